@@ -1,0 +1,90 @@
+"""What the history keeps, as frozen records: the border between SQL and everything else.
+
+Times are UTC seconds, sizes bytes; None means unknown or unlimited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A Darshan log that was offered to `sluice ingest`, read or quarantined."""
+
+    digest: bytes
+    """BLAKE2b-128 of the file: the same log under two names is one log."""
+    path: str
+    size: int
+    mtime_ns: int
+    reason: str | None
+    """Why it is quarantined; None for a log that was read."""
+    jobid: int | None
+    uid: int | None
+    exe: str | None
+    start: int | None
+    end: int | None
+    nprocs: int | None
+    partial: bool
+    """Darshan ran out of records: what it says is incomplete."""
+    format: str | None
+    """Log format version, e.g. `3.41`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The I/O profile of one run. Field names and units are those of policies/core/profile.h."""
+
+    pattern: str
+    confidence: float
+    shares: dict[str, float]
+    """Share of the bytes by pattern name."""
+    numbers: dict[str, float]
+    """Profile fields that are known, by name."""
+    log_sd: float
+    runs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as Slurm accounts for it."""
+
+    cluster: str
+    job_id: int
+    submit: int
+    restarts: int
+    name: str | None
+    user: str | None
+    uid: int | None
+    account: str | None
+    partition: str | None
+    qos: str | None
+    nodes: int | None
+    tasks: int | None
+    cpus: int | None
+    time_limit: int | None
+    """Minutes."""
+    start: int | None
+    end: int | None
+    state: str | None
+    exit_code: str | None
+    submit_line: str | None
+    script_signature: int | None
+    source: str
+    """`sacct` or `sluiced`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision record as the plugin made it; `record` is the bytes of struct sluice_record."""
+
+    boot: int
+    number: int
+    now: int
+    cluster: str
+    uid: int
+    job_id: int | None
+    """None until sluiced has joined it."""
+    joined_by: str | None
+    """`mark`, `key` or `tie`: how the job id was found."""
+    record: bytes

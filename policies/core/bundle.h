@@ -1,0 +1,105 @@
+/*
+ * The model bundle: everything a decision needs that was learned or configured.
+ *
+ *   section             elements
+ *   POLICY              1 struct sluice_policy
+ *   INTERFERENCE        1 struct sluice_interference
+ *   FOREST              2 struct sluice_forest: pattern, then numbers
+ *   TREE                uint32_t: index of each tree's root among the nodes
+ *   NODE                struct sluice_node of all trees
+ *   LEAF                double: value vectors of the leaves of all trees
+ *   APPLICATION         struct sluice_application
+ *   APPLICATION_INDEX   uint32_t: open-addressing table, a power of two
+ *   TEXT                char: JSON about the training, for people
+ */
+#ifndef SLUICE_BUNDLE_H
+#define SLUICE_BUNDLE_H
+
+#include "container.h"
+#include "interference.h"
+#include "policy.h"
+#include "profile.h"
+
+enum sluice_bundle_section {
+	SLUICE_SECTION_POLICY = 1,
+	SLUICE_SECTION_INTERFERENCE,
+	SLUICE_SECTION_FOREST,
+	SLUICE_SECTION_TREE,
+	SLUICE_SECTION_NODE,
+	SLUICE_SECTION_LEAF,
+	SLUICE_SECTION_APPLICATION,
+	SLUICE_SECTION_APPLICATION_INDEX,
+	SLUICE_SECTION_TEXT,
+};
+
+enum {
+	SLUICE_MAX_TREES = 512,
+	SLUICE_MAX_LEAVES = 256, /* a tree */
+	SLUICE_MAX_OUTPUTS = 32, /* values of a leaf */
+	SLUICE_LEAF_NODE = 0xffff,
+};
+
+/*
+ * Eight bytes a node, parents before children, the left child right behind its
+ * parent. scikit-learn goes left when (double) x <= threshold; for a float x
+ * that is exactly x <= the largest float not above the threshold, so a float
+ * is kept. A leaf has feature SLUICE_LEAF_NODE and keeps in `right` the index
+ * of its value vector among those of its tree.
+ */
+struct sluice_node {
+	float threshold;
+	uint16_t feature;
+	uint16_t right; /* from the tree's root */
+};
+
+/* One forest: the mean of the leaf vectors that its trees reach. */
+struct sluice_forest {
+	uint32_t first_tree;
+	uint32_t tree_count;
+	uint32_t outputs; /* length of a leaf vector */
+	uint32_t reserved;
+	/* output i is this: enum sluice_pattern in the first forest, index of a
+	 * profile field (kept as log2 (1 + value)) in the second */
+	uint32_t meaning[SLUICE_MAX_OUTPUTS];
+};
+
+/* What was learned about one key of sluice_application_key. */
+struct sluice_application {
+	uint64_t key;
+	uint32_t evidence; /* enum sluice_evidence */
+	uint32_t id;	   /* row in the history that lists the runs behind it */
+	struct sluice_profile profile; /* profile.confidence, profile.runs */
+};
+
+struct sluice_bundle; /* validated, in memory of its own, read-only */
+
+/* Validate a bundle in memory and copy it. 0, or -1 with the reason. */
+int sluice_bundle_parse (const void *bytes, size_t size, struct sluice_bundle **out,
+			 struct sluice_error *err);
+/* The same from a file that sluice_read_trusted_file accepts. */
+int sluice_bundle_load (const char *path, uint32_t owner_uid, struct sluice_bundle **out,
+			struct sluice_error *err);
+void sluice_bundle_destroy (struct sluice_bundle *bundle);
+
+uint64_t sluice_bundle_checksum (const struct sluice_bundle *bundle);
+int64_t sluice_bundle_created (const struct sluice_bundle *bundle);
+const struct sluice_policy *sluice_bundle_policy (const struct sluice_bundle *bundle);
+const struct sluice_interference *
+sluice_bundle_interference (const struct sluice_bundle *bundle);
+uint32_t sluice_bundle_application_count (const struct sluice_bundle *bundle);
+const struct sluice_application *
+sluice_bundle_application (const struct sluice_bundle *bundle, uint32_t i);
+/* NULL when the key is not there. */
+const struct sluice_application *sluice_bundle_find (const struct sluice_bundle *bundle,
+						     uint64_t key);
+uint32_t sluice_bundle_tree_count (const struct sluice_bundle *bundle);
+uint32_t sluice_bundle_node_count (const struct sluice_bundle *bundle);
+const char *sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size);
+
+/* The mean leaf vector of forest 0 (patterns) or 1 (numbers) for a row of
+ * sluice_feature_count() features, none of them NaN. Returns its length;
+ * 0 when the bundle has no such forest. Equal to scikit-learn bit for bit. */
+uint32_t sluice_forest_evaluate (const struct sluice_bundle *bundle, uint32_t forest,
+				 const float *features, double *out);
+
+#endif

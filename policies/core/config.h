@@ -1,0 +1,110 @@
+/*
+ * sluice.conf: one file for plugin, daemon and command line, one parser.
+ *
+ *   Key=value        one a line; `#` starts a comment
+ *   Lane=sl0 Targets=4 Bandwidth=20G
+ *
+ * Unknown keys, values out of range and repeated keys are errors that name the
+ * line and the remedy. docs/operating.md explains each key; it is checked
+ * against these lists.
+ */
+#ifndef SLUICE_CONFIG_H
+#define SLUICE_CONFIG_H
+
+#include "policy.h"
+
+/* The trust ladder. */
+#define SLUICE_MODES(X)                                                                    \
+	X (OFF, "off", "load nothing, record nothing")                                     \
+	X (OBSERVE, "observe", "predict and record; touch nothing")                        \
+	X (ADVISE, "advise", "also append a note to the admin comment")
+
+#define SLUICE_ENUM_MODE(name, word, text) SLUICE_MODE_##name,
+enum sluice_mode { SLUICE_MODES (SLUICE_ENUM_MODE) SLUICE_MODE_COUNT };
+
+enum {
+	SLUICE_PATH_SIZE = 256,
+	SLUICE_LIST_SIZE = 1024, /* a comma-separated list, with its end */
+};
+
+/* X(Key, member, default, meaning): paths. */
+#define SLUICE_CONFIG_PATHS(X)                                                             \
+	X (Bundle, bundle, "/var/lib/sluice/model.bundle",                                 \
+	   "the model bundle that `sluice publish` writes")                                \
+	X (Snapshot, snapshot, "/run/sluice/cluster.snapshot",                             \
+	   "the cluster snapshot that sluiced writes")                                     \
+	X (Socket, socket, "/run/sluice/plugin.sock",                                      \
+	   "where the plugin hands its decision records to sluiced")                       \
+	X (History, history, "/var/lib/sluice/history.db", "the SQLite history")           \
+	X (OffFile, off_file, "/run/sluice/off",                                           \
+	   "while this file exists, Sluice is switched off")
+
+/* X(Key, member, meaning): comma-separated lists; users are uids or names,
+ * resolved once when the file is read. */
+#define SLUICE_CONFIG_LISTS(X)                                                             \
+	X (ExemptUsers, exempt_users, "users whose jobs are left alone")                   \
+	X (ExemptAccounts, exempt_accounts, "accounts whose jobs are left alone")          \
+	X (ExemptPartitions, exempt_partitions, "partitions whose jobs are left alone")    \
+	X (ExemptQos, exempt_qos, "QoS whose jobs are left alone")                         \
+	X (OnlyUsers, only_users, "if given, all other users are left alone")              \
+	X (OnlyAccounts, only_accounts, "if given, all other accounts are left alone")     \
+	X (OnlyPartitions, only_partitions,                                                \
+	   "if given, all other partitions are left alone")                                \
+	X (Include, include,                                                               \
+	   "kinds of job exempt by default that are included after all: "                  \
+	   "reservation, deadline, preempt, salloc, interactive, immediate, cron")
+
+/* X(Key, member, default, low, high, meaning): whole numbers. */
+#define SLUICE_CONFIG_NUMBERS(X)                                                           \
+	X (PollInterval, poll_ms, 500, 10, 60000,                                          \
+	   "milliseconds between looks at bundle, snapshot and this file")                 \
+	X (RingRecords, ring_records, 4096, 16, 65536,                                     \
+	   "decision records kept in slurmctld until sluiced takes them")                  \
+	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
+	   "milliseconds between sluiced's looks at the controller")                       \
+	X (AdminComment, admin_comment, 1, 0, 1,                                           \
+	   "0: never touch the admin comment, not even in advise")
+
+#define SLUICE_CONFIG_PATH_MEMBER(key, member, def, text) char member[SLUICE_PATH_SIZE];
+#define SLUICE_CONFIG_LIST_MEMBER(key, member, text) char member[SLUICE_LIST_SIZE];
+#define SLUICE_CONFIG_NUMBER_MEMBER(key, member, def, low, high, text) uint32_t member;
+
+struct sluice_config {
+	uint32_t mode; /* enum sluice_mode */
+	SLUICE_CONFIG_NUMBERS (SLUICE_CONFIG_NUMBER_MEMBER)
+	uint32_t include_kinds; /* enum sluice_include: `include`, parsed */
+	SLUICE_CONFIG_PATHS (SLUICE_CONFIG_PATH_MEMBER)
+	SLUICE_CONFIG_LISTS (SLUICE_CONFIG_LIST_MEMBER)
+	struct sluice_policy policy; /* published with the next bundle */
+};
+
+enum sluice_include {
+	SLUICE_INCLUDE_RESERVATION = 1 << 0,
+	SLUICE_INCLUDE_DEADLINE = 1 << 1,
+	SLUICE_INCLUDE_PREEMPT = 1 << 2,
+	SLUICE_INCLUDE_SALLOC = 1 << 3,
+	SLUICE_INCLUDE_INTERACTIVE = 1 << 4,
+	SLUICE_INCLUDE_IMMEDIATE = 1 << 5,
+	SLUICE_INCLUDE_CRON = 1 << 6,
+};
+
+void sluice_config_init (struct sluice_config *config); /* the defaults */
+
+/* Parse a whole file in memory over the defaults. name is for messages. On an
+ * error config holds the defaults and err names file, line and remedy. */
+int sluice_config_parse (const char *name, const char *text, size_t size,
+			 struct sluice_config *config, struct sluice_error *err);
+
+/* The i-th key with its kind ("path", "list", "number", "setting", "mode",
+ * "lane"), default and meaning, for docs and `sluice config`; 0 at the end. */
+struct sluice_config_key {
+	const char *key;
+	const char *kind;
+	const char *text;
+	char fallback[SLUICE_PATH_SIZE];
+};
+int sluice_config_describe (unsigned int i, struct sluice_config_key *out);
+
+const char *sluice_mode_name (unsigned int mode);
+
+#endif

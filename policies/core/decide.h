@@ -1,0 +1,77 @@
+/*
+ * Prediction + what runs now -> a decision that explains itself.
+ *
+ * For every way to run the job (share all lanes, each lane alone, wait for the
+ * conflict to end) the lost node-seconds are predicted: the job's own, those it
+ * causes, what confinement costs, and the price of waiting. The cheapest is
+ * taken if it beats sharing by the margin.
+ */
+#ifndef SLUICE_DECIDE_H
+#define SLUICE_DECIDE_H
+
+#include "config.h"
+#include "predict.h"
+#include "snapshot.h"
+
+enum {
+	SLUICE_MAX_ALTERNATIVES = SLUICE_MAX_LANES + 2,
+	SLUICE_MAX_REPORTED = 8, /* co-runners kept in a decision */
+};
+
+/* One way to run the job. Costs are node-seconds at the policy's quantile. */
+struct sluice_alternative {
+	uint32_t action;    /* COLOCATE: share; DISJOINT: one lane; DELAY */
+	uint32_t lane_mask; /* where it would write; 0: everywhere */
+	double slowdown;    /* of the job itself, >= 1 */
+	double own;	    /* lost by the job through others */
+	double caused;	    /* lost by others through the job */
+	double confined;    /* lost by having fewer targets */
+	double wait;	    /* seconds of added wait */
+	double cost;	    /* own + caused + confined + wait price */
+};
+
+/* A running job and what the two would do to each other, sharing. */
+struct sluice_encounter {
+	uint32_t job_id;
+	uint32_t nodes;
+	double own_slowdown;   /* of the new job beside this one alone */
+	double other_slowdown; /* of this one beside the new job alone */
+	double together;       /* seconds they are expected to coexist */
+};
+
+struct sluice_decision {
+	struct sluice_prediction prediction;
+	uint32_t action; /* enum sluice_action */
+	uint32_t reason; /* enum sluice_reason */
+	uint32_t chosen; /* index into alternatives */
+	uint32_t alternative_count;
+	uint32_t corunner_count;  /* considered */
+	uint32_t encounter_count; /* reported, the worst first */
+	double wait;		  /* seconds, when action is DELAY */
+	struct sluice_alternative alternatives[SLUICE_MAX_ALTERNATIVES];
+	struct sluice_encounter encounters[SLUICE_MAX_REPORTED];
+};
+
+/* Bundle and snapshot made ready: the pressures of the co-runners, what each
+ * loses already. Made when either changes, never in a decision. */
+struct sluice_situation;
+
+/* snapshot may be NULL. Both must outlive the situation. NULL: no memory. */
+struct sluice_situation *sluice_situation_create (const struct sluice_bundle *bundle,
+						  const struct sluice_snapshot *snapshot);
+void sluice_situation_destroy (struct sluice_situation *situation);
+
+/* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE. snapshot may
+ * be NULL: defaults that nobody published count as unknown. */
+uint32_t sluice_scope (const struct sluice_config *config,
+		       const struct sluice_snapshot *snapshot,
+		       const struct sluice_submission *submission);
+
+/* Decide for a submission at time now (UTC seconds). situation NULL: no valid
+ * bundle. Allocates nothing, cannot fail. */
+void sluice_decide (const struct sluice_situation *situation,
+		    const struct sluice_config *config,
+		    const struct sluice_submission *submission, int64_t now,
+		    struct sluice_decision *out);
+
+#endif

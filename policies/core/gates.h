@@ -1,0 +1,39 @@
+/*
+ * How many tokens of each class a lane lets out.
+ *
+ * Whatever set of waiting jobs Slurm picks within the gates, no member's
+ * predicted slowdown exceeds the tolerance: the gates of the classes are sized
+ * together, for the worst waiting jobs of each class, because Slurm chooses.
+ */
+#ifndef SLUICE_GATES_H
+#define SLUICE_GATES_H
+
+#include "interference.h"
+
+/* A job that holds or waits for a token of the lane. */
+struct sluice_member {
+	struct sluice_pressure pressure; /* on this lane */
+	uint32_t klass;			 /* not SLUICE_CLASS_NONE */
+	uint32_t job_id;
+};
+
+struct sluice_gates {
+	uint32_t tokens[SLUICE_CLASS_COUNT]; /* held + admitted, by class */
+	uint32_t sound; /* 0: the holders alone exceed the tolerance already */
+};
+
+/*
+ * Size the gates of one lane. running hold a token, waiting want one,
+ * background is load without tokens. At most limit waiting jobs of a class are
+ * admitted. The result is maximal: one more token of any class with waiting
+ * jobs would break the tolerance of somebody. n_running + n_background + the
+ * admitted never exceed SLUICE_MAX_SET + 1.
+ */
+void sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
+			const struct sluice_member *waiting, uint32_t n_waiting,
+			const struct sluice_pressure *background, uint32_t n_background,
+			const struct sluice_interference *model,
+			const struct sluice_policy *policy, uint32_t limit,
+			struct sluice_gates *out);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * How much a job loses to others on shared targets.
+ *
+ * Every job presses on a target with a weight w and a demand d (its rate alone
+ * as a share of the target's). While a set S of others is active, the targets
+ * serve capacity * (a share by weight), as a fair-queueing server would:
+ *
+ *   rho_j(S) = min (1, max (K w_j / (d_j (w_j + sum_S w)), (K - sum_S d) / d_j))
+ *
+ * the guaranteed share or what the others leave over, whichever is more. K >= 1
+ * because a mix uses more of a file system than one program (Shah S1).
+ *
+ * ln w is linear in the physical features. With s the streaming share
+ * (unflushed bytes), k the share of writes that create a file, and
+ * L = log2 (chunk / 1 MiB):
+ *
+ *   ln w = s (a0 + a1 L) + (1 - s) (k (b0 + b1 L) + (1 - k) (c0 + c1 L))
+ *          + gamma ln (nprocs)
+ *
+ * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
+ * and S6; a site's own measurements replace them.
+ */
+#ifndef SLUICE_INTERFERENCE_H
+#define SLUICE_INTERFERENCE_H
+
+#include "policy.h"
+#include "profile.h"
+
+enum {
+	/* Co-runners whose on/off states are enumerated; 2^5 subsets. */
+	SLUICE_EXACT_CORUNNERS = 5,
+	/* Longest set that sluice_slowdown takes. */
+	SLUICE_MAX_SET = 64,
+};
+
+/* X(name, meaning): the coefficients, in the order of the struct. */
+#define SLUICE_INTERFERENCE_FIELDS(X)                                                      \
+	X (stream_level, "ln w of a streaming writer at 1 MiB (a0)")                       \
+	X (stream_slope, "its change for each doubling of the chunk (a1)")                 \
+	X (create_level, "ln w of a creating, flushing writer at 1 MiB (b0)")              \
+	X (create_slope, "its change for each doubling of the chunk (b1)")                 \
+	X (rewrite_level, "ln w of a rewriting, flushing writer at 1 MiB (c0)")            \
+	X (rewrite_slope, "its change for each doubling of the chunk (c1)")                \
+	X (process_exponent, "gamma: how the weight grows with processes")                 \
+	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
+	X (log_sd, "sd of ln w that the model leaves unexplained")
+
+#define SLUICE_INTERFERENCE_MEMBER(name, text) double name;
+
+struct sluice_interference {
+	SLUICE_INTERFERENCE_FIELDS (SLUICE_INTERFERENCE_MEMBER)
+};
+
+int sluice_interference_check (const struct sluice_interference *model,
+			       struct sluice_error *err);
+
+/* What a job presses on the targets it is spread over. */
+struct sluice_pressure {
+	double weight;	 /* w, on each of its targets */
+	double log_sd;	 /* sd of ln w */
+	double demand;	 /* d, 0..1 of the targets' rate, while in a burst */
+	double metadata; /* share of the metadata server, while in a burst */
+	double io_share; /* phi: share of time in bursts */
+	double burst;	 /* s; 0: much shorter than others' bursts */
+	double period;	 /* s; 0: unknown */
+	double confined; /* rate left on these targets even alone, 0 < c <= 1 */
+	double async_io; /* 1: computes while it writes */
+};
+
+/* The pressure of a profile that is spread over the lanes in lane_mask (bit i
+ * for lane i; ignored when the policy has none). */
+void sluice_pressure_of (const struct sluice_profile *profile,
+			 const struct sluice_interference *model,
+			 const struct sluice_policy *policy, uint32_t lane_mask,
+			 struct sluice_pressure *out);
+
+/* rho of victim while all n others are active; in (0, 1]. z >= 0 shifts every
+ * ln w by z sd against the victim. */
+double sluice_rate_share (const struct sluice_pressure *victim,
+			  const struct sluice_pressure *const *others, uint32_t n,
+			  const struct sluice_interference *model, double z);
+
+/* Share of the victim's stretched I/O time during which other is active, over
+ * unknown offsets; with (nearly) equal periods, over the worst one. */
+double sluice_overlap (const struct sluice_pressure *victim,
+		       const struct sluice_pressure *other,
+		       const struct sluice_interference *model, double z);
+
+/* I of victim among n <= SLUICE_MAX_SET others, >= 1: 1 / sum_S w_S rho(S).
+ * The SLUICE_EXACT_CORUNNERS that weigh most are on and off by their overlap,
+ * the rest count as always on: never less than exact, a function of the set and
+ * not of its order, and never smaller for a superset. Excludes confinement. */
+double sluice_io_factor (const struct sluice_pressure *victim,
+			 const struct sluice_pressure *const *others, uint32_t n,
+			 const struct sluice_interference *model, double z);
+
+/* Slowdown of the whole job, >= 1, against alone on all targets: confinement
+ * and interference through its I/O share, max (C, A I) / max (C, A) if it
+ * computes while it writes. */
+double sluice_job_slowdown (const struct sluice_pressure *victim, double io_factor);
+
+/* Class of a profile by its numbers; NONE when it does not matter. */
+uint32_t sluice_class_of (const struct sluice_profile *profile,
+			  const struct sluice_policy *policy);
+
+/* z of a quantile in [0.5, 0.999]: the normal quantile function. */
+double sluice_normal_quantile (double quantile);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * The settings by which Sluice decides. They come from sluice.conf and travel
+ * in the bundle, so that a decision can be replayed from bundle and record.
+ */
+#ifndef SLUICE_POLICY_H
+#define SLUICE_POLICY_H
+
+#include "base.h"
+
+/* A named set of storage targets to which jobs can be confined. */
+struct sluice_lane {
+	char name[SLUICE_NAME_SIZE];
+	double bandwidth; /* B/s of all its targets; 0: unknown */
+	uint32_t targets; /* number of storage targets, >= 1 */
+	uint32_t reserved;
+};
+
+/*
+ * X(Key, member, default, low, high, meaning): numeric settings. The key is
+ * the word in sluice.conf; the docs and the parser are made from this list.
+ */
+#define SLUICE_POLICY_SETTINGS(X)                                                          \
+	X (MinConfidence, min_confidence, 0.7, 0.0, 1.0,                                   \
+	   "abstain when the prediction is less certain than this")                        \
+	X (Tolerance, tolerance, 1.25, 1.0, 1000.0,                                        \
+	   "largest predicted job slowdown that a gate may admit")                         \
+	X (Quantile, quantile, 0.9, 0.5, 0.999,                                            \
+	   "quantile of the predicted slowdown that decisions are held to")                \
+	X (Margin, margin, 0.1, 0.0, 100.0,                                                \
+	   "act only if the cost falls by more than this share")                           \
+	X (MinSaving, min_saving, 60.0, 0.0, 1e9,                                          \
+	   "act only if at least this many node-seconds are saved")                        \
+	X (HarmlessSlowdown, harmless_slowdown, 1.05, 1.0, 1000.0,                         \
+	   "slowdowns up to this are called harmless")                                     \
+	X (WaitPrice, wait_price, 0.2, 0.0, 1000.0,                                        \
+	   "node-seconds that one node-second of added wait costs")                        \
+	X (MaxDelay, max_delay, 1800.0, 0.0, 604800.0,                                     \
+	   "longest wait in seconds for I/O reasons")                                      \
+	X (MinIoShare, min_io_share, 0.02, 0.0, 1.0,                                       \
+	   "jobs with a smaller share of I/O in their run time are left alone")            \
+	X (MinWriteBytes, min_write_bytes, 104857600.0, 0.0, 1e18,                         \
+	   "jobs that write fewer bytes a run are left alone, unless metadata-heavy")      \
+	X (MetadataCapacity, metadata_capacity, 20000.0, 1.0, 1e12,                        \
+	   "creates, opens and stats a second that the metadata server serves")            \
+	X (MaxSnapshotAge, max_snapshot_age, 60.0, 1.0, 86400.0,                           \
+	   "seconds after which a cluster snapshot is no longer believed")
+
+#define SLUICE_POLICY_MEMBER(key, member, def, low, high, text) double member;
+
+struct sluice_policy {
+	SLUICE_POLICY_SETTINGS (SLUICE_POLICY_MEMBER)
+	uint32_t lane_count; /* 0: one undivided file system */
+	uint32_t reserved;
+	struct sluice_lane lanes[SLUICE_MAX_LANES];
+};
+
+void sluice_policy_init (struct sluice_policy *policy); /* the defaults */
+int sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *err);
+
+#endif

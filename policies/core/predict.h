@@ -1,0 +1,27 @@
+/*
+ * What is known at submission time -> the job's profile.
+ *
+ * From the specific to the general: this user's runs of this script, this
+ * user's runs of this name, anybody's runs of this name, the forest, the
+ * account. The first that reaches min_confidence is taken; if none does, the
+ * most certain one is reported, and the decision abstains.
+ */
+#ifndef SLUICE_PREDICT_H
+#define SLUICE_PREDICT_H
+
+#include "bundle.h"
+#include "submission.h"
+
+struct sluice_prediction {
+	struct sluice_profile profile; /* confidence and runs inside */
+	uint32_t evidence;	       /* enum sluice_evidence */
+	uint32_t application;	       /* struct sluice_application.id; 0: none */
+	uint32_t klass;		       /* enum sluice_class */
+	uint32_t reserved;
+};
+
+void sluice_predict (const struct sluice_bundle *bundle,
+		     const struct sluice_submission *submission,
+		     struct sluice_prediction *out);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * The I/O profile of a job: what it does to storage, in numbers.
+ *
+ * The pattern's name is for people; the interference model uses the numbers.
+ * Whatever was never measured is SLUICE_UNKNOWN, not zero.
+ */
+#ifndef SLUICE_PROFILE_H
+#define SLUICE_PROFILE_H
+
+#include "base.h"
+#include "vocabulary.h"
+
+/*
+ * X(name, unit, meaning): the numeric fields, in the order of the struct.
+ * The physical ones (bytes_per_flush ... collective_share) are what drives
+ * interference, whatever the pattern is called.
+ */
+#define SLUICE_PROFILE_FIELDS(X)                                                           \
+	X (chunk_bytes, "B", "bytes of a typical write")                                   \
+	X (nprocs, "processes", "processes of the job")                                    \
+	X (write_bytes, "B", "bytes written in a run")                                     \
+	X (read_bytes, "B", "bytes read in a run")                                         \
+	X (files, "files", "files written in a run")                                       \
+	X (rate, "B/s", "rate during its I/O, alone on all its targets")                   \
+	X (metadata_rate, "ops/s", "opens, stats and unlinks a second of I/O")             \
+	X (burst_seconds, "s", "length of one I/O burst, alone")                           \
+	X (period_seconds, "s", "from the start of a burst to the next")                   \
+	X (io_share, "0..1", "share of the run time alone that is I/O")                    \
+	X (runtime_seconds, "s", "run time, alone")                                        \
+	X (bytes_per_flush, "B", "bytes between two flushes; write_bytes if never")        \
+	X (creates_per_mib, "1/MiB", "files created a MiB written")                        \
+	X (unflushed_bytes, "B", "bytes a process leaves in the cache")                    \
+	X (direct_share, "0..1", "share of the bytes that bypass the cache")               \
+	X (collective_share, "0..1", "share of the bytes written collectively")            \
+	X (shared_share, "0..1", "share of the bytes in files shared by processes")        \
+	X (targets, "targets", "storage targets used")                                     \
+	X (async_io, "0/1", "computes while it writes")
+
+#define SLUICE_PROFILE_MEMBER(name, unit, text) double name;
+
+struct sluice_profile {
+	SLUICE_PROFILE_FIELDS (SLUICE_PROFILE_MEMBER)
+	double log_sd;	   /* sd of ln(weight on a target) due to the profile */
+	double confidence; /* 0..1 that the pattern is right */
+	float share[SLUICE_PATTERN_COUNT]; /* of the bytes, by pattern; sums to 1 */
+	uint32_t pattern;		   /* enum sluice_pattern */
+	uint32_t runs;			   /* runs behind it */
+};
+
+/* Every number unknown, pattern unknown, no runs. */
+void sluice_profile_init (struct sluice_profile *profile);
+
+/* 0 if every field is in its range (finite, known or SLUICE_UNKNOWN); else -1
+ * and the name of the first field that is not. */
+int sluice_profile_check (const struct sluice_profile *profile, struct sluice_error *err);
+
+/* Names, units and meanings of the numeric fields, for reports; NULL at the end. */
+const char *sluice_profile_field_name (unsigned int i);
+const char *sluice_profile_field_unit (unsigned int i);
+const char *sluice_profile_field_text (unsigned int i);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * A decision record: everything needed to explain a decision and to make it
+ * again. Replaying the inputs with the same bundle and snapshot gives the same
+ * bytes in `decision`.
+ */
+#ifndef SLUICE_RECORD_H
+#define SLUICE_RECORD_H
+
+#include "decide.h"
+
+enum { SLUICE_RECORD_VERSION = 1 };
+
+struct sluice_record {
+	uint32_t version;	    /* SLUICE_RECORD_VERSION */
+	uint32_t size;		    /* sizeof (struct sluice_record) */
+	uint64_t boot;		    /* drawn when the plugin was loaded */
+	uint64_t number;	    /* rising from 1 in a boot */
+	int64_t now;		    /* UTC seconds: the time that was decided at */
+	uint64_t bundle_checksum;   /* 0: none */
+	uint64_t snapshot_checksum; /* 0: none */
+	uint64_t snapshot_sequence;
+	uint64_t config_checksum; /* CRC-64 of the text of sluice.conf */
+	uint32_t mode;		  /* enum sluice_mode */
+	uint32_t elapsed_ns;	  /* thread CPU time; not part of a replay */
+	char cluster[SLUICE_NAME_SIZE];
+	struct sluice_submission submission;
+	struct sluice_decision decision;
+};
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * The state of the cluster that sluiced publishes for the plugin: who runs and
+ * waits with which I/O, and what Slurm fills in when a user gives nothing.
+ */
+#ifndef SLUICE_SNAPSHOT_H
+#define SLUICE_SNAPSHOT_H
+
+#include "container.h"
+#include "profile.h"
+
+enum sluice_snapshot_section {
+	SLUICE_SECTION_STATE = 1,
+	SLUICE_SECTION_CORUNNER,
+	SLUICE_SECTION_PARTITION,
+	SLUICE_SECTION_USER,
+};
+
+enum {
+	SLUICE_MAX_CORUNNERS = 256, /* explicit ones in a snapshot */
+	SLUICE_MAX_PARTITIONS = 1024,
+	SLUICE_MAX_USERS = 1 << 20,
+};
+
+enum sluice_state_flags {
+	SLUICE_STATE_OFF = 1 << 0, /* the kill switch */
+};
+
+enum sluice_partition_flags {
+	SLUICE_PARTITION_DEFAULT = 1 << 0,
+	SLUICE_PARTITION_PREEMPTS = 1 << 1,
+};
+
+struct sluice_state {
+	uint64_t sequence; /* of this snapshot, rising */
+	int64_t taken;	   /* UTC seconds when Slurm was asked */
+	uint32_t flags;	   /* enum sluice_state_flags */
+	uint32_t running;  /* jobs, all of them */
+	uint32_t pending;
+	uint32_t unknown; /* running jobs without a prediction */
+};
+
+/* A running job that matters to storage. */
+struct sluice_corunner {
+	uint32_t job_id;
+	uint32_t nodes;
+	uint32_t lane_mask; /* lanes it may write to; 0: all */
+	uint32_t klass;
+	int64_t expected_end; /* UTC seconds, by its time limit or history */
+	struct sluice_profile profile;
+};
+
+struct sluice_partition {
+	char name[SLUICE_NAME_SIZE];
+	char qos[SLUICE_NAME_SIZE]; /* the partition's QoS; empty: none */
+	uint32_t flags;		    /* enum sluice_partition_flags */
+	uint32_t reserved;
+};
+
+/* Sorted by uid. */
+struct sluice_user {
+	uint32_t uid;
+	uint32_t reserved;
+	char account[SLUICE_NAME_SIZE]; /* default account */
+	char qos[SLUICE_NAME_SIZE];	/* default QoS; empty: none */
+};
+
+struct sluice_snapshot; /* validated, in memory of its own, read-only */
+
+int sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
+			   struct sluice_error *err);
+int sluice_snapshot_load (const char *path, uint32_t owner_uid,
+			  struct sluice_snapshot **out, struct sluice_error *err);
+void sluice_snapshot_destroy (struct sluice_snapshot *snapshot);
+
+uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
+const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
+uint32_t sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot);
+const struct sluice_corunner *
+sluice_snapshot_corunner (const struct sluice_snapshot *snapshot, uint32_t i);
+/* NULL when it is not published. An empty name asks for the default partition. */
+const struct sluice_partition *
+sluice_snapshot_partition (const struct sluice_snapshot *snapshot, const char *name);
+const struct sluice_user *sluice_snapshot_user (const struct sluice_snapshot *snapshot,
+						uint32_t uid);
+
+#endif

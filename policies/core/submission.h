@@ -1,0 +1,70 @@
+/*
+ * What is known of a job at the moment it is submitted, and the features that
+ * the submit-time forest sees. Training and serving call the same functions.
+ */
+#ifndef SLUICE_SUBMISSION_H
+#define SLUICE_SUBMISSION_H
+
+#include "base.h"
+
+enum sluice_launcher {
+	SLUICE_LAUNCHER_UNKNOWN,
+	SLUICE_LAUNCHER_SBATCH,
+	SLUICE_LAUNCHER_SRUN,
+	SLUICE_LAUNCHER_SALLOC,
+	SLUICE_LAUNCHER_COUNT,
+};
+
+enum sluice_submission_flags {
+	SLUICE_SUBMIT_IMMEDIATE = 1 << 0,   /* --immediate */
+	SLUICE_SUBMIT_PTY = 1 << 1,	    /* srun --pty */
+	SLUICE_SUBMIT_CRON = 1 << 2,	    /* scrontab */
+	SLUICE_SUBMIT_RESERVATION = 1 << 3, /* --reservation */
+	SLUICE_SUBMIT_DEADLINE = 1 << 4,    /* --deadline or --begin */
+	SLUICE_SUBMIT_ARRAY = 1 << 5,
+	SLUICE_SUBMIT_HET = 1 << 6,	    /* part of a heterogeneous job */
+	SLUICE_SUBMIT_HET_LATER = 1 << 7,   /* not its first component */
+	SLUICE_SUBMIT_OR_LICENSES = 1 << 8, /* licences with `|` or per task */
+	SLUICE_SUBMIT_OPT_OUT = 1 << 9,	    /* --no-sluice */
+	SLUICE_SUBMIT_TEST_ONLY = 1 << 10,
+};
+
+/* Numbers the user did not give are 0. Text is cut to SLUICE_NAME_SIZE - 1. */
+struct sluice_submission {
+	uint32_t uid;
+	uint32_t launcher; /* enum sluice_launcher */
+	uint32_t flags;	   /* enum sluice_submission_flags */
+	uint32_t nodes;
+	uint32_t tasks;
+	uint32_t cpus_per_task;
+	uint32_t time_limit; /* minutes */
+	uint32_t array_tasks;
+	uint64_t memory_mib;	   /* a node */
+	uint64_t script_signature; /* sluice_script_signature; 0: no script */
+	uint64_t submit_line_hash; /* sluice_hash_text of the submit line */
+	char name[SLUICE_NAME_SIZE];
+	char account[SLUICE_NAME_SIZE];
+	char partition[SLUICE_NAME_SIZE]; /* as the user gave it: may be a list */
+	char qos[SLUICE_NAME_SIZE];
+};
+
+/* Hash of the first 16 KiB of a job script without comments, blank lines and
+ * trailing blanks; `#SBATCH` lines are comments. 0 for NULL or nothing left. */
+uint64_t sluice_script_signature (const char *script, size_t size);
+
+/* Lower case, each run of digits becomes `#`: `Run_0042` and `run_43` are one
+ * application. out holds SLUICE_NAME_SIZE bytes. */
+void sluice_name_stem (const char *name, char *out);
+
+/* Key of an application table entry; 0 when the submission lacks a part of it.
+ * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT. */
+uint64_t sluice_application_key (const struct sluice_submission *submission,
+				 uint32_t evidence);
+
+/* The features: features.def names them once. */
+unsigned int sluice_feature_count (void);
+const char *sluice_feature_name (unsigned int i);
+uint64_t sluice_feature_hash (void); /* of the names in order */
+void sluice_submission_features (const struct sluice_submission *submission, float *out);
+
+#endif

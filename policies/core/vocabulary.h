@@ -1,0 +1,121 @@
+/*
+ * The words Sluice uses for what it sees and what it decides.
+ *
+ * Each list exists once, here, as an X-macro; C expands it to an enum, and
+ * Python reads the names and sentences back through the binding.  A value is
+ * written into bundles, snapshots and decision records, so entries are only
+ * ever appended, never reordered.
+ */
+#ifndef SLUICE_VOCABULARY_H
+#define SLUICE_VOCABULARY_H
+
+/*
+ * X(NAME, json_name, sentence): what a job does to storage.
+ * OWC, WS and AW are the write patterns of Shah et al. (SuperFrI 2019, sec. 3).
+ */
+#define SLUICE_PATTERNS(X)                                                                 \
+	X (UNKNOWN, "unknown", "nothing is known about its I/O")                           \
+	X (NONE, "none", "no significant I/O")                                             \
+	X (OWC, "owc", "creates, writes and closes many files")                            \
+	X (WS, "ws", "rewrites and flushes parts of a file")                               \
+	X (AW, "aw", "appends to a file in one stream")                                    \
+	X (READ, "read", "mostly reads")                                                   \
+	X (METADATA, "metadata", "mostly opens, stats and unlinks")                        \
+	X (MIXED, "mixed", "phases with different patterns")
+
+/*
+ * X(NAME, token_name, sentence): the few kinds of job that the interference
+ * model tells apart.  token_name becomes part of the licence (`sl0_stream`).
+ */
+#define SLUICE_CLASSES(X)                                                                  \
+	X (NONE, "none", "does not matter to storage")                                     \
+	X (STREAM, "stream", "keeps unflushed bytes outstanding")                          \
+	X (FLUSH, "flush", "waits for every chunk to reach the target")                    \
+	X (META, "meta", "loads the metadata server")
+
+/* X(NAME, json_name, sentence): what Sluice would do with a job. */
+#define SLUICE_ACTIONS(X)                                                                  \
+	X (ABSTAIN, "abstain", "left to Slurm: Sluice does not know enough")               \
+	X (LEAVE, "leave", "left to Slurm: its I/O does not matter")                       \
+	X (COLOCATE, "colocate", "may run beside the others")                              \
+	X (DISJOINT, "disjoint", "confined to a lane of its own")                          \
+	X (DELAY, "delay", "waits until the conflict is over")
+
+/* X(NAME, json_name, sentence): why. One reason per decision. */
+#define SLUICE_REASONS(X)                                                                  \
+	X (NONE, "none", "no decision was made")                                           \
+	X (NO_BUNDLE, "no_bundle", "no valid model bundle is loaded")                      \
+	X (NO_SNAPSHOT, "no_snapshot",                                                     \
+	   "no cluster snapshot is loaded, so the co-runners are unknown")                 \
+	X (STALE_SNAPSHOT, "stale_snapshot",                                               \
+	   "the cluster snapshot is too old to be believed")                               \
+	X (SWITCHED_OFF, "switched_off", "Sluice is switched off")                         \
+	X (EXEMPT_USER, "exempt_user", "the site exempts this user")                       \
+	X (EXEMPT_ACCOUNT, "exempt_account", "the site exempts this account")              \
+	X (EXEMPT_PARTITION, "exempt_partition", "the site exempts this partition")        \
+	X (EXEMPT_QOS, "exempt_qos", "the site exempts this QoS")                          \
+	X (EXEMPT_RESERVATION, "exempt_reservation", "the job runs in a reservation")      \
+	X (EXEMPT_DEADLINE, "exempt_deadline",                                             \
+	   "the job has a deadline or a begin time of its own")                            \
+	X (EXEMPT_PREEMPT, "exempt_preempt", "its partition or QoS may preempt others")    \
+	X (EXEMPT_INTERACTIVE, "exempt_interactive",                                       \
+	   "someone is waiting at a terminal for it")                                      \
+	X (EXEMPT_CRON, "exempt_cron", "it is a cron job")                                 \
+	X (EXEMPT_LICENSES, "exempt_licenses",                                             \
+	   "its own licence request cannot be combined with a token")                      \
+	X (OPTED_OUT, "opted_out", "the user opted out")                                   \
+	X (OUT_OF_SCOPE, "out_of_scope",                                                   \
+	   "the site limits Sluice to other users, accounts or partitions")                \
+	X (HET_COMPONENT, "het_component",                                                 \
+	   "a heterogeneous job is decided on its first component")                        \
+	X (UNKNOWN_JOB, "unknown_job", "no earlier run resembles it closely enough")       \
+	X (LOW_CONFIDENCE, "low_confidence",                                               \
+	   "the prediction is less certain than the site asks for")                        \
+	X (UNMEASURED, "unmeasured",                                                       \
+	   "how this pattern interferes was never measured here")                          \
+	X (INSIGNIFICANT, "insignificant", "too little of its run time is I/O to matter")  \
+	X (NO_CORUNNERS, "no_corunners", "nothing else is writing now")                    \
+	X (HARMLESS, "harmless", "nobody is predicted to lose noticeably")                 \
+	X (SHARING_CHEAPEST, "sharing_cheapest",                                           \
+	   "every way of keeping it apart costs more than it saves")                       \
+	X (MARGIN, "margin",                                                               \
+	   "keeping it apart saves less than the margin the site asks for")                \
+	X (SEPARATION_PAYS, "separation_pays",                                             \
+	   "a lane of its own loses fewer node-seconds than sharing")                      \
+	X (DELAY_PAYS, "delay_pays",                                                       \
+	   "waiting loses fewer node-seconds than running beside the others")
+
+/* X(NAME, json_name, sentence): the evidence behind a prediction. */
+#define SLUICE_EVIDENCE(X)                                                                 \
+	X (NONE, "none", "no evidence")                                                    \
+	X (USER_SCRIPT, "user_script", "earlier runs of this script by this user")         \
+	X (USER_NAME, "user_name", "earlier runs of this job name by this user")           \
+	X (NAME, "name", "earlier runs of this job name by others")                        \
+	X (FOREST, "forest", "jobs of similar size, name, user and account")               \
+	X (ACCOUNT, "account", "earlier runs of this account")
+
+#define SLUICE_ENUM_PATTERN(name, json, text) SLUICE_PATTERN_##name,
+#define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,
+#define SLUICE_ENUM_ACTION(name, json, text) SLUICE_ACTION_##name,
+#define SLUICE_ENUM_REASON(name, json, text) SLUICE_REASON_##name,
+#define SLUICE_ENUM_EVIDENCE(name, json, text) SLUICE_EVIDENCE_##name,
+
+enum sluice_pattern { SLUICE_PATTERNS (SLUICE_ENUM_PATTERN) SLUICE_PATTERN_COUNT };
+enum sluice_class { SLUICE_CLASSES (SLUICE_ENUM_CLASS) SLUICE_CLASS_COUNT };
+enum sluice_action { SLUICE_ACTIONS (SLUICE_ENUM_ACTION) SLUICE_ACTION_COUNT };
+enum sluice_reason { SLUICE_REASONS (SLUICE_ENUM_REASON) SLUICE_REASON_COUNT };
+enum sluice_evidence { SLUICE_EVIDENCE (SLUICE_ENUM_EVIDENCE) SLUICE_EVIDENCE_COUNT };
+
+/* The JSON name and the sentence of a value; "?" when it is out of range. */
+const char *sluice_pattern_name (unsigned int pattern);
+const char *sluice_pattern_text (unsigned int pattern);
+const char *sluice_class_name (unsigned int klass);
+const char *sluice_class_text (unsigned int klass);
+const char *sluice_action_name (unsigned int action);
+const char *sluice_action_text (unsigned int action);
+const char *sluice_reason_name (unsigned int reason);
+const char *sluice_reason_text (unsigned int reason);
+const char *sluice_evidence_name (unsigned int evidence);
+const char *sluice_evidence_text (unsigned int evidence);
+
+#endif
