@@ -1,0 +1,79 @@
+# One front door. `make` or `make help` lists what there is.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+BUILD  := build
+# A second's worth of figures per fuzz target unless told: make fuzz SECONDS=60
+SECONDS ?= 60
+
+C_FILES := $(shell git ls-files '*.c' '*.h')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build plugin install demo test lint format acceptance bench fuzz docs lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## Install Debian packages and the Python environment, where missing
+
+$(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
+	tests/lab/install-packages.sh
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@
+
+build: $(VENV)/.built plugin ## Build the C core, the Python packages and the Slurm plugin
+
+$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/*) policies/build_core.py
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+plugin: $(VENV)/.ready
+	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
+
+install: build ## Copy plugin and man pages into DESTDIR (see docs/operating.md)
+	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
+	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
+	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1
+	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
+	install -m 644 docs/man/*.8 $(DESTDIR)/usr/share/man/man8
+
+demo: build ## A real Slurm controller explains what it thinks of a mixed workload
+	$(BIN)/python tests/lab/demo.py
+
+test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
+	$(BIN)/python -m pytest -m 'not acceptance'
+
+lint: $(VENV)/.built ## Formatters, ruff, mypy, import layers, generated docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	clang-format --dry-run --Werror $(C_FILES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+format: $(VENV)/.built ## Let the formatters decide
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	clang-format -i $(C_FILES)
+
+acceptance: build ## The longer checks behind the claims in the docs
+	$(BIN)/python -m pytest -m acceptance
+
+bench: build ## Benchmarks, as ratios measured in one run
+	$(BIN)/python tests/bench/run.py
+
+fuzz: build ## Fuzz the parsers, SECONDS=60 each
+	$(MAKE) --no-print-directory -C tests/fuzz run SECONDS=$(SECONDS)
+
+docs: $(VENV)/.built ## Regenerate the command reference and the man pages
+	$(BIN)/python docs/generate.py
+
+lock: ## Pin every Python dependency with its hash
+	$(BIN)/pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
+		--upgrade -o requirements.lock
+
+clean: ## Remove what was built
+	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so
