@@ -1,0 +1,70 @@
+#include "base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int
+sluice_fail (struct sluice_error *err, const char *format, ...)
+{
+	if (err) {
+		va_list args;
+		va_start (args, format);
+		vsnprintf (err->text, sizeof err->text, format, args);
+		va_end (args);
+	}
+	return -1;
+}
+
+void
+sluice_copy_text (char *dst, size_t size, const char *src)
+{
+	size_t n = 0;
+	if (src) {
+		while (n + 1 < size && src[n])
+			n++;
+		memcpy (dst, src, n);
+	}
+	memset (dst + n, 0, size - n);
+}
+
+uint64_t
+sluice_crc64 (const void *bytes, size_t size)
+{
+	/* Reflected ECMA-182 polynomial. The table costs a few microseconds,
+	 * and files are checked when they are loaded, not in a decision. */
+	const uint64_t polynomial = 0xc96c5795d7870f42u;
+	uint64_t table[256];
+	for (unsigned int i = 0; i < 256; i++) {
+		uint64_t crc = i;
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+		table[i] = crc;
+	}
+
+	const unsigned char *p = bytes;
+	uint64_t crc = ~(uint64_t)0;
+	for (size_t i = 0; i < size; i++)
+		crc = table[(crc ^ p[i]) & 0xff] ^ crc >> 8;
+	return ~crc;
+}
+
+/* FNV-1a leaves the high bits of short texts poorly mixed; the finisher is
+ * MurmurHash3's. */
+uint64_t
+sluice_hash_bytes (const void *bytes, size_t size, uint64_t seed)
+{
+	const unsigned char *p = bytes;
+	uint64_t hash = 0xcbf29ce484222325u ^ seed * 0x9e3779b97f4a7c15u;
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ p[i]) * 0x100000001b3u;
+	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
+	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53u;
+	return hash ^ hash >> 33;
+}
+
+uint64_t
+sluice_hash_text (const char *text, uint64_t seed)
+{
+	return sluice_hash_bytes (text, strlen (text), seed);
+}

@@ -1,0 +1,379 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REMEDY "remove the line or see sluice.conf(5)"
+
+enum { KIND_MODE, KIND_PATH, KIND_LIST, KIND_NUMBER, KIND_SETTING, KIND_LANE };
+
+static const char *const kind_names[]
+    = { "mode", "path", "list", "number", "setting", "lane" };
+
+/* Everything that can stand before a `=`, once. */
+struct key {
+	const char *key;
+	const char *text;
+	const char *fallback;
+	size_t offset; /* of the member in struct sluice_config */
+	double low, high;
+	int kind;
+};
+
+#define MEMBER(member) offsetof (struct sluice_config, member)
+#define PATH_KEY(key, member, def, text)                                                   \
+	{ #key, text, def, MEMBER (member), 0, 0, KIND_PATH },
+#define LIST_KEY(key, member, text) { #key, text, "", MEMBER (member), 0, 0, KIND_LIST },
+#define NUMBER_KEY(key, member, def, low, high, text)                                      \
+	{ #key, text, #def, MEMBER (member), low, high, KIND_NUMBER },
+#define SETTING_KEY(key, member, def, low, high, text)                                     \
+	{ #key, text, #def, MEMBER (policy.member), low, high, KIND_SETTING },
+
+static const struct key keys[] = {
+	{ "Mode", "what Sluice may do: off, observe or advise", "observe", MEMBER (mode), 0,
+	  0, KIND_MODE },
+	SLUICE_CONFIG_PATHS (PATH_KEY) SLUICE_CONFIG_LISTS (LIST_KEY)
+	    SLUICE_CONFIG_NUMBERS (NUMBER_KEY) SLUICE_POLICY_SETTINGS (SETTING_KEY){
+		"Lane",
+		"a set of storage targets to which jobs can be confined; one line a lane, "
+		"as "
+		"in Lane=sl0 Targets=4 Bandwidth=20G",
+		"", 0, 0, 0, KIND_LANE },
+};
+
+enum { KEYS = sizeof keys / sizeof keys[0] };
+
+int
+sluice_config_describe (unsigned int i, struct sluice_config_key *out)
+{
+	if (i >= KEYS)
+		return 0;
+	out->key = keys[i].key;
+	out->kind = kind_names[keys[i].kind];
+	out->text = keys[i].text;
+	sluice_copy_text (out->fallback, sizeof out->fallback, keys[i].fallback);
+	return 1;
+}
+
+#define MODE_NAME(name, word, text) word,
+static const char *const mode_names[] = { SLUICE_MODES (MODE_NAME) };
+
+const char *
+sluice_mode_name (unsigned int mode)
+{
+	return mode < SLUICE_MODE_COUNT ? mode_names[mode] : "?";
+}
+
+void
+sluice_config_init (struct sluice_config *config)
+{
+	memset (config, 0, sizeof *config);
+	config->mode = SLUICE_MODE_OBSERVE;
+#define SET_PATH(key, member, def, text)                                                   \
+	sluice_copy_text (config->member, sizeof config->member, def);
+#define SET_NUMBER(key, member, def, low, high, text) config->member = def;
+	SLUICE_CONFIG_PATHS (SET_PATH)
+	SLUICE_CONFIG_NUMBERS (SET_NUMBER)
+	sluice_policy_init (&config->policy);
+}
+
+/* A piece of the file: text is not terminated. */
+struct span {
+	const char *text;
+	size_t length;
+};
+
+static int
+is_blank (char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+static struct span
+trimmed (struct span s)
+{
+	while (s.length > 0 && is_blank (s.text[0]))
+		s.text++, s.length--;
+	while (s.length > 0 && is_blank (s.text[s.length - 1]))
+		s.length--;
+	return s;
+}
+
+/* Cut off and return what stands before the first separator. */
+static struct span
+take_until (struct span *rest, char separator)
+{
+	const char *end
+	    = rest->length ? memchr (rest->text, separator, rest->length) : NULL;
+	struct span head = *rest;
+	if (end) {
+		head.length = (size_t)(end - rest->text);
+		rest->text = end + 1;
+		rest->length -= head.length + 1;
+	} else {
+		rest->text += rest->length;
+		rest->length = 0;
+	}
+	return head;
+}
+
+static char
+lower (char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* As Slurm does, keys and words are compared without case. */
+static int
+is_word (struct span s, const char *word)
+{
+	size_t i = 0;
+	while (i < s.length && word[i] && lower (s.text[i]) == lower (word[i]))
+		i++;
+	return i == s.length && !word[i];
+}
+
+/*
+ * A plain decimal number, perhaps with K, M, G or T (powers of 1024).
+ * strtod would depend on the locale of the process. Up to 15 digits and ten to
+ * the 22nd are exact doubles, so that the one division rounds correctly.
+ */
+static int
+parse_number (struct span s, double *out)
+{
+	double digits = 0.0, scale = 1.0, unit = 1.0;
+	int count = 0, point = 0;
+	size_t i = 0;
+
+	for (; i < s.length; i++) {
+		char c = s.text[i];
+		if (c == '.' && !point) {
+			point = 1;
+		} else if (c >= '0' && c <= '9' && count < 15) {
+			digits = digits * 10.0 + (c - '0');
+			count++;
+			if (point)
+				scale *= 10.0;
+		} else {
+			break;
+		}
+	}
+	if (i + 1 == s.length && count > 0) {
+		const char *units = "kmgt", *unit_at = strchr (units, lower (s.text[i]));
+		if (!unit_at)
+			return -1;
+		for (const char *u = units; u <= unit_at; u++)
+			unit *= 1024.0;
+		i++;
+	}
+	if (i != s.length || count == 0)
+		return -1;
+	*out = digits / scale * unit;
+	return 0;
+}
+
+static int
+parse_ranged (const struct key *key, struct span value, double *out,
+	      struct sluice_error *err)
+{
+	if (parse_number (value, out) < 0 || *out < key->low || *out > key->high)
+		return sluice_fail (err, "%s=%.*s; give a number between %.15g and %.15g",
+				    key->key, (int)(value.length > 40 ? 40 : value.length),
+				    value.text, key->low, key->high);
+	return 0;
+}
+
+static int
+parse_mode (struct span value, uint32_t *mode, struct sluice_error *err)
+{
+	for (uint32_t i = 0; i < SLUICE_MODE_COUNT; i++)
+		if (is_word (value, mode_names[i])) {
+			*mode = i;
+			return 0;
+		}
+	return sluice_fail (err, "no such mode; give off, observe or advise");
+}
+
+static int
+parse_path (const struct key *key, struct span value, char *path, struct sluice_error *err)
+{
+	if (value.length == 0 || value.text[0] != '/')
+		return sluice_fail (err, "%s needs a path that starts with /", key->key);
+	if (value.length >= SLUICE_PATH_SIZE)
+		return sluice_fail (err, "%s is longer than %d bytes; use a shorter path",
+				    key->key, SLUICE_PATH_SIZE - 1);
+	memcpy (path, value.text, value.length);
+	return 0;
+}
+
+/* Kept without blanks: `a, b` becomes `a,b`. */
+static int
+parse_list (const struct key *key, struct span value, char *list, struct sluice_error *err)
+{
+	size_t used = 0;
+	while (value.length > 0) {
+		struct span item = trimmed (take_until (&value, ','));
+		if (item.length == 0)
+			return sluice_fail (err, "%s has an empty item; remove a comma",
+					    key->key);
+		if (used + (used > 0) + item.length >= SLUICE_LIST_SIZE)
+			return sluice_fail (err, "%s is longer than %d bytes; shorten it",
+					    key->key, SLUICE_LIST_SIZE - 1);
+		if (used > 0)
+			list[used++] = ',';
+		memcpy (list + used, item.text, item.length);
+		used += item.length;
+	}
+	return 0;
+}
+
+static const char *const include_words[] = {
+	"reservation", "deadline", "preempt", "salloc", "interactive", "immediate", "cron",
+};
+
+static int
+parse_include (struct sluice_config *config, struct sluice_error *err)
+{
+	struct span rest = { config->include, strlen (config->include) };
+	while (rest.length > 0) {
+		struct span item = take_until (&rest, ',');
+		unsigned int i = 0;
+		while (i < sizeof include_words / sizeof include_words[0]
+		       && !is_word (item, include_words[i]))
+			i++;
+		if (i == sizeof include_words / sizeof include_words[0])
+			return sluice_fail (
+			    err,
+			    "Include=%.*s is no kind of job; use reservation, "
+			    "deadline, preempt, salloc, interactive, "
+			    "immediate, cron",
+			    (int)(item.length > 40 ? 40 : item.length), item.text);
+		config->include_kinds |= 1u << i;
+	}
+	return 0;
+}
+
+/* `sl0 Targets=4 Bandwidth=20G` */
+static int
+parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error *err)
+{
+	static const struct key targets_key = { .key = "Targets", .low = 1, .high = 1e6 };
+	static const struct key bandwidth_key
+	    = { .key = "Bandwidth", .low = 1, .high = 1e18 };
+
+	if (policy->lane_count == SLUICE_MAX_LANES)
+		return sluice_fail (err, "more than %d lanes; remove one",
+				    SLUICE_MAX_LANES);
+	struct sluice_lane *lane = &policy->lanes[policy->lane_count];
+	struct span name = take_until (&value, ' ');
+	if (name.length >= SLUICE_NAME_SIZE)
+		return sluice_fail (err,
+				    "the lane's name is longer than %d bytes; shorten it",
+				    SLUICE_NAME_SIZE - 1);
+	memcpy (lane->name, name.text, name.length);
+
+	double targets = 0.0;
+	for (value = trimmed (value); value.length > 0; value = trimmed (value)) {
+		struct span word = take_until (&value, ' ');
+		struct span key = take_until (&word, '=');
+		if (is_word (key, "Targets") && targets == 0.0) {
+			if (parse_ranged (&targets_key, word, &targets, err) < 0)
+				return -1;
+		} else if (is_word (key, "Bandwidth") && lane->bandwidth == 0.0) {
+			if (parse_ranged (&bandwidth_key, word, &lane->bandwidth, err) < 0)
+				return -1;
+		} else {
+			return sluice_fail (err,
+					    "after Lane=NAME only one Targets=N and one "
+					    "Bandwidth=N may follow");
+		}
+	}
+	lane->targets = (uint32_t)targets;
+	if (lane->targets != targets || lane->targets == 0)
+		return sluice_fail (err, "the lane needs Targets=N, a whole number");
+	policy->lane_count++;
+	return 0;
+}
+
+static int
+parse_value (const struct key *key, struct span value, struct sluice_config *config,
+	     struct sluice_error *err)
+{
+	void *member = (char *)config + key->offset;
+	double number;
+
+	switch (key->kind) {
+	case KIND_MODE:
+		return parse_mode (value, member, err);
+	case KIND_PATH:
+		return parse_path (key, value, member, err);
+	case KIND_LIST:
+		return parse_list (key, value, member, err);
+	case KIND_LANE:
+		return parse_lane (value, &config->policy, err);
+	case KIND_SETTING:
+		return parse_ranged (key, value, member, err);
+	default:
+		if (parse_ranged (key, value, &number, err) < 0)
+			return -1;
+		if (number != (uint32_t)number)
+			return sluice_fail (err, "%s needs a whole number", key->key);
+		*(uint32_t *)member = (uint32_t)number;
+		return 0;
+	}
+}
+
+/* One line; *seen has a bit for each key that an earlier line gave. */
+static int
+parse_line (struct span line, uint64_t *seen, struct sluice_config *config,
+	    struct sluice_error *err)
+{
+	line = trimmed (take_until (&line, '#'));
+	if (line.length == 0)
+		return 0;
+	if (memchr (line.text, '\0', line.length))
+		return sluice_fail (err, "a NUL byte; this is not a text file");
+	if (!memchr (line.text, '=', line.length))
+		return sluice_fail (err, "no `=`; write Key=value");
+
+	struct span word = trimmed (take_until (&line, '='));
+	unsigned int i = 0;
+	while (i < KEYS && !is_word (word, keys[i].key))
+		i++;
+	if (i == KEYS)
+		return sluice_fail (err, "unknown key %.*s; " REMEDY,
+				    (int)(word.length > 40 ? 40 : word.length), word.text);
+	if (keys[i].kind != KIND_LANE && *seen & (uint64_t)1 << i)
+		return sluice_fail (err, "%s is there twice; remove one", keys[i].key);
+	*seen |= (uint64_t)1 << i;
+	/* A path, list or lane replaces the default as a whole. */
+	if (keys[i].kind == KIND_PATH)
+		memset ((char *)config + keys[i].offset, 0, SLUICE_PATH_SIZE);
+	return parse_value (&keys[i], trimmed (line), config, err);
+}
+
+int
+sluice_config_parse (const char *name, const char *text, size_t size,
+		     struct sluice_config *config, struct sluice_error *err)
+{
+	_Static_assert(KEYS <= 64, "one bit for each key");
+	struct span rest = { text, size };
+	struct sluice_error why;
+	uint64_t seen = 0;
+	unsigned int number = 0;
+
+	sluice_config_init (config);
+	while (rest.length > 0) {
+		number++;
+		if (parse_line (take_until (&rest, '\n'), &seen, config, &why) < 0)
+			goto error;
+	}
+	if (parse_include (config, &why) < 0
+	    || sluice_policy_check (&config->policy, &why) < 0)
+		goto error;
+	return 0;
+
+error:
+	sluice_config_init (config);
+	return sluice_fail (err, "%.100s:%u: %.140s", name, number, why.text);
+}

@@ -1,0 +1,63 @@
+#include "policy.h"
+
+#include <math.h>
+#include <string.h>
+
+void
+sluice_policy_init (struct sluice_policy *policy)
+{
+	memset (policy, 0, sizeof *policy);
+#define SET(key, member, def, low, high, text) policy->member = def;
+	SLUICE_POLICY_SETTINGS (SET)
+#undef SET
+}
+
+/* The name becomes part of a licence's name (`sl0_stream`). */
+static int
+is_lane_name (const char *name)
+{
+	size_t n = 0;
+	while (n < SLUICE_NAME_SIZE && name[n])
+		n++;
+	if (n == 0 || n == SLUICE_NAME_SIZE || name[0] < 'a' || name[0] > 'z')
+		return 0;
+	return strspn (name, "abcdefghijklmnopqrstuvwxyz0123456789_") == n;
+}
+
+static int
+check_lane (const struct sluice_policy *policy, uint32_t i, struct sluice_error *err)
+{
+	const struct sluice_lane *lane = &policy->lanes[i];
+	if (!is_lane_name (lane->name))
+		return sluice_fail (err,
+				    "lane %u: a name starts with a lower-case letter, "
+				    "followed by lower-case letters, digits and _",
+				    (unsigned int)i);
+	if (lane->targets < 1)
+		return sluice_fail (err, "lane %s has no targets", lane->name);
+	if (!isfinite (lane->bandwidth) || lane->bandwidth < 0.0)
+		return sluice_fail (err, "lane %s has bandwidth %g", lane->name,
+				    lane->bandwidth);
+	for (uint32_t other = 0; other < i; other++)
+		if (strcmp (lane->name, policy->lanes[other].name) == 0)
+			return sluice_fail (err, "lane %s is there twice", lane->name);
+	return 0;
+}
+
+int
+sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *err)
+{
+#define CHECK(key, member, def, low, high, text)                                           \
+	if (!(policy->member >= low && policy->member <= high))                            \
+		return sluice_fail (err, "%s is %g; it must be between %g and %g", #key,   \
+				    policy->member, low, high);
+	SLUICE_POLICY_SETTINGS (CHECK)
+#undef CHECK
+	if (policy->lane_count > SLUICE_MAX_LANES)
+		return sluice_fail (err, "%u lanes; at most %d are possible",
+				    (unsigned int)policy->lane_count, SLUICE_MAX_LANES);
+	for (uint32_t i = 0; i < policy->lane_count; i++)
+		if (check_lane (policy, i, err) < 0)
+			return -1;
+	return 0;
+}

@@ -1,0 +1,86 @@
+#include "profile.h"
+
+#include <math.h>
+#include <string.h>
+
+#define NAME(name, unit, text) #name,
+#define UNIT(name, unit, text) unit,
+#define TEXT(name, unit, text) text,
+
+static const char *const names[] = { SLUICE_PROFILE_FIELDS (NAME) };
+static const char *const units[] = { SLUICE_PROFILE_FIELDS (UNIT) };
+static const char *const texts[] = { SLUICE_PROFILE_FIELDS (TEXT) };
+
+enum { FIELDS = sizeof names / sizeof names[0] };
+
+const char *
+sluice_profile_field_name (unsigned int i)
+{
+	return i < FIELDS ? names[i] : NULL;
+}
+
+const char *
+sluice_profile_field_unit (unsigned int i)
+{
+	return i < FIELDS ? units[i] : NULL;
+}
+
+const char *
+sluice_profile_field_text (unsigned int i)
+{
+	return i < FIELDS ? texts[i] : NULL;
+}
+
+void
+sluice_profile_init (struct sluice_profile *profile)
+{
+	memset (profile, 0, sizeof *profile);
+#define FORGET(name, unit, text) profile->name = SLUICE_UNKNOWN;
+	SLUICE_PROFILE_FIELDS (FORGET)
+#undef FORGET
+	profile->share[SLUICE_PATTERN_UNKNOWN] = 1.0f;
+}
+
+static int
+check_field (const char *name, const char *unit, double value, struct sluice_error *err)
+{
+	/* both "0..1" and "0/1": the mean of flags is a share */
+	int is_share = unit[0] == '0';
+	if (value == SLUICE_UNKNOWN)
+		return 0;
+	if (!isfinite (value) || value < 0.0 || (is_share && value > 1.0))
+		return sluice_fail (err, "profile field %s is %g, outside its range", name,
+				    value);
+	return 0;
+}
+
+int
+sluice_profile_check (const struct sluice_profile *profile, struct sluice_error *err)
+{
+#define CHECK(name, unit, text)                                                            \
+	if (check_field (#name, unit, profile->name, err) < 0)                             \
+		return -1;
+	SLUICE_PROFILE_FIELDS (CHECK)
+#undef CHECK
+	if (!isfinite (profile->log_sd) || profile->log_sd < 0.0)
+		return sluice_fail (err, "profile field log_sd is %g, not a deviation",
+				    profile->log_sd);
+	if (!(profile->confidence >= 0.0 && profile->confidence <= 1.0))
+		return sluice_fail (err, "profile field confidence is %g, outside 0..1",
+				    profile->confidence);
+	if (profile->pattern >= SLUICE_PATTERN_COUNT)
+		return sluice_fail (err, "profile field pattern is %u, which is none",
+				    (unsigned int)profile->pattern);
+
+	double sum = 0.0;
+	for (int i = 0; i < SLUICE_PATTERN_COUNT; i++) {
+		if (!(profile->share[i] >= 0.0f && profile->share[i] <= 1.0f))
+			return sluice_fail (err, "profile share of %s is %g, outside 0..1",
+					    sluice_pattern_name ((unsigned int)i),
+					    (double)profile->share[i]);
+		sum += (double)profile->share[i];
+	}
+	if (fabs (sum - 1.0) > 1e-3)
+		return sluice_fail (err, "profile shares add up to %g, not 1", sum);
+	return 0;
+}

@@ -1,0 +1,176 @@
+#include "submission.h"
+#include "vocabulary.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SCRIPT_BYTES = 16 * 1024, NAME_BUCKETS = 32, HASH_BITS = 8 };
+
+/* One line without trailing blanks belongs to what the script does unless it
+ * is empty or a comment. */
+static int
+is_code (const char *line, size_t length)
+{
+	size_t i = 0;
+	while (i < length && (line[i] == ' ' || line[i] == '\t'))
+		i++;
+	return i < length && line[i] != '#';
+}
+
+uint64_t
+sluice_script_signature (const char *script, size_t size)
+{
+	if (!script)
+		return 0;
+	if (size > SCRIPT_BYTES)
+		size = SCRIPT_BYTES;
+
+	uint64_t signature = 0;
+	for (size_t start = 0; start < size;) {
+		const char *line = script + start;
+		const char *newline = memchr (line, '\n', size - start);
+		size_t length = newline ? (size_t)(newline - line) : size - start;
+		start += length + 1;
+		while (length > 0 && strchr (" \t\r", line[length - 1]) && line[length - 1])
+			length--;
+		if (is_code (line, length))
+			signature = sluice_hash_bytes (line, length, signature + 1);
+	}
+	return signature;
+}
+
+void
+sluice_name_stem (const char *name, char *out)
+{
+	char stem[SLUICE_NAME_SIZE];
+	size_t n = 0;
+	for (const char *p = name; *p && n + 1 < sizeof stem; p++) {
+		char c = *p;
+		if (c >= '0' && c <= '9') {
+			if (n > 0 && stem[n - 1] == '#')
+				continue;
+			c = '#';
+		} else if (c >= 'A' && c <= 'Z') {
+			c = (char)(c - 'A' + 'a');
+		}
+		stem[n++] = c;
+	}
+	stem[n] = '\0';
+	sluice_copy_text (out, SLUICE_NAME_SIZE, stem);
+}
+
+uint64_t
+sluice_application_key (const struct sluice_submission *submission, uint32_t evidence)
+{
+	char stem[SLUICE_NAME_SIZE];
+	uint64_t user = (uint64_t)submission->uid + 1;
+	uint64_t key;
+
+	switch (evidence) {
+	case SLUICE_EVIDENCE_USER_SCRIPT:
+		if (submission->script_signature == 0)
+			return 0;
+		key = sluice_hash_bytes (&submission->script_signature,
+					 sizeof submission->script_signature,
+					 user << 8 | evidence);
+		break;
+	case SLUICE_EVIDENCE_USER_NAME:
+	case SLUICE_EVIDENCE_NAME:
+		sluice_name_stem (submission->name, stem);
+		if (!stem[0])
+			return 0;
+		if (evidence == SLUICE_EVIDENCE_NAME)
+			user = 0;
+		key = sluice_hash_text (stem, user << 8 | evidence);
+		break;
+	case SLUICE_EVIDENCE_ACCOUNT:
+		if (!submission->account[0])
+			return 0;
+		key = sluice_hash_text (submission->account, evidence);
+		break;
+	default:
+		return 0;
+	}
+	return key ? key : 1; /* 0 means: no key */
+}
+
+enum feature {
+#define SLUICE_FEATURE(name) FEATURE_##name,
+#include "features.def"
+	FEATURE_COUNT
+};
+
+static const char *const feature_names[] = {
+#define SLUICE_FEATURE(name) #name,
+#include "features.def"
+};
+
+unsigned int
+sluice_feature_count (void)
+{
+	return FEATURE_COUNT;
+}
+
+const char *
+sluice_feature_name (unsigned int i)
+{
+	return i < FEATURE_COUNT ? feature_names[i] : NULL;
+}
+
+uint64_t
+sluice_feature_hash (void)
+{
+	uint64_t hash = 0;
+	for (unsigned int i = 0; i < FEATURE_COUNT; i++)
+		hash = sluice_hash_text (feature_names[i], hash);
+	return hash;
+}
+
+static float
+magnitude (double n)
+{
+	return (float)log2 (1.0 + n);
+}
+
+/* Trigrams of ^stem$, so that a name of one letter has one too. */
+static void
+count_trigrams (const char *stem, float *buckets)
+{
+	char text[SLUICE_NAME_SIZE + 2] = "^";
+	size_t n = strlen (stem);
+	memcpy (text + 1, stem, n);
+	text[n + 1] = '$';
+	for (size_t i = 0; i < n; i++)
+		buckets[sluice_hash_bytes (text + i, 3, 0) % NAME_BUCKETS] += 1.0f;
+}
+
+static void
+spread_bits (uint64_t hash, float *out)
+{
+	for (int bit = 0; bit < HASH_BITS; bit++)
+		out[bit] = (float)(hash >> bit & 1);
+}
+
+void
+sluice_submission_features (const struct sluice_submission *submission, float *out)
+{
+	const struct sluice_submission *s = submission;
+	char stem[SLUICE_NAME_SIZE];
+
+	memset (out, 0, FEATURE_COUNT * sizeof *out);
+	sluice_name_stem (s->name, stem);
+	out[FEATURE_log2_nodes] = magnitude (s->nodes);
+	out[FEATURE_log2_tasks] = magnitude (s->tasks);
+	if (s->nodes > 0)
+		out[FEATURE_log2_tasks_per_node] = magnitude ((double)s->tasks / s->nodes);
+	out[FEATURE_log2_cpus_per_task] = magnitude (s->cpus_per_task);
+	out[FEATURE_log2_time_limit] = magnitude (s->time_limit);
+	out[FEATURE_log2_memory] = magnitude ((double)s->memory_mib);
+	out[FEATURE_log2_array_tasks] = magnitude (s->array_tasks);
+	out[FEATURE_has_script] = s->script_signature ? 1.0f : 0.0f;
+	out[FEATURE_name_length] = (float)strlen (stem);
+	count_trigrams (stem, out + FEATURE_name_a_0);
+	if (s->account[0])
+		spread_bits (sluice_hash_text (s->account, 0), out + FEATURE_account_0);
+	spread_bits (sluice_hash_bytes (&s->uid, sizeof s->uid, 0), out + FEATURE_user_0);
+}

@@ -1,0 +1,5 @@
+"""What pyproject.toml cannot say: setuptools takes cffi modules only from here."""
+
+from setuptools import setup
+
+setup(cffi_modules=["policies/build_core.py:ffibuilder"])
