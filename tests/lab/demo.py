@@ -1,0 +1,255 @@
+"""`make demo`: a real Slurm controller says what it thinks of a mixed workload.
+
+Real Darshan logs are ingested with their accounting, models are trained and
+published, a private Slurm is brought up with the plugin loaded, and jobs are
+submitted through sbatch and srun. Then Sluice explains itself. Everything lives
+in one temporary directory and is taken down at the end, also after a failure;
+`--keep` leaves the directory for a look, `--svg FILE` saves the table as a picture.
+
+The logs come from programs that ran for seconds on two cores, so the thresholds
+below which Sluice leaves a job alone are scaled down with them; a site keeps the
+defaults.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from private_slurm import PrivateSlurm
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+LOGS = ROOT / "tests" / "data" / "darshan"
+BIN = Path(sys.executable).parent
+TIMEOUT = 60.0  # seconds for any one step
+
+CONFIG = """\
+Mode=observe
+Bundle={place}/model.bundle
+Snapshot={place}/cluster.snapshot
+Socket={place}/plugin.sock
+History={place}/history.db
+OffFile={place}/off
+PollInterval=100
+FollowInterval=300
+
+# Two halves of one file system.
+Lane=sl0 Targets=4 Bandwidth=200M
+Lane=sl1 Targets=4 Bandwidth=200M
+
+# The programs behind the logs ran for seconds: significance is scaled with them.
+MinWriteBytes=32768
+MinIoShare=0.001
+MinSaving=0.01
+"""
+
+# command and what it shows; names are those of the accounting.
+WORKLOAD = (
+    ("sbatch", "ior_aw", ("-N2", "-n8"), "streams; nobody else writes yet"),
+    ("sbatch", "pat_owc", ("-N1", "-n4"), "creates many files beside the stream"),
+    ("srun", "ior_ws", ("-N1", "-n4"), "flushes every chunk, submitted by srun"),
+    ("sbatch", "lammps_owc", ("-N1", "-n2", "--array=0-1"), "a real program, as an array"),
+    ("sbatch", "python3_none", ("-N1", "-n1"), "does next to no I/O"),
+    ("sbatch", "gcc_meta", ("-N1", "-n1"), "a compiler: metadata"),
+    ("sbatch", "brand_new_code", ("-N1", "-n4"), "never seen before"),
+)
+ADVISED = ("sbatch", "pat_ws", ("-N1", "-n2"), "submitted after the switch to advise")
+
+
+class DemoError(Exception):
+    """A step failed; the text carries what it printed."""
+
+
+def say(text: str) -> None:
+    Console(highlight=False).print(f"\n[bold]{text}[/bold]")
+
+
+def sluice(place: Path, *words: str | Path, capture: bool = False) -> str:
+    """Run a `sluice` command on the demo's configuration, as a user would."""
+    command = [str(BIN / "sluice"), *map(str, words)]
+    shown = " ".join(command[1:]).replace(str(place), "$DEMO").replace(f"{ROOT}/", "")
+    if not capture:
+        print(f"$ sluice {shown}", flush=True)
+    done = subprocess.run(
+        command,
+        check=False,
+        text=True,
+        timeout=TIMEOUT,
+        env=os.environ
+        | {"SLUICE_CONF": str(place / "sluice.conf"), "SLURM_CONF": str(place / "etc/slurm.conf")},
+        stdout=subprocess.PIPE if capture else None,
+    )
+    if done.returncode != 0:
+        raise DemoError(f"`sluice {shown}` ended with {done.returncode}")
+    return done.stdout or ""
+
+
+@contextlib.contextmanager
+def daemon(slurm: PrivateSlurm) -> Iterator[None]:
+    """Run sluiced beside the cluster."""
+    with (slurm.directory / "log" / "sluiced.log").open("w") as log:
+        process = subprocess.Popen(
+            [BIN / "sluiced", "--config", slurm.directory / "sluice.conf"],
+            env=slurm.client_environment(),
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(TIMEOUT)
+
+
+def submit(slurm: PrivateSlurm, job: tuple[str, str, tuple[str, ...], str]) -> int:
+    """Submit one job of the workload and return its id."""
+    command, name, options, why = job
+    print(f"$ {command} -J {name} {' '.join(options)}   # {why}", flush=True)
+    if command == "sbatch":
+        return slurm.submit("-J", name, *options, "--wrap", "sleep 100")
+    # srun would wait for the end: let it, in the background, and ask for the job's id.
+    subprocess.Popen(
+        ["srun", "-J", name, *options, "sleep", "100"],
+        env=slurm.client_environment(),
+        cwd=slurm.directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    return wait_for(
+        lambda: int(slurm.run("squeue", "-h", "-n", name, "-o", "%A").stdout or 0), f"srun of {name}"
+    )
+
+
+def wait_for(condition, what):
+    """Ask until condition returns something true; that is returned."""
+    deadline = time.monotonic() + TIMEOUT
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            raise DemoError(f"waited {TIMEOUT:.0f} s for {what}")
+        time.sleep(0.1)
+    return answer
+
+
+def decided(place: Path) -> dict[int, dict]:
+    """Decisions that sluiced has stored and joined, by job id."""
+    rows = json.loads(sluice(place, "decisions", "--json", capture=True))
+    return {row["job_id"]: row for row in rows if row["job_id"]}
+
+
+def settle(slurm: PrivateSlurm, job: int) -> None:
+    """Wait until sluiced knows the job and the plugin knows what sluiced knows."""
+    place = slurm.directory
+    snapshot = place / "cluster.snapshot"
+    wait_for(lambda: job in decided(place), f"the decision on job {job}")
+    with contextlib.suppress(Exception):
+        slurm.wait_for_job(job, "RUNNING", timeout=10)
+    seen = snapshot.stat().st_mtime_ns
+    for _ in range(2):  # the first may have been taken before the job ran
+        wait_for(lambda: snapshot.stat().st_mtime_ns != seen, "a new snapshot")  # noqa: B023
+        seen = snapshot.stat().st_mtime_ns
+    time.sleep(0.3)  # PollInterval
+
+
+def run(place: Path, svg: Path | None) -> None:
+    config = place / "sluice.conf"
+    config.write_text(CONFIG.format(place=place))
+
+    say("1. Learn: Darshan logs and accounting into the history, models out of it")
+    sluice(place, "ingest", LOGS, "--sacct", LOGS / "sacct.txt")
+    sluice(place, "train")
+    sluice(place, "publish")
+
+    say("2. A real slurmctld with Sluice as its job_submit plugin, in observe")
+    slurm = PrivateSlurm(
+        place,
+        nodes=8,
+        plugin_dir=ROOT / "build" / "plugins",
+        settings={"JobSubmitPlugins": "sluice"},
+        environment={"SLUICE_CONF": str(config)},
+    )
+    with slurm, daemon(slurm):
+        print(slurm.run("sinfo").stdout, end="")
+        wait_for((place / "cluster.snapshot").exists, "the first snapshot")
+
+        say("3. A mixed workload")
+        jobs = []
+        for job in WORKLOAD:
+            jobs.append(submit(slurm, job))
+            settle(slurm, jobs[-1])
+
+        say("4. The same controller, switched to advise without a restart")
+        config.write_text(config.read_text().replace("Mode=observe", "Mode=advise"))
+        time.sleep(0.5)
+        jobs.append(submit(slurm, ADVISED))
+        settle(slurm, jobs[-1])
+        print("AdminComment:", slurm.job(jobs[-1]).get("AdminComment", "(none)"))
+
+        say("5. What Sluice thinks of each job")
+        sluice(place, "decisions")
+        if svg:
+            save_picture(place, svg)
+
+        say("6. The whole story of one of them")
+        sluice(place, "why", str(jobs[1]))
+        say("7. And of one it knows nothing about")
+        sluice(place, "why", str(jobs[-2]))
+        say("8. Is everything well?")
+        sluice(place, "doctor")
+
+
+def save_picture(place: Path, svg: Path) -> None:
+    """Save the table of decisions as the README shows it."""
+    table = subprocess.run(
+        [BIN / "sluice", "decisions"],
+        env=os.environ
+        | {"SLUICE_CONF": str(place / "sluice.conf"), "COLUMNS": "150", "FORCE_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    from rich.text import Text
+
+    console = Console(record=True, width=150, file=open(os.devnull, "w"))
+    console.print(Text.from_ansi(table))
+    console.save_svg(str(svg), title="sluice decisions")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the demo's directory in place")
+    parser.add_argument("--svg", type=Path, help="save the table of decisions as a picture")
+    arguments = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
+    place.chmod(0o755)  # munged wants to be reachable
+    begin = time.monotonic()
+    try:
+        run(place, arguments.svg)
+    except Exception as error:
+        print(f"demo: {error}\ndemo: logs are in {place}", file=sys.stderr)
+        return 1
+    if arguments.keep:
+        print(f"\nKept: {place} (SLUICE_CONF={place}/sluice.conf {BIN}/sluice decisions)")
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+    say(f"Done in {time.monotonic() - begin:.0f} s; the private Slurm is down and nothing is left.")
+    print(
+        "Look further:\n"
+        "  make demo KEEP=1              keep the history, then ask it\n"
+        "  .venv/bin/sluice --help       all commands\n"
+        "  docs/how-it-works.md          the path of a job\n"
+        "  docs/operating.md             slurm.conf and sluice.conf of a real site, line by line"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
