@@ -72,6 +72,8 @@ class Job:
     script_signature: int | None
     source: str
     """`sacct` or `sluiced`."""
+    array_task: int = -1
+    """Only where `12_3` is known and the raw job id is not: job_id is then 12."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,101 @@ class Decision:
     joined_by: str | None
     """`mark`, `key` or `tie`: how the job id was found."""
     record: bytes
+    bundle: int = 0
+    """Checksum of the bundle it was made with; 0: none."""
+    snapshot: int = 0
+    """Checksum of the snapshot it was made with; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """What tells without reading a file that it was ingested before."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One log that was read, its profile, and the job it belongs to where that is known."""
+
+    log_id: int
+    log: Log
+    profile: Profile
+    features: bytes
+    """float32, little-endian: the pattern classifier's input."""
+    job: Job | None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a log is known to do, said by a person."""
+
+    log_id: int
+    pattern: str
+    application: str
+    """Logs of one application are held out together when the classifier is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What was learned about one key of the application table."""
+
+    evidence: str
+    key: int
+    label: str
+    """The key in words."""
+    runs: int
+    logs: tuple[int, ...]
+    """The latest logs behind it."""
+    id: int = 0
+    """Given by the history; the bundle's application table carries it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A trained model, as the history keeps it."""
+
+    id: int
+    created: int
+    metrics: dict[str, object]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A bundle that was published."""
+
+    checksum: int
+    model: int | None
+    path: str
+    published_at: int
+    content: bytes
+    """The whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A cluster snapshot that decisions were made with."""
+
+    checksum: int
+    sequence: int
+    taken: int
+    content: bytes
+    """The whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much the history holds."""
+
+    logs: int
+    quarantined: int
+    linked: int
+    """Logs whose job is known."""
+    labels: int
+    jobs: int
+    decisions: int
+    models: int
+    bundles: int

@@ -1,0 +1,219 @@
+"""The schema, one step at a time.
+
+Each function runs once, in its own transaction together with the record that it ran.
+A released one is never edited: what changes comes as the next function.
+64-bit unsigned identities (checksums, keys, signatures) are kept as SQLite's signed integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Database(Protocol):
+    """What a migration may do."""
+
+    def execute(self, sql: str, /) -> Any: ...
+
+
+def m001_logs_and_profiles(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE logs (
+            id          INTEGER PRIMARY KEY,
+            digest      BLOB    NOT NULL UNIQUE,  -- BLAKE2b-128 of the file
+            path        TEXT    NOT NULL,
+            size        INTEGER NOT NULL,
+            mtime_ns    INTEGER NOT NULL,
+            reason      TEXT,                     -- why it is quarantined; NULL: it was read
+            jobid       INTEGER,
+            uid         INTEGER,
+            exe         TEXT,
+            start       INTEGER,                  -- UTC seconds
+            end         INTEGER,
+            nprocs      INTEGER,
+            partial     INTEGER NOT NULL,         -- Darshan ran out of records
+            format      TEXT,
+            job         INTEGER REFERENCES jobs (id) ON DELETE SET NULL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX logs_path ON logs (path)")
+    db.execute("CREATE INDEX logs_job ON logs (job)")
+    db.execute("CREATE INDEX logs_unlinked ON logs (jobid) WHERE job IS NULL")
+    db.execute(
+        """
+        CREATE TABLE profiles (
+            log                 INTEGER PRIMARY KEY REFERENCES logs (id) ON DELETE CASCADE,
+            pattern             TEXT    NOT NULL,
+            confidence          REAL    NOT NULL,
+            shares              TEXT    NOT NULL, -- JSON: share of the bytes by pattern
+            log_sd              REAL    NOT NULL,
+            chunk_bytes         REAL,             -- NULL: never measured
+            nprocs              REAL,
+            write_bytes         REAL,
+            read_bytes          REAL,
+            files               REAL,
+            rate                REAL,
+            metadata_rate       REAL,
+            burst_seconds       REAL,
+            period_seconds      REAL,
+            io_share            REAL,
+            runtime_seconds     REAL,
+            bytes_per_flush     REAL,
+            creates_per_mib     REAL,
+            unflushed_bytes     REAL,
+            direct_share        REAL,
+            collective_share    REAL,
+            shared_share        REAL,
+            targets             REAL,
+            async_io            REAL,
+            features            BLOB    NOT NULL  -- float32, little-endian: the classifier's input
+        ) STRICT
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE labels (
+            log         INTEGER PRIMARY KEY REFERENCES logs (id) ON DELETE CASCADE,
+            pattern     TEXT    NOT NULL,
+            application TEXT    NOT NULL          -- held out as one when the classifier is judged
+        ) STRICT
+        """
+    )
+
+
+def m002_jobs(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE jobs (
+            id               INTEGER PRIMARY KEY,
+            cluster          TEXT    NOT NULL,    -- empty: sacct did not say
+            job_id           INTEGER NOT NULL,
+            array_task       INTEGER NOT NULL,    -- -1 unless the raw job id is not known
+            submit           INTEGER NOT NULL,    -- UTC seconds; 0: unknown
+            restarts         INTEGER NOT NULL,
+            name             TEXT,
+            user             TEXT,
+            uid              INTEGER,
+            account          TEXT,
+            partition        TEXT,
+            qos              TEXT,
+            nodes            INTEGER,
+            tasks            INTEGER,
+            cpus             INTEGER,
+            time_limit       INTEGER,             -- minutes; NULL: unlimited or unknown
+            start            INTEGER,
+            end              INTEGER,
+            state            TEXT,
+            exit_code        TEXT,
+            submit_line      TEXT,
+            script_signature INTEGER,
+            source           TEXT    NOT NULL CHECK (source IN ('sacct', 'sluiced')),
+            UNIQUE (cluster, job_id, array_task, submit, restarts)
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX jobs_job_id ON jobs (job_id)")
+
+
+def m003_models(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE classifiers (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            created     INTEGER NOT NULL,
+            metrics     TEXT    NOT NULL,         -- JSON
+            content     BLOB    NOT NULL          -- the pattern classifier, .npz
+        ) STRICT
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE models (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            created     INTEGER NOT NULL,
+            metrics     TEXT    NOT NULL,         -- JSON
+            content     BLOB    NOT NULL          -- the submit-time model, .npz
+        ) STRICT
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE applications (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            model       INTEGER NOT NULL REFERENCES models (id) ON DELETE CASCADE,
+            evidence    TEXT    NOT NULL,
+            key         INTEGER NOT NULL,
+            label       TEXT    NOT NULL,         -- for people
+            runs        INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX applications_model ON applications (model)")
+    db.execute(
+        """
+        CREATE TABLE application_runs (
+            application INTEGER NOT NULL REFERENCES applications (id) ON DELETE CASCADE,
+            log         INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+            PRIMARY KEY (application, log)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX application_runs_log ON application_runs (log)")
+    db.execute(
+        """
+        CREATE TABLE bundles (
+            checksum     INTEGER PRIMARY KEY,
+            model        INTEGER REFERENCES models (id) ON DELETE SET NULL,
+            path         TEXT    NOT NULL,
+            published_at INTEGER NOT NULL,
+            content      BLOB    NOT NULL         -- the file, so that decisions can be replayed
+        ) STRICT
+        """
+    )
+
+
+def m004_decisions(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE decisions (
+            boot        INTEGER NOT NULL,
+            number      INTEGER NOT NULL,
+            now         INTEGER NOT NULL,         -- UTC seconds
+            cluster     TEXT    NOT NULL,
+            uid         INTEGER NOT NULL,
+            job_id      INTEGER,                  -- NULL until joined
+            joined_by   TEXT CHECK (joined_by IN ('mark', 'key', 'tie')),
+            bundle      INTEGER NOT NULL,         -- checksums; 0: none
+            snapshot    INTEGER NOT NULL,
+            record      BLOB    NOT NULL,         -- struct sluice_record
+            PRIMARY KEY (boot, number)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX decisions_now ON decisions (now)")
+    db.execute("CREATE INDEX decisions_job ON decisions (job_id)")
+    db.execute("CREATE INDEX decisions_snapshot ON decisions (snapshot)")
+    db.execute("CREATE INDEX decisions_bundle ON decisions (bundle)")
+    db.execute(
+        """
+        CREATE TABLE snapshots (
+            checksum    INTEGER PRIMARY KEY,
+            sequence    INTEGER NOT NULL,
+            taken       INTEGER NOT NULL,         -- UTC seconds
+            content     BLOB    NOT NULL          -- the file, so that decisions can be replayed
+        ) STRICT
+        """
+    )
+
+
+MIGRATIONS: tuple[Callable[[Database], None], ...] = (
+    m001_logs_and_profiles,
+    m002_jobs,
+    m003_models,
+    m004_decisions,
+)
