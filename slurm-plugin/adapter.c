@@ -1,0 +1,97 @@
+#include "adapter.h"
+
+#include <string.h>
+
+#include "request.h"
+
+/* sbatch and srun have a handful of these; a forged request could have many. */
+enum { MAX_SPANK_ENTRIES = 256 };
+
+/* What Slurm puts where the user gave nothing, or asked for no limit. */
+static uint32_t
+given (uint32_t number)
+{
+	return number == NO_VAL || number == INFINITE ? 0 : number;
+}
+
+static uint32_t
+given16 (uint16_t number)
+{
+	return number == NO_VAL16 || number == INFINITE16 ? 0 : number;
+}
+
+static void
+read_memory (uint64_t memory, struct sluice_request *out)
+{
+	if (memory == NO_VAL64 || memory == INFINITE64)
+		return;
+	if (memory & MEM_PER_CPU)
+		out->memory_cpu_mib = memory & ~MEM_PER_CPU;
+	else
+		out->memory_node_mib = memory;
+}
+
+/* A SPANK option travels as _SLURM_SPANK_OPTION_<plugin>_<option>=<value>. */
+static int
+opts_out (const job_desc_msg_t *job)
+{
+	static const char option[] = "_SLURM_SPANK_OPTION_sluice_no_sluice=";
+	if (!job->spank_job_env)
+		return 0;
+	for (uint32_t i = 0; i < job->spank_job_env_size && i < MAX_SPANK_ENTRIES; i++)
+		if (job->spank_job_env[i]
+		    && strncmp (job->spank_job_env[i], option, sizeof option - 1) == 0)
+			return 1;
+	return 0;
+}
+
+void
+adapter_read (const job_desc_msg_t *job, uint32_t submit_uid, struct sluice_submission *out)
+{
+	struct sluice_request request = {
+		.uid = job->user_id == NO_VAL ? submit_uid : job->user_id,
+		.nodes = given (job->min_nodes),
+		.tasks = given (job->num_tasks),
+		.cpus_per_task = given16 (job->cpus_per_task),
+		.time_limit = given (job->time_limit),
+		.het_component
+		= job->het_job_offset == NO_VAL ? 0 : job->het_job_offset + 1,
+		.immediate = job->immediate == 1,
+		.cron = (job->bitflags & CRON_JOB) != 0,
+		.opt_out = (uint32_t)opts_out (job),
+		.has_command = job->argc > 0,
+		.begin = job->begin_time,
+		.deadline = job->deadline,
+		.name = job->name,
+		.account = job->account,
+		.partition = job->partition,
+		.qos = job->qos,
+		.array = job->array_inx,
+		.licenses = job->licenses,
+		.tres_per_task = job->tres_per_task,
+		.reservation = job->reservation,
+		.script = job->script,
+		.submit_line = SUBMIT_LINE (job),
+	};
+	read_memory (job->pn_min_memory, &request);
+	sluice_submission_of (&request, out);
+}
+
+int
+adapter_annotate (job_desc_msg_t *job, const char *note)
+{
+	const char *old = job->admin_comment ? job->admin_comment : "";
+	size_t kept = strlen (old);
+	size_t blank = kept > 0;
+	size_t added = strlen (note);
+	char *joined = slurm_xcalloc (1, kept + blank + added + 1, false, true, __FILE__,
+				      __LINE__, __func__);
+	if (!joined)
+		return -1;
+	memcpy (joined, old, kept);
+	memset (joined + kept, ' ', blank);
+	memcpy (joined + kept + blank, note, added + 1);
+	slurm_xfree ((void **)&job->admin_comment);
+	job->admin_comment = joined;
+	return 0;
+}

@@ -1,0 +1,31 @@
+/*
+ * What the plugin has done since it was loaded, for `sluice doctor`. Every
+ * field is counted up by many threads at once and never reset.
+ */
+#ifndef SLUICE_COUNTERS_H
+#define SLUICE_COUNTERS_H
+
+#include "histogram.h"
+#include "vocabulary.h"
+
+struct counters {
+	_Atomic uint64_t submissions;	/* calls of job_submit */
+	_Atomic uint64_t modifications; /* calls of job_modify */
+	_Atomic uint64_t decided;	/* records made */
+	_Atomic uint64_t notes;		/* admin comments appended to */
+	_Atomic uint64_t actions[SLUICE_ACTION_COUNT];
+	_Atomic uint64_t reasons[SLUICE_REASON_COUNT];
+	/* thread CPU time of job_submit: applications found in the table; jobs
+	 * for which the forest ran; all that were recorded */
+	struct histogram known;
+	struct histogram forest;
+	struct histogram all;
+};
+
+static inline void
+count (_Atomic uint64_t *counter)
+{
+	atomic_fetch_add_explicit (counter, 1, memory_order_relaxed);
+}
+
+#endif

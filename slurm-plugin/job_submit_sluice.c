@@ -1,0 +1,271 @@
+/*
+ * job_submit/sluice: what slurmctld calls, and how a job passes through.
+ *
+ * We fail open. Sluice is an optimisation and not a policy: whatever is wrong
+ * with configuration, bundle, snapshot, disk, memory or sluiced, a job goes
+ * through untouched, and nothing is said to its user.
+ *
+ *   init         always succeeds: a plugin that fails to load stops slurmctld
+ *   job_submit   always succeeds; decides in microseconds, without a file, a
+ *                socket or a lock that anybody holds for long, because Slurm's
+ *                own locks are held meanwhile
+ *   job_modify   always succeeds: an error would break even `scontrol hold`
+ *   fini         may never be called (from 23.11 slurmctld re-executes itself)
+ *
+ * In `observe` a decision record goes into the ring and the job stays as it is;
+ * in `advise` the job also gets a note in its admin comment. Two threads of our
+ * own do the rest: loader.c reads the files, server.c hands out the records.
+ * slurmctld may fork at any time: the child executes something else at once and
+ * never comes here, so threads and locks need no care.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "adapter.h"
+#include "note.h"
+#include "server.h"
+#include "slurm_api.h"
+#include "thread.h"
+
+#define EXPORT __attribute__ ((visibility ("default")))
+
+EXPORT const char plugin_name[] = "Sluice: I/O-interference-aware scheduling";
+EXPORT const char plugin_type[] = "job_submit/sluice";
+EXPORT const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+struct job_record;
+
+/* Everything the plugin has. Made by init, and never freed while a thread that
+ * may still use it runs. */
+struct plugin {
+	uint64_t boot;
+	int stop_fd;
+	struct counters counters;
+	struct ring ring;
+	struct loader loader;
+	struct server server;
+	int has_loader;
+	int has_server;
+};
+
+/* The API hands us no context, so there is one instance. NULL: not loaded. */
+static struct plugin *plugin;
+
+/* $SLUICE_CONF, else sluice.conf beside slurm.conf. */
+static void
+find_config (char out[SLUICE_PATH_SIZE])
+{
+	const char *own = getenv ("SLUICE_CONF");
+	const char *slurms = &slurm_conf && slurm_conf.slurm_conf ? slurm_conf.slurm_conf
+								  : "/etc/slurm/slurm.conf";
+	const char *slash = strrchr (slurms, '/');
+
+	if (own && own[0])
+		sluice_copy_text (out, SLUICE_PATH_SIZE, own);
+	else
+		snprintf (out, SLUICE_PATH_SIZE, "%.*s/sluice.conf",
+			  slash ? (int)(slash - slurms) : 1, slash ? slurms : ".");
+}
+
+static void
+start (struct plugin *new)
+{
+	char config[SLUICE_PATH_SIZE];
+	struct report_sources sources = {
+		.counters = &new->counters,
+		.loader = &new->loader,
+		.ring = &new->ring,
+	};
+
+	while (new->boot == 0)
+		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
+			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
+	sources.boot = new->boot;
+	ring_init (&new->ring);
+	find_config (config);
+	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (new->stop_fd < 0)
+		return;
+	new->has_loader
+	    = loader_start (&new->loader, config, &new->ring, new->stop_fd) == 0;
+	new->has_server
+	    = new->has_loader &&server_start (&new->server, &sources, new->stop_fd) == 0;
+}
+
+EXPORT int
+init (void)
+{
+	struct plugin *new = calloc (1, sizeof *new);
+	if (new)
+		start (new);
+	if (!new || !new->has_server)
+		slurm_error ("sluice: cannot start its threads, jobs pass unseen");
+	plugin = new;
+	return SLURM_SUCCESS;
+}
+
+static void
+stop (struct plugin *old)
+{
+	uint64_t one = 1;
+	int is_running = 0;
+
+	if (old->stop_fd >= 0 && write (old->stop_fd, &one, sizeof one) < 0)
+		return;
+	if (old->has_server)
+		is_running |= thread_join (old->server.thread);
+	if (old->has_loader)
+		is_running |= thread_join (old->loader.thread);
+	/* a file system hangs under a thread: the library stays mapped too
+	 * (-z nodelete), so leave the thread what it uses */
+	if (is_running)
+		return;
+	if (old->has_loader)
+		loader_destroy (&old->loader);
+	ring_destroy (&old->ring);
+	if (old->stop_fd >= 0)
+		close (old->stop_fd);
+	free (old);
+}
+
+#if SLURM_AT_LEAST(25, 11)
+EXPORT void
+fini (void)
+#else
+EXPORT int
+fini (void)
+#endif
+{
+	struct plugin *old = plugin;
+	plugin = NULL;
+	if (old)
+		stop (old);
+#if !SLURM_AT_LEAST(25, 11)
+	return SLURM_SUCCESS;
+#endif
+}
+
+/*
+ * The submit path.
+ */
+
+static uint64_t
+thread_cpu_ns (void)
+{
+	struct timespec now;
+	clock_gettime (CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Inputs and decision; what is not known is 0, so that equal decisions are
+ * equal bytes. */
+static void
+decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
+	struct sluice_record *out)
+{
+	memset (out, 0, sizeof *out);
+	out->version = SLUICE_RECORD_VERSION;
+	out->size = sizeof *out;
+	out->boot = plugin->boot;
+	out->now = time (NULL);
+	out->mode = view->config.mode;
+	out->config_checksum = view->config_checksum;
+	if (view->bundle)
+		out->bundle_checksum = sluice_bundle_checksum (view->bundle);
+	if (view->snapshot) {
+		out->snapshot_checksum = sluice_snapshot_checksum (view->snapshot);
+		out->snapshot_sequence = sluice_snapshot_state (view->snapshot)->sequence;
+	}
+	/* the caller holds the read lock of Slurm's configuration */
+	if (&slurm_conf)
+		sluice_copy_text (out->cluster, sizeof out->cluster,
+				  slurm_conf.cluster_name);
+	adapter_read (job, submit_uid, &out->submission);
+	sluice_decide (view->situation, &view->config, &out->submission, out->now,
+		       &out->decision);
+}
+
+/* A job whose prediction came from the application table; else the forest was
+ * asked as well. */
+static int
+is_known (const struct view *view, const struct sluice_prediction *prediction)
+{
+	return (prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME
+		|| prediction->evidence == SLUICE_EVIDENCE_NAME)
+	       && prediction->profile.confidence
+		      >= sluice_bundle_policy (view->bundle)->min_confidence;
+}
+
+static void
+count_decision (const struct view *view, const struct sluice_decision *decision,
+		uint64_t cpu_ns)
+{
+	struct counters *counters = &plugin->counters;
+	const struct sluice_prediction *prediction = &decision->prediction;
+
+	count (&counters->decided);
+	count (&counters->actions[decision->action]);
+	count (&counters->reasons[decision->reason]);
+	histogram_add (&counters->all, cpu_ns);
+	if (prediction->evidence == SLUICE_EVIDENCE_NONE)
+		return;
+	histogram_add (is_known (view, prediction) ? &counters->known : &counters->forest,
+		       cpu_ns);
+}
+
+static void
+consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
+{
+	struct sluice_record record;
+	char note[NOTE_SIZE];
+	uint64_t start = thread_cpu_ns ();
+
+	decide (view, job, submit_uid, &record);
+	record.elapsed_ns = (uint32_t)(thread_cpu_ns () - start);
+	ring_push (&plugin->ring, &record);
+	if (note_is_wanted (&view->config, view->snapshot, &record)) {
+		note_format (&record, note);
+		if (adapter_annotate (job, note) == 0)
+			count (&plugin->counters.notes);
+	}
+	count_decision (view, &record.decision, thread_cpu_ns () - start);
+}
+
+EXPORT int
+job_submit (job_desc_msg_t *job, uint32_t submit_uid, char **err_msg)
+{
+	(void)err_msg;
+	if (!plugin || !plugin->has_loader)
+		return SLURM_SUCCESS;
+	count (&plugin->counters.submissions);
+	const struct view *view = loader_acquire (&plugin->loader);
+	if (view && view->config.mode != SLUICE_MODE_OFF)
+		consider (view, job, submit_uid);
+	loader_release (&plugin->loader);
+	return SLURM_SUCCESS;
+}
+
+#if SLURM_AT_LEAST(23, 2)
+EXPORT int
+job_modify (job_desc_msg_t *job, struct job_record *old, uint32_t submit_uid,
+	    char **err_msg)
+{
+	(void)err_msg;
+#else
+EXPORT int
+job_modify (job_desc_msg_t *job, struct job_record *old, uint32_t submit_uid)
+{
+#endif
+	(void)job;
+	(void)old;
+	(void)submit_uid;
+	if (plugin)
+		count (&plugin->counters.modifications);
+	return SLURM_SUCCESS;
+}

@@ -1,0 +1,370 @@
+#include "loader.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "slurm_api.h"
+#include "thread.h"
+
+enum {
+	MAX_CONFIG_BYTES = 1 << 20,
+	OFF_FILE_MS = 1000, /* longest time between looks at the off file */
+};
+
+static const char *const file_words[] = { "configuration", "model bundle", "snapshot" };
+
+/*
+ * What became of a file. The log gets a line when that changes, except for
+ * snapshots that follow each other every second.
+ */
+
+static void
+accept_file (struct loader *loader, enum file file, uint64_t checksum, int64_t created)
+{
+	struct file_status *status = &loader->status[file];
+
+	pthread_mutex_lock (&loader->status_lock);
+	int is_news = file != FILE_SNAPSHOT || !status->loaded || status->error[0];
+	status->loaded = 1;
+	status->checksum = checksum;
+	status->created = created;
+	status->since = time (NULL);
+	status->error[0] = '\0';
+	pthread_mutex_unlock (&loader->status_lock);
+	if (is_news)
+		slurm_info ("sluice: %s %s loaded, checksum %016" PRIx64, file_words[file],
+			    status->path, checksum);
+}
+
+static void
+refuse_file (struct loader *loader, enum file file, const char *reason)
+{
+	struct file_status *status = &loader->status[file];
+
+	pthread_mutex_lock (&loader->status_lock);
+	int is_news = strcmp (status->error, reason) != 0;
+	sluice_copy_text (status->error, sizeof status->error, reason);
+	if (file == FILE_CONFIG)
+		status->loaded = 0;
+	pthread_mutex_unlock (&loader->status_lock);
+	/* whatever was wrong may be over soon, also without a new time stamp */
+	watch_forget (&loader->watches[file]);
+	if (is_news)
+		slurm_error ("sluice: %s %s refused: %s", file_words[file], status->path,
+			     reason);
+}
+
+static void
+unload_file (struct loader *loader, enum file file, const char *reason)
+{
+	struct file_status *status = &loader->status[file];
+
+	pthread_mutex_lock (&loader->status_lock);
+	int was_loaded = status->loaded;
+	status->loaded = 0;
+	status->checksum = 0;
+	sluice_copy_text (status->error, sizeof status->error, reason);
+	pthread_mutex_unlock (&loader->status_lock);
+	watch_forget (&loader->watches[file]);
+	if (was_loaded)
+		slurm_info ("sluice: %s %s unloaded%s%s", file_words[file], status->path,
+			    reason[0] ? ": " : "", reason);
+}
+
+static void
+set_path (struct loader *loader, enum file file, const char *path)
+{
+	pthread_mutex_lock (&loader->status_lock);
+	sluice_copy_text (loader->status[file].path, SLUICE_PATH_SIZE, path);
+	pthread_mutex_unlock (&loader->status_lock);
+}
+
+/*
+ * Each look_at_ returns 1 when a new view is needed.
+ */
+
+static void
+become_off (struct loader *loader)
+{
+	sluice_config_init (&loader->config);
+	loader->config.mode = SLUICE_MODE_OFF;
+	loader->config_checksum = 0;
+}
+
+static int
+read_config (struct loader *loader, struct sluice_error *err)
+{
+	const char *path = loader->status[FILE_CONFIG].path;
+	void *text;
+	size_t size;
+
+	if (sluice_read_trusted_file (path, geteuid (), MAX_CONFIG_BYTES, &text, &size, err)
+	    != 0)
+		return -1;
+	int result = sluice_config_parse (path, text, size, &loader->config, err);
+	loader->config_checksum = sluice_crc64 (text, size);
+	sluice_free (text);
+	return result;
+}
+
+static int
+look_at_config (struct loader *loader)
+{
+	struct sluice_error err;
+	const char *path = loader->status[FILE_CONFIG].path;
+	int was_loaded = loader->status[FILE_CONFIG].loaded;
+
+	switch (watch_look (&loader->watches[FILE_CONFIG], path)) {
+	case WATCH_SAME:
+		return 0;
+	case WATCH_MISSING:
+		become_off (loader);
+		unload_file (loader, FILE_CONFIG, strerror (errno));
+		return was_loaded;
+	case WATCH_CHANGED:
+		break;
+	}
+	if (read_config (loader, &err) != 0) {
+		become_off (loader);
+		refuse_file (loader, FILE_CONFIG, err.text);
+		return was_loaded;
+	}
+	set_path (loader, FILE_BUNDLE, loader->config.bundle);
+	set_path (loader, FILE_SNAPSHOT, loader->config.snapshot);
+	accept_file (loader, FILE_CONFIG, loader->config_checksum, 0);
+	return 1;
+}
+
+static int
+look_at_bundle (struct loader *loader)
+{
+	struct sluice_error err;
+	struct sluice_bundle *fresh;
+	const char *path = loader->config.bundle;
+	int was_loaded = loader->bundle != NULL;
+
+	switch (watch_look (&loader->watches[FILE_BUNDLE], path)) {
+	case WATCH_SAME:
+		return 0;
+	case WATCH_MISSING:
+		loader->bundle = NULL;
+		unload_file (loader, FILE_BUNDLE, strerror (errno));
+		return was_loaded;
+	case WATCH_CHANGED:
+		break;
+	}
+	if (sluice_bundle_load (path, geteuid (), &fresh, &err) != 0) {
+		refuse_file (loader, FILE_BUNDLE, err.text);
+		return 0;
+	}
+	loader->bundle = fresh;
+	accept_file (loader, FILE_BUNDLE, sluice_bundle_checksum (fresh),
+		     sluice_bundle_created (fresh));
+	return 1;
+}
+
+static int
+look_at_snapshot (struct loader *loader)
+{
+	struct sluice_error err;
+	struct sluice_snapshot *fresh;
+	const char *path = loader->config.snapshot;
+	int was_loaded = loader->snapshot != NULL;
+
+	switch (watch_look (&loader->watches[FILE_SNAPSHOT], path)) {
+	case WATCH_SAME:
+		return 0;
+	case WATCH_MISSING:
+		loader->snapshot = NULL;
+		unload_file (loader, FILE_SNAPSHOT, strerror (errno));
+		return was_loaded;
+	case WATCH_CHANGED:
+		break;
+	}
+	if (sluice_snapshot_load (path, geteuid (), &fresh, &err) != 0) {
+		refuse_file (loader, FILE_SNAPSHOT, err.text);
+		return 0;
+	}
+	loader->snapshot = fresh;
+	accept_file (loader, FILE_SNAPSHOT, sluice_snapshot_checksum (fresh),
+		     sluice_snapshot_state (fresh)->taken);
+	return 1;
+}
+
+static int
+look_at_off_file (struct loader *loader)
+{
+	int was_off = loader->switched_off;
+	loader->switched_off = access (loader->config.off_file, F_OK) == 0;
+	if (loader->switched_off != was_off)
+		slurm_info ("sluice: switched %s by %s", was_off ? "on" : "off",
+			    loader->config.off_file);
+	return loader->switched_off != was_off;
+}
+
+/* Mode off loads nothing. */
+static int
+unload_models (struct loader *loader)
+{
+	int changed = loader->bundle || loader->snapshot;
+	loader->bundle = NULL;
+	loader->snapshot = NULL;
+	unload_file (loader, FILE_BUNDLE, "");
+	unload_file (loader, FILE_SNAPSHOT, "");
+	return changed;
+}
+
+static int
+look_at_files (struct loader *loader)
+{
+	int changed = look_at_config (loader);
+	if (loader->config.mode == SLUICE_MODE_OFF)
+		return unload_models (loader) | changed;
+	if (ring_reserve (loader->ring, loader->config.ring_records) != 0 && changed)
+		slurm_error ("sluice: no memory for RingRecords=%u, records are dropped",
+			     loader->config.ring_records);
+	return look_at_bundle (loader) | look_at_snapshot (loader) | changed;
+}
+
+/*
+ * From what the thread has loaded to what job_submit sees.
+ */
+
+static void
+view_destroy (struct view *view)
+{
+	if (view)
+		sluice_situation_destroy (view->situation);
+	free (view);
+}
+
+static struct view *
+view_create (const struct loader *loader)
+{
+	struct view *view = calloc (1, sizeof *view);
+	if (!view)
+		return NULL;
+	view->config = loader->config;
+	if (loader->switched_off)
+		view->config.mode = SLUICE_MODE_OFF;
+	view->config_checksum = loader->config_checksum;
+	view->bundle = loader->bundle;
+	view->snapshot = loader->snapshot;
+	if (!view->bundle)
+		return view;
+	view->situation = sluice_situation_create (view->bundle, view->snapshot);
+	if (!view->situation) {
+		view_destroy (view);
+		return NULL;
+	}
+	return view;
+}
+
+static int
+publish (struct loader *loader)
+{
+	struct view *fresh = view_create (loader);
+	if (!fresh)
+		return -1;
+	pthread_rwlock_wrlock (&loader->view_lock);
+	struct view *old = loader->view;
+	loader->view = fresh;
+	pthread_rwlock_unlock (&loader->view_lock);
+	view_destroy (old);
+	return 0;
+}
+
+/* One look at the files: all of them, or the off file alone. */
+static void
+look (struct loader *loader, int all)
+{
+	struct sluice_bundle *old_bundle = loader->bundle;
+	struct sluice_snapshot *old_snapshot = loader->snapshot;
+	int changed = all ? look_at_files (loader) : 0;
+	changed |= look_at_off_file (loader);
+	if (!changed)
+		return;
+
+	struct sluice_bundle *unused_bundle = old_bundle;
+	struct sluice_snapshot *unused_snapshot = old_snapshot;
+	if (publish (loader) != 0) {
+		/* no memory: stay with the old view and try again */
+		unused_bundle = loader->bundle;
+		unused_snapshot = loader->snapshot;
+		loader->bundle = old_bundle;
+		loader->snapshot = old_snapshot;
+		for (int file = 0; file < FILE_COUNT; file++)
+			watch_forget (&loader->watches[file]);
+	}
+	if (unused_bundle != loader->bundle)
+		sluice_bundle_destroy (unused_bundle);
+	if (unused_snapshot != loader->snapshot)
+		sluice_snapshot_destroy (unused_snapshot);
+}
+
+static void *
+run (void *data)
+{
+	struct loader *loader = data;
+	int64_t due = 0;
+	int pause;
+	do {
+		int64_t now = thread_milliseconds ();
+		look (loader, now >= due);
+		pause = (int)loader->config.poll_ms;
+		if (now >= due)
+			due = now + pause;
+		if (pause > OFF_FILE_MS)
+			pause = OFF_FILE_MS;
+	} while (!thread_sleep (loader->stop_fd, pause));
+	return NULL;
+}
+
+int
+loader_start (struct loader *loader, const char *config_path, struct ring *ring,
+	      int stop_fd)
+{
+	memset (loader, 0, sizeof *loader);
+	loader->ring = ring;
+	loader->stop_fd = stop_fd;
+	pthread_rwlock_init (&loader->view_lock, NULL);
+	pthread_mutex_init (&loader->status_lock, NULL);
+	become_off (loader);
+	set_path (loader, FILE_CONFIG, config_path);
+	return thread_start (&loader->thread, "sluice-loader", run, loader);
+}
+
+void
+loader_destroy (struct loader *loader)
+{
+	view_destroy (loader->view);
+	sluice_bundle_destroy (loader->bundle);
+	sluice_snapshot_destroy (loader->snapshot);
+	pthread_rwlock_destroy (&loader->view_lock);
+	pthread_mutex_destroy (&loader->status_lock);
+}
+
+const struct view *
+loader_acquire (struct loader *loader)
+{
+	pthread_rwlock_rdlock (&loader->view_lock);
+	return loader->view;
+}
+
+void
+loader_release (struct loader *loader)
+{
+	pthread_rwlock_unlock (&loader->view_lock);
+}
+
+void
+loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT])
+{
+	pthread_mutex_lock (&loader->status_lock);
+	memcpy (out, loader->status, sizeof loader->status);
+	pthread_mutex_unlock (&loader->status_lock);
+}

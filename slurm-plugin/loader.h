@@ -1,0 +1,81 @@
+/*
+ * Keeps configuration, model bundle and snapshot up to date, away from
+ * job_submit: a thread looks at the files, reads what has changed into private
+ * memory, makes a view of it and swaps the pointer under a lock that is held
+ * for that assignment only. Nothing is mapped: a file may be truncated under us.
+ *
+ * What happens when a file is
+ *                  missing           refused (damaged, foreign owner, ...)
+ *   configuration  mode off          mode off: we do not guess what was meant
+ *   bundle         unloaded          the one in memory stays
+ *   snapshot       unloaded          the one in memory stays, until too old
+ *
+ * Bundle and snapshot are replaced by renaming, so a damaged one is an accident
+ * and the last good one is still true. A refused file is tried again at each
+ * look; its reason is logged once and kept for `sluice doctor`.
+ * While the off file exists the mode is off, within a second.
+ */
+#ifndef SLUICE_LOADER_H
+#define SLUICE_LOADER_H
+
+#include <pthread.h>
+
+#include "decide.h"
+#include "ring.h"
+#include "watch.h"
+
+/* What job_submit decides with. Never changed once it is published. */
+struct view {
+	struct sluice_config config; /* its mode is what holds now */
+	uint64_t config_checksum;
+	const struct sluice_bundle *bundle; /* NULL: none */
+	const struct sluice_snapshot *snapshot;
+	struct sluice_situation *situation; /* NULL without a bundle */
+};
+
+/* One file, as `sluice doctor` shows it. */
+struct file_status {
+	char path[SLUICE_PATH_SIZE];
+	int loaded;
+	uint64_t checksum;
+	int64_t created;	       /* UTC seconds, as the file says; 0: it does not */
+	int64_t since;		       /* UTC seconds when it was loaded */
+	char error[SLUICE_ERROR_SIZE]; /* why the file on disk is refused */
+};
+
+enum file { FILE_CONFIG, FILE_BUNDLE, FILE_SNAPSHOT, FILE_COUNT };
+
+struct loader {
+	pthread_t thread;
+	int stop_fd; /* readable: the end */
+	struct ring *ring;
+
+	pthread_rwlock_t view_lock;
+	struct view *view; /* NULL: nothing loaded yet */
+
+	/* the thread's own */
+	struct sluice_config config;
+	uint64_t config_checksum;
+	struct sluice_bundle *bundle;
+	struct sluice_snapshot *snapshot;
+	int switched_off; /* the off file exists */
+	struct watch watches[FILE_COUNT];
+
+	pthread_mutex_t status_lock;
+	struct file_status status[FILE_COUNT];
+};
+
+/* Start the thread; it ends when stop_fd becomes readable. Nothing is read
+ * here: slurmctld's start must not wait for a file system. -1: no thread. */
+int loader_start (struct loader *loader, const char *config_path, struct ring *ring,
+		  int stop_fd);
+/* Free everything, after the thread has ended. */
+void loader_destroy (struct loader *loader);
+
+/* The current view, or NULL; held until released. */
+const struct view *loader_acquire (struct loader *loader);
+void loader_release (struct loader *loader);
+
+void loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT]);
+
+#endif

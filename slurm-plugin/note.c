@@ -1,0 +1,48 @@
+#include "note.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+int
+note_is_wanted (const struct sluice_config *config, const struct sluice_snapshot *snapshot,
+		const struct sluice_record *record)
+{
+	return config->mode == SLUICE_MODE_ADVISE && config->admin_comment
+	       && record->decision.reason >= SLUICE_REASON_UNKNOWN_JOB && snapshot;
+}
+
+/* Hundredths of a value in 0..999, as whole numbers: printf's floating point
+ * may allocate and follows the locale. NaN becomes 0. */
+static unsigned int
+hundredths (double value)
+{
+	if (!(value > 0))
+		return 0;
+	return value < 999 ? (unsigned int)(value * 100 + 0.5) : 99900;
+}
+
+static double
+own_slowdown (const struct sluice_decision *decision)
+{
+	return decision->chosen < decision->alternative_count
+		   ? decision->alternatives[decision->chosen].slowdown
+		   : 1.0;
+}
+
+void
+note_format (const struct sluice_record *record, char out[NOTE_SIZE])
+{
+	const struct sluice_decision *decision = &record->decision;
+	const struct sluice_prediction *prediction = &decision->prediction;
+	unsigned int confidence = hundredths (prediction->profile.confidence);
+	unsigned int slowdown = hundredths (own_slowdown (decision));
+
+	snprintf (out, NOTE_SIZE,
+		  "sluice(v=1,rec=%016" PRIx64 "-%" PRIu64 ",act=%s,why=%s,pat=%s,"
+		  "conf=%u.%02u,class=%s,slow=%u.%02u)",
+		  record->boot, record->number, sluice_action_name (decision->action),
+		  sluice_reason_name (decision->reason),
+		  sluice_pattern_name (prediction->profile.pattern), confidence / 100,
+		  confidence % 100, sluice_class_name (prediction->klass), slowdown / 100,
+		  slowdown % 100);
+}

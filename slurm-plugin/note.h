@@ -1,0 +1,30 @@
+/*
+ * The note that `advise` leaves in a job's admin comment: one token without
+ * blanks, so that a site's own words stay readable beside it:
+ *
+ *   sluice(v=1,rec=0123456789abcdef-42,act=colocate,why=harmless,pat=aw,
+ *          conf=0.93,class=stream,slow=1.07)
+ *
+ * rec names the decision record (boot and number), by which sluiced joins
+ * record and job; slow is the job's own predicted slowdown.
+ */
+#ifndef SLUICE_NOTE_H
+#define SLUICE_NOTE_H
+
+#include "record.h"
+
+enum { NOTE_SIZE = 256 };
+
+/*
+ * Whether this decision gets a note: in `advise`, unless the site keeps the
+ * admin comment for itself, and only when a decision was made with all that
+ * belongs to one. An exempt job is none of our business, and without a bundle or
+ * a fresh snapshot jobs stay as they would be without Sluice.
+ */
+int note_is_wanted (const struct sluice_config *config,
+		    const struct sluice_snapshot *snapshot,
+		    const struct sluice_record *record);
+
+void note_format (const struct sluice_record *record, char out[NOTE_SIZE]);
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * Decision records on their way to sluiced: a ring of fixed size in memory.
+ *
+ * job_submit puts in, the socket thread takes out. Records stay until they are
+ * acknowledged; when the ring is full, new ones are dropped and counted, so
+ * nobody ever waits for sluiced. Memory is reserved once, off the submit path.
+ */
+#ifndef SLUICE_RING_H
+#define SLUICE_RING_H
+
+#include <pthread.h>
+
+#include "record.h"
+
+struct ring {
+	pthread_mutex_t lock;
+	struct sluice_record *slots;
+	uint32_t size;	  /* slots; 0: nothing reserved yet */
+	uint64_t written; /* records put in, since the start */
+	uint64_t removed; /* of these, acknowledged */
+	uint64_t last;	  /* number of the latest record, dropped or not */
+	uint64_t dropped;
+};
+
+struct ring_state {
+	uint32_t size;
+	uint32_t used;
+	uint64_t last;
+	uint64_t dropped;
+};
+
+void ring_init (struct ring *ring);
+void ring_destroy (struct ring *ring);
+
+/* Reserve memory for size records, once: later calls change nothing. -1: no
+ * memory; every record is dropped then. */
+int ring_reserve (struct ring *ring, uint32_t size);
+
+/* Number the record and put it in, or drop it. */
+void ring_push (struct ring *ring, struct sluice_record *record);
+
+/* Forget the records up to this number. */
+void ring_acknowledge (struct ring *ring, uint64_t number);
+
+/* At most max of the oldest records, from the skip-th on, that lie side by
+ * side. They stay as they are until they are acknowledged, so one reader may
+ * use them without the lock. */
+const struct sluice_record *ring_oldest (struct ring *ring, uint32_t skip, uint32_t max,
+					 uint32_t *count);
+
+struct ring_state ring_state (struct ring *ring);
+
+#endif

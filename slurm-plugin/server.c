@@ -1,0 +1,269 @@
+#include "server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "slurm_api.h"
+#include "thread.h"
+
+enum {
+	REQUEST_SIZE = 128,
+	REQUEST_MS = 1000, /* for a client to say what it wants */
+	ANSWER_MS = 10000, /* for a client to take it */
+	BIND_MS = 1000,	   /* between looks at the socket's file */
+	RETRY_MS = 200,	   /* the same while there is none, and after errors */
+	BACKLOG = 16,
+};
+
+/*
+ * Binding.
+ */
+
+static int
+is_ours (const struct server *server)
+{
+	struct stat now;
+	return stat (server->path, &now) == 0 && now.st_dev == server->bound.st_dev
+	       && now.st_ino == server->bound.st_ino;
+}
+
+static void
+unbind (struct server *server)
+{
+	if (server->listen_fd < 0)
+		return;
+	/* from 23.11 a new slurmctld may have put its socket there already */
+	if (is_ours (server))
+		unlink (server->path);
+	close (server->listen_fd);
+	server->listen_fd = -1;
+}
+
+/* Listen on a temporary name, then rename: whoever finds the file can connect,
+ * and one that a dead slurmctld left is replaced. */
+static int
+open_socket (struct server *server, const char *path, struct sluice_error *err)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int length = snprintf (address.sun_path, sizeof address.sun_path, "%s.%d", path,
+			       (int)getpid ());
+	if (length < 0 || (size_t)length >= sizeof address.sun_path)
+		return sluice_fail (err, "the path is too long for a socket");
+
+	int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return sluice_fail (err, "socket: %s", strerror (errno));
+	unlink (address.sun_path);
+	if (bind (fd, (struct sockaddr *)&address, sizeof address) != 0) {
+		sluice_fail (err, "bind: %s", strerror (errno));
+		close (fd);
+		return -1;
+	}
+	if (chmod (address.sun_path, 0600) != 0 || listen (fd, BACKLOG) != 0
+	    || stat (address.sun_path, &server->bound) != 0
+	    || rename (address.sun_path, path) != 0) {
+		sluice_fail (err, "%s", strerror (errno));
+		unlink (address.sun_path);
+		close (fd);
+		return -1;
+	}
+	sluice_copy_text (server->path, sizeof server->path, path);
+	server->listen_fd = fd;
+	return 0;
+}
+
+/* Where the configuration wants the socket; a refused one changes nothing. */
+static void
+wanted_path (struct server *server, char out[SLUICE_PATH_SIZE])
+{
+	const struct view *view = loader_acquire (server->sources.loader);
+	int is_configured = view && view->config_checksum != 0;
+	sluice_copy_text (out, SLUICE_PATH_SIZE,
+			  is_configured ? view->config.socket : server->path);
+	loader_release (server->sources.loader);
+}
+
+static void
+bind_where_wanted (struct server *server)
+{
+	char path[SLUICE_PATH_SIZE];
+	struct sluice_error err;
+
+	wanted_path (server, path);
+	if (!path[0])
+		return;
+	/* missing: somebody tidied up; another's: a newer controller took over */
+	if (server->listen_fd >= 0 && strcmp (path, server->path) == 0
+	    && (access (path, F_OK) == 0 || errno != ENOENT))
+		return;
+	unbind (server);
+	if (open_socket (server, path, &err) == 0) {
+		slurm_info ("sluice: serving decision records at %s", path);
+		err.text[0] = '\0';
+	} else if (strcmp (err.text, server->error) != 0) {
+		slurm_error ("sluice: no socket at %s: %s", path, err.text);
+	}
+	sluice_copy_text (server->error, sizeof server->error, err.text);
+}
+
+/*
+ * One client. Everything has a deadline, and ends at once when the plugin does.
+ */
+
+/* 0 when the client is ready, -1 when it is too late. */
+static int
+wait_for_client (const struct server *server, int fd, short events, int64_t deadline)
+{
+	struct pollfd fds[] = { { .fd = fd, .events = events },
+				{ .fd = server->stop_fd, .events = POLLIN } };
+	int64_t left = deadline - thread_milliseconds ();
+	return left > 0 && poll (fds, 2, (int)left) > 0 && !fds[1].revents ? 0 : -1;
+}
+
+static int
+receive_line (const struct server *server, int fd, char line[REQUEST_SIZE])
+{
+	int64_t deadline = thread_milliseconds () + REQUEST_MS;
+	size_t used = 0;
+	while (used < REQUEST_SIZE - 1) {
+		if (wait_for_client (server, fd, POLLIN, deadline) != 0)
+			return -1;
+		ssize_t n = recv (fd, line + used, REQUEST_SIZE - 1 - used, 0);
+		if (n <= 0)
+			return -1;
+		used += (size_t)n;
+		line[used] = '\0';
+		if (line[used - 1] == '\n')
+			return 0;
+	}
+	return -1;
+}
+
+static int
+send_all (const struct server *server, int fd, const void *bytes, size_t size,
+	  int64_t deadline)
+{
+	const char *p = bytes;
+	while (size > 0) {
+		ssize_t n = send (fd, p, size, MSG_NOSIGNAL);
+		if (n > 0) {
+			p += n;
+			size -= (size_t)n;
+		} else if ((errno != EAGAIN && errno != EINTR)
+			   || wait_for_client (server, fd, POLLOUT, deadline) != 0) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int
+send_text (const struct server *server, int fd, const char *text, int64_t deadline)
+{
+	return send_all (server, fd, text, strlen (text), deadline);
+}
+
+static int
+send_records (const struct server *server, int fd, uint32_t max, int64_t deadline)
+{
+	struct ring *ring = server->sources.ring;
+	struct ring_state state = ring_state (ring);
+	uint32_t total = max < state.used ? max : state.used;
+	char line[REQUEST_SIZE];
+
+	snprintf (line, sizeof line, "records %" PRIu32 " %zu %016" PRIx64 " %" PRIu64 "\n",
+		  total, sizeof (struct sluice_record), server->sources.boot,
+		  state.dropped);
+	int result = send_text (server, fd, line, deadline);
+	for (uint32_t sent = 0, n; result == 0 && sent < total; sent += n) {
+		const struct sluice_record *first
+		    = ring_oldest (ring, sent, total - sent, &n);
+		result = send_all (server, fd, first, n * sizeof *first, deadline);
+	}
+	return result;
+}
+
+static void
+answer (struct server *server, int fd, const char *request)
+{
+	int64_t deadline = thread_milliseconds () + ANSWER_MS;
+	uint64_t boot, after;
+	uint32_t max;
+
+	if (strcmp (request, "stats\n") == 0) {
+		size_t size = report_write (&server->sources, server->path, server->error,
+					    server->report);
+		send_all (server, fd, server->report, size, deadline);
+	} else if (sscanf (request, "drain %" SCNx64 " %" SCNu64 " %" SCNu32, &boot, &after,
+			   &max)
+		   == 3) {
+		if (boot == server->sources.boot)
+			ring_acknowledge (server->sources.ring, after);
+		send_records (server, fd, max, deadline);
+	} else {
+		send_text (server, fd, "error unknown request\n", deadline);
+	}
+}
+
+static int
+is_allowed (int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof peer;
+	return getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0
+	       && (peer.uid == 0 || peer.uid == geteuid ());
+}
+
+static void
+serve_client (struct server *server)
+{
+	char request[REQUEST_SIZE];
+	int fd = accept4 (server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0) {
+		/* out of descriptors, say: do not spin */
+		thread_sleep (server->stop_fd, RETRY_MS);
+		return;
+	}
+	if (is_allowed (fd) && receive_line (server, fd, request) == 0)
+		answer (server, fd, request);
+	close (fd);
+}
+
+static void *
+run (void *data)
+{
+	struct server *server = data;
+	int64_t due = 0;
+	for (;;) {
+		int64_t now = thread_milliseconds ();
+		if (now >= due) {
+			bind_where_wanted (server);
+			due = now + (server->listen_fd < 0 ? RETRY_MS : BIND_MS);
+		}
+		struct pollfd fds[] = { { .fd = server->stop_fd, .events = POLLIN },
+					{ .fd = server->listen_fd, .events = POLLIN } };
+		poll (fds, 2, (int)(due - now));
+		if (fds[0].revents)
+			break;
+		if (fds[1].revents)
+			serve_client (server);
+	}
+	unbind (server);
+	return NULL;
+}
+
+int
+server_start (struct server *server, const struct report_sources *sources, int stop_fd)
+{
+	memset (server, 0, sizeof *server);
+	server->sources = *sources;
+	server->stop_fd = stop_fd;
+	server->listen_fd = -1;
+	return thread_start (&server->thread, "sluice-server", run, server);
+}

@@ -1,0 +1,41 @@
+/*
+ * Slurm as a plugin sees it: the public headers, the few symbols that every
+ * Slurm program exports without declaring them, and what differs between
+ * Slurm 20.11 and 26.05.
+ *
+ * plugin_version has to equal slurmctld's to the last digit, so a build against
+ * other headers than the running controller's is refused by Slurm itself.
+ */
+#ifndef SLUICE_SLURM_API_H
+#define SLUICE_SLURM_API_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <slurm/slurm_version.h>
+#include <slurm/spank.h> /* declares slurm_info and slurm_error */
+
+#define SLURM_AT_LEAST(major, minor)                                                       \
+	(SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM (major, minor, 0))
+
+/* src/common/xmalloc.h, the same from 20.11 to 26.05. Strings in a job
+ * description are allocated and freed by these. */
+extern void *slurm_xcalloc (size_t count, size_t size, bool clear, bool may_fail,
+			    const char *file, int line, const char *function);
+extern void slurm_xfree (void **memory);
+
+/* The controller's configuration (src/common/read_config.h): job_submit runs
+ * under its read lock. Weak: where it is missing, its address is NULL. */
+extern slurm_conf_t slurm_conf __attribute__ ((weak));
+
+#if SLURM_AT_LEAST(21, 8)
+#define SUBMIT_LINE(job) ((job)->submit_line)
+#else
+#define SUBMIT_LINE(job) NULL
+#endif
+
+#endif

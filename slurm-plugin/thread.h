@@ -1,0 +1,24 @@
+/*
+ * The plugin's threads inside slurmctld: they take none of its signals, wait
+ * for nothing longer than a second, and end when told to.
+ */
+#ifndef SLUICE_THREAD_H
+#define SLUICE_THREAD_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/* Start a thread with all signals blocked: they are slurmctld's. -1: none. */
+int thread_start (pthread_t *thread, const char *name, void *(*run) (void *), void *data);
+
+/* Wait for the thread's end, but not for ever: a file system may hang under it.
+ * -1: it still runs, so nothing of its may be freed. */
+int thread_join (pthread_t thread);
+
+/* Sleep; 1 as soon as stop_fd is readable, else 0. */
+int thread_sleep (int stop_fd, int milliseconds);
+
+/* A clock for deadlines that nobody sets. */
+int64_t thread_milliseconds (void);
+
+#endif

@@ -1,0 +1,355 @@
+/*
+ * Drives job_submit_sluice.so as slurmctld would: loads it, calls init, hands
+ * it job descriptions made by Slurm's own slurm_init_job_desc_msg, sets the
+ * clock that it sees. Commands come by standard input, one a line, fields
+ * separated by tabs; each is answered by one line.
+ *
+ *   job <field>=<value> ...       submit; answers
+ *                                 <rc> <altered 0/1> <allocations> <admin comment>
+ *   modify                        job_modify; answers <rc>
+ *   repeat <threads> <count>      each thread submits count of the jobs so far,
+ *                                 in turn; answers, in ns of thread CPU time,
+ *                                 <calls> <median> <p99> <p99.9> <max>
+ *
+ * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below and `time`, the
+ * UTC second at which the job is submitted. In values \n, \t and \\ stand for
+ * newline, tab and backslash. The end of input unloads the plugin.
+ *
+ *   usage: harness PLUGIN.so      with SLUICE_CONF in the environment
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+extern void slurm_xfree (void **memory);
+extern char *slurm_xstrdup (const char *text);
+extern slurm_conf_t slurm_conf;
+
+enum { MAX_JOBS = 20000 };
+
+/* X(field, member) */
+#define SLUICE_TEXTS(X)                                                                    \
+	X (name, name)                                                                     \
+	X (account, account)                                                               \
+	X (partition, partition)                                                           \
+	X (qos, qos)                                                                       \
+	X (array, array_inx)                                                               \
+	X (licenses, licenses)                                                             \
+	X (tres_per_task, tres_per_task)                                                   \
+	X (reservation, reservation)                                                       \
+	X (script, script)                                                                 \
+	X (submit_line, submit_line)                                                       \
+	X (admin_comment, admin_comment)
+
+#define SLUICE_NUMBERS(X)                                                                  \
+	X (uid, user_id)                                                                   \
+	X (nodes, min_nodes)                                                               \
+	X (tasks, num_tasks)                                                               \
+	X (cpus_per_task, cpus_per_task)                                                   \
+	X (time_limit, time_limit)                                                         \
+	X (immediate, immediate)                                                           \
+	X (begin, begin_time)                                                              \
+	X (deadline, deadline)                                                             \
+	X (has_command, argc)                                                              \
+	X (memory_node_mib, pn_min_memory)
+
+typedef int submit_function (job_desc_msg_t *, uint32_t, char **);
+typedef int modify_function (job_desc_msg_t *, void *, uint32_t);
+
+static struct job {
+	job_desc_msg_t description;
+	time_t time;
+} jobs[MAX_JOBS];
+static size_t job_count;
+
+static submit_function *submit;
+static modify_function *modify;
+
+/* The plugin's calls of time() come here: the executable's symbol is first. */
+static _Thread_local time_t clock_of_trace;
+
+time_t
+time (time_t *out)
+{
+	struct timespec now;
+	clock_gettime (CLOCK_REALTIME, &now);
+	time_t seconds = clock_of_trace ? clock_of_trace : now.tv_sec;
+	if (out)
+		*out = seconds;
+	return seconds;
+}
+
+/* Allocations of this thread, counted where no sanitizer or valgrind takes the
+ * place of malloc. */
+static _Thread_local unsigned long allocations;
+
+#ifdef COUNT_ALLOCATIONS
+extern void *__libc_malloc (size_t size);
+extern void *__libc_calloc (size_t n, size_t size);
+extern void *__libc_realloc (void *old, size_t size);
+
+void *
+malloc (size_t size)
+{
+	allocations++;
+	return __libc_malloc (size);
+}
+
+void *
+calloc (size_t n, size_t size)
+{
+	allocations++;
+	return __libc_calloc (n, size);
+}
+
+void *
+realloc (void *old, size_t size)
+{
+	allocations++;
+	return __libc_realloc (old, size);
+}
+#endif
+
+static void
+die (const char *what, const char *why)
+{
+	fprintf (stderr, "harness: %s: %s\n", what, why);
+	exit (2);
+}
+
+static void *
+find (void *plugin, const char *symbol)
+{
+	void *address = dlsym (plugin, symbol);
+	if (!address)
+		die (symbol, dlerror ());
+	return address;
+}
+
+static void
+unescape (char *text)
+{
+	char *out = text;
+	for (char *p = text; *p; p++) {
+		if (*p == '\\' && p[1])
+			*out++ = *++p == 'n' ? '\n' : *p == 't' ? '\t' : *p;
+		else
+			*out++ = *p;
+	}
+	*out = '\0';
+}
+
+static int
+set_text (job_desc_msg_t *job, const char *field, const char *value)
+{
+#define SET_TEXT(key, member)                                                              \
+	if (strcmp (field, #key) == 0) {                                                   \
+		job->member = slurm_xstrdup (value);                                       \
+		return 1;                                                                  \
+	}
+	SLUICE_TEXTS (SET_TEXT)
+	return 0;
+}
+
+static int
+set_number (job_desc_msg_t *job, const char *field, long long value)
+{
+#define SET_NUMBER(key, member)                                                            \
+	if (strcmp (field, #key) == 0) {                                                   \
+		job->member = (__typeof__ (job->member))value;                             \
+		return 1;                                                                  \
+	}
+	SLUICE_NUMBERS (SET_NUMBER)
+	return 0;
+}
+
+static void
+set_field (struct job *job, const char *field, char *value)
+{
+	job_desc_msg_t *description = &job->description;
+	char *end;
+	unescape (value);
+	if (set_text (description, field, value))
+		return;
+	long long number = strtoll (value, &end, 10);
+	if (*end)
+		die (field, value);
+	if (set_number (description, field, number))
+		return;
+	if (strcmp (field, "time") == 0)
+		job->time = number;
+	else if (strcmp (field, "memory_cpu_mib") == 0)
+		description->pn_min_memory = (uint64_t)number | MEM_PER_CPU;
+	else if (strcmp (field, "het_component") == 0)
+		description->het_job_offset = (uint32_t)number - 1;
+	else if (strcmp (field, "cron") == 0)
+		description->bitflags |= CRON_JOB;
+	else if (strcmp (field, "opt_out") == 0) {
+		static char *option[] = { "_SLURM_SPANK_OPTION_sluice_no_sluice=(null)" };
+		description->spank_job_env = option;
+		description->spank_job_env_size = 1;
+	} else
+		die ("no such field", field);
+}
+
+/* Submit a copy, so that the job can be submitted again. Only the admin comment
+ * may differ afterwards. */
+static int
+submit_once (const struct job *job, char **comment, int *altered, unsigned long *allocated)
+{
+	job_desc_msg_t copy = job->description;
+	char *message = NULL;
+
+	copy.admin_comment = NULL;
+	if (job->description.admin_comment)
+		copy.admin_comment = slurm_xstrdup (job->description.admin_comment);
+	clock_of_trace = job->time;
+	unsigned long before = allocations;
+	int rc = submit (&copy, copy.user_id, &message);
+	*allocated = allocations - before;
+	*comment = copy.admin_comment;
+	copy.admin_comment = job->description.admin_comment;
+	*altered = message != NULL || memcmp (&copy, &job->description, sizeof copy) != 0;
+	return rc;
+}
+
+static void
+add_and_submit (char *fields)
+{
+	struct job *job = &jobs[job_count];
+	char *comment, *field;
+	int altered;
+	unsigned long allocated;
+
+	if (job_count++ == MAX_JOBS)
+		die ("too many jobs", "see MAX_JOBS");
+	slurm_init_job_desc_msg (&job->description);
+	while ((field = strsep (&fields, "\t"))) {
+		char *equals = strchr (field, '=');
+		if (!equals)
+			die ("no value", field);
+		*equals = '\0';
+		set_field (job, field, equals + 1);
+	}
+	int rc = submit_once (job, &comment, &altered, &allocated);
+	printf ("%d\t%d\t%lu\t%s\n", rc, altered, allocated, comment ? comment : "");
+	slurm_xfree ((void **)&comment);
+}
+
+/*
+ * Many calls from many threads.
+ */
+
+struct worker {
+	pthread_t thread;
+	size_t first;
+	size_t count;
+	uint64_t *ns;
+};
+
+static uint64_t
+thread_cpu_ns (void)
+{
+	struct timespec now;
+	clock_gettime (CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void *
+work (void *data)
+{
+	struct worker *worker = data;
+	char *comment;
+	int altered;
+	unsigned long allocated;
+
+	for (size_t i = 0; i < worker->count; i++) {
+		uint64_t start = thread_cpu_ns ();
+		if (submit_once (&jobs[(worker->first + i) % job_count], &comment, &altered,
+				 &allocated)
+			!= SLURM_SUCCESS
+		    || altered)
+			die ("job_submit", "refused or altered a job");
+		worker->ns[i] = thread_cpu_ns () - start;
+		slurm_xfree ((void **)&comment);
+	}
+	return NULL;
+}
+
+static int
+compare_ns (const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
+static void
+repeat (const char *arguments)
+{
+	size_t threads, count;
+	if (sscanf (arguments, "%zu\t%zu", &threads, &count) != 2 || threads == 0
+	    || count == 0 || job_count == 0)
+		die ("repeat", arguments);
+
+	size_t calls = threads * count;
+	uint64_t *ns = malloc (calls * sizeof *ns);
+	struct worker *workers = calloc (threads, sizeof *workers);
+	for (size_t t = 0; t < threads; t++) {
+		workers[t] = (struct worker){ .first = t * job_count / threads,
+					      .count = count,
+					      .ns = ns + t * count };
+		pthread_create (&workers[t].thread, NULL, work, &workers[t]);
+	}
+	for (size_t t = 0; t < threads; t++)
+		pthread_join (workers[t].thread, NULL);
+	qsort (ns, calls, sizeof *ns, compare_ns);
+	printf ("%zu\t%lu\t%lu\t%lu\t%lu\n", calls, ns[calls / 2], ns[calls * 99 / 100],
+		ns[calls * 999 / 1000], ns[calls - 1]);
+	free (workers);
+	free (ns);
+}
+
+int
+main (int argc, char **argv)
+{
+	if (argc != 2)
+		die ("usage", "harness PLUGIN.so");
+	slurm_conf.cluster_name = "harness";
+	void *plugin = dlopen (argv[1], RTLD_LAZY);
+	if (!plugin)
+		die (argv[1], dlerror ());
+	int (*start) (void) = find (plugin, "init");
+	int (*stop) (void) = find (plugin, "fini");
+	submit = find (plugin, "job_submit");
+	modify = find (plugin, "job_modify");
+	if (start () != SLURM_SUCCESS)
+		die ("init", "failed");
+
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t length;
+	while ((length = getline (&line, &size, stdin)) > 0) {
+		line[length - 1] = '\0';
+		if (strncmp (line, "job\t", 4) == 0)
+			add_and_submit (line + 4);
+		else if (strncmp (line, "repeat\t", 7) == 0)
+			repeat (line + 7);
+		else if (strcmp (line, "modify") == 0)
+			printf ("%d\n", modify (&jobs[0].description, NULL, 0));
+		else
+			die ("no such command", line);
+		fflush (stdout);
+	}
+	free (line);
+	stop ();
+	dlclose (plugin);
+	return 0;
+}
