@@ -1,0 +1,70 @@
+"""Bursts and their period, from Darshan's heatmap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sluice.classifier.darshan_log import Heatmap
+
+QUIET = 0.02  # of the busiest bin: what is below it is no burst
+MIN_BURSTS = 3  # before their distances can be called a period
+REGULAR = 0.25  # largest spread of the distances, relative to their median
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Seconds; None where the heatmap does not tell."""
+
+    length: float | None = None
+    period: float | None = None
+
+
+def find_bursts(heatmap: Heatmap) -> Bursts:
+    """Find bursts as runs of busy bins.
+
+    A burst shorter than two bins has an unknown length: a bin says that it was somewhere
+    inside. Its period is known all the same if the bursts are two bins or more apart.
+    """
+    moved = heatmap.written + heatmap.read
+    if len(moved) < 4 or not moved.any():
+        return Bursts()
+    busy = moved > QUIET * moved.max()
+    starts, ends = _runs(busy)
+    starts, ends = _joined(starts, ends)
+    lengths = ends - starts
+    length = None
+    if (lengths >= 2).mean() > 0.5 and not busy.all():
+        length = float(np.median(lengths)) * heatmap.bin_seconds
+    return Bursts(length=length, period=_period(starts, heatmap.bin_seconds))
+
+
+def _runs(busy: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    edges = np.diff(np.concatenate([[0], busy.astype(np.int8), [0]]))
+    return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+
+
+def _joined(
+    starts: NDArray[np.intp], ends: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Join bursts that are one quiet bin apart while most are much further apart."""
+    gaps = starts[1:] - ends[:-1]
+    if not len(gaps) or np.median(gaps) < 4:
+        return starts, ends
+    keep = gaps > 1
+    return starts[np.concatenate([[True], keep])], ends[np.concatenate([keep, [True]])]
+
+
+def _period(starts: NDArray[np.intp], bin_seconds: float) -> float | None:
+    if len(starts) < MIN_BURSTS:
+        return None
+    distances = np.diff(starts)
+    median = float(np.median(distances))
+    if median < 2 or float(np.median(np.abs(distances - median))) > REGULAR * median:
+        return None
+    return float(starts[-1] - starts[0]) / len(distances) * bin_seconds
