@@ -18,7 +18,6 @@ import stat
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from darshan.backend import cffi_backend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -271,7 +271,8 @@ def _records(handle: _Handle, name: str) -> Records:
     layout = np.dtype(
         [("id", "<u8"), ("rank", "<i8"), ("counters", "<i8", counters), ("times", "<f8", times)]
     )
-    assert layout.itemsize == size, "the library's records are not those of its header"
+    if layout.itemsize != size:
+        raise DarshanLogError(f"this libdarshan-util has other {name} records than its header")
     rows = np.zeros(0, dtype=layout)
     count = 0
     if name in handle.modules:

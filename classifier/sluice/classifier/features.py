@@ -27,6 +27,7 @@ METADATA_BYTES = 4096  # a file; with more the data matter more
 OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
 REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again
 HDF5_METADATA_BYTES = 1024  # writes smaller than this are no data
+UNSEEN_COVERAGE = 0.75  # of a partial log without a heatmap, which would tell
 SHARED = -1  # owner of a file that several processes write
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
@@ -136,13 +137,14 @@ def _files(log: DarshanLog) -> Files:
     posix, stdio = _without_streams(log.posix), _without_streams(log.stdio)
     ids = np.concatenate([posix.ids, stdio.ids])
     owners = _owners(log, np.concatenate([posix.ranks, stdio.ranks]))
-    keys = np.rec.fromarrays([ids, owners], names="id,owner")
+    keys = np.empty(len(ids), dtype=[("id", "<u8"), ("owner", "<i8")])
+    keys["id"], keys["owner"] = ids, owners
     unique, row = np.unique(keys, return_inverse=True)
     of_posix, of_stdio = row[: len(posix)], row[len(posix) :]
     count = len(unique)
 
     def add(values: Array, rows: NDArray[np.intp]) -> Array:
-        return np.bincount(rows, weights=values, minlength=count)
+        return _sums(rows, values, count)
 
     def largest(values: Array, rows: NDArray[np.intp], start: float) -> Array:
         result = np.full(count, start)
@@ -254,14 +256,19 @@ def _times(log: DarshanLog) -> Times:
         metadata += float(meta.sum())
         alone = records.ranks >= 0
         ranks = np.minimum(records.ranks[alone], log.nprocs - 1)
-        by_rank = _sum(by_rank, np.bincount(ranks, weights=seconds[alone]))
+        by_rank = _added(by_rank, _sums(ranks, seconds[alone]))
         slowest = records.time("F_SLOWEST_RANK_TIME")
         spread = seconds / log.nprocs
         shared += float(np.where(slowest > 0, slowest, spread)[~alone].sum())
     return Times(slowest=float(by_rank.max()) + shared, total=total, metadata=metadata)
 
 
-def _sum(a: Array, b: Array) -> Array:
+def _sums(rows: NDArray[Any], values: Array, count: int = 0) -> Array:
+    """Sum the values of each row."""
+    return np.bincount(rows, weights=values, minlength=count).astype(np.float64)
+
+
+def _added(a: Array, b: Array) -> Array:
     result = np.zeros(max(len(a), len(b)))
     result[: len(a)] += a
     result[: len(b)] += b
@@ -275,7 +282,7 @@ def _totals(log: DarshanLog, files: Files, times: Times) -> Totals:
     seen = written + read + program_read
     if log.heatmap is None:
         # The first 1,024 files are recorded; how many more there were is anybody's guess.
-        coverage = 0.5 if log.partial & {"POSIX", "STDIO"} else 1.0
+        coverage = UNSEEN_COVERAGE if log.partial & {"POSIX", "STDIO"} else 1.0
     else:
         moved = float(log.heatmap.written.sum() + log.heatmap.read.sum())
         coverage = min(1.0, (seen + SIGNIFICANT_BYTES) / (moved + SIGNIFICANT_BYTES))
@@ -299,11 +306,11 @@ def _totals(log: DarshanLog, files: Files, times: Times) -> Totals:
 
 
 def _chunk(log: DarshanLog, *, reading: bool) -> float:
-    """Return the size of the operation that moves most bytes: a write, or a read where only
-    reads matter.
+    """Return the size of the operation that moves most bytes.
 
-    Darshan keeps the four commonest sizes of each file, reads and writes together; STDIO has
-    only sums, so there it is bytes over operations.
+    That is a write, or a read where only reads matter. Darshan keeps the four commonest sizes
+    of each file, reads and writes together; STDIO has only sums, so there it is bytes over
+    operations.
     """
     verb, past = ("READ", "READ") if reading else ("WRITE", "WRITTEN")
     sizes: list[Array] = []
@@ -373,9 +380,7 @@ def _shares(files: Files, totals: Totals) -> Shares:
     seen = sum(weights.values())
     of_data = {name: weight / seen if seen else 0.0 for name, weight in weights.items()}
     metadata = _metadata_share(files, totals)
-    by_pattern = {
-        name: (1 - metadata) * significance * share for name, share in of_data.items()
-    }
+    by_pattern = {name: (1 - metadata) * significance * share for name, share in of_data.items()}
     by_pattern["metadata"] = metadata
     by_pattern["none"] = max(0.0, 1 - sum(by_pattern.values()))
     return Shares(
@@ -406,7 +411,7 @@ def _successive(files: Files) -> Array:
     begin, end = np.full(len(count), np.inf), np.zeros(len(count))
     np.minimum.at(begin, group, files.first_write[order])
     np.maximum.at(end, group, files.last_write[order])
-    busy = np.bincount(group, weights=files.last_write[order] - files.first_write[order])
+    busy = _sums(group, files.last_write[order] - files.first_write[order])
     abreast = _ratio(busy, end - begin)
     result[order] = (count / np.clip(abreast, 1, count))[group]
     return result
@@ -483,11 +488,6 @@ def _numbers(log: DarshanLog, files: Files, totals: Totals, bursts: Bursts) -> d
         "read_bytes": totals.read,
         "runtime_seconds": log.runtime,
     }
-    if log.runtime > 0:
-        numbers["io_share"] = min(1.0, seconds / log.runtime)
-    if seconds > 0:
-        numbers["rate"] = data / seconds
-        numbers["metadata_rate"] = totals.operations / seconds
     if totals.chunk > 0:
         numbers["chunk_bytes"] = totals.chunk
     if log.targets is not None:
@@ -496,8 +496,14 @@ def _numbers(log: DarshanLog, files: Files, totals: Totals, bursts: Bursts) -> d
         numbers["burst_seconds"] = bursts.length
     if bursts.period is not None:
         numbers["period_seconds"] = bursts.period
-    if totals.coverage >= 0.5:  # else too few files were recorded to speak for the rest
-        numbers |= _write_numbers(log, files, totals)
+    if totals.coverage < 0.5:  # too few files were recorded to speak for the rest
+        return numbers
+    if log.runtime > 0:
+        numbers["io_share"] = min(1.0, seconds / log.runtime)
+    if seconds > 0:
+        numbers["rate"] = data / seconds
+        numbers["metadata_rate"] = totals.operations / seconds
+    numbers |= _write_numbers(log, files, totals)
     return numbers
 
 

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 KIB, MIB = 1024, 1024 * 1024
+SIZE_NAMES = (
+    "0_100",
+    "100_1K",
+    "1K_10K",
+    "10K_100K",
+    "100K_1M",
+    "1M_4M",
+    "4M_10M",
+    "10M_100M",
+    "100M_1G",
+    "1G_PLUS",
+)
 
 
 @dataclass(slots=True)
@@ -133,7 +145,7 @@ def _sizes(run: Run, count: float, *, low: float = 10, high: float = 28) -> floa
     return max(chunk, 128 * KIB / count)
 
 
-def _owners(run: Run, style: Style) -> list[int]:
+def _owners(style: Style) -> list[int]:
     return [-1] if style.shared else list(range(style.writers))
 
 
@@ -200,10 +212,7 @@ def _write(
 
 def _bucket(size: float) -> str:
     edges = (100, KIB, 10 * KIB, 100 * KIB, MIB, 4 * MIB, 10 * MIB, 100 * MIB, 1024 * MIB)
-    names = (
-        "0_100 100_1K 1K_10K 10K_100K 100K_1M 1M_4M 4M_10M 10M_100M 100M_1G 1G_PLUS"
-    ).split()
-    return f"SIZE_WRITE_{names[int(np.searchsorted(edges, size, side='left'))]}"
+    return f"SIZE_WRITE_{SIZE_NAMES[int(np.searchsorted(edges, size, side='left'))]}"
 
 
 # Programs, each by what it does
@@ -214,10 +223,10 @@ def _owc(run: Run) -> None:
     files = int(2 ** run.random.uniform(1.6, 7))
     chunk = _sizes(run, files * style.writers)
     same_name = run.random.random() < 0.15
-    names = [run.file() for _ in _owners(run, style)]
+    names = [run.file() for _ in _owners(style)]
     for _ in range(files):
         start = run.clock
-        for rank, name in zip(_owners(run, style), names, strict=True):
+        for rank, name in zip(_owners(style), names, strict=True):
             run.clock = start  # all processes at the same time
             file = name if same_name else run.file()
             _write(run, style, file, rank, chunk=chunk, count=1, rewrites=same_name)
@@ -233,7 +242,7 @@ def _ws(run: Run) -> None:
     chunk = _sizes(run, count * style.writers)
     random_order = run.random.random() < 0.2 and style.interface == "posix"
     reopened = style.interface == "posix" and run.random.random() < 0.2
-    for rank in _owners(run, style):
+    for rank in _owners(style):
         _write(
             run,
             style,
@@ -255,7 +264,7 @@ def _aw(run: Run) -> None:
     opens = 1 if run.random.random() < 0.8 else max(1, count // 4)  # reopened to append
     start = run.clock
     for _ in range(streams):
-        for rank in _owners(run, style):
+        for rank in _owners(style):
             run.clock = start
             _write(run, style, run.file(), rank, chunk=chunk, count=count, opens=opens)
         chunk *= run.random.uniform(0.8, 1.3)
@@ -266,7 +275,7 @@ def _read(run: Run) -> None:
     count = int(2 ** run.random.uniform(2, 10))
     chunk = _sizes(run, count * style.writers)
     files = int(2 ** run.random.uniform(0, 5))
-    for rank in _owners(run, style):
+    for rank in _owners(style):
         processes = run.nprocs if rank < 0 else 1
         for _ in range(files):
             _read_file(run, run.file(), rank, chunk * count * processes, count * processes)
@@ -292,15 +301,17 @@ def _metadata(run: Run) -> None:
     files = int(2 ** run.random.uniform(6.5, 9))
     size = 0 if run.random.random() < 0.5 else 2 ** run.random.uniform(4, 12)
     opens = int(run.random.integers(1, 4))
+    rounds = 1 if run.random.random() < 0.7 else 2  # the same names, unlinked in between
     for rank in range(min(run.nprocs, 4)):
         for _ in range(files // min(run.nprocs, 4) + 1):
             stats = int(run.random.integers(0, 3))
             file = run.file()
             run.clock += 2e-4
-            run.count("POSIX", file, rank, OPENS=opens, STATS=stats, F_META_TIME=1e-4)
+            run.count("POSIX", file, rank, OPENS=opens * rounds, STATS=stats, F_META_TIME=1e-4)
             if size:
                 style = Style("posix", 1, shared=False, calls=1, flush=False)
-                _write(run, style, file, rank, chunk=size, count=1)
+                rewrites = rounds > 1
+                _write(run, style, file, rank, chunk=size, count=rounds, rewrites=rewrites)
 
 
 def _none(run: Run) -> None:
@@ -311,7 +322,7 @@ def _none(run: Run) -> None:
 
 
 def _side_files(run: Run) -> None:
-    """A small log, an input file, an interpreter's modules: what programs do besides."""
+    """Add what programs do besides: a small log, an input file, an interpreter's modules."""
     if run.random.random() < 0.5:
         style = Style("stdio", 1, shared=False, calls=1, flush=False)
         _write(run, style, run.file(), 0, chunk=100, count=int(run.random.integers(1, 80)))

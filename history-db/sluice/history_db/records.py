@@ -88,7 +88,7 @@ class Decision:
     job_id: int | None
     """None until sluiced has joined it."""
     joined_by: str | None
-    """`mark`, `key` or `tie`: how the job id was found."""
+    """`mark` or `key`: how the job id was found; `tie`: several jobs fit equally well."""
     record: bytes
     bundle: int = 0
     """Checksum of the bundle it was made with; 0: none."""

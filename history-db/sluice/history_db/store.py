@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 APPLICATION_ID = 0x534C_5543  # "SLUC" in the file's header: what tells ours from others
-BUSY_SECONDS = 30
 BATCH = 500  # values bound to one statement; SQLite's oldest limit is 999
 
 NUMBERS = (
@@ -102,12 +101,12 @@ def _batches(values: Iterable[Any]) -> Iterator[list[Any]]:
     return (items[i : i + BATCH] for i in range(0, len(items), BATCH))
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     """Open the file; mode is `ro`, `rw` or `rwc` as in SQLite's URIs."""
     db = sqlite3.connect(
         f"file:{quote(str(path))}?mode={mode}",
         uri=True,
-        timeout=BUSY_SECONDS,
+        timeout=busy_seconds,
         isolation_level=None,  # transactions are explicit
     )
     db.execute("PRAGMA foreign_keys = 1")
@@ -117,18 +116,29 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 class Store:
     """An open history. Use as a context manager, from one thread."""
 
-    def __init__(self, path: Path | str, *, create: bool = False, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        busy_seconds: float = 30,
+    ) -> None:
         """Open `path`, bring its schema up to date, and create it if asked to.
+
+        busy_seconds is how long to wait for another process that writes.
 
         Raises a HistoryError that names the file and the remedy.
         """
         self.path = Path(path)
+        self._busy_seconds = busy_seconds
         if not create and not self.path.exists():
             raise MissingHistoryError(
                 f"{self.path}: there is no history yet; create it with `sluice ingest PATH…`"
             )
         with self._named_errors():
-            self._db = _connect(self.path, "ro" if read_only else "rwc" if create else "rw")
+            mode = "ro" if read_only else "rwc" if create else "rw"
+            self._db = _connect(self.path, mode, busy_seconds)
             try:
                 self._check_ownership()
                 if read_only:
@@ -331,15 +341,19 @@ class Store:
                     changed += 1
         return added, changed
 
-    def job(self, job_id: int, cluster: str | None = None) -> Job | None:
-        """Return the latest job with this id."""
+    def jobs_with_id(self, job_id: int, cluster: str | None = None) -> list[Job]:
+        """Return the jobs with this id, the latest first: ids are used again."""
         rows = self._rows(
             f"SELECT {_columns('jobs', JOB_COLUMNS)} FROM jobs "
             "WHERE job_id = ? AND (? IS NULL OR cluster = ?) "
-            "ORDER BY submit DESC, restarts DESC LIMIT 1",
+            "ORDER BY submit DESC, restarts DESC",
             [job_id, cluster, cluster],
         )
-        return self._job(rows[0]) if rows else None
+        return [self._job(row) for row in rows]
+
+    def job(self, job_id: int, cluster: str | None = None) -> Job | None:
+        """Return the latest job with this id."""
+        return next(iter(self.jobs_with_id(job_id, cluster)), None)
 
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
         """Return what Darshan logged of a job."""
@@ -522,28 +536,40 @@ class Store:
         return added
 
     def unjoined_decisions(self, *, since: int = 0) -> list[Decision]:
-        """Return the decisions made at or after `since` whose job is not known, oldest first."""
-        return self._decisions("job_id IS NULL AND now >= ? ORDER BY now, number", [since])
+        """Return the decisions made at or after `since` whose job is sought, oldest first."""
+        return self._decisions(
+            "job_id IS NULL AND joined_by IS NULL AND now >= ? ORDER BY now, number", [since]
+        )
+
+    def tied_decisions(self, uid: int, *, since: int, until: int) -> list[Decision]:
+        """Return a user's decisions of a span of time that several jobs fit equally well."""
+        return self._decisions(
+            "joined_by = 'tie' AND uid = ? AND now BETWEEN ? AND ? ORDER BY now, number",
+            [uid, since, until],
+        )
 
     def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
-        """Say which job a decision was about; joined_by is `mark`, `key` or `tie`."""
-        with self._transaction():
-            self._db.execute(
-                "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
-                [job_id, joined_by, _signed(boot), _signed(number)],
-            )
+        """Say which job a decision was about; joined_by is `mark` or `key`."""
+        self._set_join(boot, number, job_id, joined_by)
+
+    def mark_tie(self, boot: int, number: int) -> None:
+        """Say that several jobs fit a decision equally well."""
+        self._set_join(boot, number, None, "tie")
 
     def decision(self, boot: int, number: int) -> Decision | None:
         found = self._decisions("boot = ? AND number = ?", [_signed(boot), _signed(number)])
         return found[0] if found else None
 
-    def decision_for_job(self, job_id: int, cluster: str | None = None) -> Decision | None:
-        """Return the latest decision about a job."""
-        found = self._decisions(
-            "job_id = ? AND (? IS NULL OR cluster = ?) ORDER BY now DESC, number DESC LIMIT 1",
+    def decisions_for_job(self, job_id: int, cluster: str | None = None) -> list[Decision]:
+        """Return the decisions about jobs with this id, the latest first."""
+        return self._decisions(
+            "job_id = ? AND (? IS NULL OR cluster = ?) ORDER BY now DESC, number DESC",
             [job_id, cluster, cluster],
         )
-        return found[0] if found else None
+
+    def decision_for_job(self, job_id: int, cluster: str | None = None) -> Decision | None:
+        """Return the latest decision about a job."""
+        return next(iter(self.decisions_for_job(job_id, cluster)), None)
 
     def latest_decisions(self, limit: int) -> list[Decision]:
         """Return the latest decisions, the latest first."""
@@ -639,7 +665,7 @@ class Store:
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return BusyHistoryError(
-                    f"{self.path}: another process has been writing for {BUSY_SECONDS} s; "
+                    f"{self.path}: another process has been writing for {self._busy_seconds:g} s; "
                     "try again when it is done"
                 )
             case sqlite3.SQLITE_CORRUPT:
@@ -745,6 +771,13 @@ class Store:
                 ),
                 features=features,
                 job=self._job(job) if job[0] is not None else None,
+            )
+
+    def _set_join(self, boot: int, number: int, job_id: int | None, joined_by: str) -> None:
+        with self._transaction():
+            self._db.execute(
+                "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
+                [job_id, joined_by, _signed(boot), _signed(number)],
             )
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:

@@ -1,0 +1,88 @@
+"""The pattern classifier: what a measurement is called, and how sure that is.
+
+It ships trained (`patterns.npz`); a site can train its own from labelled logs. Evaluation needs
+numpy alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.features import FEATURES
+from sluice.classifier.forest import Forest
+
+if TYPE_CHECKING:
+    from sluice.classifier.features import Measurement
+
+UNKNOWN = "unknown"
+MIN_CONFIDENCE = 0.5  # below, nothing is said
+PACKAGED = "patterns.npz"
+
+
+class ClassifierError(Exception):
+    """A pattern classifier cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatternClassifier:
+    """A forest over FEATURES and the patterns that its outputs stand for."""
+
+    forest: Forest
+    patterns: tuple[str, ...]
+    metrics: dict[str, object]
+
+    def classify(self, measurement: Measurement) -> tuple[str, float]:
+        """Return the pattern and the confidence, or `unknown` when that is too little.
+
+        What was not recorded (coverage) cannot be known: it lowers the confidence.
+        """
+        shares = self.forest.evaluate(measurement.features[np.newaxis])[0]
+        best = int(shares.argmax())
+        confidence = float(shares[best]) * measurement.coverage
+        return (self.patterns[best] if confidence >= MIN_CONFIDENCE else UNKNOWN), confidence
+
+    def to_bytes(self) -> bytes:
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer,
+            about=np.array(
+                json.dumps(
+                    {
+                        "features": FEATURES,
+                        "patterns": self.patterns,
+                        "metrics": self.metrics,
+                    }
+                )
+            ),
+            **self.forest.arrays("pattern"),
+        )
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> PatternClassifier:
+        """Read what `to_bytes` made; raises ClassifierError for another version's."""
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            about = json.loads(str(arrays["about"]))
+            if tuple(about["features"]) != FEATURES:
+                raise ClassifierError(
+                    "the pattern classifier was trained for other features; "
+                    "train it again with `sluice train --patterns`"
+                )
+            return cls(
+                forest=Forest.from_arrays(arrays, "pattern"),
+                patterns=tuple(about["patterns"]),
+                metrics=about["metrics"],
+            )
+
+
+@cache
+def packaged_classifier() -> PatternClassifier:
+    """Return the classifier that ships with Sluice."""
+    return PatternClassifier.from_bytes(files(__package__).joinpath(PACKAGED).read_bytes())

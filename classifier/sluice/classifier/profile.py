@@ -1,0 +1,75 @@
+"""One log -> one profile, and several profiles of a job -> the job's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.darshan_log import read_log
+from sluice.classifier.features import FEATURES, Measurement, measure
+from sluice.classifier.patterns import PatternClassifier, packaged_classifier
+from sluice.history_db.records import Log, Profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SINGLE_RUN_LOG_SD = 0.5  # of ln w: what repeated runs of one program commonly differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What `sluice ingest` keeps of a log."""
+
+    log: Log
+    profile: Profile
+    features: bytes
+    """float32, little-endian, as features.FEATURES."""
+
+
+def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
+    """Read one log and say what it does. Raises DarshanLogError or OSError."""
+    status = path.stat()
+    darshan = read_log(path)
+    measurement = measure(darshan)
+    log = Log(
+        digest=darshan.digest,
+        path=str(path),
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        reason=None,
+        jobid=darshan.jobid,
+        uid=darshan.uid,
+        exe=darshan.exe,
+        start=int(darshan.start),
+        end=int(darshan.end),
+        nprocs=darshan.nprocs,
+        partial=bool(darshan.partial),
+        format=darshan.format,
+    )
+    profile = profile_of(measurement, classifier or packaged_classifier())
+    return Reading(log, profile, measurement.features.astype("<f4").tobytes())
+
+
+def profile_of(measurement: Measurement, classifier: PatternClassifier) -> Profile:
+    pattern, confidence = classifier.classify(measurement)
+    return Profile(
+        pattern=pattern,
+        confidence=confidence,
+        shares={name: share for name, share in measurement.shares.items() if share > 0},
+        numbers=measurement.numbers,
+        log_sd=SINGLE_RUN_LOG_SD,
+    )
+
+
+def reclassified(profile: Profile, features: bytes, classifier: PatternClassifier) -> Profile:
+    """Return the profile as another classifier names it."""
+    vector = np.frombuffer(features, dtype="<f4").astype(np.float32)
+    measurement = Measurement(
+        features=vector,
+        shares=profile.shares,
+        numbers=profile.numbers,
+        coverage=float(vector[FEATURES.index("coverage")]),
+    )
+    return profile_of(measurement, classifier)
