@@ -186,6 +186,7 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 		sluice_copy_text (out->cluster, sizeof out->cluster,
 				  slurm_conf.cluster_name);
 	adapter_read (job, submit_uid, &out->submission);
+	sluice_submission_complete (&out->submission, view->snapshot);
 	sluice_decide (view->situation, &view->config, &out->submission, out->now,
 		       &out->decision);
 }
@@ -229,7 +230,7 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
 	decide (view, job, submit_uid, &record);
 	record.elapsed_ns = (uint32_t)(thread_cpu_ns () - start);
 	ring_push (&plugin->ring, &record);
-	if (note_is_wanted (&view->config, view->snapshot, &record)) {
+	if (note_is_wanted (view, &record)) {
 		note_format (&record, note);
 		if (adapter_annotate (job, note) == 0)
 			count (&plugin->counters.notes);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -96,6 +97,17 @@ become_off (struct loader *loader)
 }
 
 static int
+uid_of (const char *name, uint32_t *uid)
+{
+	char buffer[16 * 1024];
+	struct passwd entry, *found = NULL;
+	if (getpwnam_r (name, &entry, buffer, sizeof buffer, &found) != 0 || !found)
+		return -1;
+	*uid = entry.pw_uid;
+	return 0;
+}
+
+static int
 read_config (struct loader *loader, struct sluice_error *err)
 {
 	const char *path = loader->status[FILE_CONFIG].path;
@@ -108,7 +120,8 @@ read_config (struct loader *loader, struct sluice_error *err)
 	int result = sluice_config_parse (path, text, size, &loader->config, err);
 	loader->config_checksum = sluice_crc64 (text, size);
 	sluice_free (text);
-	return result;
+	return result == 0 ? sluice_config_resolve_users (&loader->config, uid_of, err)
+			   : -1;
 }
 
 static int

@@ -3,12 +3,42 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int
-note_is_wanted (const struct sluice_config *config, const struct sluice_snapshot *snapshot,
-		const struct sluice_record *record)
+/* Reasons that say why nothing was decided. */
+static int
+is_decided (uint32_t reason)
 {
-	return config->mode == SLUICE_MODE_ADVISE && config->admin_comment
-	       && record->decision.reason >= SLUICE_REASON_UNKNOWN_JOB && snapshot;
+	switch (reason) {
+	case SLUICE_REASON_NONE:
+	case SLUICE_REASON_NO_BUNDLE:
+	case SLUICE_REASON_NO_SNAPSHOT:
+	case SLUICE_REASON_STALE_SNAPSHOT:
+	case SLUICE_REASON_SWITCHED_OFF:
+	case SLUICE_REASON_EXEMPT_USER:
+	case SLUICE_REASON_EXEMPT_ACCOUNT:
+	case SLUICE_REASON_EXEMPT_PARTITION:
+	case SLUICE_REASON_EXEMPT_QOS:
+	case SLUICE_REASON_EXEMPT_RESERVATION:
+	case SLUICE_REASON_EXEMPT_DEADLINE:
+	case SLUICE_REASON_EXEMPT_PREEMPT:
+	case SLUICE_REASON_EXEMPT_INTERACTIVE:
+	case SLUICE_REASON_EXEMPT_CRON:
+	case SLUICE_REASON_EXEMPT_LICENSES:
+	case SLUICE_REASON_OPTED_OUT:
+	case SLUICE_REASON_OUT_OF_SCOPE:
+	case SLUICE_REASON_HET_COMPONENT:
+		return 0;
+	default:
+		return 1;
+	}
+}
+
+int
+note_is_wanted (const struct view *view, const struct sluice_record *record)
+{
+	return view->config.mode == SLUICE_MODE_ADVISE && view->config.admin_comment
+	       && is_decided (record->decision.reason) && view->bundle && view->snapshot
+	       && sluice_snapshot_is_fresh (
+		   view->snapshot, sluice_bundle_policy (view->bundle), record->now);
 }
 
 /* Hundredths of a value in 0..999, as whole numbers: printf's floating point

@@ -11,19 +11,16 @@
 #ifndef SLUICE_NOTE_H
 #define SLUICE_NOTE_H
 
+#include "loader.h"
 #include "record.h"
 
 enum { NOTE_SIZE = 256 };
 
-/*
- * Whether this decision gets a note: in `advise`, unless the site keeps the
- * admin comment for itself, and only when a decision was made with all that
- * belongs to one. An exempt job is none of our business, and without a bundle or
- * a fresh snapshot jobs stay as they would be without Sluice.
- */
-int note_is_wanted (const struct sluice_config *config,
-		    const struct sluice_snapshot *snapshot,
-		    const struct sluice_record *record);
+/* Whether this decision gets a note: in `advise`, unless the site keeps the
+ * admin comment for itself, and only if all that belongs to a decision was
+ * there. Exempt jobs are none of our business, and without a bundle or a fresh
+ * snapshot jobs stay as they would be without Sluice. */
+int note_is_wanted (const struct view *view, const struct sluice_record *record);
 
 void note_format (const struct sluice_record *record, char out[NOTE_SIZE]);
 
