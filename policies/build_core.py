@@ -17,7 +17,7 @@ from cffi import FFI
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE / "core"
-HEADERS = ("config.h", "container.h", "profile.h", "submission.h")
+HEADERS = ("record.h", "request.h", "gates.h")
 
 # -ffp-contract=off and -fno-fast-math: a decision has the same bits on every
 # machine, and equals scikit-learn's arithmetic.
@@ -49,6 +49,3 @@ ffibuilder.set_source(
     extra_compile_args=FLAGS,
     libraries=["m"],
 )
-
-if __name__ == "__main__":
-    ffibuilder.compile(verbose=True)

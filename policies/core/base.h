@@ -39,7 +39,7 @@ void sluice_copy_text (char *dst, size_t size, const char *src);
 /* CRC-64/XZ of a buffer: guards files against damage, not against malice. */
 uint64_t sluice_crc64 (const void *bytes, size_t size);
 
-/* 64-bit hash, the same on every machine (FNV-1a with a finisher). */
+/* 64-bit hash, the same on every (little-endian) machine; not for security. */
 uint64_t sluice_hash_bytes (const void *bytes, size_t size, uint64_t seed);
 uint64_t sluice_hash_text (const char *text, uint64_t seed);
 

@@ -9,7 +9,9 @@
  *   NODE                struct sluice_node of all trees
  *   LEAF                double: value vectors of the leaves of all trees
  *   APPLICATION         struct sluice_application
- *   APPLICATION_INDEX   uint32_t: open-addressing table, a power of two
+ *   APPLICATION_INDEX   uint32_t: open-addressing table, a power of two at
+ *                       least twice as long; 0: free, else application + 1;
+ *                       probing starts at key modulo length and goes up by one
  *   TEXT                char: JSON about the training, for people
  */
 #ifndef SLUICE_BUNDLE_H
@@ -37,6 +39,9 @@ enum {
 	SLUICE_MAX_LEAVES = 256, /* a tree */
 	SLUICE_MAX_OUTPUTS = 32, /* values of a leaf */
 	SLUICE_LEAF_NODE = 0xffff,
+	SLUICE_MAX_APPLICATIONS = 1 << 18,
+	SLUICE_MAX_TEXT = 1 << 20,
+	SLUICE_MAX_BUNDLE_BYTES = 128 << 20,
 };
 
 /*
@@ -44,7 +49,7 @@ enum {
  * parent. scikit-learn goes left when (double) x <= threshold; for a float x
  * that is exactly x <= the largest float not above the threshold, so a float
  * is kept. A leaf has feature SLUICE_LEAF_NODE and keeps in `right` the index
- * of its value vector among those of its tree.
+ * of its value vector among those of its tree: 0, 1, ... in order of the nodes.
  */
 struct sluice_node {
 	float threshold;
@@ -52,10 +57,11 @@ struct sluice_node {
 	uint16_t right; /* from the tree's root */
 };
 
-/* One forest: the mean of the leaf vectors that its trees reach. */
+/* One forest: the mean of the leaf vectors that its trees reach. The trees of
+ * the second forest follow those of the first. */
 struct sluice_forest {
 	uint32_t first_tree;
-	uint32_t tree_count;
+	uint32_t tree_count; /* 0: no forest, and no outputs */
 	uint32_t outputs; /* length of a leaf vector */
 	uint32_t reserved;
 	/* output i is this: enum sluice_pattern in the first forest, index of a
@@ -94,6 +100,9 @@ const struct sluice_application *sluice_bundle_find (const struct sluice_bundle 
 						     uint64_t key);
 uint32_t sluice_bundle_tree_count (const struct sluice_bundle *bundle);
 uint32_t sluice_bundle_node_count (const struct sluice_bundle *bundle);
+/* Forest 0 (patterns) or 1 (numbers); NULL for any other. */
+const struct sluice_forest *sluice_bundle_forest (const struct sluice_bundle *bundle,
+						  uint32_t forest);
 const char *sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size);
 
 /* The mean leaf vector of forest 0 (patterns) or 1 (numbers) for a row of

@@ -117,6 +117,21 @@ take_until (struct span *rest, char separator)
 	return head;
 }
 
+/* The same at blanks: the next word, and what stands behind it. */
+static struct span
+take_word (struct span *rest)
+{
+	struct span word = trimmed (*rest);
+	*rest = word;
+	word.length = 0;
+	while (word.length < rest->length && !is_blank (rest->text[word.length]))
+		word.length++;
+	rest->text += word.length;
+	rest->length -= word.length;
+	*rest = trimmed (*rest);
+	return word;
+}
+
 static char
 lower (char c)
 {
@@ -232,11 +247,10 @@ static const char *const include_words[] = {
 };
 
 static int
-parse_include (struct sluice_config *config, struct sluice_error *err)
+parse_include (struct span rest, uint32_t *kinds, struct sluice_error *err)
 {
-	struct span rest = { config->include, strlen (config->include) };
 	while (rest.length > 0) {
-		struct span item = take_until (&rest, ',');
+		struct span item = trimmed (take_until (&rest, ','));
 		unsigned int i = 0;
 		while (i < sizeof include_words / sizeof include_words[0]
 		       && !is_word (item, include_words[i]))
@@ -248,7 +262,7 @@ parse_include (struct sluice_config *config, struct sluice_error *err)
 			    "deadline, preempt, salloc, interactive, "
 			    "immediate, cron",
 			    (int)(item.length > 40 ? 40 : item.length), item.text);
-		config->include_kinds |= 1u << i;
+		*kinds |= 1u << i;
 	}
 	return 0;
 }
@@ -265,7 +279,7 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 		return sluice_fail (err, "more than %d lanes; remove one",
 				    SLUICE_MAX_LANES);
 	struct sluice_lane *lane = &policy->lanes[policy->lane_count];
-	struct span name = take_until (&value, ' ');
+	struct span name = take_word (&value);
 	if (name.length >= SLUICE_NAME_SIZE)
 		return sluice_fail (err,
 				    "the lane's name is longer than %d bytes; shorten it",
@@ -273,8 +287,8 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 	memcpy (lane->name, name.text, name.length);
 
 	double targets = 0.0;
-	for (value = trimmed (value); value.length > 0; value = trimmed (value)) {
-		struct span word = take_until (&value, ' ');
+	while (value.length > 0) {
+		struct span word = take_word (&value);
 		struct span key = take_until (&word, '=');
 		if (is_word (key, "Targets") && targets == 0.0) {
 			if (parse_ranged (&targets_key, word, &targets, err) < 0)
@@ -292,7 +306,7 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 	if (lane->targets != targets || lane->targets == 0)
 		return sluice_fail (err, "the lane needs Targets=N, a whole number");
 	policy->lane_count++;
-	return 0;
+	return sluice_policy_check (policy, err);
 }
 
 static int
@@ -308,6 +322,9 @@ parse_value (const struct key *key, struct span value, struct sluice_config *con
 	case KIND_PATH:
 		return parse_path (key, value, member, err);
 	case KIND_LIST:
+		if (member == config->include
+		    && parse_include (value, &config->include_kinds, err) < 0)
+			return -1;
 		return parse_list (key, value, member, err);
 	case KIND_LANE:
 		return parse_lane (value, &config->policy, err);
@@ -368,12 +385,67 @@ sluice_config_parse (const char *name, const char *text, size_t size,
 		if (parse_line (take_until (&rest, '\n'), &seen, config, &why) < 0)
 			goto error;
 	}
-	if (parse_include (config, &why) < 0
-	    || sluice_policy_check (&config->policy, &why) < 0)
-		goto error;
 	return 0;
 
 error:
 	sluice_config_init (config);
 	return sluice_fail (err, "%.100s:%u: %.140s", name, number, why.text);
+}
+
+/* A whole number that fits a uid; -1 for anything else. */
+static int
+parse_uid (struct span s, uint32_t *uid)
+{
+	uint64_t number = 0;
+	if (s.length == 0 || s.length > 10)
+		return -1;
+	for (size_t i = 0; i < s.length; i++) {
+		if (s.text[i] < '0' || s.text[i] > '9')
+			return -1;
+		number = number * 10 + (uint64_t)(s.text[i] - '0');
+	}
+	*uid = (uint32_t)number;
+	return number < UINT32_MAX ? 0 : -1;
+}
+
+static int
+resolve_list (const char *key, char *list, int (*uid_of) (const char *, uint32_t *),
+	      struct sluice_error *err)
+{
+	char resolved[SLUICE_LIST_SIZE] = "";
+	struct span rest = { list, strlen (list) };
+	size_t used = 0;
+
+	while (rest.length > 0) {
+		char name[SLUICE_LIST_SIZE] = "";
+		struct span item = take_until (&rest, ',');
+		uint32_t uid;
+		memcpy (name, item.text, item.length);
+		if (parse_uid (item, &uid) < 0 && uid_of (name, &uid) < 0)
+			return sluice_fail (err,
+					    "%s: no user %.60s; correct the name or "
+					    "give a uid",
+					    key, name);
+		int n = snprintf (resolved + used, sizeof resolved - used, "%s%lu",
+				  used ? "," : "", (unsigned long)uid);
+		if (n < 0 || (size_t)n >= sizeof resolved - used)
+			return sluice_fail (err, "%s is longer than %d bytes; shorten it",
+					    key, SLUICE_LIST_SIZE - 1);
+		used += (size_t)n;
+	}
+	sluice_copy_text (list, SLUICE_LIST_SIZE, resolved);
+	return 0;
+}
+
+int
+sluice_config_resolve_users (struct sluice_config *config,
+			     int (*uid_of) (const char *name, uint32_t *uid),
+			     struct sluice_error *err)
+{
+	if (resolve_list ("ExemptUsers", config->exempt_users, uid_of, err) < 0
+	    || resolve_list ("OnlyUsers", config->only_users, uid_of, err) < 0) {
+		sluice_config_init (config);
+		return -1;
+	}
+	return 0;
 }

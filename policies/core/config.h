@@ -40,7 +40,7 @@ enum {
 	   "while this file exists, Sluice is switched off")
 
 /* X(Key, member, meaning): comma-separated lists; users are uids or names,
- * resolved once when the file is read. */
+ * which sluice_config_resolve_users turns into uids once the file is read. */
 #define SLUICE_CONFIG_LISTS(X)                                                             \
 	X (ExemptUsers, exempt_users, "users whose jobs are left alone")                   \
 	X (ExemptAccounts, exempt_accounts, "accounts whose jobs are left alone")          \
@@ -94,6 +94,14 @@ void sluice_config_init (struct sluice_config *config); /* the defaults */
  * error config holds the defaults and err names file, line and remedy. */
 int sluice_config_parse (const char *name, const char *text, size_t size,
 			 struct sluice_config *config, struct sluice_error *err);
+
+/* Replace the names in the lists of users by uids, so that a decision compares
+ * numbers. uid_of looks one up: 0, or -1 when there is no such user. The core
+ * cannot, and looking up names may hang: never under slurmctld's locks. On an
+ * error config holds the defaults and err names key, user and remedy. */
+int sluice_config_resolve_users (struct sluice_config *config,
+				 int (*uid_of) (const char *name, uint32_t *uid),
+				 struct sluice_error *err);
 
 /* The i-th key with its kind ("path", "list", "number", "setting", "mode",
  * "lane"), default and meaning, for docs and `sluice config`; 0 at the end. */

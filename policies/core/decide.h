@@ -61,13 +61,18 @@ struct sluice_situation *sluice_situation_create (const struct sluice_bundle *bu
 						  const struct sluice_snapshot *snapshot);
 void sluice_situation_destroy (struct sluice_situation *situation);
 
+/* Fill in what Slurm would where the user gave nothing: the default partition,
+ * the user's default account and QoS. snapshot may be NULL. */
+void sluice_submission_complete (struct sluice_submission *submission,
+				 const struct sluice_snapshot *snapshot);
+
 /* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE. snapshot may
  * be NULL: defaults that nobody published count as unknown. */
 uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
 
-/* Decide for a submission at time now (UTC seconds). situation NULL: no valid
+/* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation NULL: no valid
  * bundle. Allocates nothing, cannot fail. */
 void sluice_decide (const struct sluice_situation *situation,
 		    const struct sluice_config *config,

@@ -1,6 +1,7 @@
 #include "profile.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define NAME(name, unit, text) #name,
@@ -10,6 +11,9 @@
 static const char *const names[] = { SLUICE_PROFILE_FIELDS (NAME) };
 static const char *const units[] = { SLUICE_PROFILE_FIELDS (UNIT) };
 static const char *const texts[] = { SLUICE_PROFILE_FIELDS (TEXT) };
+
+#define OFFSET(name, unit, text) offsetof (struct sluice_profile, name),
+static const size_t offsets[] = { SLUICE_PROFILE_FIELDS (OFFSET) };
 
 enum { FIELDS = sizeof names / sizeof names[0] };
 
@@ -29,6 +33,12 @@ const char *
 sluice_profile_field_text (unsigned int i)
 {
 	return i < FIELDS ? texts[i] : NULL;
+}
+
+double *
+sluice_profile_field (struct sluice_profile *profile, unsigned int i)
+{
+	return i < FIELDS ? (double *)(void *)((char *)profile + offsets[i]) : NULL;
 }
 
 void

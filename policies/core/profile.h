@@ -54,6 +54,9 @@ void sluice_profile_init (struct sluice_profile *profile);
  * and the name of the first field that is not. */
 int sluice_profile_check (const struct sluice_profile *profile, struct sluice_error *err);
 
+/* The i-th numeric field; NULL at the end. */
+double *sluice_profile_field (struct sluice_profile *profile, unsigned int i);
+
 /* Names, units and meanings of the numeric fields, for reports; NULL at the end. */
 const char *sluice_profile_field_name (unsigned int i);
 const char *sluice_profile_field_unit (unsigned int i);

@@ -6,6 +6,7 @@
 #define SLUICE_SNAPSHOT_H
 
 #include "container.h"
+#include "policy.h"
 #include "profile.h"
 
 enum sluice_snapshot_section {
@@ -19,6 +20,7 @@ enum {
 	SLUICE_MAX_CORUNNERS = 256, /* explicit ones in a snapshot */
 	SLUICE_MAX_PARTITIONS = 1024,
 	SLUICE_MAX_USERS = 1 << 20,
+	SLUICE_MAX_SNAPSHOT_BYTES = 160 << 20,
 };
 
 enum sluice_state_flags {
@@ -74,6 +76,9 @@ void sluice_snapshot_destroy (struct sluice_snapshot *snapshot);
 
 uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
+/* Whether it is young enough to be believed at time now (UTC seconds). */
+int sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
+			      const struct sluice_policy *policy, int64_t now);
 uint32_t sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot);
 const struct sluice_corunner *
 sluice_snapshot_corunner (const struct sluice_snapshot *snapshot, uint32_t i);

@@ -100,6 +100,8 @@ enum feature {
 	FEATURE_COUNT
 };
 
+_Static_assert((int)FEATURE_COUNT <= SLUICE_MAX_FEATURES, "raise SLUICE_MAX_FEATURES");
+
 static const char *const feature_names[] = {
 #define SLUICE_FEATURE(name) #name,
 #include "features.def"

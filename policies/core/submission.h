@@ -61,6 +61,8 @@ void sluice_name_stem (const char *name, char *out);
 uint64_t sluice_application_key (const struct sluice_submission *submission,
 				 uint32_t evidence);
 
+enum { SLUICE_MAX_FEATURES = 64 };
+
 /* The features: features.def names them once. */
 unsigned int sluice_feature_count (void);
 const char *sluice_feature_name (unsigned int i);

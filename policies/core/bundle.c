@@ -1,0 +1,459 @@
+#include "bundle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "submission.h"
+
+enum {
+	PATTERN_FOREST,
+	NUMBER_FOREST,
+	FORESTS,
+	MAX_NODES = 2 * SLUICE_MAX_LEAVES - 1, /* a tree */
+};
+
+/* Where a tree lies, for the evaluation. */
+struct tree {
+	const struct sluice_node *nodes;
+	const double *leaves;
+};
+
+struct sluice_bundle {
+	void *bytes;
+	const struct sluice_container_header *header;
+	const struct sluice_policy *policy;
+	const struct sluice_interference *interference;
+	const struct sluice_forest *forests;
+	const uint32_t *roots;
+	const struct sluice_node *nodes;
+	const double *leaves;
+	const struct sluice_application *applications;
+	const uint32_t *index;
+	const char *text;
+	uint64_t tree_count, node_count, leaf_count;
+	uint64_t application_count, index_size, text_size;
+	struct tree trees[SLUICE_MAX_TREES];
+};
+
+static int
+find_sections (struct sluice_bundle *b, struct sluice_error *err)
+{
+	uint64_t one, two;
+#define FIND(member, ID, max, count)                                                       \
+	(b->member = sluice_container_section (b->bytes, SLUICE_SECTION_##ID,              \
+					       sizeof *b->member, max, count, err))
+	if (!FIND (policy, POLICY, 1, &one) || one != 1
+	    || !FIND (interference, INTERFERENCE, 1, &one) || one != 1)
+		return sluice_fail (err,
+				    "one policy and one interference model are needed");
+	if (!FIND (forests, FOREST, FORESTS, &two) || two != FORESTS)
+		return sluice_fail (err, "two forests are needed");
+	if (!FIND (roots, TREE, SLUICE_MAX_TREES, &b->tree_count)
+	    || !FIND (nodes, NODE, SLUICE_MAX_TREES * MAX_NODES, &b->node_count)
+	    || !FIND (leaves, LEAF,
+		      SLUICE_MAX_TREES * SLUICE_MAX_LEAVES * SLUICE_MAX_OUTPUTS,
+		      &b->leaf_count)
+	    || !FIND (applications, APPLICATION, SLUICE_MAX_APPLICATIONS,
+		      &b->application_count)
+	    || !FIND (index, APPLICATION_INDEX, 4 * SLUICE_MAX_APPLICATIONS, &b->index_size)
+	    || !FIND (text, TEXT, SLUICE_MAX_TEXT, &b->text_size))
+		return -1;
+#undef FIND
+	return 0;
+}
+
+static unsigned int
+profile_field_count (void)
+{
+	unsigned int n = 0;
+	while (sluice_profile_field_name (n))
+		n++;
+	return n;
+}
+
+static int
+check_forest (const struct sluice_bundle *b, unsigned int which, uint32_t first_tree,
+	      struct sluice_error *err)
+{
+	const struct sluice_forest *f = &b->forests[which];
+	unsigned int meanings = which == PATTERN_FOREST ? (unsigned int)SLUICE_PATTERN_COUNT
+							: profile_field_count ();
+
+	if (f->reserved != 0 || f->first_tree != first_tree
+	    || f->tree_count > b->tree_count - first_tree)
+		return sluice_fail (err, "forest %u has trees that are not there", which);
+	if (f->outputs > SLUICE_MAX_OUTPUTS || (f->outputs == 0) != (f->tree_count == 0))
+		return sluice_fail (err, "forest %u has %u trees with %u outputs", which,
+				    (unsigned int)f->tree_count, (unsigned int)f->outputs);
+	for (uint32_t i = 0; i < SLUICE_MAX_OUTPUTS; i++) {
+		if (i >= f->outputs ? f->meaning[i] != 0 : f->meaning[i] >= meanings)
+			return sluice_fail (err, "output %u of forest %u means nothing",
+					    (unsigned int)i, which);
+		for (uint32_t j = 0; j < i && i < f->outputs; j++)
+			if (f->meaning[j] == f->meaning[i])
+				return sluice_fail (err, "forest %u has output %u twice",
+						    which, (unsigned int)f->meaning[i]);
+	}
+	return 0;
+}
+
+/*
+ * Nodes in preorder, every one reached exactly once: behind a leaf comes the
+ * right child of the latest node that still waits for it. Returns the number
+ * of leaves, or -1.
+ */
+static int
+check_tree (const struct sluice_node *nodes, uint32_t count, struct sluice_error *err)
+{
+	uint16_t waiting[SLUICE_MAX_LEAVES];
+	int depth = 0, leaves = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sluice_node *node = &nodes[i];
+		if (!isfinite (node->threshold))
+			return sluice_fail (err, "node %u has no finite threshold",
+					    (unsigned int)i);
+		if (node->feature != SLUICE_LEAF_NODE) {
+			if (node->feature >= sluice_feature_count ())
+				return sluice_fail (err, "node %u asks for feature %u",
+						    (unsigned int)i,
+						    (unsigned int)node->feature);
+			if (depth == SLUICE_MAX_LEAVES)
+				return sluice_fail (err, "node %u is too deep",
+						    (unsigned int)i);
+			waiting[depth++] = node->right;
+			continue;
+		}
+		if (node->right != leaves)
+			return sluice_fail (err, "leaf %u is numbered %u", (unsigned int)i,
+					    (unsigned int)node->right);
+		leaves++;
+		int is_last = i + 1 == count;
+		if (is_last != (depth == 0) || (!is_last && waiting[--depth] != i + 1))
+			return sluice_fail (err, "the children of a node are out of place");
+		if (is_last)
+			return leaves;
+	}
+	return sluice_fail (err, "ends without a leaf");
+}
+
+static int
+check_leaf_values (const double *values, uint64_t count, unsigned int which,
+		   struct sluice_error *err)
+{
+	/* probabilities; or log2 (1 + value) of no more than a 64-bit number */
+	double most = which == PATTERN_FOREST ? 1.0 : 64.0;
+	for (uint64_t i = 0; i < count; i++)
+		if (!(values[i] >= 0.0 && values[i] <= most))
+			return sluice_fail (err, "leaf value %g is outside 0..%g",
+					    values[i], most);
+	return 0;
+}
+
+static int
+check_trees (struct sluice_bundle *b, struct sluice_error *err)
+{
+	struct sluice_error why;
+	uint64_t node = 0, leaf = 0;
+
+	for (uint32_t t = 0; t < b->tree_count; t++) {
+		unsigned int which = t >= b->forests[NUMBER_FOREST].first_tree;
+		uint64_t outputs = b->forests[which].outputs;
+		uint64_t end = t + 1 < b->tree_count ? b->roots[t + 1] : b->node_count;
+		if (b->roots[t] != node || end <= node || end > b->node_count
+		    || end - node > MAX_NODES)
+			return sluice_fail (err, "tree %u is out of place",
+					    (unsigned int)t);
+		int leaves = check_tree (b->nodes + node, (uint32_t)(end - node), &why);
+		if (leaves < 0)
+			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
+					    why.text);
+		uint64_t values = (uint64_t)leaves * outputs;
+		if (values > b->leaf_count - leaf)
+			return sluice_fail (err, "tree %u has too few leaf values",
+					    (unsigned int)t);
+		if (check_leaf_values (b->leaves + leaf, values, which, &why) < 0)
+			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
+					    why.text);
+		b->trees[t].nodes = b->nodes + node;
+		b->trees[t].leaves = b->leaves + leaf;
+		node = end;
+		leaf += values;
+	}
+	if (node != b->node_count || leaf != b->leaf_count)
+		return sluice_fail (err, "nodes or leaf values belong to no tree");
+	return 0;
+}
+
+static int
+check_forests (struct sluice_bundle *b, struct sluice_error *err)
+{
+	const struct sluice_forest *f = b->forests;
+	if (check_forest (b, PATTERN_FOREST, 0, err) < 0
+	    || check_forest (b, NUMBER_FOREST, f[PATTERN_FOREST].tree_count, err) < 0)
+		return -1;
+	if (f[PATTERN_FOREST].tree_count + f[NUMBER_FOREST].tree_count != b->tree_count)
+		return sluice_fail (err, "trees belong to no forest");
+	return check_trees (b, err);
+}
+
+static int
+check_index (const struct sluice_bundle *b, struct sluice_error *err)
+{
+	uint64_t size = b->index_size, used = 0;
+	if (size == 0 || (size & (size - 1)) != 0 || size / 2 < b->application_count)
+		return sluice_fail (err, "an index of %llu slots for %llu applications",
+				    (unsigned long long)size,
+				    (unsigned long long)b->application_count);
+	for (uint64_t i = 0; i < size; i++) {
+		if (b->index[i] > b->application_count)
+			return sluice_fail (err, "index slot %llu points nowhere",
+					    (unsigned long long)i);
+		used += b->index[i] != 0;
+	}
+	/* Half the slots are free, so that every probe ends. */
+	if (used != b->application_count)
+		return sluice_fail (err, "%llu index slots are used for %llu applications",
+				    (unsigned long long)used,
+				    (unsigned long long)b->application_count);
+	return 0;
+}
+
+static int
+check_application (const struct sluice_bundle *b, uint32_t i, struct sluice_error *err)
+{
+	const struct sluice_application *a = &b->applications[i];
+	struct sluice_error why;
+
+	if (a->key == 0 || sluice_bundle_find (b, a->key) != a)
+		return sluice_fail (err, "application %u is not found by its key",
+				    (unsigned int)i);
+	if (a->evidence != SLUICE_EVIDENCE_USER_SCRIPT
+	    && a->evidence != SLUICE_EVIDENCE_USER_NAME
+	    && a->evidence != SLUICE_EVIDENCE_NAME
+	    && a->evidence != SLUICE_EVIDENCE_ACCOUNT)
+		return sluice_fail (err, "application %u has evidence %u", (unsigned int)i,
+				    (unsigned int)a->evidence);
+	if (sluice_profile_check (&a->profile, &why) < 0)
+		return sluice_fail (err, "application %u: %.200s", (unsigned int)i,
+				    why.text);
+	return 0;
+}
+
+/* Well-formed UTF-8 (RFC 3629) without NUL. */
+static int
+is_text (const char *text, uint64_t size)
+{
+	const unsigned char *p = (const unsigned char *)text, *end = p + size;
+	while (p < end) {
+		static const uint32_t least[] = { 1, 0x80, 0x800, 0x10000 };
+		int more = *p < 0x80   ? 0
+			   : *p < 0xc0 ? -1
+			   : *p < 0xe0 ? 1
+			   : *p < 0xf0 ? 2
+				       : 3;
+		if (more < 0 || *p > 0xf4 || end - p <= more)
+			return 0;
+		uint32_t c = more ? *p & (0x3fu >> more) : *p;
+		for (int i = 1; i <= more; i++) {
+			if ((p[i] & 0xc0) != 0x80)
+				return 0;
+			c = c << 6 | (p[i] & 0x3f);
+		}
+		if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+			return 0;
+		p += more + 1;
+	}
+	return 1;
+}
+
+static int
+check_content (struct sluice_bundle *b, struct sluice_error *err)
+{
+	if (b->header->feature_hash != sluice_feature_hash ())
+		return sluice_fail (err, "made for another list of features; run "
+					 "`sluice publish` of this version");
+	if (find_sections (b, err) < 0)
+		return -1;
+	if (sluice_policy_check (b->policy, err) < 0
+	    || sluice_interference_check (b->interference, err) < 0)
+		return -1;
+	if (check_forests (b, err) < 0 || check_index (b, err) < 0)
+		return -1;
+	for (uint32_t i = 0; i < b->application_count; i++)
+		if (check_application (b, i, err) < 0)
+			return -1;
+	if (!is_text (b->text, b->text_size))
+		return sluice_fail (err, "the text is not UTF-8");
+	return 0;
+}
+
+/* Takes over bytes, also when it fails. */
+static int
+adopt (void *bytes, size_t size, struct sluice_bundle **out, struct sluice_error *err)
+{
+	struct sluice_bundle *b = NULL;
+	if (sluice_container_check (bytes, size, SLUICE_KIND_BUNDLE, SLUICE_BUNDLE_VERSION,
+				    err)
+	    < 0)
+		goto error;
+	b = calloc (1, sizeof *b);
+	if (!b) {
+		sluice_fail (err, "no memory");
+		goto error;
+	}
+	b->bytes = bytes;
+	b->header = bytes;
+	if (check_content (b, err) < 0)
+		goto error;
+	*out = b;
+	return 0;
+
+error:
+	free (b);
+	free (bytes);
+	return -1;
+}
+
+int
+sluice_bundle_parse (const void *bytes, size_t size, struct sluice_bundle **out,
+		     struct sluice_error *err)
+{
+	void *copy = malloc (size + 1);
+	if (!copy)
+		return sluice_fail (err, "no memory for %zu bytes", size);
+	memcpy (copy, bytes, size);
+	return adopt (copy, size, out, err);
+}
+
+int
+sluice_bundle_load (const char *path, uint32_t owner_uid, struct sluice_bundle **out,
+		    struct sluice_error *err)
+{
+	struct sluice_error why;
+	void *bytes;
+	size_t size;
+	if (sluice_read_trusted_file (path, owner_uid, SLUICE_MAX_BUNDLE_BYTES, &bytes,
+				      &size, err)
+	    < 0)
+		return -1;
+	if (adopt (bytes, size, out, &why) < 0)
+		return sluice_fail (err, "%.120s: %.120s", path, why.text);
+	return 0;
+}
+
+void
+sluice_bundle_destroy (struct sluice_bundle *bundle)
+{
+	if (bundle)
+		free (bundle->bytes);
+	free (bundle);
+}
+
+uint64_t
+sluice_bundle_checksum (const struct sluice_bundle *bundle)
+{
+	return bundle->header->checksum;
+}
+
+int64_t
+sluice_bundle_created (const struct sluice_bundle *bundle)
+{
+	return bundle->header->created;
+}
+
+const struct sluice_policy *
+sluice_bundle_policy (const struct sluice_bundle *bundle)
+{
+	return bundle->policy;
+}
+
+const struct sluice_interference *
+sluice_bundle_interference (const struct sluice_bundle *bundle)
+{
+	return bundle->interference;
+}
+
+uint32_t
+sluice_bundle_application_count (const struct sluice_bundle *bundle)
+{
+	return (uint32_t)bundle->application_count;
+}
+
+const struct sluice_application *
+sluice_bundle_application (const struct sluice_bundle *bundle, uint32_t i)
+{
+	return i < bundle->application_count ? &bundle->applications[i] : NULL;
+}
+
+const struct sluice_application *
+sluice_bundle_find (const struct sluice_bundle *bundle, uint64_t key)
+{
+	uint64_t mask = bundle->index_size - 1;
+	for (uint64_t i = key & mask; bundle->index[i] != 0; i = (i + 1) & mask) {
+		const struct sluice_application *a
+		    = &bundle->applications[bundle->index[i] - 1];
+		if (a->key == key)
+			return a;
+	}
+	return NULL;
+}
+
+uint32_t
+sluice_bundle_tree_count (const struct sluice_bundle *bundle)
+{
+	return (uint32_t)bundle->tree_count;
+}
+
+uint32_t
+sluice_bundle_node_count (const struct sluice_bundle *bundle)
+{
+	return (uint32_t)bundle->node_count;
+}
+
+const struct sluice_forest *
+sluice_bundle_forest (const struct sluice_bundle *bundle, uint32_t forest)
+{
+	return forest < FORESTS ? &bundle->forests[forest] : NULL;
+}
+
+const char *
+sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size)
+{
+	*size = bundle->text_size;
+	return bundle->text;
+}
+
+static const double *
+leaf_of (const struct tree *tree, uint32_t outputs, const float *features)
+{
+	const struct sluice_node *nodes = tree->nodes;
+	uint32_t i = 0;
+	while (nodes[i].feature != SLUICE_LEAF_NODE)
+		i = features[nodes[i].feature] <= nodes[i].threshold ? i + 1
+								     : nodes[i].right;
+	return tree->leaves + (size_t)nodes[i].right * outputs;
+}
+
+uint32_t
+sluice_forest_evaluate (const struct sluice_bundle *bundle, uint32_t forest,
+			const float *features, double *out)
+{
+	const struct sluice_forest *f = sluice_bundle_forest (bundle, forest);
+	if (!f || f->tree_count == 0)
+		return 0;
+
+	/* As scikit-learn: sum in the order of the trees, then divide. */
+	for (uint32_t k = 0; k < f->outputs; k++)
+		out[k] = 0.0;
+	for (uint32_t t = 0; t < f->tree_count; t++) {
+		const double *leaf
+		    = leaf_of (&bundle->trees[f->first_tree + t], f->outputs, features);
+		for (uint32_t k = 0; k < f->outputs; k++)
+			out[k] += leaf[k];
+	}
+	for (uint32_t k = 0; k < f->outputs; k++)
+		out[k] /= f->tree_count;
+	return f->outputs;
+}

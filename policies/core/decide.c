@@ -1,0 +1,577 @@
+#include "decide.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "situation.h"
+
+/* The job to decide on. */
+struct newcomer {
+	const struct sluice_profile *profile;
+	double nodes;
+	double runtime; /* s, alone */
+};
+
+/* The newcomer as it would press on a lane. */
+struct side {
+	const struct sluice_pressure *pressure;
+	struct sluice_load against;
+	struct sluice_load victim;
+};
+
+/* What newcomer and co-runners do to each other on one lane: I, never below 1. */
+struct meeting {
+	double own;
+	double before[SLUICE_KEPT + 1]; /* of each kept one, and of the rest */
+	double after[SLUICE_KEPT + 1];
+};
+
+static double
+factor_of (double mean_rate)
+{
+	return fmax (1.0, 1.0 / mean_rate);
+}
+
+/* Share of a span of `length` seconds in which something is there that ends
+ * after `remaining` seconds. */
+static double
+part_of (double length, double remaining)
+{
+	return remaining >= length ? 1.0 : remaining / length;
+}
+
+static double
+remaining_of (const struct sluice_situation *s, uint32_t member, double start)
+{
+	return fmax (0.0, s->members[member].end - start);
+}
+
+static double
+own_factor (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
+	    const struct newcomer *job, const struct side *side, double start)
+{
+	struct sluice_load loads[SLUICE_KEPT];
+	double overlaps[SLUICE_KEPT];
+	double capacity = s->model->capacity;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < lane->count; i++) {
+		const struct sluice_lane_member *other = &lane->kept[i];
+		double remaining = remaining_of (s, other->member, start);
+		if (remaining <= 0.0)
+			continue;
+		double rho = sluice_load_rate (side->victim, other->load, capacity);
+		double overlap = sluice_load_overlap (
+		    side->pressure, &s->members[other->member].pressure, rho);
+		loads[n] = other->load;
+		overlaps[n++] = overlap * part_of (job->runtime, remaining);
+	}
+	return factor_of (sluice_load_mean_rate (side->victim, lane->background, loads,
+						 overlaps, n, capacity));
+}
+
+/* A victim's factor without and with the newcomer, which is on for a share of
+ * the victim's time. */
+static void
+compare (const struct sluice_situation *s, const struct sluice_situation_member *victim,
+	 double remaining, const struct newcomer *job, const struct side *side,
+	 struct sluice_load always, const struct sluice_load *loads, const double *overlaps,
+	 uint32_t n, double *before, double *after)
+{
+	double capacity = s->model->capacity;
+	double rho = sluice_load_rate (victim->victim, side->against, capacity);
+	double overlap = sluice_load_overlap (&victim->pressure, side->pressure, rho)
+			 * part_of (remaining, job->runtime);
+	double without
+	    = sluice_load_mean_rate (victim->victim, always, loads, overlaps, n, capacity);
+	double with = sluice_load_mean_rate (victim->victim,
+					     sluice_load_add (always, side->against), loads,
+					     overlaps, n, capacity);
+	*before = factor_of (without);
+	*after = factor_of ((1.0 - overlap) * without + overlap * with);
+}
+
+static void
+compare_kept (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
+	      uint32_t k, const struct newcomer *job, const struct side *side, double start,
+	      struct meeting *out)
+{
+	const struct sluice_lane_member *self = &lane->kept[k];
+	struct sluice_load loads[SLUICE_KEPT];
+	double overlaps[SLUICE_KEPT];
+	double remaining = remaining_of (s, self->member, start);
+	uint32_t n = 0;
+
+	if (!self->is_here || remaining <= 0.0)
+		return;
+	for (uint32_t i = 0; i < lane->count; i++) {
+		double theirs = remaining_of (s, lane->kept[i].member, start);
+		if (i == k || theirs <= 0.0)
+			continue;
+		loads[n] = lane->kept[i].load;
+		overlaps[n++] = self->overlaps[i] * part_of (remaining, theirs);
+	}
+	compare (s, &s->members[self->member], remaining, job, side, lane->background,
+		 loads, overlaps, n, &out->before[k], &out->after[k]);
+}
+
+/* For the mean of many, the kept ones are background like each other. */
+static void
+compare_rest (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
+	      const struct newcomer *job, const struct side *side, double start,
+	      struct meeting *out)
+{
+	struct sluice_load always = lane->background;
+	double remaining = lane->has_rest ? remaining_of (s, lane->rest, start) : 0.0;
+
+	if (remaining <= 0.0)
+		return;
+	always.weight = fmax (0.0, always.weight - lane->rest_load.weight);
+	always.demand = fmax (0.0, always.demand - lane->rest_load.demand);
+	always.metadata = fmax (0.0, always.metadata - lane->rest_load.metadata);
+	for (uint32_t i = 0; i < lane->count; i++)
+		if (remaining_of (s, lane->kept[i].member, start) > 0.0)
+			always = sluice_load_add (always, lane->kept[i].load);
+	compare (s, &s->members[lane->rest], remaining, job, side, always, NULL, NULL, 0,
+		 &out->before[SLUICE_KEPT], &out->after[SLUICE_KEPT]);
+}
+
+static void
+meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
+      const struct newcomer *job, const struct side *side, double start,
+      struct meeting *out)
+{
+	for (int i = 0; i <= SLUICE_KEPT; i++)
+		out->before[i] = out->after[i] = 1.0;
+	out->own = own_factor (s, lane, job, side, start);
+	for (uint32_t k = 0; k < lane->count; k++)
+		compare_kept (s, lane, k, job, side, start, out);
+	compare_rest (s, lane, job, side, start, out);
+}
+
+static struct side
+side_of (const struct sluice_situation *s, const struct sluice_pressure *pressure)
+{
+	struct side side = {
+		.pressure = pressure,
+		.against = sluice_load_of (pressure, s->z, SLUICE_AGAINST),
+		.victim = sluice_load_of (pressure, s->z, SLUICE_VICTIM),
+	};
+	return side;
+}
+
+/* Meetings on all lanes -> what an alternative costs. A job on several lanes is
+ * as slow as on the worst of them: a striped operation takes its slowest target. */
+struct tally {
+	double own;
+	double before[SLUICE_MAX_MEMBERS];
+	double after[SLUICE_MAX_MEMBERS];
+};
+
+static void
+tally_reset (const struct sluice_situation *s, struct tally *t)
+{
+	t->own = 1.0;
+	for (uint32_t m = 0; m < s->member_count; m++)
+		t->before[m] = t->after[m] = 1.0;
+}
+
+static void
+tally_others (const struct sluice_situation_lane *lane, const struct meeting *meeting,
+	      struct tally *t)
+{
+	for (uint32_t i = 0; i <= SLUICE_KEPT; i++) {
+		int is_rest = i == SLUICE_KEPT;
+		if (is_rest ? !lane->has_rest : i >= lane->count)
+			continue;
+		uint32_t m = is_rest ? lane->rest : lane->kept[i].member;
+		t->before[m] = fmax (t->before[m], meeting->before[i]);
+		t->after[m] = fmax (t->after[m], meeting->after[i]);
+	}
+}
+
+static void
+price (const struct sluice_situation *s, const struct newcomer *job,
+       const struct sluice_pressure *pressure, const struct tally *t, double start,
+       struct sluice_alternative *out)
+{
+	double seconds = job->nodes * job->runtime;
+	double alone = sluice_job_slowdown (pressure, 1.0);
+
+	out->slowdown = sluice_job_slowdown (pressure, t->own);
+	out->own = seconds * (out->slowdown - alone);
+	out->confined = seconds * (alone - 1.0);
+	out->caused = 0.0;
+	for (uint32_t i = 0; i < s->member_count; i++) {
+		const struct sluice_situation_member *m = &s->members[i];
+		if (t->after[i] > t->before[i])
+			out->caused
+			    += m->nodes * remaining_of (s, i, start)
+			       * (sluice_job_slowdown (&m->pressure, t->after[i])
+				  - sluice_job_slowdown (&m->pressure, t->before[i]));
+	}
+	out->cost = out->own + out->caused + out->confined
+		    + s->policy->wait_price * out->wait * job->nodes;
+}
+
+/* All that an evaluation of one job needs. */
+struct desk {
+	const struct sluice_situation *situation;
+	struct newcomer job;
+	struct sluice_pressure spread; /* over all lanes */
+	double now;
+	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
+	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
+};
+
+/* Sharing all lanes from `start` on. */
+static void
+price_sharing (const struct desk *desk, const struct meeting *meetings, double start,
+	       struct tally *t, struct sluice_alternative *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	tally_reset (s, t);
+	for (uint32_t l = 0; l < s->lane_count; l++) {
+		if (s->lanes[l].is_copy)
+			continue;
+		t->own = fmax (t->own, meetings[l].own);
+		tally_others (&s->lanes[l], &meetings[l], t);
+	}
+	price (s, &desk->job, &desk->spread, t, start, out);
+}
+
+static void
+meet_on_all_lanes (const struct desk *desk, const struct sluice_pressure *pressure,
+		   double start, struct meeting *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	struct side side = side_of (s, pressure);
+	for (uint32_t l = 0; l < s->lane_count; l++)
+		if (!s->lanes[l].is_copy)
+			meet (s, &s->lanes[l], &desk->job, &side, start, &out[l]);
+}
+
+/* Elsewhere the newcomer loads the metadata server alone. */
+static void
+meet_apart (struct desk *desk)
+{
+	const struct sluice_situation *s = desk->situation;
+	if (desk->spread.metadata > 0.0) {
+		struct sluice_pressure elsewhere = desk->spread;
+		elsewhere.weight = elsewhere.demand = 0.0;
+		meet_on_all_lanes (desk, &elsewhere, desk->now, desk->apart);
+		return;
+	}
+	for (uint32_t l = 0; l < s->lane_count; l++) {
+		desk->apart[l] = desk->shared[l];
+		memcpy (desk->apart[l].after, desk->apart[l].before,
+			sizeof desk->apart[l].after);
+	}
+}
+
+static void
+price_lane (const struct desk *desk, uint32_t lane, struct tally *t,
+	    struct sluice_alternative *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	struct sluice_pressure pressure;
+	struct meeting meeting;
+
+	out->action = SLUICE_ACTION_DISJOINT;
+	out->lane_mask = 1u << lane;
+	sluice_pressure_of (desk->job.profile, s->model, s->policy, out->lane_mask,
+			    &pressure);
+	struct side side = side_of (s, &pressure);
+	meet (s, &s->lanes[lane], &desk->job, &side, desk->now, &meeting);
+
+	tally_reset (s, t);
+	t->own = meeting.own;
+	tally_others (&s->lanes[lane], &meeting, t);
+	for (uint32_t l = 0; l < s->lane_count; l++)
+		if (!s->lanes[l].is_copy && l != lane)
+			tally_others (&s->lanes[l], &desk->apart[l], t);
+	price (s, &desk->job, &pressure, t, desk->now, out);
+}
+
+/* With one co-runner alone, while both run. */
+static struct sluice_encounter
+encounter_with (const struct desk *desk, const struct side *side, uint32_t member)
+{
+	const struct sluice_situation *s = desk->situation;
+	const struct sluice_situation_member *m = &s->members[member];
+	double capacity = s->model->capacity;
+	double rho = sluice_load_rate (side->victim, m->against, capacity);
+	double other_rho = sluice_load_rate (m->victim, side->against, capacity);
+	double overlap = sluice_load_overlap (side->pressure, &m->pressure, rho);
+	double other_overlap
+	    = sluice_load_overlap (&m->pressure, side->pressure, other_rho);
+
+	struct sluice_encounter encounter = {
+		.job_id = m->job_id,
+		.nodes = (uint32_t)m->nodes,
+		.own_slowdown = sluice_job_slowdown (
+		    side->pressure, factor_of (1.0 - overlap * (1.0 - rho))),
+		.other_slowdown = sluice_job_slowdown (
+		    &m->pressure, factor_of (1.0 - other_overlap * (1.0 - other_rho))),
+		.together = fmin (desk->job.runtime, remaining_of (s, member, desk->now)),
+	};
+	return encounter;
+}
+
+/* Node-seconds that both lose. */
+static double
+damage_of (const struct sluice_encounter *e, const struct newcomer *job)
+{
+	return e->together
+	       * (job->nodes * (e->own_slowdown - 1.0)
+		  + e->nodes * (e->other_slowdown - 1.0));
+}
+
+static void
+report (const struct sluice_encounter *e, const struct newcomer *job,
+	struct sluice_decision *out)
+{
+	double damage = damage_of (e, job);
+	uint32_t at = out->encounter_count;
+	while (at > 0 && damage > damage_of (&out->encounters[at - 1], job))
+		at--;
+	if (at == SLUICE_MAX_REPORTED)
+		return;
+	if (out->encounter_count < SLUICE_MAX_REPORTED)
+		out->encounter_count++;
+	for (uint32_t i = out->encounter_count - 1; i > at; i--)
+		out->encounters[i] = out->encounters[i - 1];
+	out->encounters[at] = *e;
+}
+
+/* Ends of co-runners that hurt or are hurt, within the longest delay, rising. */
+struct ends {
+	uint32_t count;
+	double at[SLUICE_KEPT];
+};
+
+static void
+note_end (struct ends *ends, double end)
+{
+	uint32_t at = ends->count;
+	while (at > 0 && end < ends->at[at - 1])
+		at--;
+	if (at == SLUICE_KEPT || (at > 0 && ends->at[at - 1] == end))
+		return;
+	if (ends->count < SLUICE_KEPT)
+		ends->count++;
+	for (uint32_t i = ends->count - 1; i > at; i--)
+		ends->at[i] = ends->at[i - 1];
+	ends->at[at] = end;
+}
+
+static void
+meet_singly (const struct desk *desk, struct ends *ends, struct sluice_decision *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	double harmless = s->policy->harmless_slowdown;
+	struct side side = side_of (s, &desk->spread);
+
+	for (uint32_t i = 0; i < s->member_count; i++) {
+		if (s->members[i].job_id == 0 || remaining_of (s, i, desk->now) <= 0.0)
+			continue;
+		struct sluice_encounter e = encounter_with (desk, &side, i);
+		report (&e, &desk->job, out);
+		if ((e.own_slowdown > harmless || e.other_slowdown > harmless)
+		    && s->members[i].end - desk->now <= s->policy->max_delay)
+			note_end (ends, s->members[i].end);
+	}
+}
+
+/* Wait for the first end after which sharing costs less than it does now; if
+ * there is none, show the cheapest wait all the same. */
+static int
+price_delay (const struct desk *desk, const struct ends *ends, double sharing_cost,
+	     struct tally *t, struct sluice_alternative *out)
+{
+	struct meeting meetings[SLUICE_MAX_LANES];
+
+	for (uint32_t i = 0; i < ends->count; i++) {
+		struct sluice_alternative candidate = {
+			.action = SLUICE_ACTION_DELAY,
+			.wait = ends->at[i] - desk->now,
+		};
+		meet_on_all_lanes (desk, &desk->spread, ends->at[i], meetings);
+		price_sharing (desk, meetings, ends->at[i], t, &candidate);
+		if (i == 0 || candidate.cost < out->cost)
+			*out = candidate;
+		if (out->cost < sharing_cost)
+			break;
+	}
+	return ends->count > 0;
+}
+
+static int
+is_harmless (const struct desk *desk, const struct tally *t,
+	     const struct sluice_alternative *sharing)
+{
+	const struct sluice_situation *s = desk->situation;
+	double harmless = s->policy->harmless_slowdown;
+	if (sharing->slowdown > harmless)
+		return 0;
+	for (uint32_t i = 0; i < s->member_count; i++) {
+		const struct sluice_pressure *p = &s->members[i].pressure;
+		if (sluice_job_slowdown (p, t->after[i])
+			- sluice_job_slowdown (p, t->before[i])
+		    > harmless - 1.0)
+			return 0;
+	}
+	return 1;
+}
+
+static uint32_t
+weigh (const struct sluice_policy *policy, struct sluice_decision *out)
+{
+	const struct sluice_alternative *sharing = &out->alternatives[0];
+	uint32_t best = 0;
+	for (uint32_t i = 1; i < out->alternative_count; i++)
+		if (out->alternatives[i].cost < out->alternatives[best].cost)
+			best = i;
+	if (best == 0)
+		return SLUICE_REASON_SHARING_CHEAPEST;
+
+	double saving = sharing->cost - out->alternatives[best].cost;
+	if (saving <= policy->margin * sharing->cost || saving < policy->min_saving)
+		return SLUICE_REASON_MARGIN;
+	out->chosen = best;
+	return out->alternatives[best].action == SLUICE_ACTION_DELAY
+		   ? SLUICE_REASON_DELAY_PAYS
+		   : SLUICE_REASON_SEPARATION_PAYS;
+}
+
+/* Price every way to run the job; returns the reason for the one chosen. */
+static uint32_t
+consider (struct desk *desk, struct sluice_decision *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	struct ends ends = { 0 };
+	struct tally tally;
+
+	struct sluice_alternative *sharing = &out->alternatives[out->alternative_count++];
+	sharing->action = SLUICE_ACTION_COLOCATE;
+	meet_on_all_lanes (desk, &desk->spread, desk->now, desk->shared);
+	price_sharing (desk, desk->shared, desk->now, &tally, sharing);
+	meet_singly (desk, &ends, out);
+	if (out->corunner_count == 0)
+		return SLUICE_REASON_NO_CORUNNERS;
+	if (is_harmless (desk, &tally, sharing))
+		return SLUICE_REASON_HARMLESS;
+
+	if (s->policy->lane_count >= 2) {
+		meet_apart (desk);
+		for (uint32_t l = 0; l < s->policy->lane_count; l++)
+			price_lane (desk, l, &tally,
+				    &out->alternatives[out->alternative_count++]);
+	}
+	if (price_delay (desk, &ends, sharing->cost, &tally,
+			 &out->alternatives[out->alternative_count]))
+		out->alternative_count++;
+	return weigh (s->policy, out);
+}
+
+/* Longest that any co-runner will be there, for a job of unknown length. */
+static double
+longest_remaining (const struct sluice_situation *s, double now)
+{
+	double longest = 1.0;
+	for (uint32_t i = 0; i < s->member_count; i++)
+		longest = fmax (longest, remaining_of (s, i, now));
+	return longest;
+}
+
+static void
+decide_beside_others (const struct sluice_situation *s,
+		      const struct sluice_submission *submission, int64_t now,
+		      struct sluice_decision *out)
+{
+	const struct sluice_profile *profile = &out->prediction.profile;
+	struct desk desk = {
+		.situation = s,
+		.job.profile = profile,
+		.job.nodes = submission->nodes ? submission->nodes : 1,
+		.now = (double)now,
+	};
+	desk.job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
+			   : submission->time_limit	  ? submission->time_limit * 60.0
+							  : longest_remaining (s, desk.now);
+	sluice_pressure_of (profile, s->model, s->policy, 0, &desk.spread);
+	out->corunner_count = s->corunner_count;
+	out->reason = consider (&desk, out);
+	out->action = out->alternatives[out->chosen].action;
+	out->wait = out->alternatives[out->chosen].wait;
+}
+
+/* Whether the prediction says enough to go on. */
+static uint32_t
+judge_prediction (const struct sluice_prediction *prediction,
+		  const struct sluice_policy *policy)
+{
+	const struct sluice_profile *p = &prediction->profile;
+	if (prediction->evidence == SLUICE_EVIDENCE_NONE
+	    || p->pattern == SLUICE_PATTERN_UNKNOWN)
+		return SLUICE_REASON_UNKNOWN_JOB;
+	if (p->confidence < policy->min_confidence)
+		return SLUICE_REASON_LOW_CONFIDENCE;
+
+	int is_read = p->pattern == SLUICE_PATTERN_READ;
+	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;
+	if (little_io || (prediction->klass == SLUICE_CLASS_NONE && !is_read))
+		return SLUICE_REASON_INSIGNIFICANT;
+	/* Nobody measured how reads interfere, and a mixture without numbers or
+	 * an unknown share of I/O could be anything. */
+	int is_vague = p->pattern == SLUICE_PATTERN_MIXED
+		       && (p->chunk_bytes < 0.0
+			   || (p->bytes_per_flush < 0.0 && p->unflushed_bytes < 0.0));
+	if (is_read || is_vague || p->io_share < 0.0)
+		return SLUICE_REASON_UNMEASURED;
+	return SLUICE_REASON_NONE;
+}
+
+/* Whether the state of the cluster is known. */
+static uint32_t
+judge_snapshot (const struct sluice_situation *s, int64_t now)
+{
+	if (!s->snapshot)
+		return SLUICE_REASON_NO_SNAPSHOT;
+	if (sluice_snapshot_state (s->snapshot)->flags & SLUICE_STATE_OFF)
+		return SLUICE_REASON_SWITCHED_OFF;
+	if (!sluice_snapshot_is_fresh (s->snapshot, s->policy, now))
+		return SLUICE_REASON_STALE_SNAPSHOT;
+	return SLUICE_REASON_NONE;
+}
+
+void
+sluice_decide (const struct sluice_situation *situation, const struct sluice_config *config,
+	       const struct sluice_submission *submission, int64_t now,
+	       struct sluice_decision *out)
+{
+	const struct sluice_snapshot *snapshot = situation ? situation->snapshot : NULL;
+	struct sluice_submission completed = *submission;
+
+	memset (out, 0, sizeof *out);
+	sluice_profile_init (&out->prediction.profile);
+	sluice_submission_complete (&completed, snapshot);
+
+	out->reason = config->mode == SLUICE_MODE_OFF
+			  ? SLUICE_REASON_SWITCHED_OFF
+			  : sluice_scope (config, snapshot, &completed);
+	if (out->reason == SLUICE_REASON_NONE && !situation)
+		out->reason = SLUICE_REASON_NO_BUNDLE;
+	if (out->reason != SLUICE_REASON_NONE)
+		return; /* action 0 is ABSTAIN */
+
+	/* Also without a snapshot: what it would have been is worth recording. */
+	sluice_predict (situation->bundle, &completed, &out->prediction);
+	out->reason = judge_snapshot (situation, now);
+	if (out->reason == SLUICE_REASON_NONE)
+		out->reason = judge_prediction (&out->prediction, situation->policy);
+	if (out->reason == SLUICE_REASON_NONE)
+		decide_beside_others (situation, &completed, now, out);
+	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
+		out->action = SLUICE_ACTION_LEAVE;
+}

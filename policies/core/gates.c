@@ -1,0 +1,252 @@
+/*
+ * What Slurm may pick is bounded by a virtual set: for each class as many jobs
+ * as are admitted, each with the largest weight, demand and metadata share of
+ * the waiting ones, and met by a victim as often as the one it meets most.
+ * rho falls in all of these, so no set of real jobs is worse.
+ *
+ * sluice_io_factor enumerates the strongest SLUICE_EXACT_CORUNNERS of a set. Of
+ * the jobs that are known singly these are the strongest k, for some k; which
+ * of the others, is unknown. So the bound is the worst over all ways to
+ * enumerate k known ones and so many virtual ones of each class.
+ */
+#include "gates.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "load.h"
+
+enum { EXACT = SLUICE_EXACT_CORUNNERS };
+
+/* The question, and what holds for every victim. */
+struct lane {
+	const struct sluice_member *running, *waiting;
+	uint32_t n_running, n_waiting;
+	const struct sluice_pressure *background;
+	uint32_t n_background;
+	const struct sluice_interference *model;
+	double tolerance;
+	double z;
+	struct sluice_load worst[SLUICE_CLASS_COUNT]; /* of a class that waits */
+	uint32_t waits[SLUICE_CLASS_COUNT];
+};
+
+/* One victim's company. */
+struct company {
+	struct sluice_load self;
+	uint32_t n_known; /* strongest first */
+	struct sluice_load known[SLUICE_MAX_SET];
+	double known_overlaps[SLUICE_MAX_SET];
+	uint32_t n_virtual[SLUICE_CLASS_COUNT];
+	double virtual_overlaps[SLUICE_CLASS_COUNT];
+};
+
+static double
+overlap_of (const struct lane *lane, const struct sluice_pressure *victim,
+	    struct sluice_load self, const struct sluice_pressure *other)
+{
+	struct sluice_load load = sluice_load_of (other, lane->z, SLUICE_AGAINST);
+	double rho = sluice_load_rate (self, load, lane->model->capacity);
+	return sluice_load_overlap (victim, other, rho);
+}
+
+/* Everybody who runs, but the victim itself, by strength. */
+static void
+know_running (const struct lane *lane, const struct sluice_pressure *victim,
+	      struct company *c)
+{
+	const struct sluice_pressure *ranked[SLUICE_MAX_SET + 1];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < lane->n_running + lane->n_background; i++) {
+		const struct sluice_pressure *p
+		    = i < lane->n_running ? &lane->running[i].pressure
+					  : &lane->background[i - lane->n_running];
+		if (p == victim)
+			continue;
+		uint32_t at = n++;
+		for (; at > 0 && sluice_pressure_is_stronger (p, ranked[at - 1]); at--)
+			ranked[at] = ranked[at - 1];
+		ranked[at] = p;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		c->known[i] = sluice_load_of (ranked[i], lane->z, SLUICE_AGAINST);
+		c->known_overlaps[i] = overlap_of (lane, victim, c->self, ranked[i]);
+	}
+	c->n_known = n;
+}
+
+static void
+imagine_waiting (const struct lane *lane, const struct sluice_pressure *victim,
+		 struct company *c)
+{
+	for (uint32_t i = 0; i < lane->n_waiting; i++) {
+		const struct sluice_member *m = &lane->waiting[i];
+		double *most = &c->virtual_overlaps[m->klass];
+		if (c->n_virtual[m->klass] > 0 && &m->pressure != victim)
+			*most = fmax (*most,
+				      overlap_of (lane, victim, c->self, &m->pressure));
+	}
+}
+
+/* Mean rho while the first n_exact known ones and exact[] virtual ones go on
+ * and off, and all others are always on. */
+static double
+mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
+	   const uint32_t *exact)
+{
+	struct sluice_load loads[EXACT];
+	double overlaps[EXACT];
+	struct sluice_load always = { 0.0, 0.0, 0.0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_known; i++) {
+		if (i < n_exact) {
+			loads[n] = c->known[i];
+			overlaps[n++] = c->known_overlaps[i];
+		} else {
+			always = sluice_load_add (always, c->known[i]);
+		}
+	}
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		for (uint32_t i = 0; i < c->n_virtual[k]; i++) {
+			if (i < exact[k]) {
+				loads[n] = lane->worst[k];
+				overlaps[n++] = c->virtual_overlaps[k];
+			} else {
+				always = sluice_load_add (always, lane->worst[k]);
+			}
+		}
+	return sluice_load_mean_rate (c->self, always, loads, overlaps, n,
+				      lane->model->capacity);
+}
+
+static double
+least (const struct lane *lane, const struct company *c, uint32_t klass, uint32_t left,
+       uint32_t *exact)
+{
+	if (klass == SLUICE_CLASS_COUNT) /* the known ones take what is left */
+		return left <= c->n_known ? mean_rate (lane, c, left, exact) : 1.0;
+
+	double rate = 1.0;
+	uint32_t most = c->n_virtual[klass] < left ? c->n_virtual[klass] : left;
+	for (exact[klass] = 0; exact[klass] <= most; exact[klass]++)
+		rate = fmin (rate, least (lane, c, klass + 1, left - exact[klass], exact));
+	return rate;
+}
+
+static int
+is_tolerable (const struct lane *lane, const struct sluice_pressure *victim,
+	      const uint32_t *admitted, uint32_t own_class)
+{
+	struct company c;
+	uint32_t exact[SLUICE_CLASS_COUNT];
+	uint32_t n_virtual = 0;
+
+	memset (&c, 0, sizeof c);
+	c.self = sluice_load_of (victim, lane->z, SLUICE_VICTIM);
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+		c.n_virtual[k] = admitted[k] - (k == own_class);
+		n_virtual += c.n_virtual[k];
+	}
+	know_running (lane, victim, &c);
+	imagine_waiting (lane, victim, &c);
+
+	uint32_t n = c.n_known + n_virtual;
+	double rate = least (lane, &c, 0, n < EXACT ? n : EXACT, exact);
+	return sluice_job_slowdown (victim, fmax (1.0, 1.0 / rate)) <= lane->tolerance;
+}
+
+/* Whether nobody who runs or may be admitted loses too much. */
+static int
+all_tolerable (const struct lane *lane, const uint32_t *admitted)
+{
+	for (uint32_t i = 0; i < lane->n_running; i++)
+		if (!is_tolerable (lane, &lane->running[i].pressure, admitted,
+				   SLUICE_CLASS_COUNT))
+			return 0;
+	for (uint32_t i = 0; i < lane->n_waiting; i++) {
+		const struct sluice_member *m = &lane->waiting[i];
+		if (admitted[m->klass] > 0
+		    && !is_tolerable (lane, &m->pressure, admitted, m->klass))
+			return 0;
+	}
+	return 1;
+}
+
+static void
+find_worst (struct lane *lane)
+{
+	for (uint32_t i = 0; i < lane->n_waiting; i++) {
+		const struct sluice_member *m = &lane->waiting[i];
+		struct sluice_load load
+		    = sluice_load_of (&m->pressure, lane->z, SLUICE_AGAINST);
+		struct sluice_load *worst = &lane->worst[m->klass];
+		worst->weight = fmax (worst->weight, load.weight);
+		worst->demand = fmax (worst->demand, load.demand);
+		worst->metadata = fmax (worst->metadata, load.metadata);
+		lane->waits[m->klass]++;
+	}
+}
+
+/* One more of each class in turn, until none can grow. A class that cannot
+ * never can again, because the others only grow. */
+static void
+admit (const struct lane *lane, uint32_t room, uint32_t limit, uint32_t *admitted)
+{
+	int may_grow[SLUICE_CLASS_COUNT];
+	int growing = 1;
+
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		may_grow[k] = 1;
+	while (growing) {
+		growing = 0;
+		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+			if (!may_grow[k])
+				continue;
+			admitted[k]++;
+			may_grow[k] = room > 0 && admitted[k] <= limit
+				      && admitted[k] <= lane->waits[k]
+				      && all_tolerable (lane, admitted);
+			if (may_grow[k])
+				room--, growing = 1;
+			else
+				admitted[k]--;
+		}
+	}
+}
+
+void
+sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
+		   const struct sluice_member *waiting, uint32_t n_waiting,
+		   const struct sluice_pressure *background, uint32_t n_background,
+		   const struct sluice_interference *model,
+		   const struct sluice_policy *policy, uint32_t limit,
+		   struct sluice_gates *out)
+{
+	struct lane lane = {
+		.running = running,
+		.waiting = waiting,
+		.n_running = n_running,
+		.n_waiting = n_waiting,
+		.background = background,
+		.n_background = n_background,
+		.model = model,
+		.tolerance = policy->tolerance,
+		.z = sluice_normal_quantile (policy->quantile),
+	};
+	uint32_t admitted[SLUICE_CLASS_COUNT] = { 0 };
+	uint32_t room = SLUICE_MAX_SET + 1;
+
+	memset (out, 0, sizeof *out);
+	for (uint32_t i = 0; i < n_running; i++)
+		out->tokens[running[i].klass]++;
+	if (n_running > room || n_background > room - n_running)
+		return; /* more than can be judged: let nobody in */
+	find_worst (&lane);
+	out->sound = (uint32_t)all_tolerable (&lane, admitted);
+	if (out->sound)
+		admit (&lane, room - n_running - n_background, limit, admitted);
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		out->tokens[k] += admitted[k];
+}

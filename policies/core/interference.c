@@ -1,0 +1,403 @@
+#include <math.h>
+
+#include "load.h"
+
+/* Logarithms of weights stay below this, so that weights, their sums and their
+ * ratios stay finite whatever a bundle holds. */
+static const double largest_log = 100.0;
+static const double mib = 1048576.0;
+
+static int
+is_known (double value)
+{
+	return value >= 0.0;
+}
+
+static double
+clip (double value)
+{
+	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
+}
+
+int
+sluice_interference_check (const struct sluice_interference *model,
+			   struct sluice_error *err)
+{
+#define CHECK(name, text)                                                                  \
+	if (!(fabs (model->name) <= 100.0))                                                \
+		return sluice_fail (err, "interference coefficient %s is %g", #name,       \
+				    model->name);
+	SLUICE_INTERFERENCE_FIELDS (CHECK)
+#undef CHECK
+	if (model->capacity < 1.0)
+		return sluice_fail (err, "interference capacity is %g, below 1",
+				    model->capacity);
+	if (model->process_exponent < 0.0 || model->log_sd < 0.0)
+		return sluice_fail (err, "a negative process exponent or deviation");
+	return 0;
+}
+
+/*
+ * s: the share of the chunks that nobody waits for until they are flushed.
+ * A chunk is waited for if it is flushed right away or bypasses the cache.
+ * Without numbers the pattern decides: AW streams, OWC and WS flush.
+ */
+static double
+streaming_share (const struct sluice_profile *p)
+{
+	double s = -1.0;
+	if (is_known (p->chunk_bytes) && is_known (p->bytes_per_flush)
+	    && p->bytes_per_flush > 0.0)
+		s = clip (1.0 - p->chunk_bytes / p->bytes_per_flush);
+	if (is_known (p->chunk_bytes) && is_known (p->unflushed_bytes)) {
+		double outstanding = p->unflushed_bytes + p->chunk_bytes;
+		s = fmax (s, outstanding > 0.0 ? p->unflushed_bytes / outstanding : 0.0);
+	}
+	if (s < 0.0) {
+		double aw = (double)p->share[SLUICE_PATTERN_AW];
+		double flushing = (double)p->share[SLUICE_PATTERN_OWC]
+				  + (double)p->share[SLUICE_PATTERN_WS];
+		s = aw > 0.0 ? aw / (aw + flushing) : 0.0;
+	}
+	return is_known (p->direct_share) ? s * (1.0 - clip (p->direct_share)) : s;
+}
+
+/* k: the share of the writes that create a file; without numbers OWC's. */
+static double
+creating_share (const struct sluice_profile *p)
+{
+	if (is_known (p->creates_per_mib) && is_known (p->chunk_bytes))
+		return clip (p->creates_per_mib * p->chunk_bytes / mib);
+	double owc = (double)p->share[SLUICE_PATTERN_OWC];
+	return owc > 0.0 ? owc / (owc + (double)p->share[SLUICE_PATTERN_WS]) : 0.0;
+}
+
+static double
+log_weight (const struct sluice_profile *p, const struct sluice_interference *m)
+{
+	double level = is_known (p->chunk_bytes) && p->chunk_bytes >= 1.0
+			   ? log2 (p->chunk_bytes / mib)
+			   : 0.0;
+	double s = streaming_share (p);
+	double k = creating_share (p);
+	double stream = m->stream_level + m->stream_slope * level;
+	double create = m->create_level + m->create_slope * level;
+	double rewrite = m->rewrite_level + m->rewrite_slope * level;
+	double processes = p->nprocs >= 1.0 ? log (p->nprocs) : 0.0;
+	double ln = s * stream + (1.0 - s) * (k * create + (1.0 - k) * rewrite)
+		    + m->process_exponent * processes;
+	return fmax (-largest_log, fmin (largest_log, ln));
+}
+
+/* Share of the metadata server: by the rate, or by the files it creates, or
+ * all of it for a job whose pattern is nothing but metadata. */
+static double
+metadata_share (const struct sluice_profile *p, const struct sluice_policy *policy)
+{
+	if (is_known (p->metadata_rate))
+		return clip (p->metadata_rate / policy->metadata_capacity);
+	if (is_known (p->creates_per_mib) && is_known (p->rate))
+		return clip (p->creates_per_mib * p->rate / mib
+			     / policy->metadata_capacity);
+	return p->pattern == SLUICE_PATTERN_METADATA ? 1.0 : 0.0;
+}
+
+/* What the lanes of a mask have together. */
+struct reach {
+	double bandwidth; /* 0: unknown */
+	double targets;
+	double all_targets;
+};
+
+static struct reach
+reach_of (const struct sluice_policy *policy, uint32_t lane_mask)
+{
+	struct reach r = { 0.0, 0.0, 0.0 };
+	int unknown = 0;
+	for (uint32_t i = 0; i < policy->lane_count; i++) {
+		const struct sluice_lane *lane = &policy->lanes[i];
+		r.all_targets += lane->targets;
+		if (lane_mask >> i & 1) {
+			r.targets += lane->targets;
+			r.bandwidth += lane->bandwidth;
+			unknown |= lane->bandwidth <= 0.0;
+		}
+	}
+	if (unknown)
+		r.bandwidth = 0.0;
+	return r;
+}
+
+void
+sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interference *model,
+		    const struct sluice_policy *policy, uint32_t lane_mask,
+		    struct sluice_pressure *out)
+{
+	uint32_t all = policy->lane_count ? (1u << policy->lane_count) - 1 : 0;
+	uint32_t mask = lane_mask & all ? lane_mask & all : all;
+	struct reach reach = reach_of (policy, mask);
+	int rate_known = p->rate > 0.0 && reach.bandwidth > 0.0;
+
+	out->weight = exp (log_weight (p, model));
+	out->log_sd = sqrt (model->log_sd * model->log_sd + p->log_sd * p->log_sd);
+	out->metadata = metadata_share (p, policy);
+	out->io_share = is_known (p->io_share) ? p->io_share : 1.0;
+	out->burst = fmax (p->burst_seconds, 0.0);
+	out->period = fmax (p->period_seconds, 0.0);
+	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
+
+	out->confined = 1.0;
+	if (mask != all) {
+		double used = p->targets >= 1.0 ? fmin (p->targets, reach.all_targets)
+						: reach.all_targets;
+		out->confined = rate_known ? fmin (1.0, reach.bandwidth / p->rate)
+					   : fmin (1.0, reach.targets / used);
+	}
+	/* Unknown: all that is there, except for what is not data at all. */
+	out->demand = rate_known ? clip (p->rate / reach.bandwidth)
+				 : 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
+}
+
+struct sluice_load
+sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
+{
+	double shift = fmin (z * pressure->log_sd, largest_log);
+	struct sluice_load load = {
+		.weight = pressure->weight * exp (side * shift),
+		.demand = pressure->demand,
+		.metadata = pressure->metadata,
+	};
+	return load;
+}
+
+struct sluice_load
+sluice_load_add (struct sluice_load a, struct sluice_load b)
+{
+	a.weight += b.weight;
+	a.demand += b.demand;
+	a.metadata += b.metadata;
+	return a;
+}
+
+double
+sluice_load_rate (struct sluice_load victim, struct sluice_load active, double capacity)
+{
+	double rho = 1.0;
+	if (victim.demand > 0.0) {
+		double left = capacity - active.demand;
+		double fair = capacity * victim.weight / (victim.weight + active.weight);
+		double best = fair > left ? fair : left;
+		rho = best < victim.demand ? best / victim.demand : 1.0;
+	}
+	/* The metadata server takes operations as they come: an overload
+	 * stretches everybody alike. */
+	double operations = victim.metadata + active.metadata;
+	return operations * rho > 1.0 ? 1.0 / operations : rho;
+}
+
+double
+sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
+		       const struct sluice_load *others, const double *overlaps, uint32_t n,
+		       double capacity)
+{
+	struct sluice_load active[1 << SLUICE_EXACT_CORUNNERS];
+	double chance[1 << SLUICE_EXACT_CORUNNERS];
+	uint32_t states = 1;
+
+	active[0] = always;
+	chance[0] = 1.0;
+	for (uint32_t i = 0; i < n; i++) {
+		for (uint32_t s = 0; s < states; s++) {
+			active[states + s] = sluice_load_add (active[s], others[i]);
+			chance[states + s] = chance[s] * overlaps[i];
+			chance[s] *= 1.0 - overlaps[i];
+		}
+		states *= 2;
+	}
+
+	double mean = 0.0;
+	for (uint32_t s = 0; s < states; s++)
+		mean += chance[s] * sluice_load_rate (victim, active[s], capacity);
+	return mean;
+}
+
+double
+sluice_rate_share (const struct sluice_pressure *victim,
+		   const struct sluice_pressure *const *others, uint32_t n,
+		   const struct sluice_interference *model, double z)
+{
+	struct sluice_load active = { 0.0, 0.0, 0.0 };
+	for (uint32_t i = 0; i < n; i++)
+		active = sluice_load_add (active,
+					  sluice_load_of (others[i], z, SLUICE_AGAINST));
+	return sluice_load_rate (sluice_load_of (victim, z, SLUICE_VICTIM), active,
+				 model->capacity);
+}
+
+/* Integral from 0 to x of min (max (t, 0), most) dt. */
+static double
+clamped_integral (double x, double most)
+{
+	if (x <= 0.0)
+		return 0.0;
+	return x <= most ? x * x / 2.0 : most * (x - most / 2.0);
+}
+
+/*
+ * Mean time that the other is on while the victim does `work` seconds of work,
+ * less than a whole cycle's, at rate rho beside it and at rate 1 without. The
+ * victim starts anywhere in the other's cycle of on and then off seconds.
+ *
+ * Starting a seconds before the other pauses it meets it for a seconds, but at
+ * most for all the work, and at least for the work that the pause cannot take.
+ * Starting e seconds before the other comes back it meets it for the work that
+ * is left by then.
+ */
+static double
+mean_time_met (double work, double on, double off, double rho)
+{
+	double most = work / rho;
+	double least = fmax (0.0, (work - off) / rho);
+	double met_from_on = least * least + clamped_integral (fmin (on, most), on)
+			     - clamped_integral (least, on) + most * fmax (0.0, on - most);
+	double met_from_off
+	    = rho
+	      * (clamped_integral (most, on) - clamped_integral ((work - off) / rho, on));
+	return (met_from_on + met_from_off) / (on + off);
+}
+
+double
+sluice_load_overlap (const struct sluice_pressure *victim,
+		     const struct sluice_pressure *other, double rho)
+{
+	double on = other->burst, off = other->period - other->burst;
+	double work = victim->burst;
+
+	if (on <= 0.0 || other->period <= 0.0)
+		return other->io_share;
+	if (off <= 0.0)
+		return 1.0;
+	if (work <= 0.0) /* the limit of short bursts */
+		return on / (on + rho * off);
+
+	double met;
+	double longer = fmax (victim->period, other->period);
+	if (victim->period > 0.0 && fabs (victim->period - other->period) <= 0.1 * longer) {
+		/* They may lock: the worst offset, and a burst of the other ends. */
+		met = fmin (on, work / rho);
+	} else {
+		double cycle = rho * on + off; /* work done in a cycle */
+		double whole = floor (work / cycle);
+		met = whole * on + mean_time_met (work - whole * cycle, on, off, rho);
+	}
+	return clip (met / (work + (1.0 - rho) * met));
+}
+
+double
+sluice_overlap (const struct sluice_pressure *victim, const struct sluice_pressure *other,
+		const struct sluice_interference *model, double z)
+{
+	return sluice_load_overlap (victim, other,
+				    sluice_rate_share (victim, &other, 1, model, z));
+}
+
+int
+sluice_pressure_is_stronger (const struct sluice_pressure *a,
+			     const struct sluice_pressure *b)
+{
+#define COMPARE(member)                                                                    \
+	if (a->member != b->member)                                                        \
+		return a->member > b->member;
+	COMPARE (weight)
+	COMPARE (demand)
+	COMPARE (metadata)
+	COMPARE (io_share)
+	COMPARE (burst)
+	COMPARE (period)
+	COMPARE (log_sd)
+#undef COMPARE
+	return 0;
+}
+
+double
+sluice_io_factor (const struct sluice_pressure *victim,
+		  const struct sluice_pressure *const *others, uint32_t n,
+		  const struct sluice_interference *model, double z)
+{
+	const struct sluice_pressure *ranked[SLUICE_MAX_SET];
+	struct sluice_load loads[SLUICE_EXACT_CORUNNERS];
+	double overlaps[SLUICE_EXACT_CORUNNERS];
+	struct sluice_load always = { 0.0, 0.0, 0.0 };
+	struct sluice_load self = sluice_load_of (victim, z, SLUICE_VICTIM);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = i;
+		for (; at > 0 && sluice_pressure_is_stronger (others[i], ranked[at - 1]);
+		     at--)
+			ranked[at] = ranked[at - 1];
+		ranked[at] = others[i];
+	}
+	uint32_t exact = n < SLUICE_EXACT_CORUNNERS ? n : SLUICE_EXACT_CORUNNERS;
+	for (uint32_t i = 0; i < n; i++) {
+		struct sluice_load load = sluice_load_of (ranked[i], z, SLUICE_AGAINST);
+		if (i < exact) {
+			double rho = sluice_load_rate (self, load, model->capacity);
+			overlaps[i] = sluice_load_overlap (victim, ranked[i], rho);
+			loads[i] = load;
+		} else {
+			always = sluice_load_add (always, load);
+		}
+	}
+	return fmax (1.0, 1.0
+			      / sluice_load_mean_rate (self, always, loads, overlaps, exact,
+						       model->capacity));
+}
+
+double
+sluice_job_slowdown (const struct sluice_pressure *victim, double io_factor)
+{
+	double stretched = victim->io_share * (io_factor / victim->confined);
+	if (victim->async_io > 0.0)
+		return fmax (1.0, stretched); /* computes all the time */
+	return 1.0 - victim->io_share + stretched;
+}
+
+/* From here on a rate of metadata operations counts as a job's character. */
+static const double metadata_heavy = 0.1;
+/* A streaming writer leaves at least this share of its bytes in the cache. */
+static const double streaming = 0.5;
+
+uint32_t
+sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *policy)
+{
+	if (p->pattern == SLUICE_PATTERN_UNKNOWN || p->pattern == SLUICE_PATTERN_NONE
+	    || p->pattern == SLUICE_PATTERN_READ)
+		return SLUICE_CLASS_NONE;
+	if (is_known (p->io_share) && p->io_share < policy->min_io_share)
+		return SLUICE_CLASS_NONE;
+
+	int writes_little
+	    = is_known (p->write_bytes) && p->write_bytes < policy->min_write_bytes;
+	if (p->pattern == SLUICE_PATTERN_METADATA
+	    || (writes_little && metadata_share (p, policy) >= metadata_heavy))
+		return SLUICE_CLASS_META;
+	if (writes_little)
+		return SLUICE_CLASS_NONE;
+	return streaming_share (p) >= streaming ? SLUICE_CLASS_STREAM : SLUICE_CLASS_FLUSH;
+}
+
+double
+sluice_normal_quantile (double quantile)
+{
+	/* Newton's method on Phi (z) = quantile, from the tail's side, where it
+	 * converges from everywhere; erfc is exact to the last bits. */
+	double z = 0.0;
+	for (int i = 0; i < 60; i++) {
+		double density = exp (-z * z / 2.0) / 2.5066282746310002; /* sqrt (2 pi) */
+		double step = (0.5 * erfc (-z / 1.4142135623730951) - quantile) / density;
+		z -= step;
+		if (fabs (step) < 1e-14)
+			break;
+	}
+	return z;
+}

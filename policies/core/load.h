@@ -1,0 +1,44 @@
+/*
+ * Internal to the core: the inner loop of interference.h on bare numbers, so
+ * that decide.c can prepare them once and gates.c can take the worst of a class.
+ */
+#ifndef SLUICE_LOAD_H
+#define SLUICE_LOAD_H
+
+#include "interference.h"
+
+/* What a job puts on a lane while it is active; the weight is shifted to the
+ * quantile already. */
+struct sluice_load {
+	double weight, demand, metadata;
+};
+
+enum {
+	SLUICE_AGAINST = 1, /* as another job: heavier by its deviation */
+	SLUICE_VICTIM = -1, /* as the victim: lighter */
+};
+
+struct sluice_load sluice_load_of (const struct sluice_pressure *pressure, double z,
+				   int side);
+struct sluice_load sluice_load_add (struct sluice_load a, struct sluice_load b);
+
+/* rho of victim while active presses on its targets. */
+double sluice_load_rate (struct sluice_load victim, struct sluice_load active,
+			 double capacity);
+
+/* sluice_overlap when rho of the pair is known. */
+double sluice_load_overlap (const struct sluice_pressure *victim,
+			    const struct sluice_pressure *other, double rho);
+
+/* Mean rho while `always` is active and each of n <= SLUICE_EXACT_CORUNNERS
+ * others is on with its own probability, independently. */
+double sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
+			      const struct sluice_load *others, const double *overlaps,
+			      uint32_t n, double capacity);
+
+/* The order by which sluice_io_factor chooses whom it enumerates: a total order
+ * by content, so that the strongest of a set do not depend on how it is listed. */
+int sluice_pressure_is_stronger (const struct sluice_pressure *a,
+				 const struct sluice_pressure *b);
+
+#endif

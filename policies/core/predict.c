@@ -1,0 +1,99 @@
+#include "predict.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "interference.h"
+
+/* The forest says nothing of its own spread; a factor of two in the weight is
+ * what jobs that merely resemble each other differ by. */
+static const double forest_log_sd = 0.6931471805599453; /* ln 2 */
+
+/* Set field number `field` from its logarithm, within the field's range. */
+static void
+set_number (struct sluice_profile *profile, uint32_t field, double log2_value)
+{
+	const char *unit = sluice_profile_field_unit (field);
+	double value = exp2 (log2_value) - 1.0;
+	if (unit[0] == '0' && value > 1.0)
+		value = 1.0;
+	if (unit[0] == '0' && unit[1] == '/') /* "0/1" */
+		value = value >= 0.5 ? 1.0 : 0.0;
+	*sluice_profile_field (profile, field) = value;
+}
+
+/* Profile by the forests; 0 when the bundle has none for patterns. */
+static int
+profile_by_forest (const struct sluice_bundle *bundle,
+		   const struct sluice_submission *submission, struct sluice_profile *out)
+{
+	float features[SLUICE_MAX_FEATURES];
+	double values[SLUICE_MAX_OUTPUTS];
+	const struct sluice_forest *patterns = sluice_bundle_forest (bundle, 0);
+	const struct sluice_forest *numbers = sluice_bundle_forest (bundle, 1);
+	if (patterns->tree_count == 0)
+		return 0;
+	sluice_submission_features (submission, features);
+	sluice_profile_init (out);
+
+	uint32_t n = sluice_forest_evaluate (bundle, 0, features, values);
+	out->share[SLUICE_PATTERN_UNKNOWN] = 0.0f;
+	for (uint32_t i = 0; i < n; i++) {
+		out->share[patterns->meaning[i]] = (float)values[i];
+		if (values[i] > out->confidence) {
+			out->confidence = values[i];
+			out->pattern = patterns->meaning[i];
+		}
+	}
+	n = sluice_forest_evaluate (bundle, 1, features, values);
+	for (uint32_t i = 0; i < n; i++)
+		set_number (out, numbers->meaning[i], values[i]);
+	out->log_sd = forest_log_sd;
+	return 1;
+}
+
+/* What one kind of evidence says; 0 when there is none. */
+static int
+look_up (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
+	 uint32_t evidence, struct sluice_prediction *out)
+{
+	out->application = 0;
+	out->evidence = evidence;
+	if (evidence == SLUICE_EVIDENCE_FOREST)
+		return profile_by_forest (bundle, submission, &out->profile);
+
+	uint64_t key = sluice_application_key (submission, evidence);
+	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
+	if (!a)
+		return 0;
+	out->application = a->id;
+	out->profile = a->profile;
+	return 1;
+}
+
+void
+sluice_predict (const struct sluice_bundle *bundle,
+		const struct sluice_submission *submission, struct sluice_prediction *out)
+{
+	static const uint32_t from_specific_to_general[] = {
+		SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME,
+		SLUICE_EVIDENCE_NAME,	     SLUICE_EVIDENCE_FOREST,
+		SLUICE_EVIDENCE_ACCOUNT,
+	};
+	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
+	struct sluice_prediction candidate;
+
+	memset (out, 0, sizeof *out);
+	memset (&candidate, 0, sizeof candidate);
+	sluice_profile_init (&out->profile);
+	for (unsigned int i = 0; i < 5; i++) {
+		if (!look_up (bundle, submission, from_specific_to_general[i], &candidate))
+			continue;
+		if (out->evidence == SLUICE_EVIDENCE_NONE
+		    || candidate.profile.confidence > out->profile.confidence)
+			*out = candidate;
+		if (out->profile.confidence >= policy->min_confidence)
+			break;
+	}
+	out->klass = sluice_class_of (&out->profile, policy);
+}

@@ -1,0 +1,59 @@
+/*
+ * Internal to the core: what decide.c needs of bundle and snapshot, made ready
+ * by situation.c when either changes.
+ */
+#ifndef SLUICE_SITUATION_H
+#define SLUICE_SITUATION_H
+
+#include "decide.h"
+#include "load.h"
+
+enum {
+	/* Co-runners of a lane that are looked at singly: the strongest. */
+	SLUICE_KEPT = SLUICE_EXACT_CORUNNERS,
+	SLUICE_MAX_MEMBERS = SLUICE_MAX_LANES * (SLUICE_KEPT + 1),
+};
+
+/* A co-runner, or the mean of several (job_id 0). */
+struct sluice_situation_member {
+	uint32_t job_id;
+	double nodes;
+	double end; /* UTC seconds */
+	struct sluice_pressure pressure;
+	struct sluice_load against; /* as one of the others, at the quantile */
+	struct sluice_load victim;
+};
+
+/* What a kept co-runner is on a lane. */
+struct sluice_lane_member {
+	uint32_t member;	      /* index into members */
+	int is_here;		      /* 0: only its metadata reach this lane */
+	struct sluice_load load;      /* what it puts on this lane */
+	double overlaps[SLUICE_KEPT]; /* as a victim, with the others of the lane */
+};
+
+struct sluice_situation_lane {
+	int is_copy; /* an earlier lane has the same co-runners */
+	uint32_t count;
+	struct sluice_lane_member kept[SLUICE_KEPT];
+	struct sluice_load background; /* all others, always on */
+	/* Those that no lane keeps lose too; their mean stands for them. */
+	int has_rest;
+	uint32_t rest;		      /* index into members */
+	struct sluice_load rest_load; /* what the mean puts into the background */
+};
+
+struct sluice_situation {
+	const struct sluice_bundle *bundle;
+	const struct sluice_snapshot *snapshot; /* may be NULL */
+	const struct sluice_policy *policy;
+	const struct sluice_interference *model;
+	double z; /* of the policy's quantile */
+	uint32_t corunner_count;
+	uint32_t member_count;
+	uint32_t lane_count; /* at least 1: the undivided file system */
+	struct sluice_situation_member members[SLUICE_MAX_MEMBERS];
+	struct sluice_situation_lane lanes[SLUICE_MAX_LANES];
+};
+
+#endif

@@ -1,0 +1,192 @@
+#include "snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct sluice_snapshot {
+	void *bytes;
+	const struct sluice_container_header *header;
+	const struct sluice_state *state;
+	const struct sluice_corunner *corunners;
+	const struct sluice_partition *partitions;
+	const struct sluice_user *users;
+	uint64_t corunner_count, partition_count, user_count;
+};
+
+static int
+find_sections (struct sluice_snapshot *s, struct sluice_error *err)
+{
+	uint64_t states;
+#define FIND(member, ID, max, count)                                                       \
+	(s->member = sluice_container_section (s->bytes, SLUICE_SECTION_##ID,              \
+					       sizeof *s->member, max, count, err))
+	if (!FIND (state, STATE, 1, &states)
+	    || !FIND (corunners, CORUNNER, SLUICE_MAX_CORUNNERS, &s->corunner_count)
+	    || !FIND (partitions, PARTITION, SLUICE_MAX_PARTITIONS, &s->partition_count)
+	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count))
+		return -1;
+#undef FIND
+	if (states != 1)
+		return sluice_fail (err, "the state is missing");
+	return 0;
+}
+
+static int
+is_name (const char *name)
+{
+	return memchr (name, '\0', SLUICE_NAME_SIZE) != NULL;
+}
+
+static int
+check_content (struct sluice_snapshot *s, struct sluice_error *err)
+{
+	struct sluice_error why;
+
+	if (find_sections (s, err) < 0)
+		return -1;
+	for (uint64_t i = 0; i < s->corunner_count; i++) {
+		const struct sluice_corunner *c = &s->corunners[i];
+		if (c->klass >= SLUICE_CLASS_COUNT)
+			return sluice_fail (err, "job %u has class %u",
+					    (unsigned int)c->job_id,
+					    (unsigned int)c->klass);
+		if (sluice_profile_check (&c->profile, &why) < 0)
+			return sluice_fail (err, "job %u: %.200s", (unsigned int)c->job_id,
+					    why.text);
+	}
+	for (uint64_t i = 0; i < s->partition_count; i++)
+		if (!is_name (s->partitions[i].name) || !is_name (s->partitions[i].qos))
+			return sluice_fail (err, "partition %u has a name without end",
+					    (unsigned int)i);
+	for (uint64_t i = 0; i < s->user_count; i++) {
+		if (!is_name (s->users[i].account) || !is_name (s->users[i].qos))
+			return sluice_fail (err, "user %u has a name without end",
+					    (unsigned int)i);
+		if (i > 0 && s->users[i - 1].uid >= s->users[i].uid)
+			return sluice_fail (err, "users are not sorted by uid");
+	}
+	return 0;
+}
+
+/* Takes over bytes, also when it fails. */
+static int
+adopt (void *bytes, size_t size, struct sluice_snapshot **out, struct sluice_error *err)
+{
+	struct sluice_snapshot *s = NULL;
+	if (sluice_container_check (bytes, size, SLUICE_KIND_SNAPSHOT,
+				    SLUICE_SNAPSHOT_VERSION, err)
+	    < 0)
+		goto error;
+	s = calloc (1, sizeof *s);
+	if (!s) {
+		sluice_fail (err, "no memory");
+		goto error;
+	}
+	s->bytes = bytes;
+	s->header = bytes;
+	if (check_content (s, err) < 0)
+		goto error;
+	*out = s;
+	return 0;
+
+error:
+	free (s);
+	free (bytes);
+	return -1;
+}
+
+int
+sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
+		       struct sluice_error *err)
+{
+	void *copy = malloc (size + 1);
+	if (!copy)
+		return sluice_fail (err, "no memory for %zu bytes", size);
+	memcpy (copy, bytes, size);
+	return adopt (copy, size, out, err);
+}
+
+int
+sluice_snapshot_load (const char *path, uint32_t owner_uid, struct sluice_snapshot **out,
+		      struct sluice_error *err)
+{
+	struct sluice_error why;
+	void *bytes;
+	size_t size;
+	if (sluice_read_trusted_file (path, owner_uid, SLUICE_MAX_SNAPSHOT_BYTES, &bytes,
+				      &size, err)
+	    < 0)
+		return -1;
+	if (adopt (bytes, size, out, &why) < 0)
+		return sluice_fail (err, "%.120s: %.120s", path, why.text);
+	return 0;
+}
+
+void
+sluice_snapshot_destroy (struct sluice_snapshot *snapshot)
+{
+	if (snapshot)
+		free (snapshot->bytes);
+	free (snapshot);
+}
+
+uint64_t
+sluice_snapshot_checksum (const struct sluice_snapshot *snapshot)
+{
+	return snapshot->header->checksum;
+}
+
+const struct sluice_state *
+sluice_snapshot_state (const struct sluice_snapshot *snapshot)
+{
+	return snapshot->state;
+}
+
+int
+sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
+			  const struct sluice_policy *policy, int64_t now)
+{
+	/* One from the future comes from a clock that cannot be believed. */
+	double age = (double)now - (double)snapshot->state->taken;
+	return age <= policy->max_snapshot_age && age >= -policy->max_snapshot_age;
+}
+
+uint32_t
+sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot)
+{
+	return (uint32_t)snapshot->corunner_count;
+}
+
+const struct sluice_corunner *
+sluice_snapshot_corunner (const struct sluice_snapshot *snapshot, uint32_t i)
+{
+	return i < snapshot->corunner_count ? &snapshot->corunners[i] : NULL;
+}
+
+const struct sluice_partition *
+sluice_snapshot_partition (const struct sluice_snapshot *snapshot, const char *name)
+{
+	for (uint64_t i = 0; i < snapshot->partition_count; i++) {
+		const struct sluice_partition *p = &snapshot->partitions[i];
+		if (name[0] ? strcmp (p->name, name) == 0
+			    : (p->flags & SLUICE_PARTITION_DEFAULT) != 0)
+			return p;
+	}
+	return NULL;
+}
+
+const struct sluice_user *
+sluice_snapshot_user (const struct sluice_snapshot *snapshot, uint32_t uid)
+{
+	uint64_t low = 0, high = snapshot->user_count;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		if (snapshot->users[middle].uid < uid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < snapshot->user_count && snapshot->users[low].uid == uid)
+		return &snapshot->users[low];
+	return NULL;
+}
