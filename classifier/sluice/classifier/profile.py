@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ class Reading:
     """float32, little-endian, as features.FEATURES."""
 
 
+def path_text(path: Path) -> str:
+    """Return the absolute path as text that any file can hold: names may be any bytes."""
+    return os.fsencode(path.absolute()).decode(errors="backslashreplace")
+
+
 def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
     """Read one log and say what it does. Raises DarshanLogError or OSError."""
     status = path.stat()
@@ -35,7 +41,7 @@ def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Rea
     measurement = measure(darshan)
     log = Log(
         digest=darshan.digest,
-        path=str(path),
+        path=path_text(path),
         size=status.st_size,
         mtime_ns=status.st_mtime_ns,
         reason=None,

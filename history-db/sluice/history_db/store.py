@@ -42,7 +42,7 @@ from sluice.history_db.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 APPLICATION_ID = 0x534C_5543  # "SLUC" in the file's header: what tells ours from others
 BATCH = 500  # values bound to one statement; SQLite's oldest limit is 999
@@ -162,52 +162,29 @@ class Store:
 
     # Logs, profiles, labels
 
-    def known_files(self, keys: Iterable[LogKey]) -> set[LogKey]:
-        """Return those files that were ingested, or quarantined, and have not changed since."""
+    def known_files(self, keys: Iterable[LogKey]) -> dict[LogKey, str | None]:
+        """Return the files that were ingested and have not changed since.
+
+        Each with the reason why it is in quarantine, or None.
+        """
         wanted = set(keys)
-        known: set[LogKey] = set()
+        known: dict[LogKey, str | None] = {}
         for batch in _batches(wanted):
             rows = self._rows(
-                f"SELECT path, size, mtime_ns FROM logs WHERE path IN ({_marks(len(batch))})",
+                "SELECT path, size, mtime_ns, reason FROM logs "
+                f"WHERE path IN ({_marks(len(batch))})",
                 [key.path for key in batch],
             )
-            known.update(LogKey(*row) for row in rows)
-        return known & wanted
+            known |= {LogKey(*row[:3]): row[3] for row in rows}
+        return {key: reason for key, reason in known.items() if key in wanted}
 
-    def known_digests(self, digests: Iterable[bytes]) -> dict[bytes, str | None]:
-        """Map the digests that were seen before to the reason of their quarantine, or None."""
-        known: dict[bytes, str | None] = {}
-        for batch in _batches(digests):
-            known.update(
-                self._rows(
-                    f"SELECT digest, reason FROM logs WHERE digest IN ({_marks(len(batch))})",
-                    batch,
-                )
-            )
-        return known
-
-    def add_logs(self, entries: Sequence[tuple[Log, Profile | None, bytes]]) -> int:
-        """Add logs with profile and features (none when quarantined); return how many were new.
+    def add_logs(self, entries: Sequence[tuple[Log, Profile | None, bytes]]) -> list[bool]:
+        """Add logs with profile and features (none when quarantined); say which were new.
 
         A log that was in quarantine is replaced, a log that was read is never touched.
         """
-        added = 0
         with self._transaction():
-            for log, profile, features in entries:
-                self._db.execute(
-                    "DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path]
-                )
-                cursor = self._db.execute(
-                    f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
-                    f"VALUES ({_marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",
-                    [getattr(log, name) for name in LOG_COLUMNS],
-                )
-                if cursor.rowcount == 0:
-                    continue
-                added += 1
-                if profile is not None and cursor.lastrowid is not None:
-                    self._put_profile(cursor.lastrowid, profile, features)
-        return added
+            return [self._add_log(*entry) for entry in entries]
 
     def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
         """Give logs the pattern, confidence and shares that another classifier found."""
@@ -284,14 +261,14 @@ class Store:
     def labels(self) -> list[Label]:
         return [Label(*row) for row in self._rows("SELECT log, pattern, application FROM labels")]
 
-    def log_ids_by_name(self, name: str) -> list[int]:
-        """Return the logs that were read from files of this name, whatever their directory."""
-        escaped = name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        rows = self._rows(
-            "SELECT id FROM logs WHERE reason IS NULL AND (path = ? OR path LIKE ? ESCAPE '\\')",
-            [name, f"%/{escaped}"],
-        )
-        return [row[0] for row in rows]
+    def logs_named(self, names: Collection[str]) -> dict[str, list[int]]:
+        """Find the logs that were read from files of these names, in whatever directory."""
+        found: dict[str, list[int]] = {}
+        for log_id, path in self._rows("SELECT id, path FROM logs WHERE reason IS NULL"):
+            name = path.rpartition("/")[2]
+            if name in names:
+                found.setdefault(name, []).append(log_id)
+        return found
 
     def runs(self, log_ids: Sequence[int] | None = None) -> Iterator[Run]:
         """Yield the logs that were read, the oldest first; all, or those with these ids."""
@@ -724,6 +701,19 @@ class Store:
                         "INSERT INTO migrations (name, applied_at) VALUES (?, ?)",
                         [migration.__name__, int(time.time())],
                     )
+
+    def _add_log(self, log: Log, profile: Profile | None, features: bytes) -> bool:
+        self._db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
+        cursor = self._db.execute(
+            f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
+            f"VALUES ({_marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",
+            [getattr(log, name) for name in LOG_COLUMNS],
+        )
+        if cursor.rowcount == 0 or cursor.lastrowid is None:
+            return False
+        if profile is not None:
+            self._put_profile(cursor.lastrowid, profile, features)
+        return True
 
     def _put_profile(self, log_id: int, profile: Profile, features: bytes) -> None:
         row = {

@@ -1,0 +1,76 @@
+"""Why a log is called what it is called, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.features import FEATURES, METADATA_OPERATIONS, REWRITTEN
+
+if TYPE_CHECKING:
+    from sluice.history_db.records import Profile
+
+
+def evidence(profile: Profile, features: bytes) -> list[str]:
+    """Return the signals in a log that speak for its pattern, each a clause."""
+    values = dict(zip(FEATURES, np.frombuffer(features, dtype="<f4").tolist(), strict=True))
+    signals = [
+        *_volume(values),
+        *_writing(values, profile.numbers),
+        *_flushing(values, profile.numbers),
+    ]
+    if values["coverage"] < 0.95:
+        signals.append(f"Darshan kept records for only {values['coverage']:.0%} of the bytes")
+    if profile.pattern == "unknown":
+        signals.append("none of this is certain enough to name a pattern")
+    return signals
+
+
+def _volume(values: dict[str, float]) -> list[str]:
+    signals = []
+    if values["significance"] == 0:
+        signals.append("moves too few bytes to matter")
+    elif values["read_ratio"] > 0.05:
+        signals.append(f"{values['read_ratio']:.0%} of its bytes are reads")
+    operations = _count(values["log2_operations"])
+    if operations >= METADATA_OPERATIONS:
+        each = _count(values["log2_bytes_per_operation"])
+        signals.append(f"opens and looks at files {operations:.0f} times, {each:.0f} B each")
+    return signals
+
+
+def _writing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
+    if not numbers.get("write_bytes"):
+        return []
+    signals = []
+    successive = _count(values["log2_successive_files"])
+    overwrite = _count(values["log2_overwrite"])
+    if overwrite > REWRITTEN:
+        how = "opening it afresh each time" if values["reopened_share"] > 0.5 else "in place"
+        signals.append(f"writes the same bytes of a file {overwrite:.1f} times, {how}")
+    if successive >= 2.5:
+        signals.append(f"writes {successive:.0f} files alike one after the other")
+    if values["random_share"] > 0.5:
+        signals.append("writes in no order")
+    if overwrite <= REWRITTEN and successive < 2.5 and values["random_share"] <= 0.5:
+        writes = _count(values["log2_writes_per_open"])
+        signals.append(f"appends to a file, {max(1.0, writes):.0f} writes for each open")
+    if values["stdio_share"] > 0.5:
+        signals.append("through buffered streams (STDIO)")
+    return signals
+
+
+def _flushing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
+    if not numbers.get("write_bytes") or "bytes_per_flush" not in numbers:
+        return []
+    if values["flushes_per_write"] == 0:
+        return ["never flushes"]
+    if values["flushes_per_write"] >= 0.9:
+        return ["flushes every write"]
+    return [f"flushes once in {1 / values['flushes_per_write']:.0f} writes"]
+
+
+def _count(log2: float) -> float:
+    """Undo log2 (1 + n)."""
+    return float(2**log2 - 1)

@@ -1,0 +1,292 @@
+"""`sluice ingest`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from sluice.cli.common import (
+    CommandError,
+    config_option,
+    history_option,
+    json_option,
+    one_line,
+    open_history,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import tzinfo
+
+    from sluice.classifier.ingest import Summary
+    from sluice.classifier.workers import Failure
+    from sluice.history_db.accounting import JobSummary
+    from sluice.history_db.labels import LabelSummary
+    from sluice.history_db.store import Store
+
+CHANGED = 1  # exit code when something could not be read
+
+
+@click.command("ingest", short_help="Read Darshan logs and accounting into the history.")
+@click.argument(
+    "paths", nargs=-1, type=click.Path(exists=True, readable=False, path_type=Path), metavar="PATH…"
+)
+@click.option(
+    "--sacct",
+    type=click.File(errors="replace"),
+    metavar="FILE",
+    help="What `sacct --parsable2` printed, any fields in any order; - for stdin.",
+)
+@click.option(
+    "--time-zone",
+    metavar="NAME",
+    help="Where sacct ran, e.g. Europe/Berlin or UTC.  [default: this machine's]",
+)
+@click.option(
+    "--cluster",
+    default="",
+    metavar="NAME",
+    help="The cluster of the accounting, where it has no field Cluster.",
+)
+@click.option(
+    "--labels",
+    type=click.File(encoding="utf-8-sig"),
+    metavar="FILE",
+    help="CSV with the columns file and pattern (app, label_quality): what logs are known to do.",
+)
+@click.option(
+    "--retry", is_flag=True, help="Read quarantined logs again although they have not changed."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=lambda: len(os.sched_getaffinity(0)),
+    help="Processes that read logs.  [default: one for each core]",
+)
+@config_option
+@history_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    paths: tuple[Path, ...],
+    sacct: TextIO | None,
+    time_zone: str | None,
+    cluster: str,
+    labels: TextIO | None,
+    retry: bool,
+    workers: int,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Read Darshan logs and accounting into the history.
+
+    Directories are searched for *.darshan, recursively. What was read before is skipped, so the
+    same command can run every night. A damaged log is named, quarantined and skipped from then
+    on, until it changes.
+
+    \b
+        sluice ingest /var/log/darshan
+        sacct --parsable2 --allusers --starttime now-2days --format ALL | sluice ingest --sacct -
+        sluice ingest tests/data/darshan --labels tests/data/darshan/index.csv
+
+    Exit code: 0 all is well, 1 something could not be read (it is named), 2 wrong usage.
+    """
+    if not paths and sacct is None and labels is None:
+        raise click.UsageError("Nothing to read: name logs or directories, --sacct or --labels.")
+    zone = _zone(time_zone)
+    with open_history(config, history, create=True) as store:
+        jobs = _read_accounting(store, sacct, zone, cluster)
+        logs = _read_logs(store, paths, workers=workers, retry=retry)
+        marked = _read_labels(store, labels)
+        offset = None if jobs is None else _clock_offset(store)
+    if as_json:
+        show_json(_as_json(logs, jobs, marked))
+    else:
+        _print(logs, jobs, marked, time_zone, offset)
+    if logs.quarantined or logs.unlisted or (jobs is not None and jobs.broken):
+        ctx.exit(CHANGED)
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415
+
+    try:
+        return ZoneInfo(name) if name else None
+    except (KeyError, ValueError, OSError) as error:
+        raise click.BadParameter(
+            f"{name!r} is no time zone; say e.g. Europe/Berlin or UTC.", param_hint="--time-zone"
+        ) from error
+
+
+def _read_accounting(
+    store: Store, file: TextIO | None, zone: tzinfo | None, cluster: str
+) -> JobSummary | None:
+    if file is None:
+        return None
+    from sluice.history_db.accounting import add_accounting  # noqa: PLC0415
+    from sluice.history_db.sacct import SacctError  # noqa: PLC0415
+
+    def report(number: int, reason: str) -> None:
+        click.echo(f"{file.name}:{number}: skipped: {reason}", err=True)
+
+    try:
+        return add_accounting(
+            store, file, name=file.name, zone=zone, cluster=cluster, report=report
+        )
+    except SacctError as error:
+        raise CommandError(str(error)) from error
+
+
+def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
+    from sluice.classifier.ingest import Summary, count_logs, ingest  # noqa: PLC0415
+    from sluice.classifier.site import site_classifier  # noqa: PLC0415
+
+    if not paths:
+        return Summary()
+    with _progress(lambda: count_logs(paths)) as (report, advance):
+        return ingest(
+            store,
+            paths,
+            workers=workers,
+            retry=retry,
+            classifier=site_classifier(store),
+            quarantined=lambda failure: report(_quarantine_line(failure)),
+            advance=advance,
+        )
+
+
+def _quarantine_line(failure: Failure) -> str:
+    return one_line(f"quarantined {failure.path}: {failure.reason}")
+
+
+@contextmanager
+def _progress(
+    count: Callable[[], int],
+) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
+    """Yield how to print a line and how to advance the bar, which only a terminal sees."""
+    if not sys.stderr.isatty():
+        yield lambda line: click.echo(line, err=True), lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = TextColumn("logs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # auto_refresh would be a thread, and the workers are forked
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
+        task = progress.add_task("logs", total=count())
+
+        def advance(by: int) -> None:
+            progress.advance(task, by)
+            progress.refresh()
+
+        yield (
+            lambda line: progress.console.print(line, markup=False, highlight=False),
+            advance,
+        )
+
+
+def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
+    if file is None:
+        return None
+    from sluice.history_db.labels import LabelsError, add_labels  # noqa: PLC0415
+
+    try:
+        return add_labels(store, file, name=file.name)
+    except LabelsError as error:
+        raise CommandError(str(error)) from error
+
+
+def _clock_offset(store: Store) -> int | None:
+    """Return the hours by which logs and accounting differ, where that looks like a zone's."""
+    from statistics import median  # noqa: PLC0415
+
+    offsets = store.clock_offsets()
+    if not offsets:
+        return None
+    hours = round(median(offsets) / 3600)
+    return hours if 1 <= abs(hours) <= 14 else None
+
+
+def _print(
+    logs: Summary,
+    jobs: JobSummary | None,
+    labels: LabelSummary | None,
+    time_zone: str | None,
+    offset: int | None,
+) -> None:
+    if jobs is not None:
+        zone = time_zone or "this machine's time zone"
+        click.echo(
+            f"accounting: {jobs.added} jobs added, {jobs.changed} completed, "
+            f"{jobs.unchanged} already known, {jobs.broken} lines skipped; times read as {zone}"
+        )
+    if offset is not None:
+        click.echo(
+            f"Logs and accounting of the same jobs are {offset:+d} h apart: say with --time-zone "
+            "where sacct ran.",
+            err=True,
+        )
+    if labels is not None:
+        click.echo(
+            f"labels: {labels.labelled} logs labelled, {labels.uncertain} rows not certain, "
+            f"{labels.unmatched} without a log"
+        )
+    for line in logs.unlisted:
+        click.echo(one_line(f"cannot list {line}"), err=True)
+    if logs.other_files:
+        click.echo(f"{logs.other_files} files in the directories are not named *.darshan")
+    if logs.known_quarantined:
+        click.echo(
+            f"{logs.known_quarantined} of the known ones are in quarantine; "
+            "`sluice history --quarantined` says why"
+        )
+    click.echo(
+        f"read {logs.read}, skipped {logs.known} (already known), "
+        f"quarantined {len(logs.quarantined)}"
+    )
+
+
+def _as_json(
+    logs: Summary, jobs: JobSummary | None, labels: LabelSummary | None
+) -> dict[str, object]:
+    result: dict[str, object] = {
+        "read": logs.read,
+        "skipped": logs.known,
+        "quarantined": [
+            {"path": str(failure.path), "reason": failure.reason} for failure in logs.quarantined
+        ],
+        "still_quarantined": logs.known_quarantined,
+        "other_files": logs.other_files,
+        "unlisted": logs.unlisted,
+    }
+    if jobs is not None:
+        result["jobs"] = {
+            "added": jobs.added,
+            "changed": jobs.changed,
+            "unchanged": jobs.unchanged,
+            "broken_lines": jobs.broken,
+        }
+    if labels is not None:
+        result["labels"] = {
+            "labelled": labels.labelled,
+            "uncertain": labels.uncertain,
+            "unmatched": labels.unmatched,
+        }
+    return result

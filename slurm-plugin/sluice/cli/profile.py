@@ -1,0 +1,152 @@
+"""`sluice profile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    bytes_text,
+    duration_text,
+    json_option,
+    one_line,
+    rate_text,
+    share_text,
+    show_json,
+    show_table,
+    time_text,
+    user_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.classifier.profile import Reading
+
+UNREADABLE = 1  # exit code
+
+
+@click.command("profile", short_help="Say what a Darshan log does to storage.")
+@click.argument(
+    "logs",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, readable=False, path_type=Path),
+    metavar="LOG…",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> None:
+    """Say what a Darshan log does to storage.
+
+    The pattern, how certain it is and why; the numbers that drive interference. Needs no
+    history and keeps nothing. Patterns: owc creates, writes and closes many files; ws rewrites
+    parts of a file; aw appends; read, metadata and none speak for themselves; mixed has phases
+    of several; unknown is not certain enough.
+
+    \b
+        sluice profile run.darshan
+        sluice profile --json run.darshan | jq .pattern
+
+    JSON: one object, for several logs a list. Exit code: 0 all were read, 1 one could not be.
+    """
+    from sluice.classifier.workers import Failure, read_profiles  # noqa: PLC0415 - numpy, darshan
+
+    readings: list[Reading] = []
+    failed = False
+    for result in read_profiles(logs):
+        if isinstance(result, Failure):
+            click.echo(one_line(f"sluice: {result.path}: {result.reason}"), err=True)
+            failed = True
+        else:
+            readings.append(result)
+    if as_json:
+        values = [_as_json(reading) for reading in readings]
+        if readings:
+            show_json(values[0] if len(logs) == 1 else values)
+    else:
+        for reading in readings:
+            _print(reading)
+    if failed:
+        ctx.exit(UNREADABLE)
+
+
+def _as_json(reading: Reading) -> dict[str, object]:
+    from sluice.classifier.evidence import evidence  # noqa: PLC0415
+    from sluice.history_db.store import NUMBERS  # noqa: PLC0415
+
+    log, profile = reading.log, reading.profile
+    return {
+        "path": log.path,
+        "pattern": profile.pattern,
+        "confidence": round(profile.confidence, 4),
+        "shares": {name: round(share, 4) for name, share in profile.shares.items()},
+        **{name: _json_number(profile.numbers.get(name)) for name in NUMBERS},
+        "evidence": evidence(profile, reading.features),
+        "jobid": log.jobid,
+        "uid": log.uid,
+        "exe": log.exe,
+        "start": log.start,
+        "end": log.end,
+        "format": log.format,
+        "partial": log.partial,
+    }
+
+
+def _json_number(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value == int(value) else value
+
+
+def _print(reading: Reading) -> None:
+    from sluice.classifier.evidence import evidence  # noqa: PLC0415
+
+    log, profile = reading.log, reading.profile
+    click.echo(one_line(log.path))
+    show_table(
+        ("", ""),
+        [
+            ("pattern", f"{profile.pattern}, confidence {profile.confidence:.2f}"),
+            ("because it", "; ".join(evidence(profile, reading.features)) or NOTHING),
+            ("shares", _shares(profile.shares)),
+            ("job", f"{log.jobid} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
+            ("program", (log.exe or NOTHING)[:100]),
+            *((title, text) for title, text in _numbers(profile.numbers) if text != NOTHING),
+        ],
+    )
+
+
+def _shares(shares: dict[str, float]) -> str:
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in ordered if share >= 0.01)
+
+
+def _numbers(numbers: dict[str, float]) -> list[tuple[str, str]]:
+    def show(name: str, text: Callable[[float | None], str]) -> str:
+        return text(numbers.get(name))
+
+    return [
+        ("processes", show("nprocs", _plain)),
+        ("run time", show("runtime_seconds", duration_text)),
+        ("share of it in I/O", show("io_share", share_text)),
+        ("written", show("write_bytes", bytes_text)),
+        ("read", show("read_bytes", bytes_text)),
+        ("chunk", show("chunk_bytes", bytes_text)),
+        ("rate during I/O", show("rate", rate_text)),
+        ("files written", show("files", _plain)),
+        ("in shared files", show("shared_share", share_text)),
+        ("collectively", show("collective_share", share_text)),
+        ("between flushes", show("bytes_per_flush", bytes_text)),
+        ("left in the cache", show("unflushed_bytes", bytes_text)),
+        ("files created a MiB", show("creates_per_mib", _plain)),
+        ("opens and stats a s", show("metadata_rate", _plain)),
+        ("burst", show("burst_seconds", duration_text)),
+        ("period", show("period_seconds", duration_text)),
+        ("storage targets", show("targets", _plain)),
+    ]
+
+
+def _plain(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
