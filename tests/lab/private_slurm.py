@@ -51,7 +51,7 @@ BASE_SETTINGS = {
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_Core",
     "SlurmdParameters": "config_overrides",
-    "SchedulerParameters": "batch_sched_delay=1,sched_interval=2",
+    "SchedulerParameters": "batch_sched_delay=1,sched_interval=2,bf_interval=1",
     "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
     "SlurmctldDebug": "info",
     "SlurmdDebug": "info",

@@ -1,11 +1,21 @@
 """Fixtures with real Slurm daemons."""
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from plugin_harness import PluginFiles
+from private_slurm import PrivateSlurm
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build"
+
+# Two partitions, licences of the site's own, and arrays: what jobs may ask for.
+SETTINGS = {"Licenses": "tool:4"}
+PARTITIONS = {"main": "Default=YES MaxTime=60", "long": ""}
 
 
 @pytest.fixture(scope="module")
@@ -16,3 +26,53 @@ def lab_directory() -> Iterator[Path]:
     path.chmod(0o755)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def plugin_directory() -> Path:
+    """Where the freshly built plugin lies."""
+    subprocess.run(
+        ["make", "--silent", "-C", REPOSITORY / "slurm-plugin", f"BUILD={BUILD}"], check=True
+    )
+    return BUILD / "plugins"
+
+
+@pytest.fixture(scope="session")
+def bulk_submit() -> Path:
+    """The libslurm client that submits many jobs."""
+    program = BUILD / "tests" / "bulk_submit"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    source = Path(__file__).with_name("bulk_submit.c")
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *flags, source, "-o", program, "-lslurm"], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def plain(lab_directory: Path) -> Iterator[PrivateSlurm]:
+    """A cluster without Sluice."""
+    with PrivateSlurm(lab_directory / "plain", settings=SETTINGS, partitions=PARTITIONS) as slurm:
+        yield slurm
+
+
+@pytest.fixture(scope="module")
+def files(lab_directory: Path) -> PluginFiles:
+    """The files of the plugin in `guarded`; nothing is there at first."""
+    directory = lab_directory / "sluice"
+    directory.mkdir()
+    return PluginFiles(directory)
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    lab_directory: Path, plugin_directory: Path, files: PluginFiles
+) -> Iterator[PrivateSlurm]:
+    """The same cluster as `plain`, with Sluice loaded."""
+    with PrivateSlurm(
+        lab_directory / "guarded",
+        settings=SETTINGS | {"JobSubmitPlugins": "sluice"},
+        partitions=PARTITIONS,
+        plugin_dir=plugin_directory,
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as slurm:
+        yield slurm

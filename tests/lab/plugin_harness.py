@@ -1,0 +1,222 @@
+"""Drives the built job_submit_sluice.so without Slurm daemons: tests/harness/harness.c.
+
+The harness calls the plugin as slurmctld would, on Slurm's own structures, with
+a clock that the test sets. The plugin's own threads, files and socket are real.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ANSWER_TIMEOUT = 60.0  # seconds; a plugin that takes longer hangs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What job_submit did with one job."""
+
+    rc: int
+    altered: bool  # anything but the admin comment, or a message to the user
+    allocations: int
+    admin_comment: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Thread CPU time of job_submit over many calls, in nanoseconds."""
+
+    calls: int
+    median: int
+    p99: int
+    p999: int
+    max: int
+
+
+def build(build_directory: Path, *, sanitize: str = "") -> Path:
+    """Build harness and plugin below a directory; returns it."""
+    subprocess.run(
+        [
+            "make",
+            "--silent",
+            "-C",
+            REPOSITORY / "tests" / "harness",
+            f"BUILD={build_directory}",
+            f"SANITIZE={sanitize}",
+        ],
+        check=True,
+    )
+    return build_directory
+
+
+def ask(path: Path, request: str, timeout: float = 5.0) -> bytes:
+    """One request to the plugin's socket, and the whole answer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout)
+        client.connect(str(path))
+        client.sendall(request.encode())
+        answer = bytearray()
+        while part := client.recv(1 << 20):
+            answer += part
+        return bytes(answer)
+
+
+def drain(path: Path, maximum: int = 1 << 16) -> list[bytes]:
+    """All records that wait in the plugin, acknowledged once they are here."""
+    records: list[bytes] = []
+    boot, last = "0", 0
+    while True:
+        head, _, body = ask(path, f"drain {boot} {last} {maximum}\n").partition(b"\n")
+        word, count, size, boot, _dropped = head.decode().split()
+        if word != "records" or len(body) != int(count) * int(size):
+            raise ValueError(f"bad answer of the plugin: {head!r}, {len(body)} bytes")
+        if int(count) == 0:
+            return records
+        records += [body[i : i + int(size)] for i in range(0, len(body), int(size))]
+        last = int.from_bytes(records[-1][16:24], "little")
+
+
+class PluginFiles:
+    """The files through which one plugin is reached, all in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "sluice.conf"
+        self.bundle = directory / "model.bundle"
+        self.snapshot = directory / "cluster.snapshot"
+        self.socket = directory / "plugin.sock"
+        self.off_file = directory / "off"
+
+    def configure(self, **settings: str | float) -> None:
+        """Write a sluice.conf that is looked at often; replaces the old one at once."""
+        keys: dict[str, str | float] = {
+            "Mode": "observe",
+            "PollInterval": 20,
+            "Bundle": str(self.bundle),
+            "Snapshot": str(self.snapshot),
+            "Socket": str(self.socket),
+            "History": str(self.directory / "history.db"),
+            "OffFile": str(self.off_file),
+        }
+        keys |= settings
+        install(self.config, "".join(f"{k}={v}\n" for k, v in keys.items()).encode())
+
+    def remove(self) -> None:
+        """Take all files away, as before the first installation."""
+        for path in (self.config, self.bundle, self.snapshot, self.off_file):
+            path.unlink(missing_ok=True)
+
+    def stats(self) -> dict[str, Any]:
+        """The plugin's statistics."""
+        return json.loads(ask(self.socket, "stats\n"))  # type: ignore[no-any-return]
+
+    def wait_for(
+        self, condition: Callable[[dict[str, Any]], bool], timeout: float = 10.0
+    ) -> dict[str, Any]:
+        """Wait until the statistics meet the condition; returns them."""
+        deadline = time.monotonic() + timeout
+        seen: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            try:
+                seen = self.stats()
+            except OSError:
+                pass  # no socket yet
+            else:
+                if condition(seen):
+                    return seen
+            time.sleep(0.01)
+        raise TimeoutError(f"the plugin did not get there: {json.dumps(seen, indent=1)}")
+
+    def wait_until_loaded(self, *files: str) -> dict[str, Any]:
+        """Wait until what lies on disk is in use ("config", "bundle", "snapshot")."""
+        return self.wait_for(lambda seen: all(seen[file]["loaded"] for file in files))
+
+
+class Harness:
+    """A process with the plugin loaded, whose files are in a directory."""
+
+    def __init__(
+        self, build_directory: Path, directory: Path, *, wrapper: Sequence[str] = ()
+    ) -> None:
+        self.files = PluginFiles(directory)
+        self._log = directory / "harness.log"
+        self._command = [
+            *wrapper,
+            str(build_directory / "harness" / "harness"),
+            str(build_directory / "plugins" / "job_submit_sluice.so"),
+        ]
+
+    def __enter__(self) -> Self:
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {"SLUICE_CONF": str(self.files.config)},
+            )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Unload the plugin; a crash, a leak or a memory error is raised."""
+        try:
+            self._process.communicate(timeout=ANSWER_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+            raise
+        if error is None and self._process.returncode != 0:
+            raise RuntimeError(
+                f"the harness ended with {self._process.returncode}\n{self._log.read_text()}"
+            )
+
+    def submit(self, **fields: str | int) -> Outcome:
+        """Submit one job; the fields are those of struct sluice_request, and time."""
+        rc, altered, allocations, comment = self._call(
+            "job", *(f"{key}={_escape(value)}" for key, value in fields.items())
+        ).split("\t", 3)
+        return Outcome(int(rc), altered == "1", int(allocations), comment)
+
+    def repeat(self, *, threads: int, count: int) -> Timing:
+        """Each thread submits count of the jobs submitted so far, in turn."""
+        return Timing(*map(int, self._call("repeat", threads, count).split("\t")))
+
+    def modify(self) -> int:
+        """Call job_modify; returns what it does."""
+        return int(self._call("modify"))
+
+    def _call(self, *words: str | int) -> str:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write("\t".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            self._process.communicate()
+            raise RuntimeError(f"the harness died in {words[0]}\n{self._log.read_text()}")
+        return answer.rstrip("\n")
+
+
+def install(path: Path, content: bytes) -> None:
+    """Put a file in place at once, as `sluice publish` does."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(content)
+    fresh.chmod(0o644)
+    fresh.replace(path)
+
+
+def _escape(value: str | int) -> str:
+    return str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
