@@ -40,6 +40,7 @@ def declarations() -> str:
 
 ffibuilder = FFI()
 ffibuilder.cdef(declarations())
+ffibuilder.cdef('extern "Python" int sluice_uid_of (const char *name, uint32_t *uid);')
 ffibuilder.set_source(
     "sluice.policies._core",
     "".join(f'#include "{name}"\n' for name in HEADERS),

@@ -1,0 +1,78 @@
+"""Writes the file format that bundle and snapshot share (docs/bundle-format.md)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.policies._core import ffi, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+HEADER = ffi.sizeof("struct sluice_container_header")
+SECTION = ffi.sizeof("struct sluice_section")
+GUARDED = ffi.offsetof("struct sluice_container_header", "kind")
+"""The checksum covers everything from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Elements of one size, as they lie in the file."""
+
+    id: int
+    element_size: int
+    content: bytes
+
+
+def pack(kind: int, version: int, sections: Sequence[Section], *, created: int) -> bytes:
+    """Lay out the sections behind header and table; created is UTC seconds."""
+    offset = HEADER + SECTION * len(sections)
+    table = ffi.new("struct sluice_section[]", len(sections))
+    body = bytearray()
+    for row, section in zip(table, sections, strict=True):
+        row.id = section.id
+        row.element_size = section.element_size
+        row.offset = offset + len(body)
+        row.count = len(section.content) // section.element_size
+        body += section.content
+        body += bytes(-len(body) % 8)
+
+    header = ffi.new("struct sluice_container_header *")
+    header.magic = b"SLUICE\r\n"
+    header.kind = kind
+    header.version = version
+    header.file_size = offset + len(body)
+    header.feature_hash = lib.sluice_feature_hash()
+    header.created = created
+    header.section_count = len(sections)
+    header.section_table = HEADER
+    content = bytes(ffi.buffer(header)) + bytes(ffi.buffer(table)) + bytes(body)
+    header.checksum = lib.sluice_crc64(content[GUARDED:], len(content) - GUARDED)
+    return bytes(ffi.buffer(header)) + content[HEADER:]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace path by content as a whole, for everybody to read (mode 0644).
+
+    Readers see the old file or the new one, also after a crash.
+    """
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,312 @@
+"""The decision core in C, for Python: words, settings, submissions, interference.
+
+Bundles, snapshots and records have modules of their own.
+"""
+
+from __future__ import annotations
+
+import pwd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluice.policies._core import ffi, lib
+from sluice.policies.structs import (
+    ACTIONS,
+    CLASSES,
+    EVIDENCE,
+    LAUNCHERS,
+    MODES,
+    PATTERNS,
+    REASONS,
+    CoreError,
+    View,
+    checked,
+    new,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "ACTIONS",
+    "CLASSES",
+    "EVIDENCE",
+    "LAUNCHERS",
+    "MODES",
+    "PATTERNS",
+    "REASONS",
+    "CoreError",
+    "View",
+]
+
+NAME_SIZE: int = lib.SLUICE_NAME_SIZE
+"""Bytes that a name is cut to, with its end."""
+FEATURES = tuple(
+    ffi.string(lib.sluice_feature_name(i)).decode() for i in range(lib.sluice_feature_count())
+)
+"""What the submit-time forest sees, in order."""
+
+
+def crc64(content: bytes) -> int:
+    """Return the checksum that guards bundles, snapshots and configurations."""
+    return int(lib.sluice_crc64(content, len(content)))
+
+
+# Words
+
+
+def sentence(list_name: str, word: str) -> str:
+    """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
+
+    The lists are pattern, class, action, reason and evidence.
+    """
+    words = {
+        "pattern": PATTERNS,
+        "class": CLASSES,
+        "action": ACTIONS,
+        "reason": REASONS,
+        "evidence": EVIDENCE,
+    }[list_name]
+    text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))
+    return str(ffi.string(text).decode())
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileField:
+    """A number of a profile, as policies/core/profile.h lists them."""
+
+    name: str
+    unit: str
+    text: str
+
+
+def _profile_fields() -> tuple[ProfileField, ...]:
+    fields = []
+    while lib.sluice_profile_field_name(len(fields)):
+        fields.append(
+            ProfileField(
+                *(
+                    ffi.string(function(len(fields))).decode()
+                    for function in (
+                        lib.sluice_profile_field_name,
+                        lib.sluice_profile_field_unit,
+                        lib.sluice_profile_field_text,
+                    )
+                )
+            )
+        )
+    return tuple(fields)
+
+
+PROFILE_FIELDS = _profile_fields()
+
+
+# sluice.conf
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A key of sluice.conf."""
+
+    key: str
+    kind: str
+    """path, list, number, setting, mode or lane."""
+    fallback: str
+    text: str
+
+
+def config_keys() -> list[ConfigKey]:
+    """All keys in the order of the documentation."""
+    out = ffi.new("struct sluice_config_key *")
+    keys: list[ConfigKey] = []
+    while lib.sluice_config_describe(len(keys), out):
+        keys.append(
+            ConfigKey(
+                *(ffi.string(text).decode() for text in (out.key, out.kind, out.fallback, out.text))
+            )
+        )
+    return keys
+
+
+class Config(View):
+    """The settings in sluice.conf, by the member names of struct sluice_config."""
+
+    __slots__ = ("checksum",)
+
+    def __init__(self, struct: Any, checksum: int) -> None:
+        super().__init__(struct)
+        self.checksum = checksum
+        """CRC-64 of the text; 0 for the defaults."""
+
+
+@ffi.def_extern(error=-1)
+def sluice_uid_of(name: Any, uid: Any) -> int:
+    try:
+        uid[0] = pwd.getpwnam(ffi.string(name).decode()).pw_uid
+    except (KeyError, UnicodeDecodeError):
+        return -1
+    return 0
+
+
+def default_config() -> Config:
+    struct = ffi.new("struct sluice_config *")
+    lib.sluice_config_init(struct)
+    return Config(struct, 0)
+
+
+def parse_config(name: str, text: bytes) -> Config:
+    """Parse the text of a configuration; errors call the file by name."""
+    struct = ffi.new("struct sluice_config *")
+    error = ffi.new("struct sluice_error *")
+    checked(lib.sluice_config_parse(name.encode(), text, len(text), struct, error), error)
+    checked(lib.sluice_config_resolve_users(struct, lib.sluice_uid_of, error), error)
+    return Config(struct, crc64(text))
+
+
+def read_config(path: Path) -> Config:
+    return parse_config(str(path), path.read_bytes())
+
+
+# Submissions
+
+
+def submission(members: Mapping[str, Any] | View) -> View:
+    """A struct sluice_submission from its members; what is not given is 0 or empty."""
+    return View(new("struct sluice_submission", members))
+
+
+def submission_of(request: Mapping[str, str | int | None]) -> View:
+    """What Sluice makes of what a user asked: members of struct sluice_request."""
+    struct = ffi.new("struct sluice_request *")
+    texts = []
+    for name, value in request.items():
+        if value is None:
+            continue
+        if isinstance(value, str):
+            texts.append(ffi.new("char[]", value.encode(errors="surrogateescape")))
+            setattr(struct, name, texts[-1])
+        else:
+            setattr(struct, name, value)
+    out = ffi.new("struct sluice_submission *")
+    lib.sluice_submission_of(struct, out)
+    return View(out)
+
+
+def script_signature(script: bytes) -> int:
+    return int(lib.sluice_script_signature(script, len(script)))
+
+
+def name_stem(name: str) -> str:
+    out = ffi.new("char[]", NAME_SIZE)
+    lib.sluice_name_stem(name.encode(errors="surrogateescape"), out)
+    return str(ffi.string(out).decode(errors="surrogateescape"))
+
+
+def application_key(submission: View, evidence: str) -> int:
+    """Key of the application table for one kind of evidence; 0 if the submission has none."""
+    return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
+
+
+def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Rows of len(FEATURES) features, one a submission."""
+    rows = np.empty((len(submissions), len(FEATURES)), np.float32)
+    for row, item in zip(rows, submissions, strict=True):
+        lib.sluice_submission_features(item.struct, ffi.from_buffer("float[]", row))
+    return rows
+
+
+# Interference
+
+
+def pressure_of(
+    profile: View | Mapping[str, Any], model: View, policy: View, lane_mask: int = 0
+) -> View:
+    """What a job of this profile presses on the lanes of the mask (0: all)."""
+    out = ffi.new("struct sluice_pressure *")
+    lib.sluice_pressure_of(
+        new("struct sluice_profile", profile), model.struct, policy.struct, lane_mask, out
+    )
+    return View(out)
+
+
+def _pointers(pressures: Sequence[View]) -> Any:
+    return ffi.new("struct sluice_pressure *[]", [item.struct for item in pressures])
+
+
+def rate_share(victim: View, others: Sequence[View], model: View, z: float = 0.0) -> float:
+    """Rho: the victim's rate while all others are active, over its rate alone."""
+    return float(
+        lib.sluice_rate_share(victim.struct, _pointers(others), len(others), model.struct, z)
+    )
+
+
+def overlap(victim: View, other: View, model: View, z: float = 0.0) -> float:
+    """Share of the victim's stretched I/O time in which other is active."""
+    return float(lib.sluice_overlap(victim.struct, other.struct, model.struct, z))
+
+
+def io_factor(victim: View, others: Sequence[View], model: View, z: float = 0.0) -> float:
+    """I: how much longer the victim's I/O takes among the others."""
+    return float(
+        lib.sluice_io_factor(victim.struct, _pointers(others), len(others), model.struct, z)
+    )
+
+
+def job_slowdown(victim: View, io_factor: float) -> float:
+    """Slowdown of the whole job whose I/O takes io_factor times as long."""
+    return float(lib.sluice_job_slowdown(victim.struct, io_factor))
+
+
+def class_of(profile: View | Mapping[str, Any], policy: View) -> str:
+    return CLASSES[lib.sluice_class_of(new("struct sluice_profile", profile), policy.struct)]
+
+
+def normal_quantile(quantile: float) -> float:
+    return float(lib.sluice_normal_quantile(quantile))
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Tokens that a lane lets out, by class."""
+
+    tokens: dict[str, int]
+    sound: bool
+    """False: those who run exceed the tolerance already."""
+
+
+def gates(
+    running: Sequence[tuple[str, View]],
+    waiting: Sequence[tuple[str, View]],
+    background: Sequence[View],
+    *,
+    model: View,
+    policy: View,
+    limit: int,
+) -> Gates:
+    """Size the gates of a lane for jobs given as (class, pressure on the lane)."""
+
+    def members(jobs: Sequence[tuple[str, View]]) -> Any:
+        array = ffi.new("struct sluice_member[]", len(jobs))
+        for member, (klass, pressure) in zip(array, jobs, strict=True):
+            member.klass = CLASSES.index(klass)
+            member.pressure = pressure.struct[0]
+        return array
+
+    load = ffi.new("struct sluice_pressure[]", [item.struct[0] for item in background])
+    out = ffi.new("struct sluice_gates *")
+    lib.sluice_gates_size(
+        members(running),
+        len(running),
+        members(waiting),
+        len(waiting),
+        load,
+        len(background),
+        model.struct,
+        policy.struct,
+        limit,
+        out,
+    )
+    return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))

@@ -1,0 +1,108 @@
+"""Decision records: made, read back, and made again from their inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.policies._core import ffi, lib
+from sluice.policies.structs import MODES, CoreError, View, new
+
+if TYPE_CHECKING:
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.core import Config
+    from sluice.policies.snapshot import Snapshot
+
+RECORD_SIZE: int = ffi.sizeof("struct sluice_record")
+
+
+class Record(View):
+    """A struct sluice_record."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Record:
+        """Read the bytes of a record of this version."""
+        if len(content) != RECORD_SIZE:
+            raise CoreError(f"a record has {RECORD_SIZE} bytes, not {len(content)}")
+        struct = ffi.new("struct sluice_record *")
+        ffi.buffer(struct)[:] = content
+        if struct.version != lib.SLUICE_RECORD_VERSION or struct.size != RECORD_SIZE:
+            raise CoreError(
+                f"a record of version {struct.version}; this Sluice reads "
+                f"{lib.SLUICE_RECORD_VERSION}"
+            )
+        return cls(struct)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What tells it from all others: (boot, number)."""
+        return self.boot, self.number
+
+    @property
+    def prediction(self) -> View:
+        return View(self.struct.decision.prediction)
+
+
+class Situation:
+    """Bundle and snapshot made ready for decisions."""
+
+    def __init__(self, bundle: Bundle, snapshot: Snapshot | None) -> None:
+        self.bundle = bundle
+        self.snapshot = snapshot
+        handle = lib.sluice_situation_create(
+            bundle.handle, snapshot.handle if snapshot else ffi.NULL
+        )
+        if handle == ffi.NULL:
+            raise MemoryError
+        self.handle = ffi.gc(handle, lib.sluice_situation_destroy)
+
+
+def decide(
+    situation: Situation | None,
+    config: Config,
+    submission: View,
+    now: int,
+    *,
+    boot: int = 0,
+    number: int = 0,
+    cluster: str = "",
+) -> Record:
+    """Decide on a submission at time now (UTC seconds), as the plugin does.
+
+    situation None: there is no valid bundle.
+    """
+    snapshot = situation.snapshot if situation else None
+    struct = new(
+        "struct sluice_record",
+        {
+            "version": lib.SLUICE_RECORD_VERSION,
+            "size": RECORD_SIZE,
+            "boot": boot,
+            "number": number,
+            "now": now,
+            "bundle_checksum": situation.bundle.checksum if situation else 0,
+            "snapshot_checksum": snapshot.checksum if snapshot else 0,
+            "snapshot_sequence": snapshot.state.sequence if snapshot else 0,
+            "config_checksum": config.checksum,
+            "mode": config.mode,
+            "cluster": cluster,
+            "submission": submission,
+        },
+    )
+    _decide(situation, config.struct, submission.struct, now, ffi.addressof(struct, "decision"))
+    return Record(struct)
+
+
+def replay(record: Record, situation: Situation | None, config: Config) -> bytes:
+    """Make a record's decision again; the bytes equal record.decision.bytes."""
+    mode = ffi.new("struct sluice_config *", config.struct[0])
+    mode.mode = MODES.index(record.mode)
+    out = ffi.new("struct sluice_decision *")
+    _decide(situation, mode, ffi.addressof(record.struct, "submission"), record.now, out)
+    return bytes(ffi.buffer(out))
+
+
+def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:
+    handle = situation.handle if situation else ffi.NULL
+    lib.sluice_decide(handle, config, submission, now, out)

@@ -1,0 +1,99 @@
+"""The cluster snapshot: read through the core, written for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.policies._core import ffi, lib
+from sluice.policies.container import Section, pack, write_atomically
+from sluice.policies.structs import View, checked, new
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class Snapshot:
+    """A snapshot that the core accepted."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = ffi.gc(handle, lib.sluice_snapshot_destroy)
+
+    @classmethod
+    def parse(cls, content: bytes) -> Snapshot:
+        """Validate and copy a snapshot in memory; raise CoreError with the reason."""
+        out, error = ffi.new("struct sluice_snapshot **"), ffi.new("struct sluice_error *")
+        checked(lib.sluice_snapshot_parse(content, len(content), out, error), error)
+        return cls(out[0])
+
+    @classmethod
+    def load(cls, path: Path, owner_uid: int) -> Snapshot:
+        """Read a file as the plugin does: it must belong to root or owner_uid alone."""
+        out, error = ffi.new("struct sluice_snapshot **"), ffi.new("struct sluice_error *")
+        checked(lib.sluice_snapshot_load(bytes(path), owner_uid, out, error), error)
+        return cls(out[0])
+
+    @property
+    def checksum(self) -> int:
+        return int(lib.sluice_snapshot_checksum(self.handle))
+
+    @property
+    def state(self) -> View:
+        return View(lib.sluice_snapshot_state(self.handle))
+
+    def corunners(self) -> list[View]:
+        count = lib.sluice_snapshot_corunner_count(self.handle)
+        return [View(lib.sluice_snapshot_corunner(self.handle, i)) for i in range(count)]
+
+    def partition(self, name: str) -> View | None:
+        """The partition; the default one for the empty name."""
+        found = lib.sluice_snapshot_partition(self.handle, name.encode())
+        return View(found) if found else None
+
+    def user(self, uid: int) -> View | None:
+        found = lib.sluice_snapshot_user(self.handle, uid)
+        return View(found) if found else None
+
+
+def write_snapshot(
+    path: Path,
+    *,
+    state: Mapping[str, Any],
+    corunners: Sequence[Mapping[str, Any]] = (),
+    partitions: Sequence[Mapping[str, Any]] = (),
+    users: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
+    """Write a snapshot that the core accepts, atomically, and return its content."""
+    content = pack_snapshot(state=state, corunners=corunners, partitions=partitions, users=users)
+    Snapshot.parse(content)
+    write_atomically(path, content)
+    return content
+
+
+def pack_snapshot(
+    *,
+    state: Mapping[str, Any],
+    corunners: Sequence[Mapping[str, Any]] = (),
+    partitions: Sequence[Mapping[str, Any]] = (),
+    users: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
+    """Return the bytes of a snapshot; each item has the members of its C struct."""
+
+    def section(name: str, kind: str, items: Sequence[Mapping[str, Any]]) -> Section:
+        return Section(
+            getattr(lib, f"SLUICE_SECTION_{name}"),
+            ffi.sizeof(kind),
+            b"".join(bytes(ffi.buffer(new(kind, item))) for item in items),
+        )
+
+    return pack(
+        lib.SLUICE_KIND_SNAPSHOT,
+        lib.SLUICE_SNAPSHOT_VERSION,
+        [
+            section("STATE", "struct sluice_state", [state]),
+            section("CORUNNER", "struct sluice_corunner", corunners),
+            section("PARTITION", "struct sluice_partition", partitions),
+            section("USER", "struct sluice_user", sorted(users, key=lambda user: user["uid"])),
+        ],
+        created=state["taken"],
+    )

@@ -1,0 +1,220 @@
+"""C structs of the core as Python values, both ways.
+
+What a struct looks like is known from the headers alone (through cffi), so nothing here
+lists members, except those that mean more than their C type says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.policies._core import ffi, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class CoreError(Exception):
+    """The core refused something; the text says what, why and what to do."""
+
+
+def checked(result: int, error: Any) -> None:
+    """Raise what a function of the core wrote into its struct sluice_error."""
+    if result != 0:
+        raise CoreError(text_of(error.text))
+
+
+def text_of(array: Any) -> str:
+    """The text of a char array; user's bytes that are not UTF-8 survive a round trip."""
+    raw: bytes = ffi.string(array)
+    return raw.decode(errors="surrogateescape")
+
+
+def _words(enum: str, prefix: str) -> tuple[str, ...]:
+    names = ffi.typeof(f"enum {enum}").elements
+    return tuple(
+        names[value].removeprefix(prefix).lower()
+        for value in sorted(names)
+        if not names[value].endswith("_COUNT")
+    )
+
+
+def _named(count: int, name: Any) -> tuple[str, ...]:
+    return tuple(ffi.string(name(i)).decode() for i in range(count))
+
+
+PATTERNS = _named(lib.SLUICE_PATTERN_COUNT, lib.sluice_pattern_name)
+CLASSES = _named(lib.SLUICE_CLASS_COUNT, lib.sluice_class_name)
+ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
+REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
+EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
+MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
+LAUNCHERS = _words("sluice_launcher", "SLUICE_LAUNCHER_")
+
+_WORDS = {
+    "pattern": PATTERNS,
+    "klass": CLASSES,
+    "action": ACTIONS,
+    "reason": REASONS,
+    "evidence": EVIDENCE,
+    "mode": MODES,
+    "launcher": LAUNCHERS,
+}
+"""Members that hold a value of an enum."""
+
+_FLAGS = {
+    "struct sluice_submission": _words("sluice_submission_flags", "SLUICE_SUBMIT_"),
+    "struct sluice_state": _words("sluice_state_flags", "SLUICE_STATE_"),
+    "struct sluice_partition": _words("sluice_partition_flags", "SLUICE_PARTITION_"),
+}
+"""What the bits of `flags` are called, from bit 0."""
+
+_COUNTS = {
+    "alternatives": "alternative_count",
+    "encounters": "encounter_count",
+    "lanes": "lane_count",
+    "meaning": "outputs",
+}
+"""Arrays of which only the first so many elements are in use."""
+
+_IDENTITIES = frozenset(
+    {
+        "boot",
+        "bundle_checksum",
+        "config_checksum",
+        "key",
+        "script_signature",
+        "snapshot_checksum",
+        "submit_line_hash",
+    }
+)
+"""64-bit numbers without an order: JSON shows them as 16 hexadecimal digits."""
+
+
+class View:
+    """A copy of a C struct, read-only.
+
+    Texts are str, enums their JSON names, flags a tuple of words, nested structs views,
+    arrays tuples without their unused end, quantities that nobody measured None.
+    """
+
+    __slots__ = ("struct",)
+
+    def __init__(self, struct: Any) -> None:
+        """Copy struct, a cdata of a struct type or a pointer to one."""
+        kind = ffi.typeof(struct)
+        if kind.kind == "pointer":
+            kind, struct = kind.item, struct[0]
+        self.struct = ffi.new(f"{kind.cname} *", struct)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _value(self.struct, name)
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *(name for name, _ in ffi.typeof(self.struct).item.fields)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and self.bytes == other.bytes
+
+    def __hash__(self) -> int:
+        return hash(self.bytes)
+
+    def __repr__(self) -> str:
+        return f"<{ffi.typeof(self.struct).item.cname} {self.to_dict()}>"
+
+    @property
+    def bytes(self) -> bytes:
+        """The struct itself."""
+        return bytes(ffi.buffer(self.struct))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as nested dicts that JSON takes, 64-bit identities in hexadecimal."""
+        return {
+            name: _plain(name, getattr(self, name))
+            for name, _ in ffi.typeof(self.struct).item.fields
+            if name != "reserved"
+        }
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, View):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(name, item) for item in value]
+    if name in _IDENTITIES and isinstance(value, int):
+        return f"{value:016x}"
+    if isinstance(value, str):
+        return value.encode(errors="surrogateescape").decode(errors="replace")
+    return value
+
+
+def _value(struct: Any, name: str) -> Any:
+    owner = ffi.typeof(struct).item.cname
+    value = getattr(struct, name)
+    if name in _WORDS:
+        words = _WORDS[name]
+        return words[value] if value < len(words) else "?"
+    if name == "flags":
+        return tuple(word for bit, word in enumerate(_FLAGS[owner]) if value >> bit & 1)
+    if name == "share" and owner == "struct sluice_profile":
+        return dict(zip(PATTERNS, value, strict=True))
+    if not isinstance(value, ffi.CData):
+        return None if value == -1.0 and owner == "struct sluice_profile" else value
+    kind = ffi.typeof(value)
+    if kind.kind == "array" and kind.item.cname == "char":
+        return text_of(value)
+    if kind.kind == "array":
+        items = value[0 : getattr(struct, _COUNTS[name])] if name in _COUNTS else value
+        return tuple(View(item) if kind.item.kind == "struct" else item for item in items)
+    return View(value)
+
+
+def new(kind: str, members: Mapping[str, Any] | View | None = None) -> Any:
+    """Make a C struct, e.g. `struct sluice_profile`, from what a View of it shows.
+
+    What is not given is 0, the empty text, or unknown in a profile.
+    """
+    struct = ffi.new(f"{kind} *")
+    if kind == "struct sluice_profile":
+        lib.sluice_profile_init(struct)
+    elif kind == "struct sluice_policy":
+        lib.sluice_policy_init(struct)
+    if isinstance(members, View):
+        struct[0] = members.struct[0]
+        return struct
+    fields = dict(ffi.typeof(kind).fields)
+    for name, value in (members or {}).items():
+        if name not in fields:
+            raise CoreError(f"{kind} has no member {name!r}")
+        _set(struct, name, fields[name].type, value)
+    return struct
+
+
+def _set(struct: Any, name: str, kind: Any, value: Any) -> None:
+    owner = ffi.typeof(struct).item.cname
+    if name in _WORDS:
+        setattr(struct, name, _index(name, _WORDS[name], value))
+    elif name == "flags":
+        bits = (1 << _index(name, _FLAGS[owner], word) for word in value)
+        setattr(struct, name, sum(bits))
+    elif name == "share":
+        struct.share = [value.get(pattern, 0.0) for pattern in PATTERNS]
+    elif kind.kind == "struct":
+        setattr(struct, name, new(kind.cname, value)[0])
+    elif kind.kind == "array" and kind.item.cname == "char":
+        raw = value.encode(errors="surrogateescape")[: kind.length - 1]
+        setattr(struct, name, raw.split(b"\0", 1)[0])
+    elif kind.kind == "array" and kind.item.kind == "struct":
+        for i, item in enumerate(value):
+            getattr(struct, name)[i] = new(kind.item.cname, item)[0]
+        setattr(struct, _COUNTS[name], len(value))
+    else:
+        setattr(struct, name, -1.0 if value is None else value)
+
+
+def _index(name: str, words: tuple[str, ...], word: str) -> int:
+    if word not in words:
+        raise CoreError(f"{name} cannot be {word!r}; use one of {', '.join(words)}")
+    return words.index(word)
