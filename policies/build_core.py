@@ -21,11 +21,14 @@ HEADERS = ("record.h", "request.h", "gates.h")
 
 # -ffp-contract=off and -fno-fast-math: a decision has the same bits on every
 # machine, and equals scikit-learn's arithmetic.
-FLAGS = "-std=c11 -O2 -Wall -Wextra -Werror -fno-fast-math -ffp-contract=off".split()
+FLAGS = [
+    *("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"),
+    *("-fno-fast-math", "-ffp-contract=off"),
+]
 
 
 def declarations() -> str:
-    """The headers as cffi reads them: preprocessed, without system headers."""
+    """Return the headers as cffi reads them: preprocessed, without system headers."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     includes = "".join(f'#include "{name}"\n' for name in HEADERS)
     result = subprocess.run(

@@ -82,7 +82,7 @@ class Bundle:
             yield View(lib.sluice_bundle_application(self.handle, i))
 
     def forest_outputs(self, forest: int) -> tuple[str, ...]:
-        """What forest 0 (patterns) or 1 (numbers) predicts; empty without that forest."""
+        """Name what forest 0 (patterns) or 1 (numbers) predicts; empty without that forest."""
         names = (PATTERNS, FIELD_NAMES)[forest]
         return tuple(names[i] for i in View(lib.sluice_bundle_forest(self.handle, forest)).meaning)
 
@@ -105,7 +105,7 @@ class Bundle:
         return out
 
     def predict(self, submission: View) -> View:
-        """The struct sluice_prediction for a submission."""
+        """Return the struct sluice_prediction for a submission."""
         out = ffi.new("struct sluice_prediction *")
         lib.sluice_predict(self.handle, submission.struct, out)
         return View(out)
@@ -247,8 +247,8 @@ def _pack_forest(forest: ForestArrays | None, names: tuple[str, ...]) -> _Packed
         raise CoreError(f"a tree has more than {lib.SLUICE_MAX_LEAVES} leaves")
 
     first_node = np.repeat(roots, sizes)
-    leaves_before = np.cumsum(is_leaf) - is_leaf
-    leaf_in_tree = leaves_before - leaves_before[first_node]
+    leaves_before: NDArray[np.int64] = np.cumsum(is_leaf) - is_leaf
+    leaf_in_tree: NDArray[np.int64] = leaves_before - leaves_before[first_node]
     nodes = np.zeros(len(feature), NODE)
     nodes["feature"] = np.where(is_leaf, lib.SLUICE_LEAF_NODE, feature)
     nodes["right"] = np.where(is_leaf, leaf_in_tree, np.asarray(forest.right) - first_node)
@@ -262,13 +262,13 @@ def _pack_forest(forest: ForestArrays | None, names: tuple[str, ...]) -> _Packed
 
 
 def _float_below(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The largest floats not above: for a float x, x <= t is x <= that."""
+    """Return the largest floats not above: for a float x, x <= t is x <= that."""
     nearest = np.asarray(thresholds, np.float32)
     return np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
 
 
 def _index(keys: Sequence[int]) -> NDArray[np.uint32]:
-    """The open-addressing table over keys; see policies/core/bundle.h."""
+    """Return the open-addressing table over keys; see policies/core/bundle.h."""
     size = 1
     while size < 2 * len(keys):
         size *= 2

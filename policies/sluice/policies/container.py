@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.policies._core import ffi, lib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 HEADER = ffi.sizeof("struct sluice_container_header")
 SECTION = ffi.sizeof("struct sluice_section")
@@ -67,9 +67,9 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fchmod(file.fileno(), 0o644)
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink()
         raise
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

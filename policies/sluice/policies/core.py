@@ -84,7 +84,7 @@ class ProfileField:
 
 
 def _profile_fields() -> tuple[ProfileField, ...]:
-    fields = []
+    fields: list[ProfileField] = []
     while lib.sluice_profile_field_name(len(fields)):
         fields.append(
             ProfileField(
@@ -142,7 +142,7 @@ class Config(View):
         """CRC-64 of the text; 0 for the defaults."""
 
 
-@ffi.def_extern(error=-1)
+@ffi.def_extern(error=-1)  # type: ignore[untyped-decorator]  # cffi has no types
 def sluice_uid_of(name: Any, uid: Any) -> int:
     try:
         uid[0] = pwd.getpwnam(ffi.string(name).decode()).pw_uid
@@ -174,12 +174,12 @@ def read_config(path: Path) -> Config:
 
 
 def submission(members: Mapping[str, Any] | View) -> View:
-    """A struct sluice_submission from its members; what is not given is 0 or empty."""
+    """Make a struct sluice_submission of its members; what is not given is 0 or empty."""
     return View(new("struct sluice_submission", members))
 
 
 def submission_of(request: Mapping[str, str | int | None]) -> View:
-    """What Sluice makes of what a user asked: members of struct sluice_request."""
+    """Make a submission of what a user asked: members of struct sluice_request."""
     struct = ffi.new("struct sluice_request *")
     texts = []
     for name, value in request.items():
@@ -224,7 +224,7 @@ def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32
 def pressure_of(
     profile: View | Mapping[str, Any], model: View, policy: View, lane_mask: int = 0
 ) -> View:
-    """What a job of this profile presses on the lanes of the mask (0: all)."""
+    """Return what a job of this profile presses on the lanes of the mask (0: all)."""
     out = ffi.new("struct sluice_pressure *")
     lib.sluice_pressure_of(
         new("struct sluice_profile", profile), model.struct, policy.struct, lane_mask, out
@@ -261,7 +261,8 @@ def job_slowdown(victim: View, io_factor: float) -> float:
 
 
 def class_of(profile: View | Mapping[str, Any], policy: View) -> str:
-    return CLASSES[lib.sluice_class_of(new("struct sluice_profile", profile), policy.struct)]
+    klass: int = lib.sluice_class_of(new("struct sluice_profile", profile), policy.struct)
+    return CLASSES[klass]
 
 
 def normal_quantile(quantile: float) -> float:

@@ -46,7 +46,7 @@ class Snapshot:
         return [View(lib.sluice_snapshot_corunner(self.handle, i)) for i in range(count)]
 
     def partition(self, name: str) -> View | None:
-        """The partition; the default one for the empty name."""
+        """Return a partition; the default one for the empty name."""
         found = lib.sluice_snapshot_partition(self.handle, name.encode())
         return View(found) if found else None
 

@@ -25,7 +25,7 @@ def checked(result: int, error: Any) -> None:
 
 
 def text_of(array: Any) -> str:
-    """The text of a char array; user's bytes that are not UTF-8 survive a round trip."""
+    """Return the text of a char array; bytes that are not UTF-8 survive a round trip."""
     raw: bytes = ffi.string(array)
     return raw.decode(errors="surrogateescape")
 
@@ -160,8 +160,12 @@ def _value(struct: Any, name: str) -> Any:
         return tuple(word for bit, word in enumerate(_FLAGS[owner]) if value >> bit & 1)
     if name == "share" and owner == "struct sluice_profile":
         return dict(zip(PATTERNS, value, strict=True))
-    if not isinstance(value, ffi.CData):
-        return None if value == -1.0 and owner == "struct sluice_profile" else value
+    if isinstance(value, ffi.CData):
+        return _nested(struct, name, value)
+    return None if value == -1.0 and owner == "struct sluice_profile" else value
+
+
+def _nested(struct: Any, name: str, value: Any) -> Any:
     kind = ffi.typeof(value)
     if kind.kind == "array" and kind.item.cname == "char":
         return text_of(value)
