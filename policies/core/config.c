@@ -15,12 +15,13 @@ struct key {
 	const char *key;
 	const char *text;
 	const char *fallback;
-	size_t offset; /* of the member in struct sluice_config */
+	const char *member; /* of struct sluice_config, and its offset there */
+	size_t offset;
 	double low, high;
 	int kind;
 };
 
-#define MEMBER(member) offsetof (struct sluice_config, member)
+#define MEMBER(member) #member, offsetof(struct sluice_config, member)
 #define PATH_KEY(key, member, def, text)                                                   \
 	{ #key, text, def, MEMBER (member), 0, 0, KIND_PATH },
 #define LIST_KEY(key, member, text) { #key, text, "", MEMBER (member), 0, 0, KIND_LIST },
@@ -36,9 +37,8 @@ static const struct key keys[] = {
 	    SLUICE_CONFIG_NUMBERS (NUMBER_KEY) SLUICE_POLICY_SETTINGS (SETTING_KEY){
 		"Lane",
 		"a set of storage targets to which jobs can be confined; one line a lane, "
-		"as "
-		"in Lane=sl0 Targets=4 Bandwidth=20G",
-		"", 0, 0, 0, KIND_LANE },
+		"as in Lane=sl0 Targets=4 Bandwidth=20G",
+		"", MEMBER (policy.lanes), 0, 0, KIND_LANE },
 };
 
 enum { KEYS = sizeof keys / sizeof keys[0] };
@@ -49,6 +49,7 @@ sluice_config_describe (unsigned int i, struct sluice_config_key *out)
 	if (i >= KEYS)
 		return 0;
 	out->key = keys[i].key;
+	out->member = keys[i].member;
 	out->kind = kind_names[keys[i].kind];
 	out->text = keys[i].text;
 	sluice_copy_text (out->fallback, sizeof out->fallback, keys[i].fallback);

@@ -107,6 +107,7 @@ int sluice_config_resolve_users (struct sluice_config *config,
  * "lane"), default and meaning, for docs and `sluice config`; 0 at the end. */
 struct sluice_config_key {
 	const char *key;
+	const char *member; /* of struct sluice_config; "policy.x": of its policy */
 	const char *kind;
 	const char *text;
 	char fallback[SLUICE_PATH_SIZE];

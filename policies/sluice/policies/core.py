@@ -9,8 +9,6 @@ import pwd
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import (
     ACTIONS,
@@ -29,6 +27,8 @@ from sluice.policies.structs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import numpy as np
 
 __all__ = [
     "ACTIONS",
@@ -114,6 +114,8 @@ class ConfigKey:
     key: str
     kind: str
     """path, list, number, setting, mode or lane."""
+    member: str
+    """Of struct sluice_config; `policy.x`: of its policy."""
     fallback: str
     text: str
 
@@ -125,7 +127,7 @@ def config_keys() -> list[ConfigKey]:
     while lib.sluice_config_describe(len(keys), out):
         keys.append(
             ConfigKey(
-                *(ffi.string(text).decode() for text in (out.key, out.kind, out.fallback, out.text))
+                *(ffi.string(text).decode() for text in (out.key, out.kind, out.member, out.fallback, out.text))
             )
         )
     return keys
@@ -212,6 +214,8 @@ def application_key(submission: View, evidence: str) -> int:
 
 def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Rows of len(FEATURES) features, one a submission."""
+    import numpy as np  # noqa: PLC0415 - only training needs it; the daemon does without
+
     rows = np.empty((len(submissions), len(FEATURES)), np.float32)
     for row, item in zip(rows, submissions, strict=True):
         lib.sluice_submission_features(item.struct, ffi.from_buffer("float[]", row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
@@ -9,7 +10,7 @@ from sluice.policies.container import Section, pack, write_atomically
 from sluice.policies.structs import View, checked, new
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -55,13 +56,17 @@ class Snapshot:
         return View(found) if found else None
 
 
+Item = Mapping[str, Any] | View
+"""An element by the members of its C struct."""
+
+
 def write_snapshot(
     path: Path,
     *,
     state: Mapping[str, Any],
-    corunners: Sequence[Mapping[str, Any]] = (),
-    partitions: Sequence[Mapping[str, Any]] = (),
-    users: Sequence[Mapping[str, Any]] = (),
+    corunners: Sequence[Item] = (),
+    partitions: Sequence[Item] = (),
+    users: Sequence[Item] = (),
 ) -> bytes:
     """Write a snapshot that the core accepts, atomically, and return its content."""
     content = pack_snapshot(state=state, corunners=corunners, partitions=partitions, users=users)
@@ -73,13 +78,13 @@ def write_snapshot(
 def pack_snapshot(
     *,
     state: Mapping[str, Any],
-    corunners: Sequence[Mapping[str, Any]] = (),
-    partitions: Sequence[Mapping[str, Any]] = (),
-    users: Sequence[Mapping[str, Any]] = (),
+    corunners: Sequence[Item] = (),
+    partitions: Sequence[Item] = (),
+    users: Sequence[Item] = (),
 ) -> bytes:
-    """Return the bytes of a snapshot; each item has the members of its C struct."""
+    """Return the bytes of a snapshot."""
 
-    def section(name: str, kind: str, items: Sequence[Mapping[str, Any]]) -> Section:
+    def section(name: str, kind: str, items: Sequence[Item]) -> Section:
         return Section(
             getattr(lib, f"SLUICE_SECTION_{name}"),
             ffi.sizeof(kind),
@@ -93,7 +98,11 @@ def pack_snapshot(
             section("STATE", "struct sluice_state", [state]),
             section("CORUNNER", "struct sluice_corunner", corunners),
             section("PARTITION", "struct sluice_partition", partitions),
-            section("USER", "struct sluice_user", sorted(users, key=lambda user: user["uid"])),
+            section("USER", "struct sluice_user", sorted(users, key=_uid)),
         ],
         created=state["taken"],
     )
+
+
+def _uid(user: Item) -> int:
+    return int(user.uid if isinstance(user, View) else user["uid"])
