@@ -25,12 +25,14 @@ def fit_classifier(
     weights: NDArray[np.float64],
     trees: int,
     leaf_size: int,
+    max_depth: int | None = None,
 ) -> tuple[Forest, list[str]]:
     """Fit a forest whose outputs are the shares of the classes, returned in their order."""
     model = ExtraTreesClassifier(
         trees,
         min_samples_leaf=leaf_size,
         max_leaf_nodes=MAX_LEAVES,
+        max_depth=max_depth,
         random_state=SEED,
         n_jobs=1,
     )
@@ -45,12 +47,14 @@ def fit_regressor(
     weights: NDArray[np.float64],
     trees: int,
     leaf_size: int,
+    max_depth: int | None = None,
 ) -> Forest:
     """Fit a forest of means; targets are (rows, outputs)."""
     model = ExtraTreesRegressor(
         trees,
         min_samples_leaf=leaf_size,
         max_leaf_nodes=MAX_LEAVES,
+        max_depth=max_depth,
         random_state=SEED,
         n_jobs=1,
     )

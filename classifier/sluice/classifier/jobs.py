@@ -1,0 +1,155 @@
+"""Logs -> jobs: what a job was submitted as, and what it did to storage in all its logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.history_db.records import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from sluice.history_db.records import Run
+
+# The interesting name is that of the script they run.
+INTERPRETERS = ("python", "perl", "bash", "sh", "Rscript", "julia", "java", "ruby", "lua")
+SUMMED = ("write_bytes", "read_bytes", "files")
+NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedJob:
+    """One job of the past: what the controller saw of it, and what Darshan saw."""
+
+    logs: tuple[int, ...]
+    uid: int
+    name: str
+    account: str
+    partition: str
+    qos: str
+    nodes: int
+    """0, as the other sizes: not known."""
+    tasks: int
+    cpus_per_task: int
+    time_limit: int
+    """Minutes."""
+    script_signature: int
+    start: int
+    """UTC seconds."""
+    profile: Profile
+
+
+def finished_jobs(runs: Iterable[Run]) -> list[FinishedJob]:
+    """Put the logs of each job together, the oldest job first.
+
+    A program without MPI leaves a log for each process, a job with several steps one for each.
+    Logs whose job is not known belong together by user and job id.
+    """
+    ordered = sorted(runs, key=lambda run: (repr(_job_key(run)), run.log_id))
+    jobs = [_job(list(group)) for _, group in groupby(ordered, key=_job_key)]
+    return sorted(jobs, key=lambda job: (job.start, job.logs))
+
+
+def _job_key(run: Run) -> Hashable:
+    job = run.job
+    if job is not None:
+        return (job.cluster, job.job_id, job.submit, job.restarts)
+    return (run.log.uid, run.log.jobid)
+
+
+def _job(runs: list[Run]) -> FinishedJob:
+    first = min(runs, key=lambda run: (run.log.start or 0, run.log_id))
+    job = first.job
+    cpus = (job.cpus or 0) if job else 0
+    tasks = (job.tasks or 0) if job else 0
+    return FinishedJob(
+        logs=tuple(run.log_id for run in runs),
+        uid=first.log.uid or 0,
+        name=(job.name if job else None) or program_name(first.log.exe or ""),
+        account=(job.account if job else None) or "",
+        partition=(job.partition if job else None) or "",
+        qos=(job.qos if job else None) or "",
+        nodes=(job.nodes or 0) if job else 0,
+        tasks=tasks or first.log.nprocs or 0,
+        cpus_per_task=max(1, cpus // tasks) if tasks and cpus else 0,
+        time_limit=(job.time_limit or 0) if job else 0,
+        script_signature=(job.script_signature or 0) if job else 0,
+        start=first.log.start or 0,
+        profile=runs[0].profile if len(runs) == 1 else _combined(runs),
+    )
+
+
+def program_name(exe: str) -> str:
+    """Return what a command line runs: `md.py` of `/usr/bin/python3 -u md.py 7`."""
+    words = exe.split()
+    name = PurePosixPath(words[0]).name if words else ""
+    if name.rstrip("0123456789.") in INTERPRETERS:
+        scripts = (word for word in words[1:] if not word.startswith("-"))
+        return PurePosixPath(next(scripts, name)).name
+    return name
+
+
+def _combined(runs: Sequence[Run]) -> Profile:
+    """One profile of several logs: bytes add up, the rest is weighted by them."""
+    profiles = [run.profile for run in runs]
+    weights = np.array([_bytes(profile) for profile in profiles]) + 1.0
+    weights /= weights.sum()
+    shares: dict[str, float] = {}
+    votes: dict[str, float] = {}
+    for profile, weight in zip(profiles, weights, strict=True):
+        votes[profile.pattern] = votes.get(profile.pattern, 0.0) + profile.confidence * weight
+        for name, share in profile.shares.items():
+            shares[name] = shares.get(name, 0.0) + share * weight
+    pattern = max(sorted(votes), key=lambda name: votes[name])
+    return Profile(
+        pattern=pattern,
+        confidence=float(votes[pattern]),
+        shares=shares,
+        numbers=_combined_numbers(runs, weights),
+        log_sd=max(profile.log_sd for profile in profiles),
+    )
+
+
+def _bytes(profile: Profile) -> float:
+    return profile.numbers.get("write_bytes", 0.0) + profile.numbers.get("read_bytes", 0.0)
+
+
+def _combined_numbers(runs: Sequence[Run], weights: np.ndarray) -> dict[str, float]:  # type: ignore[type-arg]
+    numbers: dict[str, float] = {}
+    for name in sorted({name for run in runs for name in run.profile.numbers}):
+        known = [i for i, run in enumerate(runs) if name in run.profile.numbers]
+        values = np.array([runs[i].profile.numbers[name] for i in known])
+        if name in SUMMED:
+            numbers[name] = float(values.sum())
+        elif name not in NOT_AVERAGED:
+            numbers[name] = float(np.average(values, weights=weights[known]))
+    start = min(run.log.start or 0 for run in runs)
+    end = max(run.log.end or 0 for run in runs)
+    runtime = max(float(end - start), *(_number(run, "runtime_seconds") for run in runs))
+    busy = sum(_number(run, "io_share") * _number(run, "runtime_seconds") for run in runs)
+    numbers["runtime_seconds"] = runtime
+    if runtime > 0:
+        numbers["io_share"] = min(1.0, busy / runtime)
+    numbers["nprocs"] = float(_most_at_once(runs))
+    return numbers
+
+
+def _number(run: Run, name: str) -> float:
+    return run.profile.numbers.get(name, 0.0)
+
+
+def _most_at_once(runs: Sequence[Run]) -> int:
+    """Return the largest number of processes that ran at the same time."""
+    events = [(run.log.start or 0, 1, run.log.nprocs or 1) for run in runs]
+    events += [(run.log.end or 0, 0, -(run.log.nprocs or 1)) for run in runs]
+    most = running = 0
+    for _, _, change in sorted(events, key=lambda event: (event[0], -event[1])):
+        running += change
+        most = max(most, running)
+    return most
