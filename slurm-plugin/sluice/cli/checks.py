@@ -1,0 +1,354 @@
+"""What `sluice doctor` looks at. Each check says what it found, and how to mend it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.cli.common import DEFAULT_CONFIG, duration_text, read_config, user_text
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.store import Store
+from sluice.policies.bundle import Bundle
+from sluice.policies.core import CoreError
+from sluice.policies.snapshot import Snapshot
+from sluice.slurm import plugin_file, slurm_commands
+from sluice.slurm.errors import SlurmError
+from sluice.slurm.plugin_client import PluginClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sluice.policies.core import Config
+    from sluice.slurm.records import Controller
+
+OLD_BUNDLE = 30 * 86400  # seconds
+DEFAULT_SCHED_INTERVAL = 60  # seconds, slurm.conf(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str
+    """OK, WARN or FAIL."""
+    topic: str
+    text: str
+    remedy: str = ""
+
+
+@dataclass(slots=True)
+class Site:
+    """What the checks know; the first ones fill it for the others."""
+
+    config_path: Path | None
+    config: Config | None = None
+    controller: Controller | None = None
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+def configuration(site: Site) -> Iterator[Finding]:
+    path = site.config_path or DEFAULT_CONFIG
+    try:
+        site.config = read_config(site.config_path)
+    except (CoreError, OSError) as error:
+        yield Finding("FAIL", "configuration", str(error), "`sluice config check` after the repair")
+        return
+    if not path.exists():
+        yield Finding(
+            "WARN",
+            "configuration",
+            f"{path} does not exist: the plugin is as if not loaded",
+            "create it; an empty file observes. `sluice config explain` lists the settings",
+        )
+        return
+    yield Finding("OK", "configuration", f"{path}, Mode={site.config.mode}")
+
+
+def switch(site: Site) -> Iterator[Finding]:
+    if site.config is not None and Path(site.config.off_file).exists():
+        yield Finding(
+            "WARN", "switch", f"Sluice is switched off: {site.config.off_file}", "`sluice on`"
+        )
+
+
+def history(site: Site) -> Iterator[Finding]:
+    if site.config is None:
+        return
+    path = Path(site.config.history)
+    try:
+        with Store(path, read_only=not os.access(path, os.W_OK)) as store:
+            counts = store.counts()
+    except HistoryError as error:
+        yield Finding(
+            "FAIL", "history", str(error), "see the text; sluiced and `sluice ingest` create it"
+        )
+        return
+    text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        yield Finding("OK", "history", text)
+    else:
+        yield Finding(
+            "WARN",
+            "history",
+            f"{text}; not writable by {user_text(os.geteuid())}",
+            "only the user of sluiced needs to write it: run this as that user to be sure",
+        )
+
+
+def bundle(site: Site) -> Iterator[Finding]:
+    if site.config is None:
+        return
+    path = Path(site.config.bundle)
+    if not path.exists():
+        yield Finding(
+            "FAIL",
+            "bundle",
+            f"{path} does not exist: every job is left alone",
+            "`sluice train && sluice publish`",
+        )
+        return
+    try:
+        model = Bundle.load(path, _slurm_uid(site))
+    except CoreError as error:
+        yield Finding("FAIL", "bundle", str(error), "`sluice publish` writes it anew")
+        return
+    age = time.time() - model.created
+    text = (
+        f"{path}: {model.application_count} applications, {model.tree_count} trees, "
+        f"{duration_text(age)} old, owned by {user_text(path.stat().st_uid)}"
+    )
+    if age > OLD_BUNDLE:
+        yield Finding("WARN", "bundle", text, "`sluice ingest`, `sluice train`, `sluice publish`")
+    else:
+        yield Finding("OK", "bundle", text)
+
+
+def daemon(site: Site) -> Iterator[Finding]:
+    if site.config is None:
+        return
+    lock = Path(site.config.snapshot + ".lock")
+    try:
+        with lock.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield Finding("OK", "sluiced", "is running")
+    except PermissionError:
+        yield Finding(
+            "WARN", "sluiced", f"{lock} cannot be read", "run this as the user of sluiced"
+        )
+    except FileNotFoundError:
+        yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
+    else:
+        yield Finding(
+            "FAIL", "sluiced", "is not running: decisions pile up in slurmctld", "start sluiced"
+        )
+
+
+def snapshot(site: Site) -> Iterator[Finding]:
+    if site.config is None:
+        return
+    path = Path(site.config.snapshot)
+    if not path.exists():
+        yield Finding(
+            "FAIL", "snapshot", f"{path} does not exist: every job is left alone", "start sluiced"
+        )
+        return
+    try:
+        published = Snapshot.load(path, _slurm_uid(site))
+    except CoreError as error:
+        yield Finding("FAIL", "snapshot", str(error), "sluiced writes it anew each FollowInterval")
+        return
+    state = published.state
+    age = max(0.0, time.time() - state.taken)
+    text = (
+        f"{path}: {state.running} jobs run, {len(published.corunners())} with I/O that matters, "
+        f"{state.unknown} unknown, {state.pending} wait; {duration_text(age)} old"
+    )
+    if age > site.config.policy.max_snapshot_age:
+        yield Finding(
+            "FAIL", "snapshot", text + ": too old to be believed", "see the log of sluiced"
+        )
+    else:
+        yield Finding("OK", "snapshot", text)
+
+
+def slurm(site: Site) -> Iterator[Finding]:
+    try:
+        site.controller = slurm_commands.controller()
+    except SlurmError as error:
+        yield Finding("FAIL", "slurmctld", str(error), "the remaining checks need it")
+        return
+    controller = site.controller
+    yield Finding("OK", "slurmctld", f"{controller.slurm_version}, cluster {controller.cluster}")
+    plugins = controller.job_submit_plugins
+    shown = f"JobSubmitPlugins={','.join(plugins) or '(null)'}"
+    if "sluice" not in plugins:
+        yield Finding("FAIL", "slurm.conf", shown, "add sluice at its end and restart slurmctld")
+    elif plugins[-1] != "sluice":
+        yield Finding(
+            "WARN", "slurm.conf", shown, "put sluice last: it must see what other plugins changed"
+        )
+    else:
+        yield Finding("OK", "slurm.conf", shown)
+
+
+def preflight(site: Site, plugin: Path | None = None) -> Iterator[Finding]:
+    """Whether slurmctld would start with the plugin: both must be of one version, x.y.z."""
+    directories = site.controller.plugin_dirs if site.controller else plugin_directories()
+    path = plugin or plugin_file.find(directories)
+    if path is None:
+        yield Finding(
+            "FAIL",
+            "version",
+            f"no {plugin_file.NAME} in PluginDir={':'.join(directories)}",
+            "`make install`, or add its directory to PluginDir",
+        )
+        return
+    try:
+        built = plugin_file.built_for(path)
+        installed = slurm_commands.slurmctld_version()
+    except (SlurmError, OSError) as error:
+        yield Finding("FAIL", "version", str(error), "run this where slurmctld runs")
+        return
+    if built == installed:
+        yield Finding("OK", "version", f"{path} fits slurmctld {installed}")
+    else:
+        yield Finding(
+            "FAIL",
+            "version",
+            f"{path} was built for Slurm {built}, but slurmctld is {installed} and would not start",
+            "rebuild and install the plugin before slurmctld is restarted",
+        )
+
+
+def plugin_directories() -> tuple[str, ...]:
+    """PluginDir without asking slurmctld, which may be down: slurm.conf, else the usual places."""
+    conf = Path(os.environ.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+    try:
+        given = re.findall(r"(?im)^\s*PluginDir\s*=\s*(\S+)", conf.read_text(errors="replace"))
+    except OSError:
+        given = []
+    if given:
+        return tuple(given[-1].split(":"))
+    return tuple(str(path.parent) for path in Path("/usr").glob("lib*/**/slurm*/auth_munge.so"))
+
+
+def plugin(site: Site) -> Iterator[Finding]:
+    if site.config is None:
+        return
+    try:
+        site.stats = PluginClient(Path(site.config.socket), record_size=0).stats()
+    except SlurmError as error:
+        yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
+        return
+    stats = site.stats
+    yield Finding(
+        "OK",
+        "plugin",
+        f"version {stats['version']} for Slurm {stats['slurm_version']}, mode {stats['mode']}; "
+        f"{stats['submissions']} submissions, {stats['decided']} decided, {stats['notes']} notes",
+    )
+    for name in ("config", "bundle", "snapshot"):
+        file = stats[name]
+        if file["error"]:
+            yield Finding(
+                "FAIL" if not file["loaded"] else "WARN",
+                f"plugin's {name}",
+                file["error"] + ("; the last good one is in use" if file["loaded"] else ""),
+                "mend or renew the file; the plugin looks again by itself",
+            )
+    ring = stats["ring"]
+    if ring["dropped"]:
+        yield Finding(
+            "WARN",
+            "ring",
+            f"{ring['dropped']} decisions lost since slurmctld started: nobody fetched them",
+            "keep sluiced running; a larger RingRecords bridges longer gaps",
+        )
+    else:
+        yield Finding("OK", "ring", f"{ring['used']} of {ring['size']} records wait, none lost")
+
+
+def speed(site: Site) -> Iterator[Finding]:
+    """Print the plugin's own histogram of its CPU time in job_submit."""
+    for path, words in (
+        ("known", "known applications"),
+        ("forest", "where the forest ran"),
+        ("all", "all submissions"),
+    ):
+        histogram = site.stats.get("cpu_ns", {}).get(path)
+        if not histogram or not histogram["count"]:
+            continue
+        shown = ", ".join(
+            f"{name} {quantile(histogram['buckets'], share) / 1000:.3g} µs"
+            for name, share in (("median", 0.5), ("p99", 0.99), ("p99.9", 0.999))
+        )
+        yield Finding(
+            "OK",
+            "CPU time",
+            f"{words}: {shown}, max {histogram['max'] / 1000:.3g} µs of {histogram['count']}",
+        )
+
+
+def quantile(buckets: list[list[int]], share: float) -> float:
+    """Upper bound of the quantile of a histogram: [upper bound, count] of each bucket, rising."""
+    wanted = share * sum(count for _, count in buckets)
+    seen = 0
+    for upper, count in buckets:
+        seen += count
+        if seen >= wanted:
+            return upper
+    return buckets[-1][0]
+
+
+def scheduling(site: Site) -> Iterator[Finding]:
+    """Look at settings of Slurm that Sluice meets."""
+    if site.controller is None:
+        return
+    if site.controller.preempt_type == "preempt/qos":
+        yield Finding(
+            "WARN",
+            "preemption",
+            "PreemptType=preempt/qos: which QoS preempt is not published to the plugin",
+            "name those QoS in ExemptQos",
+        )
+    interval = next(
+        (
+            int(value)
+            for name, _, value in (
+                word.partition("=") for word in site.controller.scheduler_parameters
+            )
+            if name == "sched_interval" and value.isdecimal()
+        ),
+        DEFAULT_SCHED_INTERVAL,
+    )
+    accrue = "ACCRUE_ALWAYS" in site.controller.priority_flags
+    yield Finding(
+        "OK",
+        "scheduler",
+        f"sched_interval={interval}, PriorityFlags {'with' if accrue else 'without'} "
+        "ACCRUE_ALWAYS; observe and advise need neither changed",
+    )
+
+
+CHECKS: tuple[Callable[[Site], Iterator[Finding]], ...] = (
+    configuration,
+    switch,
+    slurm,  # before those that ask whose files slurmctld believes
+    preflight,
+    plugin,
+    bundle,
+    daemon,
+    snapshot,
+    history,
+    speed,
+    scheduling,
+)
+
+
+def _slurm_uid(site: Site) -> int:
+    """Whose files slurmctld believes, besides root's."""
+    return site.controller.slurm_uid if site.controller else os.geteuid()

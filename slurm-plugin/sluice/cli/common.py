@@ -1,0 +1,217 @@
+"""What the commands share: options, configuration, tables, numbers in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sluice.history_db.store import Store
+    from sluice.policies.core import Config
+
+DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
+NOTHING = "–"
+"""What a table shows for a number that is not known."""
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+class CommandError(click.ClickException):
+    """One line that says what is wrong and what to do; exit code 1."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"sluice: {self.message}", err=file is None, file=file)
+
+
+def library_errors() -> tuple[type[Exception], ...]:
+    """Return the errors whose text is written for users; imported once one may be there."""
+    from sluice.history_db.errors import HistoryError
+    from sluice.policies.core import CoreError
+    from sluice.slurm.errors import SlurmError
+
+    return (HistoryError, CoreError, SlurmError)
+
+
+# Options
+
+
+def config_option(function: Function) -> Function:
+    return click.option(
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="SLUICE_CONF",
+        show_envvar=True,
+        help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
+    )(function)
+
+
+def history_option(function: Function) -> Function:
+    return click.option(
+        "--history",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="SLUICE_HISTORY",
+        show_envvar=True,
+        help="The history to use instead of the one that the configuration names.",
+    )(function)
+
+
+def json_option(function: Function) -> Function:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(
+        function
+    )
+
+
+# Configuration and history
+
+
+def read_config(path: Path | None) -> Config:
+    """Read the configuration; without a default file, the defaults.
+
+    A file that was named must be there.
+    """
+    from sluice.policies import core
+
+    if path is None and not DEFAULT_CONFIG.exists():
+        return core.default_config()
+    return core.read_config(path or DEFAULT_CONFIG)
+
+
+def history_path(config: Path | None, history: Path | None) -> Path:
+    """Where the history is: --history, else the readable configuration, else the user's own."""
+    if history is not None:
+        return history
+    if config is not None or os.access(DEFAULT_CONFIG, os.R_OK):
+        return Path(read_config(config).history)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "sluice" / "history.db"
+
+
+def open_history(
+    config: Path | None, history: Path | None, *, create: bool = False, read_only: bool = False
+) -> Store:
+    """Open the history; with `create` its directory is made too."""
+    from sluice.history_db.store import Store
+
+    path = history_path(config, history)
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return Store(path, create=create, read_only=read_only)
+
+
+# Printing
+
+
+def show_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows below a heading: ruled on a terminal, aligned plain text elsewhere."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        click.echo("\n".join(aligned(columns, rows)))
+        return
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
+    for name, is_right in zip(columns, _numeric_columns(len(columns), cells), strict=True):
+        table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lines of plain text, the heading first; columns of numbers are aligned to the right."""
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    right = _numeric_columns(len(columns), cells)
+    lines = [list(columns), *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _numeric_columns(count: int, cells: list[list[str]]) -> list[bool]:
+    """Which columns hold nothing but numbers and NOTHING."""
+    columns = [[row[i] for row in cells if row[i] != NOTHING] for i in range(count)]
+    return [bool(column) and all(cell[:1].isdigit() for cell in column) for column in columns]
+
+
+def one_line(text: str) -> str:
+    """Text from users as one printable line: a job may be called anything."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+# Numbers in words; None is unknown
+
+
+def bytes_text(count: float | None) -> str:
+    """Bytes in binary units: 4 KiB, 1.5 GiB."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024:
+            return f"{_short(count)} {unit}"
+        count /= 1024
+    return f"{_short(count)} PiB"
+
+
+def rate_text(rate: float | None) -> str:
+    return NOTHING if rate is None else f"{bytes_text(rate)}/s"
+
+
+def duration_text(seconds: float | None) -> str:
+    """Give a duration in its two largest units: 8 s, 5 min 20 s, 3 h 10 min, 2 d 4 h."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 60:
+        return f"{_short(seconds)} s"
+    for size, unit, smaller_size, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = int(seconds % size // smaller_size)
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    raise AssertionError
+
+
+def share_text(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.0%}"
+
+
+def time_text(seconds: int | None) -> str:
+    """Local time of UTC seconds; nothing for None and 0."""
+    if not seconds:
+        return NOTHING
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def user_text(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _short(number: float) -> str:
+    """At most three digits, without a fraction that says nothing."""
+    return f"{number:.0f}" if number >= 100 or number == int(number) else f"{number:.3g}"

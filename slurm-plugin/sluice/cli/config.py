@@ -1,0 +1,108 @@
+"""`sluice config`: the settings of the site."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    DEFAULT_CONFIG,
+    config_option,
+    json_option,
+    read_config,
+    show_json,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.group()
+def command() -> None:
+    """Show, check and explain the settings.
+
+    One file, sluice.conf, is read by plugin, daemon and commands alike.
+
+    \b
+    Examples:
+        sluice config check --config new.conf
+        sluice config show
+        sluice config explain MinConfidence
+    """
+
+
+@command.command()
+@config_option
+@json_option
+def show(config: Path | None, *, as_json: bool) -> None:
+    """Print every setting in force.
+
+    \b
+    Examples:
+        sluice config show
+        sluice config show --json | jq .Mode
+    """
+    settings = read_config(config).settings()
+    if as_json:
+        show_json(settings)
+        return
+    show_table(("Key", "Value"), [(key, _shown(value)) for key, value in settings.items()])
+
+
+@command.command()
+@config_option
+def check(config: Path | None) -> None:
+    """Say whether a configuration is valid, or which line is wrong.
+
+    \b
+    Examples:
+        sluice config check
+        sluice config check --config new.conf && cp new.conf /etc/slurm/sluice.conf
+    """
+    read_config(config)
+    path = config or DEFAULT_CONFIG
+    if path.exists():
+        click.echo(f"{path}: valid.")
+    else:
+        click.echo(f"{path} does not exist: the plugin is as if not loaded until it does.")
+
+
+@command.command()
+@click.argument("keys", nargs=-1)
+@json_option
+def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
+    """Say what each setting means, and its default.
+
+    KEYS are settings; without any, all are explained.
+
+    \b
+    Examples:
+        sluice config explain
+        sluice config explain MinConfidence Tolerance
+    """
+    from sluice.policies import core
+
+    known = {key.key.lower(): key for key in core.config_keys()}
+    unknown = [key for key in keys if key.lower() not in known]
+    if unknown:
+        raise click.UsageError(
+            f"There is no setting {unknown[0]}. `sluice config explain` lists them."
+        )
+    chosen = [known[key.lower()] for key in keys] or list(known.values())
+    if as_json:
+        show_json(
+            [
+                {"key": key.key, "kind": key.kind, "default": key.fallback, "meaning": key.text}
+                for key in chosen
+            ]
+        )
+        return
+    show_table(("Key", "Default", "Meaning"), [(key.key, key.fallback, key.text) for key in chosen])
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, list):
+        return "; ".join(map(str, value))
+    return value

@@ -1,0 +1,128 @@
+"""`sluice decisions`: what Sluice thinks of the jobs of today."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    bytes_text,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    show_json,
+    show_table,
+    user_text,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.history_db.records import Decision
+
+COLUMNS = (
+    "Job",
+    "Name",
+    "User",
+    "Nodes",
+    "Pattern",
+    "Chunk",
+    "Conf",
+    "Would hurt",
+    "Action",
+    "Reason",
+)
+
+
+@click.command()
+@click.option(
+    "-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many."
+)
+@config_option
+@history_option
+@json_option
+def command(limit: int, config: Path | None, history: Path | None, *, as_json: bool) -> None:
+    """List what Sluice decided, the latest last.
+
+    A line for each submission: what it was predicted to do to storage and how surely, the
+    running job with which it would interfere most, what Sluice would do, and why.
+
+    "Would hurt" reads `4711 1.40× / 1.05×`: beside job 4711 this job would take 1.40 times as
+    long, and job 4711 1.05 times. A job whose number could not be told for certain shows as tie;
+    one that was rejected, or that sluiced has not met yet, shows none.
+
+    \b
+    Examples:
+        sluice decisions
+        sluice decisions --limit 1000 --json | jq '.[] | select(.action == "delay")'
+    """
+    from sluice.policies.record import Record
+
+    with open_history(config, history, read_only=True) as store:
+        rows = [
+            summary(decision, Record.parse(decision.record).to_dict())
+            for decision in reversed(store.latest_decisions(limit))
+        ]
+    if as_json:
+        show_json(rows)
+    elif rows:
+        show_table(COLUMNS, [_cells(row) for row in rows])
+    else:
+        click.echo("No decisions yet. Is sluiced running? See `sluice doctor`.")
+
+
+def summary(decision: Decision, record: dict[str, Any]) -> dict[str, Any]:
+    """Return what an administrator reviews of a decision."""
+    from sluice.policies.core import sentence
+
+    submission, decided = record["submission"], record["decision"]
+    prediction = decided["prediction"]
+    profile = prediction["profile"]
+    return {
+        "job_id": decision.job_id,
+        "joined_by": decision.joined_by,
+        "record": f"{record['boot']}-{record['number']}",
+        "time": record["now"],
+        "cluster": record["cluster"],
+        "mode": record["mode"],
+        "name": submission["name"],
+        "uid": submission["uid"],
+        "user": user_text(submission["uid"]),
+        "nodes": submission["nodes"] or None,
+        "pattern": profile["pattern"],
+        "chunk_bytes": profile["chunk_bytes"],
+        "confidence": profile["confidence"],
+        "evidence": prediction["evidence"],
+        "class": prediction["klass"],
+        "encounters": decided["encounters"],
+        "action": decided["action"],
+        "reason": decided["reason"],
+        "reason_text": sentence("reason", decided["reason"]),
+    }
+
+
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    is_known = row["evidence"] != "none"
+    return (
+        row["job_id"] or ("tie" if row["joined_by"] == "tie" else NOTHING),
+        row["name"],
+        row["user"],
+        row["nodes"] or 1,
+        row["pattern"] if is_known else NOTHING,
+        bytes_text(row["chunk_bytes"]) if is_known else NOTHING,
+        f"{row['confidence']:.2f}" if is_known else NOTHING,
+        _worst(row["encounters"]),
+        row["action"],
+        row["reason_text"],
+    )
+
+
+def _worst(encounters: list[dict[str, Any]]) -> str:
+    """Name the co-runner with the largest effect; the core reports the worst first."""
+    if not encounters:
+        return NOTHING
+    worst = encounters[0]
+    return f"{worst['job_id']} {worst['own_slowdown']:.2f}× / {worst['other_slowdown']:.2f}×"

@@ -1,0 +1,215 @@
+"""Everything that is known of one job, gathered from history, decision record and Slurm.
+
+The result is what `sluice why --json` prints; the words in `why.py` are made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.cli.common import CommandError, user_text
+from sluice.cli.replay import replay_decision
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Record
+from sluice.slurm import slurm_commands
+from sluice.slurm.errors import SlurmError
+
+if TYPE_CHECKING:
+    from sluice.history_db.records import Decision, Job, Run
+    from sluice.history_db.store import Store
+    from sluice.policies.core import Config
+    from sluice.slurm.records import QueuedJob
+
+SLACK = 3  # seconds between a decision and its job's submit time, at most
+LOGS_SHOWN = 8
+SQUEUE_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The decision about a job, as far as it can be told."""
+
+    decision: Decision | None
+    tied_with: int = 0
+    """Decisions of the same user, name and second, from which it cannot be told apart."""
+    array: int | None = None
+    """The array that the job is a task of, where the decision is about that."""
+
+
+def parse_job_id(text: str) -> int | None:
+    """Return the number that Sluice keeps 4711, 4711_3 (task) or 4711+1 (component) under."""
+    number, plus, offset = text.partition("+")
+    if plus:  # Slurm numbers the components of a heterogeneous job one after the other
+        numbers = (number, offset)
+        return sum(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
+    number, underscore, task = text.partition("_")  # an array is decided as a whole
+    is_valid = number.isdecimal() and (task.isdecimal() or not underscore)
+    return int(number) if is_valid else None
+
+
+def gather(
+    store: Store, job_id: int, cluster: str | None, *, replay_with: Config | None = None
+) -> dict[str, Any]:
+    """Collect the dossier of the latest job with this number.
+
+    With a configuration the decision is also made again.
+    """
+    jobs = store.jobs_with_id(job_id, cluster)
+    queued = _ask_slurm(job_id)
+    found = find_decision(store, job_id, jobs, cluster)
+    if found.decision is None and not jobs and queued is None:
+        raise CommandError(
+            f"no job {job_id} is known{f' on cluster {cluster}' if cluster else ''}; "
+            "`sluice decisions` lists those with a decision, and `sluice doctor` says whether "
+            "sluiced follows the controller"
+        )
+    record = Record.parse(found.decision.record) if found.decision else None
+    job = jobs[0] if jobs else None
+    facts = {
+        "job": _job(job_id, job, queued, record),
+        "other_jobs_with_this_number": [
+            {"cluster": other.cluster, "submitted": other.submit, "name": other.name}
+            for other in _others(jobs)
+        ],
+        "array": found.array,
+        "joined_by": found.decision.joined_by if found.decision else None,
+        "tied_with": found.tied_with,
+        "record": record.to_dict() if record else None,
+        "evidence": _evidence(record, store) if record else None,
+        "lanes": _lanes(record, store) if record else [],
+        "slurm": _slurm(job, queued),
+    }
+    if record and replay_with:
+        facts["replay"] = replay_decision(store, record, replay_with)
+    return facts
+
+
+def find_decision(store: Store, job_id: int, jobs: list[Job], cluster: str | None) -> Found:
+    """Find the decision about the latest job with a number, which may have been used before."""
+    latest = jobs[0] if jobs else None
+    for decision in store.decisions_for_job(job_id, cluster):
+        if latest is None or latest.restarts > 0 or abs(latest.submit - decision.now) <= SLACK:
+            return Found(decision)
+    if latest is None or latest.uid is None:
+        return Found(None)
+    near = [
+        (decision, Record.parse(decision.record))
+        for decision in store.decisions_of_user(
+            latest.uid, since=latest.submit - 1, until=latest.submit + 1
+        )
+    ]
+    same_name = [
+        (decision, record) for decision, record in near if _is_named(record, latest.name or "")
+    ]
+    arrays = [
+        decision
+        for decision, record in same_name
+        if "array" in record.submission.flags and decision.job_id is not None
+    ]
+    if len(arrays) == 1:
+        return Found(arrays[0], array=arrays[0].job_id)
+    tied = [decision for decision, _ in same_name if decision.joined_by == "tie"]
+    return Found(tied[0], tied_with=len(tied)) if tied else Found(None)
+
+
+def _is_named(record: Record, name: str) -> bool:
+    return name.encode(errors="surrogateescape").startswith(
+        record.submission.name.encode(errors="surrogateescape")
+    )
+
+
+def _others(jobs: list[Job]) -> list[Job]:
+    """Other jobs that had the number: on other clusters, or before slurmctld lost its count."""
+    return [
+        job
+        for job in jobs[1:]
+        if job.cluster != jobs[0].cluster
+        or (job.name, job.uid) != (jobs[0].name, jobs[0].uid)
+        or (jobs[0].restarts == 0 and job.submit != jobs[0].submit)
+    ]
+
+
+def _ask_slurm(job_id: int) -> QueuedJob | None:
+    try:
+        return slurm_commands.queued_job(job_id, timeout=SQUEUE_TIMEOUT)
+    except SlurmError:
+        return None
+
+
+def _job(
+    job_id: int, job: Job | None, queued: QueuedJob | None, record: Record | None
+) -> dict[str, Any]:
+    submission = record.submission if record else None
+    uid = submission.uid if submission else queued.uid if queued else job.uid if job else None
+    return {
+        "job_id": job_id,
+        "cluster": record.cluster if record else job.cluster if job else None,
+        "name": (job.name if job else None)
+        or (queued.name if queued else None)
+        or (submission.name if submission else None),
+        "uid": uid,
+        "user": None if uid is None else user_text(uid),
+        "nodes": (job.nodes if job else None) or (submission.nodes if submission else None),
+        "submitted": job.submit if job else record.now if record else None,
+    }
+
+
+def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
+    """Say what Slurm did: as it says now, else as sluiced or accounting saw it last."""
+    if job is None:
+        return None
+    seen: dict[str, Any] = {
+        "state": job.state,
+        "reason": None,
+        "submitted": job.submit,
+        "started": job.start,
+        "ended": job.end,
+        "exit_code": job.exit_code,
+        "restarts": job.restarts,
+        "is_live": False,
+    }
+    if queued is not None and queued.submit == job.submit:
+        seen |= {
+            "state": queued.state,
+            "reason": queued.reason if queued.is_pending else None,
+            "started": None if queued.is_pending else queued.start,
+            "ended": queued.end if queued.has_ended else None,
+            "exit_code": queued.exit_code if queued.has_ended else None,
+            "is_live": True,
+        }
+    start, end = seen["started"], seen["ended"]
+    seen["waited_seconds"] = None if start is None else start - job.submit
+    seen["ran_seconds"] = None if start is None or end is None else end - start
+    return seen
+
+
+def _evidence(record: Record, store: Store) -> dict[str, Any]:
+    """Collect the earlier runs behind a prediction."""
+    application = store.application(record.prediction.application)
+    runs = store.runs_behind(record.prediction.application) if application else []
+    return {
+        "label": application.label if application else None,
+        "runs": application.runs if application else 0,
+        "logs": [_run(run) for run in runs[:LOGS_SHOWN]],
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "log": run.log.path,
+        "started": run.log.start,
+        "exe": run.log.exe,
+        "job_id": run.log.jobid,
+        "nprocs": run.log.nprocs,
+        "pattern": run.profile.pattern,
+        "chunk_bytes": run.profile.numbers.get("chunk_bytes"),
+        "write_bytes": run.profile.numbers.get("write_bytes"),
+        "read_bytes": run.profile.numbers.get("read_bytes"),
+    }
+
+
+def _lanes(record: Record, store: Store) -> list[str]:
+    """Names of the lanes that the decision chose among, by their bit in lane masks."""
+    bundle = store.bundle(record.bundle_checksum)
+    return [lane.name for lane in Bundle.parse(bundle.content).policy.lanes] if bundle else []

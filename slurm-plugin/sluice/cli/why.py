@@ -1,0 +1,305 @@
+"""`sluice why JOBID`: the whole story of one job, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    aligned,
+    bytes_text,
+    config_option,
+    duration_text,
+    history_option,
+    json_option,
+    one_line,
+    open_history,
+    rate_text,
+    read_config,
+    share_text,
+    show_json,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Facts = dict[str, Any]
+
+
+@click.command()
+@click.argument("job")
+@click.option("--cluster", help="Where several clusters share a history.")
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Decide again from the stored bundle and snapshot and compare every bit.",
+)
+@config_option
+@history_option
+@json_option
+def command(
+    job: str,
+    cluster: str | None,
+    config: Path | None,
+    history: Path | None,
+    *,
+    replay: bool,
+    as_json: bool,
+) -> None:
+    """Tell the whole story of one job.
+
+    Which earlier runs it was judged by, what was predicted and how surely, who was writing at
+    the time, what each choice would have cost, what was decided and why, and what Slurm did.
+
+    JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
+    of a heterogeneous job.
+
+    \b
+    Examples:
+        sluice why 4711
+        sluice why 4711 --replay
+        sluice why 4711 --json | jq .record.decision.reason
+    """
+    from sluice.cli.dossier import gather, parse_job_id
+
+    job_id = parse_job_id(job)
+    if job_id is None:
+        raise click.BadParameter(
+            f"{job} is no job number; write 4711, 4711_3 or 4711+1", param_hint="JOB"
+        )
+    with open_history(config, history, read_only=True) as store:
+        facts = gather(store, job_id, cluster, replay_with=read_config(config) if replay else None)
+    if as_json:
+        show_json(facts)
+        return
+    for line in story(facts):
+        click.echo(line)
+
+
+def story(facts: Facts) -> Iterator[str]:
+    """Tell the facts that `gather` collected, line by line."""
+    yield from _introduction(facts)
+    record = facts["record"]
+    if record is None:
+        yield from _no_decision()
+    else:
+        decision = record["decision"]
+        yield from _what_was_known(decision["prediction"], facts["evidence"])
+        yield from _who_was_writing(decision)
+        yield from _choices(decision, facts["lanes"])
+        yield from _decision(record, facts)
+    yield from _what_slurm_did(facts["slurm"])
+    if "replay" in facts:
+        yield from _heading("Replay")
+        yield f"  {facts['replay']['text']}"
+
+
+def _heading(text: str) -> Iterator[str]:
+    yield ""
+    yield click.style(text, bold=True)
+
+
+def _introduction(facts: Facts) -> Iterator[str]:
+    job = facts["job"]
+    nodes = f" on {_count(job['nodes'], 'node')}" if job["nodes"] else ""
+    yield click.style(f"Job {job['job_id']}", bold=True) + (
+        f" {one_line(job['name'] or '(no name)')} of {job['user'] or 'an unknown user'}{nodes}, "
+        f"submitted {time_text(job['submitted'])} on cluster {job['cluster'] or NOTHING}."
+    )
+    if facts["array"] is not None:
+        yield f"It is a task of array {facts['array']}, which was decided as a whole."
+    if facts["tied_with"] > 1:
+        yield (
+            f"Note: {facts['tied_with']} decisions were made for this user and job name in that "
+            "second, and nothing tells which is this job's. One of them follows."
+        )
+    for other in facts["other_jobs_with_this_number"]:
+        yield (
+            f"Note: {one_line(other['name'] or '(no name)')}, submitted "
+            f"{time_text(other['submitted'])} on cluster {other['cluster'] or NOTHING}, had this "
+            "number too. This is the latest."
+        )
+
+
+def _no_decision() -> Iterator[str]:
+    yield from _heading("No decision")
+    yield (
+        "  The plugin has no record of this submission: it was not loaded or in Mode=off, its\n"
+        "  ring was full, or the job's name was changed before sluiced saw it. See `sluice doctor`."
+    )
+
+
+def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[str]:
+    yield from _heading("What was known before it ran")
+    if prediction["evidence"] == "none":
+        yield "  Nothing: no earlier run resembles it."
+        return
+    profile = prediction["profile"]
+    runs = f", {_count(profile['runs'], 'run')}" if profile["runs"] else ""
+    yield f"  Evidence: {_sentence('evidence', prediction['evidence'])}{runs}."
+    if evidence["logs"]:
+        yield from _logs(evidence)
+    yield (
+        f"  Prediction: {_sentence('pattern', profile['pattern'])} ({profile['pattern']}), "
+        f"{share_text(profile['confidence'])} certain."
+    )
+    yield f"    {_profile(profile)}"
+    klass = prediction["klass"]
+    yield f"    To storage it {_sentence('class', klass)} (class {klass})."
+
+
+def _logs(evidence: Facts) -> Iterator[str]:
+    rows = [
+        (
+            time_text(run["started"]),
+            Path((run["exe"] or NOTHING).split()[0]).name,
+            run["pattern"],
+            bytes_text(run["write_bytes"]),
+            bytes_text(run["chunk_bytes"]),
+            run["nprocs"] or NOTHING,
+            Path(run["log"]).name,
+        )
+        for run in evidence["logs"]
+    ]
+    columns = ("Run", "Program", "Pattern", "Written", "Chunk", "Processes", "Darshan log")
+    yield from (f"    {line}" for line in aligned(columns, rows))
+    more = evidence["runs"] - len(rows)
+    if more > 0:
+        yield f"    and {_count(more, 'earlier run')}."
+
+
+def _profile(profile: Facts) -> str:
+    """Put the numbers of a profile that say something into one line."""
+    known = (
+        ("chunks of {}", bytes_text, "chunk_bytes"),
+        ("{} processes", _whole, "nprocs"),
+        ("{} written", bytes_text, "write_bytes"),
+        ("{} read", bytes_text, "read_bytes"),
+        ("{} files", _whole, "files"),
+        ("{} alone", rate_text, "rate"),
+        ("{} of its run time is I/O", share_text, "io_share"),
+        ("in bursts of {}", duration_text, "burst_seconds"),
+        ("every {}", duration_text, "period_seconds"),
+    )
+    parts = [
+        template.format(text(profile[name])) for template, text, name in known if profile[name]
+    ]
+    return " · ".join(parts) or "No number is known."
+
+
+def _who_was_writing(decision: Facts) -> Iterator[str]:
+    if not decision["alternatives"]:
+        return  # it was not looked at
+    yield from _heading("Who was writing at the time")
+    if not decision["encounters"]:
+        yield "  Nobody whose I/O matters."
+    for encounter in decision["encounters"]:
+        yield (
+            f"  Job {encounter['job_id']} ({_count(encounter['nodes'], 'node')}): together for "
+            f"{duration_text(encounter['together'])}; this job would take "
+            f"{_times(encounter['own_slowdown'])} as long, job {encounter['job_id']} "
+            f"{_times(encounter['other_slowdown'])}."
+        )
+    more = decision["corunner_count"] - len(decision["encounters"])
+    if more > 0:
+        yield f"  {_count(more, 'other job')} with less effect."
+
+
+def _choices(decision: Facts, lanes: list[str]) -> Iterator[str]:
+    if not decision["alternatives"]:
+        return
+    yield from _heading("What could be done, in lost node-seconds")
+    rows = [
+        (
+            ("→ " if i == decision["chosen"] else "  ") + _choice(alternative, lanes),
+            f"{alternative['own']:.0f}",
+            f"{alternative['caused']:.0f}",
+            f"{alternative['confined']:.0f}",
+            duration_text(alternative["wait"]) if alternative["wait"] else NOTHING,
+            f"{alternative['cost']:.0f}",
+            _times(alternative["slowdown"]),
+        )
+        for i, alternative in enumerate(decision["alternatives"])
+    ]
+    columns = ("  Choice", "Own", "Caused", "Fewer targets", "Wait", "Cost", "This job takes")
+    yield from (f"  {line}" for line in aligned(columns, rows))
+
+
+def _choice(alternative: Facts, lanes: list[str]) -> str:
+    if alternative["action"] == "delay":
+        return "wait, then share"
+    mask = alternative["lane_mask"]
+    if not mask:
+        return "share everything"
+    chosen = [
+        lanes[bit] if bit < len(lanes) else f"lane {bit}"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+    ]
+    return f"only {', '.join(chosen)}"
+
+
+def _decision(record: Facts, facts: Facts) -> Iterator[str]:
+    decision = record["decision"]
+    yield from _heading("Decision")
+    yield f"  {decision['action']}: {_sentence('action', decision['action'])}."
+    yield f"  Because {_sentence('reason', decision['reason'])} ({decision['reason']})."
+    effect = {
+        "advise": "Mode was advise: a note went into the admin comment, nothing else was touched.",
+    }.get(record["mode"], f"Mode was {record['mode']}: the job was not touched.")
+    yield f"  {effect}"
+    how = {
+        "mark": "by the note on the job",
+        "key": "by user, name and submit time",
+        "tie": "not for certain",
+    }.get(facts["joined_by"] or "", "not yet")
+    yield (
+        f"  Record {record['boot']}-{record['number']}, found {how}; bundle "
+        f"{record['bundle_checksum']}, snapshot {record['snapshot_checksum']}."
+    )
+
+
+def _what_slurm_did(slurm: Facts | None) -> Iterator[str]:
+    yield from _heading("What Slurm did")
+    if slurm is None:
+        yield "  Not known: sluiced has not seen the job, and Slurm does not know it (any more)."
+        return
+    if slurm["started"] is None:
+        reason = f" ({slurm['reason']})" if slurm["reason"] else ""
+        yield f"  {slurm['state']}{reason}; not started."
+    else:
+        yield (
+            f"  {slurm['state']}: started {time_text(slurm['started'])} after waiting "
+            f"{duration_text(slurm['waited_seconds'])}"
+            + (
+                f", ran {duration_text(slurm['ran_seconds'])}, exit code {slurm['exit_code']}."
+                if slurm["ended"]
+                else "."
+            )
+        )
+    if slurm["restarts"]:
+        yield f"  Requeued {_count(slurm['restarts'], 'time')}."
+    if not slurm["is_live"] and slurm["ended"] is None:
+        yield "  (As sluiced saw it last; Slurm cannot be asked or does not know it any more.)"
+
+
+def _sentence(list_name: str, word: str) -> str:
+    from sluice.policies.core import sentence
+
+    return sentence(list_name, word)
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2f}×"
+
+
+def _whole(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,223 @@
+"""`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
+
+Each round asks Slurm for its queue, takes the plugin's records into the history, joins both and
+publishes the snapshot. The queue comes first: then the records of all jobs in it have been made
+and are in the drain that follows. A round that fails in part goes on with the rest: records stay
+in the plugin until the history has them, and a snapshot that cannot be renewed grows stale, upon
+which the plugin abstains.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import signal
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.record import RECORD_SIZE
+from sluice.slurm.drainer import Drainer
+from sluice.slurm.errors import SlurmError
+from sluice.slurm.ledger import Ledger
+from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.settings import Settings
+from sluice.slurm.slurm_commands import Queue
+from sluice.slurm.snapshot import Publisher
+from sluice.slurm.troubles import EXPECTED, Troubles, log
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import IO
+
+    from sluice.slurm.records import QueuedJob
+
+BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
+SUMMARY_SECONDS = 60.0
+LOAD = 4  # one part of work to this many parts of rest, at most
+
+
+class Daemon:
+    """What sluiced remembers from round to round."""
+
+    def __init__(self, config_path: Path) -> None:
+        self.config = core.read_config(config_path)
+        self._config_path = config_path
+        self._config_stamp = _stamp(config_path)
+        self._troubles = Troubles()
+        self._queue = Queue()
+        self._settings = Settings()
+        self._publisher = Publisher(Path(self.config.snapshot))
+        self._drainer = Drainer(self._publisher.kept)
+        self._store: Store | None = None
+        self._ledger: Ledger | None = None
+        self._summary_due = time.monotonic() + SUMMARY_SECONDS
+
+    def round(self) -> bool:
+        """Do everything once; return whether all of it worked."""
+        now = int(time.time())
+        jobs: list[QueuedJob] | None = None
+        with self._troubles.about("configuration"):
+            self._reload()
+        with self._troubles.about("controller"):
+            self._settings.refresh()
+            jobs = self._queue.jobs()
+        with self._troubles.about("history"):
+            self._keep(jobs, now)
+        if jobs is not None:
+            with self._troubles.about("snapshot"):
+                self._publisher.publish(
+                    jobs,
+                    self._ledger.prediction if self._ledger else lambda _job: None,
+                    self._settings,
+                    is_off=Path(self.config.off_file).exists(),
+                    now=now,
+                )
+        self._summarise()
+        return not self._troubles
+
+    def close(self) -> None:
+        if self._store:
+            self._store.close()
+
+    def _reload(self) -> None:
+        """Take up a changed configuration; one with an error leaves the last good one in force."""
+        stamp = _stamp(self._config_path)
+        if stamp == self._config_stamp:
+            return
+        config = core.read_config(self._config_path)
+        self._config_stamp = stamp
+        if config.history != self.config.history:
+            self.close()
+            self._store = None
+        if config.snapshot != self.config.snapshot:
+            self._publisher = Publisher(Path(config.snapshot))
+            self._drainer = Drainer(self._publisher.kept)
+        self.config = config
+        log.info("configuration: read %s again", self._config_path)
+
+    def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
+        """Take the plugin's records into the history and join them with the jobs."""
+        if self._store is None:
+            self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
+        if self._ledger is None:
+            if self._settings.controller is None:
+                return  # the cluster's name is not known yet; the plugin keeps its records
+            self._ledger = Ledger(self._settings.controller.cluster)
+            self._ledger.load(self._store, now)
+        client = PluginClient(Path(self.config.socket), RECORD_SIZE)
+        with self._troubles.about("plugin", (SlurmError,)):
+            for record in self._drainer.drain(client, self._store):
+                self._ledger.add(record)
+        if jobs is not None:
+            self._ledger.update(jobs, self._store, now)
+
+    def _summarise(self) -> None:
+        if self._ledger is None or time.monotonic() < self._summary_due:
+            return
+        self._summary_due = time.monotonic() + SUMMARY_SECONDS
+        log.info(
+            "%d records stored, %d joined, %d in ties, %d dropped by the plugin; %s",
+            self._drainer.stored,
+            self._ledger.joined,
+            self._ledger.tied,
+            self._drainer.dropped,
+            self._publisher.summary,
+        )
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes when a file does."""
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _lock(snapshot: Path) -> IO[str]:
+    """Make sure that one sluiced writes this snapshot; the lock ends with the process."""
+    path = snapshot.with_name(snapshot.name + ".lock")
+    handle = path.open("a")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        raise click.ClickException(
+            f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
+        ) from None
+    return handle
+
+
+def _follow(daemon: Daemon) -> None:
+    """Go round after round until SIGTERM or SIGINT.
+
+    A signal ends a round at once, wherever it is: whatever is half done is a transaction that
+    rolls back, or a temporary file.
+    """
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0 if number == signal.SIGTERM else 130)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    while True:
+        begin = time.monotonic()
+        daemon.round()
+        took = time.monotonic() - begin
+        time.sleep(max(daemon.config.follow_ms / 1000 - took, LOAD * took))
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="SLUICE_CONF",
+    show_envvar=True,
+    default=Path("/etc/slurm/sluice.conf"),
+    show_default=True,
+    help="The configuration of the site.",
+)
+@click.option("--once", is_flag=True, help="Do one round and exit: 0 if all of it worked, else 1.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to write to standard error.",
+)
+def main(config: Path, log_level: str, *, once: bool) -> None:
+    """Follow the Slurm controller for Sluice.
+
+    \b
+    Every FollowInterval sluiced
+      asks Slurm who runs and waits,
+      takes the plugin's decisions into the history,
+      finds the job of each decision,
+      and publishes the snapshot for the plugin's next decisions.
+
+    It stays in the foreground and logs to standard error, for systemd or any other supervisor.
+    It runs as SlurmUser, or as root. Stop it with SIGTERM; it may be killed at any time, and
+    nothing is lost. A changed configuration is taken up by itself.
+
+    \b
+    Examples:
+        sluiced --config /etc/slurm/sluice.conf
+        sluiced --once && sluice decisions
+    """
+    logging.basicConfig(
+        format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
+    )
+    try:
+        daemon = Daemon(config)
+        lock = _lock(Path(daemon.config.snapshot))
+    except EXPECTED as error:
+        raise click.ClickException(str(error)) from error
+    with lock, closing(daemon):
+        if once:
+            sys.exit(0 if daemon.round() else 1)
+        log.info("following; configuration %s", config)
+        _follow(daemon)

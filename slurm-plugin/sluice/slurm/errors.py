@@ -1,0 +1,19 @@
+"""What can go wrong between Sluice and a running Slurm, each with the remedy in its words."""
+
+from __future__ import annotations
+
+
+class SlurmError(Exception):
+    """Slurm or the plugin in it cannot be asked."""
+
+
+class CommandFailedError(SlurmError):
+    """A command of Slurm failed, took too long, or is not installed."""
+
+
+class PluginUnreachableError(SlurmError):
+    """Nobody serves the plugin's socket."""
+
+
+class PluginAnswerError(SlurmError):
+    """The plugin's answer makes no sense to this version."""

@@ -1,0 +1,106 @@
+"""What Slurm says of itself, as frozen records: the border between its commands and ours.
+
+Times are UTC seconds, 0 or None where Slurm knows none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "TIMEOUT",
+    }
+)
+"""States in which a job record stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One job record of the controller: a job, a task of an array, or its tasks that wait."""
+
+    job_id: int
+    """Its own number, also of an array task."""
+    submission_id: int
+    """The number that sbatch printed: the array's; a component's own in a heterogeneous job."""
+    component: int | None
+    """Of a heterogeneous job, from 0; None: no such job."""
+    is_array: bool
+    restarts: int
+    uid: int
+    submit: int
+    """Of the first start only while restarts is 0: a requeue changes it."""
+    start: int | None
+    end: int | None
+    """While it runs: by its time limit."""
+    state: str
+    account: str | None
+    partition: str
+    """A list while a job waits that named several."""
+    qos: str | None
+    nodes: int
+    tasks: int
+    cpus: int
+    time_limit: int | None
+    """Minutes; None: unlimited or not set yet."""
+    reason: str
+    exit_code: str | None
+    """`exit:signal`."""
+    name: str
+
+    @property
+    def is_running(self) -> bool:
+        return self.state in {"RUNNING", "CONFIGURING"}
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state == "PENDING"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    name: str
+    is_default: bool
+    qos: str | None
+    """The partition's own QoS."""
+    tier: int
+    """PriorityTier."""
+    preempt_mode: str
+    """What happens to its jobs when others preempt them; OFF: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserDefaults:
+    """What Slurm fills in where a user gives nothing."""
+
+    uid: int
+    account: str
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The settings of the controller that matter to Sluice."""
+
+    cluster: str
+    slurm_version: str
+    slurm_uid: int
+    """Of SlurmUser."""
+    job_submit_plugins: tuple[str, ...]
+    plugin_dirs: tuple[str, ...]
+    preempt_type: str
+    accounting: str
+    priority_flags: tuple[str, ...]
+    scheduler_parameters: tuple[str, ...]

@@ -1,0 +1,296 @@
+"""Asks a running Slurm by its own commands. The only module that runs them.
+
+Each command has a timeout: they hang for minutes while slurmctld is down. Times come as UTC
+seconds. Users choose names freely, line ends included, so rows of squeue end in a word that
+nobody can guess; it goes through the environment, which other users cannot read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+from typing import TYPE_CHECKING
+
+from sluice.slurm.errors import CommandFailedError
+from sluice.slurm.records import Controller, Partition, QueuedJob, UserDefaults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TIMEOUT = 10.0  # seconds
+FIELD_END = "\x1f"
+ROW_END = f"\x1e{secrets.token_hex(8)}"
+
+# Names of `squeue -O`; the job's name comes last, so that nothing in it can shift a field.
+QUEUE_FIELDS = (
+    "JobID",
+    "JobArrayID",
+    "HetJobOffset",
+    "RestartCnt",
+    "UserID",
+    "SubmitTime",
+    "StartTime",
+    "EndTime",
+    "State",
+    "Account",
+    "Partition",
+    "QOS",
+    "NumNodes",
+    "NumTasks",
+    "NumCPUs",
+    "TimeLimit",
+    "exit_code",
+    "Reason",
+    "Name",
+)
+QUEUE_FORMAT = f":{FIELD_END},".join(QUEUE_FIELDS) + f":{ROW_END}"
+
+NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
+# Words by which Slurm says that there is no value.
+NO_VALUE = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED"})
+
+
+def run(
+    *command: str, stdin: str | None = None, timeout: float = TIMEOUT, check: bool = True
+) -> str:
+    """Run one of Slurm's commands and return what it prints."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SQUEUE_", "SCONTROL_", "SLURM_CLUSTERS"))
+    } | {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SQUEUE_FORMAT2": QUEUE_FORMAT}
+    shown = " ".join(command)
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            timeout=timeout,
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise CommandFailedError(
+            f"`{command[0]}` is not installed here; install Slurm's client commands, or run this "
+            "on a machine that has them"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CommandFailedError(
+            f"`{shown}` gave no answer within {timeout:g} s; is slurmctld up? See `scontrol ping`"
+        ) from None
+    if check and done.returncode != 0:
+        why = done.stderr.strip().splitlines()
+        raise CommandFailedError(
+            f"`{shown}` failed: {why[0] if why else f'exit code {done.returncode}'}; "
+            "see `scontrol ping`"
+        )
+    return done.stdout
+
+
+# The queue
+
+
+class Queue:
+    """The controller's jobs; rows that did not change since the last look are not parsed again."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, QueuedJob] = {}
+
+    def jobs(self) -> list[QueuedJob]:
+        """Ask for all jobs that the controller knows: waiting, running, and ended lately."""
+        rows = run("squeue", "--noheader", "--all", "--states=all").split(ROW_END)
+        known = self._parsed
+        self._parsed = {}
+        for row in rows:
+            text = row.lstrip("\n")
+            if text:
+                self._parsed[text] = known.get(text) or parse_queue_row(text)
+        return list(self._parsed.values())
+
+
+def queued_job(job_id: int, *, timeout: float = TIMEOUT) -> QueuedJob | None:
+    """Ask for one job; None when the controller does not know it (any more).
+
+    For an array, any of its tasks that the controller names first.
+    """
+    answer = run(
+        "squeue", "--noheader", "--states=all", f"--jobs={job_id}", timeout=timeout, check=False
+    )
+    row, end, _ = answer.partition(ROW_END)
+    return parse_queue_row(row) if end else None
+
+
+def parse_queue_row(row: str) -> QueuedJob:
+    """Parse a row of squeue in QUEUE_FORMAT, without its end."""
+    values = row.split(FIELD_END, len(QUEUE_FIELDS) - 1)
+    if len(values) != len(QUEUE_FIELDS):
+        raise CommandFailedError(
+            f"squeue printed {row[:80]!r}, which this Sluice cannot read; please report it"
+        )
+    field = dict(zip(QUEUE_FIELDS, values, strict=True))
+    shown_id = field["JobArrayID"]  # 3, 2_0, 2_[4-9%2] or 4+1
+    is_array = "_" in shown_id
+    return QueuedJob(
+        job_id=int(field["JobID"]),
+        submission_id=int(shown_id.partition("_")[0]) if is_array else int(field["JobID"]),
+        component=_number(field["HetJobOffset"]),
+        is_array=is_array,
+        restarts=_number(field["RestartCnt"]) or 0,
+        uid=int(field["UserID"]),
+        submit=_number(field["SubmitTime"]) or 0,
+        start=_number(field["StartTime"]),
+        end=_number(field["EndTime"]),
+        state=field["State"],
+        account=_text(field["Account"]),
+        partition=field["Partition"],
+        qos=_text(field["QOS"]),
+        nodes=_number(field["NumNodes"].partition("-")[0]) or 0,
+        tasks=_number(field["NumTasks"]) or 0,
+        cpus=_number(field["NumCPUs"]) or 0,
+        time_limit=parse_minutes(field["TimeLimit"]),
+        reason=field["Reason"],
+        exit_code=parse_wait_status(field["exit_code"]),
+        name=field["Name"],
+    )
+
+
+def parse_minutes(text: str) -> int | None:
+    """Minutes of `5:00`, `1:00:00` or `2-00:00:00`; None where there is no limit."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes, _seconds = (int(part or 0) for part in match.groups())
+    return days * 1440 + hours * 60 + minutes
+
+
+def parse_wait_status(text: str) -> str | None:
+    """`exit:signal`, as sacct writes it, of the status that squeue prints."""
+    status = _number(text)
+    return None if status is None else f"{status >> 8 & 0xFF}:{status & 0x7F}"
+
+
+def admin_comments(job_ids: Iterable[int]) -> dict[int, str]:
+    """Ask for the admin comments of jobs; those that have none, or are gone, are left out.
+
+    scontrol takes one job a command line but any number from its input. The text begins with
+    the comment and goes on with the rest of the answer: where a comment ends cannot be told,
+    and users may write ` AdminComment=` into names, so whoever finds something in it must
+    check that it fits the job.
+    """
+    asked = "".join(f"show job {job_id}\n" for job_id in job_ids)
+    if not asked:
+        return {}
+    answer = run("scontrol", "--oneliner", stdin=asked, check=False)
+    starts = list(re.finditer(r"^JobId=(\d+) ", answer, re.MULTILINE))
+    ends = [start.start() for start in starts[1:]] + [len(answer)]
+    comments: dict[int, str] = {}
+    for start, end in zip(starts, ends, strict=True):
+        _, key, comment = answer[start.end() : end].partition(" AdminComment=")
+        if key:
+            comments[int(start[1])] = comment
+    return comments
+
+
+# The rest of the controller
+
+
+def partitions() -> list[Partition]:
+    lines = run("scontrol", "--oneliner", "--all", "show", "partition").splitlines()
+    return [parse_partition(line) for line in lines if line.startswith("PartitionName=")]
+
+
+def parse_partition(line: str) -> Partition:
+    field = dict(word.partition("=")[::2] for word in line.split())
+    return Partition(
+        name=field["PartitionName"],
+        is_default=field.get("Default") == "YES",
+        qos=_text(field.get("QoS", "")),
+        tier=_number(field.get("PriorityTier", "")) or 0,
+        preempt_mode=field.get("PreemptMode", "OFF"),
+    )
+
+
+def controller() -> Controller:
+    return parse_controller(run("scontrol", "show", "config"))
+
+
+def parse_controller(text: str) -> Controller:
+    field = {
+        key.strip(): value.strip()
+        for key, equals, value in (line.partition("=") for line in text.splitlines())
+        if equals
+    }
+
+    def words(key: str, separator: str = ",") -> tuple[str, ...]:
+        return tuple(filter(None, (_text(field.get(key, "")) or "").split(separator)))
+
+    return Controller(
+        cluster=field.get("ClusterName", ""),
+        slurm_version=field.get("SLURM_VERSION", ""),
+        slurm_uid=int(re.sub(r".*\((\d+)\)", r"\1", field.get("SlurmUser", "root(0)"))),
+        job_submit_plugins=words("JobSubmitPlugins"),
+        plugin_dirs=words("PluginDir", ":"),
+        preempt_type=field.get("PreemptType", ""),
+        accounting=field.get("AccountingStorageType", ""),
+        priority_flags=words("PriorityFlags"),
+        scheduler_parameters=words("SchedulerParameters"),
+    )
+
+
+def user_defaults(cluster: str) -> list[UserDefaults]:
+    """Ask which account and QoS Slurm fills in, by uid; empty without an accounting database.
+
+    The controller's own list knows uids and accounts; only the database knows default QoS.
+    """
+    users = re.findall(
+        r"^UserName=(.+?)\((\d+)\) DefAccount=(\S+)",
+        run("scontrol", "show", "assoc_mgr", "flags=users"),
+        re.MULTILINE,
+    )
+    if not users:
+        return []
+    default_qos = _default_qos(cluster)
+    return [
+        UserDefaults(
+            uid=int(uid),
+            account=_text(account) or "",
+            qos=default_qos.get((name, account), ""),
+        )
+        for name, uid, account in users
+        if int(uid) < NO_VAL  # otherwise the controller's machine does not know the user
+    ]
+
+
+def _default_qos(cluster: str) -> dict[tuple[str, str], str]:
+    """Map user and account to the default QoS of that association."""
+    answer = run(
+        "sacctmgr",
+        "--noheader",
+        "--parsable2",
+        "show",
+        "assoc",
+        f"cluster={cluster}",
+        "format=user,account,defaultqos",
+        check=False,
+    )
+    rows = (line.split("|") for line in answer.splitlines())
+    return {(row[0], row[1]): row[2] for row in rows if len(row) == 3 and row[0] and row[2]}
+
+
+def slurmctld_version() -> str:
+    """Ask the installed slurmctld for its version, x.y.z."""
+    return run("slurmctld", "-V").split()[-1]
+
+
+def _number(text: str) -> int | None:
+    number = int(text) if text.isdecimal() else NO_VAL
+    return None if number >= NO_VAL else number
+
+
+def _text(text: str) -> str | None:
+    return None if text in NO_VALUE else text

@@ -1,0 +1,166 @@
+"""The snapshot: who runs with which I/O, for the plugin's next decisions.
+
+It is written anew each round even if nothing changed, because its age tells the plugin whether
+somebody still looks. Those written lately are kept in memory: decisions refer to them, and the
+history keeps the ones that do, so that a decision can be made again from the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import Snapshot as StoredSnapshot
+from sluice.policies.core import CoreError
+from sluice.policies.snapshot import Snapshot, write_snapshot
+from sluice.slurm.settings import preempting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from sluice.policies.core import View
+    from sluice.slurm.records import QueuedJob
+    from sluice.slurm.settings import Settings
+
+MAX_CORUNNERS = 256  # policies/core/snapshot.h
+KEPT_BYTES = 16 << 20
+KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
+
+UNLIMITED = 86400  # seconds: how long a job without any limit is taken to go on
+
+
+class Publisher:
+    """Writes snapshots to one path and remembers the latest."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.summary = "nothing published yet"
+        self._sequence = 0
+        self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
+        self._take_up()
+
+    def kept(self, checksum: int) -> StoredSnapshot | None:
+        """Return a snapshot written lately, by its checksum."""
+        return self._kept.get(checksum)
+
+    def publish(
+        self,
+        jobs: list[QueuedJob],
+        prediction: Callable[[QueuedJob], View | None],
+        settings: Settings,
+        *,
+        is_off: bool,
+        now: int,
+    ) -> None:
+        """Write the state of the cluster at time now (UTC seconds)."""
+        running = [(job, prediction(job)) for job in jobs if job.is_running]
+        unknown = sum(known is None for _, known in running)
+        matter = heaviest((job, known) for job, known in running if known and known.klass != "none")
+        self._sequence += 1
+        self._save_previous()
+        state = {
+            "sequence": self._sequence,
+            "taken": now,
+            "flags": ["off"] if is_off else [],
+            "running": len(running),
+            "pending": sum(job.is_pending for job in jobs),
+            "unknown": unknown,
+        }
+        content = write_snapshot(
+            self.path,
+            state=state,
+            corunners=[corunner(job, known, now) for job, known in matter],
+            partitions=_partitions(settings),
+            users=[
+                {"uid": user.uid, "account": user.account, "qos": user.qos}
+                for user in settings.users
+            ],
+        )
+        self._keep(content)
+        self.summary = (
+            f"{len(running)} jobs run, {len(matter)} of them with I/O that matters, "
+            f"{unknown} unknown, {state['pending']} wait"
+        )
+
+    @property
+    def _previous(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.previous")
+
+    def _take_up(self) -> None:
+        """Go on where an earlier sluiced stopped: records may refer to its last snapshots."""
+        for path in (self._previous, self.path):
+            with suppress(OSError, CoreError):
+                self._keep(path.read_bytes())
+        self._sequence = max((kept.sequence for kept in self._kept.values()), default=0)
+
+    def _save_previous(self) -> None:
+        """Leave the last snapshot to whoever goes on after a crash."""
+        temporary = self.path.with_name(f".{self._previous.name}")
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        with suppress(FileNotFoundError):
+            temporary.hardlink_to(self.path)
+            temporary.replace(self._previous)
+
+    def _keep(self, content: bytes) -> None:
+        snapshot = Snapshot.parse(content)
+        self._kept[snapshot.checksum] = StoredSnapshot(
+            checksum=snapshot.checksum,
+            sequence=snapshot.state.sequence,
+            taken=snapshot.state.taken,
+            content=content,
+        )
+        while len(self._kept) > KEPT_AT_LEAST and len(self._kept) * len(content) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+
+
+def heaviest(jobs: Iterable[tuple[QueuedJob, View]]) -> list[tuple[QueuedJob, View]]:
+    """Return the jobs that press most on storage, as many as a snapshot holds."""
+    return sorted(jobs, key=lambda item: _weight(item[1]), reverse=True)[:MAX_CORUNNERS]
+
+
+def _weight(prediction: View) -> tuple[float, float]:
+    profile = prediction.profile
+    share = 1.0 if profile.io_share is None else profile.io_share
+    return (profile.rate or 0.0) * share, profile.write_bytes or 0.0
+
+
+def corunner(job: QueuedJob, prediction: View, now: int) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "nodes": max(job.nodes, 1),
+        "lane_mask": 0,  # nobody is confined before `enforce`
+        "klass": prediction.klass,
+        "expected_end": expected_end(job, prediction.profile.runtime_seconds, now),
+        "profile": prediction.profile,
+    }
+
+
+def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
+    """When a running job ends: as its earlier runs did, or at its time limit.
+
+    One that runs longer than its earlier runs may end at any moment until its limit.
+    """
+    limit = job.end if job.end is not None and job.end > now else None
+    start = job.start or now
+    if usual_runtime is not None and start + usual_runtime > now:
+        usual = int(start + usual_runtime)
+        return usual if limit is None else min(usual, limit)
+    return limit if limit is not None else now + UNLIMITED
+
+
+def _partitions(settings: Settings) -> list[dict[str, Any]]:
+    preempt = preempting(settings)
+    return [
+        {
+            "name": partition.name,
+            "qos": partition.qos or "",
+            "flags": [
+                *(["default"] if partition.is_default else []),
+                *(["preempts"] if partition.name in preempt else []),
+            ],
+        }
+        for partition in settings.partitions
+    ]
