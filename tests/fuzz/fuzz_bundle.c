@@ -22,7 +22,8 @@ decide_with (const struct sluice_bundle *bundle)
 	submission.launcher = SLUICE_LAUNCHER_SBATCH;
 	sluice_copy_text (submission.name, sizeof submission.name, "ior_aw");
 	sluice_decide (situation, &config, &submission, 1800000000, &decision);
-	if (decision.action >= SLUICE_ACTION_COUNT || decision.reason >= SLUICE_REASON_COUNT)
+	if (decision.action >= SLUICE_ACTION_COUNT
+	    || decision.reason >= SLUICE_REASON_COUNT)
 		abort ();
 	sluice_situation_destroy (situation);
 }

@@ -1,0 +1,51 @@
+"""Write the seeds in corpus/: small valid files and a few that are wrong in one place.
+
+Run it again when the format changes: `python tests/fuzz/make_corpus.py`.
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "lab"))
+
+import made_model  # noqa: E402 - its folder is no package
+from sluice.policies.snapshot import pack_snapshot  # noqa: E402
+
+CONFIGS = {
+    "empty": "",
+    "site": (
+        "Mode=advise\n# a comment\nBundle=/var/lib/sluice/model.bundle\n"
+        "Lane=sl0 Targets=8 Bandwidth=20G\nLane=sl1 Targets=8 Bandwidth=20G\n"
+        "MinConfidence=0.7\nExemptUsers=0,1000\nInclude=reservation,cron\nPollInterval=100\n"
+    ),
+    "unknown-key": "Mod=observe\n",
+    "twice": "Mode=observe\nMode=advise\n",
+    "range": "MinConfidence=7\n",
+    "lane": "Lane=sl0 Targets=0\n",
+}
+
+
+def main() -> None:
+    bundle = made_model.bundle(applications=3, trees=4, jobs=24)
+    write("bundle", "small", bundle)
+    write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))
+    write("bundle", "version", made_model.with_version(bundle, 2))
+    write("bundle", "truncated", bundle[: len(bundle) // 2])
+    write("snapshot", "four-jobs", made_model.snapshot())
+    empty = {"sequence": 1, "taken": made_model.CREATED, "running": 0, "pending": 0}
+    write(
+        "snapshot",
+        "quiet",
+        pack_snapshot(state=empty, corunners=[], partitions=[], users=[]),
+    )
+    for name, text in CONFIGS.items():
+        write("config", name, text.encode())
+
+
+def write(target: str, name: str, content: bytes) -> None:
+    (HERE / "corpus" / target / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The default interference model says what the papers say (facts S1 to S7)."""
+
+import pytest
+
+from sluice.policies import core
+from sluice.policies.published import LUSTRE, MIB, Program, published_interference
+from sluice.policies.structs import View, new
+
+MODEL = View(new("struct sluice_interference", published_interference()))
+POLICY = core.default_config().policy
+POINTS = 0.10  # of rho: reading a plot costs +-0.05, a fit of nine numbers as much again
+
+
+def pressure(program):
+    """A program of the paper as the core sees it: by its physical numbers alone."""
+    chunk = program.chunk_bytes
+    creates, flushes = program.pattern == "owc", program.pattern != "aw"
+    profile = {
+        "pattern": program.pattern,
+        "share": {program.pattern: 1.0},
+        "chunk_bytes": chunk,
+        "nprocs": program.processes,
+        "write_bytes": 1e13,
+        "bytes_per_flush": chunk if flushes else 1e13,
+        "unflushed_bytes": 0.0 if flushes else 1e13 / program.processes,
+        "creates_per_mib": MIB / chunk if creates else 0.0,
+        "metadata_rate": 0.0,
+        "io_share": 1.0,
+    }
+    return core.pressure_of(profile, MODEL, POLICY)
+
+
+def kept(probe, signal):
+    """What the probe keeps of its rate beside the signal."""
+    return core.rate_share(pressure(probe), [pressure(signal)], MODEL)
+
+
+@pytest.mark.parametrize("figure", LUSTRE, ids=lambda figure: figure.source)
+def test_the_core_reproduces_the_published_rates(figure):
+    """Through the C core, from physical numbers, not from the pattern's name."""
+    assert kept(figure.probe, figure.signal) == pytest.approx(figure.probe_rho, abs=POINTS)
+    if figure.signal_rho is not None:
+        assert kept(figure.signal, figure.probe) == pytest.approx(figure.signal_rho, abs=POINTS)
+
+
+def test_at_1_mib_appending_hurts_most_and_suffers_least():
+    """S1: the ordering that the whole idea rests on."""
+    owc, ws, aw = (Program(name, MIB) for name in ("owc", "ws", "aw"))
+    assert kept(owc, aw) < kept(owc, ws)
+    assert kept(owc, aw) < kept(owc, owc)
+    assert kept(aw, owc) > kept(ws, owc)
+    assert kept(aw, owc) > 0.8
+
+
+def test_the_power_of_appending_falls_with_the_chunk():
+    """S3: at 256 MiB rewriting takes most from both others."""
+    kept_beside_aw = [kept(Program("owc", c), Program("aw", c)) for c in (MIB, 16 * MIB, 256 * MIB)]
+    assert kept_beside_aw == sorted(kept_beside_aw)
+    for victim in ("owc", "aw"):
+        big = Program(victim, 256 * MIB)
+        assert kept(big, Program("ws", 256 * MIB)) < 0.5
+        assert kept(Program("ws", 256 * MIB), big) > 0.5
+
+
+def test_rewriting_and_appending_break_even_near_16_mib():
+    """S4: below it appending wins, above it rewriting does."""
+
+    def lead(chunk):
+        ws, aw = Program("ws", chunk), Program("aw", chunk)
+        return kept(ws, aw) - kept(aw, ws)
+
+    assert lead(2 * MIB) < 0 < lead(128 * MIB)
+
+
+def test_pattern_weighs_more_than_the_number_of_processes():
+    """S6: 256 creating processes lose more to 64 appending ones than to 256 like them."""
+    owc = Program("owc", MIB)
+    assert kept(owc, Program("aw", MIB, 64)) < kept(owc, owc)
