@@ -45,7 +45,7 @@ COMMANDS = (
 )
 
 VARYING = re.compile(
-    r"(?<=JobId=)\d+|(?<=job )\d+|(?<=allocation )\d+|(?<=HetJobId=)\d+|(?<=ArrayJobId=)\d+"
+    r"(?<=JobId=)\d+|(?<=[jJ]ob )\d+|(?<=allocation )\d+|(?<=HetJobId=)\d+|(?<=ArrayJobId=)\d+"
     r"|(?<=HetJobIdSet=)\S+|(?<=AllocNode:Sid=)\S+|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
     r"|(?<=Priority=)\d+|(?<=Scheduler=)\w+|(?<=slurm-)\d+|^\d+$",
     re.MULTILINE,
@@ -85,7 +85,7 @@ def transcript(slurm: PrivateSlurm, commands: tuple[tuple[str, ...], ...]) -> li
 def held_jobs(slurm: PrivateSlurm) -> list[str]:
     """All that Slurm says about each job that is held, oldest first."""
     lines = slurm.run("scontrol", "show", "job", "-o").stdout.splitlines()
-    return [normal(line, slurm) for line in lines if "Reason=JobHeldUser" in line]
+    return [normal(line, slurm) for line in lines if "JobState=PENDING Reason=JobHeldUser" in line]
 
 
 def clear(slurm: PrivateSlurm) -> None:

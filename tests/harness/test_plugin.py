@@ -1,0 +1,248 @@
+"""The built plugin, driven as slurmctld would drive it, without daemons."""
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import made_model
+import pytest
+from plugin_harness import Harness, Outcome, PluginFiles, ask, build, drain, install
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUILD = REPOSITORY / "build"
+NOBODY = 65534
+
+# One job of every kind that job_submit sees, as fields of struct sluice_request.
+KINDS: dict[str, dict[str, str | int]] = {
+    "sbatch": {"script": "#!/bin/sh\nsrun ./app\n", "submit_line": "sbatch run.sh"},
+    "srun": {"has_command": 1, "submit_line": "srun ./app"},
+    "salloc": {"submit_line": "salloc"},
+    "array": {"script": "#!/bin/sh\n", "array": "0-15:4,20%2"},
+    "leader": {"script": "#!/bin/sh\n", "het_component": 1},
+    "follower": {"het_component": 2},
+    "list": {"script": "#!/bin/sh\n", "partition": "main,long", "account": "a", "qos": "q"},
+    "licences": {"script": "#!/bin/sh\n", "licenses": "tool:2|other:1"},
+    "forever": {"script": "x" * 100_000, "name": "n" * 1000, "submit_line": "y" * 100_000},
+    "pty": {"has_command": 1, "submit_line": "srun --pty bash"},
+    "immediate": {"has_command": 1, "immediate": 1},
+    "cron": {"script": "#!/bin/sh\n", "cron": 1},
+    "later": {"script": "#!/bin/sh\n", "begin": 2_000_000_000, "deadline": 2_000_000_000},
+    "reserved": {"script": "#!/bin/sh\n", "reservation": "r"},
+    "opted out": {"script": "#!/bin/sh\n", "opt_out": 1},
+    "memory": {"script": "#!/bin/sh\n", "memory_cpu_mib": 100, "tasks": 8, "nodes": 2},
+    "numbers": {"nodes": 4_000_000_000, "tasks": 4_000_000_000, "time_limit": 4_000_000_000},
+    "nothing": {},
+}
+
+
+@pytest.fixture(scope="session")
+def built() -> Path:
+    return build(BUILD)
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> Path:
+    return build(BUILD / "asan", sanitize="address,undefined")
+
+
+@pytest.fixture(scope="module")
+def bundle() -> bytes:
+    return made_model.bundle()
+
+
+def start_files(files: PluginFiles, bundle: bytes, **settings: str | float) -> None:
+    install(files.bundle, bundle)
+    install(files.snapshot, made_model.snapshot())
+    files.configure(**settings)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other users can enter, unlike pytest's own."""
+    path = Path(tempfile.mkdtemp(prefix="sluice-harness-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def harness(built: Path, place: Path, bundle: bytes) -> Iterator[Harness]:
+    """In observe, with everything loaded."""
+    harness = Harness(built, place)
+    start_files(harness.files, bundle, RingRecords=64)
+    with harness:
+        harness.files.wait_until_loaded("bundle", "snapshot")
+        yield harness
+
+
+def submit_known(harness: Harness) -> Outcome:
+    """Submit a job that the bundle knows."""
+    return harness.submit(**made_model.KNOWN_JOB)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_observe_leaves_every_kind_of_job_alone_and_allocates_nothing(
+    harness: Harness, kind: str
+) -> None:
+    outcome = harness.submit(uid=1000, **{"name": "job", **KINDS[kind]})
+    assert outcome == Outcome(rc=0, altered=False, allocations=0, admin_comment="")
+    assert len(drain(harness.files.socket)) == 1
+
+
+def test_advise_allocates_its_note_and_nothing_else(harness: Harness) -> None:
+    harness.files.configure(Mode="advise")
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    outcome = submit_known(harness)
+    assert not outcome.altered
+    assert outcome.allocations == 1
+    assert outcome.admin_comment.startswith("sluice(v=1,rec=")
+
+
+def test_the_note_stands_behind_what_the_site_wrote(harness: Harness) -> None:
+    harness.files.configure(Mode="advise")
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    outcome = harness.submit(**made_model.KNOWN_JOB, admin_comment="approved by ops")
+    comment, _, note = outcome.admin_comment.rpartition(" ")
+    assert comment == "approved by ops"
+    assert note.startswith("sluice(")
+    assert note.endswith(")")
+    assert len(note) <= 200
+
+
+def test_the_admin_comment_is_left_alone_where_the_site_says_so(harness: Harness) -> None:
+    harness.files.configure(Mode="advise", AdminComment=0)
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    assert submit_known(harness).admin_comment == ""
+
+
+@pytest.mark.parametrize("kind", ["follower", "opted out", "pty", "cron", "licences"])
+def test_exempt_jobs_get_no_note_but_a_record(harness: Harness, kind: str) -> None:
+    harness.files.configure(Mode="advise")
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    assert harness.submit(uid=1000, name="job", **KINDS[kind]).admin_comment == ""
+    assert len(drain(harness.files.socket)) == 1
+
+
+def test_job_modify_succeeds_and_is_counted(harness: Harness) -> None:
+    submit_known(harness)
+    assert harness.modify() == 0
+    assert harness.files.stats()["modifications"] == 1
+
+
+def test_the_off_file_stops_everything_within_a_second(harness: Harness) -> None:
+    harness.files.configure(Mode="advise", PollInterval=60_000)
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    harness.files.off_file.touch()
+    harness.files.wait_for(lambda seen: seen["mode"] == "off", timeout=1.5)
+    assert submit_known(harness).admin_comment == ""
+    assert drain(harness.files.socket) == []
+    harness.files.off_file.unlink()
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise", timeout=1.5)
+    assert submit_known(harness).admin_comment != ""
+
+
+# -- what is loaded; the table in loader.h ---------------------------------------
+
+
+def test_a_configuration_that_goes_missing_or_wrong_means_off(harness: Harness) -> None:
+    install(harness.files.config, b"Mode=advise\nPollInterval=abc\n")
+    seen = harness.files.wait_for(lambda seen: seen["mode"] == "off")
+    assert "sluice.conf:2" in seen["config"]["error"]
+    harness.files.configure()
+    harness.files.wait_for(lambda seen: seen["mode"] == "observe")
+    harness.files.config.unlink()
+    seen = harness.files.wait_for(lambda seen: seen["mode"] == "off")
+    assert not seen["bundle"]["loaded"]
+
+
+@pytest.mark.parametrize("file", ["bundle", "snapshot"])
+def test_a_damaged_file_leaves_the_one_in_memory_and_a_missing_one_unloads_it(
+    harness: Harness, file: str
+) -> None:
+    path: Path = getattr(harness.files, file)
+    good = path.read_bytes()
+    before = harness.files.stats()[file]["checksum"]
+    install(path, good[:-1])
+    seen = harness.files.wait_for(lambda seen: bool(seen[file]["error"]))
+    assert seen[file]["loaded"]
+    assert seen[file]["checksum"] == before
+    path.unlink()
+    seen = harness.files.wait_for(lambda seen: not seen[file]["loaded"])
+    assert "No such file" in seen[file]["error"]
+    install(path, good)
+    assert harness.files.wait_until_loaded(file)[file]["error"] == ""
+
+
+def test_a_new_bundle_is_taken_up_without_a_restart(harness: Harness) -> None:
+    before = harness.files.stats()["bundle"]["checksum"]
+    install(harness.files.bundle, made_model.bundle(seed=2))
+    harness.files.wait_for(lambda seen: seen["bundle"]["checksum"] != before)
+
+
+# -- ring and socket ---------------------------------------------------------------
+
+
+def number_of(record: bytes) -> int:
+    return int.from_bytes(record[16:24], "little")
+
+
+def test_a_full_ring_drops_new_records_and_counts_them(harness: Harness) -> None:
+    for _ in range(70):
+        submit_known(harness)
+    ring = harness.files.stats()["ring"]
+    assert (ring["size"], ring["used"], ring["dropped"], ring["last"]) == (64, 64, 6, 70)
+    assert [number_of(record) for record in drain(harness.files.socket)] == [*range(1, 65)]
+    submit_known(harness)
+    assert [number_of(record) for record in drain(harness.files.socket)] == [71]
+
+
+def test_records_wait_until_they_are_acknowledged_for_this_boot(harness: Harness) -> None:
+    for _ in range(3):
+        submit_known(harness)
+    path = harness.files.socket
+    boot = harness.files.stats()["boot"]
+    other = f"{int(boot, 16) ^ 1:016x}"
+    for request in ("drain 0 3 0\n", f"drain {other} 3 0\n", f"drain {boot} 0 9\n"):
+        ask(path, request)
+        assert harness.files.stats()["ring"]["used"] == 3
+    ask(path, f"drain {boot} 2 0\n")
+    assert harness.files.stats()["ring"]["used"] == 1
+
+
+@pytest.mark.parametrize("request_line", ["hello\n", "drain\n", "drain x y z\n", "\n"])
+def test_an_unknown_request_is_answered_by_an_error(harness: Harness, request_line: str) -> None:
+    assert ask(harness.files.socket, request_line) == b"error unknown request\n"
+
+
+def test_clients_that_hang_keep_others_waiting_for_seconds_only(harness: Harness) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(str(harness.files.socket))
+        assert ask(harness.files.socket, "stats\n").endswith(b"}\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_other_users_get_nothing(harness: Harness) -> None:
+    harness.files.socket.chmod(0o666)
+    child = os.fork()
+    if child == 0:
+        os.setuid(NOBODY)
+        with suppress(OSError):  # hung up on before the request is read
+            os._exit(len(ask(harness.files.socket, "stats\n")) > 0)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_newer_controller_takes_the_socket_over(harness: Harness, built: Path) -> None:
+    """From 23.11 on, two slurmctld overlap for a moment at each reconfigure."""
+    old = harness.files.stats()["boot"]
+    with Harness(built, harness.files.directory) as newer:
+        newer.files.wait_for(lambda seen: seen["boot"] != old)
+        time.sleep(1.5)  # the old one looks at its socket every second
+        assert newer.files.stats()["boot"] != old
+    # the newer one is gone and took its socket along; the old one notices
+    harness.files.wait_for(lambda seen: seen["boot"] == old)

@@ -1,0 +1,155 @@
+"""Valid bundles and snapshots without a history: for tests and benchmarks of the C side.
+
+The forests are fitted to made-up submissions by the module that fits the real ones, so
+their trees have the shape and depth of real ones; what they say means nothing.
+"""
+
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from sluice.classifier.fit import fit_classifier, fit_regressor
+from sluice.classifier.forest import Forest
+from sluice.policies import core
+from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.published import published_interference
+from sluice.policies.snapshot import pack_snapshot
+
+CREATED = 1_800_000_000  # UTC seconds, of every bundle here
+
+# A job that every bundle here knows, in terms of struct sluice_request.
+KNOWN_JOB: dict[str, Any] = {
+    "uid": 1000,
+    "name": "checkpoint_42",
+    "nodes": 4,
+    "tasks": 16,
+    "time_limit": 60,
+    "script": "#!/bin/sh\nsrun ./checkpoint\n",
+    "submit_line": "sbatch run.sh",
+}
+
+SYLLABLES = ("ga", "lo", "mi", "ter", "spec", "vor", "flow", "hy", "dro", "cfd", "rna", "q")
+PATTERN_OUTPUTS = ("none", "owc", "ws", "aw", "read", "metadata")
+NUMBER_OUTPUTS = ("chunk_bytes", "nprocs", "write_bytes", "rate", "io_share", "runtime_seconds")
+
+
+@dataclass(frozen=True)
+class Trees(Forest):
+    """A fitted forest and what its outputs are."""
+
+    meaning: tuple[str, ...]
+
+
+def bundle(*, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int = 200) -> bytes:
+    """The bytes of a bundle that knows KNOWN_JOB and so many applications.
+
+    trees is the number in both forests together; jobs is the number of submissions they
+    are fitted to: 10,000 fill their 256 leaves.
+    """
+    rng = np.random.default_rng(seed)
+    requests = [job(i) for i in range(max(jobs, applications))]
+    submissions = [core.submission_of(request) for request in requests]
+    rows = core.features(submissions[:jobs])
+    weights = np.ones(jobs)
+    classifier, names = fit_classifier(
+        rows, rng.choice(PATTERN_OUTPUTS, jobs), weights=weights, trees=trees // 2, leaf_size=1
+    )
+    regressor = fit_regressor(
+        rows,
+        rng.uniform(0, 30, (jobs, len(NUMBER_OUTPUTS))),
+        weights=weights,
+        trees=trees - trees // 2,
+        leaf_size=1,
+    )
+    known = [core.submission_of(KNOWN_JOB), *submissions[:applications]]
+    table = {core.application_key(one, "user_name"): one for one in known}
+    return pack_bundle(
+        policy=core.default_config().policy,
+        interference=published_interference(),
+        patterns=meaning(classifier, names),
+        numbers=meaning(regressor, NUMBER_OUTPUTS),
+        applications=[
+            Application(key, "user_name", i, profile(rng)) for i, key in enumerate(table, start=1)
+        ],
+        text='{"made": "for a test"}',
+        created=CREATED + seed,
+    )
+
+
+def meaning(forest: Forest, outputs: Sequence[str]) -> Trees:
+    """Say what a forest's outputs are."""
+    arrays = {field.name: getattr(forest, field.name) for field in fields(Forest)}
+    return Trees(**arrays, meaning=tuple(outputs))
+
+
+def job(i: int, *, known: bool = True) -> dict[str, Any]:
+    """The i-th of many different jobs; with known unset, one that no bundle knows."""
+    name = "".join(SYLLABLES[i // 12**k % 12] for k in range(4))
+    return KNOWN_JOB | {
+        "uid": 1000 + i % 97,
+        "name": f"{name}_{i}" if known else f"unheard_of_{name}{i}",
+        "account": f"project{i % 31}",
+        "nodes": 1 + i % 17,
+        "tasks": (1 + i % 17) * 16,
+        "time_limit": 30 * (1 + i % 48),
+        "script": f"#!/bin/bash\n#SBATCH --nodes={1 + i % 17}\n" + f"srun ./{name} in{i}\n" * 40,
+    }
+
+
+def profile(rng: np.random.Generator) -> dict[str, Any]:
+    """A job that writes enough to matter."""
+    pattern = str(rng.choice(("owc", "ws", "aw")))
+    written = float(rng.uniform(1e10, 1e12))
+    return {
+        "chunk_bytes": float(2 ** rng.integers(12, 27)),
+        "nprocs": 64.0,
+        "write_bytes": written,
+        "read_bytes": 0.0,
+        "files": 64.0,
+        "rate": 2e9,
+        "metadata_rate": 5.0,
+        "burst_seconds": 30.0,
+        "period_seconds": 300.0,
+        "io_share": 0.2,
+        "runtime_seconds": 3600.0,
+        "bytes_per_flush": written if pattern == "aw" else 2**20,
+        "creates_per_mib": 1.0 if pattern == "owc" else 0.0,
+        "unflushed_bytes": 2.0**26 if pattern == "aw" else 0.0,
+        "log_sd": 0.3,
+        "confidence": 0.95,
+        "share": {pattern: 1.0},
+        "pattern": pattern,
+        "runs": 12,
+    }
+
+
+def snapshot(*, age: float = 0, corunners: int = 4, seed: int = 1) -> bytes:
+    """The bytes of a snapshot taken so many seconds ago."""
+    rng = np.random.default_rng(seed)
+    taken = int(time.time() - age)
+    return pack_snapshot(
+        state={"sequence": 1, "taken": taken, "running": corunners, "pending": 0},
+        corunners=[
+            {
+                "job_id": 100 + i,
+                "nodes": 4,
+                "klass": "stream",
+                "expected_end": taken + 3600,
+                "profile": profile(rng),
+            }
+            for i in range(corunners)
+        ],
+        partitions=[{"name": "main", "flags": ("default",)}],
+        users=[{"uid": 1000, "account": "physics"}],
+    )
+
+
+def with_version(content: bytes, version: int) -> bytes:
+    """The same file as a writer of another version would have written it."""
+    head, body = content[:8], bytearray(content[16:])
+    body[4:8] = struct.pack("<I", version)
+    return head + struct.pack("<Q", core.crc64(bytes(body))) + bytes(body)
