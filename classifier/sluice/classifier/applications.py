@@ -22,7 +22,11 @@ from sluice.policies import core
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from sluice.classifier.jobs import FinishedJob
+
+    Array = NDArray[np.float64]
 
 HALF_LIFE = 90 * 86400  # seconds: a program of a quarter ago counts half
 KEPT_LOGS = 20  # listed behind an entry; the newest
@@ -138,16 +142,18 @@ def expected(jobs: Sequence[FinishedJob]) -> Profile:
     )
 
 
-def _medians(profiles: Sequence[Profile], weights: np.ndarray) -> dict[str, float]:  # type: ignore[type-arg]
+def _medians(profiles: Sequence[Profile], weights: Array) -> dict[str, float]:
+    """Return the medians of what most runs know: a number of a few does not speak for all."""
     numbers = {}
     for name in sorted({name for profile in profiles for name in profile.numbers}):
         known = [i for i, profile in enumerate(profiles) if name in profile.numbers]
-        values = np.array([profiles[i].numbers[name] for i in known])
-        numbers[name] = _weighted_median(values, weights[known])
+        if weights[known].sum() >= weights.sum() / 2:
+            values = np.array([profiles[i].numbers[name] for i in known])
+            numbers[name] = _weighted_median(values, weights[known])
     return numbers
 
 
-def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:  # type: ignore[type-arg]
+def _weighted_median(values: Array, weights: Array) -> float:
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])

@@ -14,13 +14,14 @@ from sluice.history_db.records import Profile
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from sluice.history_db.records import Run
 
 # The interesting name is that of the script they run.
 INTERPRETERS = ("python", "perl", "bash", "sh", "Rscript", "julia", "java", "ruby", "lua")
 SUMMED = ("write_bytes", "read_bytes", "files")
 NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def _bytes(profile: Profile) -> float:
     return profile.numbers.get("write_bytes", 0.0) + profile.numbers.get("read_bytes", 0.0)
 
 
-def _combined_numbers(runs: Sequence[Run], weights: np.ndarray) -> dict[str, float]:  # type: ignore[type-arg]
+def _combined_numbers(runs: Sequence[Run], weights: NDArray[np.float64]) -> dict[str, float]:
     numbers: dict[str, float] = {}
     for name in sorted({name for run in runs for name in run.profile.numbers}):
         known = [i for i, run in enumerate(runs) if name in run.profile.numbers]

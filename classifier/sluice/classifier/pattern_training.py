@@ -10,10 +10,12 @@ import numpy as np
 from sluice.classifier.features import measure
 from sluice.classifier.fit import SEED, fit_classifier
 from sluice.classifier.patterns import MIN_CONFIDENCE, PatternClassifier
+from sluice.classifier.profile import reclassified
 from sluice.classifier.synthetic import synthetic_runs
 
 if TYPE_CHECKING:
     from sluice.classifier.forest import Forest
+    from sluice.history_db.store import Store
 
 SYNTHETIC_PER_PATTERN = 300
 REAL_WEIGHT = 3.0  # of a labelled log against a made-up run
@@ -100,3 +102,25 @@ def _metrics(examples: list[Example], outcomes: list[tuple[str, str, float]]) ->
         "baseline": commonest,
         "baseline_accuracy": round(truths.count(commonest) / len(truths), 4),
     }
+
+
+def train_site_patterns(store: Store) -> PatternClassifier:
+    """Train on the labelled logs of a history, keep the result there, and name its runs anew.
+
+    Raises TooFewLabelsError or HistoryError.
+    """
+    labels = {label.log_id: label for label in store.labels()}
+    examples = [
+        Example(
+            np.frombuffer(run.features, dtype="<f4").astype(np.float32),
+            labels[run.log_id].pattern,
+            labels[run.log_id].application,
+        )
+        for run in store.runs(sorted(labels))
+    ]
+    classifier = train_patterns(examples)
+    store.add_classifier(classifier.to_bytes(), classifier.metrics)
+    store.replace_patterns(
+        (run.log_id, reclassified(run.profile, run.features, classifier)) for run in store.runs()
+    )
+    return classifier

@@ -113,7 +113,7 @@ def _application(job: FinishedJob) -> str:
 
 
 def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
-    """A program that ran a thousand times shall not outweigh all others."""
+    """Weigh jobs so that a program that ran a thousand times does not outweigh all others."""
     runs = Counter((job.uid, _application(job)) for job in jobs)
     return np.array([runs[job.uid, _application(job)] ** -0.5 for job in jobs])
 
@@ -190,15 +190,9 @@ def _judge(jobs: Sequence[FinishedJob], applications: Sequence[str]) -> Judgemen
         rows = core.features([submission_of(job) for job in tested])
         shares = forest.evaluate(rows)[:, known]
         best = shares.argmax(axis=1)
+        answers = np.array(patterns)[known][best]
         confidence.append(shares.max(axis=1))
-        correct.append(
-            np.array(
-                [
-                    job.profile.pattern == patterns[known[j]]
-                    for job, j in zip(tested, best, strict=True)
-                ]
-            )
-        )
+        correct.append(answers == np.array([job.profile.pattern for job in tested]))
     return _judgement(np.concatenate(confidence), np.concatenate(correct))
 
 

@@ -6,7 +6,7 @@ import io
 import json
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_mod
 from sluice.classifier.to_core import profile_members, submission_of
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
-from sluice.policies.bundle import Application as BundleApplication
-from sluice.policies.bundle import Bundle, pack_bundle
+from sluice.policies.bundle import Bundle
+from sluice.policies.bundle_writer import Application as BundleApplication
+from sluice.policies.bundle_writer import pack_bundle
 from sluice.policies.published import published_interference
 
 if TYPE_CHECKING:
@@ -81,9 +82,12 @@ def _plain(entry: Learned) -> dict[str, object]:
     return {"application": asdict(entry.application), "profile": asdict(entry.profile)}
 
 
-def _learned(entry: dict[str, dict[str, object]]) -> Learned:
-    application = Application(**entry["application"])  # type: ignore[arg-type]
-    return Learned(application, Profile(**entry["profile"]))  # type: ignore[arg-type]
+def _learned(entry: dict[str, dict[str, Any]]) -> Learned:
+    application = entry["application"]
+    return Learned(
+        Application(**{**application, "logs": tuple(application["logs"])}),
+        Profile(**entry["profile"]),
+    )
 
 
 def train(store: Store, *, created: int) -> tuple[int, TrainedModel]:
@@ -97,9 +101,9 @@ def train(store: Store, *, created: int) -> tuple[int, TrainedModel]:
             f"{store.path}: the history holds no runs; read some with `sluice ingest PATH…`"
         )
     table, forests, judgement = _fit(jobs)
-    metrics = {
+    metrics: dict[str, object] = {
         "jobs": len(jobs),
-        "applications": len(table),
+        "entries": len(table),
         "later_jobs": _foretold(jobs),
         "new_applications": asdict(judgement) if judgement else None,
     }
@@ -142,15 +146,15 @@ def pack(model: TrainedModel, *, policy: core.View, created: int, text: str) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _NamedForest:
     """A forest and what its outputs mean."""
 
     meaning: Sequence[str]
-    roots: NDArray[np.int32]
-    feature: NDArray[np.int32]
+    roots: NDArray[Any]
+    feature: NDArray[Any]
     threshold: NDArray[np.float64]
-    right: NDArray[np.int32]
+    right: NDArray[Any]
     value: NDArray[np.float64]
 
 

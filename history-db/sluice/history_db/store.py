@@ -332,6 +332,17 @@ class Store:
         """Return the latest job with this id."""
         return next(iter(self.jobs_with_id(job_id, cluster)), None)
 
+    def uid_of(self, user: str) -> int | None:
+        """Return the uid of a user by the accounting, or by the logs of his jobs."""
+        rows = self._rows(
+            "SELECT coalesce(jobs.uid, logs.uid) FROM jobs "
+            "LEFT JOIN logs ON logs.job = jobs.id "
+            "WHERE jobs.user = ? AND coalesce(jobs.uid, logs.uid) IS NOT NULL "
+            "ORDER BY jobs.submit DESC LIMIT 1",
+            [user],
+        )
+        return rows[0][0] if rows else None
+
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
         """Return what Darshan logged of a job."""
         rows = self._rows(
@@ -409,14 +420,16 @@ class Store:
                 )
         return model
 
+    def models(self) -> list[Model]:
+        """Return the models that are kept, the latest last."""
+        rows = self._rows("SELECT id, created, metrics, content FROM models ORDER BY id")
+        return [self._model(row) for row in rows]
+
     def latest_model(self) -> Model | None:
         rows = self._rows(
             "SELECT id, created, metrics, content FROM models ORDER BY id DESC LIMIT 1"
         )
-        if not rows:
-            return None
-        model, created, metrics, content = rows[0]
-        return Model(id=model, created=created, metrics=json.loads(metrics), content=content)
+        return self._model(rows[0]) if rows else None
 
     def applications(self, model: int) -> list[Application]:
         rows = self._rows("SELECT id FROM applications WHERE model = ? ORDER BY id", [model])
@@ -473,6 +486,14 @@ class Store:
         )
         return Bundle(checksum, *rows[0]) if rows else None
 
+    def bundles(self) -> list[Bundle]:
+        """Return the bundles that are kept, the latest last."""
+        rows = self._rows(
+            "SELECT checksum, model, path, published_at, content FROM bundles "
+            "ORDER BY published_at, checksum"
+        )
+        return [Bundle(_unsigned(row[0]), *row[1:]) for row in rows]
+
     def prune_models(self, keep: int) -> None:
         """Forget all but the latest `keep` models and bundles, except what decisions refer to."""
         with self._transaction():
@@ -518,11 +539,10 @@ class Store:
             "job_id IS NULL AND joined_by IS NULL AND now >= ? ORDER BY now, number", [since]
         )
 
-    def tied_decisions(self, uid: int, *, since: int, until: int) -> list[Decision]:
-        """Return a user's decisions of a span of time that several jobs fit equally well."""
+    def decisions_of_user(self, uid: int, *, since: int, until: int) -> list[Decision]:
+        """Return a user's decisions of a span of time, joined or not, oldest first."""
         return self._decisions(
-            "joined_by = 'tie' AND uid = ? AND now BETWEEN ? AND ? ORDER BY now, number",
-            [uid, since, until],
+            "uid = ? AND now BETWEEN ? AND ? ORDER BY now, number", [uid, since, until]
         )
 
     def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
@@ -781,6 +801,11 @@ class Store:
                 values_by_name[name] = _unsigned(values_by_name[name])
             found.append(Decision(**values_by_name))
         return found
+
+    @staticmethod
+    def _model(row: Sequence[Any]) -> Model:
+        model, created, metrics, content = row
+        return Model(id=model, created=created, metrics=json.loads(metrics), content=content)
 
     @staticmethod
     def _log(row: Sequence[Any]) -> Log:

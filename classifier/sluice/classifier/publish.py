@@ -1,0 +1,40 @@
+"""Model and settings -> the bundle that the controller loads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from sluice.classifier.train import TrainedModel, pack
+from sluice.history_db.records import Bundle
+from sluice.policies.bundle import Bundle as LoadedBundle
+from sluice.policies.container import write_atomically
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.history_db.records import Model
+    from sluice.history_db.store import Store
+    from sluice.policies import core
+
+KEPT_MODELS = 10  # besides those that decisions refer to
+
+
+def publish(store: Store, model: Model, *, policy: core.View, path: Path, now: int) -> Bundle:
+    """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
+
+    Raises CoreError when the core would refuse it, OSError, or HistoryError.
+    """
+    text = json.dumps({"model": model.id, "trained": model.created, "metrics": model.metrics})
+    content = pack(TrainedModel.from_bytes(model.content), policy=policy, created=now, text=text)
+    bundle = Bundle(
+        checksum=LoadedBundle.parse(content).checksum,
+        model=model.id,
+        path=str(path.absolute()),
+        published_at=now,
+        content=content,
+    )
+    store.add_bundle(bundle)  # first: a bundle in use that nobody can explain would be worse
+    write_atomically(path, content)
+    store.prune_models(KEPT_MODELS)
+    return bundle
