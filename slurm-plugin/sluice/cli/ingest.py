@@ -118,7 +118,7 @@ def command(
 
 
 def _zone(name: str | None) -> tzinfo | None:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415
+    from zoneinfo import ZoneInfo
 
     try:
         return ZoneInfo(name) if name else None
@@ -133,8 +133,8 @@ def _read_accounting(
 ) -> JobSummary | None:
     if file is None:
         return None
-    from sluice.history_db.accounting import add_accounting  # noqa: PLC0415
-    from sluice.history_db.sacct import SacctError  # noqa: PLC0415
+    from sluice.history_db.accounting import add_accounting
+    from sluice.history_db.sacct import SacctError
 
     def report(number: int, reason: str) -> None:
         click.echo(f"{file.name}:{number}: skipped: {reason}", err=True)
@@ -148,8 +148,8 @@ def _read_accounting(
 
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
-    from sluice.classifier.ingest import Summary, count_logs, ingest  # noqa: PLC0415
-    from sluice.classifier.site import site_classifier  # noqa: PLC0415
+    from sluice.classifier.ingest import Summary, count_logs, ingest
+    from sluice.classifier.site import site_classifier
 
     if not paths:
         return Summary()
@@ -177,8 +177,8 @@ def _progress(
     if not sys.stderr.isatty():
         yield lambda line: click.echo(line, err=True), lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -205,7 +205,7 @@ def _progress(
 def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
     if file is None:
         return None
-    from sluice.history_db.labels import LabelsError, add_labels  # noqa: PLC0415
+    from sluice.history_db.labels import LabelsError, add_labels
 
     try:
         return add_labels(store, file, name=file.name)
@@ -215,7 +215,7 @@ def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
 
 def _clock_offset(store: Store) -> int | None:
     """Return the hours by which logs and accounting differ, where that looks like a zone's."""
-    from statistics import median  # noqa: PLC0415
+    from statistics import median
 
     offsets = store.clock_offsets()
     if not offsets:

@@ -53,7 +53,7 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
     JSON: one object, for several logs a list. Exit code: 0 all were read, 1 one could not be.
     """
-    from sluice.classifier.workers import Failure, read_profiles  # noqa: PLC0415 - numpy, darshan
+    from sluice.classifier.workers import Failure, read_profiles
 
     readings: list[Reading] = []
     failed = False
@@ -75,8 +75,8 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
 
 def _as_json(reading: Reading) -> dict[str, object]:
-    from sluice.classifier.evidence import evidence  # noqa: PLC0415
-    from sluice.history_db.store import NUMBERS  # noqa: PLC0415
+    from sluice.classifier.evidence import evidence
+    from sluice.history_db.store import NUMBERS
 
     log, profile = reading.log, reading.profile
     return {
@@ -101,7 +101,7 @@ def _json_number(value: float | None) -> float | int | None:
 
 
 def _print(reading: Reading) -> None:
-    from sluice.classifier.evidence import evidence  # noqa: PLC0415
+    from sluice.classifier.evidence import evidence
 
     log, profile = reading.log, reading.profile
     click.echo(one_line(log.path))

@@ -1,0 +1,198 @@
+"""`sluice train`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    bytes_text,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    share_text,
+    show_json,
+    show_table,
+)
+from sluice.cli.publish import bundle_json, bundle_line, publish_latest
+
+if TYPE_CHECKING:
+    from sluice.classifier.applications import Learned
+    from sluice.classifier.patterns import PatternClassifier
+    from sluice.classifier.train import TrainedModel
+    from sluice.history_db.records import Bundle
+    from sluice.history_db.store import Store
+
+SHOWN = 30  # entries of the table, unless all are asked for
+
+
+@click.command("train", short_help="Learn from the history what jobs will do.")
+@click.option("--publish", is_flag=True, help="Write the bundle at once, as `sluice publish` does.")
+@click.option(
+    "--patterns",
+    is_flag=True,
+    help="Train the classifier of patterns first, from labelled logs, and name all runs again.",
+)
+@click.option(
+    "--patterns-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --patterns: write the classifier here too, e.g. to ship it.",
+)
+@click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} applications.")
+@config_option
+@history_option
+@json_option
+def command(
+    *,
+    publish: bool,
+    patterns: bool,
+    patterns_file: Path | None,
+    show_all: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Learn from the history what jobs will do.
+
+    From runs with a Darshan log, and their accounting where it is known, follows what is
+    expected of the next run of a script, a job name or an account, and forests that judge jobs
+    which only resemble earlier ones. Keeps the result in the history; slurmctld sees it after
+    `sluice publish`. The same history always gives the same model.
+
+    \b
+        sluice train
+        sluice train --publish
+        sluice ingest LOGS --labels labels.csv && sluice train --patterns
+    """
+    from sluice.classifier.pattern_training import TooFewLabelsError
+    from sluice.classifier.train import EmptyHistoryError, train
+
+    if patterns_file and not patterns:
+        raise click.UsageError("--patterns-file needs --patterns.")
+    try:
+        with open_history(config, history) as store:
+            classifier = _train_patterns(store, patterns_file) if patterns else None
+            model_id, model = train(store, created=int(time.time()))
+    except (EmptyHistoryError, TooFewLabelsError) as error:
+        raise CommandError(str(error)) from error
+    bundle = publish_latest(config, history, None) if publish else None
+    if as_json:
+        show_json(_as_json(model_id, model, classifier, bundle))
+    else:
+        _print(model_id, model, classifier, show_all=show_all)
+        if bundle is not None:
+            click.echo(bundle_line(bundle))
+        else:
+            click.echo("slurmctld will know it after `sluice publish`")
+
+
+def _train_patterns(store: Store, file: Path | None) -> PatternClassifier:
+    from sluice.classifier.pattern_training import train_site_patterns
+
+    classifier = train_site_patterns(store)
+    if file is not None:
+        file.write_bytes(classifier.to_bytes())
+    return classifier
+
+
+def _print(
+    model_id: int, model: TrainedModel, classifier: PatternClassifier | None, *, show_all: bool
+) -> None:
+    if classifier is not None:
+        _print_patterns(classifier.metrics)
+    entries = sorted(model.table, key=lambda entry: -entry.profile.confidence)
+    shown = entries if show_all else entries[:SHOWN]
+    show_table(
+        ("known by", "application", "runs", "pattern", "confidence", "chunk", "written"),
+        [_row(entry) for entry in shown],
+    )
+    if len(shown) < len(entries):
+        click.echo(f"… and {len(entries) - len(shown)} less certain ones (--all)")
+    click.echo()
+    for line in _quality(model.metrics):
+        click.echo(line)
+    forest = model.forests.pattern_forest
+    click.echo(
+        f"model {model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries, "
+        f"{len(forest.roots) + len(model.forests.number_forest.roots)} trees"
+    )
+
+
+def _row(entry: Learned) -> tuple[object, ...]:
+    profile = entry.profile
+    return (
+        entry.application.evidence,
+        entry.application.label,
+        entry.application.runs,
+        profile.pattern,
+        f"{profile.confidence:.2f}",
+        bytes_text(profile.numbers.get("chunk_bytes")),
+        bytes_text(profile.numbers.get("write_bytes")),
+    )
+
+
+def _quality(metrics: dict[str, Any]) -> list[str]:
+    lines = []
+    later, new = metrics["later_jobs"], metrics["new_applications"]
+    if later:
+        lines.append(
+            f"foretold from the earlier runs, the last {later['jobs']}: certain enough of "
+            f"{share_text(later['answered'])}, right in {_right(later)} of those "
+            f"(always saying {later['baseline']}: {share_text(later['baseline_accuracy'])} of all)"
+        )
+    if new:
+        lines.append(
+            f"applications the forest had not seen, {new['jobs']} runs: certain enough of "
+            f"{share_text(new['answered'])}, right in {_right(new)} of those"
+        )
+    if not lines:
+        lines.append("too few runs to say how good this is")
+    return lines
+
+
+def _right(metrics: dict[str, Any]) -> str:
+    return share_text(metrics["accuracy_answered"]) if metrics["answered"] else NOTHING
+
+
+def _print_patterns(metrics: dict[str, Any]) -> None:
+    click.echo(
+        f"patterns learned from {metrics['logs']} labelled logs of {metrics['applications']} "
+        f"applications; of an application that it had not seen it named "
+        f"{share_text(metrics['held_out_answered'])}, "
+        f"{share_text(metrics['held_out_accuracy_answered'])} of them rightly "
+        f"(always saying {metrics['baseline']}: {share_text(metrics['baseline_accuracy'])})"
+    )
+    click.echo()
+
+
+def _as_json(
+    model_id: int,
+    model: TrainedModel,
+    classifier: PatternClassifier | None,
+    bundle: Bundle | None,
+) -> dict[str, object]:
+    return {
+        "model": model_id,
+        "metrics": model.metrics,
+        "patterns": classifier.metrics if classifier else None,
+        "bundle": bundle_json(bundle) if bundle else None,
+        "applications": [
+            {
+                "evidence": entry.application.evidence,
+                "application": entry.application.label,
+                "key": f"{entry.application.key:016x}",
+                "runs": entry.application.runs,
+                "pattern": entry.profile.pattern,
+                "confidence": entry.profile.confidence,
+                **entry.profile.numbers,
+            }
+            for entry in model.table
+        ],
+    }
