@@ -54,23 +54,59 @@ sluice_array_tasks (const char *array)
 	return tasks < UINT32_MAX ? (uint32_t)tasks : UINT32_MAX;
 }
 
-int
-sluice_line_has_option (const char *line, const char *option)
+typedef int word_test (const char *word, size_t length, const char *wanted);
+
+/* Whether any blank-separated word of the line passes the test. */
+static int
+has_word (const char *line, word_test *test, const char *wanted)
 {
 	if (!line)
 		return 0;
-	size_t length = strlen (option);
 	const char *end = line + bounded_length (line);
 	for (const char *p = line; p < end;) {
 		const char *blank = memchr (p, ' ', (size_t)(end - p));
 		const char *stop = blank ? blank : end;
-		size_t word = (size_t)(stop - p);
-		if (word >= length && memcmp (p, option, length) == 0
-		    && (word == length || p[length] == '='))
+		if (test (p, (size_t)(stop - p), wanted))
 			return 1;
 		p = stop + 1;
 	}
 	return 0;
+}
+
+/* `--option` or `--option=value`. */
+static int
+is_option (const char *word, size_t length, const char *option)
+{
+	size_t wanted = strlen (option);
+	return length >= wanted && memcmp (word, option, wanted) == 0
+	       && (length == wanted || word[wanted] == '=');
+}
+
+/* `-I` or `-I5`; a compiler's `-I/usr/include` is none. */
+static int
+is_flag_with_number (const char *word, size_t length, const char *flag)
+{
+	if (length < 2 || memcmp (word, flag, 2) != 0)
+		return 0;
+	for (size_t i = 2; i < length; i++)
+		if (word[i] < '0' || word[i] > '9')
+			return 0;
+	return 1;
+}
+
+int
+sluice_line_has_option (const char *line, const char *option)
+{
+	return has_word (line, is_option, option);
+}
+
+/* With a number of seconds the command itself gives up, and Slurm is not told. */
+static int
+is_immediate (const struct sluice_request *request)
+{
+	return request->immediate
+	       || has_word (request->submit_line, is_option, "--immediate")
+	       || has_word (request->submit_line, is_flag_with_number, "-I");
 }
 
 static uint32_t
@@ -101,7 +137,7 @@ flags_of (const struct sluice_request *request)
 		int is_set;
 		uint32_t flag;
 	} rules[] = {
-		{ request->immediate != 0, SLUICE_SUBMIT_IMMEDIATE },
+		{ is_immediate (request), SLUICE_SUBMIT_IMMEDIATE },
 		{ sluice_line_has_option (request->submit_line, "--pty"),
 		  SLUICE_SUBMIT_PTY },
 		{ request->cron != 0, SLUICE_SUBMIT_CRON },

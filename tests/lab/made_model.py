@@ -44,8 +44,10 @@ class Trees(Forest):
     meaning: tuple[str, ...]
 
 
-def bundle(*, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int = 200) -> bytes:
-    """The bytes of a bundle that knows KNOWN_JOB and so many applications.
+def bundle(
+    *, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int = 200, uid: int = 1000
+) -> bytes:
+    """The bytes of a bundle that knows uid's KNOWN_JOB and so many applications.
 
     trees is the number in both forests together; jobs is the number of submissions they
     are fitted to: 10,000 fill their 256 leaves.
@@ -65,7 +67,7 @@ def bundle(*, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int =
         trees=trees - trees // 2,
         leaf_size=1,
     )
-    known = [core.submission_of(KNOWN_JOB), *submissions[:applications]]
+    known = [core.submission_of(KNOWN_JOB | {"uid": uid}), *submissions[:applications]]
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
         policy=core.default_config().policy,
