@@ -36,15 +36,18 @@ profile_by_forest (const struct sluice_bundle *bundle,
 	sluice_submission_features (submission, features);
 	sluice_profile_init (out);
 
+	/* A calibrated forest leaves a part of the shares to what it cannot know. */
 	uint32_t n = sluice_forest_evaluate (bundle, 0, features, values);
-	out->share[SLUICE_PATTERN_UNKNOWN] = 0.0f;
+	double unknown = 1.0;
 	for (uint32_t i = 0; i < n; i++) {
+		unknown -= values[i];
 		out->share[patterns->meaning[i]] = (float)values[i];
 		if (values[i] > out->confidence) {
 			out->confidence = values[i];
 			out->pattern = patterns->meaning[i];
 		}
 	}
+	out->share[SLUICE_PATTERN_UNKNOWN] = (float)fmax (0.0, unknown);
 	n = sluice_forest_evaluate (bundle, 1, features, values);
 	for (uint32_t i = 0; i < n; i++)
 		set_number (out, numbers->meaning[i], values[i]);
