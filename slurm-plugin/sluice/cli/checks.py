@@ -283,7 +283,7 @@ def speed(site: Site) -> Iterator[Finding]:
         if not histogram or not histogram["count"]:
             continue
         shown = ", ".join(
-            f"{name} {quantile(histogram['buckets'], share) / 1000:.3g} µs"
+            f"{name} {quantile(histogram, share) / 1000:.3g} µs"
             for name, share in (("median", 0.5), ("p99", 0.99), ("p99.9", 0.999))
         )
         yield Finding(
@@ -293,15 +293,15 @@ def speed(site: Site) -> Iterator[Finding]:
         )
 
 
-def quantile(buckets: list[list[int]], share: float) -> float:
-    """Upper bound of the quantile of a histogram: [upper bound, count] of each bucket, rising."""
-    wanted = share * sum(count for _, count in buckets)
+def quantile(histogram: dict[str, Any], share: float) -> float:
+    """Return the quantile of a histogram as the upper bound of its bucket, at most the largest."""
+    wanted = share * histogram["count"]
     seen = 0
-    for upper, count in buckets:
+    for upper, count in histogram["buckets"]:
         seen += count
         if seen >= wanted:
-            return upper
-    return buckets[-1][0]
+            return float(min(upper, histogram["max"]))
+    return float(histogram["max"])
 
 
 def scheduling(site: Site) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
 
 DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
+NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
 
@@ -35,9 +37,10 @@ def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
     from sluice.history_db.errors import HistoryError
     from sluice.policies.core import CoreError
+    from sluice.sim.trace import TraceError
     from sluice.slurm.errors import SlurmError
 
-    return (HistoryError, CoreError, SlurmError)
+    return (HistoryError, CoreError, SlurmError, TraceError)
 
 
 # Options
@@ -151,7 +154,7 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[st
 def _numeric_columns(count: int, cells: list[list[str]]) -> list[bool]:
     """Which columns hold nothing but numbers and NOTHING."""
     columns = [[row[i] for row in cells if row[i] != NOTHING] for i in range(count)]
-    return [bool(column) and all(cell[:1].isdigit() for cell in column) for column in columns]
+    return [bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
 
 
 def one_line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,8 @@ from sluice.cli.common import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sluice.policies.core import Config
 
 
 @click.group()
@@ -44,7 +46,7 @@ def show(config: Path | None, *, as_json: bool) -> None:
         sluice config show
         sluice config show --json | jq .Mode
     """
-    settings = read_config(config).settings()
+    settings = _settings(read_config(config))
     if as_json:
         show_json(settings)
         return
@@ -102,7 +104,26 @@ def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
     show_table(("Key", "Default", "Meaning"), [(key.key, key.fallback, key.text) for key in chosen])
 
 
+def _settings(config: Config) -> dict[str, object]:
+    """Return the value of each key of sluice.conf."""
+    from sluice.policies import core
+
+    settings: dict[str, object] = {}
+    for key in core.config_keys():
+        value: Any = config
+        for member in key.member.split("."):
+            value = getattr(value, member)
+        settings[key.key] = (
+            [lane.to_dict() for lane in value] if isinstance(value, tuple) else value
+        )
+    return settings
+
+
 def _shown(value: object) -> object:
+    """Write a value as it would stand in sluice.conf."""
     if isinstance(value, list):
-        return "; ".join(map(str, value))
-    return value
+        return "; ".join(
+            f"{lane['name']} Targets={lane['targets']} Bandwidth={lane['bandwidth']:.15g}"
+            for lane in value
+        )
+    return f"{value:.15g}" if isinstance(value, float) else value

@@ -37,37 +37,53 @@ class Found:
     """The array that the job is a task of, where the decision is about that."""
 
 
-def parse_job_id(text: str) -> int | None:
-    """Return the number that Sluice keeps 4711, 4711_3 (task) or 4711+1 (component) under."""
-    number, plus, offset = text.partition("+")
-    if plus:  # Slurm numbers the components of a heterogeneous job one after the other
-        numbers = (number, offset)
-        return sum(map(int, numbers)) if all(map(str.isdecimal, numbers)) else None
-    number, underscore, task = text.partition("_")  # an array is decided as a whole
-    is_valid = number.isdecimal() and (task.isdecimal() or not underscore)
-    return int(number) if is_valid else None
+@dataclass(frozen=True, slots=True)
+class JobNumber:
+    """A job as users name it."""
+
+    number: int
+    """As sbatch prints it."""
+    task: int | None = None
+    """Of an array."""
+
+    @classmethod
+    def parse(cls, text: str) -> JobNumber | None:
+        """Parse 4711, 4711_3 (task of an array) or 4711+1 (component); None: neither."""
+        number, plus, offset = text.partition("+")
+        if plus:  # Slurm numbers the components of a heterogeneous job one after the other
+            is_valid = number.isdecimal() and offset.isdecimal()
+            return cls(int(number) + int(offset)) if is_valid else None
+        number, underscore, task = text.partition("_")
+        if not number.isdecimal() or (underscore and not task.isdecimal()):
+            return None
+        return cls(int(number), int(task) if underscore else None)
+
+    def __str__(self) -> str:
+        return str(self.number) if self.task is None else f"{self.number}_{self.task}"
 
 
 def gather(
-    store: Store, job_id: int, cluster: str | None, *, replay_with: Config | None = None
+    store: Store, name: JobNumber, cluster: str | None, *, replay_with: Config | None = None
 ) -> dict[str, Any]:
     """Collect the dossier of the latest job with this number.
 
     With a configuration the decision is also made again.
     """
-    jobs = store.jobs_with_id(job_id, cluster)
-    queued = _ask_slurm(job_id)
-    found = find_decision(store, job_id, jobs, cluster)
-    if found.decision is None and not jobs and queued is None:
+    queued = _ask_slurm(name)
+    jobs = store.jobs_with_id(
+        queued.job_id if name.task is not None and queued else name.number, cluster
+    )
+    found = find_decision(store, name, jobs, cluster)
+    if found.decision is None and not jobs:
         raise CommandError(
-            f"no job {job_id} is known{f' on cluster {cluster}' if cluster else ''}; "
+            f"no job {name} is known{f' on cluster {cluster}' if cluster else ''}; "
             "`sluice decisions` lists those with a decision, and `sluice doctor` says whether "
             "sluiced follows the controller"
         )
     record = Record.parse(found.decision.record) if found.decision else None
     job = jobs[0] if jobs else None
     facts = {
-        "job": _job(job_id, job, queued, record),
+        "job": _job(name, job, record),
         "other_jobs_with_this_number": [
             {"cluster": other.cluster, "submitted": other.submit, "name": other.name}
             for other in _others(jobs)
@@ -88,9 +104,9 @@ def gather(
 def find_decision(store: Store, job_id: int, jobs: list[Job], cluster: str | None) -> Found:
     """Find the decision about the latest job with a number, which may have been used before."""
     latest = jobs[0] if jobs else None
-    for decision in store.decisions_for_job(job_id, cluster):
+    for decision in store.decisions_for_job(name.number, cluster):
         if latest is None or latest.restarts > 0 or abs(latest.submit - decision.now) <= SLACK:
-            return Found(decision)
+            return Found(decision, array=None if name.task is None else name.number)
     if latest is None or latest.uid is None:
         return Found(None)
     near = [
@@ -130,27 +146,24 @@ def _others(jobs: list[Job]) -> list[Job]:
     ]
 
 
-def _ask_slurm(job_id: int) -> QueuedJob | None:
+def _ask_slurm(name: JobNumber) -> QueuedJob | None:
     try:
-        return slurm_commands.queued_job(job_id, timeout=SQUEUE_TIMEOUT)
+        return slurm_commands.queued_job(str(name), timeout=SQUEUE_TIMEOUT)
     except SlurmError:
         return None
 
 
-def _job(
-    job_id: int, job: Job | None, queued: QueuedJob | None, record: Record | None
-) -> dict[str, Any]:
-    submission = record.submission if record else None
-    uid = submission.uid if submission else queued.uid if queued else job.uid if job else None
+def _job(name: JobNumber, job: Job | None, record: Record | None) -> dict[str, Any]:
+    submission = record.to_dict()["submission"] if record else {}
+    uid = submission.get("uid", job.uid if job else None)
     return {
-        "job_id": job_id,
+        "job": str(name),
+        "job_id": job.job_id if job else name.number,
         "cluster": record.cluster if record else job.cluster if job else None,
-        "name": (job.name if job else None)
-        or (queued.name if queued else None)
-        or (submission.name if submission else None),
+        "name": (job.name if job else None) or submission.get("name"),
         "uid": uid,
         "user": None if uid is None else user_text(uid),
-        "nodes": (job.nodes if job else None) or (submission.nodes if submission else None),
+        "nodes": (job.nodes if job else None) or submission.get("nodes"),
         "submitted": job.submit if job else record.now if record else None,
     }
 

@@ -64,15 +64,15 @@ def command(
         sluice why 4711 --replay
         sluice why 4711 --json | jq .record.decision.reason
     """
-    from sluice.cli.dossier import gather, parse_job_id
+    from sluice.cli.dossier import JobNumber, gather
 
-    job_id = parse_job_id(job)
-    if job_id is None:
+    name = JobNumber.parse(job)
+    if name is None:
         raise click.BadParameter(
             f"{job} is no job number; write 4711, 4711_3 or 4711+1", param_hint="JOB"
         )
     with open_history(config, history, read_only=True) as store:
-        facts = gather(store, job_id, cluster, replay_with=read_config(config) if replay else None)
+        facts = gather(store, name, cluster, replay_with=read_config(config) if replay else None)
     if as_json:
         show_json(facts)
         return
@@ -106,7 +106,7 @@ def _heading(text: str) -> Iterator[str]:
 def _introduction(facts: Facts) -> Iterator[str]:
     job = facts["job"]
     nodes = f" on {_count(job['nodes'], 'node')}" if job["nodes"] else ""
-    yield click.style(f"Job {job['job_id']}", bold=True) + (
+    yield click.style(f"Job {job['job']}", bold=True) + (
         f" {one_line(job['name'] or '(no name)')} of {job['user'] or 'an unknown user'}{nodes}, "
         f"submitted {time_text(job['submitted'])} on cluster {job['cluster'] or NOTHING}."
     )
@@ -255,7 +255,7 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
     how = {
         "mark": "by the note on the job",
         "key": "by user, name and submit time",
-        "tie": "not for certain",
+        "tie": "only up to its equals",
     }.get(facts["joined_by"] or "", "not yet")
     yield (
         f"  Record {record['boot']}-{record['number']}, found {how}; bundle "

@@ -113,13 +113,13 @@ class Queue:
         return list(self._parsed.values())
 
 
-def queued_job(job_id: int, *, timeout: float = TIMEOUT) -> QueuedJob | None:
-    """Ask for one job; None when the controller does not know it (any more).
+def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
+    """Ask for one job, 4711 or 4711_3; None when the controller does not know it (any more).
 
-    For an array, any of its tasks that the controller names first.
+    For an array as a whole, any of its tasks.
     """
     answer = run(
-        "squeue", "--noheader", "--states=all", f"--jobs={job_id}", timeout=timeout, check=False
+        "squeue", "--noheader", "--states=all", f"--jobs={name}", timeout=timeout, check=False
     )
     row, end, _ = answer.partition(ROW_END)
     return parse_queue_row(row) if end else None

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, write_snapshot
+from sluice.policies.structs import View, new
 from sluice.slurm.settings import preempting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from sluice.policies.core import View
-    from sluice.slurm.records import QueuedJob
+    from sluice.slurm.records import QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
 MAX_CORUNNERS = 256  # policies/core/snapshot.h
@@ -38,6 +38,8 @@ class Publisher:
         self.path = path
         self.summary = "nothing published yet"
         self._sequence = 0
+        self._users: list[UserDefaults] = []
+        self._views: list[View] = []
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
         self._take_up()
 
@@ -56,7 +58,7 @@ class Publisher:
     ) -> None:
         """Write the state of the cluster at time now (UTC seconds)."""
         running = [(job, prediction(job)) for job in jobs if job.is_running]
-        unknown = sum(known is None for _, known in running)
+        unknown = sum(known is None or known.evidence == "none" for _, known in running)
         matter = heaviest((job, known) for job, known in running if known and known.klass != "none")
         self._sequence += 1
         self._save_previous()
@@ -73,16 +75,28 @@ class Publisher:
             state=state,
             corunners=[corunner(job, known, now) for job, known in matter],
             partitions=_partitions(settings),
-            users=[
-                {"uid": user.uid, "account": user.account, "qos": user.qos}
-                for user in settings.users
-            ],
+            users=self._user_views(settings.users),
         )
         self._keep(content)
         self.summary = (
             f"{len(running)} jobs run, {len(matter)} of them with I/O that matters, "
             f"{unknown} unknown, {state['pending']} wait"
         )
+
+    def _user_views(self, users: list[UserDefaults]) -> list[View]:
+        """Make users ready once, not each round: there may be tens of thousands."""
+        if users is not self._users:
+            self._users = users
+            self._views = [
+                View(
+                    new(
+                        "struct sluice_user",
+                        {"uid": user.uid, "account": user.account, "qos": user.qos},
+                    )
+                )
+                for user in users
+            ]
+        return self._views
 
     @property
     def _previous(self) -> Path:
