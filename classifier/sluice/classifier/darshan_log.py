@@ -56,6 +56,7 @@ COUNTER_STRUCTS = {
     "MPI-IO": "struct darshan_mpiio_file",
     "STDIO": "struct darshan_stdio_file",
 }
+OPTIONAL_VERSIONS = {"HEATMAP": 1, "LUSTRE": 2}  # that libdarshan-util 3.5 reads
 # Counters that may be any number: a record's hash, a mode, differences, ranks, and sizes of
 # accesses, which old runtimes leave undefined where their count is 0.
 FREE_COUNTERS = ("RENAMED_FROM", "MODE", "STRIDE", "RANK", "_ALIGNMENT", "_ACCESS")
@@ -139,6 +140,7 @@ class DarshanLog:
 @dataclass(slots=True)
 class _Module:
     index: int
+    version: int
     partial: bool
 
 
@@ -220,8 +222,10 @@ def _opened(path: Path) -> Iterator[_Handle]:
         lib.darshan_log_get_modules(pointer, modules, count)
         for i in range(count[0]):
             info = modules[0][i]
+            if info.name == ffi.NULL:  # younger than the library
+                continue
             name = ffi.string(info.name).decode(errors="replace")
-            handle.modules[name] = _Module(info.idx, bool(info.partial_flag))
+            handle.modules[name] = _Module(info.idx, info.ver, bool(info.partial_flag))
         lib.darshan_free(modules[0])
         yield handle
     finally:
@@ -373,16 +377,20 @@ def _targets(handle: _Handle) -> int | None:
 
 
 def _library_records(handle: _Handle, name: str) -> Iterator[Any]:
-    """Yield the records of a module whose size varies; each is the library's, until the next."""
+    """Yield the records of a module whose size varies; each is the library's, until the next.
+
+    A younger runtime may have written a version that the library cannot read: then none, since
+    the rest of the log can do without.
+    """
     if name not in handle.modules:
         return
     buffer = ffi.new("void **")
     while True:
         buffer[0] = ffi.NULL
         result = lib.darshan_log_get_record(handle.pointer, handle.modules[name].index, buffer)
-        if result < 0:
+        if result < 0 and handle.modules[name].version <= OPTIONAL_VERSIONS[name]:
             raise DarshanLogError(f"the {name} records are damaged")
-        if result == 0:
+        if result <= 0:
             return
         try:
             yield buffer[0]

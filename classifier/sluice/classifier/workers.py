@@ -180,6 +180,8 @@ def _read(path: Path, classifier: PatternClassifier | None, words: IO[bytes]) ->
         return _failure(path, f"cannot be read: {error.strerror}")
     except MemoryError:
         return _failure(path, "reading it needs too much memory")
+    except Exception as error:  # noqa: BLE001 - whatever a log provokes costs that log alone
+        return _failure(path, f"cannot be understood: {error!r}")
 
 
 def _last_line(words: IO[bytes]) -> str:

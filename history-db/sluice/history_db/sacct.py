@@ -74,6 +74,7 @@ FREE_TEXT: Mapping[str, int] = {
 """Fields that may hold the separator, and how unlikely that is."""
 
 UNKNOWN_FIELD = 9  # as unlikely as that
+EMPTY = 5  # nothing in a field that is no free text
 
 STEPS_OF_SLURM = {"batch", "extern", "interactive"}
 
@@ -100,13 +101,13 @@ def parse_sacct(
     Raises SacctError when the first line is no heading.
     """
     numbered = enumerate(lines, start=1)
-    heading = _heading(numbered, name)
+    heading, closed = _heading(numbered, name)
     job: Job | None = None
     for number, line in numbered:
         text = line.rstrip("\r\n")
         if not text.strip():
             continue
-        values = _values(text, heading)
+        values = _values(text.removesuffix(SEPARATOR) if closed else text, heading)
         if isinstance(values, str):
             yield BrokenLine(number, values)
             continue
@@ -127,26 +128,24 @@ def parse_sacct(
         yield job
 
 
-def _heading(numbered: Iterator[tuple[int, str]], name: str) -> list[str]:
+def _heading(numbered: Iterator[tuple[int, str]], name: str) -> tuple[list[str], bool]:
+    """Return the fields, and whether each line ends with a separator, as --parsable has it."""
     for number, line in numbered:
         fields = [field.strip().lower() for field in line.strip("\r\n\ufeff").split(SEPARATOR)]
         if not any(fields):
             continue
-        if fields[-1] == "":  # --parsable ends each line with a separator
-            fields = fields[:-1]
+        closed = fields[-1] == ""
         if not {"jobid", "jobidraw"} & set(fields):
             raise SacctError(
                 f"{name}:{number}: no heading with a field JobID separated by `|`; {REMEDY}"
             )
-        return fields
+        return fields[: len(fields) - closed], closed
     raise SacctError(f"{name}: empty; {REMEDY}")
 
 
 def _values(text: str, heading: list[str]) -> list[str] | str:
     """Return the value of each field of the heading, or what is wrong with the line."""
     tokens = text.split(SEPARATOR)
-    if len(tokens) == len(heading) + 1 and tokens[-1] == "":
-        tokens = tokens[:-1]
     stray = len(tokens) - len(heading)
     if stray < 0:
         return f"has {len(tokens)} fields where the heading has {len(heading)}"
@@ -178,8 +177,9 @@ def _align(tokens: list[str], heading: list[str]) -> list[str] | None:
                 continue
             cost, takes = way
             if price is None:
-                if shape and shape.fullmatch(tokens[column + used]):
-                    _offer(following, used, cost, (*takes, 1))
+                token = tokens[column + used]
+                if shape and shape.fullmatch(token):
+                    _offer(following, used, cost + (0 if token else EMPTY), (*takes, 1))
                 continue
             for more in range(stray - used + 1):
                 extra = price * more + (price if more else 0)

@@ -136,15 +136,19 @@ def _read_accounting(
     from sluice.history_db.accounting import add_accounting
     from sluice.history_db.sacct import SacctError
 
+    name = _name(file)
+
     def report(number: int, reason: str) -> None:
-        click.echo(f"{file.name}:{number}: skipped: {reason}", err=True)
+        click.echo(one_line(f"{name}:{number}: skipped: {reason}"), err=True)
 
     try:
-        return add_accounting(
-            store, file, name=file.name, zone=zone, cluster=cluster, report=report
-        )
+        return add_accounting(store, file, name=name, zone=zone, cluster=cluster, report=report)
     except SacctError as error:
         raise CommandError(str(error)) from error
+
+
+def _name(file: TextIO) -> str:
+    return str(getattr(file, "name", "stdin"))  # what stands in for stdin may have no name
 
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
@@ -208,7 +212,7 @@ def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
     from sluice.history_db.labels import LabelsError, add_labels
 
     try:
-        return add_labels(store, file, name=file.name)
+        return add_labels(store, file, name=_name(file))
     except LabelsError as error:
         raise CommandError(str(error)) from error
 

@@ -1,0 +1,53 @@
+"""Makes a history to be kept for the upgrade test, when a version is released.
+
+    python tests/data/make_history.py tests/data/history/history-v1.db
+
+Every table has something in it. Run it with the release that is to be kept, never again later.
+"""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from sluice.cli.main import main
+from sluice.history_db.records import Decision, Snapshot
+from sluice.history_db.store import Store
+
+LOGS = Path(__file__).parent / "darshan"
+CHOSEN = ("001_ior_owc_posix_2K", "098_pat_ws_posix_64K", "116_pat_aw_stdio_1M")
+
+
+def make(path: Path) -> None:
+    damaged = path.with_suffix(".darshan")
+    damaged.write_bytes(b"not a log")
+    logs = [next(LOGS.glob(f"{name}*")) for name in CHOSEN]
+    rows = (LOGS / "sacct-parsable2.txt").read_text().splitlines()
+    chosen = {"JobID", "500001", "600017", "600035"}
+    accounting = "\n".join(row for row in rows if row.split("|")[0] in chosen) + "\n"
+    run = CliRunner()
+    options = ["--history", str(path)]
+    names = [str(log) for log in (*logs, damaged)]
+    labels = ["--labels", str(LOGS / "index.csv")]
+    run.invoke(main, ["ingest", *options, *labels, *names])
+    run.invoke(main, ["ingest", *options, "--sacct", "-", "--time-zone", "UTC"], input=accounting)
+    bundle = path.with_suffix(".bundle")
+    for arguments in (["train"], ["publish", "--bundle", str(bundle)]):
+        run.invoke(main, [*arguments, *options], catch_exceptions=False)
+    with Store(path) as store:
+        checksum = store.bundles()[0].checksum
+        store.add_snapshot(Snapshot(5, 1, 1_800_000_000, b"snapshot"))
+        store.insert_decisions(
+            [Decision(7, 1, 1_800_000_000, "c", 0, 500001, "key", b"record", checksum, 5)]
+        )
+        print(store.counts())
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+        db.execute("VACUUM")
+    damaged.unlink()
+    bundle.unlink()
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

@@ -1,0 +1,349 @@
+"""The history in SQLite: what it keeps, and what it says when it cannot."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sluice.history_db.errors import (
+    BusyHistoryError,
+    DamagedHistoryError,
+    ForeignFileError,
+    FullDiskError,
+    HistoryError,
+    MissingHistoryError,
+    NewerHistoryError,
+    ReadOnlyHistoryError,
+)
+from sluice.history_db.migrations import MIGRATIONS
+from sluice.history_db.records import (
+    Application,
+    Bundle,
+    Decision,
+    Job,
+    Label,
+    Log,
+    LogKey,
+    Profile,
+    Snapshot,
+)
+from sluice.history_db.store import NUMBERS, Store
+from sluice.policies import core
+
+OLD_DATABASES = sorted((Path(__file__).parents[1] / "data" / "history").glob("*.db"))
+LARGEST = (1 << 64) - 1
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "history.db", create=True) as store:
+        yield store
+
+
+def a_log(number: int = 1, **changes) -> Log:
+    values = {
+        "digest": number.to_bytes(16, "big"),
+        "path": f"/logs/{number}.darshan",
+        "size": 10,
+        "mtime_ns": 1,
+        "reason": None,
+        "jobid": 7,
+        "uid": 1000,
+        "exe": "/apps/a",
+        "start": 1000,
+        "end": 1100,
+        "nprocs": 4,
+        "partial": False,
+        "format": "3.41",
+    }
+    return Log(**{**values, **changes})
+
+
+def a_profile(**changes) -> Profile:
+    values = {
+        "pattern": "owc",
+        "confidence": 0.9,
+        "shares": {"owc": 1.0},
+        "numbers": {"chunk_bytes": 4096.0, "nprocs": 4.0},
+        "log_sd": 0.5,
+    }
+    return Profile(**{**values, **changes})
+
+
+def a_job(**changes) -> Job:
+    values = dict.fromkeys(Job.__slots__)
+    values |= {
+        "cluster": "c1",
+        "job_id": 7,
+        "submit": 900,
+        "restarts": 0,
+        "start": 990,
+        "end": 1200,
+        "source": "sacct",
+        "array_task": -1,
+    }
+    return Job(**{**values, **changes})
+
+
+def a_decision(**changes) -> Decision:
+    values = {
+        "boot": LARGEST,
+        "number": 1,
+        "now": 1000,
+        "cluster": "c1",
+        "uid": 1000,
+        "job_id": None,
+        "joined_by": None,
+        "record": b"\0\1",
+        "bundle": LARGEST - 1,
+        "snapshot": 5,
+    }
+    return Decision(**{**values, **changes})
+
+
+def test_its_numbers_are_the_fields_of_a_profile_in_c():
+    assert tuple(field.name for field in core.PROFILE_FIELDS) == NUMBERS
+
+
+def test_a_log_comes_back_as_it_went_in(store):
+    assert store.add_logs([(a_log(), a_profile(), b"abcd")]) == [True]
+    (run,) = store.runs()
+    assert (run.log, run.profile, run.features, run.job) == (a_log(), a_profile(), b"abcd", None)
+
+
+def test_the_same_log_under_another_name_is_one_log(store):
+    store.add_logs([(a_log(), a_profile(), b"")])
+    assert store.add_logs([(a_log(path="/elsewhere"), a_profile(), b"")]) == [False]
+    assert store.counts().logs == 1
+
+
+def test_a_file_is_known_until_it_changes(store):
+    store.add_logs([(a_log(), a_profile(), b""), (a_log(2, reason="damaged"), None, b"")])
+    same, changed = LogKey("/logs/1.darshan", 10, 1), LogKey("/logs/1.darshan", 10, 2)
+    bad = LogKey("/logs/2.darshan", 10, 1)
+    assert store.known_files([same, changed, bad]) == {same: None, bad: "damaged"}
+
+
+def test_a_repaired_log_leaves_quarantine(store):
+    store.add_logs([(a_log(1, reason="damaged"), None, b"")])
+    store.add_logs([(a_log(2, path="/logs/1.darshan"), a_profile(), b"")])
+    assert store.quarantined() == []
+    assert store.counts().logs == 1
+
+
+def test_a_log_belongs_to_the_job_of_its_id_user_and_time(store):
+    store.add_logs([(a_log(), a_profile(), b"")])
+    store.upsert_jobs(
+        [a_job(uid=1000), a_job(cluster="c2", uid=2000), a_job(submit=1, start=5, end=10)]
+    )
+    assert store.link_logs() == 1
+    (run,) = store.runs()
+    assert run.job is not None
+    assert (run.job.cluster, run.job.uid) == ("c1", 1000)
+    assert [item.log_id for item in store.runs_of_job(7, "c1")] == [run.log_id]
+    assert store.runs_of_job(7, "c2") == []
+
+
+@pytest.mark.parametrize(
+    "job",
+    [a_job(uid=1001), a_job(job_id=8), a_job(start=5000, end=6000), a_job(start=10, end=900)],
+    ids=["other user", "other id", "later", "earlier"],
+)
+def test_a_log_does_not_belong_to(store, job):
+    store.add_logs([(a_log(), a_profile(), b"")])
+    store.upsert_jobs([job])
+    assert store.link_logs() == 0
+
+
+def test_a_job_is_completed_but_never_forgotten(store):
+    assert store.upsert_jobs([a_job(name="run", state="RUNNING", end=None)]) == (1, 0)
+    assert store.upsert_jobs([a_job(state="COMPLETED", end=1200)]) == (0, 1)
+    assert store.upsert_jobs([a_job(state="COMPLETED", end=1200)]) == (0, 0)
+    job = store.job(7)
+    assert (job.name, job.state, job.end) == ("run", "COMPLETED", 1200)
+
+
+def test_a_script_signature_uses_all_64_bits(store):
+    store.upsert_jobs([a_job(script_signature=LARGEST)])
+    store.upsert_jobs([a_job(script_signature=LARGEST)])
+    assert store.job(7).script_signature == LARGEST
+
+
+def test_reused_job_ids_are_told_apart_by_their_submission(store):
+    store.upsert_jobs([a_job(submit=1), a_job(submit=500)])
+    assert [job.submit for job in store.jobs_with_id(7)] == [500, 1]
+    assert store.job(7, "elsewhere") is None
+
+
+def test_a_decision_is_kept_once_and_joined_later(store):
+    assert store.insert_decisions([a_decision(), a_decision(), a_decision(number=2)]) == 2
+    assert store.insert_decisions([a_decision()]) == 0
+    assert store.unjoined_decisions()[0] == a_decision()
+    store.join_decision(LARGEST, 1, 77, "mark")
+    store.mark_tie(LARGEST, 2)
+    assert store.unjoined_decisions() == []
+    assert store.decision_for_job(77) == a_decision(job_id=77, joined_by="mark")
+    assert store.decision(LARGEST, 2).joined_by == "tie"
+    assert len(store.decisions_of_user(1000, since=0, until=2000)) == 2
+    assert len(store.latest_decisions(1)) == 1
+
+
+def test_snapshots_stay_as_long_as_a_decision_refers_to_them(store):
+    store.insert_decisions([a_decision(snapshot=LARGEST)])
+    for checksum in (LARGEST, 6):
+        store.add_snapshot(Snapshot(checksum, 1, 100, b"bytes"))
+    assert store.prune_snapshots(before=200) == 1
+    assert store.snapshot(LARGEST) == Snapshot(LARGEST, 1, 100, b"bytes")
+    assert store.snapshot(6) is None
+
+
+def test_an_application_lists_the_runs_behind_it(store):
+    store.add_logs([(a_log(1), a_profile(), b""), (a_log(2, start=2000), a_profile(), b"")])
+    first = store.reserve_applications(2)
+    assert store.reserve_applications(1) == first + 2
+    application = Application("user_name", LARGEST, "run of 1000", 2, (1, 2), first)
+    model = store.add_model(b"npz", {"jobs": 2}, [application], created=5)
+    assert store.applications(model) == [application]
+    assert [run.log_id for run in store.runs_behind(first)] == [2, 1]
+    assert store.runs_behind(first + 1) == []
+
+
+def test_bundles_that_decisions_refer_to_are_kept(store):
+    for i in range(5):
+        model = store.add_model(b"", {}, [], created=i)
+        store.add_bundle(Bundle(LARGEST - i, model, "/b", i, b"content"))
+    store.insert_decisions([a_decision(bundle=LARGEST)])
+    store.prune_models(keep=2)
+    assert [bundle.checksum for bundle in store.bundles()] == [LARGEST, LARGEST - 3, LARGEST - 4]
+    assert [model.id for model in store.models()] == [1, 4, 5]
+
+
+def test_labels_can_be_corrected(store):
+    store.add_logs([(a_log(), a_profile(), b"")])
+    store.put_labels([Label(1, "owc", "ior")])
+    store.put_labels([Label(1, "aw", "ior")])
+    assert store.labels() == [Label(1, "aw", "ior")]
+    assert store.logs_named({"1.darshan"}) == {"1.darshan": [1]}
+
+
+def test_a_failed_step_leaves_nothing_behind(store):
+    with pytest.raises(HistoryError):
+        store.add_logs([(a_log(1), a_profile(), b""), (a_log(2, path=None), a_profile(), b"")])
+    assert store.counts().logs == 0
+
+
+@pytest.mark.parametrize("path", OLD_DATABASES, ids=lambda path: path.stem)
+def test_every_released_database_is_brought_up_to_date(path, tmp_path):
+    copy = tmp_path / "history.db"
+    shutil.copy(path, copy)
+    with Store(copy) as store:
+        counts = store.counts()
+        assert counts.logs == 3
+        assert counts.quarantined == 1
+        assert counts.jobs == 3
+        assert counts.decisions == 1
+        assert {run.profile.pattern for run in store.runs()} == {"owc", "ws", "aw"}
+        assert store.latest_model() is not None
+        assert store.runs_behind(store.applications(1)[0].id)
+        assert store.bundles()[0].content
+    with sqlite3.connect(copy) as db:
+        applied = {name for (name,) in db.execute("SELECT name FROM migrations")}
+    assert applied == {migration.__name__ for migration in MIGRATIONS}
+
+
+def test_there_is_a_released_database():
+    assert OLD_DATABASES
+
+
+# What can go wrong
+
+
+def test_a_missing_history_says_how_to_make_one(tmp_path):
+    with pytest.raises(MissingHistoryError, match="sluice ingest"):
+        Store(tmp_path / "none.db")
+
+
+def test_a_text_file_is_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, and long enough to be taken for one by its size" * 20)
+    with pytest.raises(ForeignFileError, match="--history"):
+        Store(path, create=True)
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_database_of_others_is_refused(tmp_path):
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(ForeignFileError, match="not a history of Sluice"):
+        Store(path, create=True)
+
+
+def test_a_newer_history_is_refused(tmp_path):
+    path = tmp_path / "history.db"
+    Store(path, create=True).close()
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO migrations VALUES ('m999_future', 0)")
+    with pytest.raises(NewerHistoryError, match="m999_future"):
+        Store(path)
+
+
+def test_a_damaged_history_is_named(tmp_path):
+    path = tmp_path / "history.db"
+    with Store(path, create=True) as store:
+        store.add_logs([(a_log(i), a_profile(), bytes(500)) for i in range(200)])
+    content = bytearray(path.read_bytes())
+    content[8192:40960] = b"\xff" * (40960 - 8192)
+    path.write_bytes(content)
+    with pytest.raises(DamagedHistoryError, match="restore a copy"), Store(path) as store:
+        list(store.runs())
+
+
+def test_a_writer_is_waited_for_only_so_long(tmp_path):
+    path = tmp_path / "history.db"
+    with Store(path, create=True, busy_seconds=0.05) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(BusyHistoryError, match="another process"):
+            store.add_logs([(a_log(), a_profile(), b"")])
+        other.execute("ROLLBACK")
+        other.close()
+        store.add_logs([(a_log(), a_profile(), b"")])
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path):
+    path = tmp_path / "history.db"
+    with Store(path, create=True) as store:
+        store.add_logs([(a_log(), a_profile(), b"")])
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with Store(path, read_only=True, busy_seconds=0) as reader:
+            assert reader.counts().logs == 1
+        other.close()
+
+
+def test_a_read_only_history_cannot_be_written(tmp_path):
+    path = tmp_path / "history.db"
+    Store(path, create=True).close()
+    with Store(path, read_only=True) as store, pytest.raises(ReadOnlyHistoryError):
+        store.put_labels([Label(1, "owc", "ior")])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_costs_only_the_step_that_did_not_fit(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("this machine does not let us mount a tmpfs")
+    try:
+        with Store(disk / "history.db", create=True) as store:
+            store.add_logs([(a_log(1), a_profile(), b"")])
+            with pytest.raises(FullDiskError, match="free some space"):
+                store.add_logs([(a_log(i), a_profile(), bytes(9000)) for i in range(2, 200)])
+            assert store.counts().logs == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
