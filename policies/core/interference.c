@@ -106,17 +106,20 @@ metadata_share (const struct sluice_profile *p, const struct sluice_policy *poli
 struct reach {
 	double bandwidth; /* 0: unknown */
 	double targets;
+	double all_bandwidth; /* of all lanes; 0: unknown */
 	double all_targets;
 };
 
 static struct reach
 reach_of (const struct sluice_policy *policy, uint32_t lane_mask)
 {
-	struct reach r = { 0.0, 0.0, 0.0 };
-	int unknown = 0;
+	struct reach r = { 0.0, 0.0, 0.0, 0.0 };
+	int unknown = 0, all_unknown = 0;
 	for (uint32_t i = 0; i < policy->lane_count; i++) {
 		const struct sluice_lane *lane = &policy->lanes[i];
 		r.all_targets += lane->targets;
+		r.all_bandwidth += lane->bandwidth;
+		all_unknown |= lane->bandwidth <= 0.0;
 		if (lane_mask >> i & 1) {
 			r.targets += lane->targets;
 			r.bandwidth += lane->bandwidth;
@@ -125,7 +128,27 @@ reach_of (const struct sluice_policy *policy, uint32_t lane_mask)
 	}
 	if (unknown)
 		r.bandwidth = 0.0;
+	if (all_unknown)
+		r.all_bandwidth = 0.0;
 	return r;
+}
+
+/*
+ * How often and how long the targets are busy with the job. What a cache takes
+ * faster than all targets together is written back later, so they are busy for
+ * longer than the program was writing, by the ratio `stretch`.
+ */
+static void
+set_activity (const struct sluice_profile *p, double stretch, struct sluice_pressure *out)
+{
+	double share = is_known (p->io_share) ? p->io_share : 1.0;
+	double burst = fmax (p->burst_seconds, 0.0);
+
+	out->io_share = share * stretch / (1.0 - share + share * stretch);
+	out->burst = burst * stretch;
+	out->period = p->period_seconds > 0.0
+			  ? p->period_seconds + burst * (stretch - 1.0)
+			  : 0.0;
 }
 
 void
@@ -137,25 +160,27 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	uint32_t mask = lane_mask & all ? lane_mask & all : all;
 	struct reach reach = reach_of (policy, mask);
 	int rate_known = p->rate > 0.0 && reach.bandwidth > 0.0;
+	double stretch = p->rate > reach.all_bandwidth && reach.all_bandwidth > 0.0
+			     ? p->rate / reach.all_bandwidth
+			     : 1.0;
+	double rate = p->rate / stretch;
 
+	set_activity (p, stretch, out);
 	out->weight = exp (log_weight (p, model));
 	out->log_sd = sqrt (model->log_sd * model->log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
-	out->io_share = is_known (p->io_share) ? p->io_share : 1.0;
-	out->burst = fmax (p->burst_seconds, 0.0);
-	out->period = fmax (p->period_seconds, 0.0);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
 
+	/* At an unknown rate a job uses all there is, as far as it moves data. */
+	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
+	out->demand = rate_known ? clip (rate / reach.bandwidth) : data;
 	out->confined = 1.0;
 	if (mask != all) {
 		double used = p->targets >= 1.0 ? fmin (p->targets, reach.all_targets)
 						: reach.all_targets;
-		out->confined = rate_known ? fmin (1.0, reach.bandwidth / p->rate)
-					   : fmin (1.0, reach.targets / used);
+		out->confined = rate_known ? fmin (1.0, reach.bandwidth / rate)
+					   : fmin (1.0, reach.targets / (used * data));
 	}
-	/* Unknown: all that is there, except for what is not data at all. */
-	out->demand = rate_known ? clip (p->rate / reach.bandwidth)
-				 : 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
 }
 
 struct sluice_load

@@ -68,7 +68,8 @@ struct sluice_pressure {
 };
 
 /* The pressure of a profile that is spread over the lanes in lane_mask (bit i
- * for lane i; ignored when the policy has none). */
+ * for lane i; ignored when the policy has none). A rate above that of all lanes
+ * together is a cache's: the targets are then busy for longer, at theirs. */
 void sluice_pressure_of (const struct sluice_profile *profile,
 			 const struct sluice_interference *model,
 			 const struct sluice_policy *policy, uint32_t lane_mask,

@@ -1,0 +1,367 @@
+"""Decisions: reproducible, explained, and abstaining whenever something is not known."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from core_worlds import (
+    FLUSHING,
+    NOW,
+    STREAMING,
+    TINY,
+    application,
+    bundle,
+    corunner,
+    corunners,
+    policy,
+    profiles,
+    situation,
+    snapshot,
+    submission,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.policies import core
+from sluice.policies.record import RECORD_SIZE, Record, Situation, decide, replay
+
+CONFIG = core.default_config()
+TWO_LANES = "Lane=a Targets=4 Bandwidth=8G\nLane=b Targets=4 Bandwidth=8G\n"
+THREE_LANES = TWO_LANES + "Lane=c Targets=2\n"
+HEAVY = {**STREAMING, "io_share": 0.9, "nprocs": 1024}
+
+
+def decision_beside(*others, profile=FLUSHING, conf="", **members):
+    made_ready = situation(*others, profile=profile, conf=conf)
+    return decide(made_ready, CONFIG, submission(**members), NOW).decision
+
+
+# What is looked at first
+
+
+def test_without_a_bundle_it_abstains():
+    decision = decide(None, CONFIG, submission(), NOW).decision
+    assert (decision.action, decision.reason) == ("abstain", "no_bundle")
+    assert decision.prediction.profile.rate is None
+
+
+def test_without_a_snapshot_it_predicts_and_abstains():
+    decision = decide(Situation(bundle(application(FLUSHING)), None), CONFIG, submission(), NOW)
+    assert decision.decision.reason == "no_snapshot"
+    assert decision.decision.action == "abstain"
+    assert decision.prediction.profile.pattern == "owc"
+
+
+@pytest.mark.parametrize(
+    ("age", "reason"), [(60, "no_corunners"), (61, "stale_snapshot"), (-61, "stale_snapshot")]
+)
+def test_a_snapshot_is_believed_for_a_minute(age, reason):
+    record = decide(situation(), CONFIG, submission(), NOW + age)
+    assert record.decision.reason == reason
+
+
+def test_the_kill_switch_in_the_snapshot_stops_it():
+    off = Situation(bundle(application(FLUSHING)), snapshot(state={"flags": ["off"]}))
+    decision = decide(off, CONFIG, submission(), NOW).decision
+    assert (decision.action, decision.reason) == ("abstain", "switched_off")
+
+
+@pytest.mark.parametrize(
+    ("profile", "action", "reason"),
+    [
+        ({**FLUSHING, "pattern": "unknown"}, "abstain", "unknown_job"),
+        ({**FLUSHING, "confidence": 0.69}, "abstain", "low_confidence"),
+        ({**TINY, "confidence": 0.69}, "abstain", "low_confidence"),
+        (TINY, "leave", "insignificant"),
+        ({**FLUSHING, "pattern": "none"}, "leave", "insignificant"),
+        ({**FLUSHING, "write_bytes": 1e6}, "leave", "insignificant"),
+        ({**FLUSHING, "pattern": "read"}, "abstain", "unmeasured"),
+        ({**FLUSHING, "pattern": "read", "io_share": 0.001}, "leave", "insignificant"),
+        ({**FLUSHING, "io_share": None}, "abstain", "unmeasured"),
+        ({"pattern": "mixed", "confidence": 0.9, "io_share": 0.5}, "abstain", "unmeasured"),
+        ({**FLUSHING, "pattern": "mixed"}, "colocate", "no_corunners"),
+    ],
+)
+def test_it_abstains_or_leaves_when_it_should(profile, action, reason):
+    decision = decision_beside(profile=profile)
+    assert (decision.action, decision.reason) == (action, reason)
+
+
+def test_an_unknown_job_is_left_to_slurm():
+    decision = decision_beside(name="never_seen")
+    assert (decision.action, decision.reason) == ("abstain", "unknown_job")
+
+
+# From the specific to the general
+
+
+def test_the_most_specific_evidence_that_is_sure_enough_is_taken():
+    job = submission(script_signature=77, account="physics")
+    sure, unsure = {**FLUSHING, "confidence": 0.8}, {**FLUSHING, "confidence": 0.6}
+    surest = {**FLUSHING, "confidence": 0.9}
+
+    def predicted(**profiles_by_evidence):
+        learned = [
+            application(profile, job, evidence, number)
+            for number, (evidence, profile) in enumerate(profiles_by_evidence.items(), start=1)
+        ]
+        prediction = bundle(*learned).predict(job)
+        return prediction.evidence, prediction.application
+
+    assert predicted(user_script=sure, user_name=surest) == ("user_script", 1)
+    assert predicted(user_script=unsure, user_name=sure, name=surest) == ("user_name", 2)
+    assert predicted(user_script=unsure, name=unsure, account=sure) == ("account", 3)
+    assert predicted(user_script=unsure, name={**unsure, "confidence": 0.65}) == ("name", 2)
+    assert predicted() == ("none", 0)
+
+
+def test_runs_that_differ_by_digits_are_one_application():
+    other_run = submission(name="RUN_0042")
+    assert core.name_stem("Run_0042") == "run_#"
+    assert bundle(application(FLUSHING)).predict(other_run).evidence == "user_name"
+    assert bundle(application(FLUSHING)).predict(submission(uid=5)).evidence == "none"
+
+
+# Beside others
+
+
+def test_nobody_else_means_no_conflict():
+    decision = decision_beside()
+    assert (decision.action, decision.reason) == ("colocate", "no_corunners")
+    assert decision.alternatives[0].slowdown == 1.0
+
+
+def test_jobs_without_a_class_are_no_conflict():
+    assert decision_beside(corunner(1, TINY)).reason == "no_corunners"
+
+
+def test_a_neighbour_that_leaves_room_is_harmless():
+    rates = {"rate": 1e8}
+    decision = decision_beside(
+        corunner(1, STREAMING | rates), profile=FLUSHING | rates, conf=TWO_LANES
+    )
+    assert (decision.action, decision.reason) == ("colocate", "harmless")
+    assert decision.encounters[0].own_slowdown == 1.0
+
+
+def test_waiting_pays_when_the_conflict_ends_soon():
+    end = NOW + 300
+    decision = decision_beside(
+        corunner(1, HEAVY, expected_end=end), corunner(2, TINY), profile=HEAVY, nodes=64
+    )
+    assert (decision.action, decision.reason) == ("delay", "delay_pays")
+    assert decision.wait == 300
+    sharing, delay = decision.alternatives
+    assert sharing.own > 0
+    assert delay.own == 0.0
+
+
+def test_nobody_waits_longer_than_the_site_allows():
+    decision = decision_beside(
+        corunner(1, HEAVY, expected_end=NOW + 1801), profile=HEAVY, conf="MaxDelay=1800"
+    )
+    assert all(a.action != "delay" for a in decision.alternatives)
+
+
+def test_a_lane_of_its_own_pays_when_the_neighbours_keep_to_another():
+    conf = "Lane=a Targets=4\nLane=b Targets=4\nMaxDelay=0\n"
+    fragile = {**FLUSHING, "io_share": 0.9, "targets": 4, "runtime_seconds": 36000.0}
+    decision = decision_beside(
+        corunner(1, HEAVY, lane_mask=1, expected_end=NOW + 36000),
+        profile=fragile,
+        conf=conf,
+    )
+    assert (decision.action, decision.reason) == ("disjoint", "separation_pays")
+    chosen = decision.alternatives[decision.chosen]
+    assert chosen.lane_mask == 2
+    assert chosen.own == 0.0
+    assert chosen.confined == 0.0
+
+
+def test_a_saving_below_the_margin_changes_nothing():
+    conf = "Lane=a Targets=4\nLane=b Targets=4\nMaxDelay=0\n"
+    fragile = {**FLUSHING, "io_share": 0.9, "targets": 4, "runtime_seconds": 36000.0}
+    others = [corunner(1, HEAVY, lane_mask=1, expected_end=NOW + 36000)]
+    assert decision_beside(*others, profile=fragile, conf=conf).action == "disjoint"
+    for strict in ("Margin=10\n", "MinSaving=1000000000\n"):
+        decision = decision_beside(*others, profile=fragile, conf=conf + strict)
+        assert (decision.action, decision.reason) == ("colocate", "margin")
+
+
+def test_confining_a_wide_job_costs_more_than_it_saves():
+    conf = "Lane=a Targets=1\nLane=b Targets=9\nMaxDelay=0\n"
+    decision = decision_beside(
+        corunner(1, HEAVY, lane_mask=2, nodes=1), profile={**HEAVY, "io_share": 0.9}, conf=conf
+    )
+    assert (decision.action, decision.reason) == ("colocate", "sharing_cheapest")
+    narrow = decision.alternatives[1]
+    assert narrow.confined > narrow.own
+
+
+def test_metadata_reach_every_lane():
+    storm = {
+        "pattern": "metadata",
+        "share": {"metadata": 1.0},
+        "confidence": 0.9,
+        "metadata_rate": 20_000.0,
+        "io_share": 0.8,
+        "runtime_seconds": 3600.0,
+        "runs": 3,
+    }
+    decision = decision_beside(corunner(1, storm, lane_mask=1), profile=storm, conf=TWO_LANES)
+    assert decision.alternatives[0].own > 0
+    elsewhere = next(a for a in decision.alternatives if a.lane_mask == 2)
+    assert elsewhere.own == pytest.approx(decision.alternatives[0].own)
+    assert elsewhere.caused == pytest.approx(decision.alternatives[0].caused)
+
+
+def test_the_worst_neighbours_are_reported_first():
+    others = [corunner(i, {**HEAVY, "nprocs": 2.0**i}, nodes=2**i) for i in range(1, 6)]
+    decision = decision_beside(*others, profile=HEAVY)
+    assert [e.job_id for e in decision.encounters] == [5, 4, 3, 2, 1]
+    assert decision.corunner_count == 5
+    assert all(e.together == 3600 for e in decision.encounters)
+
+
+def test_those_who_are_not_looked_at_singly_lose_too():
+    few = decision_beside(*(corunner(i, STREAMING) for i in range(1, 6)), profile=HEAVY)
+    many = decision_beside(*(corunner(i, STREAMING) for i in range(1, 41)), profile=HEAVY)
+    assert many.corunner_count == 40
+    assert many.alternatives[0].own > few.alternatives[0].own
+    assert many.alternatives[0].caused > few.alternatives[0].caused
+
+
+def test_the_time_limit_stands_in_for_an_unknown_run_time():
+    unknown = {**HEAVY, "runtime_seconds": None}
+    decision = decision_beside(corunner(1, HEAVY), profile=unknown, time_limit=10)
+    assert decision.encounters[0].together == 600
+    without = decision_beside(corunner(1, HEAVY), profile=unknown, time_limit=0)
+    assert without.encounters[0].together == 3600
+
+
+# Laws over arbitrary situations
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Situation, core.View]:
+    profile = draw(
+        st.one_of(
+            profiles(),
+            st.builds(
+                lambda base, io, runtime: {**base, "io_share": io, "runtime_seconds": runtime},
+                st.sampled_from([STREAMING, FLUSHING, HEAVY]),
+                st.floats(0.03, 1.0),
+                st.floats(60, 1e5),
+            ),
+        )
+    )
+    conf = draw(st.sampled_from(["", TWO_LANES, THREE_LANES]))
+    made_ready = situation(*draw(corunners()), profile=profile, conf=conf)
+    job = submission(nodes=draw(st.integers(0, 1000)), time_limit=draw(st.integers(0, 3000)))
+    return made_ready, job
+
+
+@settings(max_examples=4000, deadline=None)
+@given(situations())
+def test_every_decision_is_reproducible_and_adds_up(world):
+    made_ready, job = world
+    record = decide(made_ready, CONFIG, job, NOW, boot=3, number=4, cluster="c")
+    decision = record.decision
+    rules = made_ready.bundle.policy
+
+    again = Situation(made_ready.bundle, made_ready.snapshot)
+    assert replay(Record.parse(record.bytes), again, CONFIG) == decision.bytes
+    json.dumps(record.to_dict(), allow_nan=False)
+
+    if decision.action in ("abstain", "leave"):
+        assert decision.alternatives == ()
+        assert decision.reason not in ("none", "harmless", "no_corunners")
+        return
+    assert decision.prediction.profile.confidence >= rules.min_confidence
+    sharing, *others = decision.alternatives
+    chosen = decision.alternatives[decision.chosen]
+    assert sharing.action == "colocate"
+    assert decision.action == chosen.action
+    assert decision.wait == chosen.wait <= rules.max_delay
+    for a in decision.alternatives:
+        assert a.slowdown >= 1
+        assert min(a.own, a.caused, a.confined, a.wait) >= 0
+        waiting = rules.wait_price * a.wait * max(1, job.nodes)
+        assert a.cost == pytest.approx(a.own + a.caused + a.confined + waiting)
+    if decision.chosen != 0:
+        assert chosen.cost == min(a.cost for a in decision.alternatives)
+        assert sharing.cost - chosen.cost > rules.margin * sharing.cost
+        assert sharing.cost - chosen.cost >= rules.min_saving
+        assert decision.reason in ("separation_pays", "delay_pays")
+    lanes = [a.lane_mask for a in others if a.action == "disjoint"]
+    assert lanes in ([], [1 << lane for lane in range(rules.lane_count)])
+
+
+@settings(max_examples=1000, deadline=None)
+@given(corunners(most=5), st.randoms())
+def test_the_order_of_the_snapshot_does_not_matter(others, random):
+    shuffled = random.sample(others, len(others))
+    first, second = (
+        decision_beside(*order, profile=HEAVY, conf=TWO_LANES) for order in (others, shuffled)
+    )
+    assert second.action == first.action
+    for a, b in itertools.zip_longest(first.alternatives, second.alternatives):
+        assert a.cost == pytest.approx(b.cost)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(corunners(most=4), profiles(), st.integers(1, 100))
+def test_one_more_neighbour_never_makes_sharing_cheaper_for_the_job(others, profile, nodes):
+    more = corunner(99, {**profile, "share": {"aw": 1.0}}, klass="stream", nodes=nodes)
+    fewer = decision_beside(*others, profile=HEAVY)
+    crowded = decision_beside(*others, more, profile=HEAVY)
+    assert crowded.alternatives[0].slowdown >= fewer.alternatives[0].slowdown * (1 - 1e-12)
+
+
+# Records
+
+
+def test_a_record_shows_its_names_in_json():
+    others = [corunner(7, HEAVY)]
+    made_ready = situation(*others, profile=HEAVY)
+    config = core.parse_config("sluice.conf", b"Mode=advise")
+    job = submission(flags=["array"], script_signature=0xABC)
+    record = decide(made_ready, config, job, NOW, boot=0x1234, number=5, cluster="alpha")
+    shown = record.to_dict()
+    assert shown["boot"] == "0000000000001234"
+    assert shown["mode"] == "advise"
+    assert shown["cluster"] == "alpha"
+    assert shown["bundle_checksum"] == f"{made_ready.bundle.checksum:016x}"
+    assert shown["snapshot_checksum"] == f"{made_ready.snapshot.checksum:016x}"
+    assert shown["config_checksum"] == f"{core.crc64(b'Mode=advise'):016x}"
+    assert shown["submission"]["flags"] == ["array"]
+    assert shown["submission"]["launcher"] == "sbatch"
+    assert shown["submission"]["script_signature"] == "0000000000000abc"
+    assert shown["decision"]["prediction"]["klass"] == "stream"
+    assert shown["decision"]["prediction"]["profile"]["rate"] is None
+    assert [e["job_id"] for e in shown["decision"]["encounters"]] == [7]
+    assert core.sentence("reason", shown["decision"]["reason"])
+    assert record.key == (0x1234, 5)
+
+
+@pytest.mark.parametrize("content", [b"", bytes(RECORD_SIZE), bytes(RECORD_SIZE + 1)])
+def test_bytes_that_are_no_record_of_this_version_are_refused(content):
+    with pytest.raises(core.CoreError, match="record"):
+        Record.parse(content)
+
+
+def test_two_records_with_equal_bytes_are_equal():
+    first = decide(None, CONFIG, submission(), NOW)
+    assert first == Record.parse(first.bytes)
+    assert hash(first) == hash(Record.parse(first.bytes))
+    assert first != decide(None, CONFIG, submission(), NOW + 1)
+
+
+def test_a_member_that_does_not_exist_is_an_error():
+    with pytest.raises(core.CoreError, match="no member 'colour'"):
+        submission(colour="red")
+    with pytest.raises(core.CoreError, match="launcher cannot be 'qsub'; use one of"):
+        submission(launcher="qsub")
+    assert policy().lanes == ()

@@ -1,0 +1,149 @@
+"""Law 5: whatever set the gates admit, nobody's predicted slowdown exceeds the tolerance."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from core_worlds import model, policy, pressure, pressures
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.policies import core
+from sluice.policies.structs import View
+
+MODEL = model(log_sd=0.2)
+TOKEN_CLASSES = core.CLASSES[1:]
+Job = tuple[str, View]
+jobs = st.tuples(st.sampled_from(TOKEN_CLASSES), pressures())
+light = st.floats(0.01, 0.3)
+
+
+@st.composite
+def light_jobs(draw: st.DrawFn) -> Job:
+    """Jobs of which several fit, so that gates have something to decide."""
+    klass, heavy = draw(jobs)
+    members = heavy.to_dict() | {"io_share": draw(light), "demand": draw(light), "confined": 1.0}
+    return klass, pressure(**members)
+
+
+def slowdown(victim: View, others: list[View], quantile: float) -> float:
+    factor = core.io_factor(victim, others, MODEL, core.normal_quantile(quantile))
+    return core.job_slowdown(victim, factor)
+
+
+def is_tolerable(members: list[View], background: list[View], settings_: View) -> bool:
+    return all(
+        slowdown(member, members[:i] + members[i + 1 :] + background, settings_.quantile)
+        <= settings_.tolerance * (1 + 1e-9)
+        for i, member in enumerate(members)
+    )
+
+
+def admissible_sets(waiting: list[Job], room: dict[str, int]):
+    """Every set of waiting jobs that Slurm could start within the tokens."""
+    for chosen in itertools.product([False, True], repeat=len(waiting)):
+        picked = [job for job, is_in in zip(waiting, chosen, strict=True) if is_in]
+        counts = Counter(klass for klass, _ in picked)
+        if all(counts[klass] <= room[klass] for klass in counts):
+            yield [p for _, p in picked]
+
+
+def room_of(gates: core.Gates, running: list[Job]) -> dict[str, int]:
+    held = Counter(klass for klass, _ in running)
+    return {klass: gates.tokens[klass] - held[klass] for klass in core.CLASSES}
+
+
+@settings(max_examples=3000, deadline=None)
+@given(
+    running=st.lists(st.one_of(jobs, light_jobs()), max_size=4),
+    waiting=st.lists(st.one_of(jobs, light_jobs(), light_jobs()), max_size=6),
+    background=st.lists(pressures(), max_size=2),
+    conf=st.sampled_from(["Tolerance=1.05", "Quantile=0.5", "Tolerance=2", "Tolerance=4"]),
+    limit=st.integers(0, 8),
+)
+def test_no_set_within_the_gates_exceeds_the_tolerance(running, waiting, background, conf, limit):
+    rules = policy(conf)
+    gates = core.gates(running, waiting, background, model=MODEL, policy=rules, limit=limit)
+    room = room_of(gates, running)
+    waits = Counter(klass for klass, _ in waiting)
+    assert all(0 <= room[klass] <= min(limit, waits[klass]) for klass in core.CLASSES)
+
+    holders = [p for _, p in running]
+    assert gates.sound == is_tolerable(holders, background, rules)
+    if not gates.sound:
+        assert not any(room.values())
+        return
+    for admitted in admissible_sets(waiting, room):
+        assert is_tolerable(holders + admitted, background, rules)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kinds=st.lists(st.one_of(jobs, light_jobs()), min_size=1, max_size=3, unique_by=lambda j: j[0]),
+    tolerance=st.sampled_from([1.25, 2.0, 4.0]),
+)
+def test_one_more_token_would_be_too_much(kinds, tolerance):
+    """With classes of equal jobs the worst case is the real one."""
+    rules = policy(f"Tolerance={tolerance}")
+    waiting = kinds * 4
+    gates = core.gates([], waiting, [], model=MODEL, policy=rules, limit=4)
+    admitted = [p for klass, p in kinds for _ in range(gates.tokens[klass])]
+    if len(admitted) >= 5:  # beyond, not only the real set counts
+        return
+    for klass, p in kinds:
+        if gates.tokens[klass] < 4:
+            assert not is_tolerable([*admitted, p], [], rules)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(light_jobs(), min_size=2, max_size=8), st.randoms())
+def test_the_gates_depend_on_who_waits_and_not_on_the_order(waiting, random):
+    def size(order):
+        return core.gates([], order, [], model=MODEL, policy=policy(), limit=8)
+
+    assert size(random.sample(waiting, len(waiting))) == size(waiting)
+
+
+def test_jobs_that_do_not_disturb_each_other_are_all_let_in():
+    quiet = ("flush", pressure(demand=0.01, io_share=0.1))
+    gates = core.gates([], [quiet] * 60, [], model=MODEL, policy=policy(), limit=60)
+    assert gates.tokens["flush"] == 60
+
+
+def test_writers_that_fill_the_targets_get_one_token():
+    heavy = ("stream", pressure(io_share=0.9))
+    gates = core.gates([], [heavy] * 5, [], model=MODEL, policy=policy(), limit=5)
+    assert gates.tokens == {"none": 0, "stream": 1, "flush": 0, "meta": 0}
+
+
+def test_a_fragile_holder_keeps_the_gates_shut():
+    holder = ("flush", pressure(weight=0.01, io_share=0.9))
+    heavy = ("stream", pressure(io_share=0.9))
+    gates = core.gates([holder], [heavy], [], model=MODEL, policy=policy(), limit=5)
+    assert gates.sound
+    assert gates.tokens["flush"] == 1
+    assert gates.tokens["stream"] == 0
+
+
+def test_load_without_tokens_counts():
+    light_job = ("flush", pressure(io_share=0.3))
+    background = [pressure(weight=100.0)]
+    free = core.gates([], [light_job], [], model=MODEL, policy=policy(), limit=5)
+    loaded = core.gates([], [light_job], background, model=MODEL, policy=policy(), limit=5)
+    assert (free.tokens["flush"], loaded.tokens["flush"]) == (1, 0)
+
+
+def test_a_job_that_confinement_alone_slows_too_much_is_not_admitted():
+    confined = ("flush", pressure(confined=0.25, io_share=0.9))
+    gates = core.gates([], [confined], [], model=MODEL, policy=policy(), limit=5)
+    assert gates.tokens["flush"] == 0
+
+
+def test_more_than_can_be_judged_lets_nobody_in():
+    quiet = ("flush", pressure(demand=0.001, io_share=0.1))
+    gates = core.gates(
+        [quiet] * 40, [quiet], [quiet[1]] * 40, model=MODEL, policy=policy(), limit=5
+    )
+    assert not gates.sound
+    assert gates.tokens["flush"] == 40

@@ -1,0 +1,101 @@
+"""Which jobs Sluice keeps its hands off, and why."""
+
+from __future__ import annotations
+
+import pytest
+from core_worlds import FLUSHING, NOW, application, bundle, situation, snapshot, submission
+
+from sluice.policies import core
+from sluice.policies.record import Situation, decide
+
+PARTITIONS = [
+    {"name": "batch", "flags": ["default"]},
+    {"name": "urgent", "flags": ["preempts"]},
+    {"name": "paid", "qos": "gold"},
+]
+USERS = [{"uid": 1000, "account": "physics", "qos": "normal"}]
+
+
+def reason(conf: str, **members) -> str:
+    config = core.parse_config("sluice.conf", conf.encode())
+    published = snapshot(partitions=PARTITIONS, users=USERS)
+    known = bundle(application(FLUSHING))
+    return decide(Situation(known, published), config, submission(**members), NOW).decision.reason
+
+
+def test_a_plain_job_is_in_scope():
+    assert reason("") == "no_corunners"
+
+
+@pytest.mark.parametrize(
+    ("conf", "members", "expected"),
+    [
+        ("Mode=off", {}, "switched_off"),
+        ("", {"flags": ["opt_out"]}, "opted_out"),
+        ("", {"flags": ["het", "het_later"]}, "het_component"),
+        ("ExemptUsers=5,1000", {}, "exempt_user"),
+        ("ExemptUsers=100,10000", {}, None),
+        ("ExemptAccounts=chemistry", {"account": "chemistry"}, "exempt_account"),
+        ("ExemptAccounts=physics", {}, "exempt_account"),
+        ("ExemptAccounts=physics", {"account": "chemistry"}, None),
+        ("ExemptAccounts=phys", {}, None),
+        ("ExemptQos=normal", {}, "exempt_qos"),
+        ("ExemptQos=gold", {"partition": "paid"}, "exempt_qos"),
+        ("ExemptPartitions=a,batch", {}, "exempt_partition"),
+        ("ExemptPartitions=batch", {"partition": "fast,batch"}, "exempt_partition"),
+        ("ExemptPartitions=batch", {"partition": "batch2"}, None),
+        ("OnlyUsers=7", {}, "out_of_scope"),
+        ("OnlyUsers=1000", {}, None),
+        ("OnlyAccounts=chemistry", {}, "out_of_scope"),
+        ("OnlyAccounts=physics", {}, None),
+        ("OnlyPartitions=batch", {}, None),
+        ("OnlyPartitions=batch", {"partition": "batch,other"}, "out_of_scope"),
+        ("", {"partition": "urgent"}, "exempt_preempt"),
+        ("Include=preempt", {"partition": "urgent"}, None),
+        ("", {"flags": ["reservation"]}, "exempt_reservation"),
+        ("Include=reservation", {"flags": ["reservation"]}, None),
+        ("", {"flags": ["deadline"]}, "exempt_deadline"),
+        ("Include=deadline", {"flags": ["deadline"]}, None),
+        ("", {"launcher": "salloc"}, "exempt_interactive"),
+        ("Include=salloc", {"launcher": "salloc"}, None),
+        ("", {"launcher": "srun", "flags": ["pty"]}, "exempt_interactive"),
+        ("Include=interactive", {"launcher": "srun", "flags": ["pty"]}, None),
+        ("", {"flags": ["immediate"]}, "exempt_interactive"),
+        ("Include=immediate", {"flags": ["immediate"]}, None),
+        ("", {"flags": ["cron"]}, "exempt_cron"),
+        ("Include=cron", {"flags": ["cron"]}, None),
+        ("", {"flags": ["or_licenses"]}, "exempt_licenses"),
+        ("", {"launcher": "srun"}, None),
+        ("", {"flags": ["array", "het"]}, None),
+    ],
+)
+def test_a_job_is_left_alone_for_the_reason_it_is_told(conf, members, expected):
+    assert reason(conf, **members) == (expected or "no_corunners")
+
+
+def test_defaults_that_nobody_published_count_as_unknown():
+    known = bundle(application(FLUSHING))
+    for conf, expected in [
+        ("ExemptAccounts=physics", "no_snapshot"),
+        ("OnlyAccounts=physics", "out_of_scope"),
+        ("OnlyPartitions=batch", "out_of_scope"),
+    ]:
+        config = core.parse_config("sluice.conf", conf.encode())
+        record = decide(Situation(known, None), config, submission(), NOW)
+        assert record.decision.reason == expected
+
+
+def test_an_exempt_job_gets_neither_prediction_nor_alternatives():
+    config = core.parse_config("sluice.conf", b"ExemptUsers=1000")
+    decision = decide(situation(), config, submission(), NOW).decision
+    assert decision.action == "abstain"
+    assert decision.prediction.evidence == "none"
+    assert decision.alternatives == ()
+
+
+def test_the_users_default_account_counts_in_the_prediction_too():
+    by_account = bundle(application(FLUSHING, submission(account="physics"), "account"))
+    published = snapshot(users=USERS)
+    record = decide(Situation(by_account, published), core.default_config(), submission(), NOW)
+    assert record.decision.prediction.evidence == "account"
+    assert record.submission.account == ""
