@@ -1,7 +1,5 @@
 """Which job a decision record is about: never two jobs for one record, ties told as ties."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

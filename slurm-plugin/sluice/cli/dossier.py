@@ -101,7 +101,7 @@ def gather(
     return facts
 
 
-def find_decision(store: Store, job_id: int, jobs: list[Job], cluster: str | None) -> Found:
+def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str | None) -> Found:
     """Find the decision about the latest job with a number, which may have been used before."""
     latest = jobs[0] if jobs else None
     for decision in store.decisions_for_job(name.number, cluster):

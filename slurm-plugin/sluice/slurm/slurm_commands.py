@@ -255,15 +255,14 @@ def user_defaults(cluster: str) -> list[UserDefaults]:
     if not users:
         return []
     default_qos = _default_qos(cluster)
-    return [
-        UserDefaults(
-            uid=int(uid),
-            account=_text(account) or "",
-            qos=default_qos.get((name, account), ""),
+    by_uid = {
+        int(uid): UserDefaults(
+            uid=int(uid), account=_text(account) or "", qos=default_qos.get((name, account), "")
         )
         for name, uid, account in users
         if int(uid) < NO_VAL  # otherwise the controller's machine does not know the user
-    ]
+    }
+    return list(by_uid.values())
 
 
 def _default_qos(cluster: str) -> dict[tuple[str, str], str]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot, write_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot, write_snapshot
 from sluice.policies.structs import View, new
 from sluice.slurm.settings import preempting
+from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from sluice.slurm.records import QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
-MAX_CORUNNERS = 256  # policies/core/snapshot.h
+MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS
+MAX_PARTITIONS = 1024
 KEPT_BYTES = 16 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
 
@@ -38,6 +40,7 @@ class Publisher:
         self.path = path
         self.summary = "nothing published yet"
         self._sequence = 0
+        self._refused: frozenset[int] = frozenset()
         self._users: list[UserDefaults] = []
         self._views: list[View] = []
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
@@ -59,7 +62,9 @@ class Publisher:
         """Write the state of the cluster at time now (UTC seconds)."""
         running = [(job, prediction(job)) for job in jobs if job.is_running]
         unknown = sum(known is None or known.evidence == "none" for _, known in running)
-        matter = heaviest((job, known) for job, known in running if known and known.klass != "none")
+        matter = self._acceptable(
+            heaviest((job, known) for job, known in running if known and known.klass != "none"), now
+        )
         self._sequence += 1
         self._save_previous()
         state = {
@@ -68,20 +73,33 @@ class Publisher:
             "flags": ["off"] if is_off else [],
             "running": len(running),
             "pending": sum(job.is_pending for job in jobs),
-            "unknown": unknown,
+            "unknown": unknown + len(self._refused),
         }
         content = write_snapshot(
             self.path,
             state=state,
-            corunners=[corunner(job, known, now) for job, known in matter],
+            corunners=matter,
             partitions=_partitions(settings),
             users=self._user_views(settings.users),
         )
         self._keep(content)
         self.summary = (
             f"{len(running)} jobs run, {len(matter)} of them with I/O that matters, "
-            f"{unknown} unknown, {state['pending']} wait"
+            f"{state['unknown']} unknown, {state['pending']} wait"
         )
+
+    def _acceptable(self, jobs: list[tuple[QueuedJob, View]], now: int) -> list[dict[str, Any]]:
+        """Describe the co-runners, without those whose profile the core refuses.
+
+        One bad record must not leave the plugin without any snapshot.
+        """
+        described = [corunner(job, known, now) for job, known in jobs]
+        refused = {row["job_id"]: why for row in described if (why := _refusal(row))}
+        for job_id, why in refused.items():
+            if job_id not in self._refused:
+                log.warning("job %d is left out of the snapshot: %s", job_id, why)
+        self._refused = frozenset(refused)
+        return [row for row in described if row["job_id"] not in refused]
 
     def _user_views(self, users: list[UserDefaults]) -> list[View]:
         """Make users ready once, not each round: there may be tens of thousands."""
@@ -111,12 +129,10 @@ class Publisher:
 
     def _save_previous(self) -> None:
         """Leave the last snapshot to whoever goes on after a crash."""
-        temporary = self.path.with_name(f".{self._previous.name}")
         with suppress(FileNotFoundError):
-            temporary.unlink()
+            self._previous.unlink()
         with suppress(FileNotFoundError):
-            temporary.hardlink_to(self.path)
-            temporary.replace(self._previous)
+            self._previous.hardlink_to(self.path)
 
     def _keep(self, content: bytes) -> None:
         snapshot = Snapshot.parse(content)
@@ -152,6 +168,15 @@ def corunner(job: QueuedJob, prediction: View, now: int) -> dict[str, Any]:
     }
 
 
+def _refusal(row: dict[str, Any]) -> str | None:
+    """Say why the core refuses a co-runner, or None."""
+    try:
+        Snapshot.parse(pack_snapshot(state={"taken": 0}, corunners=[row]))
+    except CoreError as error:
+        return str(error)
+    return None
+
+
 def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
     """When a running job ends: as its earlier runs did, or at its time limit.
 
@@ -176,5 +201,5 @@ def _partitions(settings: Settings) -> list[dict[str, Any]]:
                 *(["preempts"] if partition.name in preempt else []),
             ],
         }
-        for partition in settings.partitions
+        for partition in settings.partitions[:MAX_PARTITIONS]
     ]

@@ -1,0 +1,250 @@
+"""The command line: what every command keeps to."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sluice.cli import common
+from sluice.cli.main import SECTIONS
+from sluice.cli.main import main as sluice
+from sluice.slurm.daemon import main as sluiced
+
+BIN = Path(sys.executable).parent
+VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
+
+
+def every_command() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+
+    def walk(name: str, command: click.Command) -> None:
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for verb in command.list_commands(context):
+                walk(f"{name} {verb}", command.get_command(context, verb))
+
+    walk("sluice", sluice)
+    return [*found, ("sluiced", sluiced)]
+
+
+COMMANDS = every_command()
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    """A configuration whose paths are all below tmp_path."""
+    path = tmp_path / "sluice.conf"
+    keys = {
+        "Bundle": "model.bundle",
+        "Snapshot": "cluster.snapshot",
+        "Socket": "plugin.sock",
+        "History": "history.db",
+        "OffFile": "run/off",
+    }
+    path.write_text("".join(f"{key}={tmp_path}/{name}\n" for key, name in keys.items()))
+    return path
+
+
+def run(*words: str | Path, **environment: str) -> click.testing.Result:
+    environment = {"SLUICE_CONF": "", "SLUICE_HISTORY": ""} | environment
+    return CliRunner().invoke(
+        sluice, [str(word) for word in words], env={k: v or None for k, v in environment.items()}
+    )
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
+def test_every_command_has_help_and_an_example(name, command):
+    text = command.get_help(click.Context(command, info_name=name))
+    assert command.get_short_help_str()
+    if not isinstance(command, click.Group) or name == "sluice":
+        assert re.search(rf"^ {{4,}}.*\b{name}", text, re.MULTILINE), "no example"
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{name} {parameter.opts[0]} has no help"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=[verb.name for verb in VERBS])
+def test_the_overview_says_of_a_command_what_its_own_help_says(verb):
+    command = sluice.get_command(click.Context(sluice), verb.name)
+    assert command.get_short_help_str(limit=200) == verb.help
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from sluice.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Usage: " in done.stdout
+    heavy = {"numpy", "sklearn", "darshan", "rich", "sqlite3", "sluice.policies._core"}
+    assert heavy & set(done.stderr.split()) == set()
+
+
+def test_the_version_is_the_distribution_s():
+    result = run("--version")
+    assert re.fullmatch(r"sluice \d+\.\d+\.\d+\n", result.output)
+
+
+def test_a_wrong_word_is_a_usage_error():
+    for words in (["no-such-verb"], ["why"], ["why", "4711x"], ["decisions", "--limit", "0"]):
+        assert run(*words).exit_code == 2
+
+
+def test_a_failure_is_one_line_with_a_remedy_and_exit_code_1(tmp_path):
+    done = subprocess.run(
+        [BIN / "sluice", "decisions", "--history", tmp_path / "none.db"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"sluice: {tmp_path}/none.db: there is no history yet; ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unreadable_configuration_is_named(tmp_path):
+    result = run("config", "show", "--config", tmp_path)
+    assert result.exit_code == 2
+    result = run("config", "show", "--config", tmp_path / "none.conf")
+    assert result.exit_code == 1
+    assert "none.conf: No such file" in result.stderr
+
+
+# Where the history is
+
+
+def test_the_history_comes_from_the_option_then_the_configuration(conf, tmp_path, monkeypatch):
+    assert common.history_path(conf, tmp_path / "x.db") == tmp_path / "x.db"
+    assert common.history_path(conf, None) == tmp_path / "history.db"
+    monkeypatch.setattr(common, "DEFAULT_CONFIG", tmp_path / "none.conf")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    assert common.history_path(None, None) == tmp_path / "share" / "sluice" / "history.db"
+    monkeypatch.setattr(common, "DEFAULT_CONFIG", conf)
+    assert common.history_path(None, None) == tmp_path / "history.db"
+
+
+# The configuration
+
+
+def test_config_check_names_line_and_remedy(conf):
+    assert run("config", "check", "--config", conf).output == f"{conf}: valid.\n"
+    lines = conf.read_text().count("\n")
+    conf.write_text(conf.read_text() + "MinConfidense=0.7\n")
+    result = run("config", "check", "--config", conf)
+    assert result.exit_code == 1
+    assert f"{conf}:{lines + 1}: unknown key MinConfidense; " in result.stderr
+
+
+def test_config_show_prints_every_key_with_its_value(conf, tmp_path):
+    conf.write_text(conf.read_text() + "MinConfidence=0.5\nLane=sl0 Targets=4 Bandwidth=1K\n")
+    shown = json.loads(run("config", "show", "--json", "--config", conf).output)
+    explained = json.loads(run("config", "explain", "--json").output)
+    assert list(shown) == [key["key"] for key in explained]
+    assert shown["MinConfidence"] == 0.5
+    assert shown["OffFile"] == f"{tmp_path}/run/off"
+    assert shown["Lane"][0]["bandwidth"] == 1024.0
+    table = run("config", "show", "--config", conf).output
+    assert "sl0 Targets=4 Bandwidth=1024" in table
+    assert re.search(r"^PollInterval +500$", table, re.MULTILINE)
+
+
+def test_config_explain_takes_keys_in_any_case_and_refuses_others():
+    assert "abstain when" in run("config", "explain", "minconfidence").output
+    result = run("config", "explain", "Foo")
+    assert result.exit_code == 2
+    assert "There is no setting Foo" in result.stderr
+
+
+# The switch
+
+
+def test_off_and_on_leave_and_remove_the_off_file(conf, tmp_path):
+    file = tmp_path / "run" / "off"
+    result = run("off", "--reason", "repairs", "--config", conf)
+    assert result.exit_code == 0
+    assert "leaves all jobs alone" in result.output
+    assert file.read_text() == "repairs\n"
+    assert "off already" in run("off", "--config", conf).output
+    assert "Sluice is on" in run("on", "--config", conf).output
+    assert not file.exists()
+    assert "was not off" in run("on", "--config", conf).output
+
+
+def test_who_may_not_switch_is_told_who_may(conf):
+    conf.write_text(re.sub("OffFile=.*", "OffFile=/proc/off", conf.read_text()))
+    result = run("off", "--config", conf)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("sluice: /proc/off: ")
+    assert result.stderr.endswith("run this as root or as the user of sluiced\n")
+
+
+# Tables and numbers
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (None, "–"),
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (65536, "64 KiB"),
+        (1.5 * (1 << 20), "1.5 MiB"),
+        (1 << 40, "1 TiB"),
+        (1 << 60, "1024 PiB"),
+    ],
+)
+def test_bytes_are_in_binary_units(count, text):
+    assert common.bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (0.25, "0.25 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (80, "1 min 20 s"),
+        (3600, "1 h"),
+        (3660, "1 h 1 min"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_durations_are_in_their_two_largest_units(seconds, text):
+    assert common.duration_text(seconds) == text
+
+
+def test_times_are_local_and_nothing_is_a_dash():
+    assert common.time_text(None) == "–"
+    assert common.time_text(0) == "–"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", common.time_text(1_800_000_000))
+
+
+def test_a_table_in_a_pipe_is_aligned_plain_text():
+    lines = common.aligned(
+        ("Name", "Size", "Share"), [("a", "4 KiB", "12%"), ("long name", "16 MiB", "–")]
+    )
+    assert lines == [
+        "Name         Size  Share",
+        "a           4 KiB    12%",
+        "long name  16 MiB      –",
+    ]
+
+
+def test_a_table_of_no_rows_is_its_heading():
+    assert common.aligned(("A", "B"), []) == ["A  B"]
+
+
+def test_what_users_write_stays_on_one_line():
+    shown = common.one_line("a\nb\x1b[31m\udcff")
+    assert shown == "a?b?[31m?".replace("?", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,321 @@
+"""`sluice why` and `sluice decisions`: the story is true, also where it is uncertain."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import core_worlds as worlds
+import pytest
+from click.testing import CliRunner
+
+from sluice.cli.common import user_text
+from sluice.cli.main import main as sluice
+from sluice.history_db import records
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.record import Record, Situation, decide
+from sluice.policies.structs import View
+from sluice.slurm.drainer import decision_of
+
+NOW = worlds.NOW
+BOOT = 0xAB
+USER = user_text(1000)
+
+# Ways to bring the numbers of the world down to what a small job does.
+CONF = "Lane=sl0 Targets=4 Bandwidth=1G\nLane=sl1 Targets=4 Bandwidth=1G\n"
+
+JOB = records.Job(
+    cluster="lab",
+    job_id=4711,
+    submit=NOW,
+    restarts=0,
+    name="run_1",
+    user=None,
+    uid=1000,
+    account=None,
+    partition="main",
+    qos=None,
+    nodes=4,
+    tasks=4,
+    cpus=4,
+    time_limit=60,
+    start=None,
+    end=None,
+    state="PENDING",
+    exit_code=None,
+    submit_line=None,
+    script_signature=None,
+    source="sluiced",
+)
+
+
+class Site:
+    """A history that tests fill with decisions of the real core."""
+
+    def __init__(self, path: Path) -> None:
+        self.conf = path / "sluice.conf"
+        self.conf.write_text(CONF)
+        self.history = path / "history.db"
+        self.numbers = 0
+        bundle = worlds.bundle_bytes(worlds.application(worlds.FLUSHING, number=1), conf=CONF)
+        self.bundle = worlds.Bundle.parse(bundle)
+        self.content = bundle
+        with Store(self.history, create=True) as store:
+            store.add_bundle(
+                records.Bundle(
+                    checksum=self.bundle.checksum,
+                    model=None,
+                    path="model.bundle",
+                    published_at=NOW,
+                    content=bundle,
+                )
+            )
+
+    def decide(
+        self,
+        *corunners: dict[str, object],
+        now: int = NOW,
+        keep_snapshot: bool = True,
+        **submission: object,
+    ) -> Record:
+        """Decide on a submission beside co-runners and put the record into the history."""
+        content = worlds.pack_snapshot(
+            state={"sequence": 1, "taken": now, "running": len(corunners)}, corunners=corunners
+        )
+        snapshot = worlds.Snapshot.parse(content)
+        self.numbers += 1
+        record = decide(
+            Situation(self.bundle, snapshot),
+            core.read_config(self.conf),
+            worlds.submission(**submission),
+            now,
+            boot=BOOT,
+            number=self.numbers,
+            cluster="lab",
+        )
+        with Store(self.history) as store:
+            if keep_snapshot:
+                store.add_snapshot(records.Snapshot(snapshot.checksum, 1, now, content))
+            store.insert_decisions([decision_of(record)])
+        return record
+
+    def join(self, record: Record, job_id: int, by: str = "key") -> None:
+        with Store(self.history) as store:
+            store.join_decision(record.boot, record.number, job_id, by)
+
+    def add_jobs(self, *jobs: records.Job) -> None:
+        with Store(self.history) as store:
+            store.upsert_jobs(jobs)
+
+    def run(self, *words: str) -> str:
+        result = CliRunner().invoke(
+            sluice,
+            [*words, "--history", str(self.history), "--config", str(self.conf)],
+            env={"PATH": ""},  # no Slurm to be asked
+        )
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def facts(self, *words: str) -> dict:
+        return json.loads(self.run("why", *words, "--json"))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def busy() -> dict[str, object]:
+    """A co-runner that streams for an hour."""
+    return worlds.corunner(99, worlds.STREAMING)
+
+
+def test_the_whole_story_of_a_job_beside_another(site, busy):
+    record = site.decide(busy)
+    site.join(record, 4711)
+    site.add_jobs(replace(JOB, start=NOW + 90, end=NOW + 690, state="COMPLETED", exit_code="0:0"))
+    story = site.run("why", "4711")
+    assert story.startswith(f"Job 4711 run_1 of {USER} on 4 nodes, submitted ")
+    assert "on cluster lab.\n" in story
+    assert "Evidence: earlier runs of this job name by this user, 8 runs." in story
+    assert "creates, writes and closes many files (owc), 95% certain" in story
+    assert "chunks of 1 MiB" in story
+    assert "waits for every chunk to reach the target (class flush)" in story
+    assert "Job 99 (8 nodes): together for 1 h; this job would take " in story
+    assert "share everything" in story
+    assert "only sl1" in story
+    decision = record.decision
+    assert core.sentence("reason", decision.reason) in story
+    assert f"{decision.action}: {core.sentence('action', decision.action)}" in story
+    assert "Mode was observe: the job was not touched." in story
+    assert f"{record.bundle_checksum:016x}" in story
+    assert "after waiting 1 min 30 s, ran 10 min, exit code 0:0." in story
+
+
+def test_json_holds_the_record_as_it_was_made(site, busy):
+    record = site.decide(busy)
+    site.join(record, 4711, "mark")
+    site.add_jobs(JOB)
+    facts = site.facts("4711")
+    assert facts["record"] == json.loads(json.dumps(record.to_dict()))
+    assert facts["joined_by"] == "mark"
+    assert facts["lanes"] == ["sl0", "sl1"]
+    assert facts["slurm"]["state"] == "PENDING"
+    assert facts["slurm"]["started"] is None
+
+
+def test_a_decision_made_again_has_the_same_bits(site, busy):
+    site.join(site.decide(busy), 4711)
+    replayed = site.facts("4711", "--replay")["replay"]
+    assert (replayed["equal"], replayed["same_config"]) == (True, True)
+    site.conf.write_text(CONF + "# changed\n")
+    replayed = site.facts("4711", "--replay")["replay"]
+    assert (replayed["equal"], replayed["same_config"]) == (True, False)
+    assert "sluice.conf has changed" in replayed["text"]
+
+
+def test_a_record_that_was_tampered_with_does_not_replay(site, busy):
+    record = site.decide(busy)
+    changed = View(record.struct)
+    changed.struct.decision.alternatives[0].cost += 1.0
+    forged = Record.parse(changed.bytes)
+    forged.struct.number = 77
+    with Store(site.history) as store:
+        store.insert_decisions([decision_of(forged)])
+    site.join(forged, 4712)
+    assert site.facts("4712", "--replay")["replay"]["equal"] is False
+    assert "NOT the same" in site.run("why", "4712", "--replay")
+
+
+def test_a_replay_without_its_inputs_says_so(site, busy):
+    site.join(site.decide(busy, keep_snapshot=False), 4711)
+    replayed = site.facts("4711", "--replay")["replay"]
+    assert replayed["equal"] is None
+    assert "the history has no snapshot" in replayed["text"]
+
+
+def test_a_job_nothing_is_known_of_is_told_plainly(site):
+    site.join(site.decide(name="unheard_of"), 4711)
+    story = site.run("why", "4711")
+    assert "Nothing: no earlier run resembles it." in story
+    assert "Because no earlier run resembles it closely enough (unknown_job)." in story
+    assert "node-seconds" not in story
+    assert "Not known: sluiced has not seen the job" in story
+
+
+def test_a_job_without_a_decision_is_told_from_slurm_alone(site):
+    site.add_jobs(JOB)
+    story = site.run("why", "4711")
+    assert "The plugin has no record of this submission" in story
+    assert "PENDING; not started." in story
+
+
+def test_an_unknown_job_is_an_error_that_says_where_to_look(site):
+    result = CliRunner().invoke(
+        sluice, ["why", "1", "--history", str(site.history)], env={"PATH": ""}
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith("sluice: no job 1 is known; `sluice decisions` lists")
+
+
+def test_a_tie_is_told_as_a_tie(site):
+    for job_id in (1, 2):
+        record = site.decide()
+        with Store(site.history) as store:
+            store.mark_tie(record.boot, record.number)
+        site.add_jobs(replace(JOB, job_id=job_id))
+    for job_id in ("1", "2"):
+        story = site.run("why", job_id)
+        assert "2 decisions were made for this user and job name in that second" in story
+        assert site.facts(job_id)["tied_with"] == 2
+    assert [row["joined_by"] for row in json.loads(site.run("decisions", "--json"))] == ["tie"] * 2
+
+
+def test_a_task_is_told_by_the_decision_on_its_array(site):
+    site.join(site.decide(flags=("array",), array_tasks=4), 4711)
+    site.add_jobs(JOB, replace(JOB, job_id=4715, state="RUNNING", start=NOW + 5))
+    for name in ("4711_2", "4715"):
+        facts = site.facts(name)
+        assert facts["array"] == 4711
+        assert facts["record"]["number"] == 1
+    assert site.facts("4711")["array"] is None
+    assert "a task of array 4711, which was decided as a whole" in site.run("why", "4715")
+
+
+def test_a_component_is_named_by_its_place(site):
+    site.join(site.decide(flags=("het", "het_later")), 4712)
+    facts = site.facts("4711+1")
+    assert facts["job"]["job_id"] == 4712
+    assert facts["record"]["decision"]["reason"] == "het_component"
+
+
+def test_a_number_used_again_is_told_of_the_latest_job(site):
+    """After a crash slurmctld counts its last seconds again."""
+    site.join(site.decide(name="lost"), 4711)
+    site.join(site.decide(now=NOW + 100), 4711)
+    site.add_jobs(replace(JOB, name="lost"), replace(JOB, submit=NOW + 100))
+    facts = site.facts("4711")
+    assert facts["record"]["submission"]["name"] == "run_1"
+    assert [other["name"] for other in facts["other_jobs_with_this_number"]] == ["lost"]
+    assert "had this number too. This is the latest." in site.run("why", "4711")
+
+
+def test_the_decision_on_an_earlier_job_of_the_number_is_not_taken_for_this_one(site):
+    site.join(site.decide(name="lost"), 4711)
+    site.add_jobs(replace(JOB, submit=NOW + 100))
+    assert site.facts("4711")["record"] is None
+
+
+def test_a_requeued_job_keeps_its_decision(site):
+    site.join(site.decide(), 4711)
+    site.add_jobs(
+        replace(JOB, state="COMPLETED"), replace(JOB, submit=NOW + 500, restarts=1, state="RUNNING")
+    )
+    facts = site.facts("4711")
+    assert facts["record"]["number"] == 1
+    assert facts["slurm"]["restarts"] == 1
+    assert facts["other_jobs_with_this_number"] == []
+
+
+def test_names_of_jobs_cannot_draw_on_the_terminal(site):
+    site.join(site.decide(name="\x1b[31mred\nJob 1"), 4711)
+    story = site.run("why", "4711")
+    assert "\x1b" not in story
+    assert story.startswith("Job 4711 \N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}Job")
+    assert "\x1b" not in site.run("decisions")
+
+
+# sluice decisions
+
+
+def test_decisions_are_listed_with_the_worst_encounter(site, busy):
+    site.join(site.decide(name="unheard_of"), 4710)
+    record = site.decide(busy)
+    site.join(record, 4711)
+    header, unknown, known = site.run("decisions").splitlines()
+    assert header.split() == [
+        *("Job", "Name", "User", "Nodes", "Pattern", "Chunk", "Conf"),
+        *("Would", "hurt", "Action", "Reason"),
+    ]
+    assert unknown.split()[:8] == ["4710", "unheard_of", USER, "4", "–", "–", "–", "–"]
+    worst = record.decision.encounters[0]
+    shown = f"99 {worst.own_slowdown:.2f}× / {worst.other_slowdown:.2f}×"
+    assert known.split()[:7] == ["4711", "run_1", USER, "4", "owc", "1", "MiB"]
+    assert shown in known
+    assert known.endswith(core.sentence("reason", record.decision.reason))
+
+
+def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
+    site.join(site.decide(busy), 4711)
+    site.decide(name="rejected")
+    known, rejected = json.loads(site.run("decisions", "--json"))
+    assert (known["job_id"], known["pattern"], known["chunk_bytes"]) == (4711, "owc", 1 << 20)
+    assert known["encounters"][0]["job_id"] == 99
+    assert rejected["job_id"] is None
+    assert len(json.loads(site.run("decisions", "--json", "--limit", "1"))) == 1
+
+
+def test_an_empty_history_lists_nothing_and_says_where_to_look(site):
+    assert "No decisions yet" in site.run("decisions")
+    assert json.loads(site.run("decisions", "--json")) == []
