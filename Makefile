@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin install demo test lint format acceptance bench fuzz docs lock clean
+.PHONY: help setup build plugin install demo picture test lint format acceptance bench fuzz docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,8 +38,11 @@ install: build ## Copy plugin and man pages into DESTDIR (see docs/operating.md)
 	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
 	install -m 644 docs/man/*.8 $(DESTDIR)/usr/share/man/man8
 
-demo: build ## A real Slurm controller explains what it thinks of a mixed workload
-	$(BIN)/python tests/lab/demo.py
+demo: build ## A real Slurm controller explains what it thinks of a mixed workload (KEEP=1: keep its files)
+	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
+
+picture: build ## Take the picture in the README anew, from the demo
+	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg
 
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
 	$(BIN)/python -m pytest -m 'not acceptance'

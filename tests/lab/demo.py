@@ -13,6 +13,8 @@ defaults.
 
 import argparse
 import contextlib
+import csv
+import io
 import json
 import os
 import shutil
@@ -23,13 +25,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from private_slurm import PrivateSlurm
+from private_slurm import PrivateSlurm, PrivateSlurmError
 from rich.console import Console
+from rich.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests" / "data" / "darshan"
 BIN = Path(sys.executable).parent
 TIMEOUT = 60.0  # seconds for any one step
+PICTURE_COLUMNS = 145
+OTHERS = ("META", "READ", "NONE")
+ENOUGH = 16 << 20  # bytes: most test programs wrote less, and that says little
+LOADED = 0.5  # seconds after which the plugin has seen a new file: PollInterval and some
 
 CONFIG = """\
 Mode=observe
@@ -41,24 +48,29 @@ OffFile={place}/off
 PollInterval=100
 FollowInterval=300
 
-# Two halves of one file system.
-Lane=sl0 Targets=4 Bandwidth=200M
-Lane=sl1 Targets=4 Bandwidth=200M
+# Two halves of one file system, slow enough for one of these programs to fill it.
+Lane=sl0 Targets=4 Bandwidth=100M
+Lane=sl1 Targets=4 Bandwidth=100M
 
-# The programs behind the logs ran for seconds: significance is scaled with them.
+# The programs behind the logs ran for seconds, some of them twice: what counts as
+# significant and as certain is scaled with them.
 MinWriteBytes=32768
 MinIoShare=0.001
 MinSaving=0.01
+MinConfidence=0.6
+# Other jobs would use the nodes of one that waits.
+WaitPrice=0.005
 """
 
 # command and what it shows; names are those of the accounting.
 WORKLOAD = (
-    ("sbatch", "ior_aw", ("-N2", "-n8"), "streams; nobody else writes yet"),
-    ("sbatch", "pat_owc", ("-N1", "-n4"), "creates many files beside the stream"),
+    ("sbatch", "ior_aw", ("-N2", "-n8", "-t1"), "streams; nobody else writes yet"),
+    ("sbatch", "pat_owc", ("-N4", "-n16"), "creates many files beside the stream"),
     ("srun", "ior_ws", ("-N1", "-n4"), "flushes every chunk, submitted by srun"),
     ("sbatch", "lammps_owc", ("-N1", "-n2", "--array=0-1"), "a real program, as an array"),
-    ("sbatch", "python3_none", ("-N1", "-n1"), "does next to no I/O"),
-    ("sbatch", "gcc_meta", ("-N1", "-n1"), "a compiler: metadata"),
+    ("sbatch", "pat_meta", ("-N1", "-n2"), "opens and stats files"),
+    ("sbatch", "ior_read", ("-N1", "-n4"), "reads: nobody measured what that does"),
+    ("srun", "ior_aw", ("-N1", "-n1", "--immediate=10"), "somebody waits at a terminal"),
     ("sbatch", "brand_new_code", ("-N1", "-n4"), "never seen before"),
 )
 ADVISED = ("sbatch", "pat_ws", ("-N1", "-n2"), "submitted after the switch to advise")
@@ -109,12 +121,25 @@ def daemon(slurm: PrivateSlurm) -> Iterator[None]:
             process.wait(TIMEOUT)
 
 
+def select_logs(place: Path) -> Path:
+    """Copy the logs of runs that wrote 16 MiB or more, and of those that did something else."""
+    chosen = place / "darshan"
+    chosen.mkdir()
+    with (LOGS / "index.csv").open() as index:
+        for row in csv.DictReader(index):
+            written = int(row["expected_write_bytes"] or 0)
+            if written >= ENOUGH or row["pattern"] in OTHERS or row["app"] == "lammps":
+                shutil.copy(LOGS / row["file"], chosen)
+    return chosen
+
+
 def submit(slurm: PrivateSlurm, job: tuple[str, str, tuple[str, ...], str]) -> int:
     """Submit one job of the workload and return its id."""
     command, name, options, why = job
     print(f"$ {command} -J {name} {' '.join(options)}   # {why}", flush=True)
     if command == "sbatch":
         return slurm.submit("-J", name, *options, "--wrap", "sleep 100")
+    before = newest_job(slurm, name)
     # srun would wait for the end: let it, in the background, and ask for the job's id.
     subprocess.Popen(
         ["srun", "-J", name, *options, "sleep", "100"],
@@ -124,8 +149,14 @@ def submit(slurm: PrivateSlurm, job: tuple[str, str, tuple[str, ...], str]) -> i
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    return wait_for(
-        lambda: int(slurm.run("squeue", "-h", "-n", name, "-o", "%A").stdout or 0), f"srun of {name}"
+    wait_for(lambda: newest_job(slurm, name) > before, f"srun of {name}")
+    return newest_job(slurm, name)
+
+
+def newest_job(slurm: PrivateSlurm, name: str) -> int:
+    """Return the highest job id of that name; 0 when there is none."""
+    return max(
+        map(int, slurm.run("squeue", "-h", "-n", name, "-o", "%A").stdout.split()), default=0
     )
 
 
@@ -150,13 +181,13 @@ def settle(slurm: PrivateSlurm, job: int) -> None:
     place = slurm.directory
     snapshot = place / "cluster.snapshot"
     wait_for(lambda: job in decided(place), f"the decision on job {job}")
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(PrivateSlurmError):
         slurm.wait_for_job(job, "RUNNING", timeout=10)
     seen = snapshot.stat().st_mtime_ns
     for _ in range(2):  # the first may have been taken before the job ran
         wait_for(lambda: snapshot.stat().st_mtime_ns != seen, "a new snapshot")  # noqa: B023
         seen = snapshot.stat().st_mtime_ns
-    time.sleep(0.3)  # PollInterval
+    time.sleep(LOADED)
 
 
 def run(place: Path, svg: Path | None) -> None:
@@ -164,14 +195,14 @@ def run(place: Path, svg: Path | None) -> None:
     config.write_text(CONFIG.format(place=place))
 
     say("1. Learn: Darshan logs and accounting into the history, models out of it")
-    sluice(place, "ingest", LOGS, "--sacct", LOGS / "sacct.txt")
+    sluice(place, "ingest", select_logs(place), "--sacct", LOGS / "sacct-parsable2.txt")
     sluice(place, "train")
     sluice(place, "publish")
 
     say("2. A real slurmctld with Sluice as its job_submit plugin, in observe")
     slurm = PrivateSlurm(
         place,
-        nodes=8,
+        nodes=12,
         plugin_dir=ROOT / "build" / "plugins",
         settings={"JobSubmitPlugins": "sluice"},
         environment={"SLUICE_CONF": str(config)},
@@ -179,6 +210,7 @@ def run(place: Path, svg: Path | None) -> None:
     with slurm, daemon(slurm):
         print(slurm.run("sinfo").stdout, end="")
         wait_for((place / "cluster.snapshot").exists, "the first snapshot")
+        time.sleep(LOADED)
 
         say("3. A mixed workload")
         jobs = []
@@ -188,7 +220,7 @@ def run(place: Path, svg: Path | None) -> None:
 
         say("4. The same controller, switched to advise without a restart")
         config.write_text(config.read_text().replace("Mode=observe", "Mode=advise"))
-        time.sleep(0.5)
+        time.sleep(LOADED)
         jobs.append(submit(slurm, ADVISED))
         settle(slurm, jobs[-1])
         print("AdminComment:", slurm.job(jobs[-1]).get("AdminComment", "(none)"))
@@ -208,18 +240,9 @@ def run(place: Path, svg: Path | None) -> None:
 
 def save_picture(place: Path, svg: Path) -> None:
     """Save the table of decisions as the README shows it."""
-    table = subprocess.run(
-        [BIN / "sluice", "decisions"],
-        env=os.environ
-        | {"SLUICE_CONF": str(place / "sluice.conf"), "COLUMNS": "150", "FORCE_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    from rich.text import Text
-
-    console = Console(record=True, width=150, file=open(os.devnull, "w"))
-    console.print(Text.from_ansi(table))
+    table = sluice(place, "decisions", capture=True)
+    console = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO())
+    console.print(Text(table))
     console.save_svg(str(svg), title="sluice decisions")
 
 
@@ -233,7 +256,7 @@ def main() -> int:
     begin = time.monotonic()
     try:
         run(place, arguments.svg)
-    except Exception as error:
+    except (DemoError, PrivateSlurmError, OSError, subprocess.SubprocessError) as error:
         print(f"demo: {error}\ndemo: logs are in {place}", file=sys.stderr)
         return 1
     if arguments.keep:

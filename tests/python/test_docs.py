@@ -1,0 +1,57 @@
+"""The documentation cannot promise what is not there."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from sluice.cli.main import main as sluice
+from sluice.policies import core
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page):
+    """Link targets in Markdown exist in the repository."""
+    targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_sluice_command_shown_exists_with_its_options(page):
+    """`sluice VERB --option` in a console block or a table is a real command line."""
+    shown = "\n".join(fenced(page, "console")) + "\n".join(
+        re.findall(r"`(sluice [^`]+)`", page.read_text())
+    )
+    context = click.Context(sluice)
+    for verb, rest in re.findall(r"\bsluice ([a-z]+)\b([^|\n`]*)", shown):
+        command = sluice.get_command(context, verb)
+        assert command is not None, f"{page.name} shows `sluice {verb}`"
+        options = {name for parameter in command.params for name in parameter.opts}
+        used = set(re.findall(r"(?<!\S)--[a-z-]+", rest.split("#")[0]))
+        assert used <= options, f"{page.name} shows `sluice {verb} {' '.join(used - options)}`"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/operating.md"])
+def test_every_sluice_conf_shown_is_accepted(page):
+    """What we tell administrators to write is what the parser takes."""
+    examples = [text for text in fenced(page, "ini") if "Mode=" in text]
+    assert examples
+    for text in examples:
+        core.parse_config(page.name, text.encode())
+
+
+def test_the_settings_page_explains_every_key():
+    """Each key of the parser stands in docs/configuration.md with its meaning."""
+    page = (ROOT / "docs/configuration.md").read_text()
+    for key in core.config_keys():
+        assert f"`{key.key}`" in page
+        assert key.text in page
