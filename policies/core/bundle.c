@@ -138,16 +138,26 @@ check_tree (const struct sluice_node *nodes, uint32_t count, struct sluice_error
 	return sluice_fail (err, "ends without a leaf");
 }
 
+/* Probabilities that add up to no more than 1; or log2 (1 + value) of no more
+ * than a 64-bit number. */
 static int
-check_leaf_values (const double *values, uint64_t count, unsigned int which,
-		   struct sluice_error *err)
+check_leaves (const double *values, uint32_t leaves, uint32_t outputs, unsigned int which,
+	      struct sluice_error *err)
 {
-	/* probabilities; or log2 (1 + value) of no more than a 64-bit number */
 	double most = which == PATTERN_FOREST ? 1.0 : 64.0;
-	for (uint64_t i = 0; i < count; i++)
-		if (!(values[i] >= 0.0 && values[i] <= most))
-			return sluice_fail (err, "leaf value %g is outside 0..%g",
-					    values[i], most);
+	for (uint32_t leaf = 0; leaf < leaves; leaf++) {
+		double sum = 0.0;
+		for (uint32_t i = 0; i < outputs; i++, values++) {
+			if (!(*values >= 0.0 && *values <= most))
+				return sluice_fail (err, "leaf value %g is outside 0..%g",
+						    *values, most);
+			sum += *values;
+		}
+		if (which == PATTERN_FOREST && sum > 1.0 + 1e-6)
+			return sluice_fail (err,
+					    "the probabilities of leaf %u add up to %g",
+					    (unsigned int)leaf, sum);
+	}
 	return 0;
 }
 
@@ -173,7 +183,9 @@ check_trees (struct sluice_bundle *b, struct sluice_error *err)
 		if (values > b->leaf_count - leaf)
 			return sluice_fail (err, "tree %u has too few leaf values",
 					    (unsigned int)t);
-		if (check_leaf_values (b->leaves + leaf, values, which, &why) < 0)
+		if (check_leaves (b->leaves + leaf, (uint32_t)leaves, (uint32_t)outputs,
+				  which, &why)
+		    < 0)
 			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
 					    why.text);
 		b->trees[t].nodes = b->nodes + node;
@@ -448,8 +460,7 @@ find_leaves (const struct tree *trees, uint32_t count, uint32_t outputs,
 		}
 	} while (walking);
 	for (uint32_t g = 0; g < count; g++) {
-		leaves[g]
-		    = trees[g].leaves + (size_t)trees[g].nodes[at[g]].right * outputs;
+		leaves[g] = trees[g].leaves + (size_t)trees[g].nodes[at[g]].right * outputs;
 		__builtin_prefetch (leaves[g]);
 	}
 }

@@ -146,9 +146,8 @@ set_activity (const struct sluice_profile *p, double stretch, struct sluice_pres
 
 	out->io_share = share * stretch / (1.0 - share + share * stretch);
 	out->burst = burst * stretch;
-	out->period = p->period_seconds > 0.0
-			  ? p->period_seconds + burst * (stretch - 1.0)
-			  : 0.0;
+	out->period
+	    = p->period_seconds > 0.0 ? p->period_seconds + burst * (stretch - 1.0) : 0.0;
 }
 
 void
@@ -312,8 +311,8 @@ sluice_load_overlap (const struct sluice_pressure *victim,
 		met = fmin (on, work / rho);
 	} else {
 		double cycle = rho * on + off; /* work done in a cycle */
-		double whole = floor (work / cycle);
-		met = whole * on + mean_time_met (work - whole * cycle, on, off, rho);
+		double rest = fmod (work, cycle);
+		met = (work - rest) / cycle * on + mean_time_met (rest, on, off, rho);
 	}
 	return clip (met / (work + (1.0 - rho) * met));
 }

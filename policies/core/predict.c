@@ -39,6 +39,7 @@ profile_by_forest (const struct sluice_bundle *bundle,
 	/* A calibrated forest leaves a part of the shares to what it cannot know. */
 	uint32_t n = sluice_forest_evaluate (bundle, 0, features, values);
 	double unknown = 1.0;
+	out->share[SLUICE_PATTERN_UNKNOWN] = 0.0f;
 	for (uint32_t i = 0; i < n; i++) {
 		unknown -= values[i];
 		out->share[patterns->meaning[i]] = (float)values[i];
@@ -47,7 +48,7 @@ profile_by_forest (const struct sluice_bundle *bundle,
 			out->pattern = patterns->meaning[i];
 		}
 	}
-	out->share[SLUICE_PATTERN_UNKNOWN] = (float)fmax (0.0, unknown);
+	out->share[SLUICE_PATTERN_UNKNOWN] += (float)fmax (0.0, unknown);
 	n = sluice_forest_evaluate (bundle, 1, features, values);
 	for (uint32_t i = 0; i < n; i++)
 		set_number (out, numbers->meaning[i], values[i]);

@@ -51,6 +51,9 @@ sluice_profile_init (struct sluice_profile *profile)
 	profile->share[SLUICE_PATTERN_UNKNOWN] = 1.0f;
 }
 
+/* No quantity is larger, and products of two or three stay finite. */
+static const double largest = 1e30;
+
 static int
 check_field (const char *name, const char *unit, double value, struct sluice_error *err)
 {
@@ -58,7 +61,7 @@ check_field (const char *name, const char *unit, double value, struct sluice_err
 	int is_share = unit[0] == '0';
 	if (value == SLUICE_UNKNOWN)
 		return 0;
-	if (!isfinite (value) || value < 0.0 || (is_share && value > 1.0))
+	if (!(value >= 0.0 && value <= (is_share ? 1.0 : largest)))
 		return sluice_fail (err, "profile field %s is %g, outside its range", name,
 				    value);
 	return 0;
@@ -72,7 +75,7 @@ sluice_profile_check (const struct sluice_profile *profile, struct sluice_error 
 		return -1;
 	SLUICE_PROFILE_FIELDS (CHECK)
 #undef CHECK
-	if (!isfinite (profile->log_sd) || profile->log_sd < 0.0)
+	if (!(profile->log_sd >= 0.0 && profile->log_sd <= largest))
 		return sluice_fail (err, "profile field log_sd is %g, not a deviation",
 				    profile->log_sd);
 	if (!(profile->confidence >= 0.0 && profile->confidence <= 1.0))

@@ -50,7 +50,7 @@ struct sluice_profile {
 /* Every number unknown, pattern unknown, no runs. */
 void sluice_profile_init (struct sluice_profile *profile);
 
-/* 0 if every field is in its range (finite, known or SLUICE_UNKNOWN); else -1
+/* 0 if every field is in its range (0..1, 0..1e30 or SLUICE_UNKNOWN); else -1
  * and the name of the first field that is not. */
 int sluice_profile_check (const struct sluice_profile *profile, struct sluice_error *err);
 

@@ -223,6 +223,7 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("NODE", 32 + 4, "<H", 0), "ends without a leaf"),
         (patched("LEAF", 0, "<d", -0.5), "leaf value -0.5"),
         (patched("LEAF", 8, "<d", float("nan")), "leaf value"),
+        (patched("LEAF", 8, "<d", 0.5), "probabilities of leaf 0 add up to 1.5"),
         (patched("LEAF", 64, "<d", 65.0), "leaf value 65"),
         (patched("APPLICATION", 0, "<Q", 0), "not found by its key"),
         (patched("APPLICATION", 0, "<Q", 12345), "not found by its key"),
@@ -442,6 +443,9 @@ def test_views_go_back_into_a_snapshot_unchanged():
     [
         ({"users": [{"uid": 1}, {"uid": 1}]}, "not sorted"),
         ({"corunners": [{"profile": {"rate": -3.0}}]}, "rate is -3"),
+        ({"corunners": [{"profile": {"rate": 1e31}}]}, "rate is 1e\\+31"),
+        ({"corunners": [{"profile": {"io_share": 1.01}}]}, "io_share is 1.01"),
+        ({"corunners": [{"profile": {"log_sd": float("nan")}}]}, "log_sd is"),
         ({"corunners": [{"profile": {"share": {"owc": 0.5}}}]}, "add up to 0.5"),
         ({"corunners": [{}] * 257}, "257 elements"),
     ],

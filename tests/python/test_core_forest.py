@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from core_worlds import bundle, submission
-from forest_arrays import arrays_of
+from forest_arrays import Arrays, arrays_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -97,6 +97,21 @@ def test_the_shares_of_a_forests_prediction_are_its_probabilities(fitted):
     assert share["owc"] == np.float32(owc)
     assert share["aw"] == np.float32(aw)
     assert fitted.predict(job).profile.confidence == max(owc, aw)
+
+
+def test_what_the_probabilities_leave_open_is_unknown():
+    hesitant = Arrays(
+        meaning=["owc", "unknown"],
+        roots=np.array([0]),
+        feature=np.array([-1]),
+        threshold=np.zeros(1),
+        right=np.zeros(1, int),
+        value=np.array([[0.5, 0.25]]),
+    )
+    prediction = bundle(patterns=hesitant).predict(submission())
+    assert prediction.profile.share["owc"] == 0.5
+    assert prediction.profile.share["unknown"] == 0.5
+    assert prediction.profile.confidence == 0.5
 
 
 def test_rows_of_another_width_are_refused(fitted):

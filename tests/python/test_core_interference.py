@@ -275,6 +275,23 @@ def test_confinement_is_what_the_lanes_leave_of_the_rate():
     assert of({**STREAMING, "targets": 1}, TWO_LANES, 0b10).confined == 1.0
 
 
+@given(st.floats(0.01, 0.99), st.floats(1.0, 100.0), st.floats(0.0, 600.0))
+def test_a_rate_above_that_of_all_lanes_is_a_caches_and_takes_longer(share, times, burst):
+    profile = {**STREAMING, "io_share": share, "burst_seconds": burst, "period_seconds": 1000.0}
+    measured = of({**profile, "rate": 4.0 * GIB}, TWO_LANES)
+    assert (measured.demand, measured.burst, measured.period) == (1.0, burst, 1000.0)
+    assert measured.io_share == pytest.approx(share)
+
+    cached = of({**profile, "rate": 4.0 * GIB * times}, TWO_LANES)
+    assert cached.demand == 1.0
+    assert cached.confined == 1.0
+    # the computing takes as long as before, the I/O as much longer as it was too fast
+    assert cached.io_share / (1 - cached.io_share) == pytest.approx(times * share / (1 - share))
+    assert cached.burst == pytest.approx(times * burst)
+    assert cached.period - cached.burst == pytest.approx(1000.0 - burst)
+    assert of({**profile, "rate": 4.0 * GIB * times}, TWO_LANES, 0b10).confined == 0.25
+
+
 def test_metadata_come_from_their_rate_or_else_from_the_files_made():
     assert of({**FLUSHING, "metadata_rate": 5000.0}).metadata == pytest.approx(0.25)
     assert of({**FLUSHING, "rate": 1000.0 * MIB}).metadata == pytest.approx(0.05)
@@ -314,8 +331,8 @@ def test_the_normal_quantile_inverts_the_distribution(quantile):
 
 
 def test_extreme_numbers_stay_finite():
-    wild = {**STREAMING, "nprocs": 1e300, "chunk_bytes": 1e300, "log_sd": 1e300}
-    pressed = of(wild)
+    most = {field.name: 1e30 for field in core.PROFILE_FIELDS if field.unit[0] != "0"}
+    pressed = of({**STREAMING, **most, "log_sd": 1e30, "period_seconds": 2e30}, TWO_LANES)
     factor = core.io_factor(pressure(), [pressed] * 64, MODEL, 3.0)
     assert np.isfinite(factor)
     assert np.isfinite(core.io_factor(pressed, [pressed] * 64, MODEL, 3.0))
