@@ -10,6 +10,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
 import made_model  # noqa: E402 - its folder is no package
+
 from sluice.policies.snapshot import pack_snapshot  # noqa: E402
 
 CONFIGS = {

@@ -33,7 +33,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests" / "data" / "darshan"
 BIN = Path(sys.executable).parent
 TIMEOUT = 60.0  # seconds for any one step
-PICTURE_COLUMNS = 145
 OTHERS = ("META", "READ", "NONE")
 ENOUGH = 16 << 20  # bytes: most test programs wrote less, and that says little
 LOADED = 0.5  # seconds after which the plugin has seen a new file: PollInterval and some
@@ -241,8 +240,9 @@ def run(place: Path, svg: Path | None) -> None:
 def save_picture(place: Path, svg: Path) -> None:
     """Save the table of decisions as the README shows it."""
     table = sluice(place, "decisions", capture=True)
-    console = Console(record=True, width=PICTURE_COLUMNS, file=io.StringIO())
-    console.print(Text(table))
+    columns = max(map(len, table.splitlines()))
+    console = Console(record=True, width=columns, file=io.StringIO())
+    console.print(Text(table.rstrip()), no_wrap=True)
     console.save_svg(str(svg), title="sluice decisions")
 
 

@@ -85,7 +85,7 @@ _UNKNOWNS = [f"{term}_{part}" for term in _TERMS.values() for part in ("level", 
 
 
 def _row(program: Program) -> np.ndarray:
-    """Coefficients of ln w of a program, in the order of `_UNKNOWNS`."""
+    """Return the coefficients of ln w of a program, in the order of `_UNKNOWNS`."""
     row = np.zeros(len(_UNKNOWNS))
     term = _TERMS[program.pattern]
     row[_UNKNOWNS.index(f"{term}_level")] = 1.0
@@ -95,14 +95,14 @@ def _row(program: Program) -> np.ndarray:
 
 
 def _log_ratio(figure: Figure, capacity: float) -> float:
-    """ln (w_probe / w_signal) that the figure says."""
+    """Return ln (w_probe / w_signal) that the figure says."""
     if figure.signal_rho is not None:
         return math.log(figure.probe_rho / figure.signal_rho)
     return math.log(figure.probe_rho / (capacity - figure.probe_rho))
 
 
 def published_interference() -> dict[str, float]:
-    """The fields of struct sluice_interference, fitted to the Lustre figures.
+    """Return the fields of struct sluice_interference, fitted to the Lustre figures.
 
     `log_sd` is what the fit leaves, together with half of what Lustre and GPFS differ by
     where the paper gives both: how far a file system that nobody measured may be off.
