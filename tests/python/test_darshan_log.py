@@ -1,0 +1,260 @@
+"""Reading Darshan logs: every format, and the truth about damaged ones."""
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from darshan_writer import MadeLog
+
+from sluice.classifier.darshan_log import DarshanLogError, digest_file, read_log
+from sluice.classifier.workers import Failure, read_one, read_profiles
+
+LOGS = Path(__file__).parents[1] / "data" / "darshan"
+REAL = Path(os.environ.get("SLUICE_SHARED", Path(__file__).parents[3] / "shared"))
+REAL_LOGS = sorted((REAL / "data" / "darshan" / "real").glob("*.darshan"))
+INDEX = list(csv.DictReader((LOGS / "index.csv").open()))
+SMALL = LOGS / "001_ior_owc_posix_2K_n1_fpp.darshan"
+
+
+def a_posix_log(path: Path, **counters: float) -> Path:
+    log = MadeLog()
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1, **counters})
+    return log.write(path)
+
+
+@pytest.mark.parametrize("row", INDEX, ids=lambda row: row["id"])
+def test_the_header_of_our_logs_says_what_the_index_says(row):
+    log = read_log(LOGS / row["file"])
+    assert (log.nprocs, log.jobid) == (int(row["nprocs"]), int(row["jobid"]))
+    assert log.start <= log.end
+    assert log.format == "3.41"
+
+
+@pytest.mark.skipif(not REAL_LOGS, reason="the collection of public logs is not here")
+def test_every_format_and_byte_order_is_read():
+    formats = set()
+    for path in REAL_LOGS:
+        log = read_log(path)
+        formats.add(log.format)
+        assert log.nprocs >= 1
+    assert {"3.00", "3.10", "3.20", "3.21", "3.41"} <= formats
+
+
+@pytest.mark.skipif(not REAL_LOGS, reason="the collection of public logs is not here")
+@pytest.mark.parametrize(
+    "name",
+    [path.name for path in REAL_LOGS if path.name.startswith("mpi-io-test")],
+)
+def test_one_program_says_the_same_in_all_formats(name):
+    """mpi-io-test writes 16 MiB a process to a shared file and reads it again."""
+    log = read_log(next(path for path in REAL_LOGS if path.name == name))
+    assert log.nprocs == 4
+    assert log.posix.count("BYTES_WRITTEN").sum() == 64 << 20
+    assert log.posix.count("BYTES_READ").sum() == 64 << 20
+    assert log.posix.ranks.tolist() == [-1]
+
+
+def test_counters_come_back_as_they_were_written(tmp_path):
+    log = MadeLog(uid=1234, jobid=99, nprocs=2, exe="/apps/x --y")
+    log.add("POSIX", file=5, rank=0, counters={"OPENS": 3, "F_WRITE_TIME": 0.25})
+    log.add("STDIO", file=6, rank=1, counters={"WRITES": 7})
+    log.add_heatmap(0.5, [1, 2, 3], [4, 5, 6])
+    read = read_log(log.write(tmp_path / "a.darshan"))
+    assert (read.uid, read.jobid, read.nprocs, read.exe) == (1234, 99, 2, "/apps/x --y")
+    assert read.posix.count("OPENS").tolist() == [3.0]
+    assert read.posix.time("F_WRITE_TIME").tolist() == [0.25]
+    assert read.stdio.ids.tolist() == [6]
+    assert read.heatmap is not None
+    assert read.heatmap.bin_seconds == 0.5
+    assert read.heatmap.written.tolist() == [1, 2, 3]
+    assert read.heatmap.read.tolist() == [4, 5, 6]
+    assert len(read.mpiio) == 0
+
+
+def test_counters_that_a_format_lacks_count_nothing(tmp_path):
+    log = read_log(a_posix_log(tmp_path / "a.darshan", FSYNCS=-1))
+    assert log.posix.count("FSYNCS").tolist() == [0.0]
+
+
+def test_more_records_than_fit_at_first_are_all_read(tmp_path):
+    log = MadeLog(nprocs=5000)
+    for rank in range(5000):
+        log.add("POSIX", file=rank, rank=rank, counters={"OPENS": 1})
+    read = read_log(log.write(tmp_path / "a.darshan"))
+    np.testing.assert_array_equal(read.posix.ranks, np.arange(5000))
+
+
+def test_a_partial_log_says_so(tmp_path):
+    log = MadeLog()
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1})
+    assert read_log(log.write(tmp_path / "a.darshan", partial=("POSIX",))).partial == {"POSIX"}
+
+
+def test_a_log_without_mounts_is_read(tmp_path):
+    log = MadeLog(mounts=False)
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1})
+    assert len(read_log(log.write(tmp_path / "a.darshan")).posix) == 1
+
+
+def test_modules_of_python_are_known_for_parts_of_a_program():
+    log = read_log(LOGS / "178_py_nothing.darshan")
+    data = read_log(LOGS / "176_numpy_read_1M.darshan")
+    other = 0.0
+    for records in (data.posix, data.stdio):
+        program = np.isin(records.ids, data.program_files)
+        other += records.count("BYTES_READ")[~program].sum()
+    assert len(log.program_files) > 0
+    assert other == pytest.approx(10 << 20, rel=0.01)
+
+
+# What cannot be believed
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (MadeLog(nprocs=0), "0 processes"),
+        (MadeLog(nprocs=-5), "-5 processes"),
+        (MadeLog(start=1_700_000_100, end=1_700_000_000), "ran from 1700000100 to 1700000000"),
+        (MadeLog(start=0, end=0), "ran from 0 to 0"),
+        (MadeLog(jobid=-1), "as job -1"),
+        (MadeLog(uid=-1), "user -1"),
+    ],
+)
+def test_an_impossible_header_is_named(made, reason, tmp_path):
+    path = made.write(tmp_path / "a.darshan")
+    with pytest.raises(DarshanLogError, match=reason):
+        read_log(path)
+
+
+@pytest.mark.parametrize(("counter", "value"), [("BYTES_WRITTEN", -5), ("WRITES", 1 << 61)])
+def test_an_impossible_counter_is_named(counter, value, tmp_path):
+    path = a_posix_log(tmp_path / "a.darshan", **{counter: value})
+    with pytest.raises(DarshanLogError, match=f"{value} POSIX {counter}"):
+        read_log(path)
+
+
+def test_undefined_sizes_of_accesses_that_never_happened_do_no_harm(tmp_path):
+    """Runtime 3.2.0 leaves them so."""
+    path = a_posix_log(tmp_path / "a.darshan", ACCESS2_ACCESS=1 << 61, ACCESS2_COUNT=0)
+    assert len(read_log(path).posix) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"some text\n" * 50, "not a Darshan log"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(4096), "not a Darshan log"),
+        (bytes(4096), "not a Darshan log"),
+    ],
+    ids=["empty", "text", "hdf5", "zeros"],
+)
+def test_other_files_are_refused_with_the_reason(content, reason, tmp_path):
+    path = tmp_path / "a.darshan"
+    path.write_bytes(content)
+    failure = read_one(path)
+    assert isinstance(failure, Failure)
+    assert reason in failure.reason
+
+
+def test_a_directory_or_pipe_is_no_log(tmp_path):
+    os.mkfifo(tmp_path / "pipe.darshan")
+    for path in (tmp_path, tmp_path / "pipe.darshan"):
+        with pytest.raises(DarshanLogError, match="regular file"):
+            read_log(path)
+
+
+def test_no_truncation_of_a_log_passes_for_the_log(tmp_path):
+    """Every length up to the last records is refused; so nothing is half believed."""
+    whole = SMALL.read_bytes()
+    paths = []
+    for size in range(0, len(whole), 37):
+        paths.append(tmp_path / f"{size:05}.darshan")
+        paths[-1].write_bytes(whole[:size])
+    results = list(read_profiles(paths, workers=2))
+    assert len(results) == len(paths)
+    assert all(isinstance(result, Failure) for result in results)
+
+
+def test_flipped_bits_are_noticed_or_change_nothing_that_counts(tmp_path):
+    whole, truth = SMALL.read_bytes(), read_one(SMALL)
+    random = np.random.default_rng(1)
+    paths = []
+    for i, place in enumerate(random.integers(0, len(whole), 150)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(random.integers(8))
+        paths.append(tmp_path / f"{i}.darshan")
+        paths[-1].write_bytes(damaged)
+    results = list(read_profiles(paths, workers=2))
+    assert len(results) == len(paths)
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert failures
+    for result in results:
+        if not isinstance(result, Failure):
+            assert result.profile.numbers == truth.profile.numbers
+            assert result.profile.pattern == truth.profile.pattern
+
+
+def test_a_log_that_crashes_the_library_costs_only_itself(tmp_path):
+    """A job region of a preposterous length ends libdarshan-util in abort()."""
+    content = bytearray((LOGS / "180_app_lammps_dumpatom_n2.darshan").read_bytes())
+    content[44] ^= 1
+    crashing = tmp_path / "crashing.darshan"
+    crashing.write_bytes(content)
+    results = list(read_profiles([SMALL, crashing, SMALL, crashing, SMALL]))
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert [failure.path for failure in failures] == [crashing, crashing]
+    assert all("crashed" in failure.reason for failure in failures)
+    assert len(results) == 5
+
+
+def test_a_log_that_takes_too_long_is_given_up(tmp_path):
+    log = MadeLog(nprocs=40_000)
+    for rank in range(40_000):
+        log.add("POSIX", file=rank, rank=rank, counters={"OPENS": 1})
+    slow = log.write(tmp_path / "slow.darshan")
+    results = list(read_profiles([slow, SMALL], seconds=0.02))
+    failures = [result for result in results if isinstance(result, Failure)]
+    assert failures
+    assert "took longer" in failures[0].reason
+    assert failures[0].digest == digest_file(slow)
+
+
+def test_a_log_that_needs_too_much_memory_is_given_up(tmp_path):
+    log = MadeLog(nprocs=60_000)
+    for rank in range(60_000):
+        log.add("POSIX", file=rank, rank=rank, counters={"OPENS": 1})
+    large = log.write(tmp_path / "large.darshan")
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    large_result, small_result = read_profiles([large, SMALL], memory=in_use + (40 << 20))
+    assert isinstance(large_result, Failure)
+    assert "memory" in large_result.reason
+    assert not isinstance(small_result, Failure)
+
+
+def test_65536_processes_are_read_like_any_other_log(tmp_path):
+    log = MadeLog(nprocs=65_536)
+    each = {
+        "OPENS": 1,
+        "WRITES": 4,
+        "BYTES_WRITTEN": 4 << 20,
+        "MAX_BYTE_WRITTEN": (4 << 20) - 1,
+        "SEQ_WRITES": 3,
+        "ACCESS1_ACCESS": 1 << 20,
+        "ACCESS1_COUNT": 4,
+        "F_WRITE_START_TIMESTAMP": 1.0,
+        "F_WRITE_END_TIMESTAMP": 2.0,
+        "F_WRITE_TIME": 0.5,
+    }
+    for rank in range(65_536):
+        log.add("POSIX", file=rank + 1, rank=rank, counters=each)
+    reading = read_one(log.write(tmp_path / "a.darshan"))
+    assert not isinstance(reading, Failure)
+    assert reading.profile.pattern == "aw"
+    assert reading.profile.numbers["nprocs"] == 65_536
+    assert reading.profile.numbers["files"] == 65_536
+    assert reading.profile.numbers["write_bytes"] == 65_536 * (4 << 20)
+    assert reading.profile.numbers["chunk_bytes"] == 1 << 20

@@ -1,0 +1,319 @@
+"""Counters -> numbers, shares and pattern: ground truth, traps, laws."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from darshan_writer import MadeLog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.classifier.bursts import find_bursts
+from sluice.classifier.darshan_log import Heatmap, read_log
+from sluice.classifier.evidence import evidence
+from sluice.classifier.features import FEATURES, PATTERNS, measure
+from sluice.classifier.patterns import packaged_classifier
+from sluice.classifier.profile import profile_of, read_profile
+from sluice.classifier.synthetic import synthetic_runs
+from sluice.classifier.to_core import profile_members
+from sluice.history_db.store import NUMBERS
+from sluice.policies import core
+from sluice.policies._core import ffi, lib
+from sluice.policies.structs import new
+
+LOGS = Path(__file__).parents[1] / "data" / "darshan"
+INDEX = list(csv.DictReader((LOGS / "index.csv").open()))
+CERTAIN = [row for row in INDEX if row["label_quality"].startswith("clean")]
+MIB = 1 << 20
+
+
+def profile(log: MadeLog, tmp_path: Path):
+    return read_profile(log.write(tmp_path / "made.darshan")).profile
+
+
+def appended(log: MadeLog, *, module="POSIX", file=1, rank=0, chunk=MIB, count=50, **more) -> None:
+    total = chunk * count
+    counters = {
+        "OPENS": 1,
+        "WRITES": count,
+        "BYTES_WRITTEN": total,
+        "MAX_BYTE_WRITTEN": total - 1,
+        "F_WRITE_START_TIMESTAMP": 1.0,
+        "F_WRITE_END_TIMESTAMP": 90.0,
+    }
+    if module == "POSIX":
+        counters |= {
+            "SEQ_WRITES": count - 1,
+            "CONSEC_WRITES": count - 1,
+            "ACCESS1_ACCESS": chunk,
+            "ACCESS1_COUNT": count,
+        }
+    log.add(module, file=file, rank=rank, counters=counters | more)
+
+
+def series(log: MadeLog, *, module="POSIX", files=20, rank=0, chunk=MIB, **more) -> None:
+    """Files written one after the other."""
+    for i in range(files):
+        begin = {"F_WRITE_START_TIMESTAMP": i + 1.0, "F_WRITE_END_TIMESTAMP": i + 1.5}
+        appended(
+            log,
+            module=module,
+            file=100 * rank + i + 1,
+            rank=rank,
+            chunk=chunk,
+            count=1,
+            **(begin | more),
+        )
+
+
+# Ground truth
+
+
+@pytest.mark.parametrize("row", CERTAIN, ids=lambda row: row["file"][:30])
+def test_chunk_size_and_processes_of_a_log_whose_truth_is_known(row):
+    reading = read_profile(LOGS / row["file"])
+    numbers = reading.profile.numbers
+    assert numbers["nprocs"] == int(row["nprocs"])
+    if int(row["chunk_bytes"] or 0) > 1 and row["pattern"] not in {"META", "NONE"}:
+        assert numbers["chunk_bytes"] == pytest.approx(int(row["chunk_bytes"]), rel=0.05)
+    if (
+        row["pattern"] != "NONE"
+        and row["expected_write_bytes"]
+        and row["api"] in {"POSIX", "STDIO", "MPIIO"}
+    ):
+        assert numbers["write_bytes"] == pytest.approx(
+            int(row["expected_write_bytes"]), rel=0.02, abs=4096
+        )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [row for row in CERTAIN if float(row["period_s"] or 0) and row["pattern"] != "NONE"],
+    ids=lambda row: row["file"][:40],
+)
+def test_the_period_of_a_log_whose_truth_is_known(row):
+    numbers = read_profile(LOGS / row["file"]).profile.numbers
+    assert numbers["period_seconds"] == pytest.approx(float(row["period_s"]), rel=0.05)
+
+
+@pytest.mark.parametrize("row", CERTAIN, ids=lambda row: row["file"][:30])
+def test_files_are_shared_where_the_truth_says_so(row):
+    share = read_profile(LOGS / row["file"]).profile.numbers.get("shared_share")
+    if share is not None and row["layout"] in {"fpp", "shared"} and int(row["nprocs"]) > 1:
+        assert share == pytest.approx(1.0 if row["layout"] == "shared" else 0.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("180_app_lammps_dumpatom_n2", "aw"),
+        ("182_app_lammps_dumpperstep_n2", "owc"),
+        ("183_app_lammps_dumpperproc_n4", "owc"),
+        ("184_app_lammps_restart_multi_n2", "owc"),
+        ("185_app_lammps_restart_toggle_n2", "owc"),
+        ("187_app_lammps_restart_mpiio_n4", "owc"),
+        ("179_app_lammps_nodump_n2", "none"),
+        ("198_app_dd_fsync_1M", "aw"),
+        ("200_app_cp_tree", "metadata"),
+    ],
+)
+def test_real_programs_that_the_classifier_was_not_trained_on(name, pattern):
+    assert read_profile(LOGS / f"{name}.darshan").profile.pattern == pattern
+
+
+# Numbers and traps
+
+
+def test_flushes_and_creates_become_physical_numbers(tmp_path):
+    log = MadeLog(nprocs=2)
+    for rank in range(2):
+        series(log, rank=rank, chunk=4 * MIB, FSYNCS=1)
+    numbers = profile(log, tmp_path).numbers
+    assert numbers["bytes_per_flush"] == 4 * MIB
+    assert numbers["unflushed_bytes"] == 0
+    assert numbers["creates_per_mib"] == pytest.approx(0.25)
+    assert numbers["files"] == 40
+
+
+def test_a_writer_that_never_flushes_leaves_all_it_writes_in_the_cache(tmp_path):
+    log = MadeLog(nprocs=4)
+    for rank in range(4):
+        appended(log, file=rank + 1, rank=rank)
+    numbers = profile(log, tmp_path).numbers
+    assert numbers["bytes_per_flush"] == numbers["write_bytes"] == 200 * MIB
+    assert numbers["unflushed_bytes"] == 50 * MIB
+
+
+def test_what_was_not_measured_is_unknown_and_not_zero(tmp_path):
+    log = MadeLog()
+    appended(log)
+    numbers = profile(log, tmp_path).numbers
+    assert not {"direct_share", "targets", "async_io", "period_seconds"} & set(numbers)
+
+
+def test_bytes_of_a_buffered_stream_count(tmp_path):
+    log = MadeLog()
+    appended(log, module="STDIO", chunk=4096, count=1000)
+    found = profile(log, tmp_path)
+    assert found.pattern == "aw"
+    assert found.numbers["write_bytes"] == 4096 * 1000
+    assert found.numbers["chunk_bytes"] == 4096
+
+
+def test_files_of_c_plus_plus_streams_are_opened_once(tmp_path):
+    """Opens appear as STDIO_OPENS and POSIX_FILENOS, the data in POSIX_WRITES."""
+    log = MadeLog()
+    series(log, files=30, chunk=8192, OPENS=1, FILENOS=1)
+    for i in range(30):
+        log.add("STDIO", file=i + 1, rank=0, counters={"OPENS": 1})
+    path = log.write(tmp_path / "a.darshan")
+    values = dict(zip(FEATURES, measure(read_log(path)).features, strict=True))
+    assert values["log2_opens_per_file"] == pytest.approx(1.0)
+    assert read_profile(path).profile.pattern == "owc"
+
+
+def test_standard_output_is_no_file_of_the_job(tmp_path):
+    log = MadeLog()
+    appended(log, module="STDIO", file=15920181672442173319, chunk=MIB)
+    assert profile(log, tmp_path).numbers["write_bytes"] == 0
+
+
+def test_streams_side_by_side_are_no_series(tmp_path):
+    log = MadeLog()
+    for file in range(1, 7):
+        appended(log, file=file)
+    assert profile(log, tmp_path).pattern == "aw"
+
+
+def test_a_file_written_over_and_over_is_rewritten(tmp_path):
+    log = MadeLog()
+    appended(log, MAX_BYTE_WRITTEN=MIB - 1, SEQ_WRITES=0, CONSEC_WRITES=0)
+    assert profile(log, tmp_path).pattern == "ws"
+
+
+def test_a_file_truncated_by_fopen_for_each_rewrite_is_created_again(tmp_path):
+    log = MadeLog()
+    appended(log, module="STDIO", OPENS=50, MAX_BYTE_WRITTEN=MIB - 1)
+    assert profile(log, tmp_path).pattern == "owc"
+
+
+def test_phases_of_different_patterns_are_a_mixture(tmp_path):
+    log = MadeLog()
+    series(log, files=50)
+    appended(log, file=999)
+    found = profile(log, tmp_path)
+    assert found.pattern == "mixed"
+    assert found.shares["owc"] == pytest.approx(0.5, abs=0.05)
+    assert found.shares["aw"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_what_was_not_recorded_lowers_the_confidence(tmp_path):
+    whole, partial = MadeLog(), MadeLog()
+    for log in (whole, partial):
+        appended(log)
+    certain = profile(whole, tmp_path)
+    path = partial.write(tmp_path / "partial.darshan", partial=("POSIX",))
+    assert read_profile(path).profile.confidence < certain.confidence
+
+
+def test_a_log_whose_files_are_not_recorded_is_unknown(tmp_path):
+    """The heatmap tells how much was written, nothing tells how."""
+    log = MadeLog()
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1})
+    log.add_heatmap(1.0, [MIB * 100] * 10, [0] * 10)
+    found = profile(log, tmp_path)
+    assert found.pattern == "unknown"
+    assert found.numbers["write_bytes"] == 1000 * MIB
+    assert "bytes_per_flush" not in found.numbers
+    assert "rate" not in found.numbers
+
+
+def test_a_shared_file_counts_its_slowest_process(tmp_path):
+    log = MadeLog(nprocs=4, end=1_700_000_100)
+    appended(log, rank=-1, F_WRITE_TIME=40.0, F_SLOWEST_RANK_TIME=20.0)
+    numbers = profile(log, tmp_path).numbers
+    assert numbers["io_share"] == pytest.approx(0.2, abs=0.01)
+    assert numbers["shared_share"] == 1.0
+    assert numbers["rate"] == pytest.approx(50 * MIB / 20)
+
+
+# Bursts
+
+
+def heatmap(bursts: list[tuple[int, int]], bins: int = 100, seconds: float = 0.1) -> Heatmap:
+    written = np.zeros(bins)
+    for start, length in bursts:
+        written[start : start + length] = 1e6
+    return Heatmap(seconds, written, np.zeros(bins))
+
+
+def test_bursts_of_several_bins_have_a_length_and_a_period():
+    found = find_bursts(heatmap([(i, 4) for i in range(0, 100, 20)]))
+    assert found.length == pytest.approx(0.4)
+    assert found.period == pytest.approx(2.0)
+
+
+def test_a_burst_shorter_than_two_bins_has_no_length():
+    found = find_bursts(heatmap([(i, 1) for i in range(0, 100, 10)]))
+    assert found.length is None
+    assert found.period == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "bursts",
+    [[], [(0, 100)], [(5, 3), (50, 3)], [(0, 3), (10, 3), (70, 3), (75, 3)]],
+    ids=["nothing", "always", "twice", "irregular"],
+)
+def test_no_period_is_made_up(bursts):
+    assert find_bursts(heatmap(bursts)).period is None
+
+
+@given(
+    period=st.integers(3, 30), length=st.integers(1, 2), seconds=st.sampled_from([0.1, 1.6, 25.6])
+)
+def test_a_regular_signal_has_its_period(period, length, seconds):
+    bursts = [(i, length) for i in range(0, 200 - length, period)]
+    found = find_bursts(heatmap(bursts, 200, seconds))
+    assert found.period == pytest.approx(period * seconds)
+
+
+# Laws
+
+
+def test_every_profile_is_one_that_the_core_accepts():
+    error = ffi.new("struct sluice_error *")
+    for row in INDEX:
+        found = read_profile(LOGS / row["file"]).profile
+        struct = new("struct sluice_profile", profile_members(found))
+        assert lib.sluice_profile_check(struct, error) == 0, ffi.string(error.text)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 1 << 30))
+def test_any_run_gives_finite_features_and_shares_that_sum_to_one(seed):
+    for _, log in synthetic_runs(1, seed):
+        found = measure(log)
+        assert np.isfinite(found.features).all()
+        assert set(found.shares) == set(PATTERNS)
+        assert sum(found.shares.values()) == pytest.approx(1.0)
+        assert min(found.shares.values()) >= 0
+        assert set(found.numbers) <= set(NUMBERS)
+        assert all(np.isfinite(value) and value >= 0 for value in found.numbers.values())
+
+
+def test_the_evidence_names_what_decided():
+    reading = read_profile(LOGS / "183_app_lammps_dumpperproc_n4.darshan")
+    words = "; ".join(evidence(reading.profile, reading.features))
+    assert "files alike one after the other" in words
+    assert "never flushes" in words
+    rewritten = read_profile(LOGS / "098_pat_ws_posix_64K_n1_fpp_per0.3.darshan")
+    assert "50.0 times, in place" in "; ".join(evidence(rewritten.profile, rewritten.features))
+
+
+def test_patterns_have_the_names_of_the_core():
+    classifier = packaged_classifier()
+    assert set(PATTERNS) | {"mixed", "unknown"} == set(core.PATTERNS)
+    assert set(classifier.patterns) <= set(core.PATTERNS)
+    log = next(log for _, log in synthetic_runs(1, 1))
+    assert profile_of(measure(log), classifier).pattern in core.PATTERNS

@@ -1,0 +1,124 @@
+"""The pattern classifier: equal to scikit-learn, honest, and what ships is what was trained."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+from sluice.classifier.darshan_log import read_log
+from sluice.classifier.features import FEATURES, Measurement, measure
+from sluice.classifier.fit import export
+from sluice.classifier.forest import Forest
+from sluice.classifier.pattern_training import Example, TooFewLabelsError, train_patterns
+from sluice.classifier.patterns import ClassifierError, PatternClassifier, packaged_classifier
+
+LOGS = Path(__file__).parents[1] / "data" / "darshan"
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    with (LOGS / "index.csv").open() as file:
+        return [
+            Example(
+                measure(read_log(LOGS / row["file"])).features,
+                {"META": "metadata"}.get(row["pattern"], row["pattern"].lower()),
+                row["app"],
+            )
+            for row in csv.DictReader(file)
+            if row["label_quality"].startswith("clean")
+        ]
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 1 << 20),
+    trees=st.integers(1, 12),
+    classes=st.integers(2, 6),
+    leaf_size=st.integers(1, 5),
+)
+def test_a_forest_in_numpy_equals_scikit_learns_bit_for_bit(seed, trees, classes, leaf_size):
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(80, 5)).astype(np.float32)
+    labels = random.integers(classes, size=80)
+    targets = random.normal(size=(80, 3))
+    options = {"n_estimators": trees, "min_samples_leaf": leaf_size, "random_state": seed}
+    classifier = ExtraTreesClassifier(**options).fit(rows, labels)
+    regressor = ExtraTreesRegressor(**options).fit(rows, targets)
+    fresh = random.normal(size=(300, 5)).astype(np.float32)
+    np.testing.assert_array_equal(
+        export(classifier.estimators_).evaluate(fresh), classifier.predict_proba(fresh)
+    )
+    np.testing.assert_array_equal(
+        export(regressor.estimators_).evaluate(fresh), regressor.predict(fresh)
+    )
+
+
+def test_a_left_child_follows_its_parent():
+    random = np.random.default_rng(1)
+    model = ExtraTreesClassifier(5, random_state=1).fit(random.normal(size=(99, 3)), [0, 1, 2] * 33)
+    forest = export(model.estimators_)
+    inner = np.flatnonzero(forest.feature >= 0)
+    np.testing.assert_array_equal(forest.left[inner], inner + 1)
+
+
+def test_what_ships_is_what_the_labelled_logs_teach(examples):
+    """`sluice ingest --labels` and `sluice train --patterns` made it from tests/data."""
+    trained, packaged = train_patterns(examples), packaged_classifier()
+    assert trained.metrics == packaged.metrics
+    for name, array in trained.forest.arrays("").items():
+        np.testing.assert_array_equal(array, packaged.forest.arrays("")[name])
+
+
+def test_it_is_judged_on_applications_that_it_has_not_seen():
+    metrics = packaged_classifier().metrics
+    assert metrics["applications"] == 4
+    assert metrics["held_out_accuracy"] > 0.95
+    assert metrics["held_out_accuracy"] > 2 * metrics["baseline_accuracy"]
+    assert metrics["held_out_brier"] < 0.05
+
+
+def test_one_application_is_too_few_to_judge(examples):
+    same = [Example(example.features, example.pattern, "one") for example in examples]
+    with pytest.raises(TooFewLabelsError, match="--labels"):
+        train_patterns(same)
+
+
+def test_bytes_come_back_as_the_same_classifier():
+    classifier = packaged_classifier()
+    again = PatternClassifier.from_bytes(classifier.to_bytes())
+    rows = np.random.default_rng(1).normal(size=(10, len(FEATURES))).astype(np.float32)
+    np.testing.assert_array_equal(again.forest.evaluate(rows), classifier.forest.evaluate(rows))
+    assert again.patterns == classifier.patterns
+
+
+def test_a_classifier_of_other_features_is_refused(monkeypatch):
+    content = packaged_classifier().to_bytes()
+    monkeypatch.setattr("sluice.classifier.patterns.FEATURES", ("other",))
+    with pytest.raises(ClassifierError, match="sluice train --patterns"):
+        PatternClassifier.from_bytes(content)
+
+
+def test_it_abstains_when_the_trees_disagree():
+    leaf = np.zeros(1, dtype=np.int32)
+    undecided = Forest(leaf, leaf - 1, np.zeros(1), leaf, leaf, np.array([[0.34, 0.33, 0.33]]))
+    classifier = PatternClassifier(undecided, ("owc", "ws", "aw"), {})
+    features = np.zeros(len(FEATURES), dtype=np.float32)
+    assert classifier.classify(Measurement(features, {}, {}, 1.0)) == ("unknown", 0.34)
+
+
+def test_it_needs_no_scikit_learn_to_classify():
+    code = (
+        "import sys; from pathlib import Path; from sluice.classifier.profile import read_profile;"
+        f"print(read_profile(Path({str(LOGS / '001_ior_owc_posix_2K_n1_fpp.darshan')!r}))"
+        ".profile.pattern, 'sklearn' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["owc", "False"]
