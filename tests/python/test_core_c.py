@@ -1,0 +1,104 @@
+"""The core's own tests in C (tests/core): sanitized, under valgrind, and without malloc."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from core_worlds import (
+    FLUSHING,
+    NOW,
+    STREAMING,
+    application,
+    bundle_bytes,
+    corunner,
+)
+from forest_arrays import Arrays
+
+from sluice.policies.snapshot import pack_snapshot
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "policies" / "core"
+WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+STUMP = {
+    "roots": np.array([0]),
+    "feature": np.array([0, -1, -1]),
+    "threshold": np.array([2.0, 0, 0]),
+    "right": np.array([2, 0, 0]),
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Compile a test of tests/core; the core itself once for each set of flags."""
+    folder = tmp_path_factory.mktemp("core")
+
+    def build(name: str, flags: list[str]) -> Path:
+        program = folder / f"{name}{'-'.join(flags).replace('/', '')}"
+        if not program.exists():
+            sources = [ROOT / "tests" / "core" / f"{name}.c", *sorted(CORE.glob("*.c"))]
+            command = ["cc", *WARNINGS, *flags, f"-I{CORE}", "-o", program, *sources, "-lm"]
+            subprocess.run(command, check=True)
+        return program
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> list[Path]:
+    """A small bundle and a small snapshot with everything in them."""
+    folder = tmp_path_factory.mktemp("files")
+    patterns = Arrays(meaning=["owc", "aw"], value=np.array([[0, 0], [1, 0], [0, 1.0]]), **STUMP)
+    numbers = Arrays(meaning=["io_share"], value=np.array([[0], [0.5], [0.7]]), **STUMP)
+    bundle = bundle_bytes(
+        application({**FLUSHING, "io_share": 0.9}),
+        patterns=patterns,
+        numbers=numbers,
+        conf="Lane=a Targets=2\nLane=b Targets=2",
+    )
+    snapshot = pack_snapshot(
+        state={"taken": NOW},
+        corunners=[corunner(i, STREAMING, lane_mask=1) for i in range(1, 4)],
+        partitions=[{"name": "batch", "flags": ["default"]}],
+        users=[{"uid": 1, "account": "physics"}],
+    )
+    paths = [folder / "bundle", folder / "snapshot"]
+    for path, content in zip(paths, (bundle, snapshot), strict=True):
+        path.write_bytes(content)
+        path.chmod(0o644)
+    return paths
+
+
+def run(*command: str | Path) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_texts_under_sanitizers(built):
+    assert ", 0 failed" in run(built("text_test", SANITIZERS))
+
+
+def test_no_damaged_file_gets_past_the_sanitizers(built, files):
+    assert ", 0 failed" in run(built("damage_test", SANITIZERS), *files)
+
+
+def test_decisions_under_sanitizers(built, files):
+    assert ", 0 failed" in run(built("decide_test", SANITIZERS), *files)
+
+
+def test_nothing_is_allocated_for_a_decision(built, files):
+    assert ", 0 failed" in run(built("allocation_test", ["-O2", "-fno-builtin"]), *files)
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.parametrize("name", ["text_test", "decide_test"])
+def test_valgrind_finds_nothing(built, files, name):
+    program = built(name, ["-O2", "-g"])
+    arguments = files if name == "decide_test" else []
+    run("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", program, *arguments)
