@@ -73,15 +73,14 @@ class Records:
     module: str
     ids: NDArray[np.uint64]
     ranks: NDArray[np.int64]
-    counters: NDArray[np.int64]
-    """(records, counters of the module), as Darshan counted."""
+    counters: NDArray[np.float64]
+    """(records, counters of the module); 0 where the log's format did not have one yet."""
     times: NDArray[np.float64]
     """(records, floating-point counters of the module), seconds."""
 
     def count(self, name: str) -> NDArray[np.float64]:
-        """One counter of every record; 0 where the log's format did not have it yet."""
-        index = counter_index(self.module)[name]
-        return np.maximum(self.counters[:, index], 0).astype(np.float64)
+        """Return one counter of every record."""
+        return self.counters[:, counter_index(self.module)[name]]
 
     def time(self, name: str) -> NDArray[np.float64]:
         return self.times[:, time_index(self.module)[name]]
@@ -294,9 +293,9 @@ def _records(handle: _Handle, name: str) -> Records:
         if result < 0:
             raise DarshanLogError(f"the {name} records are damaged after {count} of them")
     rows = rows[:count]
-    records = Records(name, rows["id"], rows["rank"], rows["counters"], rows["times"])
-    _check(records)
-    return records
+    _check(name, rows)
+    counters_seen = np.maximum(rows["counters"], 0).astype(np.float64)
+    return Records(name, rows["id"], rows["rank"], counters_seen, rows["times"])
 
 
 def _grown(rows: NDArray[Any], name: str) -> NDArray[Any]:
@@ -307,18 +306,16 @@ def _grown(rows: NDArray[Any], name: str) -> NDArray[Any]:
     return larger
 
 
-def _check(records: Records) -> None:
-    if not len(records):
-        return
-    checked = records.counters[:, _checked_counters(records.module)]
-    wrong = (checked < -1) | (checked > MAX_COUNT)
-    if wrong.any():
-        place = _checked_counters(records.module)[np.argwhere(wrong)[0][1]]
-        name = next(n for n, i in counter_index(records.module).items() if i == place)
-        value = records.counters[np.argwhere(wrong)[0][0], place]
-        raise DarshanLogError(f"counts {value} {records.module} {name}")
-    if not np.isfinite(records.times).all():
-        raise DarshanLogError(f"has {records.module} times that are not numbers")
+def _check(module: str, rows: NDArray[Any]) -> None:
+    checked = rows["counters"][:, _checked_counters(module)]
+    wrong = np.argwhere((checked < -1) | (checked > MAX_COUNT))
+    if len(wrong):
+        record, column = wrong[0]
+        place = _checked_counters(module)[column]
+        name = next(name for name, at in counter_index(module).items() if at == place)
+        raise DarshanLogError(f"counts {checked[record, column]} {module} {name}")
+    if not np.isfinite(rows["times"]).all():
+        raise DarshanLogError(f"has {module} times that are not numbers")
 
 
 def _only_read(*modules: Records) -> NDArray[np.uint64]:

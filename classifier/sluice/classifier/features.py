@@ -1,7 +1,12 @@
 """Darshan counters -> what a run did to storage: numbers, shares by pattern, classifier input.
 
-The steps: one row a file (`Files`), each file's bytes given to a pattern, sums over the run.
-Signals and traps are those measured in `docs/how-it-works.md`, "Telling the patterns apart".
+The steps: one row a file (`files.py`), each file's bytes given to a pattern, sums over the run.
+
+- Files of about the same size that a process writes one after the other: created and closed.
+- More bytes written than the file is long, or writes in no order: rewritten in place. Where the
+  file is opened afresh for each rewrite by fopen, or renamed over: created again.
+- Everything else that is written: appended.
+- Many opens and stats with few bytes behind each file: metadata.
 """
 
 from __future__ import annotations
@@ -12,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.classifier.bursts import Bursts, find_bursts
-from sluice.classifier.darshan_log import STANDARD_STREAMS
+from sluice.classifier.files import SHARED, Files, join_files, sums, without_streams
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sluice.classifier.darshan_log import DarshanLog, Records
+    from sluice.classifier.darshan_log import DarshanLog
 
     Array = NDArray[np.float64]
 
@@ -26,9 +31,7 @@ METADATA_OPERATIONS = 100  # opens and stats, before a run can be called metadat
 METADATA_BYTES = 4096  # a file; with more the data matter more
 OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
 REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again
-HDF5_METADATA_BYTES = 1024  # writes smaller than this are no data
 UNSEEN_COVERAGE = 0.75  # of a partial log without a heatmap, which would tell
-SHARED = -1  # owner of a file that several processes write
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
 """Those a share can be given to."""
@@ -81,42 +84,10 @@ class Measurement:
     """Share of the bytes that per-file records account for, 0..1; the rest was not recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
-    """One row for each file (and its process, unless processes share it)."""
-
-    owner: NDArray[np.int64]
-    """Rank, or SHARED."""
-    written: Array
-    read: Array
-    size: Array
-    """Highest byte written + 1."""
-    opens: Array
-    """True ones: streams on top of descriptors and duplicates are not counted."""
-    writes: Array
-    stdio_written: Array
-    stdio_opens: Array
-    renames: Array
-    flushes: Array
-    """fsync and fdatasync."""
-    large_writes: Array
-    """Those above HDF5_METADATA_BYTES."""
-    out_of_order: Array
-    """Large writes that start before the end of the one before."""
-    consecutive: Array
-    first_write: Array
-    """Seconds from the job's start; infinite when never written."""
-    last_write: Array
-    program: NDArray[np.bool_]
-    """Part of a program, read as it starts."""
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-
 def measure(log: DarshanLog) -> Measurement:
     """Return what a log says. Never fails on a log that `read_log` accepts."""
-    files = _files(log)
+    log = without_streams(log)
+    files = join_files(log)
     times = _times(log)
     bursts = find_bursts(log.heatmap) if log.heatmap else Bursts()
     totals = _totals(log, files, times)
@@ -127,88 +98,6 @@ def measure(log: DarshanLog) -> Measurement:
         numbers=_numbers(log, files, totals, bursts),
         coverage=totals.coverage,
     )
-
-
-# One row a file
-
-
-def _files(log: DarshanLog) -> Files:
-    """Join POSIX and STDIO records by file: STDIO counts bytes that POSIX never sees."""
-    posix, stdio = _without_streams(log.posix), _without_streams(log.stdio)
-    ids = np.concatenate([posix.ids, stdio.ids])
-    owners = _owners(log, np.concatenate([posix.ranks, stdio.ranks]))
-    keys = np.empty(len(ids), dtype=[("id", "<u8"), ("owner", "<i8")])
-    keys["id"], keys["owner"] = ids, owners
-    unique, row = np.unique(keys, return_inverse=True)
-    of_posix, of_stdio = row[: len(posix)], row[len(posix) :]
-    count = len(unique)
-
-    def add(values: Array, rows: NDArray[np.intp]) -> Array:
-        return _sums(rows, values, count)
-
-    def largest(values: Array, rows: NDArray[np.intp], start: float) -> Array:
-        result = np.full(count, start)
-        np.maximum.at(result, rows, values)
-        return result
-
-    def p(name: str) -> Array:
-        return add(posix.count(name), of_posix)
-
-    def s(name: str) -> Array:
-        return add(stdio.count(name), of_stdio)
-
-    posix_written, stdio_written = p("BYTES_WRITTEN"), s("BYTES_WRITTEN")
-    small = p("SIZE_WRITE_0_100") + p("SIZE_WRITE_100_1K")
-    large = np.maximum(p("WRITES") - small, 0)
-    in_order = np.minimum(p("SEQ_WRITES") + p("OPENS"), p("WRITES"))
-    sizes = [
-        np.where(records.count("BYTES_WRITTEN") > 0, records.count("MAX_BYTE_WRITTEN") + 1, 0)
-        for records in (posix, stdio)
-    ]
-    begins, ends = _write_times(posix, of_posix, stdio, of_stdio, count)
-    return Files(
-        owner=unique["owner"],
-        written=posix_written + stdio_written,
-        read=p("BYTES_READ") + s("BYTES_READ"),
-        size=np.maximum(largest(sizes[0], of_posix, 0), largest(sizes[1], of_stdio, 0)),
-        opens=np.maximum(p("OPENS") - p("FILENOS") - p("DUPS"), 0)
-        + np.maximum(s("OPENS") - s("FDOPENS"), 0),
-        writes=p("WRITES") + s("WRITES"),
-        stdio_written=stdio_written,
-        stdio_opens=s("OPENS"),
-        renames=p("RENAME_TARGETS"),
-        flushes=p("FSYNCS") + p("FDSYNCS"),
-        large_writes=large,
-        out_of_order=np.maximum(large - in_order, 0),
-        consecutive=p("CONSEC_WRITES"),
-        first_write=begins,
-        last_write=ends,
-        program=np.isin(unique["id"], log.program_files),
-    )
-
-
-def _without_streams(records: Records) -> Records:
-    return records.where(~np.isin(records.ids, STANDARD_STREAMS))
-
-
-def _owners(log: DarshanLog, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the process behind each record; a lone process owns its shared records too."""
-    return np.where(ranks < 0, 0 if log.nprocs == 1 else SHARED, ranks)
-
-
-def _write_times(
-    posix: Records,
-    of_posix: NDArray[np.intp],
-    stdio: Records,
-    of_stdio: NDArray[np.intp],
-    count: int,
-) -> tuple[Array, Array]:
-    begins, ends = np.full(count, np.inf), np.zeros(count)
-    for records, rows in ((posix, of_posix), (stdio, of_stdio)):
-        wrote = records.count("BYTES_WRITTEN") > 0
-        np.minimum.at(begins, rows[wrote], records.time("F_WRITE_START_TIMESTAMP")[wrote])
-        np.maximum.at(ends, rows[wrote], records.time("F_WRITE_END_TIMESTAMP")[wrote])
-    return begins, ends
 
 
 # Sums over the run
@@ -256,16 +145,11 @@ def _times(log: DarshanLog) -> Times:
         metadata += float(meta.sum())
         alone = records.ranks >= 0
         ranks = np.minimum(records.ranks[alone], log.nprocs - 1)
-        by_rank = _added(by_rank, _sums(ranks, seconds[alone]))
+        by_rank = _added(by_rank, sums(ranks, seconds[alone]))
         slowest = records.time("F_SLOWEST_RANK_TIME")
         spread = seconds / log.nprocs
         shared += float(np.where(slowest > 0, slowest, spread)[~alone].sum())
     return Times(slowest=float(by_rank.max()) + shared, total=total, metadata=metadata)
-
-
-def _sums(rows: NDArray[Any], values: Array, count: int = 0) -> Array:
-    """Sum the values of each row."""
-    return np.bincount(rows, weights=values, minlength=count).astype(np.float64)
 
 
 def _added(a: Array, b: Array) -> Array:
@@ -287,7 +171,7 @@ def _totals(log: DarshanLog, files: Files, times: Times) -> Totals:
         moved = float(log.heatmap.written.sum() + log.heatmap.read.sum())
         coverage = min(1.0, (seen + SIGNIFICANT_BYTES) / (moved + SIGNIFICANT_BYTES))
         written = max(written, float(log.heatmap.written.sum()) if coverage < 0.95 else 0.0)
-    stats = float(_without_streams(log.posix).count("STATS").sum())
+    stats = float(log.posix.count("STATS").sum())
     program_opens = float(files.opens[files.program].sum())
     owners = files.owner[files.written > 0]
     writers = log.nprocs if (owners == SHARED).any() else len(np.unique(owners))
@@ -315,7 +199,7 @@ def _chunk(log: DarshanLog, *, reading: bool) -> float:
     verb, past = ("READ", "READ") if reading else ("WRITE", "WRITTEN")
     sizes: list[Array] = []
     weights: list[Array] = []
-    posix, stdio = _without_streams(log.posix), _without_streams(log.stdio)
+    posix, stdio = log.posix, log.stdio
     moved = posix.count(f"BYTES_{past}") > 0
     for k in range(1, 5):
         size = posix.count(f"ACCESS{k}_ACCESS")[moved]
@@ -411,7 +295,7 @@ def _successive(files: Files) -> Array:
     begin, end = np.full(len(count), np.inf), np.zeros(len(count))
     np.minimum.at(begin, group, files.first_write[order])
     np.maximum.at(end, group, files.last_write[order])
-    busy = _sums(group, files.last_write[order] - files.first_write[order])
+    busy = sums(group, files.last_write[order] - files.first_write[order])
     abreast = _ratio(busy, end - begin)
     result[order] = (count / np.clip(abreast, 1, count))[group]
     return result

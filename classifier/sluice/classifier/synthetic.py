@@ -83,14 +83,14 @@ class Run:
 
     def _records(self, module: str) -> Records:
         rows = self.rows[module]
-        counters = np.zeros((len(rows), len(counter_index(module))), dtype=np.int64)
+        counters = np.zeros((len(rows), len(counter_index(module))))
         times = np.zeros((len(rows), len(time_index(module))))
         for i, row in enumerate(rows.values()):
             for name, value in row.items():
                 if name.startswith("F_"):
                     times[i, time_index(module)[name]] = value
                 else:
-                    counters[i, counter_index(module)[name]] = int(value)
+                    counters[i, counter_index(module)[name]] = float(int(value))
         return Records(
             module,
             np.array([file for file, _ in rows], dtype=np.uint64),
@@ -105,7 +105,7 @@ def _empty(module: str) -> Records:
         module,
         np.zeros(0, dtype=np.uint64),
         np.zeros(0, dtype=np.int64),
-        np.zeros((0, len(counter_index(module))), dtype=np.int64),
+        np.zeros((0, len(counter_index(module)))),
         np.zeros((0, len(time_index(module)))),
     )
 

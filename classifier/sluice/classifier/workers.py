@@ -7,6 +7,7 @@ takes its place. Results come in the order in which they are ready.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import resource
@@ -157,6 +158,7 @@ def _work(
     for other in inherited:  # else a worker would not notice that its parent is gone
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    faulthandler.disable()  # a crash is expected, and its cause known
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     with tempfile.TemporaryFile() as words:
