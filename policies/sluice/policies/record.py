@@ -90,7 +90,9 @@ def decide(
             "submission": submission,
         },
     )
-    _decide(situation, config.struct, submission.struct, now, ffi.addressof(struct, "decision"))
+    completed, decision = ffi.addressof(struct, "submission"), ffi.addressof(struct, "decision")
+    lib.sluice_submission_complete(completed, snapshot.handle if snapshot else ffi.NULL)
+    _decide(situation, config.struct, completed, now, decision)
     return Record(struct)
 
 
