@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
 SUMMARY_SECONDS = 60.0
-LOAD = 4  # one part of work to this many parts of rest, at most
+LOAD = 4  # rest this many times as long as slurmctld was busy with answering
+LONGEST_REST = 10.0  # seconds
 
 
 class Daemon:
@@ -48,6 +49,8 @@ class Daemon:
 
     def __init__(self, config_path: Path) -> None:
         self.config = core.read_config(config_path)
+        self.rest = 0.0
+        """Seconds to leave slurmctld alone after a round."""
         self._config_path = config_path
         self._config_stamp = _stamp(config_path)
         self._troubles = Troubles()
@@ -67,7 +70,9 @@ class Daemon:
             self._reload()
         with self._troubles.about("controller"):
             self._settings.refresh()
+            begin = time.monotonic()
             jobs = self._queue.jobs()
+            self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
         with self._troubles.about("history"):
             self._keep(jobs, now)
         if jobs is not None:
@@ -168,7 +173,7 @@ def _follow(daemon: Daemon) -> None:
         begin = time.monotonic()
         daemon.round()
         took = time.monotonic() - begin
-        time.sleep(max(daemon.config.follow_ms / 1000 - took, LOAD * took))
+        time.sleep(max(daemon.config.follow_ms / 1000 - took, daemon.rest))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,73 @@
+"""One trace and one bundle, by the plugin and by the replay: the same decisions, byte for byte."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import made_model
+import pytest
+from plugin_harness import Harness, build, drain, install
+from test_plugin import BUILD, KINDS
+
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Record
+from sluice.policies.snapshot import Snapshot
+from sluice.sim.decisions import decision_line, replay_trace
+from sluice.sim.trace import read_trace
+
+CONF = """\
+MinConfidence=0.4
+ExemptAccounts=project3
+OnlyPartitions=main
+Include=salloc,cron
+Lane=sl0 Targets=4 Bandwidth=1G
+Lane=sl1 Targets=4 Bandwidth=1G
+"""
+
+
+def trace(start: int) -> list[dict[str, str | int]]:
+    """Every kind of job and three hundred different ones, around the snapshot's age limit."""
+    jobs = [made_model.KNOWN_JOB | kind for kind in KINDS.values()]
+    jobs += [made_model.job(i, known=i % 3 > 0) for i in range(300)]
+    jobs += [job | {"name": "é-" * 60} for job in jobs[:1]]
+    return [{"time": start + i // 4, **job} for i, job in enumerate(jobs)]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(build(BUILD), tmp_path)
+    files = harness.files
+    install(files.bundle, made_model.bundle(trees=40, jobs=2000, applications=150))
+    install(files.snapshot, made_model.snapshot(corunners=12))
+    files.configure(Mode="observe", RingRecords=4096)
+    install(files.config, files.config.read_bytes() + CONF.encode())
+    with harness:
+        files.wait_until_loaded("config", "bundle", "snapshot")
+        yield harness
+
+
+def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> None:
+    files = harness.files
+    snapshot = Snapshot.load(files.snapshot, os.geteuid())
+    jobs = trace(snapshot.state.taken)
+    for job in jobs:
+        harness.submit(**job)
+    by_plugin = [Record.parse(content) for content in drain(files.socket)]
+    by_replay = list(
+        replay_trace(
+            read_trace("trace", map(json.dumps, jobs)),
+            bundle=Bundle.load(files.bundle, os.geteuid()),
+            snapshot=snapshot,
+            config=core.read_config(files.config),
+        )
+    )
+    assert len(by_plugin) == len(by_replay) == len(jobs)
+    assert [decision_line(r) for r in by_plugin] == [decision_line(r) for r in by_replay]
+    assert [r.decision.bytes for r in by_plugin] == [r.decision.bytes for r in by_replay]
+    assert [r.submission.bytes for r in by_plugin] == [r.submission.bytes for r in by_replay]
+    reasons = {record.decision.reason for record in by_plugin}
+    evidence = {record.prediction.evidence for record in by_plugin}
+    assert len(reasons) >= 8, reasons
+    assert {"user_name", "forest"} <= evidence

@@ -1,0 +1,493 @@
+"""sluiced beside a real slurmctld: it loses and doubles nothing, whatever happens to it."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import made_model
+import numpy as np
+import pytest
+from plugin_harness import PluginFiles, drain, install
+from private_slurm import PrivateSlurm
+
+from sluice.policies import core
+from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.published import published_interference
+from sluice.policies.snapshot import Snapshot
+
+pytestmark = pytest.mark.slurm
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+
+BIN = Path(sys.executable).parent
+PATIENCE = 30.0  # seconds
+KNOWN = "checkpoint_1"  # made_model's bundle knows checkpoint_N
+HELD = ("--hold", "--wrap=true")
+
+
+class Sluiced:
+    """A sluiced process, and what it left in the history."""
+
+    def __init__(self, slurm: PrivateSlurm, files: PluginFiles) -> None:
+        self.slurm = slurm
+        self.files = files
+        self.history = files.directory / "history.db"
+        self.log = files.directory / "sluiced.log"
+
+    def start(self, *options: str) -> Self:
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [BIN / "sluiced", "--config", self.files.config, *options],
+                env=self.slurm.client_environment(),
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def sluice(self, *words: str) -> Any:
+        done = subprocess.run(
+            [BIN / "sluice", *words, "--json"],
+            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        return json.loads(done.stdout)
+
+    def decisions(self) -> list[dict[str, Any]]:
+        return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []
+
+    def joined(self) -> dict[int, dict[str, Any]]:
+        return {row["job_id"]: row for row in self.decisions() if row["job_id"] is not None}
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot.parse(self.files.snapshot.read_bytes())
+
+    def wait_for_snapshots(self, count: int = 2) -> Snapshot:
+        """Wait for snapshots that were begun after this call."""
+        wanted = self.snapshot().state.sequence + count if self.files.snapshot.exists() else 1
+        wait_for(lambda: self.files.snapshot.exists() and self.sequence() >= wanted)
+        return self.snapshot()
+
+    def sequence(self) -> int:
+        return int(self.snapshot().state.sequence)
+
+    def wait_until_joined(self, *job_ids: int) -> dict[int, dict[str, Any]]:
+        return wait_for(lambda: rows if set(job_ids) <= set(rows := self.joined()) else None)
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return answer
+
+
+def configure(files: PluginFiles, **settings: str | float) -> None:
+    files.configure(**{"Mode": "observe", "FollowInterval": 100} | settings)
+
+
+def bundle() -> bytes:
+    """Knows this user's checkpoint jobs and nothing else."""
+    known = core.submission({"uid": os.geteuid(), "name": KNOWN})
+    profile = made_model.profile(np.random.default_rng(1))
+    return pack_bundle(
+        policy=core.default_config().policy,
+        interference=published_interference(),
+        patterns=None,
+        numbers=None,
+        applications=[
+            Application(core.application_key(known, "user_name"), "user_name", 1, profile)
+        ],
+        text="{}",
+        created=int(time.time()),
+    )
+
+
+def clear(slurm: PrivateSlurm) -> None:
+    """Take all jobs away."""
+    slurm.run("scancel", "--quiet", f"--user={os.geteuid()}")
+    wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
+
+
+@pytest.fixture
+def sluiced(guarded: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
+    """Running beside a cluster with a bundle that knows this user's checkpoint jobs."""
+    for leftover in files.directory.iterdir():
+        leftover.unlink()
+    install(files.bundle, bundle())
+    configure(files)
+    files.wait_for(lambda seen: seen["mode"] == "observe" and seen["bundle"]["loaded"])
+    drain(files.socket)  # what other tests left
+    daemon = Sluiced(guarded, files).start()
+    files.wait_for(lambda seen: seen["snapshot"]["loaded"])
+    yield daemon
+    clear(guarded)
+    if daemon.process.poll() is None:
+        daemon.stop()
+
+
+def made(files: PluginFiles) -> int:
+    """Submissions that the plugin has recorded since slurmctld started."""
+    return int(files.stats()["ring"]["last"])
+
+
+# What it does
+
+
+def test_every_way_to_submit_finds_its_job(sluiced, guarded):
+    script = guarded.directory / "job.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    batch = guarded.submit("-J", "batch", *HELD)
+    array = guarded.submit("-J", "array", "--array=0-3", *HELD)
+    leader = guarded.submit("-J", "leader", "--hold", ":", "-J", "follower", script)
+    guarded.run("srun", "-J", "interactive", "true")
+    rows = sluiced.wait_until_joined(batch, array, leader, leader + 1)
+    names = ("batch", "array", "leader", "follower", "interactive")
+    assert {row["name"]: row["joined_by"] for row in rows.values()} == dict.fromkeys(names, "key")
+    assert rows[leader + 1]["reason"] == "het_component"
+    assert sluiced.sluice("why", f"{array}_2")["array"] == array
+    assert sluiced.sluice("why", f"{leader}+1")["record"]["submission"]["name"] == "follower"
+
+
+def test_the_story_ends_with_what_slurm_did(sluiced, guarded):
+    job = guarded.submit("-J", KNOWN, "--wrap=exit 3")
+    sluiced.wait_until_joined(job)
+    guarded.wait_for_job(job, "FAILED")
+    facts = wait_for(lambda: (f := sluiced.sluice("why", str(job)))["slurm"]["ended"] and f)
+    assert facts["slurm"]["state"] == "FAILED"
+    assert facts["slurm"]["exit_code"] == "3:0"
+    assert facts["record"]["decision"]["prediction"]["evidence"] == "user_name"
+
+
+def test_a_decision_is_made_again_from_the_history(sluiced, guarded):
+    """Law 6, with the snapshot that sluiced wrote and the plugin took up."""
+    guarded.submit("-J", KNOWN, "--wrap=sleep 60")
+    wait_for(lambda: sluiced.snapshot().corunners())
+    seen = sluiced.snapshot().checksum
+    sluiced.files.wait_for(lambda stats: int(stats["snapshot"]["checksum"], 16) != seen)
+    job = guarded.submit("-J", "checkpoint_2", *HELD)
+    sluiced.wait_until_joined(job)
+    with sqlite3.connect(sluiced.history) as db:  # as `sluice publish` would have
+        db.execute(
+            "INSERT INTO bundles (checksum, path, published_at, content) "
+            "SELECT bundle, 'x', 0, ? FROM decisions WHERE job_id = ?",
+            [sluiced.files.bundle.read_bytes(), job],
+        )
+    facts = sluiced.sluice("why", str(job), "--replay")
+    assert facts["replay"]["equal"] is True
+    assert facts["record"]["decision"]["corunner_count"] >= 1
+
+
+def test_the_snapshot_tells_who_writes_and_what_slurm_fills_in(sluiced, guarded):
+    known = guarded.submit("-J", KNOWN, "-N1", "-t", "5", "--wrap=sleep 60")
+    unknown = guarded.submit("-J", "unheard_of", "-N1", "--wrap=sleep 60")
+    guarded.submit(*HELD)
+    for job in (known, unknown):
+        guarded.wait_for_job(job, "RUNNING")
+    sluiced.wait_until_joined(known, unknown)
+    snapshot = sluiced.wait_for_snapshots()
+    assert snapshot.state.running == 2
+    assert snapshot.state.flags == ()
+    assert (snapshot.state.pending, snapshot.state.unknown) == (1, 1)
+    [corunner] = snapshot.corunners()
+    assert (corunner.job_id, corunner.nodes) == (known, 1)
+    assert corunner.klass != "none"
+    assert corunner.expected_end <= int(time.time()) + 300
+    assert snapshot.partition("").name == "main"
+    assert snapshot.partition("long").flags == ()
+
+
+def test_the_snapshot_is_renewed_though_nothing_happens(sluiced):
+    before = sluiced.snapshot().state
+    after = sluiced.wait_for_snapshots(15).state
+    assert after.taken > before.taken
+    assert after.running == before.running
+
+
+def test_the_switch_reaches_the_snapshot(sluiced):
+    sluiced.files.off_file.touch()
+    wait_for(lambda: sluiced.snapshot().state.flags == ("off",))
+    sluiced.files.off_file.unlink()
+    wait_for(lambda: sluiced.snapshot().state.flags == ())
+
+
+# Which job a record is about
+
+
+def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, guarded):
+    tied = [guarded.submit("-J", KNOWN, *HELD) for _ in range(3)]
+    rows = wait_for(lambda: [row for row in sluiced.decisions() if row["joined_by"] == "tie"])
+    assert len(rows) == 3
+    assert [row["job_id"] for row in rows] == [None] * 3
+    assert sluiced.sluice("why", str(tied[1]))["tied_with"] == 3
+
+    configure(sluiced.files, Mode="advise")
+    sluiced.files.wait_for(lambda seen: seen["mode"] == "advise")
+    marked = [guarded.submit("-J", KNOWN, *HELD) for _ in range(3)]
+    rows = sluiced.wait_until_joined(*marked)
+    assert [rows[job]["joined_by"] for job in marked] == ["mark"] * 3
+    numbers = [int(rows[job]["record"].split("-")[1]) for job in marked]
+    assert numbers == sorted(numbers)
+
+
+def test_tied_jobs_of_one_prediction_still_count_as_known(sluiced, guarded):
+    jobs = [guarded.submit("-J", KNOWN, "-N1", "-n1", "--wrap=sleep 60") for _ in range(2)]
+    wait_for(lambda: {c.job_id for c in sluiced.snapshot().corunners()} == set(jobs))
+    sluiced.stop(signal.SIGKILL)  # and a new one finds that in the history
+    sluiced.start()
+    sluiced.wait_for_snapshots(3)
+    assert {c.job_id for c in sluiced.snapshot().corunners()} == set(jobs)
+
+
+def test_a_rejected_submission_stays_without_a_job(sluiced, guarded):
+    guarded.run("sbatch", "-J", "rejected", "-p", "none", *HELD, check=False)
+    job = guarded.submit("-J", "accepted", *HELD)
+    sluiced.wait_until_joined(job)
+    rows = {row["name"]: row["job_id"] for row in sluiced.decisions()}
+    assert rows == {"accepted": job, "rejected": None}
+
+
+def test_a_number_that_slurmctld_uses_again_after_a_crash_is_another_job(sluiced, guarded):
+    old = guarded.submit("-J", "before", *HELD)
+    sluiced.wait_until_joined(old)
+    guarded.kill_controller()
+    guarded.start_controller()
+    new = guarded.submit("-J", "after", *HELD)  # likely the same number
+    wait_for(lambda: sluiced.joined().get(new, {}).get("name") == "after")
+    assert {row["name"]: row["job_id"] for row in sluiced.decisions()} == {
+        "before": old,
+        "after": new,
+    }
+
+
+# What may happen to it
+
+
+def test_killed_at_any_time_it_loses_and_doubles_nothing(sluiced, guarded):
+    before = made(sluiced.files)
+    submitter = subprocess.Popen(
+        [sys.executable, "-c", SUBMIT, "100"],
+        env=guarded.client_environment(),
+        cwd=guarded.directory,
+    )
+    while submitter.poll() is None:
+        time.sleep(random.uniform(0.1, 0.8))  # now and then in the middle of a round
+        sluiced.stop(signal.SIGKILL)
+        sluiced.start()
+    wait_for(lambda: len(sluiced.decisions()) == made(sluiced.files) - before == 100)
+    numbers = sorted(int(row["record"].split("-")[1]) for row in sluiced.decisions())
+    assert numbers == list(range(before + 1, before + 101))
+    assert sluiced.files.stats()["ring"]["dropped"] == 0
+    sluiced.wait_until_joined(*(job for job, _ in queue(guarded)))
+    assert {job: row["name"] for job, row in sluiced.joined().items()} == dict(queue(guarded))
+
+
+SUBMIT = """
+import subprocess, sys
+for i in range(int(sys.argv[1])):
+    subprocess.run(["sbatch", "-J", f"job{i}", "--hold", "--output=/dev/null", "--wrap=true"],
+                   check=True, stdout=subprocess.DEVNULL)
+"""
+
+
+def queue(slurm: PrivateSlurm) -> list[tuple[int, str]]:
+    lines = slurm.run("squeue", "-h", "-o", "%A %j").stdout.splitlines()
+    return [(int(line.split()[0]), line.split()[1]) for line in lines]
+
+
+def test_a_hung_one_takes_everything_up_when_it_wakes(sluiced, guarded):
+    sluiced.process.send_signal(signal.SIGSTOP)
+    jobs = [guarded.submit("-J", f"job{i}", *HELD) for i in range(5)]
+    sluiced.process.send_signal(signal.SIGCONT)
+    sluiced.wait_until_joined(*jobs)
+    assert len(sluiced.decisions()) == 5
+
+
+def test_it_outlives_slurmctld_and_says_so_once(sluiced, guarded):
+    first = guarded.submit("-J", "first", *HELD)
+    sluiced.wait_until_joined(first)
+    guarded.stop_controller()
+    wait_for(lambda: "controller: " in sluiced.log.read_text())
+    sequence = sluiced.sequence()
+    time.sleep(0.5)
+    assert sluiced.sequence() == sequence  # nobody vouches for what it does not see
+    guarded.start_controller()
+    second = guarded.submit("-J", "second", *HELD)
+    sluiced.wait_until_joined(first, second)
+    assert sluiced.log.read_text().count("WARNING: controller: ") <= 2
+    assert "controller: works again" in sluiced.log.read_text()
+
+
+@contextmanager
+def full_disk(path: Path) -> Iterator[Path]:
+    """A small file system; whoever enters finds room, fill() takes it."""
+    path.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", path], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+        path.rmdir()
+
+
+def fill(path: Path) -> Path:
+    """Take all room, to the last page."""
+    filler = path / "filler"
+    handle = os.open(filler, os.O_WRONLY | os.O_CREAT)
+    with suppress(OSError):
+        while True:
+            os.write(handle, bytes(4096))
+    os.close(handle)
+    return filler
+
+
+@needs_root
+def test_with_a_full_disk_the_plugin_keeps_the_records(sluiced, guarded):
+    with full_disk(sluiced.files.directory / "disk") as disk:
+        configure(sluiced.files, History=str(disk / "history.db"))
+        sluiced.history = disk / "history.db"
+        first = guarded.submit("-J", "first", *HELD)
+        sluiced.wait_until_joined(first)
+        filler = fill(disk)
+        before = made(sluiced.files)
+        jobs = [guarded.submit("-J", f"more{i}", *HELD) for i in range(5)]
+        wait_for(lambda: "the disk is full" in sluiced.log.read_text())
+        sluiced.wait_for_snapshots()  # the plugin still knows who runs
+        assert sluiced.files.stats()["ring"]["used"] >= 5
+        filler.unlink()
+        sluiced.wait_until_joined(*jobs)
+        assert len(sluiced.decisions()) == 6
+        assert made(sluiced.files) == before + 5
+        assert sluiced.log.read_text().count("the disk is full") <= 3
+        sluiced.stop()
+
+
+def test_with_a_locked_history_the_snapshot_stays_fresh(sluiced, guarded):
+    first = guarded.submit("-J", "first", *HELD)
+    sluiced.wait_until_joined(first)
+    with closing(sqlite3.connect(sluiced.history)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        job = guarded.submit("-J", "second", *HELD)
+        wait_for(lambda: "has been writing" in sluiced.log.read_text())
+        sluiced.wait_for_snapshots()
+        assert job not in sluiced.joined()
+        db.rollback()
+    sluiced.wait_until_joined(job)
+
+
+def test_only_one_follows_a_cluster(sluiced):
+    second = subprocess.run(
+        [BIN / "sluiced", "--config", sluiced.files.config],
+        env=sluiced.slurm.client_environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "another sluiced holds" in second.stderr
+
+
+def test_it_leaves_at_once_and_cleanly(sluiced):
+    assert sluiced.stop() == 0
+    assert "Traceback" not in sluiced.log.read_text()
+    again = sluiced.start("--once")
+    assert again.process.wait(PATIENCE) == 0
+
+
+def test_a_wrong_configuration_leaves_the_last_good_one_in_force(sluiced, guarded):
+    install(sluiced.files.config, b"Bundel=/x\n")
+    wait_for(lambda: "Bundel" in sluiced.log.read_text())
+    sluiced.wait_for_snapshots(5)
+    assert sluiced.log.read_text().count("Bundel") == 1
+    configure(sluiced.files, FollowInterval=150)
+    wait_for(lambda: "again" in sluiced.log.read_text())
+    sluiced.files.wait_for(lambda seen: not seen["config"]["error"])
+    job = guarded.submit("-J", "later", *HELD)
+    sluiced.wait_until_joined(job)
+
+
+def test_without_a_configuration_it_does_not_start(tmp_path):
+    done = subprocess.run(
+        [BIN / "sluiced", "--config", tmp_path / "none.conf"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "none.conf" in done.stderr
+
+
+# The doctor
+
+
+def test_the_doctor_finds_a_healthy_site_healthy(sluiced, guarded):
+    guarded.submit("-J", KNOWN, *HELD)
+    findings = sluiced.sluice("doctor")
+    assert {finding["level"] for finding in findings} <= {"OK"}, findings
+    topics = {finding["topic"] for finding in findings}
+    assert {"configuration", "bundle", "snapshot", "plugin", "sluiced", "version"} <= topics
+
+
+def diagnose(sluiced: Sluiced) -> dict[str, str]:
+    done = subprocess.run(
+        [BIN / "sluice", "doctor", "--json"],
+        env=sluiced.slurm.client_environment() | {"SLUICE_CONF": str(sluiced.files.config)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode in {0, 1}, done.stderr
+    findings = json.loads(done.stdout)
+    assert done.returncode == any(finding["level"] == "FAIL" for finding in findings)
+    assert all(finding["remedy"] for finding in findings if finding["level"] != "OK")
+    return {finding["topic"]: finding["level"] for finding in findings}
+
+
+def test_the_doctor_names_what_is_wrong(sluiced):
+    sluiced.files.off_file.touch()
+    install(sluiced.files.bundle, b"not a bundle")
+    sluiced.files.wait_for(lambda seen: bool(seen["bundle"]["error"]))
+    sluiced.stop()
+    install(sluiced.files.snapshot, made_model.snapshot(age=3600))
+    levels = diagnose(sluiced)
+    assert levels["switch"] == "WARN"
+    assert levels["bundle"] == "FAIL"
+    assert levels["plugin's bundle"] == "WARN"  # the good one is still in memory
+    assert levels["sluiced"] == "FAIL"
+    assert levels["snapshot"] == "FAIL"
+    assert levels["configuration"] == "OK"
+
+
+def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, tmp_path):
+    plugin = plugin_directory / "job_submit_sluice.so"
+    [finding] = sluiced.sluice("doctor", "--preflight")
+    assert finding["level"] == "OK"
+    assert str(plugin) in finding["text"]
+
+    other = tmp_path / "other.so"
+    other.write_bytes(plugin.read_bytes().replace(b"\x08\x05\x16\x00", b"\x09\x05\x16\x00"))
+    done = subprocess.run(
+        [BIN / "sluice", "doctor", "--preflight", "--plugin", other],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "was built for Slurm 22.05.9" in done.stdout
