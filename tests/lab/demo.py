@@ -17,6 +17,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -243,7 +244,9 @@ def save_picture(place: Path, svg: Path) -> None:
     columns = max(map(len, table.splitlines()))
     console = Console(record=True, width=columns, file=io.StringIO())
     console.print(Text(table.rstrip()), no_wrap=True)
-    console.save_svg(str(svg), title="sluice decisions")
+    picture = console.export_svg(title="sluice decisions")
+    # the fonts of the machine that shows it will do: no picture should fetch anything
+    svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL))
 
 
 def main() -> int:
