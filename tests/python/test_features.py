@@ -173,6 +173,33 @@ def test_files_of_c_plus_plus_streams_are_opened_once(tmp_path):
     assert read_profile(path).profile.pattern == "owc"
 
 
+def small_files(count: int, size: int, **more: float) -> MadeLog:
+    log = MadeLog()
+    for i in range(count):
+        counters = {
+            "OPENS": 1,
+            "WRITES": 1,
+            "BYTES_WRITTEN": size,
+            "MAX_BYTE_WRITTEN": size - 1,
+            "F_WRITE_START_TIMESTAMP": i / 10,
+            "F_WRITE_END_TIMESTAMP": i / 10 + 0.01,
+        }
+        log.add("POSIX", file=i + 1, rank=0, counters=counters | more)
+    return log
+
+
+def test_many_small_files_are_metadata_unless_their_bytes_are_meant(tmp_path):
+    """An archive unpacks like that, and OpenFOAM writes its fields like that."""
+    unpacked = small_files(600, 2000)
+    flushed = small_files(600, 2000, FSYNCS=1)
+    streamed = small_files(600, 2000, FILENOS=1)
+    for i in range(600):
+        streamed.add("STDIO", file=i + 1, rank=0, counters={"OPENS": 1})
+    assert profile(unpacked, tmp_path).pattern == "metadata"
+    assert profile(flushed, tmp_path).pattern == "owc"
+    assert profile(streamed, tmp_path).pattern == "owc"
+
+
 def test_standard_output_is_no_file_of_the_job(tmp_path):
     log = MadeLog()
     appended(log, module="STDIO", file=15920181672442173319, chunk=MIB)

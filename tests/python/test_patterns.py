@@ -3,6 +3,7 @@
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from sluice.classifier.fit import export
 from sluice.classifier.forest import Forest
 from sluice.classifier.pattern_training import Example, TooFewLabelsError, train_patterns
 from sluice.classifier.patterns import ClassifierError, PatternClassifier, packaged_classifier
+from sluice.classifier.site import site_classifier
+from sluice.history_db.store import Store
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 
@@ -102,6 +105,16 @@ def test_a_classifier_of_other_features_is_refused(monkeypatch):
     monkeypatch.setattr("sluice.classifier.patterns.FEATURES", ("other",))
     with pytest.raises(ClassifierError, match="sluice train --patterns"):
         PatternClassifier.from_bytes(content)
+
+
+def test_a_site_whose_classifier_is_outdated_gets_the_one_that_ships(tmp_path, monkeypatch):
+    with Store(tmp_path / "history.db", create=True) as store:
+        assert site_classifier(store) is packaged_classifier()
+        own = replace(packaged_classifier(), metrics={"logs": 5})
+        store.add_classifier(own.to_bytes(), own.metrics)
+        assert site_classifier(store).metrics == {"logs": 5}
+        monkeypatch.setattr("sluice.classifier.patterns.FEATURES", ("other",))
+        assert site_classifier(store) is packaged_classifier()
 
 
 def test_it_abstains_when_the_trees_disagree():

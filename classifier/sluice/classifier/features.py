@@ -304,15 +304,16 @@ def _successive(files: Files) -> Array:
 def _metadata_share(files: Files, totals: Totals) -> float:
     """1: opens and stats are all there is; fades as the bytes behind each file grow.
 
-    Who flushes what he writes means the data, however small.
+    Who flushes what he writes, or formats it through streams, means the data, however small.
     """
     if totals.operations < METADATA_OPERATIONS:
         return 0.0
-    touched = max(float((~files.program).sum()), totals.operations / OPERATIONS_A_FILE)
-    each = max(totals.written, totals.read) / touched
+    touched = max(1.0, float((~files.program).sum()))
+    each = max(totals.written, totals.read) / max(touched, totals.operations / OPERATIONS_A_FILE)
     flushed = min(1.0, float(files.flushes.sum()) / max(1.0, float(files.writes.sum())))
+    streamed = float(((files.written > 0) & (files.stdio_opens > 0)).sum()) / touched
     few_bytes = np.clip(np.log2(4 * METADATA_BYTES / max(each, 1)) / 2, 0, 1)
-    return float(few_bytes) * (1 - flushed)
+    return float(few_bytes) * (1 - max(flushed, min(1.0, streamed)))
 
 
 def _named(shares: Shares) -> dict[str, float]:

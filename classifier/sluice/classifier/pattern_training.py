@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.features import measure
+from sluice.classifier.features import FEATURES, measure
 from sluice.classifier.fit import SEED, fit_classifier
 from sluice.classifier.patterns import MIN_CONFIDENCE, PatternClassifier
 from sluice.classifier.profile import reclassified
@@ -110,6 +110,7 @@ def train_site_patterns(store: Store) -> PatternClassifier:
     Raises TooFewLabelsError or HistoryError.
     """
     labels = {label.log_id: label for label in store.labels()}
+    width = 4 * len(FEATURES)  # runs that another version measured have others
     examples = [
         Example(
             np.frombuffer(run.features, dtype="<f4").astype(np.float32),
@@ -117,10 +118,13 @@ def train_site_patterns(store: Store) -> PatternClassifier:
             labels[run.log_id].application,
         )
         for run in store.runs(sorted(labels))
+        if len(run.features) == width
     ]
     classifier = train_patterns(examples)
     store.add_classifier(classifier.to_bytes(), classifier.metrics)
     store.replace_patterns(
-        (run.log_id, reclassified(run.profile, run.features, classifier)) for run in store.runs()
+        (run.log_id, reclassified(run.profile, run.features, classifier))
+        for run in store.runs()
+        if len(run.features) == width
     )
     return classifier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.classifier.patterns import PatternClassifier, packaged_classifier
+from sluice.classifier.patterns import ClassifierError, PatternClassifier, packaged_classifier
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
@@ -12,4 +12,9 @@ if TYPE_CHECKING:
 
 def site_classifier(store: Store) -> PatternClassifier:
     content = store.classifier()
-    return PatternClassifier.from_bytes(content) if content else packaged_classifier()
+    if content is None:
+        return packaged_classifier()
+    try:
+        return PatternClassifier.from_bytes(content)
+    except ClassifierError:  # trained by another version, on features that are no longer made
+        return packaged_classifier()

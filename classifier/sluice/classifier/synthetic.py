@@ -354,7 +354,7 @@ def _mixed(random: Generator) -> Run:
         between = _moved(run)
         PROGRAMS[second](run)
         share = between / _moved(run)
-        if 0.35 <= share <= 0.65:
+        if 0.25 <= share <= 0.75:
             return run
 
 
