@@ -56,6 +56,7 @@ def logs(tmp_path):
     (day / "README").write_text("about these logs")
     (day / "running.darshan_partial").write_bytes(b"x")
     (day / "gone.darshan").symlink_to(day / "nowhere")
+    os.mkfifo(day / "pipe.darshan")
     return top
 
 
@@ -66,12 +67,13 @@ def last_line(result) -> str:
 def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs, history):
     result = sluice("ingest", logs)
     assert result.exit_code == 1
-    assert last_line(result) == "read 2, skipped 1 (already known), quarantined 4"
+    assert last_line(result) == "read 2, skipped 1 (already known), quarantined 5"
     for name, reason in (
         ("empty.darshan", "empty"),
         ("cut.darshan", "damaged"),
         ("text.darshan", "not a Darshan log"),
         ("gone.darshan", "No such file"),
+        ("pipe.darshan", "not a regular file"),
     ):
         (line,) = [line for line in result.stderr.splitlines() if name in line]
         assert line.startswith("quarantined ")
@@ -79,7 +81,7 @@ def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs
     assert "2 files in the directories are not named *.darshan" in result.stdout
     with Store(history) as store:
         assert store.counts().logs == 2
-        assert len(store.quarantined()) == 4
+        assert len(store.quarantined()) == 5
 
 
 def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
@@ -88,8 +90,8 @@ def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
         before = store.counts()
     result = sluice("ingest", logs)
     assert result.exit_code == 0
-    assert last_line(result) == "read 0, skipped 7 (already known), quarantined 0"
-    assert "4 of the known ones are in quarantine" in result.stdout
+    assert last_line(result) == "read 0, skipped 8 (already known), quarantined 0"
+    assert "5 of the known ones are in quarantine" in result.stdout
     with Store(history) as store:
         assert store.counts() == before
 
@@ -98,15 +100,15 @@ def test_a_quarantined_log_is_read_when_it_has_changed(sluice, logs):
     sluice("ingest", logs)
     shutil.copy(DATA / "116_pat_aw_stdio_1M_n1_fpp.darshan", logs / "2026/11/21/cut.darshan")
     result = sluice("ingest", logs)
-    assert last_line(result) == "read 1, skipped 6 (already known), quarantined 0"
-    assert "3 of the known ones" in result.stdout
+    assert last_line(result) == "read 1, skipped 7 (already known), quarantined 0"
+    assert "4 of the known ones" in result.stdout
 
 
 def test_quarantined_logs_are_looked_at_again_when_asked(sluice, logs):
     sluice("ingest", logs)
     result = sluice("ingest", "--retry", logs)
     assert result.exit_code == 1
-    assert last_line(result) == "read 0, skipped 3 (already known), quarantined 4"
+    assert last_line(result) == "read 0, skipped 3 (already known), quarantined 5"
 
 
 def test_programs_get_the_same_as_json(sluice, logs):
@@ -118,6 +120,7 @@ def test_programs_get_the_same_as_json(sluice, logs):
         "cut.darshan",
         "text.darshan",
         "gone.darshan",
+        "pipe.darshan",
     }
 
 

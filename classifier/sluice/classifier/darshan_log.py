@@ -191,13 +191,15 @@ def read_log(path: Path) -> DarshanLog:
         raise DarshanLogError("not a regular file")
     if status.st_size == 0:
         raise DarshanLogError("the file is empty")
-    digest = digest_file(path)
+    with path.open("rb"):
+        pass  # raises what the library would not tell apart from damage
     with _opened(path) as handle:
+        job = _job(handle)
         posix = _records(handle, "POSIX")
         stdio = _records(handle, "STDIO")
         return DarshanLog(
-            digest=digest,
-            **_job(handle),
+            digest=digest_file(path),
+            **job,
             exe=_exe(handle),
             modules=frozenset(handle.modules),
             partial=frozenset(name for name, module in handle.modules.items() if module.partial),

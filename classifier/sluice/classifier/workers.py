@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need
+LARGEST_DIGESTED = 1 << 28  # bytes of a file that is no log
 BATCH = 32  # logs handed to a worker at once
 
 # A child must not inherit threads or locks; workers are started from one thread, before any other.
@@ -44,7 +45,7 @@ class Failure:
     path: Path
     reason: str
     digest: bytes | None = None
-    """None where not even the bytes could be read."""
+    """None where the bytes could not be read, or are too many."""
 
 
 @dataclass(slots=True)
@@ -129,10 +130,13 @@ def _outcome(worker: _Worker, seconds: float) -> tuple[Reading | Failure, bool]:
 
 
 def _failure(path: Path, reason: str) -> Failure:
+    """Name the file by its bytes where that costs little and cannot block, as a pipe would."""
     try:
-        return Failure(path, reason, digest_file(path))
+        if path.is_file() and path.stat().st_size <= LARGEST_DIGESTED:
+            return Failure(path, reason, digest_file(path))
     except OSError:
-        return Failure(path, reason)
+        pass
+    return Failure(path, reason)
 
 
 # In the worker
