@@ -11,6 +11,9 @@
  *                                 in turn; answers, in ns of thread CPU time,
  *                                 <calls> <median> <p99> <p99.9> <max>
  *
+ *   spin <steps> <count>          the same figures for count loops of so much
+ *                                 arithmetic: what the machine itself adds
+ *
  * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below and `time`, the
  * UTC second at which the job is submitted. In values \n, \t and \\ stand for
  * newline, tab and backslash. The end of input unloads the plugin.
@@ -200,10 +203,34 @@ set_field (struct job *job, const char *field, char *value)
 		die ("no such field", field);
 }
 
-/* Submit a copy, so that the job can be submitted again. Only the admin comment
- * may differ afterwards. */
-static int
-submit_once (const struct job *job, char **comment, int *altered, unsigned long *allocated)
+/* What became of one call of job_submit. */
+struct outcome {
+	int rc;
+	int is_altered; /* anything but the admin comment, or a message */
+	unsigned long allocations;
+	uint64_t ns; /* thread CPU time */
+	char *comment;
+};
+
+static uint64_t
+thread_cpu_ns (void)
+{
+	struct timespec now;
+	clock_gettime (CLOCK_THREAD_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Read the script, as slurmctld has done when it unpacked the request. */
+static void
+touch (const job_desc_msg_t *job)
+{
+	volatile size_t length = job->script ? strlen (job->script) : 0;
+	(void)length;
+}
+
+/* Submit a copy, so that the job can be submitted again. */
+static void
+submit_once (const struct job *job, struct outcome *out)
 {
 	job_desc_msg_t copy = job->description;
 	char *message = NULL;
@@ -212,26 +239,29 @@ submit_once (const struct job *job, char **comment, int *altered, unsigned long 
 	if (job->description.admin_comment)
 		copy.admin_comment = slurm_xstrdup (job->description.admin_comment);
 	clock_of_trace = job->time;
+	touch (&copy);
 	unsigned long before = allocations;
-	int rc = submit (&copy, copy.user_id, &message);
-	*allocated = allocations - before;
-	*comment = copy.admin_comment;
+	uint64_t start = thread_cpu_ns ();
+	out->rc = submit (&copy, copy.user_id, &message);
+	out->ns = thread_cpu_ns () - start;
+	out->allocations = allocations - before;
+	out->comment = copy.admin_comment;
 	copy.admin_comment = job->description.admin_comment;
-	*altered = message != NULL || memcmp (&copy, &job->description, sizeof copy) != 0;
-	return rc;
+	out->is_altered = message || memcmp (&copy, &job->description, sizeof copy) != 0;
 }
 
 static void
 add_and_submit (char *fields)
 {
 	struct job *job = &jobs[job_count];
-	char *comment, *field;
-	int altered;
-	unsigned long allocated;
+	struct outcome outcome;
+	char *field;
 
 	if (job_count++ == MAX_JOBS)
 		die ("too many jobs", "see MAX_JOBS");
 	slurm_init_job_desc_msg (&job->description);
+	/* as slurmctld does for a job that is not heterogeneous */
+	job->description.het_job_offset = NO_VAL;
 	while ((field = strsep (&fields, "\t"))) {
 		char *equals = strchr (field, '=');
 		if (!equals)
@@ -239,9 +269,10 @@ add_and_submit (char *fields)
 		*equals = '\0';
 		set_field (job, field, equals + 1);
 	}
-	int rc = submit_once (job, &comment, &altered, &allocated);
-	printf ("%d\t%d\t%lu\t%s\n", rc, altered, allocated, comment ? comment : "");
-	slurm_xfree ((void **)&comment);
+	submit_once (job, &outcome);
+	printf ("%d\t%d\t%lu\t%s\n", outcome.rc, outcome.is_altered, outcome.allocations,
+		outcome.comment ? outcome.comment : "");
+	slurm_xfree ((void **)&outcome.comment);
 }
 
 /*
@@ -255,31 +286,18 @@ struct worker {
 	uint64_t *ns;
 };
 
-static uint64_t
-thread_cpu_ns (void)
-{
-	struct timespec now;
-	clock_gettime (CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static void *
 work (void *data)
 {
 	struct worker *worker = data;
-	char *comment;
-	int altered;
-	unsigned long allocated;
+	struct outcome outcome;
 
 	for (size_t i = 0; i < worker->count; i++) {
-		uint64_t start = thread_cpu_ns ();
-		if (submit_once (&jobs[(worker->first + i) % job_count], &comment, &altered,
-				 &allocated)
-			!= SLURM_SUCCESS
-		    || altered)
+		submit_once (&jobs[(worker->first + i) % job_count], &outcome);
+		if (outcome.rc != SLURM_SUCCESS || outcome.is_altered)
 			die ("job_submit", "refused or altered a job");
-		worker->ns[i] = thread_cpu_ns () - start;
-		slurm_xfree ((void **)&comment);
+		worker->ns[i] = outcome.ns;
+		slurm_xfree ((void **)&outcome.comment);
 	}
 	return NULL;
 }
@@ -289,6 +307,33 @@ compare_ns (const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 	return (x > y) - (x < y);
+}
+
+/* Print the figures of calls that took so long; sorts them. */
+static void
+print_timing (uint64_t *ns, size_t calls)
+{
+	qsort (ns, calls, sizeof *ns, compare_ns);
+	printf ("%zu\t%lu\t%lu\t%lu\t%lu\n", calls, ns[calls / 2], ns[calls * 99 / 100],
+		ns[calls * 999 / 1000], ns[calls - 1]);
+}
+
+static void
+spin (const char *arguments)
+{
+	size_t steps, count;
+	if (sscanf (arguments, "%zu\t%zu", &steps, &count) != 2 || count == 0)
+		die ("spin", arguments);
+	uint64_t *ns = malloc (count * sizeof *ns);
+	volatile size_t sum = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t start = thread_cpu_ns ();
+		for (size_t k = 0; k < steps; k++)
+			sum += k;
+		ns[i] = thread_cpu_ns () - start;
+	}
+	print_timing (ns, count);
+	free (ns);
 }
 
 static void
@@ -302,17 +347,17 @@ repeat (const char *arguments)
 	size_t calls = threads * count;
 	uint64_t *ns = malloc (calls * sizeof *ns);
 	struct worker *workers = calloc (threads, sizeof *workers);
+	static size_t next; /* go on with the jobs where the last command stopped */
 	for (size_t t = 0; t < threads; t++) {
-		workers[t] = (struct worker){ .first = t * job_count / threads,
+		workers[t] = (struct worker){ .first = next + t * job_count / threads,
 					      .count = count,
 					      .ns = ns + t * count };
 		pthread_create (&workers[t].thread, NULL, work, &workers[t]);
 	}
 	for (size_t t = 0; t < threads; t++)
 		pthread_join (workers[t].thread, NULL);
-	qsort (ns, calls, sizeof *ns, compare_ns);
-	printf ("%zu\t%lu\t%lu\t%lu\t%lu\n", calls, ns[calls / 2], ns[calls * 99 / 100],
-		ns[calls * 999 / 1000], ns[calls - 1]);
+	next += count;
+	print_timing (ns, calls);
 	free (workers);
 	free (ns);
 }
@@ -342,6 +387,8 @@ main (int argc, char **argv)
 			add_and_submit (line + 4);
 		else if (strncmp (line, "repeat\t", 7) == 0)
 			repeat (line + 7);
+		else if (strncmp (line, "spin\t", 5) == 0)
+			spin (line + 5);
 		else if (strcmp (line, "modify") == 0)
 			printf ("%d\n", modify (&jobs[0].description, NULL, 0));
 		else

@@ -194,6 +194,10 @@ class Harness:
         """Each thread submits count of the jobs submitted so far, in turn."""
         return Timing(*map(int, self._call("repeat", threads, count).split("\t")))
 
+    def spin(self, *, steps: int, count: int) -> Timing:
+        """Times count loops of arithmetic, to tell the machine's part in a tail."""
+        return Timing(*map(int, self._call("spin", steps, count).split("\t")))
+
     def modify(self) -> int:
         """Call job_modify; returns what it does."""
         return int(self._call("modify"))
@@ -220,3 +224,13 @@ def install(path: Path, content: bytes) -> None:
 
 def _escape(value: str | int) -> str:
     return str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+
+
+def quantile(buckets: Sequence[Sequence[int]], q: float) -> int:
+    """Upper bound in nanoseconds of the q-quantile of one of the plugin's histograms."""
+    wanted = q * sum(count for _, count in buckets)
+    for upper, count in buckets:
+        wanted -= count
+        if wanted <= 0:
+            return upper
+    return 0

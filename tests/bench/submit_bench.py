@@ -1,0 +1,108 @@
+"""Thread CPU time of job_submit in the built plugin.
+
+10,000 known applications, 200 trees of up to 256 leaves, 32 co-runners; 10,000 different
+jobs that the table knows, then 10,000 for which the forest has to run. The harness times
+every call from outside; the plugin's own histogram is printed beside it.
+"""
+
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
+
+import made_model  # noqa: E402  found through the line above
+from plugin_harness import Harness, Timing, build, drain, install, quantile  # noqa: E402
+
+JOBS = 10_000
+ROUND_JOBS = 4096  # timed at a stretch: as many as the ring holds by default
+ROUNDS = 60
+TAIL_GOAL = 60.0  # us, p99.9
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way through the plugin, and what its median may take."""
+
+    name: str
+    is_known: bool
+    median_goal: float  # us
+
+
+ROUTES = (
+    Route("known", is_known=True, median_goal=5.0),
+    Route("forest", is_known=False, median_goal=30.0),
+)
+
+
+def measure(harness: Harness, route: Route) -> tuple[list[Timing], list[Timing]]:
+    """Submit all jobs once, then many under the clock, each round with an empty ring.
+
+    Returns the rounds, and as many of arithmetic loops of the same length in between.
+    """
+    files = harness.files
+    install(files.snapshot, made_model.snapshot(corunners=32))
+    files.configure(Mode="observe", RingRecords=ROUND_JOBS, PollInterval=500)
+    with harness:
+        files.wait_until_loaded("bundle", "snapshot")
+        for i in range(JOBS):
+            harness.submit(**made_model.job(i, known=route.is_known))
+        rounds, controls = [], []
+        steps = 1000
+        for _ in range(ROUNDS):
+            install(files.snapshot, made_model.snapshot(corunners=32))
+            drain(files.socket)
+            rounds.append(harness.repeat(threads=1, count=ROUND_JOBS))
+            controls.append(harness.spin(steps=steps, count=ROUND_JOBS))
+            steps = max(1, steps * rounds[-1].median // max(1, controls[-1].median))
+        seen = files.stats()
+        buckets = seen["cpu_ns"][route.name]["buckets"]
+        decided = sum(count for _, count in buckets)
+        if decided < seen["decided"]:
+            raise RuntimeError(f"{seen['decided'] - decided} jobs took another route: {seen}")
+    print(
+        f"  plugin's histogram: median < {quantile(buckets, 0.5) / 1000:.1f} us, "
+        f"p99 < {quantile(buckets, 0.99) / 1000:.1f} us, "
+        f"p99.9 < {quantile(buckets, 0.999) / 1000:.1f} us over {decided} calls"
+    )
+    return rounds, controls
+
+
+def middle(rounds: list[Timing]) -> tuple[float, float, float]:
+    """Median, p99 and p99.9 in us, each the median over the rounds."""
+    median, p99, p999 = (
+        statistics.median(getattr(one, name) for one in rounds) / 1000
+        for name in ("median", "p99", "p999")
+    )
+    return median, p99, p999
+
+
+def main() -> int:
+    built = build(REPOSITORY / "build")
+    content = made_model.bundle(applications=JOBS, trees=200, jobs=JOBS)
+    is_good = True
+    print(f"{ROUNDS} rounds of {ROUND_JOBS} jobs; figures are medians over the rounds")
+    for route in ROUTES:
+        print(f"{route.name}:")
+        with tempfile.TemporaryDirectory(prefix="sluice-bench-") as place:
+            harness = Harness(built, Path(place))
+            install(harness.files.bundle, content)
+            rounds, controls = measure(harness, route)
+        median, p99, tail = middle(rounds)
+        print(
+            f"  from outside: median {median:.1f} us (goal {route.median_goal:.0f}), "
+            f"p99 {p99:.1f} us, p99.9 {tail:.1f} us (goal {TAIL_GOAL:.0f})"
+        )
+        print(
+            "  an arithmetic loop of that length (interrupts alone): "
+            "median {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us".format(*middle(controls))
+        )
+        is_good &= median <= route.median_goal and tail <= TAIL_GOAL
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
