@@ -201,6 +201,16 @@ def share_text(share: float | None) -> str:
     return NOTHING if share is None else f"{share:.0%}"
 
 
+def times_text(factor: float) -> str:
+    """Write a slowdown as 1.25×."""
+    return f"{factor:.2f}×"
+
+
+def amount_text(amount: float) -> str:
+    """Write an amount to two significant digits, and a large one in full."""
+    return f"{amount:.0f}" if amount >= 100 or amount == 0 else f"{amount:.2g}"
+
+
 def time_text(seconds: int | None) -> str:
     """Local time of UTC seconds; nothing for None and 0."""
     if not seconds:

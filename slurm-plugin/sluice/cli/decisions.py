@@ -15,6 +15,7 @@ from sluice.cli.common import (
     open_history,
     show_json,
     show_table,
+    times_text,
     user_text,
 )
 
@@ -31,7 +32,9 @@ COLUMNS = (
     "Pattern",
     "Chunk",
     "Conf",
-    "Would hurt",
+    "Beside",
+    "It",
+    "Other",
     "Action",
     "Reason",
 )
@@ -50,9 +53,9 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
     A line for each submission: what it was predicted to do to storage and how surely, the
     running job with which it would interfere most, what Sluice would do, and why.
 
-    "Would hurt" reads `4711 1.40× / 1.05×`: beside job 4711 this job would take 1.40 times as
-    long, and job 4711 1.05 times. A job whose number could not be told for certain shows as tie;
-    one that was rejected, or that sluiced has not met yet, shows none.
+    Beside is the number of that running job; beside it, It (the new job) and Other (the running
+    one) would take so many times as long as alone. A job whose number could not be told for
+    certain shows as tie; one that was rejected, or that sluiced has not met yet, shows none.
 
     \b
     Examples:
@@ -114,15 +117,15 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
         row["pattern"] if is_known else NOTHING,
         bytes_text(row["chunk_bytes"]) if is_known else NOTHING,
         f"{row['confidence']:.2f}" if is_known else NOTHING,
-        _worst(row["encounters"]),
+        *_worst(row["encounters"]),
         row["action"],
         row["reason_text"],
     )
 
 
-def _worst(encounters: list[dict[str, Any]]) -> str:
+def _worst(encounters: list[dict[str, Any]]) -> tuple[object, str, str]:
     """Name the co-runner with the largest effect; the core reports the worst first."""
     if not encounters:
-        return NOTHING
+        return NOTHING, NOTHING, NOTHING
     worst = encounters[0]
-    return f"{worst['job_id']} {worst['own_slowdown']:.2f}× / {worst['other_slowdown']:.2f}×"
+    return worst["job_id"], times_text(worst["own_slowdown"]), times_text(worst["other_slowdown"])

@@ -10,6 +10,7 @@ import click
 from sluice.cli.common import (
     NOTHING,
     aligned,
+    amount_text,
     bytes_text,
     config_option,
     duration_text,
@@ -22,6 +23,7 @@ from sluice.cli.common import (
     share_text,
     show_json,
     time_text,
+    times_text,
 )
 
 if TYPE_CHECKING:
@@ -201,8 +203,8 @@ def _who_was_writing(decision: Facts) -> Iterator[str]:
         yield (
             f"  Job {encounter['job_id']} ({_count(encounter['nodes'], 'node')}): together for "
             f"{duration_text(encounter['together'])}; this job would take "
-            f"{_times(encounter['own_slowdown'])} as long, job {encounter['job_id']} "
-            f"{_times(encounter['other_slowdown'])}."
+            f"{times_text(encounter['own_slowdown'])} as long, job {encounter['job_id']} "
+            f"{times_text(encounter['other_slowdown'])}."
         )
     more = decision["corunner_count"] - len(decision["encounters"])
     if more > 0:
@@ -216,12 +218,12 @@ def _choices(decision: Facts, lanes: list[str]) -> Iterator[str]:
     rows = [
         (
             ("→ " if i == decision["chosen"] else "  ") + _choice(alternative, lanes),
-            f"{alternative['own']:.0f}",
-            f"{alternative['caused']:.0f}",
-            f"{alternative['confined']:.0f}",
+            amount_text(alternative["own"]),
+            amount_text(alternative["caused"]),
+            amount_text(alternative["confined"]),
             duration_text(alternative["wait"]) if alternative["wait"] else NOTHING,
-            f"{alternative['cost']:.0f}",
-            _times(alternative["slowdown"]),
+            amount_text(alternative["cost"]),
+            times_text(alternative["slowdown"]),
         )
         for i, alternative in enumerate(decision["alternatives"])
     ]
@@ -291,10 +293,6 @@ def _sentence(list_name: str, word: str) -> str:
     from sluice.policies.core import sentence
 
     return sentence(list_name, word)
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.2f}×"
 
 
 def _whole(number: float) -> str:
