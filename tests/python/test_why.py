@@ -141,7 +141,7 @@ def test_the_whole_story_of_a_job_beside_another(site, busy):
     assert "Evidence: earlier runs of this job name by this user, 8 runs." in story
     assert "creates, writes and closes many files (owc), 95% certain" in story
     assert "chunks of 1 MiB" in story
-    assert "waits for every chunk to reach the target (class flush)" in story
+    assert "Class flush: waits for every chunk to reach the target." in story
     assert "Job 99 (8 nodes): together for 1 h; this job would take " in story
     assert "share everything" in story
     assert "only sl1" in story

@@ -30,6 +30,10 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     """List what was trained and published.
 
     Each line is a model, the latest last: how good it was found, and the bundles made of it.
+
+    \b
+    Example:
+        sluice models
     """
     with open_history(config, history, read_only=True) as store:
         models, bundles = store.models(), store.bundles()

@@ -151,7 +151,7 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[str]:
     )
     yield f"    {_profile(profile)}"
     klass = prediction["klass"]
-    yield f"    To storage it {_sentence('class', klass)} (class {klass})."
+    yield f"    Class {klass}: {_sentence('class', klass)}."
 
 
 def _logs(evidence: Facts) -> Iterator[str]:

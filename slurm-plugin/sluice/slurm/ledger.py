@@ -37,6 +37,8 @@ log = logging.getLogger("sluiced")
 
 SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
+UNSURE = frozenset({"unknown_job", "low_confidence"})
+
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
 
@@ -47,7 +49,8 @@ class Known:
 
     key: RecordKey
     traits: RecordTraits
-    prediction: View
+    prediction: View | None
+    """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
     has_note: bool
     """It was made in advise: the job may carry its number."""
@@ -225,7 +228,7 @@ def known_of(record: Record) -> Known:
     return Known(
         key=record.key,
         traits=record_traits(record),
-        prediction=record.prediction,
+        prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
         has_note=record.mode == "advise",
     )
