@@ -62,7 +62,7 @@ struct sluice_node {
 struct sluice_forest {
 	uint32_t first_tree;
 	uint32_t tree_count; /* 0: no forest, and no outputs */
-	uint32_t outputs; /* length of a leaf vector */
+	uint32_t outputs;    /* length of a leaf vector */
 	uint32_t reserved;
 	/* output i is this: enum sluice_pattern in the first forest, index of a
 	 * profile field (kept as log2 (1 + value)) in the second */

@@ -72,8 +72,8 @@ uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
 
-/* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation NULL: no valid
- * bundle. Allocates nothing, cannot fail. */
+/* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation
+ * NULL: no valid bundle. Allocates nothing, cannot fail. */
 void sluice_decide (const struct sluice_situation *situation,
 		    const struct sluice_config *config,
 		    const struct sluice_submission *submission, int64_t now,

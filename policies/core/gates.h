@@ -4,6 +4,8 @@
  * Whatever set of waiting jobs Slurm picks within the gates, no member's
  * predicted slowdown exceeds the tolerance: the gates of the classes are sized
  * together, for the worst waiting jobs of each class, because Slurm chooses.
+ * That holds beside the jobs that run now: when one of them ends, its token is
+ * free for a waiting job, so the gates are sized again whenever a holder ends.
  */
 #ifndef SLUICE_GATES_H
 #define SLUICE_GATES_H

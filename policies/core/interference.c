@@ -224,24 +224,33 @@ sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
 		       const struct sluice_load *others, const double *overlaps, uint32_t n,
 		       double capacity)
 {
-	struct sluice_load active[1 << SLUICE_EXACT_CORUNNERS];
-	double chance[1 << SLUICE_EXACT_CORUNNERS];
-	uint32_t states = 1;
+	enum { STATES = 1 << SLUICE_EXACT_CORUNNERS };
+	double weight[STATES], demand[STATES], metadata[STATES], chance[STATES];
+	struct sluice_load all = always;
 
-	active[0] = always;
+	for (uint32_t i = 0; i < n; i++)
+		all = sluice_load_add (all, others[i]);
+	if (sluice_load_rate (victim, all, capacity) == 1.0)
+		return 1.0; /* room enough for everybody */
+
+	weight[0] = always.weight;
+	demand[0] = always.demand;
+	metadata[0] = always.metadata;
 	chance[0] = 1.0;
-	for (uint32_t i = 0; i < n; i++) {
-		for (uint32_t s = 0; s < states; s++) {
-			active[states + s] = sluice_load_add (active[s], others[i]);
-			chance[states + s] = chance[s] * overlaps[i];
-			chance[s] *= 1.0 - overlaps[i];
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t off = 0, on = 1u << i; off < 1u << i; off++, on++) {
+			weight[on] = weight[off] + others[i].weight;
+			demand[on] = demand[off] + others[i].demand;
+			metadata[on] = metadata[off] + others[i].metadata;
+			chance[on] = chance[off] * overlaps[i];
+			chance[off] *= 1.0 - overlaps[i];
 		}
-		states *= 2;
-	}
 
 	double mean = 0.0;
-	for (uint32_t s = 0; s < states; s++)
-		mean += chance[s] * sluice_load_rate (victim, active[s], capacity);
+	for (uint32_t s = 0; s < 1u << n; s++) {
+		struct sluice_load active = { weight[s], demand[s], metadata[s] };
+		mean += chance[s] * sluice_load_rate (victim, active, capacity);
+	}
 	return mean;
 }
 

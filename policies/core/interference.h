@@ -68,8 +68,14 @@ struct sluice_pressure {
 };
 
 /* The pressure of a profile that is spread over the lanes in lane_mask (bit i
- * for lane i; ignored when the policy has none). A rate above that of all lanes
- * together is a cache's: the targets are then busy for longer, at theirs. */
+ * for lane i; ignored when the policy has none; 0: all). A rate above that of all
+ * lanes together is a cache's: the targets are then busy for longer, at theirs.
+ *
+ * s is the larger of 1 - chunk / bytes_per_flush and unflushed / (unflushed +
+ * chunk), less direct_share; k is creates_per_mib * chunk. What was not measured
+ * is taken from the shares of the patterns (AW streams, OWC creates, WS
+ * rewrites), a chunk of 1 MiB, one process. At an unknown rate a job presses
+ * with all that its lanes have. log_sd joins profile and model. */
 void sluice_pressure_of (const struct sluice_profile *profile,
 			 const struct sluice_interference *model,
 			 const struct sluice_policy *policy, uint32_t lane_mask,
@@ -90,7 +96,9 @@ double sluice_overlap (const struct sluice_pressure *victim,
 /* I of victim among n <= SLUICE_MAX_SET others, >= 1: 1 / sum_S w_S rho(S).
  * The SLUICE_EXACT_CORUNNERS that weigh most are on and off by their overlap,
  * the rest count as always on: never less than exact, a function of the set and
- * not of its order, and never smaller for a superset. Excludes confinement. */
+ * not of its order, and never smaller for a superset. With the overlaps held
+ * and no more others than are enumerated, it grows with everything that they
+ * press. Excludes confinement. */
 double sluice_io_factor (const struct sluice_pressure *victim,
 			 const struct sluice_pressure *const *others, uint32_t n,
 			 const struct sluice_interference *model, double z);

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sluice.policies import core
-from sluice.policies._core import ffi
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.record import Situation
@@ -96,7 +95,7 @@ def corunner(job_id: int, profile: dict[str, Any] | View, **members: Any) -> dic
     return {
         "job_id": job_id,
         "nodes": 8,
-        "klass": core.class_of(profile, policy()),
+        "klass": members.pop("klass", None) or core.class_of(profile, policy()),
         "expected_end": NOW + 3600,
         "profile": profile,
     } | members
@@ -124,23 +123,26 @@ def _numbers(low: float, high: float) -> st.SearchStrategy[float]:
     return st.floats(low, high, allow_nan=False)
 
 
-@st.composite
-def pressures(draw: st.DrawFn, *, periodic: bool = True) -> View:
+# Strategies are made once and mapped: drawing must not cost more than what is tested.
+
+_RHYTHMS = st.one_of(
+    st.just((0.0, 0.0)),
+    st.tuples(_numbers(1.0, 1000.0), _numbers(0.01, 0.99)).map(lambda x: (x[0] * x[1], x[0])),
+)
+
+
+def pressures(*, periodic: bool = True) -> st.SearchStrategy[View]:
     """Any job on a lane; periodic ones have a burst shorter than their period."""
-    burst, period = 0.0, 0.0
-    if periodic and draw(st.booleans()):
-        period = draw(_numbers(1.0, 1000.0))
-        burst = period * draw(_numbers(0.01, 0.99))
-    return pressure(
-        weight=draw(_numbers(0.01, 50.0)),
-        log_sd=draw(st.sampled_from([0.0, 0.3])),
-        demand=draw(st.one_of(st.just(1.0), _numbers(0.0, 1.0))),
-        metadata=draw(st.one_of(st.just(0.0), _numbers(0.0, 1.0))),
-        io_share=draw(_numbers(0.01, 1.0)),
-        burst=burst,
-        period=period,
-        confined=draw(st.one_of(st.just(1.0), _numbers(0.3, 1.0))),
-        async_io=draw(st.sampled_from([0.0, 0.0, 1.0])),
+    return st.builds(
+        lambda rhythm, **members: pressure(burst=rhythm[0], period=rhythm[1], **members),
+        _RHYTHMS if periodic else st.just((0.0, 0.0)),
+        weight=_numbers(0.01, 50.0),
+        log_sd=st.sampled_from([0.0, 0.3]),
+        demand=st.one_of(st.just(1.0), _numbers(0.0, 1.0)),
+        metadata=st.one_of(st.just(0.0), _numbers(0.0, 1.0)),
+        io_share=_numbers(0.01, 1.0),
+        confined=st.one_of(st.just(1.0), _numbers(0.3, 1.0)),
+        async_io=st.sampled_from([0.0, 0.0, 1.0]),
     )
 
 
@@ -148,38 +150,49 @@ SHARES = (None, None, 0.0, 0.01, 0.3, 0.7, 0.999, 1.0)
 AMOUNTS = (None, None, 0.0, 0.5, 60.0, 4096.0, 3e7, 2e12)
 
 
-@st.composite
-def profiles(draw: st.DrawFn) -> dict[str, Any]:
-    """Any mixture of telling numbers and holes; all in one draw, because that is quick."""
-    digits = draw(st.integers(0, 8 ** len(core.PROFILE_FIELDS) - 1))
+def _profile(digits: int, pattern: str, confidence: float, log_sd: float) -> dict[str, Any]:
     known = {
         field.name: (SHARES if field.unit.startswith("0") else AMOUNTS)[digits >> 3 * i & 7]
         for i, field in enumerate(core.PROFILE_FIELDS)
     }
-    pattern = draw(st.sampled_from(core.PATTERNS))
     return known | {
         "pattern": pattern,
         "share": {pattern: 1.0},
-        "confidence": draw(_numbers(0.0, 1.0)),
-        "log_sd": draw(_numbers(0.0, 2.0)),
-        "runs": draw(st.integers(0, 1000)),
+        "confidence": confidence,
+        "log_sd": log_sd,
     }
 
 
-@st.composite
-def corunners(draw: st.DrawFn, most: int = 8) -> list[dict[str, Any]]:
-    return [
-        corunner(
-            job_id,
-            draw(profiles()),
-            klass=draw(st.sampled_from(core.CLASSES)),
-            nodes=draw(st.integers(1, 100)),
-            lane_mask=draw(st.integers(0, 7)),
-            expected_end=NOW + draw(st.integers(-100, 10_000)),
-        )
-        for job_id in range(1, draw(st.integers(0, most)) + 1)
-    ]
+PROFILES = st.builds(
+    _profile,
+    st.integers(0, 8 ** len(core.PROFILE_FIELDS) - 1),
+    st.sampled_from(core.PATTERNS),
+    _numbers(0.0, 1.0),
+    _numbers(0.0, 2.0),
+)
+"""Any mixture of telling numbers and holes; the numbers in one draw, because that is quick."""
+
+_NEIGHBOURS = st.tuples(
+    PROFILES,
+    st.sampled_from(core.CLASSES),
+    st.integers(1, 100),
+    st.integers(0, 7),
+    st.integers(-100, 10_000),
+)
 
 
-def struct_bytes(kind: str, members: dict[str, Any]) -> bytes:
-    return bytes(ffi.buffer(new(kind, members)))
+def corunners(most: int = 8) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Any jobs that run, numbered from 1."""
+    return st.lists(_NEIGHBOURS, max_size=most).map(
+        lambda neighbours: [
+            corunner(
+                job_id,
+                profile,
+                klass=klass,
+                nodes=nodes,
+                lane_mask=mask,
+                expected_end=NOW + seconds,
+            )
+            for job_id, (profile, klass, nodes, mask, seconds) in enumerate(neighbours, start=1)
+        ]
+    )

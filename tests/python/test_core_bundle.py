@@ -142,7 +142,7 @@ def test_every_truncation_and_every_flipped_bit_is_refused(content: bytes, chang
         assert str(error.value)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.data())
 def test_damage_under_a_fitting_checksum_is_refused_or_harmless(data: st.DataObject):
     content = bytearray(small_bundle())

@@ -9,6 +9,7 @@ import pytest
 from core_worlds import (
     FLUSHING,
     NOW,
+    PROFILES,
     STREAMING,
     TINY,
     application,
@@ -16,7 +17,6 @@ from core_worlds import (
     corunner,
     corunners,
     policy,
-    profiles,
     situation,
     snapshot,
     submission,
@@ -244,29 +244,27 @@ def test_the_time_limit_stands_in_for_an_unknown_run_time():
 # Laws over arbitrary situations
 
 
-@st.composite
-def situations(draw: st.DrawFn) -> tuple[Situation, core.View]:
-    profile = draw(
-        st.one_of(
-            profiles(),
-            st.builds(
-                lambda base, io, runtime: {**base, "io_share": io, "runtime_seconds": runtime},
-                st.sampled_from([STREAMING, FLUSHING, HEAVY]),
-                st.floats(0.03, 1.0),
-                st.floats(60, 1e5),
-            ),
-        )
-    )
-    conf = draw(st.sampled_from(["", TWO_LANES, THREE_LANES]))
-    made_ready = situation(*draw(corunners()), profile=profile, conf=conf)
-    job = submission(nodes=draw(st.integers(0, 1000)), time_limit=draw(st.integers(0, 3000)))
-    return made_ready, job
+KNOWN = st.one_of(
+    PROFILES,
+    st.builds(
+        lambda base, io, runtime: {**base, "io_share": io, "runtime_seconds": runtime},
+        st.sampled_from([STREAMING, FLUSHING, HEAVY]),
+        st.floats(0.03, 1.0),
+        st.floats(60, 1e5),
+    ),
+)
+SITUATIONS = st.builds(
+    lambda others, profile, conf: situation(*others, profile=profile, conf=conf),
+    corunners(),
+    KNOWN,
+    st.sampled_from(["", TWO_LANES, THREE_LANES]),
+)
+JOBS = st.builds(submission, nodes=st.integers(0, 1000), time_limit=st.integers(0, 3000))
 
 
-@settings(max_examples=4000, deadline=None)
-@given(situations())
-def test_every_decision_is_reproducible_and_adds_up(world):
-    made_ready, job = world
+@settings(max_examples=3000)
+@given(SITUATIONS, JOBS)
+def test_every_decision_is_reproducible_and_adds_up(made_ready, job):
     record = decide(made_ready, CONFIG, job, NOW, boot=3, number=4, cluster="c")
     decision = record.decision
     rules = made_ready.bundle.policy
@@ -299,7 +297,7 @@ def test_every_decision_is_reproducible_and_adds_up(world):
     assert lanes in ([], [1 << lane for lane in range(rules.lane_count)])
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(corunners(most=5), st.randoms())
 def test_the_order_of_the_snapshot_does_not_matter(others, random):
     shuffled = random.sample(others, len(others))
@@ -311,8 +309,8 @@ def test_the_order_of_the_snapshot_does_not_matter(others, random):
         assert a.cost == pytest.approx(b.cost)
 
 
-@settings(max_examples=1000, deadline=None)
-@given(corunners(most=4), profiles(), st.integers(1, 100))
+@settings(max_examples=1000)
+@given(corunners(most=4), PROFILES, st.integers(1, 100))
 def test_one_more_neighbour_never_makes_sharing_cheaper_for_the_job(others, profile, nodes):
     more = corunner(99, {**profile, "share": {"aw": 1.0}}, klass="stream", nodes=nodes)
     fewer = decision_beside(*others, profile=HEAVY)

@@ -22,7 +22,7 @@ def rows_like_features(generator: np.random.Generator, count: int) -> np.ndarray
     return rows.astype(np.float32)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     trees=st.integers(1, 20),
@@ -41,7 +41,7 @@ def test_probabilities_equal_those_of_a_generated_classifier(seed, trees, leaves
     assert (model.evaluate(0, probes) == forest.predict_proba(probes)).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
     trees=st.integers(1, 20),

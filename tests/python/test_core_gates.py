@@ -16,15 +16,17 @@ MODEL = model(log_sd=0.2)
 TOKEN_CLASSES = core.CLASSES[1:]
 Job = tuple[str, View]
 jobs = st.tuples(st.sampled_from(TOKEN_CLASSES), pressures())
-light = st.floats(0.01, 0.3)
 
 
-@st.composite
-def light_jobs(draw: st.DrawFn) -> Job:
-    """Jobs of which several fit, so that gates have something to decide."""
-    klass, heavy = draw(jobs)
-    members = heavy.to_dict() | {"io_share": draw(light), "demand": draw(light), "confined": 1.0}
-    return klass, pressure(**members)
+def _lighter(job: Job, io_share: float, demand: float) -> Job:
+    klass, heavy = job
+    return klass, pressure(
+        **heavy.to_dict() | {"io_share": io_share, "demand": demand, "confined": 1.0}
+    )
+
+
+light_jobs = st.builds(_lighter, jobs, st.floats(0.01, 0.3), st.floats(0.01, 0.3))
+"""Jobs of which several fit, so that gates have something to decide."""
 
 
 def slowdown(victim: View, others: list[View], quantile: float) -> float:
@@ -54,10 +56,10 @@ def room_of(gates: core.Gates, running: list[Job]) -> dict[str, int]:
     return {klass: gates.tokens[klass] - held[klass] for klass in core.CLASSES}
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 @given(
-    running=st.lists(st.one_of(jobs, light_jobs()), max_size=4),
-    waiting=st.lists(st.one_of(jobs, light_jobs(), light_jobs()), max_size=6),
+    running=st.lists(st.one_of(jobs, light_jobs), max_size=4),
+    waiting=st.lists(st.one_of(jobs, light_jobs, light_jobs), max_size=6),
     background=st.lists(pressures(), max_size=2),
     conf=st.sampled_from(["Tolerance=1.05", "Quantile=0.5", "Tolerance=2", "Tolerance=4"]),
     limit=st.integers(0, 8),
@@ -78,9 +80,9 @@ def test_no_set_within_the_gates_exceeds_the_tolerance(running, waiting, backgro
         assert is_tolerable(holders + admitted, background, rules)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
-    kinds=st.lists(st.one_of(jobs, light_jobs()), min_size=1, max_size=3, unique_by=lambda j: j[0]),
+    kinds=st.lists(st.one_of(jobs, light_jobs), min_size=1, max_size=3, unique_by=lambda j: j[0]),
     tolerance=st.sampled_from([1.25, 2.0, 4.0]),
 )
 def test_one_more_token_would_be_too_much(kinds, tolerance):
@@ -96,8 +98,8 @@ def test_one_more_token_would_be_too_much(kinds, tolerance):
             assert not is_tolerable([*admitted, p], [], rules)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(light_jobs(), min_size=2, max_size=8), st.randoms())
+@settings(max_examples=60)
+@given(st.lists(light_jobs, min_size=2, max_size=8), st.randoms())
 def test_the_gates_depend_on_who_waits_and_not_on_the_order(waiting, random):
     def size(order):
         return core.gates([], order, [], model=MODEL, policy=policy(), limit=8)

@@ -120,7 +120,7 @@ def simulated_overlap(work: float, on: float, off: float, rho: float) -> float:
     return met / took
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     work=st.floats(0.1, 300.0),
     on=st.floats(1.0, 50.0),
@@ -143,7 +143,7 @@ def test_short_bursts_are_the_limit_of_shorter_and_shorter_ones():
 # Laws
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(pressures(), sets, Z)
 def test_nobody_gets_faster_and_nobody_stops(victim, others, z):
     rho = core.rate_share(victim, others, MODEL, z)
@@ -154,7 +154,7 @@ def test_nobody_gets_faster_and_nobody_stops(victim, others, z):
     assert core.job_slowdown(victim, factor) >= 1
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(pressures(), st.lists(pressures(), min_size=1, max_size=9), Z, st.data())
 def test_company_never_helps(victim, others, z, data):
     some = others[: data.draw(st.integers(0, len(others) - 1))]
@@ -164,14 +164,14 @@ def test_company_never_helps(victim, others, z, data):
     assert core.rate_share(victim, others, MODEL, z) <= core.rate_share(victim, some, MODEL, z)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(pressures(), st.lists(pressures(), max_size=9), Z, st.randoms())
 def test_the_set_counts_and_not_its_order(victim, others, z, random):
     shuffled = random.sample(others, len(others))
     assert core.io_factor(victim, shuffled, MODEL, z) == core.io_factor(victim, others, MODEL, z)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     pressures(),
     st.lists(pressures(periodic=False), min_size=1, max_size=5),
@@ -216,7 +216,7 @@ def test_few_others_are_enumerated_exactly(victim, others):
     assert core.io_factor(victim, others, MODEL) == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(pressures(), st.lists(pressures(), min_size=EXACT + 1, max_size=8))
 def test_many_others_count_never_less_than_exactly(victim, others):
     assert core.io_factor(victim, others, MODEL) >= exact_factor(victim, others) * (1 - 1e-9)

@@ -98,4 +98,4 @@ def test_the_users_default_account_counts_in_the_prediction_too():
     published = snapshot(users=USERS)
     record = decide(Situation(by_account, published), core.default_config(), submission(), NOW)
     assert record.decision.prediction.evidence == "account"
-    assert record.submission.account == ""
+    assert record.submission.account == "physics"
