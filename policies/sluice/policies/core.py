@@ -125,11 +125,8 @@ def config_keys() -> list[ConfigKey]:
     out = ffi.new("struct sluice_config_key *")
     keys: list[ConfigKey] = []
     while lib.sluice_config_describe(len(keys), out):
-        keys.append(
-            ConfigKey(
-                *(ffi.string(text).decode() for text in (out.key, out.kind, out.member, out.fallback, out.text))
-            )
-        )
+        texts = (out.key, out.kind, out.member, out.fallback, out.text)
+        keys.append(ConfigKey(*(ffi.string(text).decode() for text in texts)))
     return keys
 
 
