@@ -5,6 +5,7 @@ are taken out; everything else has to be the same byte for byte.
 """
 
 import re
+import time
 from dataclasses import dataclass
 
 from private_slurm import PrivateSlurm
@@ -71,15 +72,26 @@ def normal(text: str, slurm: PrivateSlurm) -> str:
 
 
 def transcript(slurm: PrivateSlurm, commands: tuple[tuple[str, ...], ...]) -> list[Seen]:
-    """Run the commands, in an otherwise empty cluster, and cancel what is left."""
+    """Run the commands one by one, each in a cluster where nothing else runs."""
     script = slurm.directory / "job.sh"
     script.write_text(SCRIPT)
     seen = []
     for command in commands:
+        wait_until_idle(slurm)
         done = slurm.run(*command, check=False)
         out, err = (normal(text, slurm) for text in (done.stdout, done.stderr))
         seen.append(Seen(command, done.returncode, out, err))
     return seen
+
+
+def wait_until_idle(slurm: PrivateSlurm) -> None:
+    """Wait until all jobs but held ones are gone: one on its way out may make the
+    next one queue for a moment, and salloc says so."""
+    deadline = time.monotonic() + 30
+    while set(slurm.run("squeue", "-h", "-o", "%r").stdout.split("\n")) - {"JobHeldUser", ""}:
+        if time.monotonic() > deadline:
+            raise TimeoutError(slurm.run("squeue").stdout)
+        time.sleep(0.02)
 
 
 def held_jobs(slurm: PrivateSlurm) -> list[str]:
