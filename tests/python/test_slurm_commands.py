@@ -4,7 +4,7 @@ import pytest
 
 from sluice.slurm import slurm_commands as commands
 from sluice.slurm.errors import CommandFailedError
-from sluice.slurm.records import Partition, QueuedJob
+from sluice.slurm.records import Partition, QueuedJob, UserDefaults
 from sluice.slurm.settings import Settings, preempting
 
 ROW = {
@@ -136,6 +136,20 @@ def test_a_partition_preempts_where_a_lower_one_can_be_preempted(preempt_type, n
         partition("safe", 0, "OFF"),
     ]
     assert preempting(settings) == names
+
+
+def test_users_are_read_with_their_defaults():
+    listed = (
+        "Current Association Manager state\n\nUser Records\n\n"
+        "UserName=alice(1000) DefAccount=physics DefWckey= AdminLevel=None\n"
+        "UserName=bob(1001) DefAccount=(null) DefWckey= AdminLevel=None\n"
+        "UserName=gone(4294967294) DefAccount=physics DefWckey= AdminLevel=None\n"
+    )
+    assert commands.parse_users(listed, {("alice", "physics"): "high"}) == [
+        UserDefaults(1000, "physics", "high"),
+        UserDefaults(1001, "", ""),
+    ]
+    assert commands.parse_users("\nNo users currently cached in Slurm.\n", {}) == []
 
 
 def test_a_command_that_is_missing_or_hangs_is_named_with_a_remedy():

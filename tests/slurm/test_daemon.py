@@ -1,5 +1,6 @@
 """sluiced beside a real slurmctld: it loses and doubles nothing, whatever happens to it."""
 
+import itertools
 import json
 import os
 import random
@@ -29,7 +30,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system"
 
 BIN = Path(sys.executable).parent
 PATIENCE = 30.0  # seconds
-KNOWN = "checkpoint_1"  # made_model's bundle knows checkpoint_N
+COUNTER = itertools.count()
 HELD = ("--hold", "--wrap=true")
 
 
@@ -103,7 +104,7 @@ def configure(files: PluginFiles, **settings: str | float) -> None:
 
 def bundle() -> bytes:
     """Knows this user's checkpoint jobs and nothing else."""
-    known = core.submission({"uid": os.geteuid(), "name": KNOWN})
+    known = core.submission({"uid": os.geteuid(), "name": known_name()})
     profile = made_model.profile(np.random.default_rng(1))
     return pack_bundle(
         policy=core.default_config().policy,
@@ -116,6 +117,15 @@ def bundle() -> bytes:
         text="{}",
         created=int(time.time()),
     )
+
+
+def known_name() -> str:
+    """A job name the bundle knows, whatever its digits.
+
+    Another one each time: sluiced would rightly see a tie with the job of the test before, whose
+    history is gone.
+    """
+    return f"checkpoint_{next(COUNTER)}"
 
 
 def clear(slurm: PrivateSlurm) -> None:
@@ -165,7 +175,7 @@ def test_every_way_to_submit_finds_its_job(sluiced, guarded):
 
 
 def test_the_story_ends_with_what_slurm_did(sluiced, guarded):
-    job = guarded.submit("-J", KNOWN, "--wrap=exit 3")
+    job = guarded.submit("-J", known_name(), "--wrap=exit 3")
     sluiced.wait_until_joined(job)
     guarded.wait_for_job(job, "FAILED")
     facts = wait_for(lambda: (f := sluiced.sluice("why", str(job)))["slurm"]["ended"] and f)
@@ -176,11 +186,16 @@ def test_the_story_ends_with_what_slurm_did(sluiced, guarded):
 
 def test_a_decision_is_made_again_from_the_history(sluiced, guarded):
     """Law 6, with the snapshot that sluiced wrote and the plugin took up."""
-    guarded.submit("-J", KNOWN, "--wrap=sleep 60")
+    guarded.submit("-J", known_name(), "--wrap=sleep 60")
     wait_for(lambda: sluiced.snapshot().corunners())
-    seen = sluiced.snapshot().checksum
-    sluiced.files.wait_for(lambda stats: int(stats["snapshot"]["checksum"], 16) != seen)
-    job = guarded.submit("-J", "checkpoint_2", *HELD)
+    telling: set[int] = set()  # checksums of snapshots that name the co-runner
+
+    def is_loaded(stats: dict[str, Any]) -> bool:
+        telling.add(sluiced.snapshot().checksum)
+        return int(stats["snapshot"]["checksum"], 16) in telling
+
+    sluiced.files.wait_for(is_loaded)
+    job = guarded.submit("-J", known_name(), *HELD)
     sluiced.wait_until_joined(job)
     with sqlite3.connect(sluiced.history) as db:  # as `sluice publish` would have
         db.execute(
@@ -194,7 +209,7 @@ def test_a_decision_is_made_again_from_the_history(sluiced, guarded):
 
 
 def test_the_snapshot_tells_who_writes_and_what_slurm_fills_in(sluiced, guarded):
-    known = guarded.submit("-J", KNOWN, "-N1", "-t", "5", "--wrap=sleep 60")
+    known = guarded.submit("-J", known_name(), "-N1", "-t", "5", "--wrap=sleep 60")
     unknown = guarded.submit("-J", "unheard_of", "-N1", "--wrap=sleep 60")
     guarded.submit(*HELD)
     for job in (known, unknown):
@@ -230,7 +245,8 @@ def test_the_switch_reaches_the_snapshot(sluiced):
 
 
 def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, guarded):
-    tied = [guarded.submit("-J", KNOWN, *HELD) for _ in range(3)]
+    name = known_name()
+    tied = [guarded.submit("-J", name, *HELD) for _ in range(3)]
     rows = wait_for(lambda: [row for row in sluiced.decisions() if row["joined_by"] == "tie"])
     assert len(rows) == 3
     assert [row["job_id"] for row in rows] == [None] * 3
@@ -238,7 +254,7 @@ def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, g
 
     configure(sluiced.files, Mode="advise")
     sluiced.files.wait_for(lambda seen: seen["mode"] == "advise")
-    marked = [guarded.submit("-J", KNOWN, *HELD) for _ in range(3)]
+    marked = [guarded.submit("-J", name, *HELD) for _ in range(3)]
     rows = sluiced.wait_until_joined(*marked)
     assert [rows[job]["joined_by"] for job in marked] == ["mark"] * 3
     numbers = [int(rows[job]["record"].split("-")[1]) for job in marked]
@@ -246,7 +262,8 @@ def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, g
 
 
 def test_tied_jobs_of_one_prediction_still_count_as_known(sluiced, guarded):
-    jobs = [guarded.submit("-J", KNOWN, "-N1", "-n1", "--wrap=sleep 60") for _ in range(2)]
+    name = known_name()
+    jobs = [guarded.submit("-J", name, "-N1", "-n1", "--wrap=sleep 60") for _ in range(2)]
     wait_for(lambda: {c.job_id for c in sluiced.snapshot().corunners()} == set(jobs))
     sluiced.stop(signal.SIGKILL)  # and a new one finds that in the history
     sluiced.start()
@@ -312,7 +329,7 @@ def queue(slurm: PrivateSlurm) -> list[tuple[int, str]]:
 
 def test_a_hung_one_takes_everything_up_when_it_wakes(sluiced, guarded):
     sluiced.process.send_signal(signal.SIGSTOP)
-    jobs = [guarded.submit("-J", f"job{i}", *HELD) for i in range(5)]
+    jobs = [guarded.submit("-J", f"hung{i}", *HELD) for i in range(5)]
     sluiced.process.send_signal(signal.SIGCONT)
     sluiced.wait_until_joined(*jobs)
     assert len(sluiced.decisions()) == 5
@@ -361,7 +378,7 @@ def test_with_a_full_disk_the_plugin_keeps_the_records(sluiced, guarded):
     with full_disk(sluiced.files.directory / "disk") as disk:
         configure(sluiced.files, History=str(disk / "history.db"))
         sluiced.history = disk / "history.db"
-        first = guarded.submit("-J", "first", *HELD)
+        first = guarded.submit("-J", "filled", *HELD)
         sluiced.wait_until_joined(first)
         filler = fill(disk)
         before = made(sluiced.files)
@@ -378,11 +395,11 @@ def test_with_a_full_disk_the_plugin_keeps_the_records(sluiced, guarded):
 
 
 def test_with_a_locked_history_the_snapshot_stays_fresh(sluiced, guarded):
-    first = guarded.submit("-J", "first", *HELD)
+    first = guarded.submit("-J", "free", *HELD)
     sluiced.wait_until_joined(first)
     with closing(sqlite3.connect(sluiced.history)) as db:
         db.execute("BEGIN IMMEDIATE")
-        job = guarded.submit("-J", "second", *HELD)
+        job = guarded.submit("-J", "locked", *HELD)
         wait_for(lambda: "has been writing" in sluiced.log.read_text())
         sluiced.wait_for_snapshots()
         assert job not in sluiced.joined()
@@ -437,7 +454,7 @@ def test_without_a_configuration_it_does_not_start(tmp_path):
 
 
 def test_the_doctor_finds_a_healthy_site_healthy(sluiced, guarded):
-    guarded.submit("-J", KNOWN, *HELD)
+    guarded.submit("-J", known_name(), *HELD)
     findings = sluiced.sluice("doctor")
     assert {finding["level"] for finding in findings} <= {"OK"}, findings
     topics = {finding["topic"] for finding in findings}

@@ -114,6 +114,7 @@ def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str |
         for decision in store.decisions_of_user(
             latest.uid, since=latest.submit - 1, until=latest.submit + 1
         )
+        if decision.cluster == latest.cluster
     ]
     same_name = [
         (decision, record) for decision, record in near if _is_named(record, latest.name or "")

@@ -114,7 +114,7 @@ class Daemon:
         if self._ledger is None:
             if self._settings.controller is None:
                 return  # the cluster's name is not known yet; the plugin keeps its records
-            self._ledger = Ledger(self._settings.controller.cluster)
+            self._ledger = Ledger(self._settings.controller.cluster, started=now)
             self._ledger.load(self._store, now)
         client = PluginClient(Path(self.config.socket), RECORD_SIZE)
         with self._troubles.about("plugin", (SlurmError,)):

@@ -6,7 +6,6 @@ rest is in the history, from which a new sluiced fills the ledger again.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from sluice.slurm.joiner import (
     marks_in,
     match,
 )
+from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.policies.core import View
     from sluice.slurm.records import QueuedJob
-
-log = logging.getLogger("sluiced")
 
 SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
@@ -73,18 +71,22 @@ class Submission:
 class Ledger:
     """Joins records and jobs as they appear."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, started: int) -> None:
+        """Make an empty ledger; what was submitted up to `started` may be in the history."""
         self.cluster = cluster
+        self._started = started
+        self._tied: dict[tuple[int, int], list[Known]] = {}
         self.joined = 0
         self.tied = 0
         self._unjoined: dict[RecordKey, Known] = {}
         self._submissions: dict[SubmissionKey, Submission] = {}
-        self._written: dict[int, Job] = {}
+        self._written: dict[int, tuple[QueuedJob, Known | None]] = {}
 
     def load(self, store: Store, now: int) -> None:
         """Take up what an earlier sluiced left without a job."""
         for decision in store.unjoined_decisions(since=now - HOPE):
-            self.add(Record.parse(decision.record))
+            if decision.cluster == self.cluster:
+                self.add(Record.parse(decision.record))
 
     def add(self, record: Record) -> None:
         """Take up a record that was stored just now."""
@@ -119,10 +121,33 @@ class Ledger:
             self._submissions[key] = submission
         for job in jobs:
             submission = self._submissions[key_of(job)]
-            if not submission.is_looked_up:
-                submission.known = _from_history(job, self.cluster, store)
+            if not submission.is_looked_up and job.submit <= self._started:
+                submission.known = self._from_history(job, store)
                 submission.is_settled = submission.known is not None
-                submission.is_looked_up = True
+            submission.is_looked_up = True
+        self._tied.clear()
+
+    def _from_history(self, job: QueuedJob, store: Store) -> Known | None:
+        """Return what an earlier sluiced found out about a job."""
+        for decision in store.decisions_for_job(job.submission_id, self.cluster):
+            if _is_about(decision, job):
+                return known_of(Record.parse(decision.record))
+        name = job_traits(job).name
+        return _if_same([k for k in self._ties_of(job, store) if k.traits.name == name])
+
+    def _ties_of(self, job: QueuedJob, store: Store) -> list[Known]:
+        """Return a user's tied records of a second; thousands of jobs may ask for the same."""
+        key = (job.uid, job.submit)
+        if key not in self._tied:
+            near = store.decisions_of_user(
+                job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW
+            )
+            self._tied[key] = [
+                known_of(Record.parse(decision.record))
+                for decision in near
+                if decision.joined_by == "tie" and decision.cluster == self.cluster
+            ]
+        return self._tied[key]
 
     def _candidates(self, jobs: Iterable[QueuedJob], now: int) -> dict[SubmissionKey, QueuedJob]:
         """Return a job of each recent submission that is not settled, an original if there is."""
@@ -164,19 +189,19 @@ class Ledger:
             submission.known = self._unjoined.pop(join.record)
             submission.is_settled = True
             self.joined += 1
-        for tie in matching.ties:
-            if tie.latest <= now - SETTLED:
-                self._settle(tie, store)
+        settled = [tie for tie in matching.ties if tie.latest <= now - SETTLED]
+        for tie in settled:
+            self._settle(tie, store)
+        if settled:
+            log.info(
+                "%d records cannot be told apart: same user, name and second (jobs %s, …)",
+                sum(len(tie.records) for tie in settled),
+                ", ".join(str(job_id) for job_id, _uid in settled[0].jobs[:3]),
+            )
 
     def _settle(self, tie: Tie[SubmissionKey], store: Store) -> None:
         """Report a tie. If all its records predict the same, each job is known all the same."""
         members = [self._unjoined[key] for key in tie.records]
-        log.info(
-            "%d records and %d jobs (%s) cannot be told apart: same user, name and second",
-            len(tie.records),
-            len(tie.jobs),
-            ", ".join(str(job_id) for job_id, _uid in tie.jobs[:5]),
-        )
         for key in tie.records:
             store.mark_tie(*key)
         same = _if_same(members)
@@ -188,11 +213,16 @@ class Ledger:
         self.tied += len(tie.records)
 
     def _write_jobs(self, jobs: list[QueuedJob], store: Store) -> None:
-        rows = {job.job_id: self._row(job, self._submissions[key_of(job)].known) for job in jobs}
-        changed = [row for job_id, row in rows.items() if self._written.get(job_id) != row]
+        """Write what is new; the queue hands out the same object while a job does not change."""
+        seen = {job.job_id: (job, self._submissions[key_of(job)].known) for job in jobs}
+        changed = [
+            self._row(job, known)
+            for job_id, (job, known) in seen.items()
+            if not _is_same(self._written.get(job_id), job, known)
+        ]
         if changed:
             store.upsert_jobs(changed)
-        self._written = rows
+        self._written = seen
 
     def _row(self, job: QueuedJob, known: Known | None) -> Job:
         return Job(
@@ -266,23 +296,17 @@ def job_traits(job: QueuedJob) -> JobTraits:
     )
 
 
-def _from_history(job: QueuedJob, cluster: str, store: Store) -> Known | None:
-    """Return what an earlier sluiced found out about a job."""
-    for decision in store.decisions_for_job(job.submission_id, cluster):
-        if _is_about(decision, job):
-            return known_of(Record.parse(decision.record))
-    near = store.decisions_of_user(job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW)
-    tied = [Record.parse(d.record) for d in near if d.joined_by == "tie"]
-    members = [known_of(record) for record in tied]
-    name = job_traits(job).name
-    return _if_same([member for member in members if member.traits.name == name])
-
-
 def _is_about(decision: Decision, job: QueuedJob) -> bool:
     """Whether a decision joined with the job's number is about it, not an earlier one."""
     if decision.uid != job.uid:
         return False
     return job.restarts > 0 or abs(job.submit - decision.now) <= SETTLED
+
+
+def _is_same(
+    written: tuple[QueuedJob, Known | None] | None, job: QueuedJob, known: Known | None
+) -> bool:
+    return written is not None and written[0] is job and written[1] is known
 
 
 def _if_same(members: list[Known]) -> Known | None:

@@ -247,19 +247,18 @@ def user_defaults(cluster: str) -> list[UserDefaults]:
 
     The controller's own list knows uids and accounts; only the database knows default QoS.
     """
-    users = re.findall(
-        r"^UserName=(.+?)\((\d+)\) DefAccount=(\S+)",
-        run("scontrol", "show", "assoc_mgr", "flags=users"),
-        re.MULTILINE,
-    )
-    if not users:
-        return []
-    default_qos = _default_qos(cluster)
+    listed = run("scontrol", "show", "assoc_mgr", "flags=users")
+    return parse_users(listed, _default_qos(cluster) if "UserName=" in listed else {})
+
+
+def parse_users(listed: str, default_qos: dict[tuple[str, str], str]) -> list[UserDefaults]:
+    """Parse `scontrol show assoc_mgr`; default_qos is by user and account."""
+    rows = re.findall(r"^UserName=(.+?)\((\d+)\) DefAccount=(\S+)", listed, re.MULTILINE)
     by_uid = {
         int(uid): UserDefaults(
             uid=int(uid), account=_text(account) or "", qos=default_qos.get((name, account), "")
         )
-        for name, uid, account in users
+        for name, uid, account in rows
         if int(uid) < NO_VAL  # otherwise the controller's machine does not know the user
     }
     return list(by_uid.values())
