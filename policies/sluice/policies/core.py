@@ -14,6 +14,7 @@ from sluice.policies.structs import (
     ACTIONS,
     CLASSES,
     EVIDENCE,
+    GRANTS,
     LAUNCHERS,
     MODES,
     PATTERNS,
@@ -34,6 +35,7 @@ __all__ = [
     "ACTIONS",
     "CLASSES",
     "EVIDENCE",
+    "GRANTS",
     "LAUNCHERS",
     "MODES",
     "PATTERNS",
@@ -61,13 +63,14 @@ def crc64(content: bytes) -> int:
 def sentence(list_name: str, word: str) -> str:
     """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
 
-    The lists are pattern, class, action, reason and evidence.
+    The lists are pattern, class, action, reason, grant and evidence.
     """
     words = {
         "pattern": PATTERNS,
         "class": CLASSES,
         "action": ACTIONS,
         "reason": REASONS,
+        "grant": GRANTS,
         "evidence": EVIDENCE,
     }[list_name]
     text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))
