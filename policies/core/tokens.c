@@ -65,7 +65,7 @@ sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
 	memset (out, 0, sizeof *out);
 	sluice_tokens_of (policy, decision, &out->tokens);
 	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-		if (out->tokens.lane_mask >> lane & 1)
+		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
 			out->totals[lane] = totals[lane];
 	out->outcome = outcome_of (mode, submission, out);
 }
