@@ -6,7 +6,7 @@ their trees have the shape and depth of real ones; what they say means nothing.
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,9 +45,17 @@ class Trees(Forest):
 
 
 def bundle(
-    *, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int = 200, uid: int = 1000
+    *,
+    seed: int = 1,
+    applications: int = 20,
+    trees: int = 4,
+    jobs: int = 200,
+    uid: int = 1000,
+    settings: str = "",
 ) -> bytes:
     """The bytes of a bundle that knows uid's KNOWN_JOB and so many applications.
+
+    settings is text of a sluice.conf whose lanes and thresholds the bundle carries.
 
     trees is the number in both forests together; jobs is the number of submissions they
     are fitted to: 10,000 fill their 256 leaves.
@@ -70,7 +78,7 @@ def bundle(
     known = [core.submission_of(KNOWN_JOB | {"uid": uid}), *submissions[:applications]]
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
-        policy=core.default_config().policy,
+        policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=published_interference(),
         patterns=meaning(classifier, names),
         numbers=meaning(regressor, NUMBER_OUTPUTS),
@@ -129,7 +137,13 @@ def profile(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def snapshot(*, age: float = 0, corunners: int = 4, seed: int = 1) -> bytes:
+def snapshot(
+    *,
+    age: float = 0,
+    corunners: int = 4,
+    seed: int = 1,
+    holders: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
     """The bytes of a snapshot taken so many seconds ago."""
     rng = np.random.default_rng(seed)
     taken = int(time.time() - age)
@@ -147,6 +161,7 @@ def snapshot(*, age: float = 0, corunners: int = 4, seed: int = 1) -> bytes:
         ],
         partitions=[{"name": "main", "flags": ("default",)}],
         users=[{"uid": 1000, "account": "physics"}],
+        holders=holders,
     )
 
 
