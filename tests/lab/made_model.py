@@ -90,6 +90,37 @@ def bundle(
     )
 
 
+# What makes a stream more than its lane can take.
+HEAVY = {"rate": 8e9, "io_share": 0.9, "burst_seconds": 270.0, "unflushed_bytes": 2.0**30}
+
+# Jobs whose class is sure, by name; anybody's.
+STREAM_JOB = "writer"
+FLUSH_JOB = "flusher"
+
+
+def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
+    """The bytes of a bundle that knows STREAM_JOB and FLUSH_JOB, and nothing else."""
+    rng = np.random.default_rng(1)
+    profiles = {
+        STREAM_JOB: profile(rng, "aw") | HEAVY,
+        FLUSH_JOB: profile(rng, "ws") | {"unflushed_bytes": 0.0},
+    }
+    return pack_bundle(
+        policy=core.parse_config("sluice.conf", settings.encode()).policy,
+        interference=published_interference(),
+        patterns=None,
+        numbers=None,
+        applications=[
+            Application(
+                core.application_key(core.submission({"name": name}), "name"), "name", i, known
+            )
+            for i, (name, known) in enumerate(profiles.items(), start=1)
+        ],
+        text='{"made": "for a test"}',
+        created=created,
+    )
+
+
 def meaning(forest: Forest, outputs: Sequence[str]) -> Trees:
     """Say what a forest's outputs are."""
     arrays = {field.name: getattr(forest, field.name) for field in fields(Forest)}
@@ -110,9 +141,9 @@ def job(i: int, *, known: bool = True) -> dict[str, Any]:
     }
 
 
-def profile(rng: np.random.Generator) -> dict[str, Any]:
-    """A job that writes enough to matter."""
-    pattern = str(rng.choice(("owc", "ws", "aw")))
+def profile(rng: np.random.Generator, pattern: str = "") -> dict[str, Any]:
+    """A job that writes enough to matter, of any pattern unless told."""
+    pattern = pattern or str(rng.choice(("owc", "ws", "aw")))
     written = float(rng.uniform(1e10, 1e12))
     return {
         "chunk_bytes": float(2 ** rng.integers(12, 27)),
@@ -162,6 +193,24 @@ def snapshot(
         partitions=[{"name": "main", "flags": ("default",)}],
         users=[{"uid": 1000, "account": "physics"}],
         holders=holders,
+    )
+
+
+def busy_lane_snapshot(*, lane_mask: int) -> bytes:
+    """A snapshot in which one heavy writer keeps to the lanes of the mask for two hours."""
+    taken = int(time.time())
+    return pack_snapshot(
+        state={"sequence": 1, "taken": taken, "running": 1, "pending": 0},
+        corunners=[
+            {
+                "job_id": 100,
+                "nodes": 4,
+                "lane_mask": lane_mask,
+                "klass": "stream",
+                "expected_end": taken + 7200,
+                "profile": profile(np.random.default_rng(1), "aw") | HEAVY,
+            }
+        ],
     )
 
 
