@@ -11,13 +11,6 @@ policy_of (const struct view *view)
 	return view->bundle ? sluice_bundle_policy (view->bundle) : &view->config.policy;
 }
 
-/* Only separators: no licence is asked for. */
-static int
-is_empty (const char *licenses)
-{
-	return licenses[strspn (licenses, ",;|")] == '\0';
-}
-
 /* Take tokens off one text of a job description. What was nothing but tokens
  * becomes NULL: at submission no licences, in a modification no change of them.
  * So nobody's wrong wish for a token costs a running job its other licences. */
@@ -30,7 +23,7 @@ strip (const struct sluice_policy *policy, const struct sluice_tokens *granted, 
 	if (!*text || sluice_licenses_strip (policy, granted, *text, kept, &stripped) != 0
 	    || stripped.items == 0)
 		return stripped;
-	adapter_set_text (text, is_empty (kept) ? NULL : kept);
+	adapter_set_text (text, kept[0] ? kept : NULL);
 	return stripped;
 }
 

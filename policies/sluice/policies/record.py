@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sluice.policies.snapshot import Snapshot
 
 RECORD_SIZE: int = ffi.sizeof("struct sluice_record")
+MAX_LANES: int = lib.SLUICE_MAX_LANES
 
 
 class Record(View):
@@ -128,6 +129,6 @@ def _grant(situation: Situation | None, record: Any, totals: Sequence[int], out:
         situation.bundle.policy.struct if situation else ffi.NULL,
         ffi.addressof(record, "submission"),
         ffi.addressof(record, "decision"),
-        ffi.new("uint32_t[]", [*totals, *[0] * (lib.SLUICE_MAX_LANES - len(totals))]),
+        ffi.new("uint32_t[]", [*totals, *[0] * (MAX_LANES - len(totals))]),
         out,
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import CLASSES, CoreError, View, new
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LICENSES_SIZE: int = lib.SLUICE_LICENSES_SIZE
 """Bytes that a job's licences may have, with their end."""
@@ -80,6 +83,18 @@ def strip(policy: View, text: str, granted: Tokens | None = None) -> Stripped:
         raise CoreError(f"licences of {len(raw) - 1} bytes; Slurm takes {LICENSES_SIZE}")
     result = ffi.string(out).decode(errors="surrogateescape")
     return Stripped(result, stripped.items, stripped.lanes)
+
+
+def strip_request(
+    policy: View, request: Mapping[str, str | int | None]
+) -> dict[str, str | int | None]:
+    """Take lane tokens off what a user asked for (struct sluice_request), as the plugin does."""
+    result = dict(request)
+    for member in ("licenses", "tres_per_task"):
+        text = result.get(member)
+        if isinstance(text, str) and len(text.encode(errors="surrogateescape")) < LICENSES_SIZE:
+            result[member] = strip(policy, text).text or None
+    return result
 
 
 def _struct(tokens: Tokens) -> Any:
