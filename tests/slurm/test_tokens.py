@@ -1,7 +1,9 @@
 """`enforce` inside a real slurmctld: who gets tokens, and whose licences are left alone."""
 
+import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -564,3 +566,32 @@ def test_everything_else_users_change_goes_through(slurm: PrivateSlurm) -> None:
     shown = slurm.job(job)
     assert (shown["TimeLimit"], shown["JobName"]) == ("00:05:00", "other")
     assert shown["Licenses"] == "sl0_stream,sl1_stream"
+
+
+# What operators see
+
+
+def diagnose(slurm: PrivateSlurm, files: PluginFiles) -> list[dict[str, str]]:
+    """What `sluice doctor` says of the tokens."""
+    program = Path(sys.executable).with_name("sluice")
+    environment = {"SLUICE_CONF": str(files.config)}
+    done = slurm.run(program, "doctor", "--json", check=False, environment=environment)
+    return [found for found in json.loads(done.stdout) if found["topic"] == "tokens"]
+
+
+def test_the_doctor_shows_grants_and_opt_outs(slurm: PrivateSlurm, files: PluginFiles) -> None:
+    held(slurm, WRITER)
+    lanes, counts = diagnose(slurm, files)
+    assert (lanes["level"], lanes["text"]) == ("OK", "slurm.conf defines all 6")
+    seen = files.stats()
+    assert f"{seen['grants']['taken']} jobs took tokens" in counts["text"]
+    assert f"{seen['opt_outs']['update']} by scontrol update" in counts["text"]
+
+
+def test_the_doctor_names_the_tokens_that_slurm_conf_lacks(
+    slurm: PrivateSlurm, files: PluginFiles
+) -> None:
+    with licenses_are(slurm, licenses_line(tokens=TOKENS[:5])):
+        [missing, _] = diagnose(slurm, files)
+    assert missing["level"] == "WARN"
+    assert missing["remedy"] == f"Licenses={TOKENS[5]}:1000000"

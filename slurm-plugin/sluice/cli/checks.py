@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot
+from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.plugin_client import PluginClient
@@ -23,7 +25,7 @@ from sluice.slurm.plugin_client import PluginClient
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sluice.policies.core import Config
+    from sluice.policies.core import Config, View
     from sluice.slurm.records import Controller
 
 OLD_BUNDLE = 30 * 86400  # seconds
@@ -272,6 +274,46 @@ def plugin(site: Site) -> Iterator[Finding]:
         yield Finding("OK", "ring", f"{ring['used']} of {ring['size']} records wait, none lost")
 
 
+def tokens(site: Site) -> Iterator[Finding]:
+    """Say what enforce does, and whether slurm.conf defines what it needs."""
+    if site.config is None or site.stats.get("mode") != "enforce":
+        return
+    names = token_names(_policy(site.config, _slurm_uid(site)))
+    try:
+        totals = slurm_commands.license_totals()
+    except SlurmError as error:
+        yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
+        return
+    missing = sorted(name for name in names if totals.get(name, 0) < MIN_TOTAL)
+    if missing:
+        yield Finding(
+            "WARN",
+            "tokens",
+            f"slurm.conf defines no {', '.join(missing)}, or fewer than {MIN_TOTAL:,}: "
+            "jobs that would need one start without any",
+            "Licenses=" + ",".join(f"{name}:1000000" for name in missing),
+        )
+    else:
+        yield Finding("OK", "tokens", f"slurm.conf defines all {len(names)}")
+    stats = site.stats
+    others = sum(n for name, n in stats["grants"].items() if name not in ("taken", "not_needed"))
+    yield Finding(
+        "OK",
+        "tokens",
+        f"{stats['grants']['taken']} jobs took tokens, {others} could not; opted out: "
+        f"{stats['opt_outs']['option']} by --no-sluice, {stats['opt_outs']['update']} by "
+        f"scontrol update; taken off what users wrote: {stats['stripped']}",
+    )
+
+
+def _policy(config: Config, slurm_uid: int) -> View:
+    """Return the policy whose lanes the plugin uses: that of the bundle, if there is one."""
+    policy: View = config.policy
+    with suppress(CoreError):
+        policy = Bundle.load(Path(config.bundle), slurm_uid).policy
+    return policy
+
+
 def speed(site: Site) -> Iterator[Finding]:
     """Print the plugin's own histogram of its CPU time in job_submit."""
     for path, words in (
@@ -344,6 +386,7 @@ CHECKS: tuple[Callable[[Site], Iterator[Finding]], ...] = (
     daemon,
     snapshot,
     history,
+    tokens,
     speed,
     scheduling,
 )
