@@ -9,13 +9,13 @@ import pytest
 from core_worlds import (
     FLUSHING,
     NOW,
+    PROFILES,
     STREAMING,
     TINY,
     application,
     bundle,
     corunner,
     policy,
-    profiles,
     situation,
     snapshot,
     submission,
@@ -198,7 +198,7 @@ def test_what_is_said_to_fit_fits(length, mask, klass):
 
 
 @given(
-    profile=profiles(),
+    profile=PROFILES,
     flags=st.sets(st.sampled_from(["test_only", "io_dir", "opt_out", "or_licenses"])),
     length=st.integers(0, 1100),
     totals=st.lists(st.sampled_from([0, 99_999, 100_000, TOTAL_UNKNOWN]), max_size=2),
