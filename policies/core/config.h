@@ -69,6 +69,10 @@ enum {
 	   "decision records kept in slurmctld until sluiced takes them")                  \
 	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
 	   "milliseconds between sluiced's looks at the controller")                       \
+	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
+	   "seconds for which a gate stays closed without sluiced")                        \
+	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
+	   "jobs whose tokens sluiced takes off in one look at the controller, at most")   \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")
 
