@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -11,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import DEFAULT_CONFIG, duration_text, read_config, user_text
+from sluice.cli.common import (
+    DEFAULT_CONFIG,
+    duration_text,
+    read_config,
+    sluiced_runs,
+    user_text,
+)
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
@@ -19,7 +24,9 @@ from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands
+from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
+from sluice.slurm.overview import balanced_books
 from sluice.slurm.plugin_client import PluginClient
 
 if TYPE_CHECKING:
@@ -133,16 +140,17 @@ def daemon(site: Site) -> Iterator[Finding]:
         return
     lock = Path(site.config.snapshot + ".lock")
     try:
-        with lock.open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield Finding("OK", "sluiced", "is running")
+        is_running = sluiced_runs(site.config)
     except PermissionError:
         yield Finding(
             "WARN", "sluiced", f"{lock} cannot be read", "run this as the user of sluiced"
         )
+        return
     except FileNotFoundError:
         yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
+        return
+    if is_running:
+        yield Finding("OK", "sluiced", "is running")
     else:
         yield Finding(
             "FAIL", "sluiced", "is not running: decisions pile up in slurmctld", "start sluiced"
@@ -346,6 +354,36 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
     return float(histogram["max"])
 
 
+def gates(site: Site) -> Iterator[Finding]:
+    """Look whether the books balance and every gate that should be is closed."""
+    if site.config is None or site.controller is None or site.config.mode != "enforce":
+        return
+    try:
+        books, _ = balanced_books(site.config, int(time.time()))
+    except SlurmError as error:
+        yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
+        return
+    is_off = Path(site.config.off_file).exists()
+    for account in books:
+        if not account.is_defined:
+            yield Finding(
+                "FAIL",
+                "gates",
+                f"slurm.conf defines {account.total} of {account.token}: no job gets one",
+                f"Licenses={account.token}:1000000 in slurm.conf, then `scontrol reconfigure`",
+            )
+        elif account.lease is None and not is_off:
+            yield Finding(
+                "FAIL", "gates", f"{account.token} has no lease: its gate is open", "start sluiced"
+            )
+    broken = differences(books)
+    for text in broken.values():
+        yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")
+    if not broken:
+        held, wanted = (sum(getattr(a, name) for a in books) for name in ("held", "wanted"))
+        yield Finding("OK", "books", f"they balance: {held} tokens held, {wanted} waited for")
+
+
 def scheduling(site: Site) -> Iterator[Finding]:
     """Look at settings of Slurm that Sluice meets."""
     if site.controller is None:
@@ -388,6 +426,7 @@ CHECKS: tuple[Callable[[Site], Iterator[Finding]], ...] = (
     history,
     tokens,
     speed,
+    gates,
     scheduling,
 )
 

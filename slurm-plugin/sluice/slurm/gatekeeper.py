@@ -6,17 +6,17 @@ gates are open: there is nothing that must be undone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Holder, Release, RunningSet
 from sluice.policies.bundle import Bundle
+from sluice.policies.core import CoreError
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import slurm_commands
 from sluice.slurm.books import Account, Audit, accounts
 from sluice.slurm.gates import Load, Sizer
-from sluice.slurm.holdings import Holding, holdings
+from sluice.slurm.holdings import Holding, Key, holdings
 from sluice.slurm.leases import leases, plan, reserved_for
 from sluice.slurm.troubles import log
 from sluice.slurm.waits import Waits, release_command
@@ -34,16 +34,10 @@ PATIENCE = 15.0
 """Seconds in which the record of a job with tokens should have been found."""
 LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
+BATCH = 200
+"""Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one look found."""
-
-    holdings: list[Holding]
-    books: list[Account]
 
 
 class GateKeeper:
@@ -56,7 +50,7 @@ class GateKeeper:
         self._bundle_stamp: tuple[int, int, int] | None = None
         self._waits = Waits()
         self._audit = Audit()
-        self._commanded: dict[tuple[int, int, int], Release] = {}
+        self._commanded: dict[Key, Release] = {}
         self._recorded: RunningSet | None = None
         self._may_have_leases = True  # of an earlier sluiced
 
@@ -77,7 +71,8 @@ class GateKeeper:
             return []
         self._take_bundle(Path(config.bundle), slurm_uid)
         is_off = Path(config.off_file).exists()
-        names = self._sizer.names if self._sizer else token_names(config.policy)
+        policy = self._sizer.policy if self._sizer else config.policy
+        names = token_names(policy)
         found = holdings(jobs, names)
         if is_off or self._sizer is None:
             self.open_all()
@@ -92,11 +87,12 @@ class GateKeeper:
             wanted = reserved_for(gates, licenses, MIN_TOTAL)
             slurm_commands.control(plan(present, wanted, now, config.lease_seconds))
         self._waits.follow(waiting, now)
-        self._release(
-            waiting, prediction, licenses, config, is_off=is_off, cluster=cluster, now=now
-        )
+        reasons = self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
+        self._release(waiting, reasons, licenses, most=config.releases, cluster=cluster, now=now)
         if store is not None:
-            self._record(store, found, jobs, prediction, gates, cluster, now)
+            self._keep_releases(store, found, jobs)
+            others = [job for job, _ in _background(found, jobs, prediction)]
+            self._keep_set(store, running_set(found, others, gates, cluster, now))
         return found
 
     def open_all(self, timeout: float = slurm_commands.TIMEOUT) -> None:
@@ -106,18 +102,19 @@ class GateKeeper:
             self._may_have_leases = False
 
     def _take_bundle(self, path: Path, slurm_uid: int) -> None:
-        """Take up a changed bundle; one with an error leaves the last good one in force.
-
-        So does the plugin; only a bundle that is gone at the start means none.
-        """
+        """Take up a changed bundle; as in the plugin, a bad one leaves the last good one in use."""
         try:
             status = path.stat()
         except FileNotFoundError:
             return
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp != self._bundle_stamp:
+        if stamp == self._bundle_stamp:
+            return
+        self._bundle_stamp = stamp
+        try:
             self._sizer = Sizer(Bundle.load(path, slurm_uid))
-            self._bundle_stamp = stamp
+        except CoreError as error:
+            log.warning("gates: %s", error)
 
     def _size(
         self,
@@ -148,96 +145,113 @@ class GateKeeper:
         for text in self._audit.check(books):
             log.warning("books: %s", text)
 
-    def _release(
+    def _reasons(
         self,
-        waiting: list[Holding],
+        waiting: Iterable[Holding],
         prediction: Prediction,
         licenses: dict[str, License],
-        config: Config,
+        max_delay: float,
         *,
         is_off: bool,
-        cluster: str,
-        now: int,
-    ) -> None:
-        """Take the tokens off those who have waited long enough, or for nothing."""
-        longest = (self._sizer or config).policy.max_delay if self._sizer else 0.0
-        reasons: dict[tuple[int, int, int], str] = {}
+    ) -> dict[Key, str]:
+        """Say who should wait for tokens no longer, and why."""
+        reasons: dict[Key, str] = {}
         for holding in waiting:
             waited = self._waits.waited(holding)
+            totals = [licenses[token].total for token, _ in holding.counts if token in licenses]
             if is_off:
                 reasons[holding.key] = "switched_off"
-            elif any(
-                token not in licenses or licenses[token].total < MIN_TOTAL
-                for token, _ in holding.counts
-            ):
+            elif min(totals, default=0) < MIN_TOTAL:
                 reasons[holding.key] = "undefined"
-            elif waited >= longest:
+            elif waited >= max_delay:
                 reasons[holding.key] = "max_delay"
             elif waited >= PATIENCE and prediction(holding.job) is None:
                 reasons[holding.key] = "unknown"
-        chosen = [h for h in self._waits.overdue(waiting, 0.0) if h.key in reasons]
-        del chosen[config.releases :]
-        self._commanded |= {
-            h.key: Release(
-                cluster=cluster,
-                job_id=h.job.submission_id,
-                submit=h.job.submit,
-                released=now,
-                tokens=",".join(token for token, _ in h.counts),
-                reason=reasons[h.key],
-                waited=self._waits.waited(h),
-            )
-            for h in chosen
-        }
-        slurm_commands.control([release_command(holding, licenses) for holding in chosen])
+        return reasons
 
-    def _record(
+    def _release(
         self,
-        store: Store,
-        found: list[Holding],
-        jobs: Sequence[QueuedJob],
-        prediction: Prediction,
-        gates: dict[str, int],
+        waiting: Iterable[Holding],
+        reasons: dict[Key, str],
+        licenses: dict[str, License],
+        *,
+        most: int,
         cluster: str,
         now: int,
     ) -> None:
-        """Tell the history who runs together, and whose release has come about."""
+        """Take the tokens off them, those first who have waited longest."""
+        chosen = [holding for holding in waiting if holding.key in reasons]
+        chosen.sort(key=self._waits.waited, reverse=True)
+        del chosen[most:]
+        for holding in chosen:
+            self._commanded[holding.key] = Release(
+                cluster=cluster,
+                job_id=holding.job.submission_id,
+                submit=holding.job.submit,
+                released=now,
+                tokens=",".join(token for token, _ in holding.counts),
+                reason=reasons[holding.key],
+                waited=self._waits.waited(holding),
+            )
+        slurm_commands.control([release_command(holding, licenses) for holding in chosen])
+
+    def _keep_releases(
+        self, store: Store, found: Iterable[Holding], jobs: Iterable[QueuedJob]
+    ) -> None:
+        """Tell the history which releases have come about since the last look."""
         still = {holding.key for holding in found}
         present = {(job.job_id, job.submit, job.restarts) for job in jobs}
-        done = [
-            release
-            for key, release in self._commanded.items()
-            if key not in still and key in present
-        ]
+        done = [r for key, r in self._commanded.items() if key in present - still]
         if done:
             store.add_releases(done)
             self.releases += len(done)
         self._commanded = {key: r for key, r in self._commanded.items() if key in still}
 
-        holders = [
-            Holder(h.job.job_id, h.job.submit, h.klass, h.lane_mask)
-            for h in found
-            if not h.job.is_pending
-        ]
-        holders += [
-            Holder(job.job_id, job.submit, "", 0) for job, _ in _background(found, jobs, prediction)
-        ]
-        row = RunningSet(cluster, now, tuple(sorted(holders, key=lambda h: h.job_id)), gates)
-        if self._recorded is None:
-            store.prune_running_sets(before=now - KEPT_SETS)
-        if self._recorded is None or (self._recorded.holders, self._recorded.gates) != (
-            row.holders,
-            row.gates,
-        ):
-            store.add_running_set(row)
-            self._recorded = row
+    def _keep_set(self, store: Store, seen: RunningSet) -> None:
+        """Tell the history who runs together, whenever that or a gate changed."""
+        latest = self._recorded
+        if latest is None:
+            store.prune_running_sets(before=seen.taken - KEPT_SETS)
+        if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
+            store.add_running_set(seen)
+            self._recorded = seen
+
+
+def running_set(
+    found: Iterable[Holding],
+    others: Iterable[QueuedJob],
+    gates: dict[str, int],
+    cluster: str,
+    now: int,
+) -> RunningSet:
+    """Describe who runs together: those with tokens, and others that matter to storage."""
+    holders = [
+        Holder(holding.job.job_id, holding.job.submit, holding.klass, holding.lane_mask)
+        for holding in found
+        if not holding.job.is_pending
+    ]
+    holders += [Holder(job.job_id, job.submit, "", 0) for job in others]
+    holders.sort(key=lambda holder: holder.job_id)
+    return RunningSet(cluster, now, tuple(holders), gates)
 
 
 def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> int:
     """Open all gates; return how many leases there were."""
-    present = leases(slurm_commands.reservations())
+    present = leases(slurm_commands.reservations(timeout=timeout))
     slurm_commands.control(plan(present, {}, now=0, length=0), timeout=timeout)
     return len(present)
+
+
+def release_all(policy: View) -> int:
+    """Take the tokens off all waiting jobs; return how many there were."""
+    jobs = slurm_commands.Queue().jobs()
+    waiting = [h for h in holdings(jobs, token_names(policy)) if h.job.is_pending]
+    licenses = slurm_commands.licenses()
+    for start in range(0, len(waiting), BATCH):
+        slurm_commands.control(
+            [release_command(holding, licenses) for holding in waiting[start : start + BATCH]]
+        )
+    return len(waiting)
 
 
 def _profile(known: View | None) -> View | None:

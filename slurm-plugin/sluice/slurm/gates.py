@@ -144,7 +144,7 @@ def _representatives(waiting: Iterable[tuple[Load, View]]) -> list[Member]:
 
 
 def _unknown(klass: str) -> View:
-    """A job that fills its targets all the time."""
+    """Return a job that fills its targets all the time."""
     members = {"weight": 1.0, "demand": 1.0, "io_share": 1.0, "confined": 1.0}
     if klass == "meta":
         members["metadata"] = 1.0

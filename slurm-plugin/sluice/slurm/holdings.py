@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 LICENSE = re.compile(r"([^:,;|]+)(?::(\d+))?")
 
 
+Key = tuple[int, int, int]
+"""Job id, submit time and restarts: what tells a job from others with its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """A job with tokens of ours: it holds them if it runs, and wants them while it waits."""
@@ -25,8 +29,7 @@ class Holding:
     """Token and how many of it: 1, unless an administrator gave the job more."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
-        """What tells the job from others with its number."""
+    def key(self) -> Key:
         return (self.job.job_id, self.job.submit, self.job.restarts)
 
 

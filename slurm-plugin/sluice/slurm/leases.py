@@ -76,10 +76,7 @@ def plan(actual: Iterable[Lease], wanted: Mapping[str, int], now: int, length: i
     """
     present = {lease.token: lease for lease in actual}
     close: list[str] = []
-    open_: list[str] = []
-    for token in present:
-        if token not in wanted:
-            open_.append(f"delete reservationname={PREFIX}{token}")
+    open_ = [f"delete reservationname={PREFIX}{token}" for token in present if token not in wanted]
     for token, count in wanted.items():
         lease = present.get(token)
         if lease is not None and lease.end > now:

@@ -242,8 +242,9 @@ def parse_license(line: str) -> License:
     )
 
 
-def reservations() -> list[Reservation]:
-    lines = run("scontrol", "--oneliner", "show", "reservation").splitlines()
+def reservations(*, timeout: float = TIMEOUT) -> list[Reservation]:
+    answer = run("scontrol", "--oneliner", "show", "reservation", timeout=timeout)
+    lines = answer.splitlines()
     return [parse_reservation(line) for line in lines if line.startswith("ReservationName=")]
 
 

@@ -1,4 +1,4 @@
-"""How long jobs have waited for their tokens, and who has waited long enough.
+"""How long jobs have waited for their tokens, and how they are released.
 
 The time counts in which Slurm gives licences as the reason. It is an upper bound of the delay
 that Sluice causes: Slurm looks at licences before anything else, so the reason stands also while
@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.slurm.holdings import parse_licenses
+from sluice.slurm.holdings import Key, parse_licenses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sluice.slurm.holdings import Holding
 
-Key = tuple[int, int, int]
 LICENSES = "Licenses"
 
 
@@ -57,11 +56,6 @@ class Waits:
         """Seconds that a job has waited for its tokens, at most."""
         clock = self._clocks.get(holding.key)
         return clock.waited if clock else 0.0
-
-    def overdue(self, waiting: Iterable[Holding], longest: float) -> list[Holding]:
-        """Return those who have waited that long, the longest wait first."""
-        found = [holding for holding in waiting if self.waited(holding) >= longest]
-        return sorted(found, key=self.waited, reverse=True)
 
 
 def release_command(holding: Holding, licenses: Mapping[str, object]) -> str:
