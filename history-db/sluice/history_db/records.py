@@ -207,7 +207,8 @@ class Release:
     released: int
     tokens: str
     reason: str
-    """`max_delay`, `switched_off` or `undefined`."""
+    """`max_delay`; `switched_off`; `undefined`: slurm.conf has no such token, or too few;
+    `unknown`: no decision was found that gave it; `confined`: too slow on its lane even alone."""
     waited: float
 
 

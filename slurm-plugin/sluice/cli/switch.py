@@ -61,13 +61,13 @@ def _open_gates(settings: Config) -> None:
     from sluice.slurm.overview import policy_in_use
 
     try:
-        count = delete_leases()
+        delete_leases()
     except SlurmError as error:
         raise CommandError(
             f"the leases could not be deleted: {error}. They run out by themselves within "
             f"{2 * settings.lease_seconds} s; repeat `sluice off` to be quicker"
         ) from error
-    click.echo(f"All gates are open: {count} leases deleted.")
+    click.echo("All gates are open: there is no lease any more.")
     try:
         is_tidied_by_daemon = sluiced_runs(settings)
     except FileNotFoundError:

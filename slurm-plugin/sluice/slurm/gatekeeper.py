@@ -15,9 +15,10 @@ from sluice.policies.core import CoreError
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import slurm_commands
 from sluice.slurm.books import Account, Audit, accounts
+from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.gates import Load, Sizer
 from sluice.slurm.holdings import Holding, Key, holdings
-from sluice.slurm.leases import leases, plan, reserved_for
+from sluice.slurm.leases import Lease, leases, plan, reserved_for
 from sluice.slurm.troubles import log
 from sluice.slurm.waits import Waits, release_command
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
     Prediction = Callable[[QueuedJob], View | None]
 
+ROUNDS = 4
+"""A lease lasts so many rounds at least, or it would run out between two of them."""
 PATIENCE = 15.0
 """Seconds in which the record of a job with tokens should have been found."""
 LEAVE_TIMEOUT = 5.0
@@ -85,14 +88,15 @@ class GateKeeper:
             present = leases(slurm_commands.reservations())
             self._compare(accounts(found, licenses, present, names, now))
             wanted = reserved_for(gates, licenses, MIN_TOTAL)
-            slurm_commands.control(plan(present, wanted, now, config.lease_seconds))
+            length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
+            slurm_commands.control(plan(present, wanted, now, length))
         self._waits.follow(waiting, now)
-        reasons = self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
-        self._release(waiting, reasons, licenses, most=config.releases, cluster=cluster, now=now)
         if store is not None:
             self._keep_releases(store, found, jobs)
             others = [job for job, _ in _background(found, jobs, prediction)]
             self._keep_set(store, running_set(found, others, gates, cluster, now))
+        reasons = self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
+        self._release(waiting, reasons, licenses, most=config.releases, cluster=cluster, now=now)
         return found
 
     def open_all(self, timeout: float = slurm_commands.TIMEOUT) -> None:
@@ -123,23 +127,12 @@ class GateKeeper:
         jobs: Iterable[QueuedJob],
         prediction: Prediction,
     ) -> dict[str, int]:
-        loads = {
-            is_pending: [
-                Load(
-                    holding.klass,
-                    holding.lane_mask,
-                    _profile(prediction(holding.job)),
-                    holding.job.tasks_waiting,
-                )
-                for holding in found
-                if holding.job.is_pending == is_pending
-            ]
-            for is_pending in (False, True)
-        }
+        running = [_load(holding, prediction) for holding in found if not holding.job.is_pending]
+        waiting = [_load(holding, prediction) for holding in found if holding.job.is_pending]
         background = [
             Load(known.klass, 0, known.profile) for _, known in _background(found, jobs, prediction)
         ]
-        return sizer.gates(loads[False], loads[True], background)
+        return sizer.gates(running, waiting, background)
 
     def _compare(self, books: list[Account]) -> None:
         for text in self._audit.check(books):
@@ -167,6 +160,8 @@ class GateKeeper:
                 reasons[holding.key] = "max_delay"
             elif waited >= PATIENCE and prediction(holding.job) is None:
                 reasons[holding.key] = "unknown"
+            elif self._sizer and not self._sizer.is_admissible(_load(holding, prediction)):
+                reasons[holding.key] = "confined"
         return reasons
 
     def _release(
@@ -235,27 +230,43 @@ def running_set(
     return RunningSet(cluster, now, tuple(holders), gates)
 
 
-def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> int:
-    """Open all gates; return how many leases there were."""
-    present = leases(slurm_commands.reservations(timeout=timeout))
-    slurm_commands.control(plan(present, {}, now=0, length=0), timeout=timeout)
-    return len(present)
+def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
+    """Open all gates."""
+
+    def present() -> list[Lease]:
+        return leases(slurm_commands.reservations(timeout=timeout))
+
+    try:
+        slurm_commands.control(plan(present(), {}, now=0, length=0), timeout=timeout)
+    except CommandFailedError:
+        if present():  # otherwise somebody else was quicker, or they ran out
+            raise
 
 
 def release_all(policy: View) -> int:
     """Take the tokens off all waiting jobs; return how many there were."""
-    jobs = slurm_commands.Queue().jobs()
-    waiting = [h for h in holdings(jobs, token_names(policy)) if h.job.is_pending]
+    names = token_names(policy)
+
+    def waiting() -> list[Holding]:
+        found = holdings(slurm_commands.Queue().jobs(), names)
+        return [holding for holding in found if holding.job.is_pending]
+
+    chosen = waiting()
     licenses = slurm_commands.licenses()
-    for start in range(0, len(waiting), BATCH):
-        slurm_commands.control(
-            [release_command(holding, licenses) for holding in waiting[start : start + BATCH]]
-        )
-    return len(waiting)
+    try:
+        for start in range(0, len(chosen), BATCH):
+            batch = chosen[start : start + BATCH]
+            slurm_commands.control([release_command(holding, licenses) for holding in batch])
+    except CommandFailedError:
+        if waiting():  # otherwise one ended before its turn came
+            raise
+    return len(chosen)
 
 
-def _profile(known: View | None) -> View | None:
-    return None if known is None or known.evidence == "none" else known.profile
+def _load(holding: Holding, prediction: Prediction) -> Load:
+    known = prediction(holding.job)
+    profile = None if known is None or known.evidence == "none" else known.profile
+    return Load(holding.klass, holding.lane_mask, profile, holding.job.tasks_waiting)
 
 
 def _background(

@@ -69,6 +69,11 @@ class Sizer:
         }
         return {token: sizes[lane][klass] for token, (lane, klass) in self.names.items()}
 
+    def is_admissible(self, load: Load) -> bool:
+        """Whether its lanes could ever be good enough for a job, with nobody else there."""
+        alone = core.job_slowdown(self.pressure(load), 1.0)
+        return bool(alone <= self.policy.tolerance)
+
     def pressure(self, load: Load) -> View:
         """Return what a job presses on its lanes; one that is unknown, as hard as it could."""
         if load.profile is None:
