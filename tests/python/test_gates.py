@@ -342,6 +342,11 @@ def test_a_job_of_which_nothing_is_known_has_the_lane_for_itself():
     assert gates["all_flush"] == 0
 
 
+def test_a_class_waits_while_nothing_is_known_of_one_of_its_jobs():
+    waiting = [load(), Load("stream", 1, None), load("flush")]
+    assert sizer().gates([], waiting, []) == {"all_stream": 0, "all_flush": 1, "all_meta": 0}
+
+
 def test_the_rest_of_the_background_counts_too():
     quiet = load(profile=SELDOM)
     assert sizer().gates([], [load("flush", SELDOM)], [quiet])["all_flush"] == 1
@@ -349,9 +354,9 @@ def test_the_rest_of_the_background_counts_too():
 
 
 def test_lanes_are_sized_apart():
-    two = sizer("Lane=sl0 Targets=1\nLane=sl1 Targets=1")
-    there = load(profile=SELDOM | {"rate": 1.0}, lane_mask=2)
-    gates = two.gates([load()], [load(), there], [])
+    two = sizer("Lane=sl0 Targets=1 Bandwidth=1G\nLane=sl1 Targets=1 Bandwidth=1G")
+    here, there = (load(profile=ALWAYS | {"rate": 1e9}, lane_mask=mask) for mask in (1, 2))
+    gates = two.gates([here], [here, there], [])
     assert (gates["sl0_stream"], gates["sl1_stream"]) == (1, 1)
 
 

@@ -156,8 +156,10 @@ def running(slurm: PrivateSlurm, *jobs: int) -> None:
 def waits(slurm: PrivateSlurm, *jobs: int) -> None:
     """Wait until Slurm says that these jobs wait for licences."""
     for job in jobs:
-        wait_for(lambda job=job: slurm.job(job)["Reason"] == "Licenses")
-        assert slurm.job(job)["JobState"] == "PENDING"
+        seen = wait_for(lambda job=job: s if (s := slurm.job(job))["Reason"] != "None" else None)
+        while seen["Reason"] in {"Resources", "Priority"}:
+            seen = slurm.job(job)
+        assert (seen["JobState"], seen["Reason"]) == ("PENDING", "Licenses"), seen
 
 
 def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
@@ -235,6 +237,14 @@ def test_an_array_goes_through_the_gate_task_by_task(sluiced, slurm):
 def states(slurm: PrivateSlurm, array: int) -> set[str]:
     done = slurm.run("squeue", "-h", "--states=all", "-r", f"-j{array}", "-o", "%T")
     return set(done.stdout.split())
+
+
+def test_jobs_that_are_held_keep_nobody_out(sluiced, slurm):
+    stranger = submit(slurm, "unheard_of", "--hold", LONG)
+    slurm.run("scontrol", "update", f"jobid={stranger}", f"licenses={STREAM}")
+    submit(slurm, "heavy", "--hold", LONG)
+    wait_for(lambda: gates(sluiced)["gates"][STREAM]["waiting"] == 2)
+    running(slurm, submit(slurm, "heavy", LONG))
 
 
 def test_the_snapshot_says_who_holds_tokens(sluiced, slurm):

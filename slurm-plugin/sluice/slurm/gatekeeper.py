@@ -39,6 +39,10 @@ LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
 BATCH = 200
 """Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
+NOT_YET = frozenset(
+    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
+)
+"""Reasons of jobs that do not start before something happens to them; then they are looked at."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
 
@@ -128,7 +132,11 @@ class GateKeeper:
         prediction: Prediction,
     ) -> dict[str, int]:
         running = [_load(holding, prediction) for holding in found if not holding.job.is_pending]
-        waiting = [_load(holding, prediction) for holding in found if holding.job.is_pending]
+        waiting = [
+            _load(holding, prediction)
+            for holding in found
+            if holding.job.is_pending and holding.job.reason not in NOT_YET
+        ]
         background = [
             Load(known.klass, 0, known.profile) for _, known in _background(found, jobs, prediction)
         ]

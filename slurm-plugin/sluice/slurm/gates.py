@@ -75,7 +75,7 @@ class Sizer:
         return bool(alone <= self.policy.tolerance)
 
     def pressure(self, load: Load) -> View:
-        """Return what a job presses on its lanes; one that is unknown, as hard as it could."""
+        """Return what a job presses on its lanes; one that is unknown, as hard as it can."""
         if load.profile is None:
             return _unknown(load.klass)
         key = (load.profile.bytes, load.lane_mask)
@@ -95,6 +95,9 @@ class Sizer:
         waiting: list[tuple[Load, View]],
         background: list[View],
     ) -> dict[str, int]:
+        # A class with a job of which nothing is known yet waits until it is.
+        closed = {load.klass for load, _ in waiting if load.profile is None}
+        waiting = [item for item in waiting if item[0].klass not in closed]
         question = (
             [(load.klass, pressure.bytes) for load, pressure in running],
             _representatives(waiting),
