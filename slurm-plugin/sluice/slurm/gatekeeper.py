@@ -166,7 +166,7 @@ class GateKeeper:
                 reasons[holding.key] = "undefined"
             elif waited >= max_delay:
                 reasons[holding.key] = "max_delay"
-            elif waited >= PATIENCE and prediction(holding.job) is None:
+            elif waited >= PATIENCE and _load(holding, prediction).profile is None:
                 reasons[holding.key] = "unknown"
             elif self._sizer and not self._sizer.is_admissible(_load(holding, prediction)):
                 reasons[holding.key] = "confined"
