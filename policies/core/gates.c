@@ -18,8 +18,8 @@
 
 enum {
 	EXACT = SLUICE_EXACT_CORUNNERS,
-	/* Holders whose ways to end are all looked at; 2^6 subsets. */
-	MAX_LEAVERS = 6,
+	/* Holders whose ways to end are all looked at; 2^8 subsets. */
+	MAX_LEAVERS = 8,
 };
 
 /* The question, and what holds for every victim. */

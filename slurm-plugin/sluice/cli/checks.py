@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,13 @@ from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.overview import balanced_books
+from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sluice.policies.core import Config, View
+    from sluice.policies.core import Config
     from sluice.slurm.records import Controller
 
 OLD_BUNDLE = 30 * 86400  # seconds
@@ -286,13 +285,15 @@ def tokens(site: Site) -> Iterator[Finding]:
     """Say what enforce does, and whether slurm.conf defines what it needs."""
     if site.config is None or site.stats.get("mode") != "enforce":
         return
-    names = token_names(_policy(site.config, _slurm_uid(site)))
+    names = token_names(policy_in_use(site.config))
     try:
-        totals = slurm_commands.license_totals()
+        licenses = slurm_commands.licenses()
     except SlurmError as error:
         yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
         return
-    missing = sorted(name for name in names if totals.get(name, 0) < MIN_TOTAL)
+    missing = sorted(
+        name for name in names if name not in licenses or licenses[name].total < MIN_TOTAL
+    )
     if missing:
         yield Finding(
             "WARN",
@@ -312,14 +313,6 @@ def tokens(site: Site) -> Iterator[Finding]:
         f"{stats['opt_outs']['option']} by --no-sluice, {stats['opt_outs']['update']} by "
         f"scontrol update; taken off what users wrote: {stats['stripped']}",
     )
-
-
-def _policy(config: Config, slurm_uid: int) -> View:
-    """Return the policy whose lanes the plugin uses: that of the bundle, if there is one."""
-    policy: View = config.policy
-    with suppress(CoreError):
-        policy = Bundle.load(Path(config.bundle), slurm_uid).policy
-    return policy
 
 
 def speed(site: Site) -> Iterator[Finding]:
@@ -364,18 +357,9 @@ def gates(site: Site) -> Iterator[Finding]:
         yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
         return
     is_off = Path(site.config.off_file).exists()
-    for account in books:
-        if not account.is_defined:
-            yield Finding(
-                "FAIL",
-                "gates",
-                f"slurm.conf defines {account.total} of {account.token}: no job gets one",
-                f"Licenses={account.token}:1000000 in slurm.conf, then `scontrol reconfigure`",
-            )
-        elif account.lease is None and not is_off:
-            yield Finding(
-                "FAIL", "gates", f"{account.token} has no lease: its gate is open", "start sluiced"
-            )
+    open_ = [account.token for account in books if account.is_defined and account.gate is None]
+    if open_ and not is_off:
+        yield Finding("FAIL", "gates", f"no lease, so open: {', '.join(open_)}", "start sluiced")
     broken = differences(books)
     for text in broken.values():
         yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")

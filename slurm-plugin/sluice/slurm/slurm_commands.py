@@ -357,19 +357,6 @@ def slurmctld_version() -> str:
     return run("slurmctld", "-V").split()[-1]
 
 
-def license_totals() -> dict[str, int]:
-    """How many of each licence slurm.conf defines."""
-    return dict(
-        map(parse_license_total, run("scontrol", "show", "licenses", "--oneliner").splitlines())
-    )
-
-
-def parse_license_total(line: str) -> tuple[str, int]:
-    """Read a line such as `LicenseName=sl0_stream Total=1000000 Used=0 …`."""
-    fields = dict(word.partition("=")[::2] for word in line.split())
-    return fields["LicenseName"], int(fields["Total"])
-
-
 def _number(text: str) -> int | None:
     number = int(text) if text.isdecimal() else NO_VAL
     return None if number >= NO_VAL else number
