@@ -167,8 +167,8 @@ def reachable_sets(running: list[Job], waiting: list[Job], tokens: dict[str, int
 
 @settings(max_examples=1500, deadline=None)
 @given(
-    running=st.lists(st.one_of(jobs, light_jobs(), light_jobs()), max_size=4),
-    waiting=st.lists(st.one_of(jobs, light_jobs(), light_jobs()), max_size=5),
+    running=st.lists(st.one_of(jobs, light_jobs, light_jobs), max_size=4),
+    waiting=st.lists(st.one_of(jobs, light_jobs, light_jobs), max_size=5),
     background=st.lists(pressures(), max_size=1),
     conf=st.sampled_from(["Tolerance=1.05", "Quantile=0.5", "Tolerance=2", "Tolerance=4"]),
     limit=st.integers(0, 8),
@@ -186,8 +186,8 @@ def test_kept_gates_are_sound_whoever_ends_before_the_next_look(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    running=st.lists(light_jobs(), min_size=7, max_size=9),
-    waiting=st.lists(light_jobs(), min_size=1, max_size=3),
+    running=st.lists(light_jobs, min_size=7, max_size=9),
+    waiting=st.lists(light_jobs, min_size=1, max_size=3),
     tolerance=st.sampled_from([2.0, 8.0, 40.0]),
 )
 def test_kept_gates_are_sound_beside_many_holders(running, waiting, tolerance):
