@@ -1,5 +1,6 @@
 #include "adapter.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "request.h"
@@ -32,15 +33,15 @@ read_memory (uint64_t memory, struct sluice_request *out)
 }
 
 /* A SPANK option travels as _SLURM_SPANK_OPTION_<plugin>_<option>=<value>. */
-static int
-opts_out (const job_desc_msg_t *job)
+static uint32_t
+has_option (const job_desc_msg_t *job, const char *option)
 {
-	static const char option[] = "_SLURM_SPANK_OPTION_sluice_no_sluice=";
+	size_t length = strlen (option);
 	if (!job->spank_job_env)
 		return 0;
 	for (uint32_t i = 0; i < job->spank_job_env_size && i < MAX_SPANK_ENTRIES; i++)
 		if (job->spank_job_env[i]
-		    && strncmp (job->spank_job_env[i], option, sizeof option - 1) == 0)
+		    && strncmp (job->spank_job_env[i], option, length) == 0)
 			return 1;
 	return 0;
 }
@@ -58,7 +59,8 @@ adapter_read (const job_desc_msg_t *job, uint32_t submit_uid, struct sluice_subm
 		= job->het_job_offset == NO_VAL ? 0 : job->het_job_offset + 1,
 		.immediate = job->immediate == 1,
 		.cron = (job->bitflags & CRON_JOB) != 0,
-		.opt_out = (uint32_t)opts_out (job),
+		.opt_out = has_option (job, "_SLURM_SPANK_OPTION_sluice_no_sluice="),
+		.io_dir = has_option (job, "_SLURM_SPANK_OPTION_sluice_io_dir="),
 		.has_command = job->argc > 0,
 		.begin = job->begin_time,
 		.deadline = job->deadline,
@@ -93,5 +95,29 @@ adapter_annotate (job_desc_msg_t *job, const char *note)
 	memcpy (joined + kept + blank, note, added + 1);
 	slurm_xfree ((void **)&job->admin_comment);
 	job->admin_comment = joined;
+	return 0;
+}
+
+uint32_t
+adapter_job_id (const job_desc_msg_t *change)
+{
+	/* "4711", "4711_3", "4711_[1-5]", "4711+0" */
+	return change->job_id_str ? (uint32_t)strtoul (change->job_id_str, NULL, 10)
+				  : JOB_ID (change);
+}
+
+int
+adapter_set_text (char **place, const char *text)
+{
+	char *copy = NULL;
+	if (text) {
+		size_t size = strlen (text) + 1;
+		copy = slurm_xcalloc (1, size, false, true, __FILE__, __LINE__, __func__);
+		if (!copy)
+			return -1;
+		memcpy (copy, text, size);
+	}
+	slurm_xfree ((void **)place);
+	*place = copy;
 	return 0;
 }

@@ -13,6 +13,9 @@ struct counters {
 	_Atomic uint64_t modifications; /* calls of job_modify */
 	_Atomic uint64_t decided;	/* records made */
 	_Atomic uint64_t notes;		/* admin comments appended to */
+	_Atomic uint64_t stripped;	/* jobs and changes whose user had written tokens */
+	_Atomic uint64_t opt_outs; /* changes that drop tokens; an array counts a record */
+	_Atomic uint64_t grants[SLUICE_GRANT_COUNT];
 	_Atomic uint64_t actions[SLUICE_ACTION_COUNT];
 	_Atomic uint64_t reasons[SLUICE_REASON_COUNT];
 	/* thread CPU time of job_submit: applications found in the table; jobs

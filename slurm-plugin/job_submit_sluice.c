@@ -13,7 +13,8 @@
  *   fini         may never be called (from 23.11 slurmctld re-executes itself)
  *
  * In `observe` a decision record goes into the ring and the job stays as it is;
- * in `advise` the job also gets a note in its admin comment. Two threads of our
+ * in `advise` the job also gets a note in its admin comment, in `enforce` also
+ * the tokens that the decision asks for (enforce.c). Two threads of our
  * own do the rest: loader.c reads the files, server.c hands out the records.
  * slurmctld may fork at any time: the child executes something else at once and
  * never comes here, so threads and locks need no care.
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #include "adapter.h"
+#include "enforce.h"
 #include "note.h"
 #include "server.h"
 #include "slurm_api.h"
@@ -204,15 +206,18 @@ is_known (const struct view *view, const struct sluice_prediction *prediction)
 }
 
 static void
-count_decision (const struct view *view, const struct sluice_decision *decision,
+count_decision (const struct view *view, const struct sluice_record *record,
 		uint64_t cpu_ns)
 {
+	const struct sluice_decision *decision = &record->decision;
 	struct counters *counters = &plugin->counters;
 	const struct sluice_prediction *prediction = &decision->prediction;
 
 	count (&counters->decided);
 	count (&counters->actions[decision->action]);
 	count (&counters->reasons[decision->reason]);
+	if (record->mode == SLUICE_MODE_ENFORCE)
+		count (&counters->grants[record->grant.outcome]);
 	histogram_add (&counters->all, cpu_ns);
 	if (prediction->evidence == SLUICE_EVIDENCE_NONE)
 		return;
@@ -227,7 +232,10 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
 	char note[NOTE_SIZE];
 	uint64_t start = thread_cpu_ns ();
 
+	if (view->config.mode == SLUICE_MODE_ENFORCE)
+		enforce_strip (view, job, &plugin->counters);
 	decide (view, job, submit_uid, &record);
+	enforce_grant (view, job, &record);
 	record.elapsed_ns = (uint32_t)(thread_cpu_ns () - start);
 	ring_push (&plugin->ring, &record);
 	if (note_is_wanted (view, &record)) {
@@ -235,7 +243,7 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
 		if (adapter_annotate (job, note) == 0)
 			count (&plugin->counters.notes);
 	}
-	count_decision (view, &record.decision, thread_cpu_ns () - start);
+	count_decision (view, &record, thread_cpu_ns () - start);
 }
 
 EXPORT int
@@ -263,10 +271,13 @@ EXPORT int
 job_modify (job_desc_msg_t *job, struct job_record *old, uint32_t submit_uid)
 {
 #endif
-	(void)job;
-	(void)old;
-	(void)submit_uid;
-	if (plugin)
-		count (&plugin->counters.modifications);
+	(void)old; /* its layout is private to slurmctld */
+	if (!plugin || !plugin->has_loader)
+		return SLURM_SUCCESS;
+	count (&plugin->counters.modifications);
+	const struct view *view = loader_acquire (&plugin->loader);
+	if (view && view->config.mode == SLUICE_MODE_ENFORCE)
+		enforce_modify (view, job, submit_uid, &plugin->counters);
+	loader_release (&plugin->loader);
 	return SLURM_SUCCESS;
 }

@@ -35,7 +35,7 @@ is_decided (uint32_t reason)
 int
 note_is_wanted (const struct view *view, const struct sluice_record *record)
 {
-	return view->config.mode == SLUICE_MODE_ADVISE && view->config.admin_comment
+	return view->config.mode >= SLUICE_MODE_ADVISE && view->config.admin_comment
 	       && is_decided (record->decision.reason) && view->bundle && view->snapshot
 	       && sluice_snapshot_is_fresh (
 		   view->snapshot, sluice_bundle_policy (view->bundle), record->now);
@@ -66,13 +66,15 @@ note_format (const struct sluice_record *record, char out[NOTE_SIZE])
 	const struct sluice_prediction *prediction = &decision->prediction;
 	unsigned int confidence = hundredths (prediction->profile.confidence);
 	unsigned int slowdown = hundredths (own_slowdown (decision));
+	int is_enforced = record->mode == SLUICE_MODE_ENFORCE;
 
 	snprintf (out, NOTE_SIZE,
 		  "sluice(v=1,rec=%016" PRIx64 "-%" PRIu64 ",act=%s,why=%s,pat=%s,"
-		  "conf=%u.%02u,class=%s,slow=%u.%02u)",
+		  "conf=%u.%02u,class=%s,slow=%u.%02u%s%s)",
 		  record->boot, record->number, sluice_action_name (decision->action),
 		  sluice_reason_name (decision->reason),
 		  sluice_pattern_name (prediction->profile.pattern), confidence / 100,
 		  confidence % 100, sluice_class_name (prediction->klass), slowdown / 100,
-		  slowdown % 100);
+		  slowdown % 100, is_enforced ? ",token=" : "",
+		  is_enforced ? sluice_grant_name (record->grant.outcome) : "");
 }

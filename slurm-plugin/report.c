@@ -118,6 +118,13 @@ report_write (const struct report_sources *sources, const char *socket_path,
 		    sluice_action_name);
 	put_counts (&text, "reasons", counters->reasons, SLUICE_REASON_COUNT,
 		    sluice_reason_name);
+	put_counts (&text, "grants", counters->grants, SLUICE_GRANT_COUNT,
+		    sluice_grant_name);
+	put (&text,
+	     "\"stripped\":%" PRIu64 ",\"opt_outs\":{\"option\":%" PRIu64
+	     ",\"update\":%" PRIu64 "},",
+	     counters->stripped, counters->reasons[SLUICE_REASON_OPTED_OUT],
+	     counters->opt_outs);
 	put (&text,
 	     "\"ring\":{\"size\":%" PRIu32 ",\"used\":%" PRIu32 ",\"dropped\":%" PRIu64
 	     ",\"last\":%" PRIu64 "},",

@@ -32,6 +32,18 @@ extern void slurm_xfree (void **memory);
  * under its read lock. Weak: where it is missing, its address is NULL. */
 extern slurm_conf_t slurm_conf __attribute__ ((weak));
 
+/* src/slurmctld/licenses.h and slurmctld.h, the same from 20.11 to 26.05, weak
+ * as well: how many of a licence there are, 0 for an unknown one; whether a user
+ * is root, SlurmUser or an operator. */
+extern uint32_t get_total_license_cnt (char *name) __attribute__ ((weak));
+extern bool validate_operator (uid_t uid) __attribute__ ((weak));
+
+#if SLURM_AT_LEAST(25, 11)
+#define JOB_ID(job) ((job)->step_id.job_id)
+#else
+#define JOB_ID(job) ((job)->job_id)
+#endif
+
 #if SLURM_AT_LEAST(21, 8)
 #define SUBMIT_LINE(job) ((job)->submit_line)
 #else

@@ -31,8 +31,8 @@ struct key {
 	{ #key, text, #def, MEMBER (policy.member), low, high, KIND_SETTING },
 
 static const struct key keys[] = {
-	{ "Mode", "what Sluice may do: off, observe or advise", "observe", MEMBER (mode), 0,
-	  0, KIND_MODE },
+	{ "Mode", "what Sluice may do: off, observe, advise or enforce", "observe",
+	  MEMBER (mode), 0, 0, KIND_MODE },
 	SLUICE_CONFIG_PATHS (PATH_KEY) SLUICE_CONFIG_LISTS (LIST_KEY)
 	    SLUICE_CONFIG_NUMBERS (NUMBER_KEY) SLUICE_POLICY_SETTINGS (SETTING_KEY){
 		"Lane",
@@ -207,7 +207,7 @@ parse_mode (struct span value, uint32_t *mode, struct sluice_error *err)
 			*mode = i;
 			return 0;
 		}
-	return sluice_fail (err, "no such mode; give off, observe or advise");
+	return sluice_fail (err, "no such mode; give off, observe, advise or enforce");
 }
 
 static int
@@ -444,7 +444,9 @@ sluice_config_resolve_users (struct sluice_config *config,
 			     struct sluice_error *err)
 {
 	if (resolve_list ("ExemptUsers", config->exempt_users, uid_of, err) < 0
-	    || resolve_list ("OnlyUsers", config->only_users, uid_of, err) < 0) {
+	    || resolve_list ("OnlyUsers", config->only_users, uid_of, err) < 0
+	    || resolve_list ("ControlledUsers", config->controlled_users, uid_of, err)
+		   < 0) {
 		sluice_config_init (config);
 		return -1;
 	}

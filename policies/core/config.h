@@ -17,7 +17,8 @@
 #define SLUICE_MODES(X)                                                                    \
 	X (OFF, "off", "load nothing, record nothing")                                     \
 	X (OBSERVE, "observe", "predict and record; touch nothing")                        \
-	X (ADVISE, "advise", "also append a note to the admin comment")
+	X (ADVISE, "advise", "also append a note to the admin comment")                    \
+	X (ENFORCE, "enforce", "also take tokens, so that Slurm makes jobs wait")
 
 #define SLUICE_ENUM_MODE(name, word, text) SLUICE_MODE_##name,
 enum sluice_mode { SLUICE_MODES (SLUICE_ENUM_MODE) SLUICE_MODE_COUNT };
@@ -50,6 +51,12 @@ enum {
 	X (OnlyAccounts, only_accounts, "if given, all other accounts are left alone")     \
 	X (OnlyPartitions, only_partitions,                                                \
 	   "if given, all other partitions are left alone")                                \
+	X (ControlledUsers, controlled_users,                                              \
+	   "users whose jobs write only where Sluice puts them, so that one lane can do; " \
+	   "likewise each job with --io-dir")                                              \
+	X (ControlledAccounts, controlled_accounts, "accounts of which that is true")      \
+	X (ControlledPartitions, controlled_partitions,                                    \
+	   "partitions of which that is true")                                             \
 	X (Include, include,                                                               \
 	   "kinds of job exempt by default that are included after all: "                  \
 	   "reservation, deadline, preempt, salloc, interactive, immediate, cron")
@@ -62,6 +69,10 @@ enum {
 	   "decision records kept in slurmctld until sluiced takes them")                  \
 	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
 	   "milliseconds between sluiced's looks at the controller")                       \
+	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
+	   "seconds for which a gate stays closed without sluiced")                        \
+	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
+	   "jobs whose tokens sluiced takes off in one look at the controller, at most")   \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "situation.h"
+#include "tokens.h"
 
 /* The job to decide on. */
 struct newcomer {
@@ -218,6 +219,7 @@ price (const struct sluice_situation *s, const struct newcomer *job,
 struct desk {
 	const struct sluice_situation *situation;
 	struct newcomer job;
+	int is_confinable;	       /* one lane can hold all that it writes */
 	struct sluice_pressure spread; /* over all lanes */
 	double now;
 	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
@@ -462,7 +464,7 @@ consider (struct desk *desk, struct sluice_decision *out)
 	if (is_harmless (desk, &tally, sharing))
 		return SLUICE_REASON_HARMLESS;
 
-	if (s->policy->lane_count >= 2) {
+	if (s->policy->lane_count >= 2 && desk->is_confinable) {
 		meet_apart (desk);
 		for (uint32_t l = 0; l < s->policy->lane_count; l++)
 			price_lane (desk, l, &tally,
@@ -485,7 +487,7 @@ longest_remaining (const struct sluice_situation *s, double now)
 }
 
 static void
-decide_beside_others (const struct sluice_situation *s,
+decide_beside_others (const struct sluice_situation *s, const struct sluice_config *config,
 		      const struct sluice_submission *submission, int64_t now,
 		      struct sluice_decision *out)
 {
@@ -494,6 +496,10 @@ decide_beside_others (const struct sluice_situation *s,
 		.situation = s,
 		.job.profile = profile,
 		.job.nodes = submission->nodes ? submission->nodes : 1,
+		/* a lane that nobody holds the job to would be a wrong promise;
+		 * where nothing is enforced it shows what control would gain */
+		.is_confinable = config->mode != SLUICE_MODE_ENFORCE
+				 || sluice_is_controlled (config, submission),
 		.now = (double)now,
 	};
 	desk.job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
@@ -545,6 +551,22 @@ judge_snapshot (const struct sluice_situation *s, int64_t now)
 	return SLUICE_REASON_NONE;
 }
 
+/* A job whose own licences leave no room for the tokens cannot be held to what
+ * was decided. The alternatives stay, to explain what would have been. */
+static void
+check_tokens_fit (const struct sluice_policy *policy,
+		  const struct sluice_submission *submission, struct sluice_decision *out)
+{
+	struct sluice_tokens tokens;
+	sluice_tokens_of (policy, out, &tokens);
+	if (tokens.lane_mask == 0
+	    || sluice_tokens_fit (policy, &tokens, submission->license_length))
+		return;
+	out->action = SLUICE_ACTION_ABSTAIN;
+	out->reason = SLUICE_REASON_EXEMPT_LICENSES;
+	out->wait = 0.0;
+}
+
 void
 sluice_decide (const struct sluice_situation *situation, const struct sluice_config *config,
 	       const struct sluice_submission *submission, int64_t now,
@@ -571,7 +593,9 @@ sluice_decide (const struct sluice_situation *situation, const struct sluice_con
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
-		decide_beside_others (situation, &completed, now, out);
+		decide_beside_others (situation, config, &completed, now, out);
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
 		out->action = SLUICE_ACTION_LEAVE;
+	if (config->mode == SLUICE_MODE_ENFORCE)
+		check_tokens_fit (situation->policy, &completed, out);
 }

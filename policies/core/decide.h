@@ -72,6 +72,11 @@ uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
 
+/* Whether the job writes only where Sluice puts it, as its user (--io-dir) or
+ * the site says. Any other job counts against all lanes. */
+int sluice_is_controlled (const struct sluice_config *config,
+			  const struct sluice_submission *submission);
+
 /* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation
  * NULL: no valid bundle. Allocates nothing, cannot fail. */
 void sluice_decide (const struct sluice_situation *situation,

@@ -16,7 +16,11 @@
 
 #include "load.h"
 
-enum { EXACT = SLUICE_EXACT_CORUNNERS };
+enum {
+	EXACT = SLUICE_EXACT_CORUNNERS,
+	/* Holders whose ways to end are all looked at; 2^8 subsets. */
+	MAX_LEAVERS = 8,
+};
 
 /* The question, and what holds for every victim. */
 struct lane {
@@ -249,4 +253,120 @@ sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
 		admit (&lane, room - n_running - n_background, limit, admitted);
 	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
 		out->tokens[k] += admitted[k];
+}
+
+/*
+ * Until the next look.
+ */
+
+/* The most who may enter a lane of these holders, by class; 0: nobody. */
+static int
+entrants (const struct lane *lane, const uint32_t *gates, uint32_t *admitted)
+{
+	uint32_t held[SLUICE_CLASS_COUNT] = { 0 };
+	int any = 0;
+
+	for (uint32_t i = 0; i < lane->n_running; i++)
+		held[lane->running[i].klass]++;
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+		uint32_t room = gates[k] > held[k] ? gates[k] - held[k] : 0;
+		admitted[k] = room < lane->waits[k] ? room : lane->waits[k];
+		any |= admitted[k] > 0;
+	}
+	return any;
+}
+
+/* Every subset of the holders may be what is left of them. */
+static int
+is_kept_exactly (const struct lane *lane, const uint32_t *gates)
+{
+	uint32_t admitted[SLUICE_CLASS_COUNT];
+	struct sluice_member left[MAX_LEAVERS];
+	struct lane then = *lane;
+
+	then.running = left;
+	for (uint32_t subset = 0; subset < 1u << lane->n_running; subset++) {
+		then.n_running = 0;
+		for (uint32_t i = 0; i < lane->n_running; i++)
+			if (subset >> i & 1)
+				left[then.n_running++] = lane->running[i];
+		if (entrants (&then, gates, admitted) && !all_tolerable (&then, admitted))
+			return 0;
+	}
+	return 1;
+}
+
+/* Holders and waiting jobs alike may have the tokens, and a holder also one
+ * that is no longer let out. */
+static int
+is_kept_by_anybody (const struct lane *pool, const uint32_t *held, const uint32_t *gates)
+{
+	uint32_t most[SLUICE_CLASS_COUNT];
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		most[k] = gates[k] > held[k] ? gates[k] : held[k];
+	return all_tolerable (pool, most);
+}
+
+void
+sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
+		   uint32_t n_waiting, const struct sluice_pressure *background,
+		   uint32_t n_background, const struct sluice_interference *model,
+		   const struct sluice_policy *policy, uint32_t limit,
+		   struct sluice_gates *out)
+{
+	struct lane lane = {
+		.running = members,
+		.waiting = members + n_running,
+		.n_running = n_running,
+		.n_waiting = n_waiting,
+		.background = background,
+		.n_background = n_background,
+		.model = model,
+		.tolerance = policy->tolerance,
+		.z = sluice_normal_quantile (policy->quantile),
+	};
+	struct lane pool = lane;
+	uint32_t held[SLUICE_CLASS_COUNT] = { 0 };
+	uint32_t room = SLUICE_MAX_SET + 1;
+	int may_grow[SLUICE_CLASS_COUNT];
+	int growing = 1;
+
+	memset (out, 0, sizeof *out);
+	for (uint32_t i = 0; i < n_running; i++)
+		held[members[i].klass]++;
+	if (n_running > room || n_background > room - n_running)
+		return; /* more than can be judged: let nobody in */
+	room -= n_background;
+	find_worst (&lane);
+	pool.waiting = members;
+	pool.n_running = 0;
+	pool.n_waiting = n_running + n_waiting;
+	find_worst (&pool);
+
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		may_grow[k] = lane.waits[k] > 0;
+	while (growing) {
+		growing = 0;
+		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+			uint32_t most
+			    = held[k] + (limit < lane.waits[k] ? limit : lane.waits[k]);
+			uint32_t total = 0;
+			if (!may_grow[k])
+				continue;
+			out->tokens[k]++;
+			for (uint32_t c = 0; c < SLUICE_CLASS_COUNT; c++)
+				total
+				    += out->tokens[c] > held[c] ? out->tokens[c] : held[c];
+			may_grow[k]
+			    = total <= room && out->tokens[k] <= most
+			      && (n_running <= MAX_LEAVERS
+				      ? is_kept_exactly (&lane, out->tokens)
+				      : is_kept_by_anybody (&pool, held, out->tokens));
+			growing |= may_grow[k];
+			if (!may_grow[k])
+				out->tokens[k]--;
+		}
+	}
+	uint32_t nobody[SLUICE_CLASS_COUNT] = { 0 };
+	out->sound = (uint32_t)all_tolerable (&lane, nobody);
 }

@@ -38,4 +38,17 @@ void sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
 			const struct sluice_policy *policy, uint32_t limit,
 			struct sluice_gates *out);
 
+/*
+ * The gates to keep until the next look, in which holders may end and Slurm may
+ * give their tokens to any waiting job of the class: sound for every set that
+ * can come about so, not only for those that hold a token now. A class may get
+ * fewer tokens than it holds: then nobody follows a holder that ends.
+ * members are the holders and, behind them, those that wait.
+ */
+void sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
+			uint32_t n_waiting, const struct sluice_pressure *background,
+			uint32_t n_background, const struct sluice_interference *model,
+			const struct sluice_policy *policy, uint32_t limit,
+			struct sluice_gates *out);
+
 #endif

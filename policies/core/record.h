@@ -1,14 +1,15 @@
 /*
  * A decision record: everything needed to explain a decision and to make it
  * again. Replaying the inputs with the same bundle and snapshot gives the same
- * bytes in `decision`.
+ * bytes in `decision`, and with the totals that it holds the same `grant` (but
+ * for NO_MEMORY, an accident).
  */
 #ifndef SLUICE_RECORD_H
 #define SLUICE_RECORD_H
 
-#include "decide.h"
+#include "tokens.h"
 
-enum { SLUICE_RECORD_VERSION = 1 };
+enum { SLUICE_RECORD_VERSION = 2 };
 
 struct sluice_record {
 	uint32_t version;	    /* SLUICE_RECORD_VERSION */
@@ -25,6 +26,7 @@ struct sluice_record {
 	char cluster[SLUICE_NAME_SIZE];
 	struct sluice_submission submission;
 	struct sluice_decision decision;
+	struct sluice_grant grant; /* follows from mode, submission, decision, totals */
 };
 
 #endif

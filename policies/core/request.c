@@ -151,6 +151,7 @@ flags_of (const struct sluice_request *request)
 		      || contains (request->tres_per_task, "license"),
 		  SLUICE_SUBMIT_OR_LICENSES },
 		{ request->opt_out != 0, SLUICE_SUBMIT_OPT_OUT },
+		{ request->io_dir != 0, SLUICE_SUBMIT_IO_DIR },
 		{ sluice_line_has_option (request->submit_line, "--test-only"),
 		  SLUICE_SUBMIT_TEST_ONLY },
 	};
@@ -188,6 +189,8 @@ sluice_submission_of (const struct sluice_request *request, struct sluice_submis
 	out->cpus_per_task = request->cpus_per_task;
 	out->time_limit = request->time_limit;
 	out->array_tasks = sluice_array_tasks (request->array);
+	out->license_length
+	    = request->licenses ? (uint32_t)bounded_length (request->licenses) : 0;
 	out->memory_mib = memory_of (request);
 	out->script_signature
 	    = script ? sluice_script_signature (script, bounded_length (script)) : 0;

@@ -24,6 +24,7 @@ struct sluice_request {
 	uint32_t immediate;	  /* 1: --immediate */
 	uint32_t cron;		  /* 1: scrontab */
 	uint32_t opt_out;	  /* 1: --no-sluice */
+	uint32_t io_dir;	  /* 1: --io-dir */
 	uint32_t has_command;	  /* 1: srun's command */
 	uint64_t memory_node_mib; /* --mem */
 	uint64_t memory_cpu_mib;  /* --mem-per-cpu */

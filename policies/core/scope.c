@@ -141,3 +141,27 @@ sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *
 		reason = SLUICE_REASON_EXEMPT_LICENSES;
 	return reason;
 }
+
+static int
+are_all_listed (const char *list, const char *words)
+{
+	char word[SLUICE_NAME_SIZE];
+	if (!words[0])
+		return 0;
+	while (*words) {
+		words = next_item (words, word);
+		if (!is_listed (list, word))
+			return 0;
+	}
+	return 1;
+}
+
+int
+sluice_is_controlled (const struct sluice_config *config,
+		      const struct sluice_submission *submission)
+{
+	return submission->flags & SLUICE_SUBMIT_IO_DIR
+	       || is_user_listed (config->controlled_users, submission->uid)
+	       || is_listed (config->controlled_accounts, submission->account)
+	       || are_all_listed (config->controlled_partitions, submission->partition);
+}

@@ -10,7 +10,8 @@ struct sluice_snapshot {
 	const struct sluice_corunner *corunners;
 	const struct sluice_partition *partitions;
 	const struct sluice_user *users;
-	uint64_t corunner_count, partition_count, user_count;
+	const struct sluice_holder *holders;
+	uint64_t corunner_count, partition_count, user_count, holder_count;
 };
 
 static int
@@ -23,7 +24,8 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 	if (!FIND (state, STATE, 1, &states)
 	    || !FIND (corunners, CORUNNER, SLUICE_MAX_CORUNNERS, &s->corunner_count)
 	    || !FIND (partitions, PARTITION, SLUICE_MAX_PARTITIONS, &s->partition_count)
-	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count))
+	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count)
+	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count))
 		return -1;
 #undef FIND
 	if (states != 1)
@@ -64,6 +66,14 @@ check_content (struct sluice_snapshot *s, struct sluice_error *err)
 					    (unsigned int)i);
 		if (i > 0 && s->users[i - 1].uid >= s->users[i].uid)
 			return sluice_fail (err, "users are not sorted by uid");
+	}
+	for (uint64_t i = 0; i < s->holder_count; i++) {
+		if (s->holders[i].klass >= SLUICE_CLASS_COUNT)
+			return sluice_fail (err, "job %u holds tokens of class %u",
+					    (unsigned int)s->holders[i].job_id,
+					    (unsigned int)s->holders[i].klass);
+		if (i > 0 && s->holders[i - 1].job_id >= s->holders[i].job_id)
+			return sluice_fail (err, "holders are not sorted by job id");
 	}
 	return 0;
 }
@@ -188,5 +198,21 @@ sluice_snapshot_user (const struct sluice_snapshot *snapshot, uint32_t uid)
 	}
 	if (low < snapshot->user_count && snapshot->users[low].uid == uid)
 		return &snapshot->users[low];
+	return NULL;
+}
+
+const struct sluice_holder *
+sluice_snapshot_holder (const struct sluice_snapshot *snapshot, uint32_t job_id)
+{
+	uint64_t low = 0, high = snapshot->holder_count;
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		if (snapshot->holders[middle].job_id < job_id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < snapshot->holder_count && snapshot->holders[low].job_id == job_id)
+		return &snapshot->holders[low];
 	return NULL;
 }

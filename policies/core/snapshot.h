@@ -14,12 +14,14 @@ enum sluice_snapshot_section {
 	SLUICE_SECTION_CORUNNER,
 	SLUICE_SECTION_PARTITION,
 	SLUICE_SECTION_USER,
+	SLUICE_SECTION_HOLDER,
 };
 
 enum {
 	SLUICE_MAX_CORUNNERS = 256, /* explicit ones in a snapshot */
 	SLUICE_MAX_PARTITIONS = 1024,
 	SLUICE_MAX_USERS = 1 << 20,
+	SLUICE_MAX_HOLDERS = 1 << 20,
 	SLUICE_MAX_SNAPSHOT_BYTES = 160 << 20,
 };
 
@@ -66,6 +68,16 @@ struct sluice_user {
 	char qos[SLUICE_NAME_SIZE];	/* default QoS; empty: none */
 };
 
+/* A job, running or waiting, that Sluice gave tokens which it still has: what
+ * its user may keep when he changes its licences. Sorted by job_id; an array or
+ * a heterogeneous job is there once, by the id that sbatch printed. */
+struct sluice_holder {
+	uint32_t job_id;
+	uint32_t klass;
+	uint32_t lane_mask; /* of the policy's lanes */
+	uint32_t reserved;
+};
+
 struct sluice_snapshot; /* validated, in memory of its own, read-only */
 
 int sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
@@ -87,5 +99,8 @@ const struct sluice_partition *
 sluice_snapshot_partition (const struct sluice_snapshot *snapshot, const char *name);
 const struct sluice_user *sluice_snapshot_user (const struct sluice_snapshot *snapshot,
 						uint32_t uid);
+/* NULL when the job has no tokens. */
+const struct sluice_holder *sluice_snapshot_holder (const struct sluice_snapshot *snapshot,
+						    uint32_t job_id);
 
 #endif

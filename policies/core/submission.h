@@ -27,6 +27,7 @@ enum sluice_submission_flags {
 	SLUICE_SUBMIT_OR_LICENSES = 1 << 8, /* licences with `|` or per task */
 	SLUICE_SUBMIT_OPT_OUT = 1 << 9,	    /* --no-sluice */
 	SLUICE_SUBMIT_TEST_ONLY = 1 << 10,
+	SLUICE_SUBMIT_IO_DIR = 1 << 11, /* --io-dir: Sluice places its output */
 };
 
 /* Numbers the user did not give are 0. Text is cut to SLUICE_NAME_SIZE - 1. */
@@ -39,6 +40,8 @@ struct sluice_submission {
 	uint32_t cpus_per_task;
 	uint32_t time_limit; /* minutes */
 	uint32_t array_tasks;
+	uint32_t license_length; /* bytes of the licences that the user asked for */
+	uint32_t reserved;
 	uint64_t memory_mib;	   /* a node */
 	uint64_t script_signature; /* sluice_script_signature; 0: no script */
 	uint64_t submit_line_hash; /* sluice_hash_text of the submit line */

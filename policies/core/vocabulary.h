@@ -85,6 +85,18 @@
 	X (DELAY_PAYS, "delay_pays",                                                       \
 	   "waiting loses fewer node-seconds than running beside the others")
 
+/* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
+#define SLUICE_GRANTS(X)                                                                   \
+	X (NONE, "none", "in this mode no job gets tokens")                                \
+	X (TAKEN, "taken", "it takes a token of its class on each lane it may write to")   \
+	X (NOT_NEEDED, "not_needed", "it was left to Slurm, so it needs no token")         \
+	X (TEST_ONLY, "test_only", "it was only a test, so there is no job")               \
+	X (NO_TOTALS, "no_totals",                                                         \
+	   "this slurmctld does not tell which licenses it has, so no token is taken")     \
+	X (UNDEFINED, "undefined",                                                         \
+	   "slurm.conf defines no such token or fewer than 100,000, so none is taken")     \
+	X (NO_MEMORY, "no_memory", "slurmctld had no memory left for its licenses")
+
 /* X(NAME, json_name, sentence): the evidence behind a prediction. */
 #define SLUICE_EVIDENCE(X)                                                                 \
 	X (NONE, "none", "no evidence")                                                    \
@@ -98,12 +110,14 @@
 #define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,
 #define SLUICE_ENUM_ACTION(name, json, text) SLUICE_ACTION_##name,
 #define SLUICE_ENUM_REASON(name, json, text) SLUICE_REASON_##name,
+#define SLUICE_ENUM_GRANT(name, json, text) SLUICE_GRANT_##name,
 #define SLUICE_ENUM_EVIDENCE(name, json, text) SLUICE_EVIDENCE_##name,
 
 enum sluice_pattern { SLUICE_PATTERNS (SLUICE_ENUM_PATTERN) SLUICE_PATTERN_COUNT };
 enum sluice_class { SLUICE_CLASSES (SLUICE_ENUM_CLASS) SLUICE_CLASS_COUNT };
 enum sluice_action { SLUICE_ACTIONS (SLUICE_ENUM_ACTION) SLUICE_ACTION_COUNT };
 enum sluice_reason { SLUICE_REASONS (SLUICE_ENUM_REASON) SLUICE_REASON_COUNT };
+enum sluice_grant_outcome { SLUICE_GRANTS (SLUICE_ENUM_GRANT) SLUICE_GRANT_COUNT };
 enum sluice_evidence { SLUICE_EVIDENCE (SLUICE_ENUM_EVIDENCE) SLUICE_EVIDENCE_COUNT };
 
 /* The JSON name and the sentence of a value; "?" when it is out of range. */
@@ -115,6 +129,8 @@ const char *sluice_action_name (unsigned int action);
 const char *sluice_action_text (unsigned int action);
 const char *sluice_reason_name (unsigned int reason);
 const char *sluice_reason_text (unsigned int reason);
+const char *sluice_grant_name (unsigned int outcome);
+const char *sluice_grant_text (unsigned int outcome);
 const char *sluice_evidence_name (unsigned int evidence);
 const char *sluice_evidence_text (unsigned int evidence);
 

@@ -22,6 +22,8 @@ ask (const struct sluice_snapshot *snapshot)
 	sluice_snapshot_partition (snapshot, "main");
 	sluice_snapshot_user (snapshot, 0);
 	sluice_snapshot_user (snapshot, 1000);
+	sluice_snapshot_holder (snapshot, 0);
+	sluice_snapshot_holder (snapshot, 101);
 }
 
 static void

@@ -26,6 +26,15 @@ CONFIGS = {
     "lane": "Lane=sl0 Targets=0\n",
 }
 
+# The first byte is what the job was given: lanes in bits 0 to 2, the class above.
+LICENSES = {
+    "own": b"\0tool:2,b@srv;c:1",
+    "forged": b"\0a_stream:99,tool;ab_meta|b_flush_flush=2,license/a_flush:1",
+    "granted": b"\3a_stream,ab_stream:2;tool:1",
+    "separators": b"\7,,;a_stream,;|",
+    "long": b"\1" + b"a_stream," * 100,
+}
+
 
 def main() -> None:
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
@@ -33,7 +42,8 @@ def main() -> None:
     write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))
     write("bundle", "version", made_model.with_version(bundle, 2))
     write("bundle", "truncated", bundle[: len(bundle) // 2])
-    write("snapshot", "four-jobs", made_model.snapshot())
+    holders = [{"job_id": 100 + i, "klass": "stream", "lane_mask": 1} for i in range(3)]
+    write("snapshot", "four-jobs", made_model.snapshot(holders=holders))
     empty = {"sequence": 1, "taken": made_model.CREATED, "running": 0, "pending": 0}
     write(
         "snapshot",
@@ -42,6 +52,8 @@ def main() -> None:
     )
     for name, text in CONFIGS.items():
         write("config", name, text.encode())
+    for name, licenses in LICENSES.items():
+        write("licenses", name, licenses)
 
 
 def write(target: str, name: str, content: bytes) -> None:

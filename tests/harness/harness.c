@@ -5,8 +5,12 @@
  * separated by tabs; each is answered by one line.
  *
  *   job <field>=<value> ...       submit; answers
- *                                 <rc> <altered 0/1> <allocations> <admin comment>
- *   modify                        job_modify; answers <rc>
+ *                                 <rc> <altered 0/1> <allocations> <licences>
+ *                                 <licences for each task> <admin comment>
+ *   modify <field>=<value> ...    job_modify by `uid`; answers
+ *                                 <rc> <licences> <licences for each task>
+ *   total <licence> <number>      so many of it are in the controller from now on
+ *   operator <uid>                he is one from now on
  *   repeat <threads> <count>      each thread submits count of the jobs so far,
  *                                 in turn; answers, in ns of thread CPU time,
  *                                 <calls> <median> <p99> <p99.9> <max>
@@ -15,7 +19,8 @@
  *                                 arithmetic: what the machine itself adds
  *
  * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below and `time`, the
- * UTC second at which the job is submitted. In values \n, \t and \\ stand for
+ * UTC second at which the job is submitted. Licences are answered as `=` while
+ * they are what was asked for. In values \n, \t and \\ stand for
  * newline, tab and backslash. The end of input unloads the plugin.
  *
  *   usage: harness PLUGIN.so      with SLUICE_CONF in the environment
@@ -50,6 +55,7 @@ enum { MAX_JOBS = 20000 };
 	X (reservation, reservation)                                                       \
 	X (script, script)                                                                 \
 	X (submit_line, submit_line)                                                       \
+	X (job_id_str, job_id_str)                                                         \
 	X (admin_comment, admin_comment)
 
 #define SLUICE_NUMBERS(X)                                                                  \
@@ -88,6 +94,29 @@ time (time_t *out)
 	if (out)
 		*out = seconds;
 	return seconds;
+}
+
+/* What the plugin asks slurmctld; weak there, so these are exported too. */
+static struct license {
+	char name[128];
+	uint32_t total;
+} licenses[64];
+static size_t license_count;
+static uint32_t operator_uid = NO_VAL;
+
+uint32_t
+get_total_license_cnt (char *name)
+{
+	for (size_t i = 0; i < license_count; i++)
+		if (strcmp (licenses[i].name, name) == 0)
+			return licenses[i].total;
+	return 0;
+}
+
+bool
+validate_operator (uid_t uid)
+{
+	return uid == 0 || uid == operator_uid;
 }
 
 /* Allocations of this thread, counted where no sanitizer or valgrind takes the
@@ -195,7 +224,11 @@ set_field (struct job *job, const char *field, char *value)
 		description->het_job_offset = (uint32_t)number - 1;
 	else if (strcmp (field, "cron") == 0)
 		description->bitflags |= CRON_JOB;
-	else if (strcmp (field, "opt_out") == 0) {
+	else if (strcmp (field, "io_dir") == 0) {
+		static char *option[] = { "_SLURM_SPANK_OPTION_sluice_io_dir=/fast/%j" };
+		description->spank_job_env = option;
+		description->spank_job_env_size = 1;
+	} else if (strcmp (field, "opt_out") == 0) {
 		static char *option[] = { "_SLURM_SPANK_OPTION_sluice_no_sluice=(null)" };
 		description->spank_job_env = option;
 		description->spank_job_env_size = 1;
@@ -206,10 +239,12 @@ set_field (struct job *job, const char *field, char *value)
 /* What became of one call of job_submit. */
 struct outcome {
 	int rc;
-	int is_altered; /* anything but the admin comment, or a message */
+	int is_altered; /* anything but the texts below, or a message */
 	unsigned long allocations;
 	uint64_t ns; /* thread CPU time */
 	char *comment;
+	char *licenses;
+	char *tres_per_task;
 };
 
 static uint64_t
@@ -228,6 +263,20 @@ touch (const job_desc_msg_t *job)
 	(void)length;
 }
 
+static char *
+copy_of (const char *text)
+{
+	return text ? slurm_xstrdup (text) : NULL;
+}
+
+static void
+outcome_free (struct outcome *outcome)
+{
+	slurm_xfree ((void **)&outcome->comment);
+	slurm_xfree ((void **)&outcome->licenses);
+	slurm_xfree ((void **)&outcome->tres_per_task);
+}
+
 /* Submit a copy, so that the job can be submitted again. */
 static void
 submit_once (const struct job *job, struct outcome *out)
@@ -235,9 +284,9 @@ submit_once (const struct job *job, struct outcome *out)
 	job_desc_msg_t copy = job->description;
 	char *message = NULL;
 
-	copy.admin_comment = NULL;
-	if (job->description.admin_comment)
-		copy.admin_comment = slurm_xstrdup (job->description.admin_comment);
+	copy.admin_comment = copy_of (copy.admin_comment);
+	copy.licenses = copy_of (copy.licenses);
+	copy.tres_per_task = copy_of (copy.tres_per_task);
 	clock_of_trace = job->time;
 	touch (&copy);
 	unsigned long before = allocations;
@@ -246,33 +295,93 @@ submit_once (const struct job *job, struct outcome *out)
 	out->ns = thread_cpu_ns () - start;
 	out->allocations = allocations - before;
 	out->comment = copy.admin_comment;
+	out->licenses = copy.licenses;
+	out->tres_per_task = copy.tres_per_task;
 	copy.admin_comment = job->description.admin_comment;
+	copy.licenses = job->description.licenses;
+	copy.tres_per_task = job->description.tres_per_task;
 	out->is_altered = message || memcmp (&copy, &job->description, sizeof copy) != 0;
+}
+
+static void
+read_job (char *fields, struct job *out)
+{
+	char *field;
+
+	slurm_init_job_desc_msg (&out->description);
+	/* as slurmctld does for a job that is not heterogeneous */
+	out->description.het_job_offset = NO_VAL;
+	while ((field = strsep (&fields, "\t"))) {
+		char *equals = strchr (field, '=');
+		if (!equals)
+			die ("no value", field);
+		*equals = '\0';
+		set_field (out, field, equals + 1);
+	}
+}
+
+/* `=` for the text that was asked for, else what became of it. */
+static const char *
+change_of (const char *before, const char *after)
+{
+	if (before && after ? strcmp (before, after) == 0 : before == after)
+		return "=";
+	return after ? after : "";
 }
 
 static void
 add_and_submit (char *fields)
 {
 	struct job *job = &jobs[job_count];
+	const job_desc_msg_t *asked = &job->description;
 	struct outcome outcome;
-	char *field;
 
 	if (job_count++ == MAX_JOBS)
 		die ("too many jobs", "see MAX_JOBS");
-	slurm_init_job_desc_msg (&job->description);
-	/* as slurmctld does for a job that is not heterogeneous */
-	job->description.het_job_offset = NO_VAL;
-	while ((field = strsep (&fields, "\t"))) {
-		char *equals = strchr (field, '=');
-		if (!equals)
-			die ("no value", field);
-		*equals = '\0';
-		set_field (job, field, equals + 1);
-	}
+	read_job (fields, job);
 	submit_once (job, &outcome);
-	printf ("%d\t%d\t%lu\t%s\n", outcome.rc, outcome.is_altered, outcome.allocations,
+	printf ("%d\t%d\t%lu\t%s\t%s\t%s\n", outcome.rc, outcome.is_altered,
+		outcome.allocations, change_of (asked->licenses, outcome.licenses),
+		change_of (asked->tres_per_task, outcome.tres_per_task),
 		outcome.comment ? outcome.comment : "");
-	slurm_xfree ((void **)&outcome.comment);
+	outcome_free (&outcome);
+}
+
+static void
+read_and_modify (char *fields)
+{
+	struct job job;
+
+	read_job (fields, &job);
+	job_desc_msg_t change = job.description;
+	change.licenses = copy_of (change.licenses);
+	change.tres_per_task = copy_of (change.tres_per_task);
+	int rc = modify (&change, NULL, change.user_id);
+	printf ("%d\t%s\t%s\n", rc, change_of (job.description.licenses, change.licenses),
+		change_of (job.description.tres_per_task, change.tres_per_task));
+	slurm_xfree ((void **)&change.licenses);
+	slurm_xfree ((void **)&change.tres_per_task);
+	slurm_xfree ((void **)&job.description.licenses);
+	slurm_xfree ((void **)&job.description.tres_per_task);
+	slurm_xfree ((void **)&job.description.job_id_str);
+}
+
+/* <licence> <number> */
+static void
+set_total (char *arguments)
+{
+	struct license *license = licenses;
+	char *name = strsep (&arguments, "\t");
+
+	while (license < licenses + license_count && strcmp (license->name, name) != 0)
+		license++;
+	if (license == licenses + sizeof licenses / sizeof *licenses || !arguments)
+		die ("total", name);
+	if (license == licenses + license_count)
+		license_count++;
+	snprintf (license->name, sizeof license->name, "%s", name);
+	license->total = (uint32_t)strtoul (arguments, NULL, 10);
+	puts ("0");
 }
 
 /*
@@ -297,7 +406,7 @@ work (void *data)
 		if (outcome.rc != SLURM_SUCCESS || outcome.is_altered)
 			die ("job_submit", "refused or altered a job");
 		worker->ns[i] = outcome.ns;
-		slurm_xfree ((void **)&outcome.comment);
+		outcome_free (&outcome);
 	}
 	return NULL;
 }
@@ -389,8 +498,14 @@ main (int argc, char **argv)
 			repeat (line + 7);
 		else if (strncmp (line, "spin\t", 5) == 0)
 			spin (line + 5);
-		else if (strcmp (line, "modify") == 0)
-			printf ("%d\n", modify (&jobs[0].description, NULL, 0));
+		else if (strncmp (line, "modify\t", 7) == 0)
+			read_and_modify (line + 7);
+		else if (strncmp (line, "total\t", 6) == 0)
+			set_total (line + 6);
+		else if (strncmp (line, "operator\t", 9) == 0)
+			printf ("%d\n",
+				(operator_uid = (uint32_t)strtoul (line + 9, NULL, 10))
+				    == 0);
 		else
 			die ("no such command", line);
 		fflush (stdout);

@@ -14,7 +14,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
-from sluice.sim.decisions import decision_line, replay_trace
+from sluice.sim.decisions import PLENTY, decision_line, replay_trace
 from sluice.sim.trace import read_trace
 
 CONF = """\
@@ -35,13 +35,13 @@ def trace(start: int) -> list[dict[str, str | int]]:
     return [{"time": start + i // 4, **job} for i, job in enumerate(jobs)]
 
 
-@pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
+@pytest.fixture(params=["observe", "enforce"])
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     harness = Harness(build(BUILD), tmp_path)
     files = harness.files
     install(files.bundle, made_model.bundle(trees=40, jobs=2000, applications=150))
     install(files.snapshot, made_model.snapshot(corunners=12))
-    files.configure(Mode="observe", RingRecords=4096)
+    files.configure(Mode=request.param, RingRecords=4096)
     install(files.config, files.config.read_bytes() + CONF.encode())
     with harness:
         files.wait_until_loaded("config", "bundle", "snapshot")
@@ -52,6 +52,8 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     files = harness.files
     snapshot = Snapshot.load(files.snapshot, os.geteuid())
     jobs = trace(snapshot.state.taken)
+    for token in ("stream", "flush", "meta"):
+        harness.set_total(f"all_{token}", PLENTY[0])
     for job in jobs:
         harness.submit(**job)
     by_plugin = [Record.parse(content) for content in drain(files.socket)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import made_model
 import pytest
-from plugin_harness import Harness, Outcome, PluginFiles, ask, build, drain, install
+from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, str | int]] = {
     "cron": {"script": "#!/bin/sh\n", "cron": 1},
     "later": {"script": "#!/bin/sh\n", "begin": 2_000_000_000, "deadline": 2_000_000_000},
     "reserved": {"script": "#!/bin/sh\n", "reservation": "r"},
+    "tokens": {"script": "#!/bin/sh\n", "licenses": "tool:2,sl0_stream:3;all_stream"},
     "opted out": {"script": "#!/bin/sh\n", "opt_out": 1},
     "memory": {"script": "#!/bin/sh\n", "memory_cpu_mib": 100, "tasks": 8, "nodes": 2},
     "numbers": {"nodes": 4_000_000_000, "tasks": 4_000_000_000, "time_limit": 4_000_000_000},
@@ -130,7 +131,7 @@ def test_exempt_jobs_get_no_note_but_a_record(harness: Harness, kind: str) -> No
 
 def test_job_modify_succeeds_and_is_counted(harness: Harness) -> None:
     submit_known(harness)
-    assert harness.modify() == 0
+    assert harness.modify(uid=1000, licenses="tool:2") == Change(rc=0, licenses=None)
     assert harness.files.stats()["modifications"] == 1
 
 

@@ -32,6 +32,7 @@ def change_files(files: PluginFiles, stop: threading.Event) -> None:
         lambda: install(files.snapshot, made_model.snapshot()),
         lambda: os.truncate(files.snapshot, rng.randrange(1000)),
         lambda: files.configure(Mode="advise"),
+        lambda: files.configure(Mode="enforce"),
         lambda: files.configure(Mode="observe", ExemptUsers="daemon,1007"),
         lambda: files.configure(Mode="off"),
         lambda: files.configure(Socket=f"{files.socket}2"),

@@ -6,7 +6,7 @@ their trees have the shape and depth of real ones; what they say means nothing.
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,9 +45,17 @@ class Trees(Forest):
 
 
 def bundle(
-    *, seed: int = 1, applications: int = 20, trees: int = 4, jobs: int = 200, uid: int = 1000
+    *,
+    seed: int = 1,
+    applications: int = 20,
+    trees: int = 4,
+    jobs: int = 200,
+    uid: int = 1000,
+    settings: str = "",
 ) -> bytes:
     """The bytes of a bundle that knows uid's KNOWN_JOB and so many applications.
+
+    settings is text of a sluice.conf whose lanes and thresholds the bundle carries.
 
     trees is the number in both forests together; jobs is the number of submissions they
     are fitted to: 10,000 fill their 256 leaves.
@@ -70,7 +78,7 @@ def bundle(
     known = [core.submission_of(KNOWN_JOB | {"uid": uid}), *submissions[:applications]]
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
-        policy=core.default_config().policy,
+        policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=published_interference(),
         patterns=meaning(classifier, names),
         numbers=meaning(regressor, NUMBER_OUTPUTS),
@@ -79,6 +87,37 @@ def bundle(
         ],
         text='{"made": "for a test"}',
         created=CREATED + seed,
+    )
+
+
+# What makes a stream more than its lane can take.
+HEAVY = {"rate": 8e9, "io_share": 0.9, "burst_seconds": 270.0, "unflushed_bytes": 2.0**30}
+
+# Jobs whose class is sure, by name; anybody's.
+STREAM_JOB = "writer"
+FLUSH_JOB = "flusher"
+
+
+def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
+    """The bytes of a bundle that knows STREAM_JOB and FLUSH_JOB, and nothing else."""
+    rng = np.random.default_rng(1)
+    profiles = {
+        STREAM_JOB: profile(rng, "aw") | HEAVY,
+        FLUSH_JOB: profile(rng, "ws") | {"unflushed_bytes": 0.0},
+    }
+    return pack_bundle(
+        policy=core.parse_config("sluice.conf", settings.encode()).policy,
+        interference=published_interference(),
+        patterns=None,
+        numbers=None,
+        applications=[
+            Application(
+                core.application_key(core.submission({"name": name}), "name"), "name", i, known
+            )
+            for i, (name, known) in enumerate(profiles.items(), start=1)
+        ],
+        text='{"made": "for a test"}',
+        created=created,
     )
 
 
@@ -102,9 +141,9 @@ def job(i: int, *, known: bool = True) -> dict[str, Any]:
     }
 
 
-def profile(rng: np.random.Generator) -> dict[str, Any]:
-    """A job that writes enough to matter."""
-    pattern = str(rng.choice(("owc", "ws", "aw")))
+def profile(rng: np.random.Generator, pattern: str = "") -> dict[str, Any]:
+    """A job that writes enough to matter, of any pattern unless told."""
+    pattern = pattern or str(rng.choice(("owc", "ws", "aw")))
     written = float(rng.uniform(1e10, 1e12))
     return {
         "chunk_bytes": float(2 ** rng.integers(12, 27)),
@@ -129,7 +168,13 @@ def profile(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def snapshot(*, age: float = 0, corunners: int = 4, seed: int = 1) -> bytes:
+def snapshot(
+    *,
+    age: float = 0,
+    corunners: int = 4,
+    seed: int = 1,
+    holders: Sequence[Mapping[str, Any]] = (),
+) -> bytes:
     """The bytes of a snapshot taken so many seconds ago."""
     rng = np.random.default_rng(seed)
     taken = int(time.time() - age)
@@ -147,6 +192,25 @@ def snapshot(*, age: float = 0, corunners: int = 4, seed: int = 1) -> bytes:
         ],
         partitions=[{"name": "main", "flags": ("default",)}],
         users=[{"uid": 1000, "account": "physics"}],
+        holders=holders,
+    )
+
+
+def busy_lane_snapshot(*, lane_mask: int) -> bytes:
+    """A snapshot in which one heavy writer keeps to the lanes of the mask for two hours."""
+    taken = int(time.time())
+    return pack_snapshot(
+        state={"sequence": 1, "taken": taken, "running": 1, "pending": 0},
+        corunners=[
+            {
+                "job_id": 100,
+                "nodes": 4,
+                "lane_mask": lane_mask,
+                "klass": "stream",
+                "expected_end": taken + 7200,
+                "profile": profile(np.random.default_rng(1), "aw") | HEAVY,
+            }
+        ],
     )
 
 

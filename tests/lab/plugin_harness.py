@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +24,20 @@ class Outcome:
     """What job_submit did with one job."""
 
     rc: int
-    altered: bool  # anything but the admin comment, or a message to the user
+    altered: bool  # anything but the texts below, or a message to the user
     allocations: int
     admin_comment: str
+    licenses: str | None = None  # None: as they were asked for
+    tres_per_task: str | None = None  # likewise
+
+
+@dataclass(frozen=True)
+class Change:
+    """What job_modify left of the licences in one change; None: as they were."""
+
+    rc: int
+    licenses: str | None
+    tres_per_task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -143,13 +154,18 @@ class Harness:
     """A process with the plugin loaded, whose files are in a directory."""
 
     def __init__(
-        self, build_directory: Path, directory: Path, *, wrapper: Sequence[str] = ()
+        self,
+        build_directory: Path,
+        directory: Path,
+        *,
+        wrapper: Sequence[str] = (),
+        program: str = "harness",
     ) -> None:
         self.files = PluginFiles(directory)
         self._log = directory / "harness.log"
         self._command = [
             *wrapper,
-            str(build_directory / "harness" / "harness"),
+            str(build_directory / "harness" / program),
             str(build_directory / "plugins" / "job_submit_sluice.so"),
         ]
 
@@ -185,10 +201,17 @@ class Harness:
 
     def submit(self, **fields: str | int) -> Outcome:
         """Submit one job; the fields are those of struct sluice_request, and time."""
-        rc, altered, allocations, comment = self._call(
-            "job", *(f"{key}={_escape(value)}" for key, value in fields.items())
-        ).split("\t", 3)
-        return Outcome(int(rc), altered == "1", int(allocations), comment)
+        rc, altered, allocations, licenses, for_each_task, comment = self._call(
+            "job", *_words(fields)
+        ).split("\t", 5)
+        return Outcome(
+            int(rc),
+            altered == "1",
+            int(allocations),
+            comment,
+            _changed(licenses),
+            _changed(for_each_task),
+        )
 
     def repeat(self, *, threads: int, count: int) -> Timing:
         """Each thread submits count of the jobs submitted so far, in turn."""
@@ -198,9 +221,18 @@ class Harness:
         """Times count loops of arithmetic, to tell the machine's part in a tail."""
         return Timing(*map(int, self._call("spin", steps, count).split("\t")))
 
-    def modify(self) -> int:
-        """Call job_modify; returns what it does."""
-        return int(self._call("modify"))
+    def modify(self, **fields: str | int) -> Change:
+        """Change a job as uid would; the fields are those that change."""
+        rc, licenses, for_each_task = self._call("modify", *_words(fields)).split("\t")
+        return Change(int(rc), _changed(licenses), _changed(for_each_task))
+
+    def set_total(self, token: str, total: int) -> None:
+        """From now on the controller has so many of a licence."""
+        self._call("total", token, total)
+
+    def make_operator(self, uid: int) -> None:
+        """From now on this user is an operator."""
+        self._call("operator", uid)
 
     def _call(self, *words: str | int) -> str:
         assert self._process.stdin
@@ -220,6 +252,14 @@ def install(path: Path, content: bytes) -> None:
     fresh.write_bytes(content)
     fresh.chmod(0o644)
     fresh.replace(path)
+
+
+def _words(fields: Mapping[str, str | int]) -> Iterator[str]:
+    return (f"{key}={_escape(value)}" for key, value in fields.items())
+
+
+def _changed(answer: str) -> str | None:
+    return None if answer == "=" else answer
 
 
 def _escape(value: str | int) -> str:

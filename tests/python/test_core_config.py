@@ -62,7 +62,7 @@ def test_every_kind_of_key_is_taken_over():
     ("text", "line", "says"),
     [
         ("Mode=observe\nColour=red\n", 2, "unknown key Colour; remove the line"),
-        ("Mode=enforce", 1, "give off, observe or advise"),
+        ("Mode=strict", 1, "give off, observe, advise or enforce"),
         ("\n\nTolerance=0.5", 3, "Tolerance=0.5; give a number between 1 and 1000"),
         ("Tolerance=1.2.3", 1, "give a number between"),
         ("Tolerance=nan", 1, "give a number between"),

@@ -14,6 +14,7 @@ ROW = {
     "RestartCnt": "0",
     "UserID": "1000",
     "SubmitTime": "1795251076",
+    "EligibleTime": "1795251077",
     "StartTime": "1795251079",
     "EndTime": "1795251379",
     "State": "RUNNING",
@@ -26,6 +27,7 @@ ROW = {
     "TimeLimit": "5:00",
     "exit_code": "0",
     "Reason": "None",
+    "Licenses": "tool:2,sl0_stream",
     "Name": "lammps",
 }
 
@@ -38,6 +40,7 @@ def test_a_row_of_squeue_is_a_job():
     job = parsed()
     assert (job.job_id, job.submission_id, job.uid, job.nodes, job.tasks) == (12, 12, 1000, 2, 8)
     assert (job.submit, job.start, job.end) == (1795251076, 1795251079, 1795251379)
+    assert (job.eligible, job.licenses) == (1795251077, "tool:2,sl0_stream")
     assert (job.account, job.qos, job.time_limit, job.component) == (None, "normal", 5, None)
     assert job.is_running
     assert not job.is_array

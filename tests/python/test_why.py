@@ -57,6 +57,7 @@ class Site:
         self.conf.write_text(CONF)
         self.history = path / "history.db"
         self.numbers = 0
+        self.totals = (1_000_000, 1_000_000)
         bundle = worlds.bundle_bytes(worlds.application(worlds.FLUSHING, number=1), conf=CONF)
         self.bundle = worlds.Bundle.parse(bundle)
         self.content = bundle
@@ -91,6 +92,7 @@ class Site:
             now,
             boot=BOOT,
             number=self.numbers,
+            totals=self.totals,
             cluster="lab",
         )
         with Store(self.history) as store:
@@ -319,3 +321,18 @@ def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
 def test_an_empty_history_lists_nothing_and_says_where_to_look(site):
     assert "No decisions yet" in site.run("decisions")
     assert json.loads(site.run("decisions", "--json")) == []
+
+
+def test_in_enforce_it_says_which_tokens_were_taken(site):
+    site.conf.write_text(CONF + "Mode=enforce\n")
+    site.join(site.decide(), 4711)
+    story = site.run("why", "4711")
+    assert "it takes a token of its class on each lane it may write to: " in story
+    assert "sl0_flush, sl1_flush." in story
+
+
+def test_in_enforce_it_says_why_none_was_taken(site):
+    site.conf.write_text(CONF + "Mode=enforce\n")
+    site.totals = (1_000_000, 5)
+    site.join(site.decide(), 4711)
+    assert "slurm.conf defines no such token or fewer than 100,000" in site.run("why", "4711")

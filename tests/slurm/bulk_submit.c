@@ -2,7 +2,7 @@
  * Submits many held batch jobs through libslurm, as fast as slurmctld takes
  * them; a thousand processes of sbatch would measure the processes.
  *
- *   bulk_submit COUNT [NAME [ADMIN_COMMENT]]
+ *   bulk_submit COUNT [NAME [ADMIN_COMMENT [SPANK_OPTION]]]
  *
  * Prints the seconds it took. Fails at the first refused job and at the first
  * one whose submission prints a message for its user.
@@ -25,7 +25,7 @@ seconds (void)
 }
 
 static int
-submit (int i, const char *name, char *admin_comment)
+submit (int i, const char *name, char *admin_comment, char *spank_option)
 {
 	static char *environment[] = { "PATH=/usr/bin:/bin", NULL };
 	char own_name[64];
@@ -47,7 +47,9 @@ submit (int i, const char *name, char *admin_comment)
 	job.priority = 0; /* held */
 	job.environment = environment;
 	job.env_size = 1;
-	job.admin_comment = admin_comment;
+	job.admin_comment = admin_comment && admin_comment[0] ? admin_comment : NULL;
+	job.spank_job_env = &spank_option;
+	job.spank_job_env_size = spank_option ? 1 : 0;
 
 	if (slurm_submit_batch_job (&job, &answer) != SLURM_SUCCESS) {
 		fprintf (stderr, "job %d: %s\n", i, slurm_strerror (slurm_get_errno ()));
@@ -63,15 +65,18 @@ submit (int i, const char *name, char *admin_comment)
 int
 main (int argc, char **argv)
 {
-	if (argc < 2 || argc > 4) {
-		fputs ("usage: bulk_submit COUNT [NAME [ADMIN_COMMENT]]\n", stderr);
+	if (argc < 2 || argc > 5) {
+		fputs ("usage: bulk_submit COUNT [NAME [ADMIN_COMMENT [SPANK_OPTION]]]\n",
+		       stderr);
 		return 2;
 	}
 	int count = atoi (argv[1]);
 	slurm_init (NULL);
 	double start = seconds ();
 	for (int i = 0; i < count; i++)
-		if (submit (i, argc > 2 ? argv[2] : "app", argc > 3 ? argv[3] : NULL) != 0)
+		if (submit (i, argc > 2 ? argv[2] : "app", argc > 3 ? argv[3] : NULL,
+			    argc > 4 ? argv[4] : NULL)
+		    != 0)
 			return 1;
 	printf ("%.6f\n", seconds () - start);
 	return 0;

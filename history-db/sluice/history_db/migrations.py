@@ -211,9 +211,38 @@ def m004_decisions(db: Database) -> None:
     )
 
 
+def m005_gates(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE running_sets (
+            cluster     TEXT    NOT NULL,
+            taken       INTEGER NOT NULL,         -- UTC seconds, of the first look that saw it
+            content     TEXT    NOT NULL          -- JSON: who ran together, and the gates
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX running_sets_taken ON running_sets (taken)")
+    db.execute(
+        """
+        CREATE TABLE releases (
+            cluster     TEXT    NOT NULL,
+            job_id      INTEGER NOT NULL,         -- of an array, the one that sbatch printed
+            submit      INTEGER NOT NULL,         -- UTC seconds
+            released    INTEGER NOT NULL,         -- UTC seconds
+            tokens      TEXT    NOT NULL,         -- what was taken off: a,b
+            reason      TEXT    NOT NULL,
+            waited      REAL    NOT NULL          -- seconds for its tokens, at most
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX releases_job ON releases (job_id)")
+    db.execute("CREATE INDEX releases_released ON releases (released)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
     m003_models,
     m004_decisions,
+    m005_gates,
 )

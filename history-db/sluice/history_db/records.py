@@ -176,6 +176,43 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A running job as the gates saw it."""
+
+    job_id: int
+    submit: int
+    klass: str
+    """Empty: it held no token, and counted as background."""
+    lane_mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSet:
+    """Who ran together, from one look of sluiced at the controller until the set changed."""
+
+    cluster: str
+    taken: int
+    holders: tuple[Holder, ...]
+    gates: dict[str, int]
+    """Tokens that each gate let out after that look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A waiting job whose tokens sluiced took off."""
+
+    cluster: str
+    job_id: int
+    submit: int
+    released: int
+    tokens: str
+    reason: str
+    """`max_delay`; `switched_off`; `undefined`: slurm.conf has no such token, or too few;
+    `unknown`: no decision was found that gave it; `confined`: too slow on its lane even alone."""
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the history holds."""
 

@@ -14,6 +14,7 @@ from sluice.policies.structs import (
     ACTIONS,
     CLASSES,
     EVIDENCE,
+    GRANTS,
     LAUNCHERS,
     MODES,
     PATTERNS,
@@ -34,6 +35,7 @@ __all__ = [
     "ACTIONS",
     "CLASSES",
     "EVIDENCE",
+    "GRANTS",
     "LAUNCHERS",
     "MODES",
     "PATTERNS",
@@ -61,13 +63,14 @@ def crc64(content: bytes) -> int:
 def sentence(list_name: str, word: str) -> str:
     """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
 
-    The lists are pattern, class, action, reason and evidence.
+    The lists are pattern, class, action, reason, grant and evidence.
     """
     words = {
         "pattern": PATTERNS,
         "class": CLASSES,
         "action": ACTIONS,
         "reason": REASONS,
+        "grant": GRANTS,
         "evidence": EVIDENCE,
     }[list_name]
     text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))
@@ -289,26 +292,58 @@ def gates(
     limit: int,
 ) -> Gates:
     """Size the gates of a lane for jobs given as (class, pressure on the lane)."""
-
-    def members(jobs: Sequence[tuple[str, View]]) -> Any:
-        array = ffi.new("struct sluice_member[]", len(jobs))
-        for member, (klass, pressure) in zip(array, jobs, strict=True):
-            member.klass = CLASSES.index(klass)
-            member.pressure = pressure.struct[0]
-        return array
-
-    load = ffi.new("struct sluice_pressure[]", [item.struct[0] for item in background])
     out = ffi.new("struct sluice_gates *")
     lib.sluice_gates_size(
-        members(running),
+        _members(running),
         len(running),
-        members(waiting),
+        _members(waiting),
         len(waiting),
-        load,
+        _pressures(background),
         len(background),
         model.struct,
         policy.struct,
         limit,
         out,
     )
+    return _gates(out)
+
+
+def kept_gates(
+    running: Sequence[tuple[str, View]],
+    waiting: Sequence[tuple[str, View]],
+    background: Sequence[View],
+    *,
+    model: View,
+    policy: View,
+    limit: int,
+) -> Gates:
+    """Size the gates of a lane so that they stay sound while running jobs end."""
+    out = ffi.new("struct sluice_gates *")
+    lib.sluice_gates_keep(
+        _members([*running, *waiting]),
+        len(running),
+        len(waiting),
+        _pressures(background),
+        len(background),
+        model.struct,
+        policy.struct,
+        limit,
+        out,
+    )
+    return _gates(out)
+
+
+def _members(jobs: Sequence[tuple[str, View]]) -> Any:
+    array = ffi.new("struct sluice_member[]", len(jobs))
+    for member, (klass, pressure) in zip(array, jobs, strict=True):
+        member.klass = CLASSES.index(klass)
+        member.pressure = pressure.struct[0]
+    return array
+
+
+def _pressures(pressures: Sequence[View]) -> Any:
+    return ffi.new("struct sluice_pressure[]", [item.struct[0] for item in pressures])
+
+
+def _gates(out: Any) -> Gates:
     return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))

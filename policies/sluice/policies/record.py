@@ -8,11 +8,14 @@ from sluice.policies._core import ffi, lib
 from sluice.policies.structs import MODES, CoreError, View, new
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sluice.policies.bundle import Bundle
     from sluice.policies.core import Config
     from sluice.policies.snapshot import Snapshot
 
 RECORD_SIZE: int = ffi.sizeof("struct sluice_record")
+MAX_LANES: int = lib.SLUICE_MAX_LANES
 
 
 class Record(View):
@@ -67,10 +70,12 @@ def decide(
     boot: int = 0,
     number: int = 0,
     cluster: str = "",
+    totals: Sequence[int] = (),
 ) -> Record:
     """Decide on a submission at time now (UTC seconds), as the plugin does.
 
-    situation None: there is no valid bundle.
+    situation None: there is no valid bundle. totals: how many tokens of the job's class
+    the controller has, by lane; what is missing is 0.
     """
     snapshot = situation.snapshot if situation else None
     struct = new(
@@ -93,6 +98,7 @@ def decide(
     completed, decision = ffi.addressof(struct, "submission"), ffi.addressof(struct, "decision")
     lib.sluice_submission_complete(completed, snapshot.handle if snapshot else ffi.NULL)
     _decide(situation, config.struct, completed, now, decision)
+    _grant(situation, struct, totals, ffi.addressof(struct, "grant"))
     return Record(struct)
 
 
@@ -108,3 +114,21 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
 def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:
     handle = situation.handle if situation else ffi.NULL
     lib.sluice_decide(handle, config, submission, now, out)
+
+
+def replay_grant(record: Record, situation: Situation | None) -> bytes:
+    """Make a record's grant again; the bytes equal record.grant.bytes."""
+    out = ffi.new("struct sluice_grant *")
+    _grant(situation, record.struct, record.grant.totals, out)
+    return bytes(ffi.buffer(out))
+
+
+def _grant(situation: Situation | None, record: Any, totals: Sequence[int], out: Any) -> None:
+    lib.sluice_tokens_grant(
+        record.mode,
+        situation.bundle.policy.struct if situation else ffi.NULL,
+        ffi.addressof(record, "submission"),
+        ffi.addressof(record, "decision"),
+        ffi.new("uint32_t[]", [*totals, *[0] * (MAX_LANES - len(totals))]),
+        out,
+    )

@@ -55,6 +55,11 @@ class Snapshot:
         found = lib.sluice_snapshot_user(self.handle, uid)
         return View(found) if found else None
 
+    def holder(self, job_id: int) -> View | None:
+        """Return the tokens that a job was given and still has."""
+        found = lib.sluice_snapshot_holder(self.handle, job_id)
+        return View(found) if found else None
+
 
 Item = Mapping[str, Any] | View
 """An element by the members of its C struct."""
@@ -67,9 +72,12 @@ def write_snapshot(
     corunners: Sequence[Item] = (),
     partitions: Sequence[Item] = (),
     users: Sequence[Item] = (),
+    holders: Sequence[Item] = (),
 ) -> bytes:
     """Write a snapshot that the core accepts, atomically, and return its content."""
-    content = pack_snapshot(state=state, corunners=corunners, partitions=partitions, users=users)
+    content = pack_snapshot(
+        state=state, corunners=corunners, partitions=partitions, users=users, holders=holders
+    )
     Snapshot.parse(content)
     write_atomically(path, content)
     return content
@@ -81,6 +89,7 @@ def pack_snapshot(
     corunners: Sequence[Item] = (),
     partitions: Sequence[Item] = (),
     users: Sequence[Item] = (),
+    holders: Sequence[Item] = (),
 ) -> bytes:
     """Return the bytes of a snapshot."""
 
@@ -98,11 +107,15 @@ def pack_snapshot(
             section("STATE", "struct sluice_state", [state]),
             section("CORUNNER", "struct sluice_corunner", corunners),
             section("PARTITION", "struct sluice_partition", partitions),
-            section("USER", "struct sluice_user", sorted(users, key=_uid)),
+            section("USER", "struct sluice_user", _sorted(users, "uid")),
+            section("HOLDER", "struct sluice_holder", _sorted(holders, "job_id")),
         ],
         created=state["taken"],
     )
 
 
-def _uid(user: Item) -> int:
-    return int(user.uid if isinstance(user, View) else user["uid"])
+def _sorted(items: Sequence[Item], member: str) -> list[Item]:
+    def key(item: Item) -> int:
+        return int(getattr(item, member) if isinstance(item, View) else item[member])
+
+    return sorted(items, key=key)

@@ -48,6 +48,7 @@ CLASSES = _named(lib.SLUICE_CLASS_COUNT, lib.sluice_class_name)
 ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
 REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
 EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
+GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
 MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
 LAUNCHERS = _words("sluice_launcher", "SLUICE_LAUNCHER_")
 
@@ -57,6 +58,7 @@ _WORDS = {
     "action": ACTIONS,
     "reason": REASONS,
     "evidence": EVIDENCE,
+    "outcome": GRANTS,
     "mode": MODES,
     "launcher": LAUNCHERS,
 }

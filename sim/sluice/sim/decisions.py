@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sluice.policies.record import Situation, decide
+from sluice.policies import core
+from sluice.policies.record import MAX_LANES, Situation, decide
+from sluice.policies.tokens import strip_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from sluice.policies.record import Record
     from sluice.policies.snapshot import Snapshot
     from sluice.sim.trace import Submitted
+
+PLENTY = (1_000_000,) * MAX_LANES
+"""Replay assumes that slurm.conf defines every token, as it should."""
 
 ONLY_LIVE = ("version", "size", "boot", "number", "elapsed_ns", "cluster")
 """Members of a record that depend on the slurmctld it was made in, not on the decision."""
@@ -35,8 +40,12 @@ def replay_trace(
     Without a bundle every job is left alone; without a snapshot nobody knows the co-runners.
     """
     situation = Situation(bundle, snapshot) if bundle else None
+    policy = bundle.policy if bundle else config.policy
     for number, submitted in enumerate(submissions, start=1):
-        yield decide(situation, config, submitted.submission, submitted.time, number=number)
+        submission = submitted.submission
+        if config.mode == "enforce":
+            submission = core.submission_of(strip_request(policy, submitted.request))
+        yield decide(situation, config, submission, submitted.time, number=number, totals=PLENTY)
 
 
 def decision_line(record: Record) -> str:

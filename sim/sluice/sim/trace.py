@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sluice.policies.core import View
 
@@ -30,8 +30,10 @@ class Submitted:
 
     time: int
     """UTC seconds."""
+    request: Mapping[str, Any]
+    """Members of struct sluice_request."""
     submission: View
-    """struct sluice_submission."""
+    """struct sluice_submission: what the plugin makes of the request."""
 
 
 def read_trace(name: str, lines: Iterable[str]) -> Iterator[Submitted]:
@@ -63,7 +65,7 @@ def parse_line(line: str) -> Submitted:
     time = request.pop("time", None)
     if not _is_whole(time) or time not in TIMES:
         raise ValueError("no time; give `time` as whole UTC seconds")
-    return Submitted(time, _submission(request))
+    return Submitted(time, request, _submission(request))
 
 
 def _submission(request: dict[str, Any]) -> View:

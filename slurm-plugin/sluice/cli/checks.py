@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -10,14 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import DEFAULT_CONFIG, duration_text, read_config, user_text
+from sluice.cli.common import (
+    DEFAULT_CONFIG,
+    duration_text,
+    read_config,
+    sluiced_runs,
+    user_text,
+)
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot
+from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands
+from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
+from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
 
 if TYPE_CHECKING:
@@ -131,16 +139,17 @@ def daemon(site: Site) -> Iterator[Finding]:
         return
     lock = Path(site.config.snapshot + ".lock")
     try:
-        with lock.open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield Finding("OK", "sluiced", "is running")
+        is_running = sluiced_runs(site.config)
     except PermissionError:
         yield Finding(
             "WARN", "sluiced", f"{lock} cannot be read", "run this as the user of sluiced"
         )
+        return
     except FileNotFoundError:
         yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
+        return
+    if is_running:
+        yield Finding("OK", "sluiced", "is running")
     else:
         yield Finding(
             "FAIL", "sluiced", "is not running: decisions pile up in slurmctld", "start sluiced"
@@ -272,6 +281,40 @@ def plugin(site: Site) -> Iterator[Finding]:
         yield Finding("OK", "ring", f"{ring['used']} of {ring['size']} records wait, none lost")
 
 
+def tokens(site: Site) -> Iterator[Finding]:
+    """Say what enforce does, and whether slurm.conf defines what it needs."""
+    if site.config is None or site.stats.get("mode") != "enforce":
+        return
+    names = token_names(policy_in_use(site.config))
+    try:
+        licenses = slurm_commands.licenses()
+    except SlurmError as error:
+        yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
+        return
+    missing = sorted(
+        name for name in names if name not in licenses or licenses[name].total < MIN_TOTAL
+    )
+    if missing:
+        yield Finding(
+            "WARN",
+            "tokens",
+            f"slurm.conf defines no {', '.join(missing)}, or fewer than {MIN_TOTAL:,}: "
+            "jobs that would need one start without any",
+            "Licenses=" + ",".join(f"{name}:1000000" for name in missing),
+        )
+    else:
+        yield Finding("OK", "tokens", f"slurm.conf defines all {len(names)}")
+    stats = site.stats
+    others = sum(n for name, n in stats["grants"].items() if name not in ("taken", "not_needed"))
+    yield Finding(
+        "OK",
+        "tokens",
+        f"{stats['grants']['taken']} jobs took tokens, {others} could not; opted out: "
+        f"{stats['opt_outs']['option']} by --no-sluice, {stats['opt_outs']['update']} by "
+        f"scontrol update; taken off what users wrote: {stats['stripped']}",
+    )
+
+
 def speed(site: Site) -> Iterator[Finding]:
     """Print the plugin's own histogram of its CPU time in job_submit."""
     for path, words in (
@@ -302,6 +345,27 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
         if seen >= wanted:
             return float(min(upper, histogram["max"]))
     return float(histogram["max"])
+
+
+def gates(site: Site) -> Iterator[Finding]:
+    """Look whether the books balance and every gate that should be is closed."""
+    if site.config is None or site.controller is None or site.config.mode != "enforce":
+        return
+    try:
+        books, _ = balanced_books(site.config, int(time.time()))
+    except SlurmError as error:
+        yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
+        return
+    is_off = Path(site.config.off_file).exists()
+    open_ = [account.token for account in books if account.is_defined and account.gate is None]
+    if open_ and not is_off:
+        yield Finding("FAIL", "gates", f"no lease, so open: {', '.join(open_)}", "start sluiced")
+    broken = differences(books)
+    for text in broken.values():
+        yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")
+    if not broken:
+        held, wanted = (sum(getattr(a, name) for a in books) for name in ("held", "wanted"))
+        yield Finding("OK", "books", f"they balance: {held} tokens held, {wanted} waited for")
 
 
 def scheduling(site: Site) -> Iterator[Finding]:
@@ -344,7 +408,9 @@ CHECKS: tuple[Callable[[Site], Iterator[Finding]], ...] = (
     daemon,
     snapshot,
     history,
+    tokens,
     speed,
+    gates,
     scheduling,
 )
 

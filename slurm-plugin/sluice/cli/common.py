@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pwd
@@ -85,6 +86,19 @@ def read_config(path: Path | None) -> Config:
     if path is None and not DEFAULT_CONFIG.exists():
         return core.default_config()
     return core.read_config(path or DEFAULT_CONFIG)
+
+
+def sluiced_runs(config: Config) -> bool:
+    """Whether a sluiced with this configuration is alive: it locks a file beside its snapshot.
+
+    Raises FileNotFoundError where none was ever started, and PermissionError.
+    """
+    with Path(config.snapshot + ".lock").open() as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def history_path(config: Path | None, history: Path | None) -> Path:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.common import CommandError, config_option, one_line, read_config
+from sluice.cli.common import CommandError, config_option, one_line, read_config, sluiced_runs
+
+if TYPE_CHECKING:
+    from sluice.policies.core import Config
 
 
 @click.command()
@@ -16,8 +20,11 @@ def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
     Creates the OffFile of the configuration. The plugin looks for it every PollInterval: within
-    a second no job is looked at any more. Nothing is restarted, jobs go on as they are, and
-    the switch survives restarts of slurmctld and sluiced until `sluice on`.
+    a second no job is looked at any more. In enforce it also deletes the leases, so that all
+    gates are open: jobs that wait for a token start at Slurm's next pass. Then their tokens are
+    taken off, by sluiced or, where that is dead, by this command. Nothing is restarted, running
+    jobs go on as they are, and the switch survives restarts of slurmctld and sluiced until
+    `sluice on`. To create the file by hand does the same, if sluiced lives.
 
     \b
     Examples:
@@ -28,6 +35,7 @@ def off(config: Path | None, reason: str) -> None:
     path = Path(settings.off_file)
     if path.exists():
         click.echo(f"Sluice is off already: {path} exists.")
+        _open_gates(settings)
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +49,32 @@ def off(config: Path | None, reason: str) -> None:
         f"slurmctld notices within {settings.poll_ms / 1000:g} s and leaves all jobs alone from "
         "then on. `sluice on` reverts it."
     )
+    _open_gates(settings)
+
+
+def _open_gates(settings: Config) -> None:
+    """Delete the leases and take tokens off, as far as sluiced may not be there to do it."""
+    if settings.mode != "enforce":
+        return
+    from sluice.slurm.errors import SlurmError
+    from sluice.slurm.gatekeeper import delete_leases, release_all
+    from sluice.slurm.overview import policy_in_use
+
+    try:
+        delete_leases()
+    except SlurmError as error:
+        raise CommandError(
+            f"the leases could not be deleted: {error}. They run out by themselves within "
+            f"{2 * settings.lease_seconds} s; repeat `sluice off` to be quicker"
+        ) from error
+    click.echo("All gates are open: there is no lease any more.")
+    try:
+        is_tidied_by_daemon = sluiced_runs(settings)
+    except FileNotFoundError:
+        is_tidied_by_daemon = False
+    if not is_tidied_by_daemon:
+        released = release_all(policy_in_use(settings))
+        click.echo(f"sluiced is not running; tokens taken off {released} waiting jobs.")
 
 
 @click.command()

@@ -231,18 +231,29 @@ def _choices(decision: Facts, lanes: list[str]) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(columns, rows))
 
 
+def _lane_names(mask: int, lanes: list[str]) -> list[str]:
+    return [
+        lanes[bit] if bit < len(lanes) else f"lane {bit}"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+    ]
+
+
+def _tokens(tokens: Facts, lanes: list[str]) -> str:
+    """Name the tokens that a decision asks for, as Slurm shows them."""
+    names = _lane_names(tokens["lane_mask"], lanes or ["all"])
+    if not names:
+        return ""
+    return ": " + ", ".join(f"{lane}_{tokens['klass']}" for lane in names)
+
+
 def _choice(alternative: Facts, lanes: list[str]) -> str:
     if alternative["action"] == "delay":
         return "wait, then share"
     mask = alternative["lane_mask"]
     if not mask:
         return "share everything"
-    chosen = [
-        lanes[bit] if bit < len(lanes) else f"lane {bit}"
-        for bit in range(mask.bit_length())
-        if mask >> bit & 1
-    ]
-    return f"only {', '.join(chosen)}"
+    return f"only {', '.join(_lane_names(mask, lanes))}"
 
 
 def _decision(record: Facts, facts: Facts) -> Iterator[str]:
@@ -252,6 +263,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
     yield f"  Because {_sentence('reason', decision['reason'])} ({decision['reason']})."
     effect = {
         "advise": "Mode was advise: a note went into the admin comment, nothing else was touched.",
+        "enforce": f"Mode was enforce: {_sentence('grant', record['grant']['outcome'])}"
+        f"{_tokens(record['grant']['tokens'], facts['lanes'])}.",
     }.get(record["mode"], f"Mode was {record['mode']}: the job was not touched.")
     yield f"  {effect}"
     how = {

@@ -25,6 +25,7 @@ from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
+from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.settings import Settings
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import IO
 
+    from sluice.slurm.holdings import Holding
     from sluice.slurm.records import QueuedJob
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
@@ -58,6 +60,7 @@ class Daemon:
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
         self._drainer = Drainer(self._publisher.kept)
+        self._gatekeeper = GateKeeper()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
@@ -76,11 +79,15 @@ class Daemon:
         with self._troubles.about("history"):
             self._keep(jobs, now)
         if jobs is not None:
+            holdings: list[Holding] = []
+            with self._troubles.about("gates"):
+                holdings = self._gate(jobs, now)
             with self._troubles.about("snapshot"):
                 self._publisher.publish(
                     jobs,
                     self._ledger.prediction if self._ledger else lambda _job: None,
                     self._settings,
+                    holdings=holdings,
                     is_off=Path(self.config.off_file).exists(),
                     now=now,
                 )
@@ -88,6 +95,11 @@ class Daemon:
         return not self._troubles
 
     def close(self) -> None:
+        with self._troubles.about("gates"):
+            self._gatekeeper.open_all(LEAVE_TIMEOUT)
+        self._close_history()
+
+    def _close_history(self) -> None:
         if self._store:
             self._store.close()
 
@@ -99,7 +111,7 @@ class Daemon:
         config = core.read_config(self._config_path)
         self._config_stamp = stamp
         if config.history != self.config.history:
-            self.close()
+            self._close_history()
             self._store = None
         if config.snapshot != self.config.snapshot:
             self._publisher = Publisher(Path(config.snapshot))
@@ -122,6 +134,20 @@ class Daemon:
                 self._ledger.add(record)
         if jobs is not None:
             self._ledger.update(jobs, self._store, now)
+
+    def _gate(self, jobs: list[QueuedJob], now: int) -> list[Holding]:
+        """Keep the gates; without a ledger nothing is known of any job, and they stay open."""
+        if self._ledger is None or self._settings.controller is None:
+            return []
+        return self._gatekeeper.round(
+            jobs,
+            self._ledger.prediction,
+            self.config,
+            self._store,
+            cluster=self._ledger.cluster,
+            slurm_uid=self._settings.controller.slurm_uid,
+            now=now,
+        )
 
     def _summarise(self) -> None:
         if self._ledger is None or time.monotonic() < self._summary_due:

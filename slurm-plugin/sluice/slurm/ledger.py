@@ -51,7 +51,7 @@ class Known:
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
     has_note: bool
-    """It was made in advise: the job may carry its number."""
+    """It was made in advise or enforce: the job may carry its number."""
 
 
 @dataclass(slots=True)
@@ -260,7 +260,7 @@ def known_of(record: Record) -> Known:
         traits=record_traits(record),
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
-        has_note=record.mode == "advise",
+        has_note=record.mode in ("advise", "enforce"),
     )
 
 

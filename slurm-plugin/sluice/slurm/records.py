@@ -34,10 +34,14 @@ class QueuedJob:
     component: int | None
     """Of a heterogeneous job, from 0; None: no such job."""
     is_array: bool
+    tasks_waiting: int
+    """Of an array, those that its record stands for while they wait; else 1."""
     restarts: int
     uid: int
     submit: int
     """Of the first start only while restarts is 0: a requeue changes it."""
+    eligible: int | None
+    """When nothing but resources kept it waiting any more."""
     start: int | None
     end: int | None
     """While it runs: by its time limit."""
@@ -52,6 +56,8 @@ class QueuedJob:
     time_limit: int | None
     """Minutes; None: unlimited or not set yet."""
     reason: str
+    licenses: str
+    """As asked for, `a:2,b`; empty: none."""
     exit_code: str | None
     """`exit:signal`."""
     name: str
@@ -61,12 +67,37 @@ class QueuedJob:
         return self.state in {"RUNNING", "CONFIGURING"}
 
     @property
+    def holds_licenses(self) -> bool:
+        """Slurm counts its licences as used: also while it is suspended."""
+        return self.is_running or self.state in {"SUSPENDED", "STOPPED"}
+
+    @property
     def has_ended(self) -> bool:
         return self.state in ENDED
 
     @property
     def is_pending(self) -> bool:
         return self.state == "PENDING"
+
+
+@dataclass(frozen=True, slots=True)
+class License:
+    """What the controller counts of a licence."""
+
+    name: str
+    total: int
+    used: int
+    reserved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reservation, as far as it can be one of ours."""
+
+    name: str
+    end: int
+    nodes: int
+    licenses: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,17 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from sluice.slurm.errors import CommandFailedError
-from sluice.slurm.records import Controller, Partition, QueuedJob, UserDefaults
+from sluice.slurm.records import (
+    Controller,
+    License,
+    Partition,
+    QueuedJob,
+    Reservation,
+    UserDefaults,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 TIMEOUT = 10.0  # seconds
 FIELD_END = "\x1f"
@@ -31,6 +38,7 @@ QUEUE_FIELDS = (
     "RestartCnt",
     "UserID",
     "SubmitTime",
+    "EligibleTime",
     "StartTime",
     "EndTime",
     "State",
@@ -43,6 +51,7 @@ QUEUE_FIELDS = (
     "TimeLimit",
     "exit_code",
     "Reason",
+    "Licenses",
     "Name",
 )
 QUEUE_FORMAT = f":{FIELD_END},".join(QUEUE_FIELDS) + f":{ROW_END}"
@@ -140,9 +149,11 @@ def parse_queue_row(row: str) -> QueuedJob:
         submission_id=int(shown_id.partition("_")[0]) if is_array else int(field["JobID"]),
         component=_number(field["HetJobOffset"]),
         is_array=is_array,
+        tasks_waiting=count_tasks(shown_id),
         restarts=_number(field["RestartCnt"]) or 0,
         uid=int(field["UserID"]),
         submit=_number(field["SubmitTime"]) or 0,
+        eligible=_number(field["EligibleTime"]),
         start=_number(field["StartTime"]),
         end=_number(field["EndTime"]),
         state=field["State"],
@@ -154,8 +165,24 @@ def parse_queue_row(row: str) -> QueuedJob:
         cpus=_number(field["NumCPUs"]) or 0,
         time_limit=parse_minutes(field["TimeLimit"]),
         reason=field["Reason"],
+        licenses=_text(field["Licenses"]) or "",
         exit_code=parse_wait_status(field["exit_code"]),
         name=field["Name"],
+    )
+
+
+def count_tasks(shown_id: str) -> int:
+    """Count the tasks in `2_[1-3,7,10-20:5%4]`; 1 for anything else.
+
+    squeue cuts a long list off (`1,3,...`): then it is at least so many.
+    """
+    listed = re.search(r"_\[([^\]%]*)", shown_id)
+    if listed is None:
+        return 1
+    ranges = re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", listed[1])
+    return sum(
+        1 if not last else (int(last) - int(first)) // int(step or 1) + 1
+        for first, last, step in ranges
     )
 
 
@@ -194,6 +221,51 @@ def admin_comments(job_ids: Iterable[int]) -> dict[int, str]:
         if key:
             comments[int(start[1])] = comment
     return comments
+
+
+# Licences, and reservations of them
+
+
+def licenses() -> dict[str, License]:
+    lines = run("scontrol", "--oneliner", "show", "licenses").splitlines()
+    found = [parse_license(line) for line in lines if line.startswith("LicenseName=")]
+    return {row.name: row for row in found}
+
+
+def parse_license(line: str) -> License:
+    field = dict(word.partition("=")[::2] for word in line.split())
+    return License(
+        name=field["LicenseName"],
+        total=_number(field["Total"]) or 0,
+        used=_number(field["Used"]) or 0,
+        reserved=_number(field.get("Reserved", "")) or 0,
+    )
+
+
+def reservations(*, timeout: float = TIMEOUT) -> list[Reservation]:
+    answer = run("scontrol", "--oneliner", "show", "reservation", timeout=timeout)
+    lines = answer.splitlines()
+    return [parse_reservation(line) for line in lines if line.startswith("ReservationName=")]
+
+
+def parse_reservation(line: str) -> Reservation:
+    field = dict(word.partition("=")[::2] for word in line.split())
+    return Reservation(
+        name=field["ReservationName"],
+        end=_number(field["EndTime"]) or 0,
+        nodes=_number(field.get("NodeCnt", "")) or 0,
+        licenses=_text(field.get("Licenses", "")) or "",
+    )
+
+
+def control(commands: Sequence[str], *, timeout: float = TIMEOUT) -> None:
+    """Give scontrol several commands at once: starting it takes longer than most of them.
+
+    Each is tried, also after one that failed; then the first failure is raised.
+    """
+    if not commands:
+        return
+    run("scontrol", stdin="".join(f"{command}\n" for command in commands), timeout=timeout)
 
 
 # The rest of the controller

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from sluice.slurm.holdings import Holding
     from sluice.slurm.records import QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
@@ -56,14 +57,18 @@ class Publisher:
         prediction: Callable[[QueuedJob], View | None],
         settings: Settings,
         *,
+        holdings: list[Holding],
         is_off: bool,
         now: int,
     ) -> None:
         """Write the state of the cluster at time now (UTC seconds)."""
+        lanes = {holding.job.job_id: holding.lane_mask for holding in holdings}
         running = [(job, prediction(job)) for job in jobs if job.is_running]
         unknown = sum(known is None or known.evidence == "none" for _, known in running)
         matter = self._acceptable(
-            heaviest((job, known) for job, known in running if known and known.klass != "none"), now
+            heaviest((job, known) for job, known in running if known and known.klass != "none"),
+            lanes,
+            now,
         )
         self._sequence += 1
         self._save_previous()
@@ -81,6 +86,7 @@ class Publisher:
             corunners=matter,
             partitions=_partitions(settings),
             users=self._user_views(settings.users),
+            holders=_holders(holdings),
         )
         self._keep(content)
         self.summary = (
@@ -88,12 +94,14 @@ class Publisher:
             f"{state['unknown']} unknown, {state['pending']} wait"
         )
 
-    def _acceptable(self, jobs: list[tuple[QueuedJob, View]], now: int) -> list[dict[str, Any]]:
+    def _acceptable(
+        self, jobs: list[tuple[QueuedJob, View]], lanes: dict[int, int], now: int
+    ) -> list[dict[str, Any]]:
         """Describe the co-runners, without those whose profile the core refuses.
 
         One bad record must not leave the plugin without any snapshot.
         """
-        described = [corunner(job, known, now) for job, known in jobs]
+        described = [corunner(job, known, lanes.get(job.job_id, 0), now) for job, known in jobs]
         refused = {row["job_id"]: why for row in described if (why := _refusal(row))}
         for job_id, why in refused.items():
             if job_id not in self._refused:
@@ -157,11 +165,11 @@ def _weight(prediction: View) -> tuple[float, float]:
     return (profile.rate or 0.0) * share, profile.write_bytes or 0.0
 
 
-def corunner(job: QueuedJob, prediction: View, now: int) -> dict[str, Any]:
+def corunner(job: QueuedJob, prediction: View, lane_mask: int, now: int) -> dict[str, Any]:
     return {
         "job_id": job.job_id,
         "nodes": max(job.nodes, 1),
-        "lane_mask": 0,  # nobody is confined before `enforce`
+        "lane_mask": lane_mask,  # 0: it holds no token and may write anywhere
         "klass": prediction.klass,
         "expected_end": expected_end(job, prediction.profile.runtime_seconds, now),
         "profile": prediction.profile,
@@ -188,6 +196,19 @@ def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
         usual = int(start + usual_runtime)
         return usual if limit is None else min(usual, limit)
     return limit if limit is not None else now + UNLIMITED
+
+
+def _holders(holdings: list[Holding]) -> list[dict[str, Any]]:
+    """Describe who has tokens, an array once."""
+    rows = {
+        holding.job.submission_id: {
+            "job_id": holding.job.submission_id,
+            "klass": holding.klass,
+            "lane_mask": holding.lane_mask,
+        }
+        for holding in holdings
+    }
+    return list(rows.values())
 
 
 def _partitions(settings: Settings) -> list[dict[str, Any]]:

@@ -1,0 +1,266 @@
+#include "tokens.h"
+
+#include <string.h>
+
+static uint32_t
+lane_count (const struct sluice_policy *policy)
+{
+	return policy->lane_count ? policy->lane_count : 1;
+}
+
+static const char *
+lane_name (const struct sluice_policy *policy, uint32_t lane)
+{
+	return policy->lane_count ? policy->lanes[lane].name : "all";
+}
+
+void
+sluice_tokens_of (const struct sluice_policy *policy,
+		  const struct sluice_decision *decision, struct sluice_tokens *out)
+{
+	memset (out, 0, sizeof *out);
+	if (decision->prediction.klass == SLUICE_CLASS_NONE)
+		return;
+	switch (decision->action) {
+	case SLUICE_ACTION_COLOCATE:
+	case SLUICE_ACTION_DELAY:
+		out->lane_mask = (1u << lane_count (policy)) - 1;
+		break;
+	case SLUICE_ACTION_DISJOINT:
+		out->lane_mask = decision->alternatives[decision->chosen].lane_mask;
+		break;
+	default:
+		return;
+	}
+	out->klass = decision->prediction.klass;
+}
+
+static uint32_t
+outcome_of (uint32_t mode, const struct sluice_submission *submission,
+	    const struct sluice_grant *grant)
+{
+	if (mode != SLUICE_MODE_ENFORCE)
+		return SLUICE_GRANT_NONE;
+	if (grant->tokens.lane_mask == 0)
+		return SLUICE_GRANT_NOT_NEEDED;
+	if (submission->flags & SLUICE_SUBMIT_TEST_ONLY)
+		return SLUICE_GRANT_TEST_ONLY;
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++) {
+		if (!(grant->tokens.lane_mask >> lane & 1))
+			continue;
+		if (grant->totals[lane] == SLUICE_TOTAL_UNKNOWN)
+			return SLUICE_GRANT_NO_TOTALS;
+		if (grant->totals[lane] < SLUICE_MIN_TOTAL)
+			return SLUICE_GRANT_UNDEFINED;
+	}
+	return SLUICE_GRANT_TAKEN;
+}
+
+void
+sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
+		     const struct sluice_submission *submission,
+		     const struct sluice_decision *decision,
+		     const uint32_t totals[SLUICE_MAX_LANES], struct sluice_grant *out)
+{
+	memset (out, 0, sizeof *out);
+	sluice_tokens_of (policy, decision, &out->tokens);
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
+			out->totals[lane] = totals[lane];
+	out->outcome = outcome_of (mode, submission, out);
+}
+
+void
+sluice_token_name (const struct sluice_policy *policy, uint32_t lane, uint32_t klass,
+		   char *out)
+{
+	const char *name = lane_name (policy, lane);
+	size_t length = strlen (name);
+	memcpy (out, name, length);
+	out[length] = '_';
+	sluice_copy_text (out + length + 1, SLUICE_TOKEN_SIZE - length - 1,
+			  sluice_class_name (klass));
+}
+
+/*
+ * Writing.
+ */
+
+/* Licences that grow in SLUICE_LICENSES_SIZE bytes. */
+struct text {
+	char *bytes;
+	size_t used;
+};
+
+static int
+put (struct text *text, char separator, const char *item, size_t length)
+{
+	size_t needed = (text->used > 0) + length;
+	if (text->used + needed >= SLUICE_LICENSES_SIZE)
+		return -1;
+	if (text->used > 0)
+		text->bytes[text->used++] = separator;
+	memcpy (text->bytes + text->used, item, length);
+	text->used += length;
+	text->bytes[text->used] = '\0';
+	return 0;
+}
+
+int
+sluice_licenses_append (const struct sluice_policy *policy,
+			const struct sluice_tokens *tokens, char *text)
+{
+	char name[SLUICE_TOKEN_SIZE];
+	size_t before = strlen (text);
+	struct text out = { text, before };
+
+	for (uint32_t lane = 0; lane < lane_count (policy); lane++) {
+		if (!(tokens->lane_mask >> lane & 1))
+			continue;
+		sluice_token_name (policy, lane, tokens->klass, name);
+		if (put (&out, ',', name, strlen (name)) < 0) {
+			text[before] = '\0';
+			return -1;
+		}
+	}
+	return 0;
+}
+
+int
+sluice_tokens_fit (const struct sluice_policy *policy, const struct sluice_tokens *tokens,
+		   uint32_t length)
+{
+	size_t needed = length;
+	for (uint32_t lane = 0; lane < lane_count (policy); lane++)
+		if (tokens->lane_mask >> lane & 1)
+			needed += (needed > 0) + strlen (lane_name (policy, lane)) + 1
+				  + strlen (sluice_class_name (tokens->klass));
+	return needed < SLUICE_LICENSES_SIZE;
+}
+
+/*
+ * Reading.
+ */
+
+/* One item of a text, and the character in front of it. */
+struct item {
+	const char *start;
+	size_t length;
+	char separator;
+};
+
+static int
+next_item (const char **rest, struct item *out)
+{
+	const char *p = *rest;
+	out->separator = ',';
+	while (*p && strchr (",;|", *p))
+		out->separator = *p++;
+	out->start = p;
+	out->length = strcspn (p, ",;|");
+	*rest = p + out->length;
+	return out->length > 0;
+}
+
+/* The licence's name: in `license/a:1` what follows the word, wherever that
+ * stands, as Slurm reads it (slurm_get_next_tres in slurm_protocol_defs.c). */
+static const char *
+name_of (const struct item *item, size_t *length)
+{
+	static const char word[] = "license/";
+	const char *end = item->start + item->length;
+	const char *name = item->start;
+
+	for (const char *p = name; (size_t)(end - p) >= sizeof word - 1; p++)
+		if (memcmp (p, word, sizeof word - 1) == 0) {
+			name = p + sizeof word - 1;
+			break;
+		}
+	/* `a:1`, from 25.05 also `a=1` and `a(nodes):1` */
+	*length = 0;
+	while (name + *length < end && !strchr (":=(", name[*length]))
+		++*length;
+	return name;
+}
+
+static int
+is_name (const char *name, size_t length, const char *wanted)
+{
+	return strlen (wanted) == length && memcmp (name, wanted, length) == 0;
+}
+
+/* Whether an item is one of our tokens. */
+static int
+find_token (const struct sluice_policy *policy, const struct item *item, uint32_t *lane,
+	    uint32_t *klass)
+{
+	char token[SLUICE_TOKEN_SIZE];
+	size_t length;
+	const char *name = name_of (item, &length);
+
+	for (*lane = 0; *lane < lane_count (policy); ++*lane) {
+		const char *prefix = lane_name (policy, *lane);
+		size_t n = strlen (prefix);
+		if (length <= n || memcmp (name, prefix, n) != 0)
+			continue;
+		for (*klass = SLUICE_CLASS_NONE + 1; *klass < SLUICE_CLASS_COUNT;
+		     ++*klass) {
+			sluice_token_name (policy, *lane, *klass, token);
+			if (is_name (name, length, token))
+				return 1;
+		}
+	}
+	return 0;
+}
+
+/* Whether a granted token is named as Sluice would: once, and one of it. */
+static int
+is_as_granted (const struct item *item, uint32_t seen, uint32_t lane)
+{
+	size_t length;
+	const char *name = name_of (item, &length);
+	const char *count = name + length;
+	const char *end = item->start + item->length;
+	return name == item->start && !(seen >> lane & 1)
+	       && (count == end || (end - count == 2 && memcmp (count, ":1", 2) == 0));
+}
+
+int
+sluice_licenses_strip (const struct sluice_policy *policy,
+		       const struct sluice_tokens *granted, const char *text, char *out,
+		       struct sluice_stripped *stripped)
+{
+	struct text kept = { out, 0 };
+	struct item item;
+	uint32_t kept_lanes = 0, lane, klass;
+	const char *rest = text;
+
+	memset (stripped, 0, sizeof *stripped);
+	if (!memchr (text, '\0', SLUICE_LICENSES_SIZE))
+		return -1;
+	out[0] = '\0';
+	while (next_item (&rest, &item)) {
+		if (find_token (policy, &item, &lane, &klass)) {
+			int is_granted = granted && granted->klass == klass
+					 && granted->lane_mask >> lane & 1;
+			if (is_granted)
+				stripped->lanes |= 1u << lane;
+			if (!is_granted || !is_as_granted (&item, kept_lanes, lane)) {
+				stripped->items++;
+				continue;
+			}
+			kept_lanes |= 1u << lane;
+		}
+		put (&kept, item.separator, item.start, item.length);
+	}
+	if (stripped->items == 0)
+		memcpy (out, text, strlen (text) + 1);
+	/* put back what was granted and named, but not so; to alternatives
+	 * nothing can be added */
+	struct sluice_tokens lost = { .lane_mask = stripped->lanes & ~kept_lanes };
+	if (lost.lane_mask && !strchr (out, '|')) {
+		lost.klass = granted->klass;
+		sluice_licenses_append (policy, &lost, out);
+	}
+	return 0;
+}

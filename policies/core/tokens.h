@@ -1,0 +1,89 @@
+/*
+ * Tokens: the licences by which Slurm itself makes jobs wait.
+ *
+ * A token is called <lane>_<class> (`sl0_stream`); a site without lanes has one
+ * that is called `all` (`all_stream`). A job takes one token of its class on
+ * each lane that it may write to. slurm.conf defines a huge number of each;
+ * sluiced imposes the gate, so a job that only takes tokens never waits.
+ *
+ * What users wrote is only ever read as far as it has to be: a text in which
+ * nothing is ours stays byte for byte, and one that makes no sense is left for
+ * Slurm to refuse.
+ */
+#ifndef SLUICE_TOKENS_H
+#define SLUICE_TOKENS_H
+
+#include "decide.h"
+
+enum {
+	/* A job's licences with their end: Slurm refuses more than 1,024 bytes. */
+	SLUICE_LICENSES_SIZE = 1024,
+	SLUICE_TOKEN_SIZE = SLUICE_NAME_SIZE + 16,
+	/* With fewer in slurm.conf the token counts as undefined: it could make
+	 * jobs wait, or have them refused, without sluiced. */
+	SLUICE_MIN_TOTAL = 100000,
+};
+
+/* A total that slurmctld does not tell. */
+#define SLUICE_TOTAL_UNKNOWN UINT32_MAX
+
+/* One token of the class on each lane of the mask; mask 0: none. */
+struct sluice_tokens {
+	uint32_t klass; /* enum sluice_class */
+	uint32_t lane_mask;
+};
+
+/* What became of a decision in `enforce`. */
+struct sluice_grant {
+	uint32_t outcome; /* enum sluice_grant_outcome; tokens are taken if TAKEN */
+	uint32_t reserved;
+	struct sluice_tokens tokens; /* that the decision asks for */
+	/* of these tokens, by lane, in the controller when it was decided: an
+	 * input, so that the grant can be made again; 0: not asked for */
+	uint32_t totals[SLUICE_MAX_LANES];
+};
+
+/* The tokens that a decision asks for. policy may be NULL if it abstains. */
+void sluice_tokens_of (const struct sluice_policy *policy,
+		       const struct sluice_decision *decision, struct sluice_tokens *out);
+
+/* Whether the job gets the tokens that the decision asks for, given how many
+ * of each the controller has. mode is enum sluice_mode. */
+void sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
+			  const struct sluice_submission *submission,
+			  const struct sluice_decision *decision,
+			  const uint32_t totals[SLUICE_MAX_LANES],
+			  struct sluice_grant *out);
+
+/* The name of a token; out holds SLUICE_TOKEN_SIZE bytes. */
+void sluice_token_name (const struct sluice_policy *policy, uint32_t lane, uint32_t klass,
+			char *out);
+
+/* Whether the tokens fit behind licences of this length. */
+int sluice_tokens_fit (const struct sluice_policy *policy,
+		       const struct sluice_tokens *tokens, uint32_t length);
+
+/* Add tokens behind a user's licences; text holds SLUICE_LICENSES_SIZE bytes.
+ * 0, or -1 when they do not fit: then the text stays as it was. */
+int sluice_licenses_append (const struct sluice_policy *policy,
+			    const struct sluice_tokens *tokens, char *text);
+
+/* What sluice_licenses_strip found. */
+struct sluice_stripped {
+	uint32_t items; /* taken off */
+	uint32_t lanes; /* whose granted token the text names */
+};
+
+/*
+ * Take lane tokens off a user's own text: licences (`a:2,b;c@srv:1`), or what
+ * he wants for each task (`gres/gpu:1,license/a:1`). Those in granted (may be
+ * NULL), which Sluice gave the job before, may be named once each, without a
+ * count or with `:1`; named otherwise they are put back so.
+ * out holds SLUICE_LICENSES_SIZE bytes; it equals the text if nothing is taken
+ * off. 0, or -1 when the text is too long to be accepted by Slurm anyway.
+ */
+int sluice_licenses_strip (const struct sluice_policy *policy,
+			   const struct sluice_tokens *granted, const char *text, char *out,
+			   struct sluice_stripped *stripped);
+
+#endif

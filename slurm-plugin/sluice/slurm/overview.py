@@ -1,0 +1,93 @@
+"""The gates as anybody may see them: asked of Slurm anew, whether sluiced lives or not."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.store import Store
+from sluice.policies.bundle import Bundle
+from sluice.policies.core import CoreError
+from sluice.policies.tokens import token_names
+from sluice.slurm import slurm_commands
+from sluice.slurm.books import Account, accounts, differences
+from sluice.slurm.holdings import Holding, holdings
+from sluice.slurm.leases import leases
+
+if TYPE_CHECKING:
+    from sluice.policies.core import Config, View
+
+TRIES = 5
+PAUSE = 0.2
+"""Seconds between looks: a job that starts in between makes a difference that does not stay."""
+DAY = 86400
+
+
+def overview(config: Config, now: int) -> dict[str, Any]:
+    """Return gates, books and releases at time now (UTC seconds), ready for JSON."""
+    books, found = balanced_books(config, now)
+    return {
+        "mode": config.mode,
+        "is_off": Path(config.off_file).exists(),
+        "gates": [_gate(account, found, now) for account in books],
+        "differences": list(differences(books).values()),
+        "released": _released(config, now - DAY),
+    }
+
+
+def balanced_books(config: Config, now: int) -> tuple[list[Account], list[Holding]]:
+    """Draw up the books; again, while they do not balance and may yet."""
+    names = token_names(policy_in_use(config))
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(PAUSE)
+        found = holdings(slurm_commands.Queue().jobs(), names)
+        present = leases(slurm_commands.reservations())
+        books = accounts(found, slurm_commands.licenses(), present, names, now)
+        if not differences(books):
+            break
+    return books, found
+
+
+def policy_in_use(config: Config) -> View:
+    """Return the policy that decisions are made with: the bundle's, as in the plugin."""
+    path = Path(config.bundle)
+    policy: View = config.policy
+    with suppress(CoreError, OSError):
+        policy = Bundle.load(path, path.stat().st_uid).policy
+    return policy
+
+
+def _gate(account: Account, found: list[Holding], now: int) -> dict[str, Any]:
+    waits = [
+        now - holding.job.eligible
+        for holding in found
+        if holding.job.is_pending and holding.job.eligible and account.token in dict(holding.counts)
+    ]
+    return {
+        "token": account.token,
+        "lane": account.lane,
+        "class": account.klass,
+        "total": account.total,
+        "defined": account.is_defined,
+        "gate": account.gate,
+        "held": account.held,
+        "waiting": account.wanted,
+        "longest_wait": max((wait for wait in waits if wait >= 0), default=None),
+        "lease_seconds": account.lease.end - now if account.lease else None,
+    }
+
+
+def _released(config: Config, since: int) -> dict[str, int] | None:
+    """Count the releases by reason; None where the history cannot be read."""
+    path = Path(config.history)
+    try:
+        with Store(path, read_only=not os.access(path, os.W_OK)) as store:
+            return dict(Counter(release.reason for release in store.releases(since=since)))
+    except HistoryError:
+        return None

@@ -1,0 +1,208 @@
+"""`enforce` in the built plugin: tokens given, tokens taken off, and what it costs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import made_model
+import pytest
+from plugin_harness import Change, Harness, build, drain, install
+from test_plugin import BUILD, KINDS
+
+from sluice.policies.record import Record
+
+USER = 1000
+LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
+BOTH = "sl0_stream,sl1_stream"
+PLENTY = 1_000_000
+WRITER = {"uid": USER, "name": made_model.STREAM_JOB, "script": "#!/bin/sh\nsrun ./app\n"}
+HELD = [
+    {"job_id": 42, "klass": "stream", "lane_mask": 3},
+    {"job_id": 43, "klass": "flush", "lane_mask": 1},
+]
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    return build(BUILD)
+
+
+@pytest.fixture(params=["harness"])
+def harness(built: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Harness]:
+    """In enforce, with two lanes, and jobs 42 and 43 that hold tokens."""
+    harness = Harness(built, tmp_path, program=request.param)
+    install(harness.files.bundle, made_model.named_bundle(LANES))
+    install(harness.files.snapshot, made_model.snapshot(holders=HELD))
+    harness.files.configure(Mode="enforce")
+    with harness:
+        harness.files.wait_until_loaded("bundle", "snapshot")
+        for lane in ("sl0", "sl1"):
+            for klass in ("stream", "flush", "meta"):
+                harness.set_total(f"{lane}_{klass}", PLENTY)
+        yield harness
+
+
+def last_record(harness: Harness) -> Record:
+    return Record.parse(drain(harness.files.socket)[-1])
+
+
+# Submission
+
+
+def test_a_token_costs_one_allocation_beside_the_note(harness: Harness) -> None:
+    outcome = harness.submit(**WRITER)
+    assert (outcome.rc, outcome.altered, outcome.licenses) == (0, False, BOTH)
+    assert outcome.allocations == 2
+    assert outcome.admin_comment.endswith(",token=taken)")
+    assert len(outcome.admin_comment) <= 200
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tokens"}))
+def test_a_job_without_a_decision_costs_none(harness: Harness, kind: str) -> None:
+    outcome = harness.submit(uid=USER, **{"name": "unheard of", **KINDS[kind]})
+    assert (outcome.rc, outcome.altered, outcome.licenses) == (0, False, None)
+    assert outcome.allocations == (0 if outcome.admin_comment == "" else 1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "salloc", "follower", "licences", "pty", "immediate", "cron", "later", "reserved",
+        "opted out",
+    ],
+)  # fmt: skip
+def test_exempt_kinds_get_no_token(harness: Harness, kind: str) -> None:
+    fields = {"uid": USER, **KINDS[kind], "name": made_model.STREAM_JOB}
+    assert harness.submit(**fields).licenses is None
+    assert last_record(harness).grant.outcome == "not_needed"
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "srun", "array", "leader", "list", "memory"])
+def test_all_other_kinds_get_theirs(harness: Harness, kind: str) -> None:
+    fields = {"uid": USER, **KINDS[kind], "name": made_model.STREAM_JOB}
+    assert harness.submit(**fields).licenses == BOTH
+
+
+@pytest.mark.parametrize("wish", ["license/tool:1", "gres/gpu:1,license/tool=2"])
+def test_licences_for_each_task_exempt_a_job(harness: Harness, wish: str) -> None:
+    assert harness.submit(**WRITER, tres_per_task=wish).licenses is None
+    assert last_record(harness).decision.reason == "exempt_licenses"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_that_users_write_are_taken_off_every_kind_of_job(
+    harness: Harness, kind: str
+) -> None:
+    fields = {**KINDS[kind], "uid": USER, "name": "unheard of"}
+    written = {"licenses": "tool:1,sl0_stream:9", "tres_per_task": "license/sl1_flush:3"}
+    outcome = harness.submit(**fields | written)
+    assert (outcome.rc, outcome.altered) == (0, False)
+    assert (outcome.licenses, outcome.tres_per_task) == ("tool:1", "")
+
+
+def test_alternatives_lose_their_tokens_as_well(harness: Harness) -> None:
+    assert harness.submit(uid=USER, licenses="sl0_stream|tool").licenses == "tool"
+    assert harness.submit(uid=USER, licenses="sl0_stream|sl1_stream").licenses == ""
+
+
+@pytest.mark.parametrize(
+    ("total", "outcome"), [(100_000, "taken"), (99_999, "undefined"), (0, "undefined")]
+)
+def test_each_token_must_be_there_in_plenty(harness: Harness, total: int, outcome: str) -> None:
+    harness.set_total("sl1_stream", total)
+    assert harness.submit(**WRITER).licenses == (BOTH if outcome == "taken" else None)
+    grant = last_record(harness).grant
+    assert (grant.outcome, grant.totals[:3]) == (outcome, (PLENTY, total, 0))
+
+
+@pytest.mark.parametrize("harness", ["harness-bare"], indirect=True)
+def test_a_controller_that_tells_no_totals_gets_no_tokens(harness: Harness) -> None:
+    """Nor does this one tell who is an operator: nobody's change is touched."""
+    assert harness.submit(**WRITER).licenses is None
+    assert last_record(harness).grant.outcome == "no_totals"
+    assert harness.modify(uid=USER, job_id_str="7", licenses="sl0_stream").licenses is None
+
+
+def test_a_lane_of_its_own_is_for_jobs_with_a_directory_of_their_own(harness: Harness) -> None:
+    install(harness.files.snapshot, made_model.busy_lane_snapshot(lane_mask=1))
+    checksum = harness.files.snapshot.read_bytes()[8:16][::-1].hex()
+    harness.files.wait_for(lambda seen: seen["snapshot"]["checksum"] == checksum)
+    assert harness.submit(**WRITER, nodes=4).licenses == BOTH
+    assert harness.submit(**WRITER, nodes=4, io_dir=1).licenses == "sl1_stream"
+
+
+def test_a_site_without_lanes_has_the_lane_all(harness: Harness) -> None:
+    install(harness.files.bundle, made_model.named_bundle(created=made_model.CREATED + 7))
+    harness.files.wait_for(lambda seen: seen["bundle"]["created"] == made_model.CREATED + 7)
+    harness.set_total("all_stream", PLENTY)
+    assert harness.submit(**WRITER, licenses="all_stream:2;tool").licenses == "tool,all_stream"
+    assert harness.submit(**WRITER, licenses="sl0_stream").licenses == "sl0_stream,all_stream"
+
+
+def test_what_is_done_is_counted(harness: Harness) -> None:
+    harness.submit(**WRITER)
+    harness.submit(**WRITER, licenses="sl0_stream")
+    harness.submit(**WRITER, opt_out=1)
+    harness.set_total("sl0_stream", 0)
+    harness.submit(**WRITER)
+    harness.modify(uid=USER, job_id_str="42", licenses="tool")
+    harness.modify(uid=USER, job_id_str="7", licenses="tool,sl1_meta")
+    seen = harness.files.stats()
+    assert {name: n for name, n in seen["grants"].items() if n} == {
+        "taken": 2,
+        "not_needed": 1,
+        "undefined": 1,
+    }
+    assert seen["stripped"] == 2
+    assert seen["opt_outs"] == {"option": 1, "update": 1}
+
+
+def test_below_enforce_nothing_is_counted_as_a_grant(harness: Harness) -> None:
+    harness.files.configure(Mode="advise")
+    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
+    assert harness.submit(**WRITER, licenses="sl0_stream").licenses is None
+    assert ",token=" not in harness.submit(**WRITER).admin_comment
+    assert sum(harness.files.stats()["grants"].values()) == 0
+
+
+# Modification
+
+
+@pytest.mark.parametrize("uid", [0, 555])
+def test_administrators_change_what_they_like(harness: Harness, uid: int) -> None:
+    harness.make_operator(555)
+    for licenses in ("sl0_stream:9", "", "tool,sl1_meta"):
+        change = harness.modify(uid=uid, job_id_str="42", licenses=licenses)
+        assert change == Change(rc=0, licenses=None)
+    assert harness.files.stats()["stripped"] == 0
+
+
+@pytest.mark.parametrize("job_id", ["42", "42_3", "42_[1-5%2]", "42+0"])
+def test_granted_tokens_are_known_by_every_name_of_the_job(harness: Harness, job_id: str) -> None:
+    change = harness.modify(uid=USER, job_id_str=job_id, licenses="tool,sl0_stream:1;sl1_stream")
+    assert change == Change(rc=0, licenses=None)
+
+
+@pytest.mark.parametrize("job_id", ["4", "420", "43", "", "x", "99999999999999999999"])
+def test_tokens_of_other_jobs_are_not_ones_own(harness: Harness, job_id: str) -> None:
+    change = harness.modify(uid=USER, job_id_str=job_id, licenses="tool,sl0_stream")
+    assert change == Change(rc=0, licenses="tool")
+
+
+def test_a_wish_for_tokens_alone_changes_no_licences(harness: Harness) -> None:
+    """NULL in a change: the job keeps what it has. The harness shows it as empty."""
+    change = harness.modify(uid=USER, job_id_str="7", licenses="sl0_stream,,;")
+    assert change == Change(rc=0, licenses="")
+    change = harness.modify(uid=USER, job_id_str="42", licenses="sl0_flush")
+    assert change == Change(rc=0, licenses="")
+    assert harness.files.stats()["opt_outs"]["update"] == 0
+
+
+def test_licences_for_each_task_bring_no_tokens(harness: Harness) -> None:
+    wish = "gres/gpu:1,license/sl0_stream:5"
+    change = harness.modify(uid=USER, job_id_str="42", tres_per_task=wish)
+    assert change == Change(rc=0, licenses=None, tres_per_task="gres/gpu:1")
+
+
+def test_a_change_without_licences_is_not_looked_at(harness: Harness) -> None:
+    assert harness.modify(uid=USER, job_id_str="42", name="other") == Change(0, None)
+    assert harness.files.stats()["opt_outs"]["update"] == 0

@@ -1,0 +1,368 @@
+"""Leases, books, waits and sizes: what sluiced works out before it tells Slurm."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core_worlds import FLUSHING, NOW, STREAMING, application, bundle
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.policies.structs import View, new
+from sluice.slurm.books import Audit, accounts, differences
+from sluice.slurm.gates import LIMIT, Load, Sizer
+from sluice.slurm.holdings import Holding, holdings, parse_licenses
+from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
+from sluice.slurm.records import License, QueuedJob, Reservation
+from sluice.slurm.slurm_commands import count_tasks
+from sluice.slurm.waits import Waits, release_command
+
+TOKENS = ("sl0_stream", "sl0_flush", "sl1_stream")
+NAMES = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush"), "sl1_stream": (1, "stream")}
+TOTAL = 1_000_000
+LENGTH = 60
+
+
+def job(job_id: int = 1, **members: Any) -> QueuedJob:
+    defaults: dict[str, Any] = {
+        "job_id": job_id,
+        "submission_id": job_id,
+        "component": None,
+        "is_array": False,
+        "tasks_waiting": 1,
+        "restarts": 0,
+        "uid": 1000,
+        "submit": NOW,
+        "eligible": NOW,
+        "start": None,
+        "end": None,
+        "state": "PENDING",
+        "account": None,
+        "partition": "main",
+        "qos": None,
+        "nodes": 1,
+        "tasks": 1,
+        "cpus": 1,
+        "time_limit": 60,
+        "reason": "Licenses",
+        "licenses": "sl0_stream",
+        "exit_code": None,
+        "name": "run",
+    }
+    return QueuedJob(**defaults | members)
+
+
+def holding(job_id: int = 1, **members: Any) -> Holding:
+    return holdings([job(job_id, **members)], NAMES)[0]
+
+
+# Licences in words
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("", {}),
+        ("a", {"a": 1}),
+        ("a:2,b;a", {"a": 3, "b": 1}),
+        ("a:1 jobid=5,b", {"a": 1, "b": 1}),
+    ],
+)
+def test_licences_add_up(text, counts):
+    assert parse_licenses(text) == counts
+
+
+@pytest.mark.parametrize(
+    ("shown", "count"),
+    [
+        ("7", 1),
+        ("7_3", 1),
+        ("7+1", 1),
+        ("7_[1-3]", 3),
+        ("7_[0-9:3%2]", 4),
+        ("7_[1,3,5-6]", 4),
+        ("7_[1,3,...]", 2),
+    ],
+)
+def test_tasks_that_wait_are_counted(shown, count):
+    assert count_tasks(shown) == count
+
+
+def test_who_holds_what():
+    rows = [
+        job(1, licenses="tool:2,sl1_stream,sl0_stream"),
+        job(2, licenses="tool"),
+        job(3, state="COMPLETED"),
+        job(4, state="SUSPENDED", licenses="sl0_flush"),
+    ]
+    found = {h.job.job_id: (h.klass, h.lane_mask) for h in holdings(rows, NAMES)}
+    assert found == {1: ("stream", 0b11), 4: ("flush", 0b01)}
+
+
+# Leases
+
+reserved = st.dictionaries(st.sampled_from(TOKENS), st.integers(0, TOTAL))
+
+
+@st.composite
+def present(draw: st.DrawFn) -> list[Lease]:
+    """Leases of sluiced, old and new, of lanes that exist and one that does not."""
+    tokens = draw(st.sets(st.sampled_from((*TOKENS, "gone_stream"))))
+    return [
+        Lease(token, draw(st.integers(0, TOTAL)), NOW + draw(st.integers(-100, 1000)))
+        for token in sorted(tokens)
+    ]
+
+
+class Controller:
+    """Does to leases what slurmctld does on scontrol's commands, and refuses what it refuses."""
+
+    def __init__(self, actual: list[Lease]) -> None:
+        self.leases = {lease.token: lease for lease in actual}
+
+    def run(self, command: str) -> None:
+        token = re.search(r"reservationname=sluice_(\S+)", command)[1]
+        if command.startswith("delete"):
+            del self.leases[token]
+            return
+        end = NOW + int(re.search(r"endtime=now\+(\d+)seconds", command)[1])
+        name, count = re.search(r"licenses=(\S+):(\d+)", command).groups()
+        assert name == token
+        if command.startswith("create"):
+            assert token not in self.leases
+        else:
+            assert self.leases[token].end > NOW  # a lease that ran out cannot be changed
+        self.leases[token] = Lease(token, int(count), end)
+
+
+@given(present(), reserved)
+def test_the_plan_brings_the_leases_to_what_is_wanted(actual, wanted):
+    controller = Controller(actual)
+    for command in plan(actual, wanted, NOW, LENGTH):
+        controller.run(command)
+    after = controller.leases
+    living = {token: lease.count for token, lease in after.items() if lease.end > NOW}
+    assert {t: n for t, n in living.items() if n} == {t: n for t, n in wanted.items() if n}
+    assert all(NOW + LENGTH / 2 < after[t].end <= NOW + 2 * LENGTH for t in living)
+    assert plan(after.values(), wanted, NOW, LENGTH) == []
+
+
+@given(present(), reserved)
+def test_gates_close_before_others_open(actual, wanted):
+    before = {lease.token: lease.count for lease in actual if lease.end > NOW}
+    opens = []
+    for command in plan(actual, wanted, NOW, LENGTH):
+        token = re.search(r"reservationname=sluice_(\S+)", command)[1]
+        if command.startswith("delete"):
+            opens.append(token not in wanted)
+        else:
+            opens.append(wanted[token] < before.get(token, 0))
+    assert opens == sorted(opens)
+
+
+@given(present())
+def test_no_command_where_nothing_is_wanted_and_nothing_is_there(actual):
+    assert plan([], {}, NOW, LENGTH) == []
+    assert len(plan(actual, {}, NOW, LENGTH)) == len(actual)
+
+
+def test_a_lease_in_the_first_half_of_its_life_is_left_alone():
+    fresh = Lease("sl0_stream", 5, NOW + LENGTH)
+    assert plan([fresh], {"sl0_stream": 5}, NOW, LENGTH) == []
+    [command] = plan([fresh], {"sl0_stream": 5}, NOW + LENGTH // 2, LENGTH)
+    assert command.startswith("update")
+
+
+@pytest.mark.parametrize(
+    ("name", "licenses", "nodes"),
+    [
+        ("maintenance", "sl0_stream:5", 0),
+        ("sluice_maintenance", "", 4),
+        ("sluice_maintenance", "sl0_stream:5", 0),
+        ("sluice_sl0_stream", "sl0_stream:5,tool:1", 0),
+        ("sluice_sl0_stream", "sl0_stream:5", 1),
+        ("sluice_tool", "tool:1", 0),
+    ],
+)
+def test_an_administrators_reservation_is_never_ours(name, licenses, nodes):
+    assert lease_of(Reservation(name, NOW, nodes, licenses)) is None
+
+
+def test_leases_of_lanes_that_are_gone_are_ours():
+    rows = [Reservation("sluice_old_lane_meta", NOW, 0, "old_lane_meta:7")]
+    assert leases(rows) == [Lease("old_lane_meta", 7, NOW)]
+
+
+def test_a_token_with_too_small_a_total_gets_no_lease():
+    table = {
+        name: License(name, total, 0, 0)
+        for name, total in (("sl0_stream", TOTAL), ("sl0_flush", 99_999))
+    }
+    gates = {"sl0_stream": 3, "sl0_flush": 1, "sl1_stream": 1}
+    assert reserved_for(gates, table, 100_000) == {"sl0_stream": TOTAL - 3}
+
+
+# Waits
+
+
+def test_only_the_time_counts_in_which_licences_are_the_reason():
+    waits = Waits()
+    for second, reason in enumerate(("Resources", "Licenses", "Licenses", "Priority", "Licenses")):
+        waiting = [holding(reason=reason)]
+        waits.follow(waiting, NOW + second)
+    assert waits.waited(waiting[0]) == 3
+
+
+def test_a_job_that_is_new_to_sluiced_may_have_waited_since_it_was_eligible():
+    waits = Waits()
+    old = holding(eligible=NOW - 500)
+    waits.follow([old], NOW)
+    assert waits.waited(old) == 500
+    requeued = holding(restarts=1, submit=NOW + 1, eligible=NOW + 100)
+    waits.follow([requeued], NOW + 2)
+    assert waits.waited(requeued) == 0
+    assert waits.waited(old) == 0  # gone
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 50), st.booleans()), min_size=1, max_size=20),
+    st.integers(-100, 0),
+)
+def test_what_is_counted_is_never_less_than_the_wait_that_was_seen(steps, eligible):
+    waits, now, seen = Waits(), float(NOW), 0.0
+    for i, (step, is_blocked) in enumerate(steps):
+        now += step
+        if i and is_blocked:
+            seen += step
+        one = holding(reason="Licenses" if is_blocked else "Priority", eligible=NOW + eligible)
+        waits.follow([one], now)
+    assert waits.waited(one) >= seen - 1e-6
+    assert waits.waited(one) <= now - (NOW + eligible) + 1e-6
+
+
+def test_a_release_keeps_the_other_licences_and_copies_nothing_that_a_user_wrote():
+    table = {name: License(name, 9, 0, 0) for name in ("tool", "other", *TOKENS)}
+    plain = holding(4, licenses="tool:2,sl0_stream,sl1_stream,other")
+    assert release_command(plain, table) == "update jobid=4 licenses=tool:2,other:1"
+    hostile = holding(4, licenses="tool:1 jobid=5\nshutdown,sl0_stream,no such")
+    assert release_command(hostile, table) == "update jobid=4 licenses=tool:1"
+    task = holding(9, submission_id=4, is_array=True)
+    assert release_command(task, table) == "update jobid=4 licenses="
+
+
+# Books
+
+
+def table(held: int, reserved_count: int = 0) -> dict[str, License]:
+    return {"sl0_stream": License("sl0_stream", TOTAL, held, reserved_count)}
+
+
+def test_the_books_balance_when_jobs_and_slurm_agree():
+    found = holdings(
+        [
+            job(1, state="RUNNING"),
+            job(2, state="SUSPENDED", licenses="sl0_stream:2"),
+            job(3, tasks_waiting=5),
+        ],
+        NAMES,
+    )
+    lease = Lease("sl0_stream", TOTAL - 4, NOW + 10)
+    books = accounts(found, table(3, TOTAL - 4), [lease], NAMES, NOW)
+    assert (books[0].held, books[0].wanted, books[0].gate) == (3, 5, 4)
+    assert not differences(books)
+    assert not books[1].is_defined
+
+
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
+def test_any_difference_shows(held, used, leased, reserved_count):
+    found = holdings([job(i, state="RUNNING") for i in range(held)], NAMES)
+    lease = [Lease("sl0_stream", leased, NOW + 10)] if leased else []
+    books = accounts(found, table(used, reserved_count), lease, NAMES, NOW)
+    shown = set(differences(books))
+    assert ("sl0_stream held" in shown) == (held != used)
+    assert ("sl0_stream reserved" in shown) == (leased != reserved_count)
+
+
+def test_a_lease_that_ran_out_closes_nothing():
+    lease = Lease("sl0_stream", 7, NOW)
+    books = accounts([], table(0), [lease], NAMES, NOW)
+    assert books[0].gate is None
+    assert not differences(books)
+
+
+def test_only_what_stays_is_reported_and_once():
+    audit = Audit()
+    good = accounts([], table(0), [], NAMES, NOW)
+    bad = accounts([], table(1), [], NAMES, NOW)
+    assert [audit.check(books) for books in (bad, good, bad)] == [[], [], []]
+    assert len(audit.check(bad)) == 1
+    assert audit.check(bad) == []
+    assert audit.check(good) == []
+    assert [len(audit.check(books)) for books in (bad, bad)] == [0, 1]
+
+
+# Sizes
+
+ALWAYS = {"io_share": 0.9}
+SELDOM = {"io_share": 0.02}
+
+
+def sizer(conf: str = "") -> Sizer:
+    return Sizer(bundle(application(STREAMING), conf=conf))
+
+
+def load(klass: str = "stream", profile: dict[str, Any] | None = None, **members: Any) -> Load:
+    base = FLUSHING if klass == "flush" else STREAMING
+    known = View(new("struct sluice_profile", base | (profile or ALWAYS)))
+    return replace(Load(klass, 1, known), **members)
+
+
+def test_with_nobody_there_the_gates_are_closed():
+    assert sizer().gates([], [], []) == {"all_stream": 0, "all_flush": 0, "all_meta": 0}
+
+
+def test_one_heavy_job_at_a_time():
+    assert sizer().gates([], [load()] * 3, [])["all_stream"] == 1
+    assert sizer().gates([load()], [load()] * 3, [])["all_stream"] == 1
+
+
+def test_an_array_counts_with_all_its_tasks():
+    quiet = load(profile=SELDOM)
+    one = sizer("Tolerance=4").gates([], [quiet], [])
+    many = sizer("Tolerance=4").gates([], [replace(quiet, tasks=1000)], [])
+    assert one["all_stream"] == 1
+    assert 1 < many["all_stream"] <= LIMIT
+
+
+def test_a_job_of_which_nothing_is_known_has_the_lane_for_itself():
+    gates = sizer().gates([Load("stream", 1, None)], [load("flush")], [])
+    assert gates["all_flush"] == 0
+
+
+def test_a_class_waits_while_nothing_is_known_of_one_of_its_jobs():
+    waiting = [load(), Load("stream", 1, None), load("flush")]
+    assert sizer().gates([], waiting, []) == {"all_stream": 0, "all_flush": 1, "all_meta": 0}
+
+
+def test_the_rest_of_the_background_counts_too():
+    quiet = load(profile=SELDOM)
+    assert sizer().gates([], [load("flush", SELDOM)], [quiet])["all_flush"] == 1
+    assert sizer().gates([], [load("flush", SELDOM)], [quiet] * 500)["all_flush"] == 0
+
+
+def test_lanes_are_sized_apart():
+    two = sizer("Lane=sl0 Targets=1 Bandwidth=1G\nLane=sl1 Targets=1 Bandwidth=1G")
+    here, there = (load(profile=ALWAYS | {"rate": 1e9}, lane_mask=mask) for mask in (1, 2))
+    gates = two.gates([here], [here, there], [])
+    assert (gates["sl0_stream"], gates["sl1_stream"]) == (1, 1)
+
+
+def test_a_job_that_its_lane_alone_slows_too_much_can_never_be_let_in():
+    two = sizer("Lane=sl0 Targets=1 Bandwidth=1G\nLane=sl1 Targets=1 Bandwidth=1G")
+    fast = {"io_share": 0.9, "rate": 2e9}
+    assert not two.is_admissible(load(profile=fast))
+    assert two.is_admissible(load(profile=fast, lane_mask=3))
+    assert two.is_admissible(load(profile=fast | {"rate": 1e8}))

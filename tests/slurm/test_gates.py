@@ -1,0 +1,585 @@
+"""Gates on a real slurmctld: who waits for whom, and that nothing gets stuck when anything dies."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import made_model
+import numpy as np
+import pytest
+from plugin_harness import PluginFiles, drain, install
+from private_slurm import PrivateSlurm
+from test_daemon import BIN, PATIENCE, Sluiced, wait_for
+
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.published import published_interference
+from sluice.policies.structs import View
+
+pytestmark = pytest.mark.slurm
+
+STREAM, FLUSH, META = "all_stream", "all_flush", "all_meta"
+TOKENS = (STREAM, FLUSH, META)
+TOTAL = 1_000_000
+LEASE = 5  # seconds, the shortest there is
+LONG = "--wrap=sleep 600"
+SHORT = "--wrap=sleep 2"
+
+PROFILE = made_model.profile(np.random.default_rng(1), "aw")
+FLUSHING = made_model.profile(np.random.default_rng(1), "ws") | {"unflushed_bytes": 0.0}
+ALWAYS = {"io_share": 0.9, "burst_seconds": 0.0, "period_seconds": 0.0}
+SELDOM = {"io_share": 0.03, "burst_seconds": 1.0, "period_seconds": 33.0}
+KINDS: dict[str, dict[str, Any]] = {
+    "heavy": PROFILE | ALWAYS,  # nobody may write beside it
+    "light": PROFILE | SELDOM,  # several may
+    "flusher": FLUSHING | ALWAYS,
+    "dripper": FLUSHING | SELDOM,
+}
+
+
+def bundle(settings: str = "") -> bytes:
+    """Knows jobs by these names, under these settings."""
+    return pack_bundle(
+        policy=core.parse_config("sluice.conf", settings.encode()).policy,
+        interference=published_interference(),
+        patterns=None,
+        numbers=None,
+        applications=[
+            Application(
+                core.application_key(core.submission({"name": name}), "name"), "name", i, known
+            )
+            for i, (name, known) in enumerate(KINDS.items(), start=1)
+        ],
+        text="{}",
+        created=int(time.time()),
+    )
+
+
+def licenses(total: int = TOTAL, tokens: tuple[str, ...] = TOKENS) -> str:
+    return ",".join(["tool:9", *(f"{token}:{total}" for token in tokens)])
+
+
+@pytest.fixture(scope="module")
+def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
+    with PrivateSlurm(
+        lab_directory / "gates",
+        nodes=3,
+        settings={"Licenses": licenses(), "JobSubmitPlugins": "sluice"},
+        plugin_dir=plugin_directory,
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
+    """Enforcing on a quiet cluster with all gates closed; the books balance in the end."""
+    for leftover in files.directory.iterdir():
+        leftover.unlink()
+    daemon = Sluiced(slurm, files)
+    configure(daemon)
+    daemon.start()
+    settle(daemon)
+    drain(files.socket)
+    yield daemon
+    slurm.run("scancel", "--quiet", "--user=root", check=False)
+    wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
+    if daemon.process.poll() is None:
+        assert not gates(daemon)["differences"]
+        daemon.stop()
+    for name in reservations(slurm):
+        slurm.run("scontrol", "delete", f"reservationname={name}")
+
+
+def configure(daemon: Sluiced, policy: str = "", **settings: str | float) -> None:
+    install(daemon.files.bundle, bundle(policy))
+    keys = {"Mode": "enforce", "FollowInterval": 100, "LeaseSeconds": LEASE}
+    daemon.files.configure(**keys | settings)
+
+
+def settle(daemon: Sluiced) -> None:
+    """Wait until the plugin enforces and every gate has its lease."""
+    daemon.files.wait_for(
+        lambda seen: (
+            seen["mode"] == "enforce" and seen["bundle"]["loaded"] and seen["snapshot"]["loaded"]
+        )
+    )
+    wait_for(lambda: set(leases(daemon.slurm)) == set(TOKENS))
+
+
+def gates(daemon: Sluiced) -> dict[str, Any]:
+    """What `sluice gates` says, with the gates by token."""
+    facts: dict[str, Any] = daemon.sluice("gates")
+    return facts | {"gates": {gate["token"]: gate for gate in facts["gates"]}}
+
+
+def reservations(slurm: PrivateSlurm) -> dict[str, dict[str, str]]:
+    lines = slurm.run("scontrol", "show", "reservation", "-o").stdout.splitlines()
+    rows = [
+        dict(word.partition("=")[::2] for word in line.split()) for line in lines if "=" in line
+    ]
+    return {row["ReservationName"]: row for row in rows}
+
+
+def leases(slurm: PrivateSlurm) -> dict[str, str]:
+    """Licences of each lease, by token."""
+    return {
+        name.removeprefix("sluice_"): row["Licenses"]
+        for name, row in reservations(slurm).items()
+        if name.startswith("sluice_all_")
+    }
+
+
+def used(slurm: PrivateSlurm, token: str) -> int:
+    for line in slurm.run("scontrol", "show", "lic", "-o").stdout.splitlines():
+        fields = dict(word.split("=", 1) for word in line.split())
+        if fields["LicenseName"] == token:
+            return int(fields["Used"])
+    return 0
+
+
+def submit(slurm: PrivateSlurm, kind: str, *arguments: str) -> int:
+    return slurm.submit("-J", kind, "-n1", *arguments)
+
+
+def running(slurm: PrivateSlurm, *jobs: int) -> None:
+    for job in jobs:
+        slurm.wait_for_job(job, "RUNNING")
+
+
+def waits(slurm: PrivateSlurm, *jobs: int) -> None:
+    """Wait until Slurm says that these jobs wait for licences."""
+    for job in jobs:
+        seen = wait_for(lambda job=job: s if (s := slurm.job(job))["Reason"] != "None" else None)
+        while seen["Reason"] in {"Resources", "Priority"}:
+            seen = slurm.job(job)
+        assert (seen["JobState"], seen["Reason"]) == ("PENDING", "Licenses"), seen
+
+
+def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
+    holder = submit(slurm, "heavy", LONG)
+    running(slurm, holder)
+    waiter = submit(slurm, "heavy", LONG)
+    waits(slurm, waiter)
+    return holder, waiter
+
+
+def releases(daemon: Sluiced) -> list[tuple[int, str]]:
+    with Store(daemon.history, read_only=True) as store:
+        return [(row.job_id, row.reason) for row in store.releases()]
+
+
+# What gates do
+
+
+def test_a_job_waits_for_the_one_it_would_ruin_and_starts_when_that_ends(sluiced, slurm):
+    holder, waiter = holder_and_waiter(slurm)
+    assert slurm.job(waiter)["Licenses"] == STREAM
+    seen = wait_for(lambda: g if (g := gates(sluiced))["gates"][STREAM]["waiting"] == 1 else None)
+    assert seen["gates"][STREAM]["held"] == used(slurm, STREAM) == 1
+    assert not seen["differences"]
+    slurm.run("scancel", str(holder))
+    running(slurm, waiter)
+    assert_sound(sluiced, {holder: "heavy", waiter: "heavy"})
+
+
+@pytest.mark.usefixtures("sluiced")
+def test_classes_are_gated_together(slurm):
+    holder = submit(slurm, "heavy", LONG)
+    running(slurm, holder)
+    waiter = submit(slurm, "flusher", LONG)
+    waits(slurm, waiter)
+    assert slurm.job(waiter)["Licenses"] == FLUSH
+    slurm.run("scancel", str(holder))
+    running(slurm, waiter)
+
+
+def test_jobs_that_do_not_hurt_each_other_run_together(sluiced, slurm):
+    jobs = [submit(slurm, "light", LONG) for _ in range(3)]
+    running(slurm, *jobs)
+    wait_for(lambda: gates(sluiced)["gates"][STREAM]["held"] == 3)
+    assert_sound(sluiced, dict.fromkeys(jobs, "light"))
+
+
+@pytest.mark.usefixtures("sluiced")
+def test_jobs_without_tokens_never_wait(slurm):
+    holder_and_waiter(slurm)
+    running(slurm, submit(slurm, "unheard_of", LONG))
+
+
+@pytest.mark.usefixtures("sluiced")
+def test_load_without_a_token_closes_the_gate(slurm):
+    """Its token was taken off while it ran, so it is background: nobody protects it."""
+    loose = submit(slurm, "heavy", LONG)
+    running(slurm, loose)
+    slurm.run("scontrol", "update", f"jobid={loose}", "licenses=")
+    wait_for(lambda: used(slurm, STREAM) == 0)
+    waiter = submit(slurm, "heavy", LONG)
+    waits(slurm, waiter)
+    slurm.run("scancel", str(loose))
+    running(slurm, waiter)
+
+
+def test_an_array_goes_through_the_gate_task_by_task(sluiced, slurm):
+    array = submit(slurm, "heavy", "--array=0-2", SHORT)
+    ended = wait_for(lambda: states(slurm, array) == {"COMPLETED"})
+    assert ended
+    with Store(sluiced.history, read_only=True) as store:
+        assert max(len(row.holders) for row in store.running_sets()) == 1
+
+
+def states(slurm: PrivateSlurm, array: int) -> set[str]:
+    done = slurm.run("squeue", "-h", "--states=all", "-r", f"-j{array}", "-o", "%T")
+    return set(done.stdout.split())
+
+
+def test_jobs_that_are_held_keep_nobody_out(sluiced, slurm):
+    stranger = submit(slurm, "unheard_of", "--hold", LONG)
+    slurm.run("scontrol", "update", f"jobid={stranger}", f"licenses={STREAM}")
+    submit(slurm, "heavy", "--hold", LONG)
+    wait_for(lambda: gates(sluiced)["gates"][STREAM]["waiting"] == 2)
+    running(slurm, submit(slurm, "heavy", LONG))
+
+
+def test_the_snapshot_says_who_holds_tokens(sluiced, slurm):
+    holder, waiter = holder_and_waiter(slurm)
+    snapshot = wait_for(lambda: s if (s := sluiced.snapshot()).holder(waiter) else None)
+    for job in (holder, waiter):
+        assert (snapshot.holder(job).klass, snapshot.holder(job).lane_mask) == ("stream", 1)
+
+
+# Law 5 on the real controller
+
+
+def assert_sound(daemon: Sluiced, kinds: dict[int, str], policy: str = "") -> int:
+    """In no set of jobs that ran together has a member a slowdown beyond its tolerance."""
+    model = Bundle.parse(bundle(policy))
+    pressures = {
+        kind: core.pressure_of(known, model.interference, model.policy)
+        for kind, known in KINDS.items()
+    }
+    largest = 0
+    with Store(daemon.history, read_only=True) as store:
+        for row in store.running_sets():
+            members = [pressures[kinds[holder.job_id]] for holder in row.holders]
+            for i, victim in enumerate(members):
+                if row.holders[i].klass:
+                    others = members[:i] + members[i + 1 :]
+                    assert slowdown(victim, others, model) <= model.policy.tolerance * (1 + 1e-9)
+            largest = max(largest, len(members))
+    return largest
+
+
+def slowdown(victim: View, others: list[View], model: Bundle) -> float:
+    z = core.normal_quantile(model.policy.quantile)
+    factor = core.io_factor(victim, others, model.interference, z)
+    return core.job_slowdown(victim, factor)
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.acceptance)])
+def test_no_set_that_runs_together_exceeds_the_tolerance(sluiced, slurm, count):
+    rng = random.Random(count)
+    kinds: dict[int, str] = {}
+    for _ in range(count):
+        kind = rng.choice((*KINDS, "light", "dripper"))
+        job = submit(slurm, kind, f"--wrap=sleep {rng.choice((0.5, 1, 2))}")
+        kinds[job] = kind
+        time.sleep(rng.choice((0, 0, 0.3)))
+    while slurm.run("squeue", "-h").stdout:
+        time.sleep(0.2)
+    assert assert_sound(sluiced, kinds) >= 2
+    assert not releases(sluiced)
+
+
+# The bound on waiting
+
+
+def test_after_max_delay_the_token_is_taken_off_and_nothing_else(sluiced, slurm):
+    configure(sluiced, "MaxDelay=3")
+    holder = submit(slurm, "heavy", LONG)
+    running(slurm, holder)
+    waiter = submit(slurm, "heavy", "--licenses=tool:2", LONG)
+    waits(slurm, waiter)
+    running(slurm, waiter)
+    assert slurm.job(waiter)["Licenses"] == "tool:2"
+    assert slurm.job(holder)["JobState"] == "RUNNING"
+    wait_for(lambda: releases(sluiced) == [(waiter, "max_delay")])
+    assert gates(sluiced)["released"] == {"max_delay": 1}
+    with Store(sluiced.history, read_only=True) as store:
+        assert store.releases()[0].waited >= 3
+
+
+def test_an_array_is_released_as_a_whole(sluiced, slurm):
+    configure(sluiced, "MaxDelay=3")
+    holder = submit(slurm, "heavy", LONG)
+    running(slurm, holder)
+    array = submit(slurm, "heavy", "--array=0-999", "-N3", "--exclusive", LONG)
+    waits(slurm, array)
+    wait_for(lambda: slurm.job(array)["Licenses"] in {"", "(null)"})
+    rows = slurm.run("squeue", "-h", f"-j{array}", "-o", "%i").stdout.split()
+    assert len(rows) == 1  # one record still
+    wait_for(lambda: releases(sluiced) == [(array, "max_delay")])
+
+
+def test_releases_are_bounded_a_round_and_none_is_left_out(sluiced, slurm):
+    holder = submit(slurm, "heavy", LONG)
+    running(slurm, holder)
+    jobs = [submit(slurm, "heavy", LONG) for _ in range(8)]
+    waits(slurm, *jobs)
+    configure(sluiced, "MaxDelay=0", ReleasesPerRound=3)
+    wait_for(lambda: {job for job, _ in releases(sluiced)} == set(jobs))
+    with Store(sluiced.history, read_only=True) as store:
+        assert len(store.releases()) == len(jobs)
+
+
+# The switch
+
+
+@pytest.mark.parametrize("how", ["command", "file"])
+def test_off_opens_the_gates_and_on_closes_them_again(sluiced, slurm, how):
+    _, waiter = holder_and_waiter(slurm)
+    if how == "command":
+        assert "All gates are open" in command(sluiced, "off")
+    else:
+        sluiced.files.off_file.touch()
+    running(slurm, waiter)
+    wait_for(lambda: not leases(slurm))
+    sluiced.files.wait_for(lambda seen: seen["mode"] == "off")
+    assert slurm.job(submit(slurm, "heavy", LONG))["Licenses"] == "(null)"
+    assert "is on" in command(sluiced, "on")
+    settle(sluiced)
+    sluiced.files.wait_for(lambda seen: seen["mode"] == "enforce")
+    wait_for(lambda: not sluiced.snapshot().state.flags)
+    waits(slurm, submit(slurm, "heavy", LONG))
+
+
+def test_off_takes_the_tokens_off_jobs_that_cannot_start_yet(sluiced, slurm):
+    holder_and_waiter(slurm)
+    stuck = submit(slurm, "heavy", "-N3", "--exclusive", LONG)
+    wait_for(lambda: slurm.job(stuck)["Licenses"] == STREAM)
+    command(sluiced, "off")
+    wait_for(lambda: slurm.job(stuck)["Licenses"] in {"", "(null)"})
+    wait_for(lambda: (stuck, "switched_off") in releases(sluiced))
+
+
+def test_off_works_without_sluiced(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    sluiced.stop(signal.SIGKILL)
+    said = command(sluiced, "off")
+    assert "All gates are open" in said
+    assert "tokens taken off" in said
+    assert not leases(slurm)
+    running(slurm, waiter)
+
+
+def command(daemon: Sluiced, *words: str) -> str:
+    done = subprocess.run(
+        [BIN / "sluice", *words],
+        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_leaving_enforce_opens_the_gates(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    sluiced.files.configure(Mode="advise", FollowInterval=100)
+    running(slurm, waiter)
+    assert not leases(slurm)
+
+
+def test_other_modes_never_make_a_lease(sluiced, slurm):
+    sluiced.files.configure(Mode="advise", FollowInterval=100)
+    wait_for(lambda: not leases(slurm))
+    submit(slurm, "heavy", LONG)
+    sluiced.wait_for_snapshots(5)
+    assert not leases(slurm)
+
+
+def test_sigterm_leaves_no_lease_behind(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    assert sluiced.stop() == 0
+    assert not leases(slurm)
+    running(slurm, waiter)
+
+
+# What may happen
+
+
+def test_killed_its_leases_run_out(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    sluiced.stop(signal.SIGKILL)
+    running(slurm, waiter)
+    sluiced.start()
+    settle(sluiced)
+    wait_for(lambda: not gates(sluiced)["differences"])
+
+
+def test_hung_its_leases_run_out_and_it_takes_the_gates_up_when_it_wakes(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    sluiced.process.send_signal(signal.SIGSTOP)
+    running(slurm, waiter)
+    late = submit(slurm, "heavy", LONG)
+    sluiced.process.send_signal(signal.SIGCONT)
+    settle(sluiced)
+    assert slurm.job(late)["JobState"] in {"PENDING", "RUNNING"}
+    waits(slurm, submit(slurm, "flusher", LONG))
+
+
+@pytest.mark.acceptance
+@pytest.mark.usefixtures("sluiced")
+def test_it_keeps_the_gates_closed_far_beyond_one_lease(slurm):
+    _, waiter = holder_and_waiter(slurm)
+    ends = {row["EndTime"] for row in reservations(slurm).values()}
+    wait_for(lambda: not ends & {row["EndTime"] for row in reservations(slurm).values()})
+    time.sleep(LEASE)
+    assert slurm.job(waiter)["JobState"] == "PENDING"
+
+
+def test_a_crash_of_slurmctld_loses_neither_gate_nor_token(sluiced, slurm):
+    holder, waiter = holder_and_waiter(slurm)
+    time.sleep(6)  # Slurm saves its state every five seconds
+    slurm.kill_controller()
+    slurm.start_controller()
+    waits(slurm, waiter)
+    assert used(slurm, STREAM) == 1
+    settle(sluiced)
+    wait_for(lambda: not gates(sluiced)["differences"])
+    slurm.run("scancel", str(holder))
+    running(slurm, waiter)
+
+
+@pytest.mark.acceptance
+def test_both_dead_nobody_waits_beyond_the_lease(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    time.sleep(6)
+    sluiced.stop(signal.SIGKILL)
+    slurm.kill_controller()
+    slurm.start_controller()
+    running(slurm, waiter)
+
+
+def test_a_lease_deleted_by_hand_is_made_again(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    for token in TOKENS:
+        slurm.run("scontrol", "delete", f"reservationname=sluice_{token}")
+    settle(sluiced)
+    assert slurm.job(waiter)["JobState"] in {"PENDING", "RUNNING"}
+    waits(slurm, submit(slurm, "flusher", LONG))
+
+
+def test_an_earlier_lease_is_adopted_and_an_administrators_reservation_left_alone(sluiced, slurm):
+    sluiced.stop()
+    create = ("scontrol", "create", "reservation", "starttime=now", "users=root")
+    slurm.run(*create, "reservationname=sluice_maintenance", "nodes=n3", "duration=60")
+    slurm.run(*create, "reservationname=sluice_tool", "licenses=tool:1", "duration=60",
+              "flags=license_only")  # fmt: skip
+    slurm.run(*create, f"reservationname=sluice_{STREAM}", f"licenses={STREAM}:{TOTAL}",
+              "endtime=now+7days", "flags=license_only,ignore_jobs")  # fmt: skip
+    before = reservations(slurm)
+    sluiced.start()
+    settle(sluiced)
+    wait_for(lambda: reservations(slurm)[f"sluice_{STREAM}"] != before[f"sluice_{STREAM}"])
+    after = reservations(slurm)
+    assert after[f"sluice_{STREAM}"]["EndTime"] < before[f"sluice_{STREAM}"]["EndTime"]
+    running(slurm, submit(slurm, "heavy", "-N1", LONG))
+    sluiced.stop()
+    after = reservations(slurm)
+    assert set(after) == {"sluice_maintenance", "sluice_tool"}
+    assert all(after[name] == before[name] for name in after)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        licenses(2),
+        licenses(tokens=(FLUSH, META)),
+        pytest.param(licenses(0), marks=pytest.mark.acceptance),
+        pytest.param("tool:9", marks=pytest.mark.acceptance),
+    ],
+)
+def test_lanes_that_slurm_conf_no_longer_has_hold_nobody(sluiced, slurm, line):
+    """Undefined, none of them, too few, one removed: with a job that holds and one that waits."""
+    _, waiter = holder_and_waiter(slurm)
+    try:
+        reconfigure(slurm, line)
+        running(slurm, waiter)
+        free = submit(slurm, "heavy", LONG)
+        assert slurm.job(free)["Licenses"] == "(null)"
+        running(slurm, free)
+        assert STREAM not in leases(slurm)
+    finally:
+        slurm.run("scancel", "--quiet", "--user=root")
+        reconfigure(slurm, licenses())
+    settle(sluiced)
+    wait_for(lambda: not gates(sluiced)["differences"])
+    holder_and_waiter(slurm)
+
+
+def reconfigure(slurm: PrivateSlurm, line: str) -> None:
+    slurm.settings["Licenses"] = line
+    slurm.write_config()
+    slurm.reconfigure()
+
+
+def test_without_a_bundle_nobody_waits(sluiced, slurm):
+    sluiced.stop()
+    sluiced.files.bundle.unlink()
+    sluiced.start()
+    sluiced.wait_for_snapshots(3)
+    jobs = [submit(slurm, "heavy", LONG) for _ in range(2)]
+    running(slurm, *jobs)
+    assert not leases(slurm)
+
+
+def test_a_damaged_bundle_leaves_the_gates_as_they_are(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    install(sluiced.files.bundle, b"nonsense")
+    wait_for(lambda: "gates: " in sluiced.log.read_text())
+    sluiced.wait_for_snapshots(3)
+    assert set(leases(slurm)) == set(TOKENS)
+    assert slurm.job(waiter)["JobState"] == "PENDING"
+
+
+def test_doctor_finds_gates_that_are_open_and_books_that_do_not_balance(sluiced, slurm):
+    assert findings(sluiced, "books") == ["OK"]
+    sluiced.stop(signal.SIGKILL)
+    for name in reservations(slurm):
+        slurm.run("scontrol", "delete", f"reservationname={name}")
+    assert findings(sluiced, "gates") == ["FAIL"]
+    slurm.run("scontrol", "create", "reservation", "reservationname=mine", "starttime=now",
+              "duration=5", "users=root", f"licenses={META}:7", "flags=license_only")  # fmt: skip
+    assert findings(sluiced, "books") == ["FAIL"]
+
+
+def findings(daemon: Sluiced, topic: str) -> list[str]:
+    done = subprocess.run(
+        [BIN / "sluice", "doctor", "--json"],
+        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return [row["level"] for row in json.loads(done.stdout) if row["topic"] == topic]
+
+
+@pytest.mark.acceptance
+def test_a_job_whose_record_nobody_finds_is_let_go(sluiced, slurm):
+    """An administrator gives a token to a job that no decision was about."""
+    holder_and_waiter(slurm)
+    stranger = submit(slurm, "unheard_of", "--hold", LONG)
+    slurm.run("scontrol", "update", f"jobid={stranger}", f"licenses={STREAM}")
+    slurm.run("scontrol", "release", str(stranger))
+    running(slurm, stranger)
+    wait_for(lambda: (stranger, "unknown") in releases(sluiced))
