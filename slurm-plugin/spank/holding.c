@@ -1,0 +1,53 @@
+#include "holding.h"
+
+#include <string.h>
+
+#include <slurm/slurm.h>
+
+/* Weak: a Slurm program that does not have it must still load us. */
+extern __typeof__ (slurm_load_job) slurm_load_job __attribute__ ((weak));
+extern __typeof__ (slurm_free_job_info_msg) slurm_free_job_info_msg __attribute__ ((weak));
+
+/* The answer for a leader holds the other components too, and that for the first
+ * task of an array its other tasks. */
+static const slurm_job_info_t *
+find (const job_info_msg_t *answer, uint32_t job_id)
+{
+	for (uint32_t i = 0; i < answer->record_count; i++)
+		if (answer->job_array[i].job_id == job_id)
+			return &answer->job_array[i];
+	return NULL;
+}
+
+/* Returns the id of the job's leader, or 0. */
+static uint32_t
+ask (uint32_t job_id, struct holding *out)
+{
+	job_info_msg_t *answer = NULL;
+	uint32_t leader = 0;
+
+	if (slurm_load_job (&answer, job_id, 0) != SLURM_SUCCESS)
+		return 0;
+	const slurm_job_info_t *job = find (answer, job_id);
+	const char *licenses = job && job->licenses ? job->licenses : "";
+	if (job && strlen (licenses) < sizeof out->licenses) {
+		leader = job->het_job_id ? job->het_job_id : job_id;
+		out->job_id = job_id;
+		out->restarts = job->restart_cnt;
+		out->start = job->start_time;
+		strcpy (out->licenses, licenses);
+	}
+	slurm_free_job_info_msg (answer);
+	return leader;
+}
+
+int
+holding_ask (uint32_t job_id, struct holding *out)
+{
+	if (!slurm_load_job || !slurm_free_job_info_msg)
+		return -1;
+	uint32_t leader = ask (job_id, out);
+	if (leader != 0 && leader != job_id && ask (leader, out) != leader)
+		return -1;
+	return leader != 0 ? 0 : -1;
+}

@@ -1,0 +1,27 @@
+/*
+ * What slurmctld says a job holds.
+ *
+ * It is asked once a job, when that starts: an environment says what was true at
+ * submission, or what a user wrote into it, and sluiced may have changed lane or
+ * class since. While slurmctld is down the answer takes up to twice Slurm's
+ * MessageTimeout to fail.
+ */
+#ifndef SLUICE_HOLDING_H
+#define SLUICE_HOLDING_H
+
+#include <stdint.h>
+
+enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
+
+struct holding {
+	uint32_t job_id; /* the leader's, for a heterogeneous job */
+	uint32_t restarts;
+	int64_t start; /* UTC seconds, of this run of the job */
+	char licenses[HOLDING_LICENSES_SIZE];
+};
+
+/* job_id may be of any component of a heterogeneous job: its leader has the
+ * licences of all. -1: slurmctld does not answer, or knows no such job. */
+int holding_ask (uint32_t job_id, struct holding *out);
+
+#endif
