@@ -11,7 +11,7 @@ from pathlib import Path
 
 SYS_BLOCK = Path("/sys/block")
 SECTOR = 512  # bytes; the unit of /sys/block/*/stat, whatever the device's own
-UNMOUNT_TIMEOUT = 5.0  # seconds before a file system in use is unmounted lazily
+UNMOUNT_TIMEOUT = 2.0  # seconds before a file system in use is unmounted lazily
 
 
 class LoopDeviceError(Exception):

@@ -42,7 +42,7 @@ class StorageTargetsError(Exception):
 
 
 class StorageTargets:
-    """Targets at a place, one per lane. kind is a key of LABELS, or None: the first
+    """Targets at a place, one per lane, of the first of the kinds (keys of LABELS)
     that works. mount_options are those of the file systems on loop devices."""
 
     def __init__(
@@ -51,7 +51,7 @@ class StorageTargets:
         *,
         lanes: Sequence[str] = ("sl0", "sl1"),
         limits: Limits | None = None,
-        kind: str | None = None,
+        kinds: Sequence[str] = tuple(LABELS),
         mount_options: str = "noatime,discard",
     ) -> None:
         self.place = Path(place).resolve()
@@ -60,7 +60,7 @@ class StorageTargets:
         self.limits = limits or Limits()
         self.kind = ""  # key of LABELS, once up
         self.why = ""  # why no better one, or an empty string
-        self._candidates = tuple(LABELS) if kind is None else (kind,)
+        self._kinds = tuple(kinds)
         self._mount_options = mount_options
         self._hold: Hold | None = None
         self._made: Kind
@@ -163,7 +163,7 @@ class StorageTargets:
         if self.directory.exists() and any(self.directory.iterdir()):
             raise StorageTargetsError(f"{self.directory} is not empty, and not ours")
         reasons: list[str] = []
-        for kind in self._candidates:
+        for kind in self._kinds:
             self._adopt(kind, self.lanes, why="; ".join(reasons))
             hold.record(
                 kind=kind, lanes=self.lanes, why=self.why, limits=asdict(self.limits), kept=False
@@ -269,7 +269,7 @@ def main() -> int:
             targets = StorageTargets(
                 arguments.directory,
                 lanes=arguments.lane or ("sl0", "sl1"),
-                kind=arguments.kind,
+                kinds=[arguments.kind] if arguments.kind else tuple(LABELS),
                 limits=Limits(
                     bandwidth=arguments.bandwidth * 1_000_000,
                     operations=arguments.operations,
