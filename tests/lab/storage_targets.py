@@ -148,7 +148,7 @@ class StorageTargets:
         return self._made.command([str(word) for word in words])
 
     def bytes_written(self, lane: str) -> int:
-        """Bytes that reached the target, metadata included; only rises."""
+        """Bytes that reached the target, metadata included; only rises, from anywhere."""
         return self._made.bytes_written(lane)
 
     def settle(self) -> None:
@@ -257,7 +257,7 @@ def _show(targets: StorageTargets) -> None:
     limits = targets.limits
     print(f"each {limits.bandwidth / 1e6:g} MB/s and {limits.operations} operations/s")
     for lane in targets.lanes:
-        print(f"  {lane}  {targets.path(lane)}  {targets.bytes_written(lane) / 1e6:.1f} MB written")
+        print(f"  {lane}  {targets.path(lane)}")
     if prefix := targets.command():
         print(f"start programs behind: {shlex.join(prefix)}")
 

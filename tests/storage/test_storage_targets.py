@@ -87,6 +87,22 @@ def test_results_of_a_model_are_called_simulated(targets: StorageTargets) -> Non
     assert ("simulated" in targets.label) == (targets.kind == "simulated")
 
 
+def test_a_program_in_a_child_group_does_not_escape(place: Path) -> None:
+    """cgroup v1 throttles the tasks of the root group only."""
+    require("blkio", place)
+    group = Path("/sys/fs/cgroup/blkio") / place.name
+    group.mkdir()
+    try:
+        prefix = ("sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(group))
+        shown = command("up", place, "--kind", "blkio", prefix=prefix)  # tried out by `up`
+        assert "start programs behind: /bin/sh" in command("status", place, prefix=prefix)
+        assert "start programs behind" not in command("status", place)
+        command("down", place)
+    finally:
+        group.rmdir()
+    assert shown.startswith("throttled loop device")
+
+
 def test_a_full_target_is_an_error(place: Path, writer: Path) -> None:
     require("blkio", place)
     limits = replace(LIMITS, bandwidth=0, operations=0, size=160 * MIB)
