@@ -2,11 +2,9 @@
  * Make a directory that did not exist before, as the job's user, and put it on
  * its targets.
  *
- * All of it happens in a child process that has given up every other identity,
- * so that the kernel refuses whatever the user could not do himself. The name is
- * made by mkdirat in an open parent and entered without following links; what
- * exists is left as it is. The child is killed when it takes too long: a file
- * system may hang.
+ * The kernel refuses whatever the user could not do himself (as_user.h). The name
+ * is made by mkdirat in an open parent and entered without following links; what
+ * exists is left as it is.
  */
 #ifndef SLUICE_DIRECTORY_H
 #define SLUICE_DIRECTORY_H
@@ -15,7 +13,7 @@
 #include <sys/types.h>
 
 struct directory_request {
-	uid_t uid;	    /* must be the effective user already */
+	uid_t uid;	    /* the effective user, see as_user */
 	const char *parent; /* absolute */
 	const char *name;   /* one part, no slash */
 	/* Any path on the file system that parent must be on. */
@@ -23,10 +21,10 @@ struct directory_request {
 	/* 1: a directory of this name that belongs to the user counts as made
 	 * and placed; it is not touched. */
 	int may_exist;
-	/* Placement command, without a shell, run in the new directory; words[0]
-	 * NULL: none. When it fails the directory is removed again. */
+	/* Placement command, run in the new directory; words[0] NULL: none. When
+	 * it fails, or is killed after timeout_s, the directory is removed. */
 	const char *const *words;
-	uint32_t timeout_s;
+	uint32_t timeout_s; /* all together take two seconds more at most */
 };
 
 /* 0, or -1 with a reason that names no path, for a log. */

@@ -72,11 +72,8 @@ local_user_init (spank_t spank, int argc, char **argv)
 	job_id = allocation_of (job_id);
 	if (number_in (grant_names[GRANT_JOB_ID]) == job_id || is_in_script (job_id))
 		return;
-	int granted = obtain (spank, argc, argv, job_id, &grant) == 0;
-	for (int i = 0; i < GRANT_VARIABLES; i++) {
-		if (granted)
-			setenv (grant_names[i], grant.values[i], 1);
-		else
-			unsetenv (grant_names[i]);
-	}
+	if (obtain (spank, argc, argv, job_id, &grant) < 0)
+		return; /* stale variables go in the step itself: remote.c */
+	for (int i = 0; i < GRANT_VARIABLES; i++)
+		setenv (grant_names[i], grant.values[i], 1);
 }

@@ -10,8 +10,7 @@
  *       PLACEMENT     moosefs: the storage class; lustre: a pool, or a list of
  *                     OST indices such as 0,1,2 or 0-3
  *   command=PATH      the backend's command, if it is not in its usual place
- *   timeout=SECONDS   how long making and placing a directory may take, 1 to
- *                     600, 10 by default
+ *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
  */

@@ -7,7 +7,8 @@
  *   srun                 init              likewise
  *                        local_user_init   the job's directory and variables (local.c)
  *   slurmstepd           init              registers the options
- *                        user_init         the same for a batch script (remote.c)
+ *                        user_init         the same for a batch script; removes
+ *                                          variables of another job (remote.c)
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook
