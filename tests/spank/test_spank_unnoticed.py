@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slurm
 TOKEN = "--licenses=sl0_stream"
 # what users run: success and failure, output on both streams, an own environment
 COMMANDS: list[Sequence[str]] = [
-    ("srun", "-N2", "sh", "-c", "echo out; echo err >&2; exit 3"),
-    ("srun", TOKEN, "sh", "-c", "echo out; echo err >&2; exit 3"),
-    ("srun", TOKEN, "no-such-program"),
-    ("srun", "--licenses=undefined", "true"),
-    ("srun", TOKEN, "cat"),
+    ("srun", "-Q", "-N2", "sh", "-c", "echo out; echo err >&2; exit 3"),
+    ("srun", "-Q", TOKEN, "sh", "-c", "echo out; echo err >&2; exit 3"),
+    ("srun", "-Q", TOKEN, "no-such-program"),
+    ("srun", "-Q", "--licenses=undefined", "true"),
+    ("srun", "-Q", TOKEN, "cat"),
     ("salloc", TOKEN, "-Q", "srun", "sh", "-c", "exit 4"),
     ("sbatch", "-Q", "--wait", "-o/dev/null", TOKEN, "--wrap=exit 5"),
     ("sbatch", "--no-such-option"),
