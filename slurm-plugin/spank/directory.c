@@ -17,9 +17,10 @@ enum { GRACE_S = 2 }; /* beyond the command's timeout, for the file system */
 	X (FILE_SYSTEM, 1, "cannot look at the lane's path")                               \
 	X (PARENT, 2, "cannot open the parent directory")                                  \
 	X (ELSEWHERE, 3, "the directory would not be on the lane's file system")           \
-	X (MAKE, 4, "cannot make the directory")                                           \
-	X (CHANGED, 5, "the directory is not the one that was made")                       \
-	X (COMMAND, 6, "the placement command failed")                                     \
+	X (UNSAFE, 4, "everybody may exchange what lies in the parent directory")          \
+	X (MAKE, 5, "cannot make the directory")                                           \
+	X (CHANGED, 6, "the directory is not the one that was made")                       \
+	X (COMMAND, 7, "the placement command failed")                                     \
 	X (PREPARE, AS_USER_PREPARE, "cannot prepare a process")                           \
 	X (IDENTITY, AS_USER_IDENTITY, "cannot become the user")                           \
 	X (TIMEOUT, AS_USER_TIMEOUT, "it took too long")
@@ -85,8 +86,8 @@ make_in (int parent, const struct directory_request *request)
 			return reuse (parent, request);
 		return outcome_of (STAGE_MAKE, errno);
 	}
-	/* Where others may write in the parent, they may have put something else
-	 * in its place; they own no directory of the user's. */
+	/* Where a group may write in the parent, its members may have put something
+	 * else in its place; they own no directory of the user's. */
 	int fd = open_directory (parent, request->name, &made);
 	if (fd < 0 || made.st_uid != request->uid || (made.st_mode & 0777) != 0700)
 		return outcome_of (STAGE_CHANGED, 0);
@@ -111,6 +112,8 @@ work (const void *argument)
 		return outcome_of (STAGE_PARENT, errno);
 	if (parent.st_dev != lane.st_dev)
 		return outcome_of (STAGE_ELSEWHERE, 0);
+	if (parent.st_mode & S_IWOTH && !(parent.st_mode & S_ISVTX))
+		return outcome_of (STAGE_UNSAFE, 0);
 	return make_in (fd, request);
 }
 

@@ -14,7 +14,7 @@
 
 struct directory_request {
 	uid_t uid;	    /* the effective user, see as_user */
-	const char *parent; /* absolute */
+	const char *parent; /* absolute; with the sticky bit if all may write */
 	const char *name;   /* one part, no slash */
 	/* Any path on the file system that parent must be on. */
 	const char *file_system;

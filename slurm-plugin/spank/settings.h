@@ -5,7 +5,7 @@
  *   backend=NAME      directory (the default), moosefs or lustre
  *   lane=NAME:PATH:TARGETS[:PLACEMENT]     one a lane, as in sluice.conf
  *       PATH          where the jobs' directories are made; jobs' users may
- *                     write there, as in /tmp
+ *                     write there, and as in /tmp it has the sticky bit
  *       TARGETS       how many storage targets the lane has
  *       PLACEMENT     moosefs: the storage class; lustre: a pool, or a list of
  *                     OST indices such as 0,1,2 or 0-3

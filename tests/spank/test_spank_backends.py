@@ -16,7 +16,7 @@ from moosefs import MooseFS
 
 PRIVATE_SLURM = Path(__file__).parents[1] / "lab" / "private_slurm.py"
 PLUGIN = BUILD / "plugins" / "spank_sluice.so"
-TOKEN = "--licenses=sl0_stream"
+HOLDING = "--licenses=sl0_stream"
 
 pytestmark = pytest.mark.slurm
 
@@ -36,8 +36,8 @@ def test_lustre_sets_the_layout_of_the_fresh_directory(
     lfs.write_text(f'#!/bin/sh\necho "$(pwd -P) $*" >>{calls}\necho noise; echo noise >&2\n')
     lfs.chmod(0o755)
     lab.plugstack("backend=lustre", f"command={lfs}", f"lane=sl0:{lab.lanes['sl0']}:4:{placement}")
-    _, text = lab.script(TOKEN, body="env; srun env")
-    step = lab.srun(TOKEN, "env").stdout
+    _, text = lab.script(HOLDING, body="env; srun env")
+    step = lab.srun(HOLDING, "env").stdout
     made = [variables(text)["SLUICE_DIR"], variables(step)["SLUICE_DIR"]]
     assert calls.read_text().splitlines() == [f"{directory} {words}" for directory in made]
     assert "noise" not in text + step
@@ -49,7 +49,7 @@ def test_lustre_without_its_command_gives_nothing(lab: Lab) -> None:
         pytest.skip("there is an lfs")
     before = lab.made()
     lab.plugstack("backend=lustre", f"lane=sl0:{lab.lanes['sl0']}:4:pool")
-    assert variables(lab.srun(TOKEN, "env").stdout) == {}
+    assert variables(lab.srun(HOLDING, "env").stdout) == {}
     assert lab.made() == before
 
 

@@ -1,6 +1,7 @@
 """What a user can forge neither fails a job nor leads into a directory that is not his own."""
 
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -10,13 +11,18 @@ from conftest import OTHER_USER, Lab, needs_root, variables
 
 pytestmark = pytest.mark.slurm
 
-TOKEN = "--licenses=sl0_stream"
+HOLDING = "--licenses=sl0_stream"
 FORGED = {
     "SLUICE_LANE": "sl1",
     "SLUICE_TARGETS": "99",
     "SLUICE_DIR": "/etc",
     "SLUICE_JOB_ID": "4711",
 }
+
+
+def become(uid: int, *, also_in: int | None = None) -> list[str]:
+    groups = "--clear-groups" if also_in is None else f"--groups={also_in}"
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", groups]
 
 
 def test_forged_variables_do_not_reach_a_job_without_a_token(lab: Lab) -> None:
@@ -26,11 +32,11 @@ def test_forged_variables_do_not_reach_a_job_without_a_token(lab: Lab) -> None:
 
 
 def test_forged_variables_do_not_reach_a_job_with_a_token(lab: Lab) -> None:
-    job, text = lab.script(TOKEN, body="env; srun env", **FORGED)
+    job, text = lab.script(HOLDING, body="env; srun env", **FORGED)
     assert text.count("SLUICE_LANE=sl0\n") == 2
     assert text.count(f"SLUICE_JOB_ID={job}\n") == 2
     assert "SLUICE_DIR=/etc" not in text
-    values = variables(lab.srun(TOKEN, "env", **FORGED).stdout)
+    values = variables(lab.srun(HOLDING, "env", **FORGED).stdout)
     assert values["SLUICE_LANE"] == "sl0"
     assert Path(values["SLUICE_DIR"]).parent == lab.lanes["sl0"]
 
@@ -59,9 +65,9 @@ def test_an_io_dir_that_exists_is_left_as_it_is(lab: Lab) -> None:
     existing.mkdir(mode=0o755)
     (existing / "file").write_text("mine")
     before = existing.stat()
-    _, text = lab.script(TOKEN, f"--io-dir={existing}", body="env")
+    _, text = lab.script(HOLDING, f"--io-dir={existing}", body="env")
     assert variables(text) == {}
-    assert variables(lab.srun(TOKEN, f"--io-dir={existing}", "env").stdout) == {}
+    assert variables(lab.srun(HOLDING, f"--io-dir={existing}", "env").stdout) == {}
     after = existing.stat()
     assert (after.st_mode, after.st_ctime_ns) == (before.st_mode, before.st_ctime_ns)
     assert [path.name for path in existing.iterdir()] == ["file"]
@@ -77,7 +83,7 @@ def test_an_io_dir_that_is_a_link_is_not_followed(lab: Lab, target: str) -> None
     link = lab.lanes["sl0"] / f"link-{target}"
     link.symlink_to(where)
     before = lab.made()
-    assert variables(lab.srun(TOKEN, f"--io-dir={link}", "env").stdout) == {}
+    assert variables(lab.srun(HOLDING, f"--io-dir={link}", "env").stdout) == {}
     assert link.is_symlink()
     assert lab.made() == before
     assert not (lab.place / "nowhere").exists()
@@ -91,15 +97,27 @@ def test_a_name_that_is_taken_when_the_job_starts_is_not_used(lab: Lab) -> None:
     now = int(lab.slurm.run("date", "+%s").stdout)
     for second in range(now, now + 15):
         (lab.lanes["sl0"] / f"job-{job}.0-{second}").symlink_to(trap)
-    actual, text = lab.script(TOKEN)
+    actual, text = lab.script(HOLDING)
     assert actual == job
     assert variables(text) == {}
     assert list(trap.iterdir()) == []
 
 
+def test_nothing_is_made_where_everybody_may_exchange_it(lab: Lab) -> None:
+    """As in /tmp, the sticky bit is needed."""
+    unsafe = lab.place / "unsafe"
+    unsafe.mkdir()
+    unsafe.chmod(0o777)
+    assert variables(lab.srun(HOLDING, f"--io-dir={unsafe}/x", "env").stdout) == {}
+    lab.plugstack(f"lane=sl0:{unsafe}:4")
+    _, text = lab.script(HOLDING)
+    assert variables(text) == {}
+    assert list(unsafe.iterdir()) == []
+
+
 @needs_root
 def test_the_directory_is_made_as_the_user(lab: Lab) -> None:
-    _, text = lab.script(TOKEN, f"--uid={OTHER_USER}", "--chdir=/", body="env; id -u")
+    _, text = lab.script(HOLDING, f"--uid={OTHER_USER}", "--chdir=/", body="env; id -u")
     made = Path(variables(text)["SLUICE_DIR"]).stat()
     assert text.splitlines()[-1] == str(OTHER_USER)
     assert made.st_uid == OTHER_USER
@@ -111,7 +129,7 @@ def test_an_io_dir_in_a_place_its_user_cannot_write_is_not_made(lab: Lab) -> Non
     closed = lab.place / "roots-own"
     closed.mkdir(mode=0o755)
     _, text = lab.script(
-        TOKEN, f"--uid={OTHER_USER}", "--chdir=/", f"--io-dir={closed}/x", body="env; srun env"
+        HOLDING, f"--uid={OTHER_USER}", "--chdir=/", f"--io-dir={closed}/x", body="env; srun env"
     )
     assert variables(text) == {}
     assert list(closed.iterdir()) == []
@@ -124,7 +142,7 @@ def test_a_directory_of_somebody_else_is_not_used_in_salloc(lab: Lab) -> None:
         'first=$(srun printenv SLUICE_DIR); rm -r "$first"; mkdir "$first";'
         f' chown {OTHER_USER} "$first"; srun env'
     )
-    done = lab.slurm.run("salloc", "-Q", TOKEN, "sh", "-c", body)
+    done = lab.slurm.run("salloc", "-Q", HOLDING, "sh", "-c", body)
     assert variables(done.stdout) == {}
 
 
@@ -138,7 +156,7 @@ def test_the_placement_command_has_no_rights_but_the_users(lab: Lab) -> None:
     command.chmod(0o755)
     lab.plugstack("backend=lustre", f"command={command}", f"lane=sl0:{lab.lanes['sl0']}:4:pool")
     _, text = lab.script(
-        TOKEN,
+        HOLDING,
         f"--uid={OTHER_USER}",
         "--chdir=/",
         body="env",
@@ -162,78 +180,68 @@ def test_the_placement_command_has_no_rights_but_the_users(lab: Lab) -> None:
 def test_no_race_leads_the_placement_into_a_directory_that_was_not_made(
     built: Path, cluster: Lab
 ) -> None:
-    """Another user owns the parent and exchanges whatever appears in it."""
-    arena = cluster.place / "arena"
-    arena.mkdir()
-    arena.chmod(0o777)
-    attacker, rounds = 1, 300
-    os.chown(arena, attacker, attacker)
-    victim = cluster.place / "victims-own"
-    victim.mkdir(mode=0o700)
+    """A group shares the parent, and one of it exchanges whatever appears there."""
+    attacker, group, rounds = 1, 4711, 200
+    place = cluster.place / "race"
+    arena, victim = place / "arena", place / "victims-own"
+    for path in (place, arena, victim):
+        path.mkdir()
+    os.chown(arena, 0, group)
+    arena.chmod(0o770)
+    victim.chmod(0o700)
     os.chown(victim, OTHER_USER, OTHER_USER)
-    seen = cluster.output()
-    command = cluster.place / "note-inode"
-    command.write_text(f"#!/bin/sh\nstat -c '%i %u' . >>{seen}\n")
+    # setpriv's users cannot enter the repository
+    swapper, maker, slow = (
+        shutil.copy(built / name, place) for name in ("swapper", "harness-plain", "slow_openat.so")
+    )
+    placed_in = cluster.output()
+    command = place / "placement"
+    command.write_text(f"#!/bin/sh\nstat -c '%i %u' . >>{placed_in}\n")
     command.chmod(0o755)
-    attack = (
-        "import os, sys\n"
-        f"os.chdir('{arena}')\n"
-        "n = 0\n"
-        "while not os.path.exists('stop'):\n"
-        "    for name in os.listdir('.'):\n"
-        "        if name.startswith('job'):\n"
-        "            try:\n"
-        "                os.rename(name, f'gone{n}')\n"
-        f"                os.symlink('{victim}', name) if n % 2 else os.mkdir(name, 0o700)\n"
-        "            except OSError:\n"
-        "                pass\n"
-        "            n += 1\n"
-    )
-    swapper = subprocess.Popen(
-        ["setpriv", f"--reuid={attacker}", f"--regid={attacker}", "--clear-groups"]
-        + ["python3", "-c", attack]
-    )
-    orders = "".join(
-        f"make\t{arena}\tjob{n}\t{arena}\t0\t10\t{command}\n" for n in range(rounds)
+    orders = "".join(f"make\t{arena}\tjob{n}\t{arena}\t0\t10\t{command}\n" for n in range(rounds))
+    attack = subprocess.Popen(
+        [*become(attacker, also_in=group), swapper, arena, victim, str(rounds)]
     )
     try:
-        maker = subprocess.run(
-            ["setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups"]
-            + [built / "harness-plain"],
+        answers = subprocess.run(
+            [*become(OTHER_USER, also_in=group), "env", f"LD_PRELOAD={slow}", maker],
             check=True,
             capture_output=True,
             text=True,
             input=orders,
             timeout=120,
-        )
+        ).stdout.splitlines()
+        assert attack.wait(timeout=20) == 0  # each directory was taken away
     finally:
-        (arena / "stop").touch()
-        swapper.wait(timeout=20)
-    answers = maker.stdout.splitlines()
+        attack.kill()
     assert len(answers) == rounds
-    placed = [line.split() for line in seen.read_text().splitlines()]
-    assert {uid for _, uid in placed} <= {str(OTHER_USER)}
-    assert str(victim.stat().st_ino) not in {inode for inode, _ in placed}
+    assert set(answers) <= {"ok", "the directory is not the one that was made"}
+    assert answers.count("ok") < rounds  # the attacker was quick enough
+    inodes = [line.split() for line in placed_in.read_text().splitlines()]
+    assert len(inodes) == answers.count("ok")
+    assert {uid for _, uid in inodes} <= {str(OTHER_USER)}
+    assert str(victim.stat().st_ino) not in {inode for inode, _ in inodes}
     assert list(victim.iterdir()) == []
-    assert len(placed) == answers.count("ok")
 
 
-@needs_root
 def test_two_sruns_at_once_in_one_allocation_agree(lab: Lab) -> None:
     body = "for i in 1 2 3 4; do srun -n1 --overlap printenv SLUICE_DIR & done; wait"
-    done = lab.slurm.run("salloc", "-Q", "-n4", TOKEN, "sh", "-c", body)
+    done = lab.slurm.run("salloc", "-Q", "-n4", HOLDING, "sh", "-c", body)
     assert len(done.stdout.splitlines()) == 4
     assert len(set(done.stdout.splitlines())) == 1
 
 
+@needs_root
 def test_an_ordinary_user_submits_runs_and_gets_his_directory(lab: Lab) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("becomes another user")
     output = lab.output()
-    become = ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups")
     lab.slurm.run(
-        *become, "sbatch", "--wait", f"--output={output}", TOKEN, "--wrap=env; srun env"
+        *become(OTHER_USER),
+        "sbatch",
+        "--wait",
+        f"--output={output}",
+        HOLDING,
+        "--wrap=env; srun env",
     )
-    step = variables(lab.slurm.run(*become, "srun", TOKEN, "env").stdout)
+    step = variables(lab.slurm.run(*become(OTHER_USER), "srun", HOLDING, "env").stdout)
     for values in (variables(output.read_text()), step):
         assert Path(values["SLUICE_DIR"]).stat().st_uid == OTHER_USER

@@ -9,7 +9,7 @@ from conftest import Lab, variables
 
 pytestmark = pytest.mark.slurm
 
-TOKEN = "--licenses=sl0_stream"
+HOLDING = "--licenses=sl0_stream"
 
 
 def check_grant(lab: Lab, values: dict[str, str], lane: str, targets: int) -> Path:
@@ -26,7 +26,7 @@ def check_grant(lab: Lab, values: dict[str, str], lane: str, targets: int) -> Pa
 
 
 def test_a_batch_script_and_its_steps_share_one_directory(lab: Lab) -> None:
-    job, text = lab.script("-N2", TOKEN, body="env; srun -N2 env")
+    job, text = lab.script("-N2", HOLDING, body="env; srun -N2 env")
     values = variables(text)
     assert values["SLUICE_JOB_ID"] == str(job)
     check_grant(lab, values, "sl0", 4)
@@ -46,7 +46,7 @@ def test_srun_by_itself_makes_the_directory_before_any_task_starts(lab: Lab) -> 
 
 def test_every_srun_inside_salloc_gets_the_same_directory(lab: Lab) -> None:
     done = lab.slurm.run(
-        "salloc", "--quiet", TOKEN, "sh", "-c", "env; echo ---; srun env; echo ---; srun env"
+        "salloc", "--quiet", HOLDING, "sh", "-c", "env; echo ---; srun env; echo ---; srun env"
     )
     shell, first, second = done.stdout.split("---\n")
     assert variables(shell) == {}  # no hook runs between allocation and shell
@@ -57,7 +57,13 @@ def test_every_srun_inside_salloc_gets_the_same_directory(lab: Lab) -> None:
 def test_each_task_of_an_array_has_a_directory_of_its_own(lab: Lab) -> None:
     output = lab.output()
     lab.slurm.run(
-        "sbatch", "--wait", "--array=1-3", TOKEN, "--open-mode=append", f"-o{output}", "--wrap=env"
+        "sbatch",
+        "--wait",
+        "--array=1-3",
+        HOLDING,
+        "--open-mode=append",
+        f"-o{output}",
+        "--wrap=env",
     )
     lines = output.read_text().splitlines()
     directories = {line for line in lines if line.startswith("SLUICE_DIR=")}
@@ -85,7 +91,7 @@ def test_all_components_of_a_heterogeneous_job_use_the_leaders_directory(lab: La
 
 def test_a_heterogeneous_srun_serves_its_first_component(lab: Lab) -> None:
     """srun has copied the other components' environment before it calls a plugin."""
-    done = lab.slurm.run("srun", "-n1", TOKEN, "env", ":", "-n1", "true", timeout=90)
+    done = lab.slurm.run("srun", "-n1", HOLDING, "env", ":", "-n1", "true", timeout=90)
     check_grant(lab, variables(done.stdout), "sl0", 4)
 
 
@@ -95,7 +101,7 @@ def test_a_heterogeneous_srun_serves_its_first_component(lab: Lab) -> None:
         ([], "it holds no licence"),
         (["--licenses=matlab:2"], "the licence is no token"),
         (["--licenses=sl0_stream,sl1_stream"], "its output is not confined to one lane"),
-        ([TOKEN, "--no-sluice"], "the user opted out"),
+        ([HOLDING, "--no-sluice"], "the user opted out"),
     ],
 )
 def test_nothing_is_set_and_nothing_made_when(lab: Lab, options: list[str], why: str) -> None:
@@ -113,7 +119,7 @@ def test_tokens_of_several_classes_of_one_lane_are_one_lane(lab: Lab) -> None:
 
 def test_the_lane_is_the_one_held_at_the_start_and_not_at_submission(lab: Lab) -> None:
     output = lab.output()
-    job = lab.slurm.submit("--hold", TOKEN, f"--output={output}", "--wrap=env")
+    job = lab.slurm.submit("--hold", HOLDING, f"--output={output}", "--wrap=env")
     lab.slurm.run("scontrol", "update", f"jobid={job}", "licenses=sl1_flush")
     lab.slurm.run("scontrol", "release", str(job))
     lab.slurm.wait_for_job(job, "COMPLETED")
@@ -122,7 +128,7 @@ def test_the_lane_is_the_one_held_at_the_start_and_not_at_submission(lab: Lab) -
 
 def test_a_job_that_lost_its_token_while_it_waited_gets_nothing(lab: Lab) -> None:
     output = lab.output()
-    job = lab.slurm.submit("--hold", TOKEN, f"--output={output}", "--wrap=env")
+    job = lab.slurm.submit("--hold", HOLDING, f"--output={output}", "--wrap=env")
     lab.slurm.run("scontrol", "update", f"jobid={job}", "licenses=")
     lab.slurm.run("scontrol", "release", str(job))
     lab.slurm.wait_for_job(job, "COMPLETED")
@@ -132,7 +138,9 @@ def test_a_job_that_lost_its_token_while_it_waited_gets_nothing(lab: Lab) -> Non
 def test_a_restarted_job_gets_a_new_directory_and_keeps_the_old_one(lab: Lab) -> None:
     output = lab.output()
     body = 'echo $SLUICE_DIR; echo x > "$SLUICE_DIR/data"; test $SLURM_RESTART_COUNT || sleep 60'
-    job = lab.slurm.submit("--requeue", TOKEN, f"-o{output}", "--open-mode=append", "--wrap", body)
+    job = lab.slurm.submit(
+        "--requeue", HOLDING, f"-o{output}", "--open-mode=append", "--wrap", body
+    )
     lab.slurm.wait_for_job(job, "RUNNING")
     lab.wait_for(lambda: len(output.read_text().splitlines()) == 1)
     lab.slurm.run("scontrol", "requeue", str(job))
@@ -147,7 +155,7 @@ def test_a_restarted_job_gets_a_new_directory_and_keeps_the_old_one(lab: Lab) ->
 
 def test_an_io_dir_is_made_where_the_user_names_it(lab: Lab) -> None:
     wanted = lab.lanes["sl0"] / "mine-%j"
-    job, text = lab.script(TOKEN, f"--io-dir={wanted}/", body="env; echo ---; srun env")
+    job, text = lab.script(HOLDING, f"--io-dir={wanted}/", body="env; echo ---; srun env")
     script, step = text.split("---\n")
     directory = Path(variables(script)["SLUICE_DIR"])
     assert directory == lab.lanes["sl0"] / f"mine-{job}"
@@ -160,7 +168,7 @@ def test_an_io_dir_off_the_lanes_file_system_is_not_made(lab: Lab) -> None:
     if elsewhere.stat().st_dev == lab.lanes["sl0"].stat().st_dev:
         pytest.skip("no second file system")
     wanted = elsewhere / f"sluice-test-{os.getpid()}"
-    done = lab.srun(TOKEN, f"--io-dir={wanted}", "env")
+    done = lab.srun(HOLDING, f"--io-dir={wanted}", "env")
     assert variables(done.stdout) == {}
     assert not wanted.exists()
 
@@ -172,7 +180,7 @@ def test_no_token_makes_no_io_dir(lab: Lab) -> None:
 
 
 def test_steps_that_want_no_environment_get_no_variables(lab: Lab) -> None:
-    _, text = lab.script(TOKEN, "--export=NONE", body="/usr/bin/env; echo ---; srun /usr/bin/env")
+    _, text = lab.script(HOLDING, "--export=NONE", body="/usr/bin/env; echo ---; srun /usr/bin/env")
     script, step = text.split("---\n")
     check_grant(lab, variables(script), "sl0", 4)
     assert variables(step) == {}  # SLURM_EXPORT_ENV=NONE
@@ -181,6 +189,6 @@ def test_steps_that_want_no_environment_get_no_variables(lab: Lab) -> None:
 def test_a_job_inside_a_job_does_not_use_the_outer_ones_directory(lab: Lab) -> None:
     """Its environment names the outer directory, but it holds no token."""
     inner = lab.output()
-    _, text = lab.script(TOKEN, body=f"env; sbatch --wait -o {inner} --wrap 'env; srun env'")
+    _, text = lab.script(HOLDING, body=f"env; sbatch --wait -o {inner} --wrap 'env; srun env'")
     assert "SLUICE_DIR" in variables(text)
     assert variables(inner.read_text()) == {}

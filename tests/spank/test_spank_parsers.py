@@ -48,9 +48,11 @@ text = st.text(st.characters(exclude_characters="\t\n\0", exclude_categories=["C
 count = st.sampled_from(["", ":1", ":3", ":1000000"])
 token = st.tuples(st.sampled_from(LANES), st.sampled_from(CLASSES), count)
 other = st.sampled_from(
-    ["matlab", "matlab:2", "sl0", "sl0_", "sl0_none", "sl0_streams", "sl00_stream", "xsl0_stream"]
-    + ["sl0_stream@db", "sl0_stream@db:1", "sl0_stream:0", "sl0_stream:", "sl0_stream:x", "a_"]
-    + ["SL0_stream", "sl0_STREAM", "sl0-stream", "stream", "", " sl0_stream", "sl0_stream:1:2"]
+    [
+        *("matlab", "matlab:2", "sl0", "sl0_", "sl0_none", "sl0_streams", "sl00_stream", "a_"),
+        *("sl0_stream@db", "sl0_stream@db:1", "sl0_stream:0", "sl0_stream:", "sl0_stream:x"),
+        *("SL0_stream", "sl0_STREAM", "sl0-stream", "stream", "", " sl0_stream", "sl0_stream:1:2"),
+    ]
 )
 
 
@@ -98,8 +100,11 @@ def test_no_arguments_are_too_strange(harness: Harness, arguments: list[str]) ->
         ),
         (
             ["backend=lustre", "command=/opt/lfs", "lane=s:/l:2:p", "lane=t:/l:2:0,3"],
-            ["lustre", "/opt/lfs", "10"]
-            + ["s:/l:2:/opt/lfs setstripe -p p .", "t:/l:2:/opt/lfs setstripe -o 0,3 ."],
+            [
+                *("lustre", "/opt/lfs", "10"),
+                "s:/l:2:/opt/lfs setstripe -p p .",
+                "t:/l:2:/opt/lfs setstripe -o 0,3 .",
+            ],
         ),
     ],
 )
@@ -252,8 +257,7 @@ def test_valgrind_finds_nothing(built: Path, tmp_path: Path) -> None:
         ["make", str(tmp_path), "placed", str(tmp_path), "0", "20", "/bin/true"],
     ]
     done = subprocess.run(
-        ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--trace-children=no"]
-        + [str(built / "harness-plain")],
+        ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", built / "harness-plain"],
         check=False,
         capture_output=True,
         text=True,
