@@ -1,5 +1,5 @@
 /*
- * One function a context and hook; each has its own file, local.c and remote.c.
+ * One function a context and hook, in a file for each context: local.c, remote.c.
  * argc and argv are the plugin's arguments in plugstack.conf.
  */
 #ifndef SLUICE_CONTEXTS_H
@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 void local_user_init (spank_t spank, int argc, char **argv);
+void remote_init_post_opt (spank_t spank);
 void remote_user_init (spank_t spank, int argc, char **argv);
 
 #endif

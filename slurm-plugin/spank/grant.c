@@ -6,7 +6,6 @@
 
 #include "backend.h"
 #include "directory.h"
-#include "holding.h"
 #include "report.h"
 #include "token.h"
 
@@ -45,7 +44,7 @@ make_directory (const struct grant_request *request, const struct settings *sett
 		  path);
 	backend_command (settings, lane, words);
 	const struct directory_request directory = {
-		.uid = request->uid,
+		.uid = request->holding->uid,
 		.parent = parent,
 		.name = slash + 1,
 		.file_system = lane->path,
@@ -55,7 +54,7 @@ make_directory (const struct grant_request *request, const struct settings *sett
 	};
 	if (directory_make (&directory, why, sizeof why) == 0)
 		return 0;
-	report ("job %" PRIu32 " has no directory on lane %s: %s", request->job_id,
+	report ("job %" PRIu32 " has no directory on lane %s: %s", request->holding->job_id,
 		lane->name, why);
 	return -1;
 }
@@ -63,28 +62,21 @@ make_directory (const struct grant_request *request, const struct settings *sett
 int
 grant_obtain (const struct grant_request *request, struct grant *out)
 {
+	const struct holding *holding = request->holding;
 	struct settings settings;
-	struct holding holding;
 
 	settings_read (request->argc, request->argv, &settings, complain);
-	if (settings.lane_count == 0)
-		return -1;
-	if (holding_ask (request->job_id, &holding) < 0) {
-		report ("slurmctld does not say what job %" PRIu32 " holds",
-			request->job_id);
-		return -1;
-	}
-	const struct lane *lane = token_lane (holding.licenses, &settings);
+	const struct lane *lane = token_lane (holding->licenses, &settings);
 	if (!lane)
 		return -1;
 
 	char (*values)[HINT_PATH_SIZE] = out->values;
 	snprintf (values[GRANT_LANE], HINT_PATH_SIZE, "%s", lane->name);
 	snprintf (values[GRANT_TARGETS], HINT_PATH_SIZE, "%" PRIu32, lane->targets);
-	snprintf (values[GRANT_JOB_ID], HINT_PATH_SIZE, "%" PRIu32, holding.job_id);
+	snprintf (values[GRANT_JOB_ID], HINT_PATH_SIZE, "%" PRIu32, holding->job_id);
 	if (!request->io_dir)
-		default_directory (lane, &holding, values[GRANT_DIR]);
-	else if (hint_directory (request->io_dir, holding.job_id, values[GRANT_DIR]) < 0)
+		default_directory (lane, holding, values[GRANT_DIR]);
+	else if (hint_directory (request->io_dir, holding->job_id, values[GRANT_DIR]) < 0)
 		return -1;
 	return make_directory (request, &settings, lane, values[GRANT_DIR]);
 }

@@ -5,10 +5,8 @@
 #ifndef SLUICE_GRANT_H
 #define SLUICE_GRANT_H
 
-#include <stdint.h>
-#include <sys/types.h>
-
 #include "hint.h"
+#include "holding.h"
 
 enum {
 	GRANT_LANE,    /* SLUICE_LANE: the lane's name */
@@ -25,17 +23,17 @@ struct grant {
 };
 
 struct grant_request {
-	uint32_t job_id; /* or a component of it */
-	uid_t uid;	 /* of the job; the caller's effective user */
-	int argc;	 /* the plugin's arguments in plugstack.conf */
+	const struct holding *holding; /* of the effective user's job */
+	int argc;		       /* the plugin's arguments in plugstack.conf */
 	char **argv;
 	const char *io_dir; /* --io-dir as it was given, or NULL */
 	/* 1: an earlier step of the same job may have made the directory */
 	int may_exist;
 };
 
-/* Ask what the job holds and make its directory. 0 with all values, or -1: the
- * job gets nothing, and the log says why unless that is as it should be. */
+/* Make the directory of a job that holds tokens of one lane. 0 with all values,
+ * or -1: the job gets nothing, and the log says why unless that is as it should
+ * be. */
 int grant_obtain (const struct grant_request *request, struct grant *out);
 
 #endif

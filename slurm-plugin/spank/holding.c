@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+/* Where slurm_load_job wants a step's id instead of a job's (26.05), slurm.h then
+ * takes either. */
+#define SLURM_BACKWARD_COMPAT
 #include <slurm/slurm.h>
 
 /* Weak: a Slurm program that does not have it must still load us. */
@@ -35,6 +38,7 @@ ask (uint32_t job_id, struct holding *out)
 		out->job_id = job_id;
 		out->restarts = job->restart_cnt;
 		out->start = job->start_time;
+		out->uid = job->user_id;
 		strcpy (out->licenses, licenses);
 	}
 	slurm_free_job_info_msg (answer);

@@ -5,11 +5,15 @@
  * submission, or what a user wrote into it, and sluiced may have changed lane or
  * class since. While slurmctld is down the answer takes up to twice Slurm's
  * MessageTimeout to fail.
+ *
+ * Never ask in a hook that slurmstepd calls as the user: from 24.11 it holds the
+ * lock of its authentication meanwhile, and a request ends it and the job.
  */
 #ifndef SLUICE_HOLDING_H
 #define SLUICE_HOLDING_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
 
@@ -17,6 +21,7 @@ struct holding {
 	uint32_t job_id; /* the leader's, for a heterogeneous job */
 	uint32_t restarts;
 	int64_t start; /* UTC seconds, of this run of the job */
+	uid_t uid;
 	char licenses[HOLDING_LICENSES_SIZE];
 };
 

@@ -46,17 +46,17 @@ is_in_script (uint32_t allocation)
 static int
 obtain (spank_t spank, int argc, char **argv, uint32_t job_id, struct grant *grant)
 {
-	struct grant_request request = {
-		.job_id = job_id,
+	struct holding holding;
+	const struct grant_request request = {
+		.holding = &holding,
 		.argc = argc,
 		.argv = argv,
 		.io_dir = options_io_dir (spank),
 		.may_exist = 1,
 	};
 
-	if (options_no_sluice (spank)
-	    || spank_get_item (spank, S_JOB_UID, &request.uid) != ESPANK_SUCCESS
-	    || request.uid != geteuid ())
+	if (options_no_sluice (spank) || holding_ask (job_id, &holding) < 0
+	    || holding.uid != geteuid ())
 		return -1;
 	return grant_obtain (&request, grant);
 }

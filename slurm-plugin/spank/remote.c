@@ -12,25 +12,53 @@
  */
 #include "contexts.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include <slurm/slurm.h>
 
 #include "grant.h"
 #include "options.h"
+#include "report.h"
+
+/* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
+ * known. A slurmstepd serves one step. */
+static struct holding holding;
+
+static int
+is_batch_step (spank_t spank)
+{
+	uint32_t step;
+	return spank_get_item (spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS
+	       && step == SLURM_BATCH_SCRIPT;
+}
+
+/* As root: user_init is too late to ask (holding.h). */
+void
+remote_init_post_opt (spank_t spank)
+{
+	uint32_t job_id;
+
+	if (!is_batch_step (spank)
+	    || spank_get_item (spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
+		return;
+	if (holding_ask (job_id, &holding) < 0) {
+		holding.job_id = 0;
+		report ("slurmctld does not say what job %" PRIu32 " holds", job_id);
+	}
+}
 
 static int
 obtain (spank_t spank, int argc, char **argv, struct grant *grant)
 {
-	struct grant_request request = {
+	const struct grant_request request = {
+		.holding = &holding,
 		.argc = argc,
 		.argv = argv,
 		.io_dir = options_io_dir (spank),
 	};
 
-	if (options_no_sluice (spank)
-	    || spank_get_item (spank, S_JOB_ID, &request.job_id) != ESPANK_SUCCESS
-	    || spank_get_item (spank, S_JOB_UID, &request.uid) != ESPANK_SUCCESS)
+	if (holding.job_id == 0 || options_no_sluice (spank))
 		return -1;
 	return grant_obtain (&request, grant);
 }
@@ -65,13 +93,10 @@ has_own_variables (spank_t spank)
 void
 remote_user_init (spank_t spank, int argc, char **argv)
 {
-	uint32_t step;
 	struct grant grant;
 
-	if (spank_get_item (spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
-		return;
-	if (step == SLURM_BATCH_SCRIPT && obtain (spank, argc, argv, &grant) == 0)
+	if (is_batch_step (spank) && obtain (spank, argc, argv, &grant) == 0)
 		set_variables (spank, &grant);
-	else if (step == SLURM_BATCH_SCRIPT || !has_own_variables (spank))
+	else if (is_batch_step (spank) || !has_own_variables (spank))
 		remove_variables (spank);
 }

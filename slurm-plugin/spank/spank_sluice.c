@@ -7,7 +7,9 @@
  *   srun                 init              likewise
  *                        local_user_init   the job's directory and variables (local.c)
  *   slurmstepd           init              registers the options
- *                        user_init         the same for a batch script; removes
+ *                        init_post_opt     asks what the job of a script holds
+ *                        user_init         makes the directory and sets the
+ *                                          variables of the script; removes
  *                                          variables of another job (remote.c)
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
@@ -22,7 +24,8 @@
 
 EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
-EXPORT extern spank_f slurm_spank_init, slurm_spank_local_user_init, slurm_spank_user_init;
+EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
+    slurm_spank_local_user_init, slurm_spank_user_init;
 
 SPANK_PLUGIN (sluice, 1)
 
@@ -36,6 +39,21 @@ slurm_spank_init (spank_t spank, int argc, char **argv)
 	case S_CTX_ALLOCATOR:
 	case S_CTX_REMOTE:
 		options_register (spank);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_init_post_opt (spank_t spank, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	switch (spank_context ()) {
+	case S_CTX_REMOTE:
+		remote_init_post_opt (spank);
 		break;
 	default:
 		break;
