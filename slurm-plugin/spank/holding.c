@@ -22,36 +22,26 @@ find (const job_info_msg_t *answer, uint32_t job_id)
 	return NULL;
 }
 
-/* Returns the id of the job's leader, or 0. */
-static uint32_t
-ask (uint32_t job_id, struct holding *out)
+int
+holding_ask (uint32_t job_id, struct holding *out)
 {
 	job_info_msg_t *answer = NULL;
-	uint32_t leader = 0;
+	int known = 0;
 
-	if (slurm_load_job (&answer, job_id, 0) != SLURM_SUCCESS)
-		return 0;
+	if (!slurm_load_job || !slurm_free_job_info_msg
+	    || slurm_load_job (&answer, job_id, 0) != SLURM_SUCCESS)
+		return -1;
 	const slurm_job_info_t *job = find (answer, job_id);
 	const char *licenses = job && job->licenses ? job->licenses : "";
 	if (job && strlen (licenses) < sizeof out->licenses) {
-		leader = job->het_job_id ? job->het_job_id : job_id;
+		known = 1;
 		out->job_id = job_id;
 		out->restarts = job->restart_cnt;
 		out->start = job->start_time;
 		out->uid = job->user_id;
+		out->is_heterogeneous = job->het_job_id != 0;
 		strcpy (out->licenses, licenses);
 	}
 	slurm_free_job_info_msg (answer);
-	return leader;
-}
-
-int
-holding_ask (uint32_t job_id, struct holding *out)
-{
-	if (!slurm_load_job || !slurm_free_job_info_msg)
-		return -1;
-	uint32_t leader = ask (job_id, out);
-	if (leader != 0 && leader != job_id && ask (leader, out) != leader)
-		return -1;
-	return leader != 0 ? 0 : -1;
+	return known ? 0 : -1;
 }

@@ -18,15 +18,15 @@
 enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
 
 struct holding {
-	uint32_t job_id; /* the leader's, for a heterogeneous job */
+	uint32_t job_id;
 	uint32_t restarts;
 	int64_t start; /* UTC seconds, of this run of the job */
 	uid_t uid;
+	int is_heterogeneous; /* only the leader holds its licences */
 	char licenses[HOLDING_LICENSES_SIZE];
 };
 
-/* job_id may be of any component of a heterogeneous job: its leader has the
- * licences of all. -1: slurmctld does not answer, or knows no such job. */
+/* -1: slurmctld does not answer, or knows no such job. */
 int holding_ask (uint32_t job_id, struct holding *out);
 
 #endif

@@ -6,6 +6,9 @@
  *   srun by itself       makes the directory
  *   srun in salloc       the first one makes it, the others find it
  *   srun in a script     inherits what the batch script got (remote.c)
+ *
+ * A heterogeneous job gets nothing here: srun calls us for one component, in no
+ * fixed order, when it has copied the environment of the others already.
  */
 #include "contexts.h"
 
@@ -56,7 +59,7 @@ obtain (spank_t spank, int argc, char **argv, uint32_t job_id, struct grant *gra
 	};
 
 	if (options_no_sluice (spank) || holding_ask (job_id, &holding) < 0
-	    || holding.uid != geteuid ())
+	    || holding.is_heterogeneous || holding.uid != geteuid ())
 		return -1;
 	return grant_obtain (&request, grant);
 }

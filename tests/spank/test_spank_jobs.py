@@ -89,10 +89,14 @@ def test_all_components_of_a_heterogeneous_job_use_the_leaders_directory(lab: La
     assert variables(second) == values
 
 
-def test_a_heterogeneous_srun_serves_its_first_component(lab: Lab) -> None:
-    """srun has copied the other components' environment before it calls a plugin."""
-    done = lab.slurm.run("srun", "-n1", HOLDING, "env", ":", "-n1", "true", timeout=90)
-    check_grant(lab, variables(done.stdout), "sl0", 4)
+def test_a_heterogeneous_srun_or_salloc_gets_nothing(lab: Lab) -> None:
+    """srun could serve one of its components only, and not always the same."""
+    before = lab.made()
+    done = lab.slurm.run("srun", "-n1", HOLDING, "env", ":", "-n1", "env", timeout=90)
+    assert variables(done.stdout) == {}
+    inside = ("salloc", "-Q", "-n1", HOLDING, ":", "-n1", "srun", "--het-group=0,1", "env")
+    assert variables(lab.slurm.run(*inside, timeout=90).stdout) == {}
+    assert lab.made() == before
 
 
 @pytest.mark.parametrize(
