@@ -149,7 +149,9 @@ def test_a_restarted_job_gets_a_new_directory_and_keeps_the_old_one(lab: Lab) ->
     lab.wait_for(lambda: len(output.read_text().splitlines()) == 1)
     lab.slurm.run("scontrol", "requeue", str(job))
     lab.slurm.wait_for_job(job, "PENDING")
-    lab.slurm.wait_for_nodes()  # slurmd refuses the job while its first run still ends
+    # a late word of the first run's end would count as the second's
+    lab.wait_for(lambda: not lab.step_daemons(job))
+    lab.slurm.wait_for_nodes()
     lab.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
     lab.slurm.wait_for_job(job, "COMPLETED")
     first, second = [line for line in output.read_text().splitlines() if line.startswith("/")]
