@@ -4,7 +4,6 @@ The jobs' tokens are ordinary licences that the tests ask for themselves. plugst
 is read anew by each command and step, so a test may write its own.
 """
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -74,16 +73,6 @@ class Lab:
         while not condition():
             assert time.monotonic() < deadline, "what the test waits for does not happen"
             time.sleep(0.1)
-
-    def step_daemons(self, job: int) -> list[str]:
-        """Pids of the job's slurmstepd; the last goes when slurmctld knows its end."""
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                title = (entry / "cmdline").read_bytes()
-                if title.startswith(f"slurmstepd: [{job}.".encode()):
-                    found.append(entry.name)
-        return found
 
     def node_log(self) -> str:
         return "".join(
