@@ -1,0 +1,33 @@
+/*
+ * Make a directory that did not exist before, as the job's user, and put it on
+ * its targets.
+ *
+ * The kernel refuses whatever the user could not do himself (as_user.h). The name
+ * is made by mkdirat in an open parent and entered without following links; what
+ * exists is left as it is.
+ */
+#ifndef SLUICE_DIRECTORY_H
+#define SLUICE_DIRECTORY_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct directory_request {
+	uid_t uid;	    /* the effective user, see as_user */
+	const char *parent; /* absolute; with the sticky bit if all may write */
+	const char *name;   /* one part, no slash */
+	/* Any path on the file system that parent must be on. */
+	const char *file_system;
+	/* 1: a directory of this name that belongs to the user counts as made
+	 * and placed; it is not touched. */
+	int may_exist;
+	/* Placement command, run in the new directory; words[0] NULL: none. When
+	 * it fails, or is killed after timeout_s, the directory is removed. */
+	const char *const *words;
+	uint32_t timeout_s; /* all together take two seconds more at most */
+};
+
+/* 0, or -1 with a reason that names no path, for a log. */
+int directory_make (const struct directory_request *request, char *why, size_t size);
+
+#endif

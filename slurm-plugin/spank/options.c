@@ -1,0 +1,86 @@
+#include "options.h"
+
+#include "hint.h"
+
+enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, NO_SLUICE, OPTIONS };
+
+static int check (int which, const char *value, int remote);
+
+static struct spank_option options[OPTIONS] = {
+	[IO_PATTERN] = { "io-pattern", "PATTERN",
+			 "[sluice] how it writes: owc (creates many files), ws (rewrites "
+			 "and flushes), aw (appends one stream), read, metadata, none",
+			 1, IO_PATTERN, check },
+	[IO_CHUNK]
+	= { "io-chunk", "SIZE", "[sluice] bytes of a typical read or write, such as 64K", 1,
+	    IO_CHUNK, check },
+	[IO_BYTES]
+	= { "io-bytes", "SIZE", "[sluice] bytes it reads and writes in all, such as 200G",
+	    1, IO_BYTES, check },
+	[IO_DIR] = { "io-dir", "DIR",
+		     "[sluice] make its output directory here; must not exist yet; %j: "
+		     "the job's id",
+		     1, IO_DIR, check },
+	[NO_SLUICE]
+	= { "no-sluice", NULL, "[sluice] leave this job alone", 0, NO_SLUICE, check },
+};
+
+static const char *const remedies[OPTIONS] = {
+	[IO_PATTERN] = "give owc, ws, aw, read, metadata or none",
+	[IO_CHUNK] = "give bytes, or K, M, G or T of them, such as 64K",
+	[IO_BYTES] = "give bytes, or K, M, G or T of them, such as 200G",
+	[IO_DIR] = "give an absolute path of a directory to be made; %j is the job's id",
+	[NO_SLUICE] = "",
+};
+
+static int
+is_valid (int which, const char *value)
+{
+	uint32_t pattern;
+	uint64_t bytes;
+
+	switch (which) {
+	case IO_PATTERN:
+		return hint_pattern (value, &pattern) == 0;
+	case IO_CHUNK:
+	case IO_BYTES:
+		return hint_bytes (value, &bytes) == 0;
+	case IO_DIR:
+		return hint_directory (value, UINT32_MAX, NULL) == 0;
+	default:
+		return 1;
+	}
+}
+
+/* Slurm adds a line with option and value, and ends the command. */
+static int
+check (int which, const char *value, int remote)
+{
+	if (remote || (value && is_valid (which, value)) || which == NO_SLUICE)
+		return 0;
+	slurm_error ("--%s: %s", options[which].name, remedies[which]);
+	return -1;
+}
+
+void
+options_register (spank_t spank)
+{
+	for (int i = 0; i < OPTIONS; i++)
+		spank_option_register (spank, &options[i]);
+}
+
+int
+options_no_sluice (spank_t spank)
+{
+	char *value = NULL;
+	return spank_option_getopt (spank, &options[NO_SLUICE], &value) == ESPANK_SUCCESS;
+}
+
+const char *
+options_io_dir (spank_t spank)
+{
+	char *value = NULL;
+	if (spank_option_getopt (spank, &options[IO_DIR], &value) != ESPANK_SUCCESS)
+		return NULL;
+	return value;
+}

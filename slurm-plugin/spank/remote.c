@@ -1,0 +1,102 @@
+/*
+ * slurmstepd, on the compute nodes.
+ *
+ *   batch script   Slurm starts its step on the job's first node alone and hands
+ *                  its environment on to every srun in the script, so this is the
+ *                  one place for all of an sbatch job
+ *   srun's step    has what srun set (local.c) or inherited
+ *
+ * Variables of ours that belong to no job or to another one, which called sbatch
+ * or srun in its turn, are taken out: they would send the output to a lane that
+ * this job does not hold.
+ */
+#include "contexts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <slurm/slurm.h>
+
+#include "grant.h"
+#include "options.h"
+#include "report.h"
+
+/* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
+ * known. A slurmstepd serves one step. */
+static struct holding holding;
+
+static int
+is_batch_step (spank_t spank)
+{
+	uint32_t step;
+	return spank_get_item (spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS
+	       && step == SLURM_BATCH_SCRIPT;
+}
+
+/* As root: user_init is too late to ask (holding.h). */
+void
+remote_init_post_opt (spank_t spank)
+{
+	uint32_t job_id;
+
+	if (!is_batch_step (spank)
+	    || spank_get_item (spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
+		return;
+	if (holding_ask (job_id, &holding) < 0) {
+		holding.job_id = 0;
+		report ("slurmctld does not say what job %" PRIu32 " holds", job_id);
+	}
+}
+
+static int
+obtain (spank_t spank, int argc, char **argv, struct grant *grant)
+{
+	const struct grant_request request = {
+		.holding = &holding,
+		.argc = argc,
+		.argv = argv,
+		.io_dir = options_io_dir (spank),
+	};
+
+	if (holding.job_id == 0 || options_no_sluice (spank))
+		return -1;
+	return grant_obtain (&request, grant);
+}
+
+static void
+set_variables (spank_t spank, const struct grant *grant)
+{
+	for (int i = 0; i < GRANT_VARIABLES; i++)
+		spank_setenv (spank, grant_names[i], grant->values[i], 1);
+}
+
+static void
+remove_variables (spank_t spank)
+{
+	for (int i = 0; i < GRANT_VARIABLES; i++)
+		spank_unsetenv (spank, grant_names[i]);
+}
+
+/* SLURM_JOB_ID names the leader in all components of a heterogeneous job, as does
+ * our own variable. */
+static int
+has_own_variables (spank_t spank)
+{
+	char ours[16], slurms[16];
+	return spank_getenv (spank, grant_names[GRANT_JOB_ID], ours, sizeof ours)
+		   == ESPANK_SUCCESS
+	       && spank_getenv (spank, "SLURM_JOB_ID", slurms, sizeof slurms)
+		      == ESPANK_SUCCESS
+	       && strcmp (ours, slurms) == 0;
+}
+
+void
+remote_user_init (spank_t spank, int argc, char **argv)
+{
+	struct grant grant;
+
+	if (is_batch_step (spank) && obtain (spank, argc, argv, &grant) == 0)
+		set_variables (spank, &grant);
+	else if (is_batch_step (spank) || !has_own_variables (spank))
+		remove_variables (spank);
+}

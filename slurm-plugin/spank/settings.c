@@ -1,0 +1,178 @@
+#include "settings.h"
+
+#include <string.h>
+
+#include "backend.h"
+
+enum { DEFAULT_TIMEOUT_S = 10, MAX_TIMEOUT_S = 600, MAX_TARGETS = 1000000 };
+
+/* A whole number from 1 to high, decimal digits only. */
+static int
+parse_count (const char *text, uint32_t high, uint32_t *out)
+{
+	uint64_t number = 0;
+	if (!text[0])
+		return -1;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return -1;
+		number = number * 10 + (uint64_t)(*text - '0');
+		if (number > high)
+			return -1;
+	}
+	*out = (uint32_t)number;
+	return number > 0 ? 0 : -1;
+}
+
+/* Copy what stands before the first colon, or all; *rest then points behind
+ * it, or is NULL. -1: empty, or longer than out. */
+static int
+take_field (const char **rest, char *out, size_t size)
+{
+	size_t length = strcspn (*rest, ":");
+	if (length == 0 || length >= size)
+		return -1;
+	memcpy (out, *rest, length);
+	out[length] = '\0';
+	*rest = (*rest)[length] ? *rest + length + 1 : NULL;
+	return 0;
+}
+
+/* Licence names are made of these, so a lane's name is too. */
+static int
+is_name (const char *text)
+{
+	return text[strspn (text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				  "0123456789_-.")]
+	       == '\0';
+}
+
+static int
+parse_path (const char *text, char out[SETTINGS_PATH_SIZE], struct sluice_error *err)
+{
+	if (text[0] != '/' || strlen (text) >= SETTINGS_PATH_SIZE)
+		return sluice_fail (err,
+				    "give a path that starts with / and has at most "
+				    "%d bytes",
+				    SETTINGS_PATH_SIZE - 1);
+	sluice_copy_text (out, SETTINGS_PATH_SIZE, text);
+	return 0;
+}
+
+static int
+parse_lane (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	struct lane lane = { .targets = 0 };
+	char path[SETTINGS_PATH_SIZE], targets[16];
+
+	if (settings->lane_count == SLUICE_MAX_LANES)
+		return sluice_fail (err, "more than %d lanes", SLUICE_MAX_LANES);
+	if (take_field (&text, lane.name, sizeof lane.name) < 0 || !text
+	    || take_field (&text, path, sizeof path) < 0 || !text
+	    || take_field (&text, targets, sizeof targets) < 0)
+		return sluice_fail (err, "write lane=NAME:PATH:TARGETS[:PLACEMENT]");
+	if (!is_name (lane.name))
+		return sluice_fail (err, "a lane's name is part of a licence's name: use "
+					 "letters, digits, _, - and .");
+	if (parse_path (path, lane.path, err) < 0)
+		return -1;
+	if (parse_count (targets, MAX_TARGETS, &lane.targets) < 0)
+		return sluice_fail (err, "TARGETS is a number from 1 to %d", MAX_TARGETS);
+	/* A leading - would be an option of the backend's command. */
+	if (text
+	    && (text[0] == '-'
+		|| take_field (&text, lane.placement, sizeof lane.placement) < 0 || text))
+		return sluice_fail (err,
+				    "PLACEMENT is one word that does not start with -");
+	for (uint32_t i = 0; i < settings->lane_count; i++)
+		if (strcmp (settings->lanes[i].name, lane.name) == 0)
+			return sluice_fail (err, "this lane is there already");
+	settings->lanes[settings->lane_count++] = lane;
+	return 0;
+}
+
+static int
+parse_backend (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	const struct backend *backend = backend_named (text);
+	if (!backend)
+		return sluice_fail (err,
+				    "no such backend: use directory, moosefs or lustre");
+	settings->backend = backend;
+	return 0;
+}
+
+static int
+parse_command (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	return parse_path (text, settings->command, err);
+}
+
+static int
+parse_timeout (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	uint32_t seconds;
+	if (parse_count (text, MAX_TIMEOUT_S, &seconds) < 0)
+		return sluice_fail (err, "give seconds, 1 to %d", MAX_TIMEOUT_S);
+	settings->timeout_s = seconds;
+	return 0;
+}
+
+static const struct {
+	const char *key; /* with its = */
+	int (*parse) (const char *text, struct settings *settings,
+		      struct sluice_error *err);
+} keys[] = {
+	{ "backend=", parse_backend },
+	{ "lane=", parse_lane },
+	{ "command=", parse_command },
+	{ "timeout=", parse_timeout },
+};
+
+static int
+parse_argument (const char *argument, struct settings *settings, struct sluice_error *err)
+{
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		size_t length = strlen (keys[i].key);
+		if (strncmp (argument, keys[i].key, length) == 0)
+			return keys[i].parse (argument + length, settings, err);
+	}
+	return sluice_fail (err, "unknown: use backend=, lane=, command= or timeout=");
+}
+
+/* A lane whose placement and backend do not fit is taken out: a directory that
+ * is not on the lane would be a promise broken. */
+static void
+drop_unfit_lanes (struct settings *settings, settings_complain *complain)
+{
+	int needs_placement = settings->backend->command != NULL;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < settings->lane_count; i++) {
+		if ((settings->lanes[i].placement[0] != '\0') == needs_placement)
+			settings->lanes[kept++] = settings->lanes[i];
+		else
+			complain (settings->lanes[i].name,
+				  needs_placement ? "this backend needs a PLACEMENT"
+						  : "this backend has no PLACEMENT");
+	}
+	settings->lane_count = kept;
+}
+
+void
+settings_read (int argc, char **argv, struct settings *settings,
+	       settings_complain *complain)
+{
+	struct sluice_error err;
+
+	memset (settings, 0, sizeof *settings);
+	settings->backend = backend_named ("directory");
+	settings->timeout_s = DEFAULT_TIMEOUT_S;
+	for (int i = 0; i < argc; i++)
+		if (parse_argument (argv[i], settings, &err) < 0)
+			complain (argv[i], err.text);
+	if (settings->backend->command && !settings->command[0])
+		sluice_copy_text (settings->command, sizeof settings->command,
+				  settings->backend->command);
+	drop_unfit_lanes (settings, complain);
+}

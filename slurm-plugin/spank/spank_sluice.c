@@ -1,0 +1,88 @@
+/*
+ * spank/sluice: what a job's user, script and tasks meet. This file is the table
+ * of contents; each context has a file of its own.
+ *
+ *   context              hook              does
+ *   sbatch, salloc       init              registers the options (options.c)
+ *   srun                 init              likewise
+ *                        local_user_init   the job's directory and variables (local.c)
+ *   slurmstepd           init              registers the options
+ *                        init_post_opt     asks what the job of a script holds
+ *                        user_init         makes the directory and sets the
+ *                                          variables of the script; removes
+ *                                          variables of another job (remote.c)
+ *
+ * We fail open: whatever is wrong, the job runs as it would without Sluice, with
+ * neither directory nor variables, and the reason goes to a log. Every hook
+ * returns success: from 25.05 anything else counts as an error. Nothing is done
+ * in slurmd, job_prolog or job_epilog, where an error would drain the node.
+ */
+#include "contexts.h"
+#include "options.h"
+
+#define EXPORT __attribute__ ((visibility ("default")))
+
+EXPORT extern const char plugin_name[], plugin_type[];
+EXPORT extern const unsigned int plugin_version, spank_plugin_version;
+EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
+    slurm_spank_local_user_init, slurm_spank_user_init;
+
+SPANK_PLUGIN (sluice, 1)
+
+int
+slurm_spank_init (spank_t spank, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	switch (spank_context ()) {
+	case S_CTX_LOCAL:
+	case S_CTX_ALLOCATOR:
+	case S_CTX_REMOTE:
+		options_register (spank);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_init_post_opt (spank_t spank, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	switch (spank_context ()) {
+	case S_CTX_REMOTE:
+		remote_init_post_opt (spank);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_local_user_init (spank_t spank, int argc, char **argv)
+{
+	switch (spank_context ()) {
+	case S_CTX_LOCAL:
+		local_user_init (spank, argc, argv);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_user_init (spank_t spank, int argc, char **argv)
+{
+	switch (spank_context ()) {
+	case S_CTX_REMOTE:
+		remote_user_init (spank, argc, argv);
+		break;
+	default:
+		break;
+	}
+	return ESPANK_SUCCESS;
+}

@@ -1,0 +1,120 @@
+/*
+ * The SPANK plugin's pure functions and its directory maker behind lines of text,
+ * for property tests and sanitizers. Words are separated by tabs; each line gets
+ * one line of answer.
+ *
+ *   settings WORD...                what settings_read makes of the arguments
+ *   token LICENSES                  the lane held, by those settings, or -
+ *   pattern TEXT | bytes TEXT       the number, or -
+ *   directory JOB TEXT              the path, or -
+ *   make PARENT NAME FILE_SYSTEM MAY_EXIST TIMEOUT WORD...     ok, or the reason
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend.h"
+#include "directory.h"
+#include "hint.h"
+#include "settings.h"
+#include "token.h"
+
+enum { MAX_WORDS = 64 };
+
+static struct settings settings;
+
+static void
+complain (const char *argument, const char *why)
+{
+	printf ("!%s: %s\t", argument, why);
+}
+
+static void
+show_settings (void)
+{
+	printf ("%s\t%s\t%" PRIu32, settings.backend->name, settings.command,
+		settings.timeout_s);
+	for (uint32_t i = 0; i < settings.lane_count; i++) {
+		const struct lane *lane = &settings.lanes[i];
+		const char *words[BACKEND_WORDS];
+		backend_command (&settings, lane, words);
+		printf ("\t%s:%s:%" PRIu32 ":", lane->name, lane->path, lane->targets);
+		for (int w = 0; words[w]; w++)
+			printf ("%s%s", w > 0 ? " " : "", words[w]);
+	}
+	printf ("\n");
+}
+
+static void
+make (char **words)
+{
+	char why[128];
+	const struct directory_request request = {
+		.uid = geteuid (),
+		.parent = words[0],
+		.name = words[1],
+		.file_system = words[2],
+		.may_exist = atoi (words[3]),
+		.timeout_s = (uint32_t)atoi (words[4]),
+		.words = (const char *const *)words + 5,
+	};
+	printf ("%s\n", directory_make (&request, why, sizeof why) == 0 ? "ok" : why);
+}
+
+static void
+answer (int count, char **words)
+{
+	char path[HINT_PATH_SIZE];
+	uint32_t pattern;
+	uint64_t bytes;
+
+	if (strcmp (words[0], "settings") == 0) {
+		settings_read (count - 1, words + 1, &settings, complain);
+		show_settings ();
+	} else if (strcmp (words[0], "token") == 0) {
+		const struct lane *lane = token_lane (words[1], &settings);
+		printf ("%s\n", lane ? lane->name : "-");
+	} else if (strcmp (words[0], "pattern") == 0) {
+		if (hint_pattern (words[1], &pattern) == 0)
+			printf ("%" PRIu32 "\n", pattern);
+		else
+			printf ("-\n");
+	} else if (strcmp (words[0], "bytes") == 0) {
+		if (hint_bytes (words[1], &bytes) == 0)
+			printf ("%" PRIu64 "\n", bytes);
+		else
+			printf ("-\n");
+	} else if (strcmp (words[0], "directory") == 0) {
+		uint32_t job_id = (uint32_t)strtoul (words[1], NULL, 10);
+		if (hint_directory (words[2], job_id, path) == 0)
+			printf ("%s\n", path);
+		else
+			printf ("-\n");
+	} else if (strcmp (words[0], "make") == 0) {
+		make (words + 1);
+	}
+	fflush (stdout);
+}
+
+int
+main (void)
+{
+	static char line[65536];
+
+	settings_read (0, NULL, &settings, complain);
+	while (fgets (line, sizeof line, stdin)) {
+		char *words[MAX_WORDS] = { NULL };
+		int count = 0;
+		char *rest = line;
+		line[strcspn (line, "\n")] = '\0';
+		/* a copy of its own for each word, so that a sanitizer sees its end */
+		for (char *word; count < MAX_WORDS - 1 && (word = strsep (&rest, "\t"));)
+			words[count++] = strdup (word);
+		answer (count, words);
+		for (int i = 0; i < count; i++)
+			free (words[i]);
+	}
+	return 0;
+}
