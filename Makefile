@@ -22,7 +22,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin ## Build the C core, the Python packages and the Slurm plugin
+build: $(VENV)/.built plugin ## Build the C core, the Python packages and the Slurm plugins
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/*) policies/build_core.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -30,9 +30,11 @@ $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/*) policies/build_core.p
 
 plugin: $(VENV)/.ready
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugin and man pages into DESTDIR (see docs/operating.md)
+install: build ## Copy plugins and man pages into DESTDIR (see docs/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
 	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1
 	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
