@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import made_model
@@ -65,12 +66,20 @@ def licenses(total: int = TOTAL, tokens: tuple[str, ...] = TOKENS) -> str:
     return ",".join(["tool:9", *(f"{token}:{total}" for token in tokens)])
 
 
+def linger(directory: Path) -> Path:
+    """While this file is there, no epilog ends."""
+    return directory / "linger"
+
+
 @pytest.fixture(scope="module")
 def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
+    epilog = lab_directory / "epilog.sh"
+    epilog.write_text(f"#!/bin/sh\nwhile test -e {linger(lab_directory)}; do sleep 0.1; done\n")
+    epilog.chmod(0o755)
     with PrivateSlurm(
         lab_directory / "gates",
         nodes=3,
-        settings={"Licenses": licenses(), "JobSubmitPlugins": "sluice"},
+        settings={"Licenses": licenses(), "JobSubmitPlugins": "sluice", "Epilog": str(epilog)},
         plugin_dir=plugin_directory,
         environment={"SLUICE_CONF": str(files.config)},
     ) as slurm:
@@ -237,6 +246,21 @@ def test_an_array_goes_through_the_gate_task_by_task(sluiced, slurm):
 def states(slurm: PrivateSlurm, array: int) -> set[str]:
     done = slurm.run("squeue", "-h", "--states=all", "-r", f"-j{array}", "-o", "%T")
     return set(done.stdout.split())
+
+
+def test_a_job_whose_epilog_runs_still_holds_its_token(sluiced, slurm, lab_directory):
+    holder, waiter = holder_and_waiter(slurm)
+    linger(lab_directory).touch()
+    try:
+        slurm.run("scancel", str(holder))
+        slurm.wait_for_job(holder, "COMPLETING")
+        sluiced.wait_for_snapshots(3)
+        seen = gates(sluiced)
+        assert (seen["gates"][STREAM]["held"], seen["differences"]) == (1, [])
+        assert slurm.job(waiter)["JobState"] == "PENDING"
+    finally:
+        linger(lab_directory).unlink()
+    running(slurm, waiter)
 
 
 def test_jobs_that_are_held_keep_nobody_out(sluiced, slurm):

@@ -23,6 +23,10 @@ ENDED = frozenset(
 """States in which a job record stays."""
 
 
+HOLDING = frozenset({"COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"})
+"""States, besides those of running jobs, in which licences are held."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
     """One job record of the controller: a job, a task of an array, or its tasks that wait."""
@@ -68,8 +72,8 @@ class QueuedJob:
 
     @property
     def holds_licenses(self) -> bool:
-        """Slurm counts its licences as used: also while it is suspended."""
-        return self.is_running or self.state in {"SUSPENDED", "STOPPED"}
+        """Slurm counts its licences as used: also while it is suspended or its epilog runs."""
+        return self.is_running or self.state in HOLDING
 
     @property
     def has_ended(self) -> bool:
