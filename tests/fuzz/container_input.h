@@ -30,4 +30,16 @@ repair_container (const uint8_t *data, size_t size)
 	return header;
 }
 
+/* Parse the input as it is, and once more with a checksum that fits. */
+static inline int
+parse_twice (const uint8_t *data, size_t size, void (*parse) (const void *, size_t))
+{
+	parse (data, size);
+	void *repaired = repair_container (data, size);
+	if (repaired)
+		parse (repaired, size);
+	free (repaired);
+	return 0;
+}
+
 #endif

@@ -43,10 +43,5 @@ parse (const void *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
-	parse (data, size);
-	void *repaired = repair_container (data, size);
-	if (repaired)
-		parse (repaired, size);
-	free (repaired);
-	return 0;
+	return parse_twice (data, size, parse);
 }
