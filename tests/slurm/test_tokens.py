@@ -443,9 +443,11 @@ def test_slurm_makes_jobs_wait_at_a_closed_gate_and_lets_them_go(slurm: PrivateS
     second = slurm.submit(WRITER, "--wrap=true")
     other = slurm.submit("--job-name=bystander", "--wrap=true")
     slurm.wait_for_job(other, "RUNNING", "COMPLETED")
-    waiting = slurm.job(second)
-    assert (waiting["JobState"], waiting["Reason"]) == ("PENDING", "Licenses")
+    deadline = time.monotonic() + 30
+    while (waiting := slurm.job(second))["Reason"] == "None" and time.monotonic() < deadline:
+        time.sleep(0.1)  # Slurm has not looked at it yet
     slurm.run("scontrol", "delete", "reservationname=gate")
+    assert (waiting["JobState"], waiting["Reason"]) == ("PENDING", "Licenses")
     slurm.wait_for_job(second, "RUNNING", "COMPLETED")
     assert slurm.job(first)["JobState"] == "RUNNING"
 
