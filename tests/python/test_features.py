@@ -17,7 +17,7 @@ from sluice.classifier.patterns import packaged_classifier
 from sluice.classifier.profile import profile_of, read_profile
 from sluice.classifier.synthetic import synthetic_runs
 from sluice.classifier.to_core import profile_members
-from sluice.history_db.store import NUMBERS
+from sluice.history_db.records import NUMBERS
 from sluice.policies import core
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import new

@@ -20,6 +20,7 @@ from sluice.history_db.errors import (
 )
 from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import (
+    NUMBERS,
     Application,
     Bundle,
     Decision,
@@ -30,7 +31,7 @@ from sluice.history_db.records import (
     Profile,
     Snapshot,
 )
-from sluice.history_db.store import NUMBERS, Store
+from sluice.history_db.store import Store
 from sluice.policies import core
 
 OLD_DATABASES = sorted((Path(__file__).parents[1] / "data" / "history").glob("*.db"))

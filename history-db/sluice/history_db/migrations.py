@@ -7,16 +7,12 @@ A released one is never edited: what changes comes as the next function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-class Database(Protocol):
-    """What a migration may do."""
-
-    def execute(self, sql: str, /) -> Any: ...
+    from sluice.history_db.sql import Database
 
 
 def m001_logs_and_profiles(db: Database) -> None:

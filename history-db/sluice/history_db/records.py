@@ -7,6 +7,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+NUMBERS = (
+    "chunk_bytes",
+    "nprocs",
+    "write_bytes",
+    "read_bytes",
+    "files",
+    "rate",
+    "metadata_rate",
+    "burst_seconds",
+    "period_seconds",
+    "io_share",
+    "runtime_seconds",
+    "bytes_per_flush",
+    "creates_per_mib",
+    "unflushed_bytes",
+    "direct_share",
+    "collective_share",
+    "shared_share",
+    "targets",
+    "async_io",
+)
+"""The numeric fields of a profile, as policies/core/profile.h names them (a test compares)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Log:

@@ -76,7 +76,7 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
 def _as_json(reading: Reading) -> dict[str, object]:
     from sluice.classifier.evidence import evidence
-    from sluice.history_db.store import NUMBERS
+    from sluice.history_db.records import NUMBERS
 
     log, profile = reading.log, reading.profile
     return {

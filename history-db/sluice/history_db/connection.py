@@ -1,0 +1,133 @@
+"""The connection to the history's file: opening it, transactions, and what errors mean.
+
+The only module that imports sqlite3. Whatever fails raises a HistoryError (`errors.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from sluice.history_db import upgrade
+from sluice.history_db.errors import (
+    BusyHistoryError,
+    DamagedHistoryError,
+    ForeignFileError,
+    FullDiskError,
+    HistoryError,
+    MissingHistoryError,
+    ReadOnlyHistoryError,
+)
+from sluice.history_db.sql import Database, transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
+    """Open the file; mode is `ro`, `rw` or `rwc` as in SQLite's URIs."""
+    db = sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=busy_seconds,
+        isolation_level=None,  # transactions are explicit
+    )
+    db.execute("PRAGMA foreign_keys = 1")
+    return db
+
+
+class Connection:
+    """An open history; what the tables (`tables/`) build on."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        busy_seconds: float = 30,
+    ) -> None:
+        """Open `path`, bring its schema up to date, and create it if asked to.
+
+        busy_seconds is how long to wait for another process that writes.
+
+        Raises a HistoryError that names the file and the remedy.
+        """
+        self.path = Path(path)
+        self._busy_seconds = busy_seconds
+        if not create and not self.path.exists():
+            raise MissingHistoryError(
+                f"{self.path}: there is no history yet; create it with `sluice ingest PATH…`"
+            )
+        with self._named_errors():
+            mode = "ro" if read_only else "rwc" if create else "rw"
+            self._db = _connect(self.path, mode, busy_seconds)
+            try:
+                upgrade.check_ownership(self._db, self.path)
+                if read_only:
+                    upgrade.check_migrated(self._db, self.path)
+                else:
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    self._db.execute("PRAGMA synchronous = NORMAL")
+                    upgrade.migrate(self._db, self.path)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._named_errors():
+            return self._db.execute(sql, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Database]:
+        """All or nothing; see `sql.transaction`."""
+        with self._named_errors(), transaction(self._db):
+            yield self._db
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
+
+    def _named(self, error: sqlite3.DatabaseError) -> HistoryError:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        match primary:
+            case sqlite3.SQLITE_NOTADB:
+                return ForeignFileError(
+                    f"{self.path}: not a history of Sluice; name another file with --history"
+                )
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
+                return ReadOnlyHistoryError(
+                    f"{self.path}: cannot be opened or written by this user ({error}); "
+                    "SQLite needs write access to the file and its directory"
+                )
+            case sqlite3.SQLITE_FULL:
+                return FullDiskError(
+                    f"{self.path}: the disk is full; nothing of the last step was kept, "
+                    "free some space and run the command again"
+                )
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return BusyHistoryError(
+                    f"{self.path}: another process has been writing for {self._busy_seconds:g} s; "
+                    "try again when it is done"
+                )
+            case sqlite3.SQLITE_CORRUPT:
+                return DamagedHistoryError(
+                    f"{self.path}: damaged ({error}); restore a copy, or move it away and "
+                    "ingest again"
+                )
+        return HistoryError(f"{self.path}: {error}")

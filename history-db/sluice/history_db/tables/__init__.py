@@ -1,0 +1,1 @@
+"""One module a group of tables; `Store` puts them together."""

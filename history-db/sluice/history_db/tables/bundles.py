@@ -1,0 +1,63 @@
+"""The bundles that were published."""
+
+from __future__ import annotations
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import Bundle
+from sluice.history_db.sql import signed, unsigned
+
+
+class Bundles(Connection):
+    """Table `bundles`; whole files, so that decisions can be replayed."""
+
+    def add_bundle(self, bundle: Bundle) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO bundles (checksum, model, path, published_at, content) "
+                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO UPDATE "
+                "SET path = excluded.path, published_at = excluded.published_at",
+                [
+                    signed(bundle.checksum),
+                    bundle.model,
+                    bundle.path,
+                    bundle.published_at,
+                    bundle.content,
+                ],
+            )
+
+    def bundle(self, checksum: int) -> Bundle | None:
+        rows = self._rows(
+            "SELECT model, path, published_at, content FROM bundles WHERE checksum = ?",
+            [signed(checksum)],
+        )
+        return Bundle(checksum, *rows[0]) if rows else None
+
+    def bundles(self) -> list[Bundle]:
+        """Return the bundles that are kept, the latest last."""
+        rows = self._rows(
+            "SELECT checksum, model, path, published_at, content FROM bundles "
+            "ORDER BY published_at, checksum"
+        )
+        return [Bundle(unsigned(row[0]), *row[1:]) for row in rows]
+
+    def prune_models(self, keep: int) -> None:
+        """Forget all but the latest `keep` models and bundles, except what decisions refer to."""
+        with self._transaction() as db:
+            db.execute(
+                """
+                DELETE FROM bundles
+                WHERE checksum NOT IN (SELECT bundle FROM decisions)
+                  AND checksum NOT IN (
+                      SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT ?
+                  )
+                """,
+                [keep],
+            )
+            db.execute(
+                """
+                DELETE FROM models
+                WHERE id NOT IN (SELECT model FROM bundles WHERE model IS NOT NULL)
+                  AND id NOT IN (SELECT id FROM models ORDER BY id DESC LIMIT ?)
+                """,
+                [keep],
+            )

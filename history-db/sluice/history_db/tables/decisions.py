@@ -1,0 +1,92 @@
+"""The decision records."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import Decision
+from sluice.history_db.sql import marks, signed, unsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+DECISION_COLUMNS = tuple(field.name for field in fields(Decision))
+
+
+class Decisions(Connection):
+    """Table `decisions`."""
+
+    def insert_decisions(self, decisions: Iterable[Decision]) -> int:
+        """Add decisions; those known by (boot, number) already are left. Return how many."""
+        added = 0
+        with self._transaction() as db:
+            for decision in decisions:
+                values = {name: getattr(decision, name) for name in DECISION_COLUMNS}
+                for name in ("boot", "number", "bundle", "snapshot"):
+                    values[name] = signed(values[name])
+                added += db.execute(
+                    f"INSERT INTO decisions ({', '.join(values)}) "
+                    f"VALUES ({marks(len(values))}) ON CONFLICT (boot, number) DO NOTHING",
+                    list(values.values()),
+                ).rowcount
+        return added
+
+    def unjoined_decisions(self, *, since: int = 0) -> list[Decision]:
+        """Return the decisions made at or after `since` whose job is sought, oldest first."""
+        return self._decisions(
+            "job_id IS NULL AND joined_by IS NULL AND now >= ? ORDER BY now, number", [since]
+        )
+
+    def decisions_of_user(self, uid: int, *, since: int, until: int) -> list[Decision]:
+        """Return a user's decisions of a span of time, joined or not, oldest first."""
+        return self._decisions(
+            "uid = ? AND now BETWEEN ? AND ? ORDER BY now, number", [uid, since, until]
+        )
+
+    def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
+        """Say which job a decision was about; joined_by is `mark` or `key`."""
+        self._set_join(boot, number, job_id, joined_by)
+
+    def mark_tie(self, boot: int, number: int) -> None:
+        """Say that several jobs fit a decision equally well."""
+        self._set_join(boot, number, None, "tie")
+
+    def decision(self, boot: int, number: int) -> Decision | None:
+        found = self._decisions("boot = ? AND number = ?", [signed(boot), signed(number)])
+        return found[0] if found else None
+
+    def decisions_for_job(self, job_id: int, cluster: str | None = None) -> list[Decision]:
+        """Return the decisions about jobs with this id, the latest first."""
+        return self._decisions(
+            "job_id = ? AND (? IS NULL OR cluster = ?) ORDER BY now DESC, number DESC",
+            [job_id, cluster, cluster],
+        )
+
+    def decision_for_job(self, job_id: int, cluster: str | None = None) -> Decision | None:
+        """Return the latest decision about a job."""
+        return next(iter(self.decisions_for_job(job_id, cluster)), None)
+
+    def latest_decisions(self, limit: int) -> list[Decision]:
+        """Return the latest decisions, the latest first."""
+        return self._decisions("1 ORDER BY now DESC, number DESC LIMIT ?", [limit])
+
+    def _set_join(self, boot: int, number: int, job_id: int | None, joined_by: str) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
+                [job_id, joined_by, signed(boot), signed(number)],
+            )
+
+    def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
+        rows = self._rows(
+            f"SELECT {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}", values
+        )
+        found = []
+        for row in rows:
+            values_by_name = dict(zip(DECISION_COLUMNS, row, strict=True))
+            for name in ("boot", "number", "bundle", "snapshot"):
+                values_by_name[name] = unsigned(values_by_name[name])
+            found.append(Decision(**values_by_name))
+        return found

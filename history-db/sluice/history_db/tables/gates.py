@@ -1,0 +1,68 @@
+"""What sluiced's gates saw and did."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import Holder, Release, RunningSet
+from sluice.history_db.sql import marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
+
+
+class Gates(Connection):
+    """Tables `running_sets` and `releases`."""
+
+    def add_running_set(self, row: RunningSet) -> None:
+        content = {
+            "holders": [
+                [holder.job_id, holder.submit, holder.klass, holder.lane_mask]
+                for holder in row.holders
+            ],
+            "gates": row.gates,
+        }
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO running_sets (cluster, taken, content) VALUES (?, ?, ?)",
+                [row.cluster, row.taken, json.dumps(content, separators=(",", ":"))],
+            )
+
+    def running_sets(self, *, since: int = 0) -> Iterator[RunningSet]:
+        """Yield what sluiced saw running together, oldest first."""
+        for cluster, taken, text in self._rows(
+            "SELECT cluster, taken, content FROM running_sets WHERE taken >= ? "
+            "ORDER BY taken, rowid",
+            [since],
+        ):
+            content = json.loads(text)
+            holders = tuple(Holder(*holder) for holder in content["holders"])
+            yield RunningSet(cluster, taken, holders, content["gates"])
+
+    def prune_running_sets(self, *, before: int) -> int:
+        """Forget the sets seen before a time; return how many."""
+        with self._transaction() as db:
+            return db.execute("DELETE FROM running_sets WHERE taken < ?", [before]).rowcount
+
+    def add_releases(self, rows: Iterable[Release]) -> None:
+        with self._transaction() as db:
+            for row in rows:
+                values = {name: getattr(row, name) for name in RELEASE_COLUMNS}
+                db.execute(
+                    f"INSERT INTO releases ({', '.join(values)}) VALUES ({marks(len(values))})",
+                    list(values.values()),
+                )
+
+    def releases(self, *, since: int = 0, job_id: int | None = None) -> list[Release]:
+        """Return the jobs whose tokens were taken off, oldest first."""
+        rows = self._rows(
+            f"SELECT {', '.join(RELEASE_COLUMNS)} FROM releases "
+            "WHERE released >= ? AND (? IS NULL OR job_id = ?) ORDER BY released, rowid",
+            [since, job_id, job_id],
+        )
+        return [Release(*row) for row in rows]

@@ -1,0 +1,106 @@
+"""The logs that were offered to `sluice ingest`, each with the profile that was made of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import NUMBERS, Log, LogKey, Profile
+from sluice.history_db.sql import Database, batches, columns, marks
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+LOG_COLUMNS = tuple(field.name for field in fields(Log))
+
+
+def log_of(row: Sequence[Any]) -> Log:
+    values = dict(zip(LOG_COLUMNS, row, strict=True))
+    return Log(**{**values, "partial": bool(values["partial"])})
+
+
+class Logs(Connection):
+    """Tables `logs` and `profiles`: writing, and what was offered before."""
+
+    def known_files(self, keys: Iterable[LogKey]) -> dict[LogKey, str | None]:
+        """Return the files that were ingested and have not changed since.
+
+        Each with the reason why it is in quarantine, or None.
+        """
+        wanted = set(keys)
+        known: dict[LogKey, str | None] = {}
+        for batch in batches(wanted):
+            rows = self._rows(
+                "SELECT path, size, mtime_ns, reason FROM logs "
+                f"WHERE path IN ({marks(len(batch))})",
+                [key.path for key in batch],
+            )
+            known |= {LogKey(*row[:3]): row[3] for row in rows}
+        return {key: reason for key, reason in known.items() if key in wanted}
+
+    def add_logs(self, entries: Sequence[tuple[Log, Profile | None, bytes]]) -> list[bool]:
+        """Add logs with profile and features (none when quarantined); say which were new.
+
+        A log that was in quarantine is replaced, a log that was read is never touched.
+        """
+        with self._transaction() as db:
+            return [_add_log(db, *entry) for entry in entries]
+
+    def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
+        """Give logs the pattern, confidence and shares that another classifier found."""
+        with self._transaction() as db:
+            db.executemany(
+                "UPDATE profiles SET pattern = ?, confidence = ?, shares = ? WHERE log = ?",
+                (
+                    (profile.pattern, profile.confidence, json.dumps(profile.shares), log_id)
+                    for log_id, profile in profiles
+                ),
+            )
+
+    def quarantined(self) -> list[Log]:
+        rows = self._rows(
+            f"SELECT {columns('logs', LOG_COLUMNS)} FROM logs "
+            "WHERE reason IS NOT NULL ORDER BY path"
+        )
+        return [log_of(row) for row in rows]
+
+    def logs_named(self, names: Collection[str]) -> dict[str, list[int]]:
+        """Find the logs that were read from files of these names, in whatever directory."""
+        found: dict[str, list[int]] = {}
+        for log_id, path in self._rows("SELECT id, path FROM logs WHERE reason IS NULL"):
+            name = path.rpartition("/")[2]
+            if name in names:
+                found.setdefault(name, []).append(log_id)
+        return found
+
+
+def _add_log(db: Database, log: Log, profile: Profile | None, features: bytes) -> bool:
+    db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
+    cursor = db.execute(
+        f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
+        f"VALUES ({marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",
+        [getattr(log, name) for name in LOG_COLUMNS],
+    )
+    if cursor.rowcount == 0 or cursor.lastrowid is None:
+        return False
+    if profile is not None:
+        _put_profile(db, cursor.lastrowid, profile, features)
+    return True
+
+
+def _put_profile(db: Database, log_id: int, profile: Profile, features: bytes) -> None:
+    row = {
+        "log": log_id,
+        "pattern": profile.pattern,
+        "confidence": profile.confidence,
+        "shares": json.dumps(profile.shares),
+        "log_sd": profile.log_sd,
+        "features": features,
+        **{name: profile.numbers.get(name) for name in NUMBERS},
+    }
+    db.execute(
+        f"INSERT INTO profiles ({', '.join(row)}) VALUES ({marks(len(row))})",
+        list(row.values()),
+    )

@@ -1,0 +1,69 @@
+"""Runs: a log that was read, its profile and its job, put together."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import NUMBERS, Profile, Run
+from sluice.history_db.sql import batches, columns, marks
+from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of
+from sluice.history_db.tables.logs import LOG_COLUMNS, log_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class Runs(Connection):
+    """Tables `logs`, `profiles` and `jobs`, for reading."""
+
+    def runs(self, log_ids: Sequence[int] | None = None) -> Iterator[Run]:
+        """Yield the logs that were read, the oldest first; all, or those with these ids."""
+        if log_ids is None:
+            yield from self._runs("", [])
+            return
+        for batch in batches(log_ids):
+            yield from self._runs(f"AND logs.id IN ({marks(len(batch))})", batch)
+
+    def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
+        """Return what Darshan logged of a job."""
+        rows = self._rows(
+            "SELECT logs.id FROM logs JOIN jobs ON jobs.id = logs.job "
+            "WHERE jobs.job_id = ? AND (? IS NULL OR jobs.cluster = ?)",
+            [job_id, cluster, cluster],
+        )
+        return list(self.runs([row[0] for row in rows]))
+
+    def _runs(self, condition: str, values: Sequence[Any]) -> Iterator[Run]:
+        profile_columns = ("pattern", "confidence", "shares", "log_sd", "features", *NUMBERS)
+        rows = self._rows(
+            f"SELECT logs.id, {columns('logs', LOG_COLUMNS)}, "
+            f"{columns('profiles', profile_columns)}, {columns('jobs', JOB_COLUMNS)} "
+            "FROM logs JOIN profiles ON profiles.log = logs.id "
+            "LEFT JOIN jobs ON jobs.id = logs.job "
+            f"WHERE logs.reason IS NULL {condition} ORDER BY logs.start, logs.id",
+            values,
+        )
+        after_log = 1 + len(LOG_COLUMNS)
+        after_profile = after_log + len(profile_columns)
+        for row in rows:
+            pattern, confidence, shares, log_sd, features, *numbers = row[after_log:after_profile]
+            job = row[after_profile:]
+            yield Run(
+                log_id=row[0],
+                log=log_of(row[1:after_log]),
+                profile=Profile(
+                    pattern=pattern,
+                    confidence=confidence,
+                    shares=json.loads(shares),
+                    numbers={
+                        name: value
+                        for name, value in zip(NUMBERS, numbers, strict=True)
+                        if value is not None
+                    },
+                    log_sd=log_sd,
+                ),
+                features=features,
+                job=job_of(job) if job[0] is not None else None,
+            )
