@@ -1,7 +1,6 @@
 #include "bundle.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "submission.h"
@@ -20,8 +19,7 @@ struct tree {
 };
 
 struct sluice_bundle {
-	void *bytes;
-	const struct sluice_container_header *header;
+	struct sluice_loaded loaded;
 	const struct sluice_policy *policy;
 	const struct sluice_interference *interference;
 	const struct sluice_forest *forests;
@@ -41,7 +39,7 @@ find_sections (struct sluice_bundle *b, struct sluice_error *err)
 {
 	uint64_t one, two;
 #define FIND(member, ID, max, count)                                                       \
-	(b->member = sluice_container_section (b->bytes, SLUICE_SECTION_##ID,              \
+	(b->member = sluice_container_section (b->loaded.bytes, SLUICE_SECTION_##ID,       \
 					       sizeof *b->member, max, count, err))
 	if (!FIND (policy, POLICY, 1, &one) || one != 1
 	    || !FIND (interference, INTERFERENCE, 1, &one) || one != 1)
@@ -281,9 +279,10 @@ is_text (const char *text, uint64_t size)
 }
 
 static int
-check_content (struct sluice_bundle *b, struct sluice_error *err)
+check_content (void *object, struct sluice_error *err)
 {
-	if (b->header->feature_hash != sluice_feature_hash ())
+	struct sluice_bundle *b = object;
+	if (b->loaded.header->feature_hash != sluice_feature_hash ())
 		return sluice_fail (err, "made for another list of features; run "
 					 "`sluice publish` of this version");
 	if (find_sections (b, err) < 0)
@@ -301,78 +300,52 @@ check_content (struct sluice_bundle *b, struct sluice_error *err)
 	return 0;
 }
 
-/* Takes over bytes, also when it fails. */
-static int
-adopt (void *bytes, size_t size, struct sluice_bundle **out, struct sluice_error *err)
-{
-	struct sluice_bundle *b = NULL;
-	if (sluice_container_check (bytes, size, SLUICE_KIND_BUNDLE, SLUICE_BUNDLE_VERSION,
-				    err)
-	    < 0)
-		goto error;
-	b = calloc (1, sizeof *b);
-	if (!b) {
-		sluice_fail (err, "no memory");
-		goto error;
-	}
-	b->bytes = bytes;
-	b->header = bytes;
-	if (check_content (b, err) < 0)
-		goto error;
-	*out = b;
-	return 0;
-
-error:
-	free (b);
-	free (bytes);
-	return -1;
-}
+static const struct sluice_loadable type = {
+	.kind = SLUICE_KIND_BUNDLE,
+	.version = SLUICE_BUNDLE_VERSION,
+	.max_bytes = SLUICE_MAX_BUNDLE_BYTES,
+	.object_size = sizeof (struct sluice_bundle),
+	.check = check_content,
+};
 
 int
 sluice_bundle_parse (const void *bytes, size_t size, struct sluice_bundle **out,
 		     struct sluice_error *err)
 {
-	void *copy = malloc (size + 1);
-	if (!copy)
-		return sluice_fail (err, "no memory for %zu bytes", size);
-	memcpy (copy, bytes, size);
-	return adopt (copy, size, out, err);
+	void *object;
+	if (sluice_container_parse (&type, bytes, size, &object, err) < 0)
+		return -1;
+	*out = object;
+	return 0;
 }
 
 int
 sluice_bundle_load (const char *path, uint32_t owner_uid, struct sluice_bundle **out,
 		    struct sluice_error *err)
 {
-	struct sluice_error why;
-	void *bytes;
-	size_t size;
-	if (sluice_read_trusted_file (path, owner_uid, SLUICE_MAX_BUNDLE_BYTES, &bytes,
-				      &size, err)
-	    < 0)
+	void *object;
+	if (sluice_container_load (&type, path, owner_uid, &object, err) < 0)
 		return -1;
-	if (adopt (bytes, size, out, &why) < 0)
-		return sluice_fail (err, "%.120s: %.120s", path, why.text);
+	*out = object;
 	return 0;
 }
 
 void
 sluice_bundle_destroy (struct sluice_bundle *bundle)
 {
-	if (bundle)
-		free (bundle->bytes);
-	free (bundle);
+	sluice_container_destroy (bundle);
 }
 
 uint64_t
 sluice_bundle_checksum (const struct sluice_bundle *bundle)
 {
-	return bundle->header->checksum;
+	return bundle->loaded.header->checksum;
 }
 
 int64_t
 sluice_bundle_created (const struct sluice_bundle *bundle)
 {
-	return bundle->header->created;
+	return bundle->loaded.header->created;
 }
 
 const struct sluice_policy *

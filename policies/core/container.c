@@ -49,9 +49,10 @@ check_sections (const struct sluice_container_header *header, struct sluice_erro
 	return 0;
 }
 
-int
-sluice_container_check (const void *bytes, size_t size, uint32_t kind, uint32_t version,
-			struct sluice_error *err)
+/* Header, table, bounds and checksum. bytes must be 8-byte aligned. */
+static int
+check_container (const void *bytes, size_t size, uint32_t kind, uint32_t version,
+		 struct sluice_error *err)
 {
 	const struct sluice_container_header *header = bytes;
 	const size_t guarded = offsetof (struct sluice_container_header, kind);
@@ -183,4 +184,65 @@ void
 sluice_free (void *bytes)
 {
 	free (bytes);
+}
+
+/* Takes over bytes, also when it fails. */
+static int
+adopt (const struct sluice_loadable *type, void *bytes, size_t size, void **out,
+       struct sluice_error *err)
+{
+	struct sluice_loaded *object = NULL;
+	if (check_container (bytes, size, type->kind, type->version, err) < 0)
+		goto error;
+	object = calloc (1, type->object_size);
+	if (!object) {
+		sluice_fail (err, "no memory");
+		goto error;
+	}
+	object->bytes = bytes;
+	object->header = bytes;
+	if (type->check (object, err) < 0)
+		goto error;
+	*out = object;
+	return 0;
+
+error:
+	free (object);
+	free (bytes);
+	return -1;
+}
+
+int
+sluice_container_parse (const struct sluice_loadable *type, const void *bytes, size_t size,
+			void **out, struct sluice_error *err)
+{
+	void *copy = malloc (size + 1);
+	if (!copy)
+		return sluice_fail (err, "no memory for %zu bytes", size);
+	memcpy (copy, bytes, size);
+	return adopt (type, copy, size, out, err);
+}
+
+int
+sluice_container_load (const struct sluice_loadable *type, const char *path,
+		       uint32_t owner_uid, void **out, struct sluice_error *err)
+{
+	struct sluice_error why;
+	void *bytes;
+	size_t size;
+	if (sluice_read_trusted_file (path, owner_uid, type->max_bytes, &bytes, &size, err)
+	    < 0)
+		return -1;
+	if (adopt (type, bytes, size, out, &why) < 0)
+		return sluice_fail (err, "%.120s: %.120s", path, why.text);
+	return 0;
+}
+
+void
+sluice_container_destroy (void *object)
+{
+	struct sluice_loaded *loaded = object;
+	if (loaded)
+		free (loaded->bytes);
+	free (loaded);
 }

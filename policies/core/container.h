@@ -41,10 +41,30 @@ struct sluice_section {
 	uint64_t count;
 };
 
-/* Check header, table, bounds and checksum of a file in memory. 0, or -1 with
- * the reason. bytes must be 8-byte aligned. */
-int sluice_container_check (const void *bytes, size_t size, uint32_t kind, uint32_t version,
-			    struct sluice_error *err);
+/* What is loaded from a container begins with this. */
+struct sluice_loaded {
+	void *bytes; /* its own */
+	const struct sluice_container_header *header;
+};
+
+/* What a container may be loaded as. */
+struct sluice_loadable {
+	uint32_t kind; /* enum sluice_container_kind */
+	uint32_t version;
+	size_t max_bytes;   /* of a file */
+	size_t object_size; /* of what begins with struct sluice_loaded */
+	/* Fills the object in from its checked container. 0, or -1 with the reason. */
+	int (*check) (void *object, struct sluice_error *err);
+};
+
+/* Validate a container in memory and copy it. 0, or -1 with the reason. */
+int sluice_container_parse (const struct sluice_loadable *type, const void *bytes,
+			    size_t size, void **out, struct sluice_error *err);
+/* The same from a file that sluice_read_trusted_file accepts. */
+int sluice_container_load (const struct sluice_loadable *type, const char *path,
+			   uint32_t owner_uid, void **out, struct sluice_error *err);
+/* Free an object and its bytes; NULL is fine. */
+void sluice_container_destroy (void *object);
 
 /* The section's elements, or NULL with a reason unless it exists, has this
  * element size and at most max_count elements. Only after a check. */

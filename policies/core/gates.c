@@ -193,72 +193,6 @@ find_worst (struct lane *lane)
 	}
 }
 
-/* One more of each class in turn, until none can grow. A class that cannot
- * never can again, because the others only grow. */
-static void
-admit (const struct lane *lane, uint32_t room, uint32_t limit, uint32_t *admitted)
-{
-	int may_grow[SLUICE_CLASS_COUNT];
-	int growing = 1;
-
-	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
-		may_grow[k] = 1;
-	while (growing) {
-		growing = 0;
-		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
-			if (!may_grow[k])
-				continue;
-			admitted[k]++;
-			may_grow[k] = room > 0 && admitted[k] <= limit
-				      && admitted[k] <= lane->waits[k]
-				      && all_tolerable (lane, admitted);
-			if (may_grow[k])
-				room--, growing = 1;
-			else
-				admitted[k]--;
-		}
-	}
-}
-
-void
-sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
-		   const struct sluice_member *waiting, uint32_t n_waiting,
-		   const struct sluice_pressure *background, uint32_t n_background,
-		   const struct sluice_interference *model,
-		   const struct sluice_policy *policy, uint32_t limit,
-		   struct sluice_gates *out)
-{
-	struct lane lane = {
-		.running = running,
-		.waiting = waiting,
-		.n_running = n_running,
-		.n_waiting = n_waiting,
-		.background = background,
-		.n_background = n_background,
-		.model = model,
-		.tolerance = policy->tolerance,
-		.z = sluice_normal_quantile (policy->quantile),
-	};
-	uint32_t admitted[SLUICE_CLASS_COUNT] = { 0 };
-	uint32_t room = SLUICE_MAX_SET + 1;
-
-	memset (out, 0, sizeof *out);
-	for (uint32_t i = 0; i < n_running; i++)
-		out->tokens[running[i].klass]++;
-	if (n_running > room || n_background > room - n_running)
-		return; /* more than can be judged: let nobody in */
-	find_worst (&lane);
-	out->sound = (uint32_t)all_tolerable (&lane, admitted);
-	if (out->sound)
-		admit (&lane, room - n_running - n_background, limit, admitted);
-	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
-		out->tokens[k] += admitted[k];
-}
-
-/*
- * Until the next look.
- */
-
 /* The most who may enter a lane of these holders, by class; 0: nobody. */
 static int
 entrants (const struct lane *lane, const uint32_t *gates, uint32_t *admitted)
@@ -307,6 +241,55 @@ is_kept_by_anybody (const struct lane *pool, const uint32_t *held, const uint32_
 	return all_tolerable (pool, most);
 }
 
+/* What the gates are sized for: the jobs as they are now, and as one pool. */
+struct question {
+	struct lane lane;
+	struct lane pool; /* holders may take each other's tokens */
+	uint32_t held[SLUICE_CLASS_COUNT];
+	uint32_t room; /* for jobs on the lane */
+	uint32_t limit;
+};
+
+static int
+may_have (const struct question *q, const uint32_t *gates, uint32_t klass)
+{
+	uint32_t waits = q->lane.waits[klass];
+	uint32_t most = q->held[klass] + (q->limit < waits ? q->limit : waits);
+	uint32_t total = 0;
+
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		total += gates[k] > q->held[k] ? gates[k] : q->held[k];
+	if (total > q->room || gates[klass] > most)
+		return 0;
+	return q->lane.n_running <= MAX_LEAVERS
+		   ? is_kept_exactly (&q->lane, gates)
+		   : is_kept_by_anybody (&q->pool, q->held, gates);
+}
+
+/* One more of each class in turn, until none can grow. A class that cannot
+ * never can again, because the others only grow. */
+static void
+grow (const struct question *q, uint32_t *gates)
+{
+	int may_grow[SLUICE_CLASS_COUNT];
+	int growing = 1;
+
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		may_grow[k] = q->lane.waits[k] > 0;
+	while (growing) {
+		growing = 0;
+		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+			if (!may_grow[k])
+				continue;
+			gates[k]++;
+			may_grow[k] = may_have (q, gates, k);
+			growing |= may_grow[k];
+			if (!may_grow[k])
+				gates[k]--;
+		}
+	}
+}
+
 void
 sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 		   uint32_t n_waiting, const struct sluice_pressure *background,
@@ -314,59 +297,33 @@ sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 		   const struct sluice_policy *policy, uint32_t limit,
 		   struct sluice_gates *out)
 {
-	struct lane lane = {
-		.running = members,
-		.waiting = members + n_running,
-		.n_running = n_running,
-		.n_waiting = n_waiting,
-		.background = background,
-		.n_background = n_background,
-		.model = model,
-		.tolerance = policy->tolerance,
-		.z = sluice_normal_quantile (policy->quantile),
+	static const uint32_t nobody[SLUICE_CLASS_COUNT];
+	struct question q = {
+		.lane.running = members,
+		.lane.waiting = members + n_running,
+		.lane.n_running = n_running,
+		.lane.n_waiting = n_waiting,
+		.lane.background = background,
+		.lane.n_background = n_background,
+		.lane.model = model,
+		.lane.tolerance = policy->tolerance,
+		.lane.z = sluice_normal_quantile (policy->quantile),
+		.room = SLUICE_MAX_SET + 1,
+		.limit = limit,
 	};
-	struct lane pool = lane;
-	uint32_t held[SLUICE_CLASS_COUNT] = { 0 };
-	uint32_t room = SLUICE_MAX_SET + 1;
-	int may_grow[SLUICE_CLASS_COUNT];
-	int growing = 1;
 
 	memset (out, 0, sizeof *out);
-	for (uint32_t i = 0; i < n_running; i++)
-		held[members[i].klass]++;
-	if (n_running > room || n_background > room - n_running)
+	if (n_running > q.room || n_background > q.room - n_running)
 		return; /* more than can be judged: let nobody in */
-	room -= n_background;
-	find_worst (&lane);
-	pool.waiting = members;
-	pool.n_running = 0;
-	pool.n_waiting = n_running + n_waiting;
-	find_worst (&pool);
-
-	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
-		may_grow[k] = lane.waits[k] > 0;
-	while (growing) {
-		growing = 0;
-		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
-			uint32_t most
-			    = held[k] + (limit < lane.waits[k] ? limit : lane.waits[k]);
-			uint32_t total = 0;
-			if (!may_grow[k])
-				continue;
-			out->tokens[k]++;
-			for (uint32_t c = 0; c < SLUICE_CLASS_COUNT; c++)
-				total
-				    += out->tokens[c] > held[c] ? out->tokens[c] : held[c];
-			may_grow[k]
-			    = total <= room && out->tokens[k] <= most
-			      && (n_running <= MAX_LEAVERS
-				      ? is_kept_exactly (&lane, out->tokens)
-				      : is_kept_by_anybody (&pool, held, out->tokens));
-			growing |= may_grow[k];
-			if (!may_grow[k])
-				out->tokens[k]--;
-		}
-	}
-	uint32_t nobody[SLUICE_CLASS_COUNT] = { 0 };
-	out->sound = (uint32_t)all_tolerable (&lane, nobody);
+	for (uint32_t i = 0; i < n_running; i++)
+		q.held[members[i].klass]++;
+	q.room -= n_background;
+	q.pool = q.lane;
+	q.pool.waiting = members;
+	q.pool.n_running = 0;
+	q.pool.n_waiting = n_running + n_waiting;
+	find_worst (&q.lane);
+	find_worst (&q.pool);
+	grow (&q, out->tokens);
+	out->sound = (uint32_t)all_tolerable (&q.lane, nobody);
 }

@@ -4,8 +4,7 @@
  * Whatever set of waiting jobs Slurm picks within the gates, no member's
  * predicted slowdown exceeds the tolerance: the gates of the classes are sized
  * together, for the worst waiting jobs of each class, because Slurm chooses.
- * That holds beside the jobs that run now: when one of them ends, its token is
- * free for a waiting job, so the gates are sized again whenever a holder ends.
+ * That holds until the next look, whichever of the holders end before it.
  */
 #ifndef SLUICE_GATES_H
 #define SLUICE_GATES_H
@@ -25,25 +24,16 @@ struct sluice_gates {
 };
 
 /*
- * Size the gates of one lane. running hold a token, waiting want one,
- * background is load without tokens. At most limit waiting jobs of a class are
- * admitted. The result is maximal: one more token of any class with waiting
- * jobs would break the tolerance of somebody. n_running + n_background + the
- * admitted never exceed SLUICE_MAX_SET + 1.
- */
-void sluice_gates_size (const struct sluice_member *running, uint32_t n_running,
-			const struct sluice_member *waiting, uint32_t n_waiting,
-			const struct sluice_pressure *background, uint32_t n_background,
-			const struct sluice_interference *model,
-			const struct sluice_policy *policy, uint32_t limit,
-			struct sluice_gates *out);
-
-/*
- * The gates to keep until the next look, in which holders may end and Slurm may
- * give their tokens to any waiting job of the class: sound for every set that
- * can come about so, not only for those that hold a token now. A class may get
- * fewer tokens than it holds: then nobody follows a holder that ends.
- * members are the holders and, behind them, those that wait.
+ * The gates of one lane to keep until the next look, in which holders may end
+ * and Slurm may give their tokens to any waiting job of the class: sound for
+ * every set that can come about so, not only for those that hold a token now. A
+ * class may get fewer tokens than it holds: then nobody follows a holder that
+ * ends.
+ * members are the holders and, behind them, those that wait; background is load
+ * without tokens. At most limit waiting jobs of a class are admitted, and
+ * n_running + n_background + the admitted never exceed SLUICE_MAX_SET + 1. With
+ * up to 8 holders the result is maximal: one more token of any class with
+ * waiting jobs could break somebody's tolerance.
  */
 void sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 			uint32_t n_waiting, const struct sluice_pressure *background,

@@ -1,11 +1,9 @@
 #include "snapshot.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct sluice_snapshot {
-	void *bytes;
-	const struct sluice_container_header *header;
+	struct sluice_loaded loaded;
 	const struct sluice_state *state;
 	const struct sluice_corunner *corunners;
 	const struct sluice_partition *partitions;
@@ -19,7 +17,7 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 {
 	uint64_t states;
 #define FIND(member, ID, max, count)                                                       \
-	(s->member = sluice_container_section (s->bytes, SLUICE_SECTION_##ID,              \
+	(s->member = sluice_container_section (s->loaded.bytes, SLUICE_SECTION_##ID,       \
 					       sizeof *s->member, max, count, err))
 	if (!FIND (state, STATE, 1, &states)
 	    || !FIND (corunners, CORUNNER, SLUICE_MAX_CORUNNERS, &s->corunner_count)
@@ -40,8 +38,9 @@ is_name (const char *name)
 }
 
 static int
-check_content (struct sluice_snapshot *s, struct sluice_error *err)
+check_content (void *object, struct sluice_error *err)
 {
+	struct sluice_snapshot *s = object;
 	struct sluice_error why;
 
 	if (find_sections (s, err) < 0)
@@ -78,72 +77,46 @@ check_content (struct sluice_snapshot *s, struct sluice_error *err)
 	return 0;
 }
 
-/* Takes over bytes, also when it fails. */
-static int
-adopt (void *bytes, size_t size, struct sluice_snapshot **out, struct sluice_error *err)
-{
-	struct sluice_snapshot *s = NULL;
-	if (sluice_container_check (bytes, size, SLUICE_KIND_SNAPSHOT,
-				    SLUICE_SNAPSHOT_VERSION, err)
-	    < 0)
-		goto error;
-	s = calloc (1, sizeof *s);
-	if (!s) {
-		sluice_fail (err, "no memory");
-		goto error;
-	}
-	s->bytes = bytes;
-	s->header = bytes;
-	if (check_content (s, err) < 0)
-		goto error;
-	*out = s;
-	return 0;
-
-error:
-	free (s);
-	free (bytes);
-	return -1;
-}
+static const struct sluice_loadable type = {
+	.kind = SLUICE_KIND_SNAPSHOT,
+	.version = SLUICE_SNAPSHOT_VERSION,
+	.max_bytes = SLUICE_MAX_SNAPSHOT_BYTES,
+	.object_size = sizeof (struct sluice_snapshot),
+	.check = check_content,
+};
 
 int
 sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
 		       struct sluice_error *err)
 {
-	void *copy = malloc (size + 1);
-	if (!copy)
-		return sluice_fail (err, "no memory for %zu bytes", size);
-	memcpy (copy, bytes, size);
-	return adopt (copy, size, out, err);
+	void *object;
+	if (sluice_container_parse (&type, bytes, size, &object, err) < 0)
+		return -1;
+	*out = object;
+	return 0;
 }
 
 int
 sluice_snapshot_load (const char *path, uint32_t owner_uid, struct sluice_snapshot **out,
 		      struct sluice_error *err)
 {
-	struct sluice_error why;
-	void *bytes;
-	size_t size;
-	if (sluice_read_trusted_file (path, owner_uid, SLUICE_MAX_SNAPSHOT_BYTES, &bytes,
-				      &size, err)
-	    < 0)
+	void *object;
+	if (sluice_container_load (&type, path, owner_uid, &object, err) < 0)
 		return -1;
-	if (adopt (bytes, size, out, &why) < 0)
-		return sluice_fail (err, "%.120s: %.120s", path, why.text);
+	*out = object;
 	return 0;
 }
 
 void
 sluice_snapshot_destroy (struct sluice_snapshot *snapshot)
 {
-	if (snapshot)
-		free (snapshot->bytes);
-	free (snapshot);
+	sluice_container_destroy (snapshot);
 }
 
 uint64_t
 sluice_snapshot_checksum (const struct sluice_snapshot *snapshot)
 {
-	return snapshot->header->checksum;
+	return snapshot->loaded.header->checksum;
 }
 
 const struct sluice_state *

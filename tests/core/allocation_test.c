@@ -105,18 +105,17 @@ test_predictions_take_no_memory (const struct sluice_bundle *bundle)
 static void
 test_gates_take_no_memory (const struct sluice_bundle *bundle)
 {
-	static struct sluice_member waiting[30];
+	static struct sluice_member members[30];
 	struct sluice_gates gates;
 	for (unsigned int i = 0; i < 30; i++) {
-		waiting[i].klass = 1 + i % 3;
-		waiting[i].pressure.weight = 1.0 + i;
-		waiting[i].pressure.demand = 0.1;
-		waiting[i].pressure.io_share = 0.3;
-		waiting[i].pressure.confined = 1.0;
+		members[i].klass = 1 + i % 3;
+		members[i].pressure.weight = 1.0 + i;
+		members[i].pressure.demand = 0.1;
+		members[i].pressure.io_share = 0.3;
+		members[i].pressure.confined = 1.0;
 	}
 	unsigned long before = calls;
-	sluice_gates_size (waiting, 4, waiting + 4, 26, NULL, 0,
-			   sluice_bundle_interference (bundle),
+	sluice_gates_keep (members, 4, 26, NULL, 0, sluice_bundle_interference (bundle),
 			   sluice_bundle_policy (bundle), 26, &gates);
 	CHECK (calls == before);
 	CHECK (gates.sound);

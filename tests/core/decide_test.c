@@ -50,9 +50,9 @@ test_gates_write_all_of_their_answer (const struct sluice_bundle *bundle)
 	struct sluice_gates first, second;
 	memset (&first, 0x00, sizeof first);
 	memset (&second, 0xff, sizeof second);
-	sluice_gates_size (NULL, 0, NULL, 0, NULL, 0, sluice_bundle_interference (bundle),
+	sluice_gates_keep (NULL, 0, 0, NULL, 0, sluice_bundle_interference (bundle),
 			   sluice_bundle_policy (bundle), 10, &first);
-	sluice_gates_size (NULL, 0, NULL, 0, NULL, 0, sluice_bundle_interference (bundle),
+	sluice_gates_keep (NULL, 0, 0, NULL, 0, sluice_bundle_interference (bundle),
 			   sluice_bundle_policy (bundle), 10, &second);
 	CHECK (memcmp (&first, &second, sizeof first) == 0);
 	CHECK (first.sound);

@@ -291,33 +291,10 @@ def gates(
     policy: View,
     limit: int,
 ) -> Gates:
-    """Size the gates of a lane for jobs given as (class, pressure on the lane)."""
-    out = ffi.new("struct sluice_gates *")
-    lib.sluice_gates_size(
-        _members(running),
-        len(running),
-        _members(waiting),
-        len(waiting),
-        _pressures(background),
-        len(background),
-        model.struct,
-        policy.struct,
-        limit,
-        out,
-    )
-    return _gates(out)
+    """Size the gates of a lane for jobs given as (class, pressure on the lane).
 
-
-def kept_gates(
-    running: Sequence[tuple[str, View]],
-    waiting: Sequence[tuple[str, View]],
-    background: Sequence[View],
-    *,
-    model: View,
-    policy: View,
-    limit: int,
-) -> Gates:
-    """Size the gates of a lane so that they stay sound while running jobs end."""
+    They stay sound while running jobs end.
+    """
     out = ffi.new("struct sluice_gates *")
     lib.sluice_gates_keep(
         _members([*running, *waiting]),
@@ -330,7 +307,7 @@ def kept_gates(
         limit,
         out,
     )
-    return _gates(out)
+    return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))
 
 
 def _members(jobs: Sequence[tuple[str, View]]) -> Any:
@@ -343,7 +320,3 @@ def _members(jobs: Sequence[tuple[str, View]]) -> Any:
 
 def _pressures(pressures: Sequence[View]) -> Any:
     return ffi.new("struct sluice_pressure[]", [item.struct[0] for item in pressures])
-
-
-def _gates(out: Any) -> Gates:
-    return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))

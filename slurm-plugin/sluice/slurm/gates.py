@@ -105,7 +105,7 @@ class Sizer:
         )
         latest = self._latest.get(lane)
         if latest is None or latest[0] != question:
-            answer = core.kept_gates(
+            answer = core.gates(
                 [(load.klass, pressure) for load, pressure in running],
                 question[1],
                 question[2],
