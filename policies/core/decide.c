@@ -41,6 +41,27 @@ part_of (double length, double remaining)
 	return remaining >= length ? 1.0 : remaining / length;
 }
 
+/*
+ * Share of a victim's stretched I/O time in which the other is active, when the
+ * two have so many seconds of their own left. They meet until the first of them
+ * ends, each slowed by the other: a stream that fills the targets for T seconds
+ * costs its victim at most T, however much of its rate it takes.
+ */
+static double
+overlap_until_the_end (const struct sluice_pressure *victim, double length, double rho,
+		       const struct sluice_pressure *other, double other_length,
+		       double other_rho)
+{
+	double overlap = sluice_load_overlap (victim, other, rho);
+	double other_overlap = sluice_load_overlap (other, victim, other_rho);
+	double factor = factor_of (1.0 - overlap * (1.0 - rho));
+	double other_factor = factor_of (1.0 - other_overlap * (1.0 - other_rho));
+	/* of the victim's work, what it does while the other is there */
+	double beside = part_of (length * sluice_job_slowdown (victim, factor),
+				 other_length * sluice_job_slowdown (other, other_factor));
+	return overlap * beside * factor / (beside * factor + 1.0 - beside);
+}
+
 static double
 remaining_of (const struct sluice_situation *s, uint32_t member, double start)
 {
@@ -61,11 +82,13 @@ own_factor (const struct sluice_situation *s, const struct sluice_situation_lane
 		double remaining = remaining_of (s, other->member, start);
 		if (remaining <= 0.0)
 			continue;
-		double rho = sluice_load_rate (side->victim, other->load, capacity);
-		double overlap = sluice_load_overlap (
-		    side->pressure, &s->members[other->member].pressure, rho);
+		const struct sluice_situation_member *member = &s->members[other->member];
 		loads[n] = other->load;
-		overlaps[n++] = overlap * part_of (job->runtime, remaining);
+		overlaps[n++] = overlap_until_the_end (
+		    side->pressure, job->runtime,
+		    sluice_load_rate (side->victim, other->load, capacity),
+		    &member->pressure, remaining,
+		    sluice_load_rate (member->victim, side->against, capacity));
 	}
 	return factor_of (sluice_load_mean_rate (side->victim, lane->background, loads,
 						 overlaps, n, capacity));
@@ -80,9 +103,10 @@ compare (const struct sluice_situation *s, const struct sluice_situation_member 
 	 uint32_t n, double *before, double *after)
 {
 	double capacity = s->model->capacity;
-	double rho = sluice_load_rate (victim->victim, side->against, capacity);
-	double overlap = sluice_load_overlap (&victim->pressure, side->pressure, rho)
-			 * part_of (remaining, job->runtime);
+	double overlap = overlap_until_the_end (
+	    &victim->pressure, remaining,
+	    sluice_load_rate (victim->victim, side->against, capacity), side->pressure,
+	    job->runtime, sluice_load_rate (side->victim, victim->against, capacity));
 	double without
 	    = sluice_load_mean_rate (victim->victim, always, loads, overlaps, n, capacity);
 	double with = sluice_load_mean_rate (victim->victim,

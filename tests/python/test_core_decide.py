@@ -297,6 +297,35 @@ def test_every_decision_is_reproducible_and_adds_up(made_ready, job):
     assert lanes in ([], [1 << lane for lane in range(rules.lane_count)])
 
 
+@settings(max_examples=300)
+@given(KNOWN, KNOWN, st.integers(1, 10_000), st.integers(1, 100))
+def test_an_encounter_costs_nobody_more_than_its_length(profile, other, left, nodes):
+    """They meet until the first of them ends, each as slow as the other makes it."""
+    running = corunner(1, other, klass="stream", nodes=8, expected_end=NOW + left)
+    decision = decision_beside(running, profile=profile, nodes=nodes)
+    if not decision.encounters:
+        return
+    (met,) = decision.encounters
+    runtime = decision.prediction.profile.runtime_seconds or 3600.0
+    sharing = decision.alternatives[0]
+    assert sharing.caused <= 8 * runtime * met.own_slowdown * (1 + 1e-9)
+    assert sharing.own <= nodes * left * met.other_slowdown * (1 + 1e-9)
+
+
+def test_a_short_stream_costs_a_long_victim_at_most_its_own_length():
+    """Measured on throttled targets: a stream of 9 s takes 6 s from a program that is
+    busy writing for an eighth of its time, however long that still runs."""
+    stream = {**HEAVY, "io_share": 1.0, "runtime_seconds": 9.0}
+    victim = {**FLUSHING, "io_share": 0.13, "burst_seconds": None, "period_seconds": None}
+
+    def caused(left):
+        running = corunner(1, victim, nodes=1, expected_end=NOW + left)
+        return decision_beside(running, profile=stream).alternatives[0].caused
+
+    assert 0 < caused(100) <= 9
+    assert caused(1000) == pytest.approx(caused(100))
+
+
 @settings(max_examples=1000)
 @given(corunners(most=5), st.randoms())
 def test_the_order_of_the_snapshot_does_not_matter(others, random):
