@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin install demo picture test lint format acceptance bench fuzz docs lock clean
+.PHONY: help setup build plugin probe install demo picture test lint format acceptance bench fuzz docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin ## Build the C core, the Python packages and the Slurm plugins
+build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/*) policies/build_core.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -32,9 +32,13 @@ plugin: $(VENV)/.ready
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugins and man pages into DESTDIR (see docs/operating.md)
+probe:
+	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
+
+install: build ## Copy plugins, probe and man pages into DESTDIR (see docs/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
 	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1
 	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
@@ -49,7 +53,7 @@ picture: build ## Take the picture in the README anew, from the demo
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
 	$(BIN)/python -m pytest -m 'not acceptance'
 
-lint: $(VENV)/.built ## Formatters, ruff, mypy, import layers, generated docs
+lint: $(VENV)/.built probe ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	clang-format --dry-run --Werror $(C_FILES)
@@ -71,7 +75,7 @@ bench: build ## Benchmarks, as ratios measured in one run
 fuzz: build ## Fuzz the parsers, SECONDS=60 each
 	$(MAKE) --no-print-directory -C tests/fuzz run SECONDS=$(SECONDS)
 
-docs: $(VENV)/.built ## Regenerate the command reference and the man pages
+docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 lock: ## Pin every Python dependency with its hash

@@ -1,0 +1,193 @@
+#include "place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "fail.h"
+
+static const uint64_t instalment = 64 << 20; /* bytes */
+
+struct room {
+	uint64_t bytes, files; /* that may still be added */
+};
+
+static struct room
+room_on (const struct place *place, double leave)
+{
+	struct statvfs fs;
+
+	if (fstatvfs (place->fd, &fs) < 0)
+		fail (place->path, "statvfs");
+
+	double bytes = (double)fs.f_bavail * (double)fs.f_frsize
+		       - leave * (double)fs.f_blocks * (double)fs.f_frsize;
+	double files = (double)fs.f_favail - leave * (double)fs.f_files;
+	struct room room = { bytes > 0 ? (uint64_t)bytes : 0, UINT64_MAX };
+
+	/* File systems that make inodes as needed say that they have none. */
+	if (fs.f_files > 0)
+		room.files = files > 0 ? (uint64_t)files : 0;
+	return room;
+}
+
+static _Noreturn void
+refuse (const char *path, double leave)
+{
+	give_up (EXIT_FULL,
+		 "%s: less than %g %% of the file system would be left free; give a "
+		 "shorter --duration, a smaller --volume or --file-size, or a smaller "
+		 "--leave",
+		 path, leave * 100.0);
+}
+
+void
+place_reserve (const struct place *place, const struct options *options,
+	       struct allowance *allowance, uint64_t bytes, unsigned files)
+{
+	if (bytes > allowance->bytes || files > allowance->files) {
+		struct room room = room_on (place, options->leave);
+		/* Others take theirs at the same time. */
+		uint64_t share = room.bytes / (4 * options->processes);
+		uint64_t grant = share < instalment ? share : instalment;
+
+		allowance->bytes = grant > bytes ? grant : bytes;
+		allowance->files = room.files / (4 * options->processes) + files;
+		if (bytes > room.bytes || files > room.files)
+			refuse (place->path, options->leave);
+	}
+	allowance->bytes -= bytes;
+	allowance->files -= files;
+}
+
+/* What process `number` will have on its file system in the end; 0: not known. */
+static uint64_t
+space_of_process (const struct options *options, unsigned number)
+{
+	uint64_t most
+	    = options->file_size ? options->file_size * options->files : UINT64_MAX;
+
+	switch (pattern_of (options, number)) {
+	case OWC:
+		return options->volume;
+	case AW:
+		return options->volume < most ? options->volume : most;
+	case WS:
+		return options->chunk * options->files;
+	case READ:
+		return options->from ? 0 : options->file_size * options->files;
+	default:
+		return 0;
+	}
+}
+
+/* The first place that has no room for the volume asked for; NULL: all have. */
+static const struct place *
+too_small (const struct place *places, const struct options *options)
+{
+	for (unsigned i = 0; i < options->directory_count; i++) {
+		uint64_t needed = 0;
+
+		for (unsigned p = i; p < options->processes; p += options->directory_count)
+			needed += space_of_process (options, p);
+		if (needed > room_on (&places[i], options->leave).bytes)
+			return &places[i];
+	}
+	return NULL;
+}
+
+static int
+make_place (struct place *place, const char *directory)
+{
+	if (asprintf (&place->path, "%s/sluice-probe.XXXXXX", directory) < 0)
+		fail (directory, "allocate");
+	if (!mkdtemp (place->path))
+		return -1;
+	place->fd = open (place->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return place->fd;
+}
+
+struct place *
+places_make (const struct options *options)
+{
+	struct place *places = calloc (options->directory_count, sizeof *places);
+
+	if (!places)
+		fail ("directories", "allocate");
+	for (unsigned i = 0; i < options->directory_count; i++)
+		places[i].fd = -1;
+	for (unsigned i = 0; i < options->directory_count; i++)
+		if (make_place (&places[i], options->directories[i]) < 0) {
+			int error = errno;
+
+			places_remove (places, options);
+			errno = error;
+			fail (options->directories[i], "make a directory in it");
+		}
+	const struct place *small = too_small (places, options);
+	if (small) {
+		const char *directory = options->directories[small - places];
+
+		places_remove (places, options);
+		refuse (directory, options->leave);
+	}
+	return places;
+}
+
+/* The probe makes no directories in its own, so what is in it are files. */
+static unsigned
+remove_files (const struct place *place, DIR *directory)
+{
+	unsigned removed = 0;
+
+	rewinddir (directory);
+	for (struct dirent *entry; (entry = readdir (directory));)
+		if (strcmp (entry->d_name, ".") && strcmp (entry->d_name, "..")
+		    && unlinkat (place->fd, entry->d_name, 0) == 0)
+			removed++;
+	return removed;
+}
+
+/* Again until nothing is found: a directory that changes while it is read may hide
+ * some of its entries. */
+static void
+empty (const struct place *place)
+{
+	int copy = dup (place->fd);
+	DIR *directory = copy < 0 ? NULL : fdopendir (copy);
+
+	if (directory) {
+		while (remove_files (place, directory) > 0)
+			;
+		closedir (directory);
+	} else if (copy >= 0) {
+		close (copy);
+	}
+}
+
+void
+places_remove (struct place *places, const struct options *options)
+{
+	for (unsigned i = 0; i < options->directory_count; i++) {
+		struct place *place = &places[i];
+
+		if (place->fd >= 0) {
+			if (!options->keep) {
+				empty (place);
+				if (rmdir (place->path) < 0)
+					fprintf (stderr, "sluice-probe: %s: remove: %s\n",
+						 place->path, strerror (errno));
+			}
+			close (place->fd);
+		}
+		free (place->path);
+	}
+	free (places);
+}

@@ -1,0 +1,240 @@
+#include "run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fail.h"
+#include "worker.h"
+
+enum { ALIGNMENT = 4096 };
+
+/* From "all are ready" to the start, where no instant was given: s. */
+static const double run_up = 0.02;
+
+/* Where the processes meet; in memory that they share. */
+struct meeting {
+	pthread_barrier_t barrier;
+	double start;
+	double ends[MAX_PROCESSES];
+};
+
+/* ---- one process ------------------------------------------------------------ */
+
+/* Contents that no file system can compress or thin out. */
+static char *
+random_chunk (uint64_t size)
+{
+	uint64_t state = 88172645463325252u ^ ((uint64_t)getpid () << 17);
+	uint64_t *words = NULL;
+
+	if (posix_memalign ((void **)&words, ALIGNMENT, size + sizeof *words) != 0)
+		fail ("chunk", "allocate");
+	for (uint64_t i = 0; i < size / sizeof *words + 1; i++) {
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		words[i] = state;
+	}
+	return (char *)words;
+}
+
+/* Processes wait for each other before the start only: a slow one must show as
+ * slow, and must not hold the others up. */
+static void
+meet (const struct options *options, struct meeting *meeting, struct tally *tally)
+{
+	if (pthread_barrier_wait (&meeting->barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
+		double now = clock_now ();
+
+		meeting->start = options->start > 0 ? options->start : now + run_up;
+		if (meeting->start < now)
+			give_up (EXIT_LATE,
+				 "--start: the instant was %.3f s ago when all processes "
+				 "were ready; give them more time",
+				 now - meeting->start);
+		tally_begin (tally, meeting->start, options->slice);
+	}
+	pthread_barrier_wait (&meeting->barrier);
+}
+
+/* Rest if it is time to. */
+static void
+keep_period (const struct options *options, double start)
+{
+	if (options->off <= 0)
+		return;
+
+	double period = options->on + options->off;
+	double since = clock_now () - start;
+	double begin = floor (since / period) * period;
+	if (since - begin >= options->on)
+		clock_wait (start + begin + period);
+}
+
+static void
+work (struct worker *worker, double start)
+{
+	const struct options *options = worker->options;
+	double end
+	    = options->duration > 0 ? start + options->duration : tally_end (worker->tally);
+	uint64_t moved = 0;
+
+	clock_wait (start);
+	while (clock_now () < end && (!options->volume || moved < options->volume)) {
+		moved += worker_operate (worker);
+		keep_period (options, start);
+	}
+	worker_finish (worker);
+}
+
+static _Noreturn void
+run_process (const struct options *options, const struct place *places, struct tally *tally,
+	     struct meeting *meeting, unsigned number, char *chunk)
+{
+	struct worker worker = {
+		.options = options,
+		.place = &places[number % options->directory_count],
+		.tally = tally,
+		.buffer = chunk,
+		.number = number,
+		.pattern = pattern_of (options, number),
+	};
+
+	worker.sync = sync_of (options, worker.pattern);
+	worker_prepare (&worker);
+	pthread_barrier_wait (&meeting->barrier);
+	worker_open (&worker);
+	meet (options, meeting, tally);
+	work (&worker, meeting->start);
+	meeting->ends[number] = clock_now ();
+	_exit (EXIT_SUCCESS);
+}
+
+/* ---- all of them ------------------------------------------------------------ */
+
+static struct meeting *
+arrange_meeting (unsigned processes)
+{
+	struct meeting *meeting = mmap (NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
+					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_t shared;
+
+	if (meeting == MAP_FAILED)
+		fail ("processes", "map");
+	pthread_barrierattr_init (&shared);
+	pthread_barrierattr_setpshared (&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init (&meeting->barrier, &shared, processes);
+	pthread_barrierattr_destroy (&shared);
+	return meeting;
+}
+
+/* The signals that the parent waits for; it alone decides what to do. */
+static sigset_t
+awaited_signals (void)
+{
+	sigset_t set;
+
+	sigemptyset (&set);
+	sigaddset (&set, SIGCHLD);
+	sigaddset (&set, SIGHUP);
+	sigaddset (&set, SIGINT);
+	sigaddset (&set, SIGTERM);
+	return set;
+}
+
+/* Children end with the parent, however that ends; until then a Ctrl-C is the
+ * parent's, which waits for them. */
+static void
+become_child (pid_t parent)
+{
+	prctl (PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid () != parent)
+		_exit (EXIT_IO);
+}
+
+/* Reap what has ended; returns how many are left. The first failure is kept. */
+static unsigned
+reap (unsigned running, int *code)
+{
+	int status;
+
+	while (running > 0 && waitpid (-1, &status, WNOHANG) > 0) {
+		running--;
+		if (status && !*code)
+			*code = WIFEXITED (status) ? WEXITSTATUS (status) : EXIT_IO;
+	}
+	return running;
+}
+
+static void
+kill_all (const pid_t *pids, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		kill (pids[i], SIGKILL);
+}
+
+/* When one fails, the others would wait for it for ever. */
+static int
+wait_for (const pid_t *pids, unsigned count, const sigset_t *signals)
+{
+	int code = 0;
+	int told = 0;
+
+	for (unsigned running = count; running > 0;) {
+		int signal = sigwaitinfo (signals, NULL);
+
+		if (signal < 0)
+			continue;
+		if (signal != SIGCHLD && !told)
+			told = EXIT_SIGNAL + signal;
+		running = reap (running, &code);
+		if (told || code)
+			kill_all (pids, count);
+	}
+	return told ? told : code;
+}
+
+struct outcome
+run (const struct options *options, const struct place *places, struct tally *tally)
+{
+	struct meeting *meeting = arrange_meeting (options->processes);
+	char *chunk
+	    = random_chunk (options->chunk); /* forked: one copy for those who write */
+	sigset_t signals = awaited_signals ();
+	pid_t parent = getpid ();
+	pid_t pids[MAX_PROCESSES];
+	unsigned count = 0;
+	struct outcome outcome = { 0 };
+
+	sigprocmask (SIG_BLOCK, &signals, NULL);
+	for (; count < options->processes; count++) {
+		pids[count] = fork ();
+		if (pids[count] < 0)
+			break;
+		if (pids[count] == 0) {
+			become_child (parent);
+			run_process (options, places, tally, meeting, count, chunk);
+		}
+	}
+	if (count < options->processes) {
+		kill_all (pids, count);
+		outcome.code = EXIT_IO;
+	}
+	int code = wait_for (pids, count, &signals);
+	if (code)
+		outcome.code = code;
+	outcome.start = meeting->start;
+	for (unsigned i = 0; i < options->processes; i++)
+		outcome.end = fmax (outcome.end, meeting->ends[i]);
+	munmap (meeting, sizeof *meeting);
+	free (chunk);
+	return outcome;
+}

@@ -1,0 +1,20 @@
+/* All processes of the probe: started, brought to the same instant, ended. */
+#ifndef SLUICE_PROBE_RUN_H
+#define SLUICE_PROBE_RUN_H
+
+#include "options.h"
+#include "place.h"
+#include "tally.h"
+
+struct outcome {
+	int code;     /* 0, or an enum exit_code */
+	double start; /* of the I/O, seconds since the epoch */
+	double end;   /* when the last process had finished its I/O */
+};
+
+/* Run to the end, or until a process fails or a signal tells to stop; no process
+ * is left then. The tally's slices begin at the start of the I/O. */
+struct outcome run (const struct options *options, const struct place *places,
+		    struct tally *tally);
+
+#endif

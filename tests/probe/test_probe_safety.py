@@ -1,0 +1,182 @@
+"""sluice-probe touches nothing but its own, leaves nothing, and fills nothing."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from probe_program import build, probe
+
+
+def failed(program: Path, *words: str | Path, **options) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [program, *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+    assert done.stdout == ""
+    return done
+
+
+@pytest.mark.parametrize("pattern", ["owc", "ws", "aw", "read", "metadata", "owc+ws+aw+read"])
+def test_it_leaves_a_directory_as_it_was(program, tmp_path, pattern):
+    precious = tmp_path / "owc.0.0"
+    precious.write_text("precious")
+    words = ("--pattern", pattern, "--chunk", "64K", "--duration", "0.2", "--processes", "4")
+    probe(program, *words, tmp_path)
+    assert list(tmp_path.iterdir()) == [precious]
+    assert precious.read_text() == "precious"
+
+
+def test_it_removes_more_files_than_a_directory_shows_at_once(program, tmp_path):
+    words = ("--pattern", "owc", "--sync", "none", "--chunk", "1K", "--volume", "5000K")
+    assert probe(program, *words, tmp_path).total["operations"] == 5000
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
+    words = ("--pattern", "ws+aw", "--duration", "60", "--processes", "4", "--file-size", "8M")
+    process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("*/aw.*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert output == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_its_processes_die_with_it(program, tmp_path):
+    words = ("--pattern", "ws", "--chunk", "4K", "--duration", "60", "--processes", "2")
+    process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.DEVNULL)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    deadline = time.monotonic() + 30
+    while len(children.read_text().split()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    pids = children.read_text().split()
+    process.kill()
+    process.wait()
+    while any(Path("/proc", pid).exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(Path("/proc", pid, "fd").exists() for pid in pids)
+
+
+def test_a_volume_that_does_not_fit_is_refused_before_it_begins(program, tmp_path):
+    done = failed(program, "--pattern", "aw", "--volume", "200T", tmp_path)
+    assert done.returncode == 3
+    assert "less than 10 % of the file system would be left free" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_stops_rather_than_fill_a_file_system(program, tmp_path):
+    """100 % is to be left free, so the first chunk is already too much."""
+    words = ("--pattern", "owc", "--duration", "5", "--processes", "2", "--leave", "100")
+    done = failed(program, *words, tmp_path)
+    assert done.returncode == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_ends_all_processes(program, tmp_path):
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    words = ("--pattern", "aw", "--volume", "2M", "--processes", "3", tmp_path)
+    done = failed(program, *words, preexec_fn=limit)
+    assert done.returncode == 1
+    assert "write: File too large" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_directory_is_an_error_and_the_others_stay_clean(program, tmp_path):
+    done = failed(program, "--pattern", "ws", "--volume", "1M", tmp_path, tmp_path / "missing")
+    assert done.returncode == 1
+    assert "missing: make a directory in it: No such file or directory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_that_cannot_be_written_is_an_error(program, tmp_path):
+    words = ("--pattern", "ws", "--chunk", "4K", "--duration", "0.2", tmp_path)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([program, *map(str, words)], check=False, stdout=full, timeout=60)
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--volume", "1M", "."], "--pattern: missing"),
+        (["--pattern", "xyz", "--volume", "1M", "."], "--pattern: not owc, ws"),
+        (["--pattern", "owc+", "--volume", "1M", "."], "--pattern: not owc, ws"),
+        (["--pattern", "+".join(["aw"] * 17), "--volume", "1M", "."], "too many parts"),
+        (["--pattern", "aw", "."], "--duration: missing"),
+        (["--pattern", "metadata", "--volume", "1M", "."], "metadata operations move no bytes"),
+        (["--pattern", "aw", "--volume", "1M"], "DIRECTORY: missing"),
+        (["--pattern", "aw", "--volume", "1500K", "."], "--volume: no multiple of the chunk"),
+        (["--pattern", "aw", "--volume", "-1M", "."], "--volume: not a number of bytes"),
+        (["--pattern", "aw", "--volume", "1MB", "."], "--volume: not a number of bytes"),
+        (["--pattern", "aw", "--volume", "99999999999T", "."], "--volume: not a number of bytes"),
+        (["--pattern", "aw", "--volume", "1M", "--processes", "0", "."], "--processes: not a"),
+        (["--pattern", "aw", "--duration", "nan", "."], "--duration: not a number"),
+        (["--pattern", "aw", "--duration", "1", "--off", "1", "."], "--on: missing"),
+        (["--pattern", "aw", "--duration", "1", "--slice", "0", "."], "--slice: shorter"),
+        (["--pattern", "aw", "--duration", "1e6", "."], "--slice: too short"),
+        (["--pattern", "aw", "--volume", "1M", "--sync", "often", "."], "--sync: not each"),
+        (["--pattern", "owc", "--volume", "1M", "--shared", "."], "--shared: owc and metadata"),
+        (["--pattern", "owc", "--volume", "1M", "--files", "2", "."], "--files: owc and metadata"),
+        (["--pattern", "aw", "--volume", "1M", "--from", ".", "."], "--from: only for"),
+        (["--pattern", "aw", "--chunk", "1000", "--volume", "1000", "--direct", "."], "--direct"),
+        (["--pattern", "aw", "--volume", "1M", "--leave", "101", "."], "--leave: not a number"),
+    ],
+)
+def test_wrong_usage_is_told_from_failed_io(program, words, reason):
+    done = failed(program, *words)
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+# -- sanitizers ---------------------------------------------------------------------
+
+EVERYTHING = [
+    ("--pattern", "owc+ws+aw+read+metadata", "--processes", "5"),
+    ("--pattern", "ws+aw+read", "--processes", "3", "--shared", "--sync", "close"),
+    ("--pattern", "aw+read", "--processes", "2", "--files", "3", "--direct"),
+    ("--pattern", "owc", "--on", "0.05", "--off", "0.05", "--keep"),
+]
+
+
+@pytest.mark.parametrize("words", EVERYTHING, ids=" ".join)
+def test_it_is_clean_under_sanitizers(tmp_path, words):
+    """A finding of AddressSanitizer or UBSan ends the process with another exit code."""
+    program = build("asan", "SANITIZE=address,undefined")
+    length = ("--chunk", "64K", "--duration", "0.3", "--file-size", "1M")
+    assert probe(program, *words, *length, tmp_path).total["operations"] > 0
+
+
+def test_it_is_clean_under_valgrind(program, tmp_path):
+    words = (*EVERYTHING[0], "--chunk", "64K", "--duration", "0.3", "--file-size", "1M", tmp_path)
+    valgrind = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
+    report = probe(program, *words, prefix=(*valgrind, "--trace-children=yes"))
+    assert report.total["operations"] > 0
+
+
+def test_it_needs_no_root(program):
+    if os.geteuid() != 0:
+        pytest.skip("we are not root anyway")
+    with tempfile.TemporaryDirectory(prefix="sluice-probe-") as place:
+        Path(place).chmod(0o777)
+        user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+        words = ("--pattern", "owc", "--chunk", "4K", "--volume", "8K", place)
+        open_to_all = shutil.copy(program, Path(place) / "program")
+        assert probe(Path(open_to_all), *words, prefix=user).total["operations"] == 2
