@@ -1,22 +1,12 @@
 #include "bundle.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "submission.h"
 
-enum {
-	PATTERN_FOREST,
-	NUMBER_FOREST,
-	FORESTS,
-	MAX_NODES = 2 * SLUICE_MAX_LEAVES - 1, /* a tree */
-};
-
-/* Where a tree lies, for the evaluation. */
-struct tree {
-	const struct sluice_node *nodes;
-	const double *leaves;
-};
+enum { PATTERN_FOREST, NUMBER_FOREST, FORESTS };
 
 struct sluice_bundle {
 	struct sluice_loaded loaded;
@@ -31,7 +21,8 @@ struct sluice_bundle {
 	const char *text;
 	uint64_t tree_count, node_count, leaf_count;
 	uint64_t application_count, index_size, text_size;
-	struct tree trees[SLUICE_MAX_TREES];
+	struct sluice_block *blocks; /* of all trees */
+	struct sluice_tree trees[SLUICE_MAX_TREES];
 };
 
 static int
@@ -48,7 +39,7 @@ find_sections (struct sluice_bundle *b, struct sluice_error *err)
 	if (!FIND (forests, FOREST, FORESTS, &two) || two != FORESTS)
 		return sluice_fail (err, "two forests are needed");
 	if (!FIND (roots, TREE, SLUICE_MAX_TREES, &b->tree_count)
-	    || !FIND (nodes, NODE, SLUICE_MAX_TREES * MAX_NODES, &b->node_count)
+	    || !FIND (nodes, NODE, SLUICE_MAX_TREES * SLUICE_MAX_NODES, &b->node_count)
 	    || !FIND (leaves, LEAF,
 		      SLUICE_MAX_TREES * SLUICE_MAX_LEAVES * SLUICE_MAX_OUTPUTS,
 		      &b->leaf_count)
@@ -96,46 +87,6 @@ check_forest (const struct sluice_bundle *b, unsigned int which, uint32_t first_
 	return 0;
 }
 
-/*
- * Nodes in preorder, every one reached exactly once: behind a leaf comes the
- * right child of the latest node that still waits for it. Returns the number
- * of leaves, or -1.
- */
-static int
-check_tree (const struct sluice_node *nodes, uint32_t count, struct sluice_error *err)
-{
-	uint16_t waiting[SLUICE_MAX_LEAVES];
-	int depth = 0, leaves = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		const struct sluice_node *node = &nodes[i];
-		if (!isfinite (node->threshold))
-			return sluice_fail (err, "node %u has no finite threshold",
-					    (unsigned int)i);
-		if (node->feature != SLUICE_LEAF_NODE) {
-			if (node->feature >= sluice_feature_count ())
-				return sluice_fail (err, "node %u asks for feature %u",
-						    (unsigned int)i,
-						    (unsigned int)node->feature);
-			if (depth == SLUICE_MAX_LEAVES)
-				return sluice_fail (err, "node %u is too deep",
-						    (unsigned int)i);
-			waiting[depth++] = node->right;
-			continue;
-		}
-		if (node->right != leaves)
-			return sluice_fail (err, "leaf %u is numbered %u", (unsigned int)i,
-					    (unsigned int)node->right);
-		leaves++;
-		int is_last = i + 1 == count;
-		if (is_last != (depth == 0) || (!is_last && waiting[--depth] != i + 1))
-			return sluice_fail (err, "the children of a node are out of place");
-		if (is_last)
-			return leaves;
-	}
-	return sluice_fail (err, "ends without a leaf");
-}
-
 /* Probabilities that add up to no more than 1; or log2 (1 + value) of no more
  * than a 64-bit number. */
 static int
@@ -170,10 +121,11 @@ check_trees (struct sluice_bundle *b, struct sluice_error *err)
 		uint64_t outputs = b->forests[which].outputs;
 		uint64_t end = t + 1 < b->tree_count ? b->roots[t + 1] : b->node_count;
 		if (b->roots[t] != node || end <= node || end > b->node_count
-		    || end - node > MAX_NODES)
+		    || end - node > SLUICE_MAX_NODES)
 			return sluice_fail (err, "tree %u is out of place",
 					    (unsigned int)t);
-		int leaves = check_tree (b->nodes + node, (uint32_t)(end - node), &why);
+		int leaves
+		    = sluice_tree_check (b->nodes + node, (uint32_t)(end - node), &why);
 		if (leaves < 0)
 			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
 					    why.text);
@@ -186,7 +138,6 @@ check_trees (struct sluice_bundle *b, struct sluice_error *err)
 		    < 0)
 			return sluice_fail (err, "tree %u: %.200s", (unsigned int)t,
 					    why.text);
-		b->trees[t].nodes = b->nodes + node;
 		b->trees[t].leaves = b->leaves + leaf;
 		node = end;
 		leaf += values;
@@ -278,6 +229,21 @@ is_text (const char *text, uint64_t size)
 	return 1;
 }
 
+/* The last step of loading: nothing fails behind it. */
+static int
+lay_out_trees (struct sluice_bundle *b, struct sluice_error *err)
+{
+	struct sluice_block *next = sluice_blocks_allocate (b->tree_count, b->node_count);
+	b->blocks = next;
+	if (!next)
+		return sluice_fail (err, "no memory");
+	for (uint32_t t = 0; t < b->tree_count; t++) {
+		b->trees[t].blocks = next;
+		next = sluice_tree_lay_out (b->nodes + b->roots[t], next);
+	}
+	return 0;
+}
+
 static int
 check_content (void *object, struct sluice_error *err)
 {
@@ -297,7 +263,7 @@ check_content (void *object, struct sluice_error *err)
 			return -1;
 	if (!is_text (b->text, b->text_size))
 		return sluice_fail (err, "the text is not UTF-8");
-	return 0;
+	return lay_out_trees (b, err);
 }
 
 static const struct sluice_loadable type = {
@@ -333,6 +299,8 @@ sluice_bundle_load (const char *path, uint32_t owner_uid, struct sluice_bundle *
 void
 sluice_bundle_destroy (struct sluice_bundle *bundle)
 {
+	if (bundle)
+		free (bundle->blocks);
 	sluice_container_destroy (bundle);
 }
 
@@ -410,57 +378,14 @@ sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size)
 	return bundle->text;
 }
 
-/* Trees walked side by side: their cache misses overlap, and the steps, being
- * arithmetic, are never mispredicted. A third faster than one after the other. */
-enum { GROUP = 16 };
-
-/* Each step takes every tree that is not at a leaf yet one level down. */
-static void
-find_leaves (const struct tree *trees, uint32_t count, uint32_t outputs,
-	     const float *features, const double **leaves)
-{
-	uint32_t at[GROUP] = { 0 };
-	uint32_t walking;
-	do {
-		walking = 0;
-		for (uint32_t g = 0; g < count; g++) {
-			struct sluice_node node = trees[g].nodes[at[g]];
-			uint32_t inner = node.feature != SLUICE_LEAF_NODE;
-			uint32_t is_right
-			    = !(features[node.feature * inner] <= node.threshold);
-			uint32_t step = 1 + (node.right - at[g] - 1) * is_right;
-			at[g] += step * inner;
-			walking |= inner;
-		}
-	} while (walking);
-	for (uint32_t g = 0; g < count; g++) {
-		leaves[g] = trees[g].leaves + (size_t)trees[g].nodes[at[g]].right * outputs;
-		__builtin_prefetch (leaves[g]);
-	}
-}
-
 uint32_t
 sluice_forest_evaluate (const struct sluice_bundle *bundle, uint32_t forest,
 			const float *features, double *out)
 {
 	const struct sluice_forest *f = sluice_bundle_forest (bundle, forest);
-	const double *leaves[GROUP];
 	if (!f || f->tree_count == 0)
 		return 0;
-
-	/* As scikit-learn: sum in the order of the trees, then divide. */
-	for (uint32_t k = 0; k < f->outputs; k++)
-		out[k] = 0.0;
-	for (uint32_t t = 0; t < f->tree_count; t += GROUP) {
-		uint32_t left = f->tree_count - t;
-		uint32_t count = left < GROUP ? left : GROUP;
-		find_leaves (&bundle->trees[f->first_tree + t], count, f->outputs, features,
-			     leaves);
-		for (uint32_t g = 0; g < count; g++)
-			for (uint32_t k = 0; k < f->outputs; k++)
-				out[k] += leaves[g][k];
-	}
-	for (uint32_t k = 0; k < f->outputs; k++)
-		out[k] /= f->tree_count;
+	sluice_trees_mean (&bundle->trees[f->first_tree], f->tree_count, f->outputs,
+			   features, out);
 	return f->outputs;
 }

@@ -18,6 +18,7 @@
 #define SLUICE_BUNDLE_H
 
 #include "container.h"
+#include "forest.h"
 #include "interference.h"
 #include "policy.h"
 #include "profile.h"
@@ -35,26 +36,10 @@ enum sluice_bundle_section {
 };
 
 enum {
-	SLUICE_MAX_TREES = 512,
-	SLUICE_MAX_LEAVES = 256, /* a tree */
 	SLUICE_MAX_OUTPUTS = 32, /* values of a leaf */
-	SLUICE_LEAF_NODE = 0xffff,
 	SLUICE_MAX_APPLICATIONS = 1 << 18,
 	SLUICE_MAX_TEXT = 1 << 20,
 	SLUICE_MAX_BUNDLE_BYTES = 128 << 20,
-};
-
-/*
- * Eight bytes a node, parents before children, the left child right behind its
- * parent. scikit-learn goes left when (double) x <= threshold; for a float x
- * that is exactly x <= the largest float not above the threshold, so a float
- * is kept. A leaf has feature SLUICE_LEAF_NODE and keeps in `right` the index
- * of its value vector among those of its tree: 0, 1, ... in order of the nodes.
- */
-struct sluice_node {
-	float threshold;
-	uint16_t feature;
-	uint16_t right; /* from the tree's root */
 };
 
 /* One forest: the mean of the leaf vectors that its trees reach. The trees of

@@ -14,6 +14,7 @@ import numpy as np
 
 from sluice.classifier.fit import fit_classifier, fit_regressor
 from sluice.classifier.forest import Forest
+from sluice.classifier.submit_model import MAX_DEPTH
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
@@ -58,7 +59,7 @@ def bundle(
     settings is text of a sluice.conf whose lanes and thresholds the bundle carries.
 
     trees is the number in both forests together; jobs is the number of submissions they
-    are fitted to: 10,000 fill their 256 leaves.
+    are fitted to: 10,000 fill their 256 leaves, as deep as `sluice train` lets them be.
     """
     rng = np.random.default_rng(seed)
     requests = [job(i) for i in range(max(jobs, applications))]
@@ -66,7 +67,12 @@ def bundle(
     rows = core.features(submissions[:jobs])
     weights = np.ones(jobs)
     classifier, names = fit_classifier(
-        rows, rng.choice(PATTERN_OUTPUTS, jobs), weights=weights, trees=trees // 2, leaf_size=1
+        rows,
+        rng.choice(PATTERN_OUTPUTS, jobs),
+        weights=weights,
+        trees=trees // 2,
+        leaf_size=1,
+        max_depth=MAX_DEPTH,
     )
     regressor = fit_regressor(
         rows,
@@ -74,6 +80,7 @@ def bundle(
         weights=weights,
         trees=trees - trees // 2,
         leaf_size=1,
+        max_depth=MAX_DEPTH,
     )
     known = [core.submission_of(KNOWN_JOB | {"uid": uid}), *submissions[:applications]]
     table = {core.application_key(one, "user_name"): one for one in known}
