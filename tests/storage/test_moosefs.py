@@ -50,11 +50,12 @@ def test_a_file_lies_on_the_lane_of_its_directory(moosefs: MooseFS, lane: str, c
 
 def test_a_directory_of_an_ordinary_user_inherits_the_lane(moosefs: MooseFS) -> None:
     directory = moosefs.path("sl1") / "job"
-    script = f"umask 022; mkdir '{directory}' && echo data > '{directory}/file' && sync '{directory}/file'"
+    file = directory / "file"
+    script = f"umask 022; mkdir '{directory}' && echo data > '{file}' && sync '{file}'"
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     subprocess.run([*user, "sh", "-c", script], check=True)
-    assert (directory / "file").stat().st_uid == 65534
-    assert moosefs.file_targets(directory / "file") == {"sl1"}
+    assert file.stat().st_uid == 65534
+    assert moosefs.file_targets(file) == {"sl1"}
 
 
 def test_an_empty_file_lies_nowhere(moosefs: MooseFS) -> None:
