@@ -8,6 +8,8 @@
 /* sbatch and srun have a handful of these; a forged request could have many. */
 enum { MAX_SPANK_ENTRIES = 256 };
 
+#define OPTION(name) "_SLURM_SPANK_OPTION_sluice_" name "="
+
 /* What Slurm puts where the user gave nothing, or asked for no limit. */
 static uint32_t
 given (uint32_t number)
@@ -32,18 +34,19 @@ read_memory (uint64_t memory, struct sluice_request *out)
 		out->memory_node_mib = memory;
 }
 
-/* A SPANK option travels as _SLURM_SPANK_OPTION_<plugin>_<option>=<value>. */
-static uint32_t
-has_option (const job_desc_msg_t *job, const char *option)
+/* Of a SPANK option the value, as its user typed it, or NULL. It travels as
+ * _SLURM_SPANK_OPTION_<plugin>_<option>=<value>. */
+static const char *
+option_of (const job_desc_msg_t *job, const char *option)
 {
 	size_t length = strlen (option);
 	if (!job->spank_job_env)
-		return 0;
+		return NULL;
 	for (uint32_t i = 0; i < job->spank_job_env_size && i < MAX_SPANK_ENTRIES; i++)
 		if (job->spank_job_env[i]
 		    && strncmp (job->spank_job_env[i], option, length) == 0)
-			return 1;
-	return 0;
+			return job->spank_job_env[i] + length;
+	return NULL;
 }
 
 void
@@ -59,8 +62,11 @@ adapter_read (const job_desc_msg_t *job, uint32_t submit_uid, struct sluice_subm
 		= job->het_job_offset == NO_VAL ? 0 : job->het_job_offset + 1,
 		.immediate = job->immediate == 1,
 		.cron = (job->bitflags & CRON_JOB) != 0,
-		.opt_out = has_option (job, "_SLURM_SPANK_OPTION_sluice_no_sluice="),
-		.io_dir = has_option (job, "_SLURM_SPANK_OPTION_sluice_io_dir="),
+		.opt_out = option_of (job, OPTION ("no_sluice")) != NULL,
+		.io_dir = option_of (job, OPTION ("io_dir")) != NULL,
+		.io_pattern = option_of (job, OPTION ("io_pattern")),
+		.io_chunk = option_of (job, OPTION ("io_chunk")),
+		.io_bytes = option_of (job, OPTION ("io_bytes")),
 		.has_command = job->argc > 0,
 		.begin = job->begin_time,
 		.deadline = job->deadline,

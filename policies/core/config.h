@@ -74,7 +74,10 @@ enum {
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
 	   "jobs whose tokens sluiced takes off in one look at the controller, at most")   \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
-	   "0: never touch the admin comment, not even in advise")
+	   "0: never touch the admin comment, not even in advise")                         \
+	X (UserHints, user_hints, 0, 0, 1,                                                 \
+	   "1: what users say by --io-pattern, --io-chunk and --io-bytes counts, within "  \
+	   "half and double of what their own earlier runs did")
 
 #define SLUICE_CONFIG_PATH_MEMBER(key, member, def, text) char member[SLUICE_PATH_SIZE];
 #define SLUICE_CONFIG_LIST_MEMBER(key, member, text) char member[SLUICE_LIST_SIZE];

@@ -613,6 +613,9 @@ sluice_decide (const struct sluice_situation *situation, const struct sluice_con
 
 	/* Also without a snapshot: what it would have been is worth recording. */
 	sluice_predict (situation->bundle, &completed, &out->prediction);
+	if (config->user_hints)
+		sluice_predict_by_hints (situation->policy, &completed.hints,
+					 &out->prediction);
 	out->reason = judge_snapshot (situation, now);
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);

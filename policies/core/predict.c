@@ -101,3 +101,15 @@ sluice_predict (const struct sluice_bundle *bundle,
 	}
 	out->klass = sluice_class_of (&out->profile, policy);
 }
+
+void
+sluice_predict_by_hints (const struct sluice_policy *policy,
+			 const struct sluice_hints *hints,
+			 struct sluice_prediction *prediction)
+{
+	if (prediction->evidence != SLUICE_EVIDENCE_USER_SCRIPT
+	    && prediction->evidence != SLUICE_EVIDENCE_USER_NAME)
+		return;
+	prediction->hinted = sluice_hints_apply (hints, &prediction->profile);
+	prediction->klass = sluice_class_of (&prediction->profile, policy);
+}

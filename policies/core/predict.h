@@ -17,11 +17,16 @@ struct sluice_prediction {
 	uint32_t evidence;	       /* enum sluice_evidence */
 	uint32_t application;	       /* struct sluice_application.id; 0: none */
 	uint32_t klass;		       /* enum sluice_class */
-	uint32_t reserved;
+	uint32_t hinted;	       /* enum sluice_hinted: hints that counted */
 };
 
 void sluice_predict (const struct sluice_bundle *bundle,
 		     const struct sluice_submission *submission,
 		     struct sluice_prediction *out);
+
+/* Let the user's hints count, if runs of his own are behind the prediction. */
+void sluice_predict_by_hints (const struct sluice_policy *policy,
+			      const struct sluice_hints *hints,
+			      struct sluice_prediction *prediction);
 
 #endif

@@ -40,6 +40,9 @@ struct sluice_request {
 	const char *reservation;
 	const char *script;	 /* sbatch */
 	const char *submit_line; /* the command as typed */
+	const char *io_pattern;	 /* these three: hints, as typed */
+	const char *io_chunk;
+	const char *io_bytes;
 };
 
 void sluice_submission_of (const struct sluice_request *request,

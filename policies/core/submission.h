@@ -5,7 +5,7 @@
 #ifndef SLUICE_SUBMISSION_H
 #define SLUICE_SUBMISSION_H
 
-#include "base.h"
+#include "hint.h"
 
 enum sluice_launcher {
 	SLUICE_LAUNCHER_UNKNOWN,
@@ -42,6 +42,7 @@ struct sluice_submission {
 	uint32_t array_tasks;
 	uint32_t license_length; /* bytes of the licences that the user asked for */
 	uint32_t reserved;
+	struct sluice_hints hints;
 	uint64_t memory_mib;	   /* a node */
 	uint64_t script_signature; /* sluice_script_signature; 0: no script */
 	uint64_t submit_line_hash; /* sluice_hash_text of the submit line */

@@ -27,8 +27,8 @@ complain (const char *argument, const char *why)
 static void
 default_directory (const struct lane *lane, const struct holding *holding, char *out)
 {
-	snprintf (out, HINT_PATH_SIZE, "%s/job-%" PRIu32 ".%" PRIu32 "-%" PRId64,
-		  lane->path, holding->job_id, holding->restarts, holding->start);
+	snprintf (out, IO_DIR_SIZE, "%s/job-%" PRIu32 ".%" PRIu32 "-%" PRId64, lane->path,
+		  holding->job_id, holding->restarts, holding->start);
 }
 
 /* Split path at its last slash into parent and name. */
@@ -37,7 +37,7 @@ make_directory (const struct grant_request *request, const struct settings *sett
 		const struct lane *lane, const char *path)
 {
 	const char *words[BACKEND_WORDS];
-	char parent[HINT_PATH_SIZE], why[128];
+	char parent[IO_DIR_SIZE], why[128];
 	const char *slash = strrchr (path, '/');
 
 	snprintf (parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path),
@@ -70,13 +70,13 @@ grant_obtain (const struct grant_request *request, struct grant *out)
 	if (!lane)
 		return -1;
 
-	char (*values)[HINT_PATH_SIZE] = out->values;
-	snprintf (values[GRANT_LANE], HINT_PATH_SIZE, "%s", lane->name);
-	snprintf (values[GRANT_TARGETS], HINT_PATH_SIZE, "%" PRIu32, lane->targets);
-	snprintf (values[GRANT_JOB_ID], HINT_PATH_SIZE, "%" PRIu32, holding->job_id);
+	char (*values)[IO_DIR_SIZE] = out->values;
+	snprintf (values[GRANT_LANE], IO_DIR_SIZE, "%s", lane->name);
+	snprintf (values[GRANT_TARGETS], IO_DIR_SIZE, "%" PRIu32, lane->targets);
+	snprintf (values[GRANT_JOB_ID], IO_DIR_SIZE, "%" PRIu32, holding->job_id);
 	if (!request->io_dir)
 		default_directory (lane, holding, values[GRANT_DIR]);
-	else if (hint_directory (request->io_dir, holding->job_id, values[GRANT_DIR]) < 0)
+	else if (io_dir_parse (request->io_dir, holding->job_id, values[GRANT_DIR]) < 0)
 		return -1;
 	return make_directory (request, &settings, lane, values[GRANT_DIR]);
 }

@@ -5,8 +5,8 @@
 #ifndef SLUICE_GRANT_H
 #define SLUICE_GRANT_H
 
-#include "hint.h"
 #include "holding.h"
+#include "io_dir.h"
 
 enum {
 	GRANT_LANE,    /* SLUICE_LANE: the lane's name */
@@ -19,7 +19,7 @@ enum {
 extern const char *const grant_names[GRANT_VARIABLES];
 
 struct grant {
-	char values[GRANT_VARIABLES][HINT_PATH_SIZE];
+	char values[GRANT_VARIABLES][IO_DIR_SIZE];
 };
 
 struct grant_request {

@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include "hint.h"
+#include "io_dir.h"
 
 enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, NO_SLUICE, OPTIONS };
 
@@ -41,12 +42,12 @@ is_valid (int which, const char *value)
 
 	switch (which) {
 	case IO_PATTERN:
-		return hint_pattern (value, &pattern) == 0;
+		return sluice_hint_pattern (value, &pattern) == 0;
 	case IO_CHUNK:
 	case IO_BYTES:
-		return hint_bytes (value, &bytes) == 0;
+		return sluice_hint_bytes (value, &bytes) == 0;
 	case IO_DIR:
-		return hint_directory (value, UINT32_MAX, NULL) == 0;
+		return io_dir_parse (value, UINT32_MAX, NULL) == 0;
 	default:
 		return 1;
 	}

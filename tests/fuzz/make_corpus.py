@@ -35,6 +35,13 @@ LICENSES = {
     "long": b"\1" + b"a_stream," * 100,
 }
 
+# Pattern, chunk and bytes, a line each.
+HINTS = {
+    "all": b"ws\n64K\n200G",
+    "none": b"\n\n",
+    "forged": b"mixed\n00000000000000000000000000000000000001\n9999999999999999999T",
+}
+
 
 def main() -> None:
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
@@ -54,6 +61,8 @@ def main() -> None:
         write("config", name, text.encode())
     for name, licenses in LICENSES.items():
         write("licenses", name, licenses)
+    for name, hints in HINTS.items():
+        write("hints", name, hints)
 
 
 def write(target: str, name: str, content: bytes) -> None:

@@ -18,10 +18,11 @@
  *   spin <steps> <count>          the same figures for count loops of so much
  *                                 arithmetic: what the machine itself adds
  *
- * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below and `time`, the
- * UTC second at which the job is submitted. Licences are answered as `=` while
- * they are what was asked for. In values \n, \t and \\ stand for
- * newline, tab and backslash. The end of input unloads the plugin.
+ * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below, `io_dir`,
+ * `opt_out` and the hints of struct sluice_request, and `time`, the UTC second at which the
+ * job is submitted. Licences are answered as `=` while they are what was asked for. In
+ * values \n, \t and \\ stand for newline, tab and backslash. The end of input unloads the
+ * plugin.
  *
  *   usage: harness PLUGIN.so      with SLUICE_CONF in the environment
  */
@@ -41,7 +42,7 @@ extern void slurm_xfree (void **memory);
 extern char *slurm_xstrdup (const char *text);
 extern slurm_conf_t slurm_conf;
 
-enum { MAX_JOBS = 20000 };
+enum { MAX_JOBS = 20000, MAX_OPTIONS = 8 };
 
 /* X(field, member) */
 #define SLUICE_TEXTS(X)                                                                    \
@@ -203,13 +204,40 @@ set_number (job_desc_msg_t *job, const char *field, long long value)
 	return 0;
 }
 
+/* Options travel as SPANK hands them on; what follows the first is added. */
+static int
+set_option (job_desc_msg_t *job, const char *field, const char *value)
+{
+	static const struct {
+		const char *field, *option, *value; /* NULL: as given */
+	} options[] = {
+		{ "io_pattern", "io_pattern", NULL }, { "io_chunk", "io_chunk", NULL },
+		{ "io_bytes", "io_bytes", NULL },     { "io_dir", "io_dir", "/fast/%j" },
+		{ "opt_out", "no_sluice", "(null)" },
+	};
+	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+		char entry[4096];
+		if (strcmp (field, options[i].field) != 0)
+			continue;
+		snprintf (entry, sizeof entry, "_SLURM_SPANK_OPTION_sluice_%s=%s",
+			  options[i].option, options[i].value ? options[i].value : value);
+		if (!job->spank_job_env)
+			job->spank_job_env = calloc (MAX_OPTIONS, sizeof (char *));
+		if (!job->spank_job_env || job->spank_job_env_size == MAX_OPTIONS)
+			die ("too many options", field);
+		job->spank_job_env[job->spank_job_env_size++] = slurm_xstrdup (entry);
+		return 1;
+	}
+	return 0;
+}
+
 static void
 set_field (struct job *job, const char *field, char *value)
 {
 	job_desc_msg_t *description = &job->description;
 	char *end;
 	unescape (value);
-	if (set_text (description, field, value))
+	if (set_text (description, field, value) || set_option (description, field, value))
 		return;
 	long long number = strtoll (value, &end, 10);
 	if (*end)
@@ -224,15 +252,7 @@ set_field (struct job *job, const char *field, char *value)
 		description->het_job_offset = (uint32_t)number - 1;
 	else if (strcmp (field, "cron") == 0)
 		description->bitflags |= CRON_JOB;
-	else if (strcmp (field, "io_dir") == 0) {
-		static char *option[] = { "_SLURM_SPANK_OPTION_sluice_io_dir=/fast/%j" };
-		description->spank_job_env = option;
-		description->spank_job_env_size = 1;
-	} else if (strcmp (field, "opt_out") == 0) {
-		static char *option[] = { "_SLURM_SPANK_OPTION_sluice_no_sluice=(null)" };
-		description->spank_job_env = option;
-		description->spank_job_env_size = 1;
-	} else
+	else
 		die ("no such field", field);
 }
 

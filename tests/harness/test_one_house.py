@@ -22,6 +22,7 @@ MinConfidence=0.4
 ExemptAccounts=project3
 OnlyPartitions=main
 Include=salloc,cron
+UserHints=1
 Lane=sl0 Targets=4 Bandwidth=1G
 Lane=sl1 Targets=4 Bandwidth=1G
 """
@@ -73,3 +74,4 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     evidence = {record.prediction.evidence for record in by_plugin}
     assert len(reasons) >= 8, reasons
     assert {"user_name", "forest"} <= evidence
+    assert any(record.prediction.hinted for record in by_plugin)

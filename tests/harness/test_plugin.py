@@ -35,6 +35,8 @@ KINDS: dict[str, dict[str, str | int]] = {
     "reserved": {"script": "#!/bin/sh\n", "reservation": "r"},
     "tokens": {"script": "#!/bin/sh\n", "licenses": "tool:2,sl0_stream:3;all_stream"},
     "opted out": {"script": "#!/bin/sh\n", "opt_out": 1},
+    "hinted": {"io_pattern": "ws", "io_chunk": "64K", "io_bytes": "2T"},
+    "forged": {"io_pattern": "x" * 1000, "io_chunk": "0" * 1000, "io_bytes": "-1"},
     "memory": {"script": "#!/bin/sh\n", "memory_cpu_mib": 100, "tasks": 8, "nodes": 2},
     "numbers": {"nodes": 4_000_000_000, "tasks": 4_000_000_000, "time_limit": 4_000_000_000},
     "nothing": {},

@@ -18,6 +18,7 @@
 #include "backend.h"
 #include "directory.h"
 #include "hint.h"
+#include "io_dir.h"
 #include "settings.h"
 #include "token.h"
 
@@ -66,7 +67,7 @@ make (char **words)
 static void
 answer (int count, char **words)
 {
-	char path[HINT_PATH_SIZE];
+	char path[IO_DIR_SIZE];
 	uint32_t pattern;
 	uint64_t bytes;
 
@@ -77,18 +78,18 @@ answer (int count, char **words)
 		const struct lane *lane = token_lane (words[1], &settings);
 		printf ("%s\n", lane ? lane->name : "-");
 	} else if (strcmp (words[0], "pattern") == 0) {
-		if (hint_pattern (words[1], &pattern) == 0)
+		if (sluice_hint_pattern (words[1], &pattern) == 0)
 			printf ("%" PRIu32 "\n", pattern);
 		else
 			printf ("-\n");
 	} else if (strcmp (words[0], "bytes") == 0) {
-		if (hint_bytes (words[1], &bytes) == 0)
+		if (sluice_hint_bytes (words[1], &bytes) == 0)
 			printf ("%" PRIu64 "\n", bytes);
 		else
 			printf ("-\n");
 	} else if (strcmp (words[0], "directory") == 0) {
 		uint32_t job_id = (uint32_t)strtoul (words[1], NULL, 10);
-		if (hint_directory (words[2], job_id, path) == 0)
+		if (io_dir_parse (words[2], job_id, path) == 0)
 			printf ("%s\n", path);
 		else
 			printf ("-\n");

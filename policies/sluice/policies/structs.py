@@ -65,11 +65,12 @@ _WORDS = {
 """Members that hold a value of an enum."""
 
 _FLAGS = {
-    "struct sluice_submission": _words("sluice_submission_flags", "SLUICE_SUBMIT_"),
-    "struct sluice_state": _words("sluice_state_flags", "SLUICE_STATE_"),
-    "struct sluice_partition": _words("sluice_partition_flags", "SLUICE_PARTITION_"),
+    ("struct sluice_submission", "flags"): _words("sluice_submission_flags", "SLUICE_SUBMIT_"),
+    ("struct sluice_prediction", "hinted"): _words("sluice_hinted", "SLUICE_HINTED_"),
+    ("struct sluice_state", "flags"): _words("sluice_state_flags", "SLUICE_STATE_"),
+    ("struct sluice_partition", "flags"): _words("sluice_partition_flags", "SLUICE_PARTITION_"),
 }
-"""What the bits of `flags` are called, from bit 0."""
+"""What the bits of a member are called, from bit 0."""
 
 _COUNTS = {
     "alternatives": "alternative_count",
@@ -158,8 +159,8 @@ def _value(struct: Any, name: str) -> Any:
     if name in _WORDS:
         words = _WORDS[name]
         return words[value] if value < len(words) else "?"
-    if name == "flags":
-        return tuple(word for bit, word in enumerate(_FLAGS[owner]) if value >> bit & 1)
+    if flags := _FLAGS.get((owner, name)):
+        return tuple(word for bit, word in enumerate(flags) if value >> bit & 1)
     if name == "share" and owner == "struct sluice_profile":
         return dict(zip(PATTERNS, value, strict=True))
     if isinstance(value, ffi.CData):
@@ -202,9 +203,8 @@ def _set(struct: Any, name: str, kind: Any, value: Any) -> None:
     owner = ffi.typeof(struct).item.cname
     if name in _WORDS:
         setattr(struct, name, _index(name, _WORDS[name], value))
-    elif name == "flags":
-        bits = (1 << _index(name, _FLAGS[owner], word) for word in value)
-        setattr(struct, name, sum(bits))
+    elif flags := _FLAGS.get((owner, name)):
+        setattr(struct, name, sum(1 << _index(name, flags, word) for word in value))
     elif name == "share":
         struct.share = [value.get(pattern, 0.0) for pattern in PATTERNS]
     elif kind.kind == "struct":

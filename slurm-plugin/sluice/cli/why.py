@@ -91,6 +91,7 @@ def story(facts: Facts) -> Iterator[str]:
     else:
         decision = record["decision"]
         yield from _what_was_known(decision["prediction"], facts["evidence"])
+        yield from _hints(record["submission"]["hints"], decision["prediction"])
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
         yield from _decision(record, facts)
@@ -152,6 +153,30 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[str]:
     yield f"    {_profile(profile)}"
     klass = prediction["klass"]
     yield f"    Class {klass}: {_sentence('class', klass)}."
+
+
+def _hints(hints: Facts, prediction: Facts) -> Iterator[str]:
+    """Tell what the user said of the job, and how far it counted."""
+    said = (
+        ("pattern", hints["pattern"] != "unknown", f"pattern {hints['pattern']}"),
+        ("chunk", hints["chunk_bytes"], f"chunks of {bytes_text(hints['chunk_bytes'])}"),
+        ("total", hints["total_bytes"], f"{bytes_text(hints['total_bytes'])} in all"),
+    )
+    given = {kind: text for kind, is_given, text in said if is_given}
+    if not given:
+        return
+    yield f"  The user said: {', '.join(given.values())}."
+    ignored = [text for kind, text in given.items() if kind not in prediction["hinted"]]
+    if prediction["hinted"]:
+        yield (
+            "    The prediction follows that as far as half and double of the user's earlier runs"
+            f"{', except ' + ', '.join(ignored) if ignored else ''}."
+        )
+    else:
+        yield (
+            "    That did not count: hints need UserHints=1, and earlier runs of the user's own\n"
+            "    in which the same thing was measured."
+        )
 
 
 def _logs(evidence: Facts) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Job
-from sluice.policies.core import NAME_SIZE
+from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record
 from sluice.slurm import slurm_commands
 from sluice.slurm.joiner import (
@@ -85,8 +85,9 @@ class Ledger:
     def load(self, store: Store, now: int) -> None:
         """Take up what an earlier sluiced left without a job."""
         for decision in store.unjoined_decisions(since=now - HOPE):
-            if decision.cluster == self.cluster:
-                self.add(Record.parse(decision.record))
+            record = readable(decision)
+            if record and decision.cluster == self.cluster:
+                self.add(record)
 
     def add(self, record: Record) -> None:
         """Take up a record that was stored just now."""
@@ -130,8 +131,9 @@ class Ledger:
     def _from_history(self, job: QueuedJob, store: Store) -> Known | None:
         """Return what an earlier sluiced found out about a job."""
         for decision in store.decisions_for_job(job.submission_id, self.cluster):
-            if _is_about(decision, job):
-                return known_of(Record.parse(decision.record))
+            record = readable(decision)
+            if record and _is_about(decision, job):
+                return known_of(record)
         name = job_traits(job).name
         return _if_same([k for k in self._ties_of(job, store) if k.traits.name == name])
 
@@ -143,9 +145,10 @@ class Ledger:
                 job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW
             )
             self._tied[key] = [
-                known_of(Record.parse(decision.record))
+                known_of(record)
                 for decision in near
                 if decision.joined_by == "tie" and decision.cluster == self.cluster
+                if (record := readable(decision))
             ]
         return self._tied[key]
 
@@ -252,6 +255,14 @@ class Ledger:
 
 def key_of(job: QueuedJob) -> SubmissionKey:
     return (job.submission_id, job.uid)
+
+
+def readable(decision: Decision) -> Record | None:
+    """Return the record of a decision; None for one of another version of Sluice."""
+    try:
+        return Record.parse(decision.record)
+    except CoreError:
+        return None
 
 
 def known_of(record: Record) -> Known:
