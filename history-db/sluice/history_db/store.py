@@ -22,11 +22,12 @@ class Store(Logs, Links, Labels, Jobs, Models, Bundles, Decisions, Snapshots, Ga
     """An open history. Use as a context manager, from one thread."""
 
     def counts(self) -> Counts:
+        """Count what there is; from indices alone, so that a million runs take no time."""
         row = self._rows(
             """
-            SELECT (SELECT count(*) FROM logs WHERE reason IS NULL),
+            SELECT (SELECT count(*) FROM logs),
                    (SELECT count(*) FROM logs WHERE reason IS NOT NULL),
-                   (SELECT count(*) FROM logs WHERE job IS NOT NULL),
+                   (SELECT count(*) FROM logs WHERE job IS NULL),
                    (SELECT count(*) FROM labels),
                    (SELECT count(*) FROM jobs),
                    (SELECT count(*) FROM decisions),
@@ -34,4 +35,5 @@ class Store(Logs, Links, Labels, Jobs, Models, Bundles, Decisions, Snapshots, Ga
                    (SELECT count(*) FROM bundles)
             """
         )[0]
-        return Counts(*row)
+        logs, quarantined, unlinked, *others = row
+        return Counts(logs - quarantined, quarantined, logs - unlinked, *others)

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import re
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -132,15 +133,15 @@ def show_json(value: object) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows below a heading: ruled on a terminal, aligned plain text elsewhere."""
+    if not sys.stdout.isatty():
+        click.echo("\n".join(aligned(columns, rows)))
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    if not console.is_terminal:
-        click.echo("\n".join(aligned(columns, rows)))
-        return
     cells = [[one_line(str(cell)) for cell in row] for row in rows]
     table = Table(header_style="bold", box=box.SIMPLE_HEAD)
     for name, is_right in zip(columns, _numeric_columns(len(columns), cells), strict=True):

@@ -1,7 +1,8 @@
-"""The decision records."""
+"""The decision records, compressed: most of a record is room for co-runners that it has not."""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ class Decisions(Connection):
         with self._transaction() as db:
             for decision in decisions:
                 values = {name: getattr(decision, name) for name in DECISION_COLUMNS}
+                values["record"] = zlib.compress(decision.record)
                 for name in ("boot", "number", "bundle", "snapshot"):
                     values[name] = signed(values[name])
                 added += db.execute(
@@ -88,5 +90,6 @@ class Decisions(Connection):
             values_by_name = dict(zip(DECISION_COLUMNS, row, strict=True))
             for name in ("boot", "number", "bundle", "snapshot"):
                 values_by_name[name] = unsigned(values_by_name[name])
+            values_by_name["record"] = zlib.decompress(values_by_name["record"])
             found.append(Decision(**values_by_name))
         return found

@@ -31,11 +31,11 @@ class Logs(Connection):
         """
         wanted = set(keys)
         known: dict[LogKey, str | None] = {}
-        for batch in batches(wanted):
+        for batch in batches(sorted({key.mtime_ns for key in wanted})):
             rows = self._rows(
                 "SELECT path, size, mtime_ns, reason FROM logs "
-                f"WHERE path IN ({marks(len(batch))})",
-                [key.path for key in batch],
+                f"WHERE mtime_ns IN ({marks(len(batch))})",
+                batch,
             )
             known |= {LogKey(*row[:3]): row[3] for row in rows}
         return {key: reason for key, reason in known.items() if key in wanted}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.records import NUMBERS, Profile, Run
@@ -19,12 +19,31 @@ class Runs(Connection):
     """Tables `logs`, `profiles` and `jobs`, for reading."""
 
     def runs(self, log_ids: Sequence[int] | None = None) -> Iterator[Run]:
-        """Yield the logs that were read, the oldest first; all, or those with these ids."""
-        if log_ids is None:
-            yield from self._runs("", [])
-            return
-        for batch in batches(log_ids):
-            yield from self._runs(f"AND logs.id IN ({marks(len(batch))})", batch)
+        """Yield the logs that were read, the oldest first; all, or those with these ids.
+
+        Those with given ids come in their order in batches, each the oldest first.
+        """
+        for batch in batches(self.run_ids() if log_ids is None else log_ids):
+            yield from self._runs(batch)
+
+    def run_ids(
+        self, *, latest: int | None = None, since: int | None = None, until: int | None = None
+    ) -> list[int]:
+        """Return the ids of the logs that were read, the oldest first.
+
+        Those that started in [since, until); with `latest`, the newest so many of them.
+        """
+        conditions, values = ["reason IS NULL"], []
+        for condition, value in (("start >= ?", since), ("start < ?", until)):
+            if value is not None:
+                conditions.append(condition)
+                values.append(value)
+        rows = self._rows(
+            f"SELECT id FROM logs WHERE {' AND '.join(conditions)} "
+            "ORDER BY start DESC, id DESC LIMIT ?",
+            [*values, -1 if latest is None else latest],
+        )
+        return [row[0] for row in reversed(rows)]
 
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
         """Return what Darshan logged of a job."""
@@ -35,15 +54,16 @@ class Runs(Connection):
         )
         return list(self.runs([row[0] for row in rows]))
 
-    def _runs(self, condition: str, values: Sequence[Any]) -> Iterator[Run]:
+    def _runs(self, log_ids: Sequence[int]) -> Iterator[Run]:
         profile_columns = ("pattern", "confidence", "shares", "log_sd", "features", *NUMBERS)
         rows = self._rows(
             f"SELECT logs.id, {columns('logs', LOG_COLUMNS)}, "
             f"{columns('profiles', profile_columns)}, {columns('jobs', JOB_COLUMNS)} "
             "FROM logs JOIN profiles ON profiles.log = logs.id "
             "LEFT JOIN jobs ON jobs.id = logs.job "
-            f"WHERE logs.reason IS NULL {condition} ORDER BY logs.start, logs.id",
-            values,
+            f"WHERE logs.reason IS NULL AND logs.id IN ({marks(len(log_ids))}) "
+            "ORDER BY logs.start, logs.id",
+            log_ids,
         )
         after_log = 1 + len(LOG_COLUMNS)
         after_profile = after_log + len(profile_columns)
