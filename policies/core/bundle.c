@@ -190,13 +190,7 @@ check_application (const struct sluice_bundle *b, uint32_t i, struct sluice_erro
 	if (a->key == 0 || sluice_bundle_find (b, a->key) != a)
 		return sluice_fail (err, "application %u is not found by its key",
 				    (unsigned int)i);
-	if (a->evidence != SLUICE_EVIDENCE_USER_SCRIPT
-	    && a->evidence != SLUICE_EVIDENCE_USER_NAME
-	    && a->evidence != SLUICE_EVIDENCE_NAME
-	    && a->evidence != SLUICE_EVIDENCE_ACCOUNT)
-		return sluice_fail (err, "application %u has evidence %u", (unsigned int)i,
-				    (unsigned int)a->evidence);
-	if (sluice_profile_check (&a->profile, &why) < 0)
+	if (sluice_application_check (a, &why) < 0)
 		return sluice_fail (err, "application %u: %.200s", (unsigned int)i,
 				    why.text);
 	return 0;

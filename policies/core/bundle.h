@@ -17,6 +17,7 @@
 #ifndef SLUICE_BUNDLE_H
 #define SLUICE_BUNDLE_H
 
+#include "application.h"
 #include "container.h"
 #include "forest.h"
 #include "interference.h"
@@ -52,14 +53,6 @@ struct sluice_forest {
 	/* output i is this: enum sluice_pattern in the first forest, index of a
 	 * profile field (kept as log2 (1 + value)) in the second */
 	uint32_t meaning[SLUICE_MAX_OUTPUTS];
-};
-
-/* What was learned about one key of sluice_application_key. */
-struct sluice_application {
-	uint64_t key;
-	uint32_t evidence; /* enum sluice_evidence */
-	uint32_t id;	   /* row in the history that lists the runs behind it */
-	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 
 struct sluice_bundle; /* validated, in memory of its own, read-only */

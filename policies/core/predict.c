@@ -56,23 +56,39 @@ profile_by_forest (const struct sluice_bundle *bundle,
 	return 1;
 }
 
-/* What one kind of evidence says; 0 when there is none. */
-static int
-look_up (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
-	 uint32_t evidence, struct sluice_prediction *out)
+/* The more certain of the two, what came first where they are equal. */
+static void
+prefer (const struct sluice_prediction *candidate, struct sluice_prediction *out)
 {
-	out->application = 0;
-	out->evidence = evidence;
-	if (evidence == SLUICE_EVIDENCE_FOREST)
-		return profile_by_forest (bundle, submission, &out->profile);
+	if (out->evidence == SLUICE_EVIDENCE_NONE
+	    || candidate->profile.confidence > out->profile.confidence)
+		*out = *candidate;
+}
 
-	uint64_t key = sluice_application_key (submission, evidence);
+static void
+prefer_entry (const struct sluice_bundle *bundle, uint64_t key, double size,
+	      struct sluice_prediction *out)
+{
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
+	struct sluice_prediction candidate;
 	if (!a)
-		return 0;
-	out->application = a->id;
-	out->profile = a->profile;
-	return 1;
+		return;
+	memset (&candidate, 0, sizeof candidate);
+	candidate.evidence = a->evidence;
+	candidate.application = a->id;
+	sluice_application_profile (a, size, &candidate.profile);
+	prefer (&candidate, out);
+}
+
+static void
+prefer_forest (const struct sluice_bundle *bundle,
+	       const struct sluice_submission *submission, struct sluice_prediction *out)
+{
+	struct sluice_prediction candidate;
+	memset (&candidate, 0, sizeof candidate);
+	candidate.evidence = SLUICE_EVIDENCE_FOREST;
+	if (profile_by_forest (bundle, submission, &candidate.profile))
+		prefer (&candidate, out);
 }
 
 void
@@ -82,20 +98,25 @@ sluice_predict (const struct sluice_bundle *bundle,
 	static const uint32_t from_specific_to_general[] = {
 		SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME,
 		SLUICE_EVIDENCE_NAME,	     SLUICE_EVIDENCE_FOREST,
-		SLUICE_EVIDENCE_ACCOUNT,
+		SLUICE_EVIDENCE_ACCOUNT,     SLUICE_EVIDENCE_SITE,
+	};
+	enum {
+		KINDS = sizeof from_specific_to_general / sizeof from_specific_to_general[0]
 	};
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
-	struct sluice_prediction candidate;
+	double size = sluice_submission_size (submission);
 
 	memset (out, 0, sizeof *out);
-	memset (&candidate, 0, sizeof candidate);
 	sluice_profile_init (&out->profile);
-	for (unsigned int i = 0; i < 5; i++) {
-		if (!look_up (bundle, submission, from_specific_to_general[i], &candidate))
-			continue;
-		if (out->evidence == SLUICE_EVIDENCE_NONE
-		    || candidate.profile.confidence > out->profile.confidence)
-			*out = candidate;
+	for (unsigned int i = 0; i < KINDS; i++) {
+		uint32_t evidence = from_specific_to_general[i];
+		uint64_t key = sluice_application_key (submission, evidence);
+		uint64_t sized = sluice_application_size_key (key, size);
+		if (evidence == SLUICE_EVIDENCE_FOREST)
+			prefer_forest (bundle, submission, out);
+		prefer_entry (bundle, sized, size, out);
+		if (out->profile.confidence < policy->min_confidence)
+			prefer_entry (bundle, key, size, out);
 		if (out->profile.confidence >= policy->min_confidence)
 			break;
 	}

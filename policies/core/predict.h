@@ -3,8 +3,9 @@
  *
  * From the specific to the general: this user's runs of this script, this
  * user's runs of this name, anybody's runs of this name, the forest, the
- * account. The first that reaches min_confidence is taken; if none does, the
- * most certain one is reported, and the decision abstains.
+ * account, the site; of each, first the runs of about this size, then those of
+ * all sizes, scaled. The first that reaches min_confidence is taken; if none
+ * does, the most certain one is reported, and the decision abstains.
  */
 #ifndef SLUICE_PREDICT_H
 #define SLUICE_PREDICT_H

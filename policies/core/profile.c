@@ -15,30 +15,30 @@ static const char *const texts[] = { SLUICE_PROFILE_FIELDS (TEXT) };
 #define OFFSET(name, unit, text) offsetof (struct sluice_profile, name),
 static const size_t offsets[] = { SLUICE_PROFILE_FIELDS (OFFSET) };
 
-enum { FIELDS = sizeof names / sizeof names[0] };
-
 const char *
 sluice_profile_field_name (unsigned int i)
 {
-	return i < FIELDS ? names[i] : NULL;
+	return i < SLUICE_PROFILE_FIELD_COUNT ? names[i] : NULL;
 }
 
 const char *
 sluice_profile_field_unit (unsigned int i)
 {
-	return i < FIELDS ? units[i] : NULL;
+	return i < SLUICE_PROFILE_FIELD_COUNT ? units[i] : NULL;
 }
 
 const char *
 sluice_profile_field_text (unsigned int i)
 {
-	return i < FIELDS ? texts[i] : NULL;
+	return i < SLUICE_PROFILE_FIELD_COUNT ? texts[i] : NULL;
 }
 
 double *
 sluice_profile_field (struct sluice_profile *profile, unsigned int i)
 {
-	return i < FIELDS ? (double *)(void *)((char *)profile + offsets[i]) : NULL;
+	return i < SLUICE_PROFILE_FIELD_COUNT
+		   ? (double *)(void *)((char *)profile + offsets[i])
+		   : NULL;
 }
 
 void
@@ -51,8 +51,7 @@ sluice_profile_init (struct sluice_profile *profile)
 	profile->share[SLUICE_PATTERN_UNKNOWN] = 1.0f;
 }
 
-/* No quantity is larger, and products of two or three stay finite. */
-static const double largest = 1e30;
+const double sluice_profile_largest = 1e30;
 
 static int
 check_field (const char *name, const char *unit, double value, struct sluice_error *err)
@@ -61,7 +60,7 @@ check_field (const char *name, const char *unit, double value, struct sluice_err
 	int is_share = unit[0] == '0';
 	if (value == SLUICE_UNKNOWN)
 		return 0;
-	if (!(value >= 0.0 && value <= (is_share ? 1.0 : largest)))
+	if (!(value >= 0.0 && value <= (is_share ? 1.0 : sluice_profile_largest)))
 		return sluice_fail (err, "profile field %s is %g, outside its range", name,
 				    value);
 	return 0;
@@ -75,7 +74,7 @@ sluice_profile_check (const struct sluice_profile *profile, struct sluice_error 
 		return -1;
 	SLUICE_PROFILE_FIELDS (CHECK)
 #undef CHECK
-	if (!(profile->log_sd >= 0.0 && profile->log_sd <= largest))
+	if (!(profile->log_sd >= 0.0 && profile->log_sd <= sluice_profile_largest))
 		return sluice_fail (err, "profile field log_sd is %g, not a deviation",
 				    profile->log_sd);
 	if (!(profile->confidence >= 0.0 && profile->confidence <= 1.0))

@@ -37,6 +37,12 @@
 	X (async_io, "0/1", "computes while it writes")
 
 #define SLUICE_PROFILE_MEMBER(name, unit, text) double name;
+#define SLUICE_PROFILE_ONE_MORE(name, unit, text) +1
+
+enum { SLUICE_PROFILE_FIELD_COUNT = 0 SLUICE_PROFILE_FIELDS (SLUICE_PROFILE_ONE_MORE) };
+
+/* No quantity is larger, and products of two or three stay finite. */
+extern const double sluice_profile_largest;
 
 struct sluice_profile {
 	SLUICE_PROFILE_FIELDS (SLUICE_PROFILE_MEMBER)

@@ -88,6 +88,9 @@ sluice_application_key (const struct sluice_submission *submission, uint32_t evi
 			return 0;
 		key = sluice_hash_text (submission->account, evidence);
 		break;
+	case SLUICE_EVIDENCE_SITE:
+		key = sluice_hash_text ("", evidence);
+		break;
 	default:
 		return 0;
 	}

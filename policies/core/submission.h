@@ -61,7 +61,7 @@ uint64_t sluice_script_signature (const char *script, size_t size);
 void sluice_name_stem (const char *name, char *out);
 
 /* Key of an application table entry; 0 when the submission lacks a part of it.
- * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT. */
+ * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT, SITE. */
 uint64_t sluice_application_key (const struct sluice_submission *submission,
 				 uint32_t evidence);
 

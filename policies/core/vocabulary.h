@@ -104,7 +104,8 @@
 	X (USER_NAME, "user_name", "earlier runs of this job name by this user")           \
 	X (NAME, "name", "earlier runs of this job name by others")                        \
 	X (FOREST, "forest", "jobs of similar size, name, user and account")               \
-	X (ACCOUNT, "account", "earlier runs of this account")
+	X (ACCOUNT, "account", "earlier runs of this account")                             \
+	X (SITE, "site", "earlier runs of all applications here")
 
 #define SLUICE_ENUM_PATTERN(name, json, text) SLUICE_PATTERN_##name,
 #define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,

@@ -47,7 +47,7 @@ def main() -> None:
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
     write("bundle", "small", bundle)
     write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))
-    write("bundle", "version", made_model.with_version(bundle, 2))
+    write("bundle", "version", made_model.with_version(bundle, 1))
     write("bundle", "truncated", bundle[: len(bundle) // 2])
     holders = [{"job_id": 100 + i, "klass": "stream", "lane_mask": 1} for i in range(3)]
     write("snapshot", "four-jobs", made_model.snapshot(holders=holders))

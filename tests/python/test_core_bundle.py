@@ -180,6 +180,9 @@ def patched_header(member: str, layout: str, value: int) -> bytes:
 
 FOREST = ffi.sizeof("struct sluice_forest")
 APPLICATION = ffi.sizeof("struct sluice_application")
+EXPONENTS = ffi.offsetof("struct sluice_application", "exponent")
+PROFILE = ffi.offsetof("struct sluice_application", "profile")
+IO_SHARE = [field.name for field in core.PROFILE_FIELDS].index("io_share")
 LEAF = lib.SLUICE_LEAF_NODE
 
 
@@ -187,7 +190,7 @@ LEAF = lib.SLUICE_LEAF_NODE
     ("content", "says"),
     [
         (patched_header("kind", "<I", 2), "kind is 2"),
-        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 1"),
+        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 2"),
         (patched_header("feature_hash", "<Q", 1), "another list of features"),
         (patched_header("section_table", "<I", 72), "fixed"),
         (patched_header("section_count", "<I", 33), "33 sections do not fit"),
@@ -228,7 +231,15 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("APPLICATION", 0, "<Q", 0), "not found by its key"),
         (patched("APPLICATION", 0, "<Q", 12345), "not found by its key"),
         (patched("APPLICATION", 8, "<I", lib.SLUICE_EVIDENCE_FOREST), "evidence 4"),
-        (patched("APPLICATION", APPLICATION + 16, "<d", -2.0), "chunk_bytes is -2"),
+        (patched("APPLICATION", 16, "<d", 8.0), "sizes 0 to 0, but its size is 8"),
+        (patched("APPLICATION", 16, "<3d", 8.0, 9.0, 16.0), "sizes 9 to 16"),
+        (patched("APPLICATION", 16, "<3d", 8.0, 0.5, 16.0), "sizes 0.5 to 16"),
+        (patched("APPLICATION", 16, "<3d", 8.0, 1.0, float("nan")), "sizes 1 to nan"),
+        (patched("APPLICATION", EXPONENTS, "<f", 5.0), "chunk_bytes follow the size"),
+        (patched("APPLICATION", EXPONENTS, "<f", float("nan")), "chunk_bytes follow the size"),
+        (patched("APPLICATION", EXPONENTS + 4 * IO_SHARE, "<f", 1.0), "io_share follow the size"),
+        (patched("APPLICATION", PROFILE - 4, "<f", 1.0), "reserved"),
+        (patched("APPLICATION", APPLICATION + PROFILE, "<d", -2.0), "chunk_bytes is -2"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 2, 1, 0), "3 index slots"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 9, 0, 0), "points nowhere"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 1, 0, 0), "not found by its key"),

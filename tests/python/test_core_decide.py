@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from core_worlds import (
@@ -122,6 +123,58 @@ def test_runs_that_differ_by_digits_are_one_application():
     assert core.name_stem("Run_0042") == "run_#"
     assert bundle(application(FLUSHING)).predict(other_run).evidence == "user_name"
     assert bundle(application(FLUSHING)).predict(submission(uid=5)).evidence == "none"
+
+
+# Other sizes
+
+
+def sized(profile=FLUSHING, *, key=None, number=1, **scaling):
+    """What was learned of 16 processes, from runs of 8 to 32."""
+    plain = application(profile, number=number)
+    parts = {"size": 16.0, "sizes": (8.0, 32.0)} | scaling
+    return replace(plain, key=key or plain.key, **parts)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "written", "chunk"),
+    [
+        (16, 1.0, 1.0),
+        (32, 2.0, 0.5),
+        (8, 0.5, 2.0),
+        (64, 4.0, 0.25),
+        (4096, 4.0, 0.25),
+        (1, 0.25, 4.0),
+    ],
+    ids=["as known", "double", "half", "an octave beyond", "far beyond", "far below"],
+)
+def test_bytes_and_chunk_follow_the_size_as_far_as_it_was_seen(tasks, written, chunk):
+    known = bundle(sized(exponents={"write_bytes": 1.0, "chunk_bytes": -1.0}))
+    found = known.predict(submission(tasks=tasks)).profile
+    assert found.write_bytes == FLUSHING["write_bytes"] * written
+    assert found.chunk_bytes == FLUSHING["chunk_bytes"] * chunk
+    assert found.io_share == FLUSHING["io_share"]
+
+
+def test_without_a_size_nothing_is_scaled():
+    known = bundle(sized(exponents={"write_bytes": 1.0}))
+    job = submission(nodes=0, tasks=0)
+    assert known.predict(job).profile.write_bytes == FLUSHING["write_bytes"]
+
+
+def test_nodes_stand_for_the_size_where_tasks_are_not_given():
+    assert core.submission_size(submission(nodes=3, tasks=0)) == 3
+    assert core.submission_size(submission(nodes=3, tasks=24)) == 24
+
+
+def test_runs_of_this_size_come_before_those_of_all_sizes():
+    key = core.application_key(submission(), "user_name")
+    known = bundle(
+        sized(FLUSHING),
+        sized(STREAMING, key=core.size_key(key, 1024.0), number=2, size=1000.0, sizes=(900, 1100)),
+    )
+    assert known.predict(submission(tasks=1000)).profile.pattern == "aw"
+    assert known.predict(submission(tasks=16)).profile.pattern == "owc"
+    assert core.size_key(0, 8.0) == core.size_key(key, 0.0) == 0
 
 
 # Beside others

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -49,7 +49,13 @@ class Application:
     id: int
     """Row in the history that lists the runs behind it."""
     profile: Mapping[str, Any] | View
-    """Members of struct sluice_profile."""
+    """Members of struct sluice_profile, for a job of this size."""
+    size: float = 0.0
+    """Processes; 0: unknown, and nothing scales."""
+    sizes: tuple[float, float] = (0.0, 0.0)
+    """The smallest and the largest of the runs behind it."""
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    """By field of the profile: how it follows the size."""
 
 
 def write_bundle(
@@ -102,6 +108,10 @@ def pack_bundle(
         row.key = application.key
         row.evidence = EVIDENCE.index(application.evidence)
         row.id = application.id
+        row.size = application.size
+        row.smallest, row.largest = application.sizes
+        for name, exponent in application.exponents.items():
+            row.exponent[FIELD_NAMES.index(name)] = exponent
         row.profile = new("struct sluice_profile", application.profile)[0]
 
     def section(name: str, size: int, content: bytes) -> Section:

@@ -212,6 +212,16 @@ def application_key(submission: View, evidence: str) -> int:
     return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
 
 
+def size_key(key: int, size: float) -> int:
+    """Key of the entry for sizes of this octave; 0 if there is no key or no size."""
+    return int(lib.sluice_application_size_key(key, size))
+
+
+def submission_size(submission: View) -> float:
+    """Return the processes as far as the user said: tasks, else nodes, else 0."""
+    return float(lib.sluice_submission_size(submission.struct))
+
+
 def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Rows of len(FEATURES) features, one a submission."""
     import numpy as np  # noqa: PLC0415 - only training needs it; the daemon does without

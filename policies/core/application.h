@@ -1,0 +1,46 @@
+/*
+ * What was learned about one key of the application table, and how it is
+ * carried over to a job of another size.
+ *
+ * A size is a number of processes; see sluice_submission_size. Where the runs
+ * of one application show that a number of their profile follows a power of
+ * the size, value(n) = value(size) (n / size)^exponent. Where they do not
+ * (other things are done at other sizes), sizes an octave wide have entries of
+ * their own, found by sluice_application_size_key.
+ */
+#ifndef SLUICE_APPLICATION_H
+#define SLUICE_APPLICATION_H
+
+#include "profile.h"
+#include "submission.h"
+
+struct sluice_application {
+	uint64_t key;
+	uint32_t evidence; /* enum sluice_evidence */
+	uint32_t id;	   /* row in the history that lists the runs behind it */
+	double size;	   /* that the profile is for; 0: unknown, nothing scales */
+	double smallest;   /* of the runs behind it, <= size */
+	double largest;	   /* >= size */
+	float exponent[SLUICE_PROFILE_FIELD_COUNT]; /* 0: does not follow the size */
+	float reserved;
+	struct sluice_profile profile; /* profile.confidence, profile.runs */
+};
+
+/* 0 if every number is in its range; else -1 and what is not. The key is the
+ * caller's to check. */
+int sluice_application_check (const struct sluice_application *application,
+			      struct sluice_error *err);
+
+/* The profile expected at a size (0: unknown, not scaled). A power law is
+ * believed up to one octave beyond the sizes that were seen. */
+void sluice_application_profile (const struct sluice_application *application, double size,
+				 struct sluice_profile *out);
+
+/* Processes as far as the user said: tasks, else nodes, else 0. */
+double sluice_submission_size (const struct sluice_submission *submission);
+
+/* Key of the entry for sizes of this octave, for the key of all sizes; 0 when
+ * there is no key or no size. */
+uint64_t sluice_application_size_key (uint64_t key, double size);
+
+#endif
