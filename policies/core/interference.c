@@ -37,49 +37,14 @@ sluice_interference_check (const struct sluice_interference *model,
 	return 0;
 }
 
-/*
- * s: the share of the chunks that nobody waits for until they are flushed.
- * A chunk is waited for if it is flushed right away or bypasses the cache.
- * Without numbers the pattern decides: AW streams, OWC and WS flush.
- */
-static double
-streaming_share (const struct sluice_profile *p)
-{
-	double s = -1.0;
-	if (is_known (p->chunk_bytes) && is_known (p->bytes_per_flush)
-	    && p->bytes_per_flush > 0.0)
-		s = clip (1.0 - p->chunk_bytes / p->bytes_per_flush);
-	if (is_known (p->chunk_bytes) && is_known (p->unflushed_bytes)) {
-		double outstanding = p->unflushed_bytes + p->chunk_bytes;
-		s = fmax (s, outstanding > 0.0 ? p->unflushed_bytes / outstanding : 0.0);
-	}
-	if (s < 0.0) {
-		double aw = (double)p->share[SLUICE_PATTERN_AW];
-		double flushing = (double)p->share[SLUICE_PATTERN_OWC]
-				  + (double)p->share[SLUICE_PATTERN_WS];
-		s = aw > 0.0 ? aw / (aw + flushing) : 0.0;
-	}
-	return is_known (p->direct_share) ? s * (1.0 - clip (p->direct_share)) : s;
-}
-
-/* k: the share of the writes that create a file; without numbers OWC's. */
-static double
-creating_share (const struct sluice_profile *p)
-{
-	if (is_known (p->creates_per_mib) && is_known (p->chunk_bytes))
-		return clip (p->creates_per_mib * p->chunk_bytes / mib);
-	double owc = (double)p->share[SLUICE_PATTERN_OWC];
-	return owc > 0.0 ? owc / (owc + (double)p->share[SLUICE_PATTERN_WS]) : 0.0;
-}
-
 static double
 log_weight (const struct sluice_profile *p, const struct sluice_interference *m)
 {
 	double level = is_known (p->chunk_bytes) && p->chunk_bytes >= 1.0
 			   ? log2 (p->chunk_bytes / mib)
 			   : 0.0;
-	double s = streaming_share (p);
-	double k = creating_share (p);
+	double s = sluice_profile_streaming_share (p);
+	double k = sluice_profile_creating_share (p);
 	double stream = m->stream_level + m->stream_slope * level;
 	double create = m->create_level + m->create_slope * level;
 	double rewrite = m->rewrite_level + m->rewrite_slope * level;
@@ -416,7 +381,8 @@ sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *pol
 		return SLUICE_CLASS_META;
 	if (writes_little)
 		return SLUICE_CLASS_NONE;
-	return streaming_share (p) >= streaming ? SLUICE_CLASS_STREAM : SLUICE_CLASS_FLUSH;
+	return sluice_profile_streaming_share (p) >= streaming ? SLUICE_CLASS_STREAM
+							       : SLUICE_CLASS_FLUSH;
 }
 
 double

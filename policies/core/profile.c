@@ -96,3 +96,44 @@ sluice_profile_check (const struct sluice_profile *profile, struct sluice_error 
 		return sluice_fail (err, "profile shares add up to %g, not 1", sum);
 	return 0;
 }
+
+static int
+is_known (double value)
+{
+	return value >= 0.0;
+}
+
+static double
+clip (double value)
+{
+	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
+}
+
+double
+sluice_profile_streaming_share (const struct sluice_profile *p)
+{
+	double s = -1.0;
+	if (is_known (p->chunk_bytes) && is_known (p->bytes_per_flush)
+	    && p->bytes_per_flush > 0.0)
+		s = clip (1.0 - p->chunk_bytes / p->bytes_per_flush);
+	if (is_known (p->chunk_bytes) && is_known (p->unflushed_bytes)) {
+		double outstanding = p->unflushed_bytes + p->chunk_bytes;
+		s = fmax (s, outstanding > 0.0 ? p->unflushed_bytes / outstanding : 0.0);
+	}
+	if (s < 0.0) {
+		double aw = (double)p->share[SLUICE_PATTERN_AW];
+		double flushing = (double)p->share[SLUICE_PATTERN_OWC]
+				  + (double)p->share[SLUICE_PATTERN_WS];
+		s = aw > 0.0 ? aw / (aw + flushing) : 0.0;
+	}
+	return is_known (p->direct_share) ? s * (1.0 - clip (p->direct_share)) : s;
+}
+
+double
+sluice_profile_creating_share (const struct sluice_profile *p)
+{
+	if (is_known (p->creates_per_mib) && is_known (p->chunk_bytes))
+		return clip (p->creates_per_mib * p->chunk_bytes / 1048576.0);
+	double owc = (double)p->share[SLUICE_PATTERN_OWC];
+	return owc > 0.0 ? owc / (owc + (double)p->share[SLUICE_PATTERN_WS]) : 0.0;
+}

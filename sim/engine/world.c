@@ -1,0 +1,328 @@
+/*
+ * Moves the fast world through time: a heap of the jobs' next events, and a
+ * solution of the network whenever the set of bursts has changed. Nothing here
+ * fails after sluice_world_start.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "world_state.h"
+
+enum { NO_PLACE = UINT32_MAX };
+
+static int
+is_before (const struct sluice_world *w, uint32_t a, uint32_t b)
+{
+	const struct world_job *x = &w->jobs[a], *y = &w->jobs[b];
+	return x->next < y->next || (!(y->next < x->next) && x->order < y->order);
+}
+
+static void
+put (struct sluice_world *w, uint32_t place, uint32_t slot)
+{
+	w->heap[place] = slot;
+	w->jobs[slot].heap_at = place;
+}
+
+/* Restore the order of the heap around one job whose time has changed. */
+static void
+settle_in_heap (struct sluice_world *w, uint32_t slot)
+{
+	uint32_t at = w->jobs[slot].heap_at;
+	for (; at && is_before (w, slot, w->heap[(at - 1) / 2]); at = (at - 1) / 2)
+		put (w, at, w->heap[(at - 1) / 2]);
+	for (uint32_t child; (child = 2 * at + 1) < w->heap_count; at = child) {
+		if (child + 1 < w->heap_count
+		    && is_before (w, w->heap[child + 1], w->heap[child]))
+			child++;
+		if (!is_before (w, w->heap[child], slot))
+			break;
+		put (w, at, w->heap[child]);
+	}
+	put (w, at, slot);
+}
+
+static void
+remove_from_heap (struct sluice_world *w, uint32_t slot)
+{
+	uint32_t at = w->jobs[slot].heap_at;
+	uint32_t last = w->heap[--w->heap_count];
+	if (last == slot)
+		return;
+	put (w, at, last);
+	settle_in_heap (w, last);
+}
+
+static void
+schedule (struct sluice_world *w, struct world_job *job, double next)
+{
+	job->next = next;
+	settle_in_heap (w, (uint32_t)(job - w->jobs));
+}
+
+/* Room for one more job, and for its burst on every lane. */
+static int
+grow (struct sluice_world *w)
+{
+	uint32_t room = w->room ? 2 * w->room : 64;
+	struct world_job *jobs = realloc (w->jobs, room * sizeof *jobs);
+	if (jobs)
+		w->jobs = jobs;
+	uint32_t *heap = realloc (w->heap, room * sizeof *heap);
+	if (heap)
+		w->heap = heap;
+	uint32_t *unused = realloc (w->free, room * sizeof *unused);
+	if (unused)
+		w->free = unused;
+	int failed = !jobs || !heap || !unused;
+	for (uint32_t i = 0; i < w->config.lane_count; i++) {
+		struct world_lane *lane = &w->lanes[i];
+		uint32_t *active = realloc (lane->active, room * sizeof *active);
+		if (active)
+			lane->active = active;
+		failed |= !active;
+	}
+	if (failed)
+		return -1;
+	memset (w->jobs + w->room, 0, (room - w->room) * sizeof *jobs);
+	for (uint32_t slot = room; slot > w->room; slot--)
+		w->free[w->free_count++] = slot - 1;
+	w->room = room;
+	return 0;
+}
+
+struct sluice_world *
+sluice_world_new (const struct sluice_world_config *config, struct sluice_error *err)
+{
+	if (sluice_world_config_check (config, err) < 0)
+		return NULL;
+	struct sluice_world *w = calloc (1, sizeof *w);
+	if (!w) {
+		sluice_fail (err, "no memory for a world");
+		return NULL;
+	}
+	w->config = *config;
+	w->now = -INFINITY;
+	for (uint32_t i = 0; i < config->lane_count; i++)
+		w->all_targets += config->lanes[i].targets;
+	return w;
+}
+
+void
+sluice_world_destroy (struct sluice_world *w)
+{
+	if (!w)
+		return;
+	for (uint32_t i = 0; i < SLUICE_MAX_LANES; i++)
+		free (w->lanes[i].active);
+	free (w->jobs);
+	free (w->heap);
+	free (w->free);
+	free (w);
+}
+
+/* Enter or leave the lanes of a job: the rates there must be solved again. */
+static void
+enter_lanes (struct sluice_world *w, struct world_job *job)
+{
+	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
+		struct world_lane *lane = &w->lanes[world_home (rest)];
+		lane->active[lane->count++] = (uint32_t)(job - w->jobs);
+	}
+	w->wide_count += (job->mask & (job->mask - 1U)) != 0;
+	w->dirty |= job->mask;
+}
+
+static void
+leave_lanes (struct sluice_world *w, struct world_job *job)
+{
+	uint32_t slot = (uint32_t)(job - w->jobs);
+	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
+		struct world_lane *lane = &w->lanes[world_home (rest)];
+		uint32_t i = 0;
+		while (lane->active[i] != slot)
+			i++;
+		lane->count--;
+		memmove (lane->active + i, lane->active + i + 1,
+			 (lane->count - i) * sizeof *lane->active);
+	}
+	w->wide_count -= (job->mask & (job->mask - 1U)) != 0;
+	w->dirty |= job->mask;
+}
+
+static void
+begin_burst (struct sluice_world *w, struct world_job *job)
+{
+	job->phase = WORLD_WRITING;
+	job->burst_began = job->since = w->now;
+	job->remaining = job->load.burst;
+	job->speed = 1.0;
+	enter_lanes (w, job);
+	schedule (w, job, w->now + job->remaining);
+}
+
+static void
+begin_cycle (struct sluice_world *w, struct world_job *job)
+{
+	job->compute_until = w->now + job->load.compute;
+	if (job->bursts_left && (job->load.async || job->load.compute <= 0.0)) {
+		begin_burst (w, job);
+		return;
+	}
+	job->phase = WORLD_COMPUTING;
+	schedule (w, job, job->compute_until);
+}
+
+static void
+account_burst (struct sluice_world *w, struct world_job *job, double done)
+{
+	job->io += w->now - job->burst_began;
+	job->io_alone += done;
+	leave_lanes (w, job);
+}
+
+void
+world_set_speed (struct sluice_world *w, struct world_job *job, double speed)
+{
+	job->remaining = fmax (0.0, job->remaining - (w->now - job->since) * job->speed);
+	job->since = w->now;
+	job->speed = speed;
+	schedule (w, job, w->now + job->remaining / speed);
+}
+
+static void
+describe_end (const struct sluice_world *w, const struct world_job *job, double alone,
+	      struct sluice_world_end *out)
+{
+	if (out)
+		*out = (struct sluice_world_end){
+			.time = w->now,
+			.runtime = w->now - job->started,
+			.alone = alone,
+			.io = job->io,
+			.io_alone = job->io_alone,
+			.tag = job->tag,
+			.slot = (uint32_t)(job - w->jobs),
+		};
+}
+
+static void
+release (struct sluice_world *w, struct world_job *job)
+{
+	uint32_t slot = (uint32_t)(job - w->jobs);
+	remove_from_heap (w, slot);
+	job->phase = WORLD_FREE;
+	w->free[w->free_count++] = slot;
+}
+
+static double
+alone_seconds (const struct sluice_world_load *load)
+{
+	if (!load->bursts)
+		return load->compute;
+	double cycle
+	    = load->async ? fmax (load->compute, load->burst) : load->compute + load->burst;
+	return load->bursts * cycle;
+}
+
+/* What the event of a job leads to. Returns 1 when the job has ended. */
+static int
+step (struct sluice_world *w, struct world_job *job)
+{
+	if (job->phase == WORLD_COMPUTING && job->bursts_left && !job->load.async) {
+		begin_burst (w, job);
+		return 0;
+	}
+	if (job->phase == WORLD_WRITING) {
+		account_burst (w, job, job->load.burst);
+		job->bursts_left--;
+		if (job->load.async && job->compute_until > w->now) {
+			job->phase = WORLD_COMPUTING;
+			schedule (w, job, job->compute_until);
+			return 0;
+		}
+	}
+	if (!job->bursts_left)
+		return 1;
+	begin_cycle (w, job);
+	return 0;
+}
+
+int64_t
+sluice_world_start (struct sluice_world *w, double now,
+		    const struct sluice_world_load *load, uint32_t lane_mask, uint64_t tag)
+{
+	if (!w->free_count && grow (w) < 0)
+		return -1;
+	w->now = fmax (w->now, now);
+	uint32_t slot = w->free[--w->free_count];
+	struct world_job *job = &w->jobs[slot];
+	uint32_t mask = lane_mask & world_all_lanes (w);
+	*job = (struct world_job){
+		.load = *load,
+		.tag = tag,
+		.order = w->orders++,
+		.started = w->now,
+		.next = INFINITY,
+		.speed = 1.0,
+		.mask = mask ? mask : world_all_lanes (w),
+		.bursts_left = load->bursts,
+		.heap_at = w->heap_count,
+	};
+	for (uint32_t rest = job->mask; rest; rest &= rest - 1U)
+		job->targets += w->config.lanes[world_home (rest)].targets;
+	if (load->bursts)
+		job->alone = world_alone_rate (w, load);
+	w->heap[w->heap_count++] = slot;
+	begin_cycle (w, job);
+	return slot;
+}
+
+void
+sluice_world_stop (struct sluice_world *w, double now, uint32_t slot,
+		   struct sluice_world_end *out)
+{
+	struct world_job *job = &w->jobs[slot];
+	double passed = now - job->started;
+	double lost = job->io - job->io_alone;
+	w->now = fmax (w->now, now);
+	if (job->phase == WORLD_WRITING) {
+		world_set_speed (w, job, job->speed);
+		account_burst (w, job, job->load.burst - job->remaining);
+		lost = job->io - job->io_alone;
+	}
+	describe_end (w, job, job->load.async ? passed : passed - lost, out);
+	release (w, job);
+}
+
+int
+sluice_world_run (struct sluice_world *w, double until, struct sluice_world_end *out)
+{
+	while (w->heap_count) {
+		struct world_job *job = &w->jobs[w->heap[0]];
+		/* What happens at one instant is one change of the set of bursts. */
+		if (w->dirty && job->next > w->now) {
+			world_solve (w);
+			continue;
+		}
+		if (job->next > until)
+			break;
+		w->now = fmax (w->now, job->next);
+		if (!step (w, job))
+			continue;
+		describe_end (w, job, alone_seconds (&job->load), out);
+		release (w, job);
+		return 1;
+	}
+	w->now = fmax (w->now, until);
+	return 0;
+}
+
+double
+sluice_world_rate (struct sluice_world *w, uint32_t slot)
+{
+	if (w->dirty)
+		world_solve (w);
+	return w->jobs[slot].phase == WORLD_WRITING ? w->jobs[slot].speed : 1.0;
+}

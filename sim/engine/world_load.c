@@ -1,0 +1,138 @@
+/*
+ * The fast world's configuration, and profiles in the terms of its network.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "world.h"
+
+/* A program of which nothing is known writes every ten minutes. */
+static const double usual_period = 600.0;
+static const double mib = 1048576.0;
+
+void
+sluice_world_config_init (struct sluice_world_config *config)
+{
+	memset (config, 0, sizeof *config);
+#define SET(name, value, low, high, unit, text) config->name = value;
+	SLUICE_WORLD_FIELDS (SET)
+#undef SET
+	config->lane_count = 1;
+	config->lanes[0] = (struct sluice_world_lane){ .targets = 104.0, .servers = 8.0 };
+}
+
+int
+sluice_world_config_check (const struct sluice_world_config *config,
+			   struct sluice_error *err)
+{
+#define CHECK(name, value, low, high, unit, text)                                          \
+	if (!(config->name >= (low) && config->name <= (high)))                            \
+		return sluice_fail (err, "%s is %g; give %g to %g %s", #name,              \
+				    config->name, (double)(low), (double)(high), unit);
+	SLUICE_WORLD_FIELDS (CHECK)
+#undef CHECK
+	if (config->sharing > SLUICE_SHARING_NODES)
+		return sluice_fail (err, "sharing is %u", config->sharing);
+	if (!config->lane_count || config->lane_count > SLUICE_MAX_LANES)
+		return sluice_fail (err, "%u lanes; give 1 to %d", config->lane_count,
+				    SLUICE_MAX_LANES);
+	for (uint32_t i = 0; i < config->lane_count; i++) {
+		const struct sluice_world_lane *lane = &config->lanes[i];
+		if (!(lane->targets >= 1.0 && lane->targets <= 1e9 && lane->servers > 0.0
+		      && lane->servers <= 1e9))
+			return sluice_fail (err, "lane %u has %g targets on %g servers", i,
+					    lane->targets, lane->servers);
+	}
+	return 0;
+}
+
+/* Uniform in (0, 1) from a counter: splitmix64 through the core's hash. */
+static double
+uniform (uint64_t seed, uint64_t counter)
+{
+	uint64_t bits = sluice_hash_bytes (&counter, sizeof counter, seed);
+	return ((double)(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+static double
+normal (uint64_t seed, uint64_t counter)
+{
+	double radius = sqrt (-2.0 * log (uniform (seed, 2 * counter)));
+	return radius * cos (6.283185307179586 * uniform (seed, 2 * counter + 1));
+}
+
+void
+sluice_world_config_perturb (struct sluice_world_config *config, uint64_t seed, double sd)
+{
+	uint64_t counter = 0;
+#define SHAKE(name, value, low, high, unit, text)                                          \
+	config->name *= exp (sd * normal (seed, counter++));                               \
+	config->name = fmin (fmax (config->name, low), high);
+	SLUICE_WORLD_FIELDS (SHAKE)
+#undef SHAKE
+}
+
+static double
+known_or (double value, double otherwise)
+{
+	return value >= 0.0 ? value : otherwise;
+}
+
+/* The rhythm: bursts, their length and the computing between them. */
+static void
+set_rhythm (const struct sluice_profile *p, double runtime, uint32_t max_bursts,
+	    struct sluice_world_load *out)
+{
+	double share = fmin (known_or (p->io_share, 0.0), 1.0);
+	double period = p->period_seconds > 0.0 ? p->period_seconds : usual_period;
+	double bursts = fmax (1.0, fmin (floor (runtime / period), max_bursts));
+	out->async = p->async_io > 0.5;
+	out->compute = runtime;
+	if (!(share > 0.0) || !(runtime > 0.0))
+		return;
+	out->bursts = (uint32_t)bursts;
+	out->burst = share * runtime / bursts;
+	out->compute = (out->async ? 1.0 : 1.0 - share) * runtime / bursts;
+}
+
+void
+sluice_world_load_of (const struct sluice_profile *p, double nodes, double runtime,
+		      uint32_t max_bursts, const struct sluice_world_config *config,
+		      struct sluice_world_load *out)
+{
+	memset (out, 0, sizeof *out);
+	out->weight = fmax (nodes, 1.0);
+	set_rhythm (p, runtime, max_bursts, out);
+
+	double streams = sluice_profile_streaming_share (p);
+	double creates = sluice_profile_creating_share (p);
+	double chunk = p->chunk_bytes >= 1.0 ? p->chunk_bytes : mib;
+	/* The cache joins what streams to full requests; what is flushed goes as it is. */
+	double flushed = fmin (chunk, config->request_bytes);
+	double bytes = streams * config->request_bytes + (1.0 - streams) * flushed;
+	double window
+	    = creates * config->stream_window + (1.0 - creates) * config->rewrite_window;
+	double in_flight = fmin (fmax (chunk / config->request_bytes, 1.0), window);
+	double processes = p->nprocs >= 1.0 ? p->nprocs : out->weight;
+	out->outstanding
+	    = processes * (streams * config->stream_window + (1.0 - streams) * in_flight);
+
+	double flushes = (1.0 - streams) * fmin (1.0, bytes / chunk);
+	out->target_seconds
+	    = bytes / config->target_bandwidth + flushes * config->commit_seconds;
+	out->server_seconds = bytes / config->server_bandwidth;
+	double operations
+	    = known_or (p->creates_per_mib, creates * mib / chunk) * bytes / mib;
+
+	double targets = 0.0;
+	for (uint32_t i = 0; i < config->lane_count; i++)
+		targets += config->lanes[i].targets;
+	out->cap = p->rate > 0.0 ? p->rate / bytes : targets / out->target_seconds;
+	if (p->metadata_rate > 0.0)
+		operations = fmax (operations, p->metadata_rate / out->cap);
+	out->metadata_seconds = operations / config->metadata_rate;
+	double service = out->target_seconds + out->server_seconds;
+	out->cycle = streams * service + (1.0 - streams) * out->outstanding / out->cap;
+	/* No window is too small for the rate that was measured alone. */
+	out->outstanding = fmax (out->outstanding, out->cap * out->cycle);
+}

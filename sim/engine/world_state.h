@@ -1,0 +1,84 @@
+/*
+ * Internal to the fast world: what its files share. world.c moves time,
+ * world_rates.c solves the network, world_load.c turns profiles into loads.
+ */
+#ifndef SLUICE_WORLD_STATE_H
+#define SLUICE_WORLD_STATE_H
+
+#include "world.h"
+
+enum world_phase {
+	WORLD_FREE,	 /* the slot has no job */
+	WORLD_COMPUTING, /* until `next` */
+	WORLD_WRITING	 /* its burst ends at `next` if no rate changes before */
+};
+
+struct world_job {
+	struct sluice_world_load load;
+	uint64_t tag;
+	uint64_t order; /* of starting: breaks ties of time */
+	double started;
+	double next;	      /* time of its next event */
+	double compute_until; /* async: end of the computing of this cycle */
+	double burst_began;
+	double remaining; /* of the burst, in seconds alone, at `since` */
+	double since;
+	double alone;	/* requests/s alone on all lanes */
+	double speed;	/* requests/s now, as a share of alone */
+	double targets; /* of its lanes together */
+	double io, io_alone;
+	uint32_t mask;
+	uint32_t phase; /* enum world_phase */
+	uint32_t bursts_left;
+	uint32_t heap_at; /* its place in the heap */
+};
+
+/* The jobs in a burst on one lane, and how long a request waits there. */
+struct world_lane {
+	uint32_t *active; /* slots, in order of their bursts' beginning */
+	uint32_t count, room;
+	double target_wait; /* SHARING_FIFO: s; else 1 / level (world_rates.c) */
+	double server_wait; /* s */
+	double metadata;    /* load on the metadata server of the jobs at home here */
+};
+
+struct sluice_world {
+	struct sluice_world_config config;
+	double now;
+	double all_targets;
+	double metadata_wait; /* s */
+	uint64_t orders;
+	struct world_job *jobs;
+	uint32_t *heap; /* slots by (next, order) */
+	uint32_t *free;
+	uint32_t room, heap_count, free_count;
+	uint32_t dirty;	     /* lanes whose set of bursts has changed */
+	uint32_t wide_count; /* bursts on more than one lane: they tie lanes together */
+	struct world_lane lanes[SLUICE_MAX_LANES];
+};
+
+static inline uint32_t
+world_all_lanes (const struct sluice_world *world)
+{
+	return (1U << world->config.lane_count) - 1U;
+}
+
+/* The lane that accounts for a job on several. */
+static inline uint32_t
+world_home (uint32_t mask)
+{
+	return (uint32_t)__builtin_ctz (mask);
+}
+
+/* Requests/s of a load that is alone on all lanes. */
+double world_alone_rate (const struct sluice_world *world,
+			 const struct sluice_world_load *load);
+
+/* Solve the network for the dirty lanes and all that these reach, and set the
+ * speed of every job there that changes. */
+void world_solve (struct sluice_world *world);
+
+/* From now on the burst of a job passes at this share of its rate alone. */
+void world_set_speed (struct sluice_world *world, struct world_job *job, double speed);
+
+#endif
