@@ -24,7 +24,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 
 build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
 
-$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/*) policies/build_core.py
+$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* sim/engine/*) policies/build_core.py sim/build_engine.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -85,4 +85,4 @@ lock: ## Pin every Python dependency with its hash
 		--upgrade -o requirements.lock
 
 clean: ## Remove what was built
-	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so
+	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so sim/sluice/sim/_engine.*.so

@@ -2,4 +2,4 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["policies/build_core.py:ffibuilder"])
+setup(cffi_modules=["policies/build_core.py:ffibuilder", "sim/build_engine.py:ffibuilder"])

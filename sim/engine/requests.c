@@ -1,0 +1,323 @@
+/*
+ * The life of an operation in the request-level world: set-up, creates, flows to
+ * ceil (bytes / stripe) targets, and the end with the slowest of them.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "requests_state.h"
+
+/* Bytes that one operation of the simulation moves: what is written behind is one
+ * long operation for a whole burst, because nothing waits in between. */
+static double
+operation_bytes (const struct sluice_program *program)
+{
+	return program->sync == SLUICE_SYNC_BEHIND
+		   ? program->operation_bytes * program->operations
+		   : program->operation_bytes;
+}
+
+static uint32_t
+operations_of (const struct sluice_program *program)
+{
+	return program->sync == SLUICE_SYNC_BEHIND ? 1 : (uint32_t)program->operations;
+}
+
+uint32_t
+rq_flow_count (const struct program *program)
+{
+	double stripes = ceil (operation_bytes (program->is) / program->is->stripe_bytes);
+	return (uint32_t)fmin (stripes,
+			       fmin (program->is->stripe_targets, program->target_count));
+}
+
+/* Incast needs senders that together outrun a server's port, in front of a device
+ * that is slower than the port, so that what has arrived stays there. */
+uint32_t
+rq_can_collapse (const struct simulation *s, const struct program *program)
+{
+	const struct sluice_storage *is = s->storage;
+	double sources = program->is->nodes * is->node_bandwidth / is->servers;
+	double devices = is->target_bandwidth * is->targets / is->servers;
+	int is_cached = program->is->sync != SLUICE_SYNC_FLUSH && is->cache_bytes > 0.0;
+	return is->flow_limit > 0.0 && sources > is->server_bandwidth
+	       && devices < is->server_bandwidth && !is_cached;
+}
+
+/* Send what the windows of a flow and of its process allow. */
+static int
+send_from (struct simulation *s, uint32_t number)
+{
+	struct flow *flow = &s->flows[number];
+	struct process *process = &s->processes[flow->process];
+	if (!(flow->unsent > 0.0) || flow->in_flight >= flow->window)
+		return 0;
+	double bytes = fmin (flow->unsent, s->storage->unit_bytes);
+	uint32_t unit = rq_new_unit (s, number, bytes, UNIT_WRITE);
+	if (unit == NOTHING)
+		return 0;
+	flow->unsent -= bytes;
+	flow->in_flight++;
+	process->in_flight++;
+	rq_send_unit (s, unit);
+	return 1;
+}
+
+static uint32_t
+flow_at (const struct simulation *s, uint32_t process, uint32_t i)
+{
+	return process * s->flows_each + i;
+}
+
+/* One unit of each flow in turn, until none may send: so a file goes out in the
+ * order of its stripes. */
+static void
+send_all (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	double window = s->storage->process_window;
+	for (uint32_t blocked = 0; blocked < process->flow_count;) {
+		if (window > 0.0 && process->in_flight >= window)
+			return;
+		int sent = send_from (s, flow_at (s, number, process->turn));
+		process->turn = (process->turn + 1) % process->flow_count;
+		blocked = sent ? 0 : blocked + 1;
+	}
+}
+
+static void
+establish (struct simulation *s, uint32_t number)
+{
+	struct flow *flow = &s->flows[number];
+	struct server *server = server_of (s, flow->target);
+	struct program *program = program_of (s, flow->process);
+	if (program->collapses && server->established >= s->storage->flow_limit) {
+		program->outcome->collapses++;
+		rq_schedule (s, s->now + s->storage->retry_seconds, EVENT_RETRY, number);
+		return;
+	}
+	server->established++;
+	double window
+	    = program->is->rewrites ? s->storage->rewrite_window : s->storage->flow_window;
+	flow->window = (uint32_t)window;
+}
+
+static void
+retry (struct simulation *s, uint32_t flow)
+{
+	establish (s, flow);
+	send_all (s, s->flows[flow].process);
+}
+
+/* The target, of the program's, on which an operation begins: its file's first, and
+ * on by the stripes before it; in a shared file those of all ranks before it. */
+static uint32_t
+first_target (const struct program *program, const struct process *process)
+{
+	const struct sluice_program *is = program->is;
+	double before = process->operation;
+	uint32_t first = process->file_target;
+	if (is->dispatch != SLUICE_DISPATCH_FREE)
+		return process->on;
+	if (is->interleaved) {
+		before = process->operation * is->processes + process->rank;
+		first = 0;
+	}
+	double stripes = before * operation_bytes (is) / is->stripe_bytes;
+	return first + (uint32_t)fmod (floor (stripes), is->stripe_targets);
+}
+
+static void
+open_flows (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct program *program = program_of (s, number);
+	uint32_t count = process->flow_count;
+	uint32_t first = first_target (program, process);
+	process->flows_open = count;
+	process->turn = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		struct flow *flow = &s->flows[flow_at (s, number, i)];
+		uint32_t target = (first + i) % program->target_count;
+		double bytes = operation_bytes (program->is) / count;
+		*flow = (struct flow){
+			.unsent = bytes,
+			.process = number,
+			.target = (uint32_t)program->is->first_target + target,
+			.is_new = 1,
+			.next_commit = NOTHING,
+		};
+		establish (s, flow_at (s, number, i));
+	}
+	send_all (s, number);
+}
+
+/* Round robin over the targets, as allocators of parallel file systems go. */
+static void
+open_file (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct program *program = program_of (s, number);
+	process->file_target = s->files++ % program->target_count;
+}
+
+static void
+begin_operation (struct simulation *s, uint32_t number)
+{
+	if (program_of (s, number)->is->dispatch == SLUICE_DISPATCH_FREE)
+		rq_schedule (s, s->now + s->storage->setup_seconds, EVENT_OPERATION,
+			     number);
+	else
+		rq_take_turn (s, number);
+}
+
+/* On to the metadata server, if it creates a file. */
+static void
+operate (struct simulation *s, uint32_t number)
+{
+	const struct sluice_program *program = program_of (s, number)->is;
+	double seconds = program->creates * s->storage->create_seconds;
+	if (program->creates)
+		open_file (s, number);
+	if (!(seconds > 0.0)) {
+		open_flows (s, number);
+		return;
+	}
+	s->metadata_clock = fmax (s->metadata_clock, s->now) + seconds;
+	rq_schedule (s, s->metadata_clock + program->creates * s->storage->create_delay,
+		     EVENT_OPEN, number);
+}
+
+static void
+begin_burst (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	const struct program *program = program_of (s, number);
+	if (!process->operation && !program->is->creates)
+		open_file (s, number);
+	process->bursts_left--;
+	process->operations_left = operations_of (program->is);
+	process->burst_began = s->now;
+	begin_operation (s, number);
+}
+
+static void
+end_process (struct simulation *s, struct program *program)
+{
+	if (--program->writing)
+		return;
+	program->outcome->end = s->now;
+	if (!program->is->noise && !--s->running)
+		s->stopped = 1;
+}
+
+static void
+end_operation (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct program *program = program_of (s, number);
+	process->operation++;
+	process->operations_left--;
+	if (program->is->dispatch != SLUICE_DISPATCH_FREE)
+		rq_give_turn (s, number);
+	if (process->operations_left) {
+		begin_operation (s, number);
+	} else if (process->bursts_left) {
+		double next = process->burst_began + program->is->period;
+		rq_schedule (s, fmax (s->now, next), EVENT_BURST, number);
+	} else {
+		end_process (s, program);
+	}
+}
+
+void
+rq_flow_done (struct simulation *s, uint32_t number)
+{
+	struct flow *flow = &s->flows[number];
+	server_of (s, flow->target)->established--;
+	if (!--s->processes[flow->process].flows_open)
+		end_operation (s, flow->process);
+}
+
+/* Shah's method: both are counted until the first has written most of it. */
+static void
+note_share (struct simulation *s, struct program *program)
+{
+	struct sluice_program_outcome *outcome = program->outcome;
+	if (program->is->noise || isfinite (outcome->share_time)
+	    || outcome->bytes < s->stop_share * program->total)
+		return;
+	outcome->share_time = s->now;
+	s->stopped = 1;
+}
+
+void
+rq_unit_acknowledged (struct simulation *s, uint32_t number, double bytes)
+{
+	struct flow *flow = &s->flows[number];
+	struct process *process = &s->processes[flow->process];
+	struct program *program = program_of (s, flow->process);
+	program->outcome->bytes += bytes;
+	program->target_bytes[flow->target] += bytes;
+	if (s->stop_share > 0.0)
+		note_share (s, program);
+	flow->in_flight--;
+	process->in_flight--;
+	int is_complete = !(flow->unsent > 0.0) && !flow->in_flight;
+	if (is_complete && program->is->sync == SLUICE_SYNC_FLUSH)
+		rq_queue_commit (s, number);
+	else if (is_complete)
+		rq_flow_done (s, number);
+	else if (s->storage->process_window > 0.0)
+		send_all (s, flow->process);
+	else
+		send_from (s, number);
+}
+
+static void
+handle (struct simulation *s, const struct event *event)
+{
+	switch ((enum event_kind)event->kind) {
+	case EVENT_BURST:
+		begin_burst (s, event->index);
+		break;
+	case EVENT_OPERATION:
+		operate (s, event->index);
+		break;
+	case EVENT_OPEN:
+		open_flows (s, event->index);
+		break;
+	case EVENT_RETRY:
+		retry (s, event->index);
+		break;
+	case EVENT_PRODUCED:
+		rq_unit_produced (s, event->index);
+		break;
+	case EVENT_SENT:
+		rq_unit_sent (s, event->index);
+		break;
+	case EVENT_RECEIVED:
+		rq_unit_received (s, event->index);
+		break;
+	case EVENT_CACHED:
+		rq_unit_cached (s, event->index);
+		break;
+	case EVENT_SERVED:
+		rq_target_served (s, event->index);
+		break;
+	}
+}
+
+int64_t
+rq_run_to_end (struct simulation *s)
+{
+	struct event event;
+	int64_t count = 0;
+	while (!s->stopped && !s->out_of_memory && rq_next_event (s, &event)) {
+		s->now = event.time;
+		handle (s, &event);
+		count++;
+	}
+	return s->out_of_memory ? -1 : count;
+}

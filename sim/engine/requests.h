@@ -1,0 +1,147 @@
+/*
+ * The request-level world: a parallel file system as a closed queueing network,
+ * simulated request by request.
+ *
+ * A process writes one operation after the other. An operation visits, where the
+ * numbers below are not zero: a delay (set-up), the metadata server (creates), and
+ * then ceil (bytes / stripe) targets at once, and ends with the slowest of them
+ * (fork-join). What goes to one target is a flow: units of at most unit_bytes, a
+ * bounded number of them in flight, through the producing process, its node's
+ * link, the server's link, the server's work for a new flow, and the target.
+ *
+ * A target serves units first come, first served; if it has a seek time, it
+ * stays with a stream for up to a slice before it turns to the next one. A flush
+ * adds a commit, which others that wait at the target may share. A server with a
+ * cache acknowledges as soon as memory has the unit, until the cache is full.
+ * Where sources are faster than a server's port and its device slower, flows
+ * above a limit are refused and try again after a timeout (incast).
+ *
+ * Deterministic: events at the same time keep the order of their scheduling.
+ */
+#ifndef SLUICE_REQUESTS_H
+#define SLUICE_REQUESTS_H
+
+#include "base.h"
+
+#ifndef SLUICE_BINDING
+#include <math.h>
+#endif
+
+/* X(name, default, low, high, unit, meaning). Seconds and bytes of 0 switch a
+ * mechanism off; so does an infinite bandwidth. */
+#define SLUICE_STORAGE_FIELDS(X)                                                           \
+	X (servers, 1.0, 1.0, 1e4, "servers", "file servers")                              \
+	X (targets, 1.0, 1.0, 1e5, "targets",                                              \
+	   "storage targets; target t is on server t mod servers")                         \
+	X (node_bandwidth, INFINITY, 1.0, INFINITY, "B/s", "a client node's link")         \
+	X (server_bandwidth, INFINITY, 1.0, INFINITY, "B/s", "a server's link")            \
+	X (process_bandwidth, INFINITY, 1.0, INFINITY, "B/s", "what one process produces") \
+	X (call_seconds, 0.0, 0.0, 10.0, "s", "of a process for one write call")           \
+	X (setup_seconds, 0.0, 0.0, 100.0, "s",                                            \
+	   "delay of an operation, on no shared station")                                  \
+	X (flow_seconds, 0.0, 0.0, 10.0, "s", "work of a server for a new flow")           \
+	X (unit_bytes, 1048576.0, 512.0, 1e12, "B", "largest unit on the wire")            \
+	X (flow_window, 8.0, 1.0, 1e6, "units", "in flight of a flow to new blocks")       \
+	X (rewrite_window, 8.0, 1.0, 1e6, "units",                                         \
+	   "in flight of a flow to existing blocks")                                       \
+	X (process_window, 0.0, 0.0, 1e6, "units", "in flight of a process; 0: no limit")  \
+	X (target_bandwidth, 1e9, 1.0, 1e15, "B/s", "a target within a stream")            \
+	X (seek_seconds, 0.0, 0.0, 10.0, "s", "of a target to turn to another stream")     \
+	X (slice_bytes, 1e6, 1.0, 1e15, "B", "that a target stays with a stream for")      \
+	X (commit_seconds, 0.0, 0.0, 100.0, "s", "of a target for a flush")                \
+	X (commit_group, 1e9, 1.0, 1e9, "flows", "that one commit can serve")              \
+	X (cache_bytes, 0.0, 0.0, 1e18, "B",                                               \
+	   "write-back cache of a server; 0: writes through")                              \
+	X (cache_bandwidth, 1e9, 1.0, 1e15, "B/s", "a server's memory")                    \
+	X (create_delay, 0.0, 0.0, 100.0, "s",                                             \
+	   "round trips of a create, on no shared station")                                \
+	X (create_seconds, 0.0, 0.0, 100.0, "s", "of the metadata server for a create")    \
+	X (flow_limit, 0.0, 0.0, 1e9, "flows", "established at a server; 0: no limit")     \
+	X (retry_seconds, 0.2, 1e-6, 1e3, "s", "until a refused flow tries again")         \
+	X (jitter_seconds, 0.0, 0.0, 1e3, "s", "spread of the processes' starts")
+
+#define SLUICE_STORAGE_MEMBER(name, value, low, high, unit, text) double name;
+
+struct sluice_storage {
+	SLUICE_STORAGE_FIELDS (SLUICE_STORAGE_MEMBER)
+	uint64_t seed; /* of the jitter */
+};
+
+/* When the next operation of a process may begin. */
+enum sluice_sync {
+	SLUICE_SYNC_BEHIND, /* when memory has it: all of a burst is one operation */
+	SLUICE_SYNC_ACK,    /* when all servers have acknowledged it */
+	SLUICE_SYNC_FLUSH   /* when it is on the device and committed */
+};
+
+/* Who may write when (Huang et al.: one process after the other on a target). */
+enum sluice_dispatch {
+	SLUICE_DISPATCH_FREE,	/* everybody at any time */
+	SLUICE_DISPATCH_TURNS,	/* one operation at a time on each target */
+	SLUICE_DISPATCH_REROUTE /* likewise, and idle targets take from busy ones */
+};
+
+#define SLUICE_PROGRAM_FIELDS(X)                                                           \
+	X (processes, 1.0, 1.0, 1e6, "processes", "that write")                            \
+	X (nodes, 1.0, 1.0, 1e6, "nodes", "they run on, spread evenly")                    \
+	X (operation_bytes, 1048576.0, 1.0, 1e15, "B", "of one write")                     \
+	X (operations, 1.0, 1.0, 1e9, "writes", "of a process in a burst")                 \
+	X (bursts, 1.0, 1.0, 1e6, "bursts", "of a process")                                \
+	X (period, 0.0, 0.0, 1e9, "s", "from burst to burst, if the last one is over")     \
+	X (start, 0.0, 0.0, 1e9, "s", "when it begins")                                    \
+	X (stripe_bytes, 1e15, 1.0, 1e15, "B", "of a file on one target after the other")  \
+	X (stripe_targets, 1.0, 1.0, 1e5, "targets", "a file is spread over")              \
+	X (first_target, 0.0, 0.0, 1e5, "target", "first of those that it may use")        \
+	X (target_count, 0.0, 0.0, 1e5, "targets", "that it may use; 0: all")              \
+	X (throttle, 0.0, 0.0, 1e9, "share", "REROUTE: foreign over own bytes of a target")
+
+struct sluice_program {
+	SLUICE_PROGRAM_FIELDS (SLUICE_STORAGE_MEMBER)
+	uint32_t sync;	      /* enum sluice_sync */
+	uint32_t dispatch;    /* enum sluice_dispatch */
+	uint32_t creates;     /* files that an operation creates */
+	uint32_t rewrites;    /* 1: to blocks that exist */
+	uint32_t interleaved; /* 1: the processes' writes join to one stream (shared file,
+			       * rank after rank); 0: a stream of its own for each */
+	uint32_t inquiry;     /* 1: REROUTE asks for the longest queue first */
+	uint32_t noise;	      /* 1: background that stops when the others have ended */
+	uint32_t reserved;
+};
+
+struct sluice_program_outcome {
+	double first_start;	/* s */
+	double end;		/* s, of its last operation; INFINITY if it was stopped */
+	double bytes;		/* acknowledged until the end of the simulation */
+	double share_time;	/* s, when it had written stop_share; INFINITY: never */
+	double stopped;		/* s, the end of the simulation */
+	double largest_target;	/* B, on the target that got most */
+	double smallest_target; /* B, on the one that got least */
+	double messages;	/* of the coordinators */
+	double collapses;	/* flows refused */
+};
+
+/* A number of one of the lists above, for readers of scenarios and for reports. */
+struct sluice_field {
+	const char *name, *unit, *text;
+	double value, low, high; /* default and limits */
+};
+
+/* The i-th number; NULL at the end. */
+const struct sluice_field *sluice_storage_field (unsigned int i);
+const struct sluice_field *sluice_program_field (unsigned int i);
+
+/* The defaults. */
+void sluice_storage_init (struct sluice_storage *storage);
+void sluice_program_init (struct sluice_program *program);
+
+/*
+ * Simulate count programs until all but the noise have ended or, with
+ * stop_share > 0, until the first has written that share of its bytes (Shah S8).
+ * Returns the number of events, or -1 and the reason.
+ */
+int64_t sluice_requests_run (const struct sluice_storage *storage,
+			     const struct sluice_program *programs, uint32_t count,
+			     double stop_share, struct sluice_program_outcome *outcomes,
+			     struct sluice_error *err);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * Internal to the request-level world: what its files share. requests.c is the
+ * life of an operation, stations.c what it queues for, dispatch.c who may write.
+ */
+#ifndef SLUICE_REQUESTS_STATE_H
+#define SLUICE_REQUESTS_STATE_H
+
+#include "requests.h"
+
+enum { NOTHING = UINT32_MAX };
+
+enum event_kind {
+	EVENT_BURST,	 /* a process: its next burst begins */
+	EVENT_OPERATION, /* a process: set up, on to the metadata server */
+	EVENT_OPEN,	 /* a process: its flows may open */
+	EVENT_RETRY,	 /* a flow that was refused */
+	EVENT_PRODUCED,	 /* a unit leaves its process */
+	EVENT_SENT,	 /* a unit leaves its node */
+	EVENT_RECEIVED,	 /* a unit has reached its server */
+	EVENT_CACHED,	 /* a unit is in the server's memory */
+	EVENT_SERVED	 /* a target has done what it was at */
+};
+
+struct event {
+	double time;
+	uint64_t number; /* of scheduling: breaks ties */
+	uint32_t kind;	 /* enum event_kind */
+	uint32_t index;	 /* of the process, flow, unit or target */
+};
+
+struct process {
+	uint32_t program, rank, node;
+	uint32_t operations_left, bursts_left; /* of the burst; after this one */
+	uint32_t operation;		       /* number of its present one */
+	uint32_t file_target;		       /* its file's first, of the program's */
+	uint32_t flow_count, flows_open;
+	uint32_t in_flight;    /* units */
+	uint32_t turn;	       /* flow that sends next */
+	uint32_t home, on;     /* dispatch: target of its group; where it writes now */
+	uint32_t next_waiting; /* dispatch: in its group's queue */
+	double burst_began;
+	double clock; /* until when it produces what is sent already */
+};
+
+struct flow {
+	double unsent; /* bytes */
+	uint32_t process, target;
+	uint32_t in_flight, window; /* units */
+	uint32_t is_new;	    /* its server has not worked for it yet */
+	uint32_t next_commit;	    /* waiting for the same commit */
+};
+
+enum unit_kind {
+	UNIT_WRITE,	 /* somebody waits for it */
+	UNIT_WRITE_BACK, /* acknowledged from the cache already */
+	UNIT_COMMIT	 /* a list of flows waits for it */
+};
+
+struct unit {
+	double bytes;
+	uint32_t flow; /* of a commit: the last of its flows to join (next_commit) */
+	uint32_t kind; /* enum unit_kind */
+	uint32_t next; /* in a queue, or free */
+};
+
+/* Units of one stream that wait at one target. */
+struct stream {
+	uint32_t head, tail;
+	uint32_t next_ready; /* stream that is served after this one */
+	uint32_t is_ready;
+};
+
+struct target {
+	uint32_t present;     /* unit being served */
+	uint32_t stream;      /* the present or last one */
+	uint32_t position;    /* the stream at which its head is */
+	uint32_t first, last; /* ready streams */
+	uint32_t joinable;    /* queued commit that further flows may join, or NOTHING */
+	uint32_t joined;      /* flows that it serves */
+	double slice_left;    /* bytes */
+};
+
+struct server {
+	double link_clock, work_clock, memory_clock; /* until when each is busy */
+	double dirty;				     /* bytes in its cache */
+	uint32_t established;			     /* flows */
+};
+
+/* Who may write on a target (dispatch.c). */
+struct group {
+	uint32_t first, last; /* processes that wait for their turn */
+	uint32_t waiting;
+	uint32_t is_writing;
+	double own, foreign; /* bytes accepted, of its own and of other groups */
+};
+
+struct program {
+	const struct sluice_program *is;
+	struct sluice_program_outcome *outcome;
+	uint32_t first_process, first_stream;
+	uint32_t target_count, flow_count;
+	uint32_t writing;     /* processes that have not ended */
+	uint32_t collapses;   /* its flows can be refused */
+	uint32_t turn;	      /* dispatch: group that is asked first */
+	uint32_t inquired;    /* dispatch: the lengths of the queues are known */
+	double total;	      /* bytes */
+	struct group *groups; /* one for each target that it may use */
+	double *target_bytes; /* acknowledged, by target */
+};
+
+struct simulation {
+	const struct sluice_storage *storage;
+	struct program *programs;
+	uint32_t program_count, running; /* programs that are no noise */
+	double now, stop_share;
+	struct event *events;
+	uint32_t event_count, event_room;
+	uint64_t event_number;
+	struct process *processes;
+	struct flow *flows;
+	uint32_t flows_each; /* flows of a process at most */
+	double *node_clocks;
+	struct unit *units;
+	uint32_t unit_room, free_unit;
+	struct stream *streams; /* by target, then stream */
+	uint32_t stream_count;	/* of each target; 0 is the commits' */
+	struct target *targets;
+	struct server *servers;
+	uint32_t target_count, server_count, process_count, node_count;
+	double metadata_clock;
+	uint32_t files; /* created or opened: the next one's target */
+	uint32_t stopped;
+	uint32_t out_of_memory;
+};
+
+/* requests_events.c: the calendar. */
+void rq_schedule (struct simulation *s, double time, enum event_kind kind, uint32_t index);
+int rq_next_event (struct simulation *s, struct event *out); /* 0: there is none */
+
+/* requests_stations.c: what units queue for. */
+uint32_t rq_new_unit (struct simulation *s, uint32_t flow, double bytes,
+		      enum unit_kind kind);
+void rq_send_unit (struct simulation *s, uint32_t unit);
+void rq_unit_produced (struct simulation *s, uint32_t unit);
+void rq_unit_sent (struct simulation *s, uint32_t unit);
+void rq_unit_received (struct simulation *s, uint32_t unit);
+void rq_unit_cached (struct simulation *s, uint32_t unit);
+void rq_target_served (struct simulation *s, uint32_t target);
+void rq_queue_commit (struct simulation *s, uint32_t flow);
+
+/* requests.c: the life of an operation. */
+uint32_t rq_flow_count (const struct program *program);
+uint32_t rq_can_collapse (const struct simulation *s, const struct program *program);
+void rq_unit_acknowledged (struct simulation *s, uint32_t flow, double bytes);
+void rq_flow_done (struct simulation *s, uint32_t flow);
+int64_t rq_run_to_end (struct simulation *s); /* events, or -1 without memory */
+
+/* requests_dispatch.c: who may write. */
+void rq_take_turn (struct simulation *s, uint32_t process);
+void rq_give_turn (struct simulation *s, uint32_t process);
+
+static inline struct program *
+program_of (struct simulation *s, uint32_t process)
+{
+	return &s->programs[s->processes[process].program];
+}
+
+static inline struct server *
+server_of (struct simulation *s, uint32_t target)
+{
+	return &s->servers[target % s->server_count];
+}
+
+#endif

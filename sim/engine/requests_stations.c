@@ -1,0 +1,266 @@
+/*
+ * The stations of the request-level world. Links, server work and memory are
+ * first come, first served with known service times, so each is one clock: until
+ * when it is busy. Targets choose whom they serve next, so they have queues.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "requests_state.h"
+
+/* Pass a station that serves in order of arrival. Returns when. */
+static double
+pass (double *clock, double now, double seconds)
+{
+	*clock = fmax (*clock, now) + seconds;
+	return *clock;
+}
+
+uint32_t
+rq_new_unit (struct simulation *s, uint32_t flow, double bytes, enum unit_kind kind)
+{
+	if (s->free_unit == NOTHING) {
+		uint32_t room = s->unit_room ? 2 * s->unit_room : 4096;
+		struct unit *units = realloc (s->units, room * sizeof *units);
+		if (!units) {
+			s->out_of_memory = 1;
+			return NOTHING;
+		}
+		for (uint32_t i = s->unit_room; i < room; i++)
+			units[i].next = i + 1 < room ? i + 1 : NOTHING;
+		s->free_unit = s->unit_room;
+		s->units = units;
+		s->unit_room = room;
+	}
+	uint32_t unit = s->free_unit;
+	s->free_unit = s->units[unit].next;
+	s->units[unit] = (struct unit){ bytes, flow, kind, NOTHING };
+	return unit;
+}
+
+static void
+free_unit (struct simulation *s, uint32_t unit)
+{
+	s->units[unit].next = s->free_unit;
+	s->free_unit = unit;
+}
+
+static const struct flow *
+flow_of (const struct simulation *s, uint32_t unit)
+{
+	return &s->flows[s->units[unit].flow];
+}
+
+void
+rq_send_unit (struct simulation *s, uint32_t unit)
+{
+	struct process *process = &s->processes[flow_of (s, unit)->process];
+	const struct sluice_program *program = s->programs[process->program].is;
+	double bytes = s->units[unit].bytes;
+	double calls = fmax (1.0, bytes / program->operation_bytes);
+	double seconds
+	    = bytes / s->storage->process_bandwidth + calls * s->storage->call_seconds;
+	if (seconds > 0.0)
+		rq_schedule (s, pass (&process->clock, s->now, seconds), EVENT_PRODUCED,
+			     unit);
+	else
+		rq_unit_produced (s, unit);
+}
+
+void
+rq_unit_produced (struct simulation *s, uint32_t unit)
+{
+	const struct process *process = &s->processes[flow_of (s, unit)->process];
+	double seconds = s->units[unit].bytes / s->storage->node_bandwidth;
+	rq_schedule (s, pass (&s->node_clocks[process->node], s->now, seconds), EVENT_SENT,
+		     unit);
+}
+
+void
+rq_unit_sent (struct simulation *s, uint32_t unit)
+{
+	struct server *server = server_of (s, flow_of (s, unit)->target);
+	double seconds = s->units[unit].bytes / s->storage->server_bandwidth;
+	double through = pass (&server->link_clock, s->now, seconds);
+	if (flow_of (s, unit)->is_new && s->storage->flow_seconds > 0.0) {
+		s->flows[s->units[unit].flow].is_new = 0;
+		through = pass (&server->work_clock, through, s->storage->flow_seconds);
+	}
+	rq_schedule (s, through, EVENT_RECEIVED, unit);
+}
+
+static struct stream *
+stream_at (struct simulation *s, uint32_t target, uint32_t stream)
+{
+	return &s->streams[(size_t)target * s->stream_count + stream];
+}
+
+static void
+append_ready (struct simulation *s, uint32_t target, uint32_t stream)
+{
+	struct target *t = &s->targets[target];
+	stream_at (s, target, stream)->is_ready = 1;
+	stream_at (s, target, stream)->next_ready = NOTHING;
+	if (t->first == NOTHING)
+		t->first = stream;
+	else
+		stream_at (s, target, t->last)->next_ready = stream;
+	t->last = stream;
+}
+
+static uint32_t
+take_ready (struct simulation *s, uint32_t target)
+{
+	struct target *t = &s->targets[target];
+	uint32_t stream = t->first;
+	t->first = stream_at (s, target, stream)->next_ready;
+	stream_at (s, target, stream)->is_ready = 0;
+	return stream;
+}
+
+/* The stream that a target serves next, its seek paid; NOTHING when it is idle. */
+static uint32_t
+choose_stream (struct simulation *s, uint32_t target, double *seconds)
+{
+	struct target *t = &s->targets[target];
+	int stays = stream_at (s, target, t->stream)->head != NOTHING;
+	if (stays && t->slice_left > 0.0)
+		return t->stream;
+	if (stays)
+		append_ready (s, target, t->stream);
+	if (t->first == NOTHING)
+		return NOTHING;
+	uint32_t stream = take_ready (s, target);
+	if (stream && stream != t->position) { /* a commit pays for its own moves */
+		*seconds += s->storage->seek_seconds;
+		t->position = stream;
+	}
+	t->stream = stream;
+	t->slice_left = s->storage->seek_seconds > 0.0 ? s->storage->slice_bytes : INFINITY;
+	return stream;
+}
+
+static void
+serve_next (struct simulation *s, uint32_t target)
+{
+	struct target *t = &s->targets[target];
+	double seconds = 0.0;
+	uint32_t number = choose_stream (s, target, &seconds);
+	if (number == NOTHING)
+		return;
+	struct stream *stream = stream_at (s, target, number);
+	uint32_t unit = stream->head;
+	stream->head = s->units[unit].next;
+	t->present = unit;
+	t->slice_left -= s->units[unit].bytes;
+	if (s->units[unit].kind == UNIT_COMMIT) {
+		if (t->joinable == unit)
+			t->joinable = NOTHING; /* who comes later waits for the next one */
+		seconds += s->storage->commit_seconds;
+	} else {
+		seconds += s->units[unit].bytes / s->storage->target_bandwidth;
+	}
+	rq_schedule (s, s->now + seconds, EVENT_SERVED, target);
+}
+
+/* Without a seek time there is one stream: first come, first served. */
+static uint32_t
+stream_of (const struct simulation *s, uint32_t unit)
+{
+	if (!(s->storage->seek_seconds > 0.0) || s->units[unit].kind == UNIT_COMMIT)
+		return 0;
+	uint32_t process = flow_of (s, unit)->process;
+	const struct program *program = &s->programs[s->processes[process].program];
+	return program->first_stream
+	       + (program->is->interleaved ? 0 : s->processes[process].rank);
+}
+
+static void
+queue_unit (struct simulation *s, uint32_t target, uint32_t unit)
+{
+	struct target *t = &s->targets[target];
+	uint32_t number = stream_of (s, unit);
+	struct stream *stream = stream_at (s, target, number);
+	if (stream->head == NOTHING)
+		stream->head = unit;
+	else
+		s->units[stream->tail].next = unit;
+	stream->tail = unit;
+	if (!stream->is_ready && t->stream != number)
+		append_ready (s, target, number);
+	if (t->present == NOTHING)
+		serve_next (s, target);
+}
+
+void
+rq_unit_received (struct simulation *s, uint32_t unit)
+{
+	uint32_t target = flow_of (s, unit)->target;
+	struct server *server = server_of (s, target);
+	uint32_t sync = program_of (s, flow_of (s, unit)->process)->is->sync;
+	double bytes = s->units[unit].bytes;
+	int fits = server->dirty + bytes <= s->storage->cache_bytes;
+	if (sync == SLUICE_SYNC_FLUSH || !fits) {
+		queue_unit (s, target, unit);
+		return;
+	}
+	server->dirty += bytes;
+	double seconds = bytes / s->storage->cache_bandwidth;
+	rq_schedule (s, pass (&server->memory_clock, s->now, seconds), EVENT_CACHED, unit);
+}
+
+void
+rq_unit_cached (struct simulation *s, uint32_t unit)
+{
+	uint32_t flow = s->units[unit].flow;
+	s->units[unit].kind = UNIT_WRITE_BACK;
+	queue_unit (s, s->flows[flow].target, unit);
+	rq_unit_acknowledged (s, flow, s->units[unit].bytes);
+}
+
+void
+rq_queue_commit (struct simulation *s, uint32_t flow)
+{
+	uint32_t target = s->flows[flow].target;
+	struct target *t = &s->targets[target];
+	if (t->joinable != NOTHING && t->joined < s->storage->commit_group) {
+		struct unit *commit = &s->units[t->joinable];
+		s->flows[flow].next_commit = commit->flow;
+		commit->flow = flow;
+		t->joined++;
+		return;
+	}
+	s->flows[flow].next_commit = NOTHING;
+	uint32_t unit = rq_new_unit (s, flow, 0.0, UNIT_COMMIT);
+	if (unit == NOTHING)
+		return;
+	t->joinable = unit;
+	t->joined = 1;
+	queue_unit (s, target, unit);
+}
+
+static void
+end_flows (struct simulation *s, uint32_t flow)
+{
+	for (uint32_t next; flow != NOTHING; flow = next) {
+		next = s->flows[flow].next_commit;
+		rq_flow_done (s, flow);
+	}
+}
+
+void
+rq_target_served (struct simulation *s, uint32_t target)
+{
+	struct target *t = &s->targets[target];
+	uint32_t unit = t->present;
+	struct unit was = s->units[unit];
+	t->present = NOTHING;
+	free_unit (s, unit);
+	serve_next (s, target);
+	if (was.kind == UNIT_WRITE)
+		rq_unit_acknowledged (s, was.flow, was.bytes);
+	else if (was.kind == UNIT_WRITE_BACK)
+		server_of (s, target)->dirty -= was.bytes;
+	if (was.kind == UNIT_COMMIT)
+		end_flows (s, was.flow);
+}
