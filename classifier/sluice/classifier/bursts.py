@@ -35,7 +35,7 @@ def find_bursts(heatmap: Heatmap) -> Bursts:
     if len(moved) < 4 or not moved.any():
         return Bursts()
     busy = moved > QUIET * moved.max()
-    starts, ends = _runs(busy)
+    starts, ends = runs_of(busy)
     starts, ends = _joined(starts, ends)
     lengths = ends - starts
     length = None
@@ -44,7 +44,8 @@ def find_bursts(heatmap: Heatmap) -> Bursts:
     return Bursts(length=length, period=_period(starts, heatmap.bin_seconds))
 
 
-def _runs(busy: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def runs_of(busy: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where runs of busy bins begin, and the bins behind their ends."""
     edges = np.diff(np.concatenate([[0], busy.astype(np.int8), [0]]))
     return np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
 

@@ -16,18 +16,21 @@ import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sluice.classifier.darshan_log import DarshanLogError, digest_file
 from sluice.classifier.profile import Reading, read_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from sluice.classifier.patterns import PatternClassifier
+
+T = TypeVar("T")
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need
@@ -77,13 +80,26 @@ def read_profiles(
     memory: int = MEMORY,
     classifier: PatternClassifier | None = None,
 ) -> Iterator[Reading | Failure]:
-    """Read logs, each in a process that may die of it."""
+    """Read the profiles of logs, each in a process that may die of it."""
+    read = partial(read_profile, classifier=classifier)
+    return read_each(paths, read, workers=workers, seconds=seconds, memory=memory)
+
+
+def read_each(
+    paths: Iterable[Path],
+    read: Callable[[Path], T],
+    *,
+    workers: int = 1,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+) -> Iterator[T | Failure]:
+    """Yield read(path) of every log, each in a process that may die of it."""
     todo = chain(paths)
     crew: list[_Worker] = []
     try:
         while True:
             while len(crew) < workers and (batch := list(islice(todo, BATCH))):
-                crew.append(_hire(memory, classifier, crew))
+                crew.append(_hire(memory, read, crew))
                 crew[-1].hand(batch)
             if not crew:
                 return
@@ -115,7 +131,7 @@ def _ready(crew: list[_Worker], seconds: float) -> list[_Worker]:
     return [worker for worker in crew if worker.pipe in pipes or worker.since <= late]
 
 
-def _outcome(worker: _Worker, seconds: float) -> tuple[Reading | Failure, bool]:
+def _outcome(worker: _Worker, seconds: float) -> tuple[Any, bool]:
     """Return what became of the log a worker was reading, and whether the worker lives on."""
     path = worker.todo[0]
     if not worker.pipe.poll():
@@ -142,11 +158,11 @@ def _failure(path: Path, reason: str) -> Failure:
 # In the worker
 
 
-def _hire(memory: int, classifier: PatternClassifier | None, crew: Iterable[_Worker]) -> _Worker:
+def _hire(memory: int, read: Callable[[Path], Any], crew: Iterable[_Worker]) -> _Worker:
     ours, theirs = context.Pipe()
     others = [worker.pipe for worker in crew]
     process = context.Process(
-        target=_work, args=(theirs, [ours, *others], memory, classifier), daemon=True
+        target=_work, args=(theirs, [ours, *others], memory, read), daemon=True
     )
     process.start()
     theirs.close()
@@ -157,7 +173,7 @@ def _work(
     pipe: Connection,
     inherited: list[Connection],
     memory: int,
-    classifier: PatternClassifier | None,
+    read: Callable[[Path], Any],
 ) -> None:
     for other in inherited:  # else a worker would not notice that its parent is gone
         other.close()
@@ -173,12 +189,12 @@ def _work(
                 for path in pipe.recv():
                     words.truncate(0)
                     words.seek(0)
-                    pipe.send(_read(path, classifier, words))
+                    pipe.send(_attempt(path, read, words))
 
 
-def _read(path: Path, classifier: PatternClassifier | None, words: IO[bytes]) -> Reading | Failure:
+def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Failure:
     try:
-        return read_profile(path, classifier)
+        return read(path)
     except DarshanLogError as error:
         said = _last_line(words)
         return _failure(path, f"{error} (libdarshan-util: {said})" if said else str(error))

@@ -282,6 +282,25 @@ def m006_a_million_runs(db: Database) -> None:
         db.execute(f"UPDATE decisions SET record = ? {same}", [zlib.compress(record), boot, number])
 
 
+def m007_observed_interference(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE observed_interference (
+            victim          TEXT    NOT NULL,     -- application
+            aggressor       TEXT    NOT NULL,
+            found           INTEGER NOT NULL,     -- UTC seconds
+            rho             REAL    NOT NULL,     -- rate left, of the undisturbed one
+            log_sd          REAL    NOT NULL,     -- of log(rho)
+            p_value         REAL    NOT NULL,
+            disturbed       INTEGER NOT NULL,     -- slices of time
+            undisturbed     INTEGER NOT NULL,
+            is_attributed   INTEGER NOT NULL CHECK (is_attributed IN (0, 1)),
+            PRIMARY KEY (victim, aggressor)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -289,4 +308,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m004_decisions,
     m005_gates,
     m006_a_million_runs,
+    m007_observed_interference,
 )

@@ -236,6 +236,26 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class ObservedInterference:
+    """What one application did to the rate of another's I/O, seen in production."""
+
+    victim: str
+    aggressor: str
+    found: int
+    """UTC seconds."""
+    rho: float
+    """Rate as a share of the undisturbed one; above 1 is a speed-up."""
+    log_sd: float
+    """Standard deviation of log(rho)."""
+    p_value: float
+    disturbed: int
+    """Slices of time of the victim under the aggressor."""
+    undisturbed: int
+    is_attributed: bool
+    """Whether it was called interference, at the rate of false ones that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the history holds."""
 

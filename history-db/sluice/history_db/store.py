@@ -15,10 +15,11 @@ from sluice.history_db.tables.labels import Labels
 from sluice.history_db.tables.links import Links
 from sluice.history_db.tables.logs import Logs
 from sluice.history_db.tables.models import Models
+from sluice.history_db.tables.observed import Observed
 from sluice.history_db.tables.snapshots import Snapshots
 
 
-class Store(Logs, Links, Labels, Jobs, Models, Bundles, Decisions, Snapshots, Gates):
+class Store(Logs, Links, Labels, Jobs, Models, Bundles, Decisions, Snapshots, Gates, Observed):
     """An open history. Use as a context manager, from one thread."""
 
     def counts(self) -> Counts:

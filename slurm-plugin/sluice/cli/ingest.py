@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -19,9 +17,9 @@ from sluice.cli.common import (
     open_history,
     show_json,
 )
+from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from datetime import tzinfo
 
     from sluice.classifier.ingest import Summary
@@ -157,7 +155,7 @@ def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bo
 
     if not paths:
         return Summary()
-    with _progress(lambda: count_logs(paths)) as (report, advance):
+    with progress("logs", lambda: count_logs(paths)) as (report, advance):
         return ingest(
             store,
             paths,
@@ -171,39 +169,6 @@ def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bo
 
 def _quarantine_line(failure: Failure) -> str:
     return one_line(f"quarantined {failure.path}: {failure.reason}")
-
-
-@contextmanager
-def _progress(
-    count: Callable[[], int],
-) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
-    """Yield how to print a line and how to advance the bar, which only a terminal sees."""
-    if not sys.stderr.isatty():
-        yield lambda line: click.echo(line, err=True), lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console(stderr=True)
-    columns = TextColumn("logs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    # auto_refresh would be a thread, and the workers are forked
-    with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-        task = progress.add_task("logs", total=count())
-
-        def advance(by: int) -> None:
-            progress.advance(task, by)
-            progress.refresh()
-
-        yield (
-            lambda line: progress.console.print(line, markup=False, highlight=False),
-            advance,
-        )
 
 
 def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:

@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("publish", "Write the bundle that slurmctld loads."),
         Verb("models", "List what was trained and published."),
         Verb("history", "Say what the history holds."),
+        Verb("attribute", "Find which applications slow each other in production."),
     ),
     "Review": (
         Verb("decisions", "List what Sluice decided, the latest last."),

@@ -1,0 +1,73 @@
+"""Load that the servers saw and no known job explains, as one more aggressor.
+
+Lustre's job statistics and LMT-like series tell how many bytes the targets moved over time,
+whoever moved them: login and transfer nodes, other clusters, jobs without a log.
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.attribution.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+OTHER_LOAD = "(other load)"
+COLUMNS = ("time", "bytes")
+
+
+class ServerLoadError(Exception):
+    """A series cannot be used; the text says where and why."""
+
+
+def read_series(path: Path) -> Timeline:
+    """Read a CSV file with the columns time (UTC seconds, even steps) and bytes (of the step)."""
+    times, moved = [], []
+    with path.open(newline="") as file:
+        rows = csv.DictReader(file)
+        if not set(COLUMNS) <= set(rows.fieldnames or ()):
+            raise ServerLoadError(f"{path}:1: needs the columns {' and '.join(COLUMNS)}")
+        for row in rows:
+            try:
+                times.append(float(row["time"]))
+                moved.append(float(row["bytes"]))
+            except (TypeError, ValueError):
+                raise ServerLoadError(
+                    f"{path}:{rows.line_num}: time and bytes must be numbers"
+                ) from None
+    steps = np.diff(times)
+    if len(times) < 2 or steps[0] <= 0 or not np.allclose(steps, steps[0], rtol=1e-3):
+        raise ServerLoadError(f"{path}: needs two times or more, rising in even steps")
+    if not (np.isfinite(moved).all() and min(moved) >= 0):
+        raise ServerLoadError(f"{path}: bytes must be finite and not negative")
+    return Timeline(OTHER_LOAD, 1, times[0], float(steps[0]), np.array(moved))
+
+
+def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
+    """Leave of a series what is busy and the known runs did not move.
+
+    Servers are never idle: busy is what exceeds the middle between the usual (the median) and
+    the heavy (95 %) of what is left.
+    """
+    left = series.moved.copy()
+    for run in known:
+        left -= _resampled(run, series)
+    left = np.maximum(left, 0.0)
+    threshold = (np.median(left) + np.quantile(left, 0.95)) / 2.0
+    busy = np.where(left > threshold, left, 0.0)
+    return Timeline(OTHER_LOAD, 1, series.start, series.bin_seconds, busy)
+
+
+def _resampled(run: Timeline, series: Timeline) -> NDArray[np.float64]:
+    """Return the bytes of a run in the bins of a series, spread evenly within its own bins."""
+    own = run.start + run.bin_seconds * np.arange(len(run.moved) + 1)
+    bins = series.start + series.bin_seconds * np.arange(len(series.moved) + 1)
+    sums = np.concatenate([[0.0], np.cumsum(run.moved)])
+    return np.diff(np.interp(bins, own, sums))

@@ -1,0 +1,136 @@
+"""What a run moved over time, and the slices of it that tell the rate of its I/O.
+
+Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the
+burst began or ended somewhere inside it; only a bin with busy neighbours on both sides was
+busy throughout, and tells a rate. A burst shorter than two bins has no such bin for certain:
+a run of such bursts is unresolved, however many there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.bursts import QUIET, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+INNER = 1  # bins that a burst must fill, between its edges, to tell a rate
+SHORT = 0.25  # of a run's bursts may be shorter
+PIECE = 4  # bins of a slice at most, so that a job that writes throughout has slices too
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """One run, or what a server saw; compared by identity."""
+
+    application: str
+    processes: int
+    start: float
+    """UTC seconds of the first bin."""
+    bin_seconds: float
+    moved: NDArray[np.float64]
+    """Bytes of each bin."""
+    job: int | None = None
+    """What runs of one job have in common: they do not count as each other's aggressors."""
+    targets: frozenset[int] | None = None
+    """Storage targets that it uses; None: not known, so it may share with everybody."""
+
+    @cached_property
+    def busy(self) -> NDArray[np.bool_]:
+        """Bins in which it moved data, noise aside."""
+        threshold = QUIET * float(self.moved.max(initial=0.0))
+        return np.greater(self.moved, threshold)
+
+    @property
+    def end(self) -> float:
+        return self.start + self.bin_seconds * len(self.moved)
+
+    def shares_with(self, other: Timeline) -> bool:
+        """Tell whether both were there at the same time, on targets that both may use."""
+        if self.start >= other.end or other.start >= self.end:
+            return False
+        if self.job is not None and self.job == other.job:
+            return False
+        if self.targets is None or other.targets is None:
+            return True
+        return not self.targets.isdisjoint(other.targets)
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """Stretches of a run that were busy throughout; arrays of one length."""
+
+    first: NDArray[np.intp]
+    """Bin each begins with."""
+    end: NDArray[np.intp]
+    """Bin behind its last one."""
+    log_rate: NDArray[np.float64]
+    """Natural logarithm of bytes a second."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def mean(self, of_bins: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Average (..., bins) over the bins of each slice: (..., slices)."""
+        sums = np.concatenate(
+            [np.zeros((*of_bins.shape[:-1], 1)), np.cumsum(of_bins, axis=-1)], axis=-1
+        )
+        means: NDArray[np.float64] = sums[..., self.end] - sums[..., self.first]
+        return means / (self.end - self.first)
+
+
+def slices_of(timeline: Timeline) -> Slices | None:
+    """Cut a run into slices; None where its bins are too wide for its bursts.
+
+    They are too wide also where only some bursts are long enough: those may be the slow ones.
+    """
+    first: list[int] = []
+    end: list[int] = []
+    starts, stops = runs_of(timeline.busy)
+    if not len(starts) or (stops - starts < INNER + 2).mean() > SHORT:
+        return None
+    for start, stop in zip(starts, stops, strict=True):
+        for at in range(start + 1, stop - 1, PIECE):
+            first.append(at)
+            end.append(min(at + PIECE, stop - 1))
+    if not first:
+        return None
+    empty = Slices(np.array(first), np.array(end), np.empty(0))
+    return Slices(empty.first, empty.end, np.log(empty.mean(timeline.moved) / timeline.bin_seconds))
+
+
+def exposure(timeline: Timeline, others: Iterable[Timeline]) -> NDArray[np.float64]:
+    """Return the share of each bin of a run during which any of the others was busy.
+
+    Others whose bins are wider count as busy for the whole of their bin.
+    """
+    edges = timeline.start + timeline.bin_seconds * np.arange(len(timeline.moved) + 1)
+    under = np.zeros(len(timeline.moved))
+    for other in others:
+        starts, stops = runs_of(other.busy)
+        for start, stop in zip(starts, stops, strict=True):
+            begin = other.start + other.bin_seconds * start
+            finish = other.start + other.bin_seconds * stop
+            covered = np.minimum(edges[1:], finish) - np.maximum(edges[:-1], begin)
+            under += np.clip(covered / timeline.bin_seconds, 0.0, 1.0)
+    return np.minimum(under, 1.0)
+
+
+def shuffled(timelines: Sequence[Timeline], rng: np.random.Generator) -> list[Timeline]:
+    """Give every run the start of another and turn its I/O in time: the negative control.
+
+    What each run moved, how often, and how many ran together stays; whatever coincided with
+    others no longer does, so nothing that is found in shuffled runs is true.
+    """
+    starts = rng.permutation([one.start for one in timelines])
+    return [
+        replace(one, start=float(start), moved=np.roll(one.moved, rng.integers(len(one.moved))))
+        for one, start in zip(timelines, starts, strict=True)
+    ]

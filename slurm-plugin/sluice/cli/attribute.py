@@ -1,0 +1,261 @@
+"""`sluice attribute`."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    CommandError,
+    config_option,
+    history_option,
+    json_option,
+    one_line,
+    open_history,
+    share_text,
+    show_json,
+    show_table,
+)
+from sluice.cli.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sluice.attribution.attribution import Findings, Observation
+    from sluice.attribution.timeline import Timeline
+
+DAMAGED = 1  # exit code when a log could not be read
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the logs gave."""
+
+    timelines: list[Timeline] = field(default_factory=list)
+    without: int = 0
+    """Logs without a heatmap, or that moved nothing."""
+    damaged: int = 0
+
+
+@click.command("attribute", short_help="Find which applications slow each other in production.")
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, readable=False, path_type=Path),
+    metavar="PATH…",
+)
+@click.option(
+    "--server-load",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="CSV with the columns time (UTC seconds, even steps) and bytes: what the servers moved.",
+)
+@click.option(
+    "--false-rate",
+    type=click.FloatRange(0.0, 0.5, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="Share of what is attributed that may be wrong.",
+)
+@click.option(
+    "--control",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Also try N times with the runs shuffled in time, where nothing must be found.",
+)
+@click.option("--dry-run", is_flag=True, help="Keep nothing in the history.")
+@config_option
+@history_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    paths: tuple[Path, ...],
+    server_load: Path | None,
+    false_rate: float,
+    control: int | None,
+    dry_run: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Find which applications slow each other in production.
+
+    Lays the I/O of finished runs side by side, from the heatmaps in their Darshan logs, and
+    compares the rate of each while another was writing with its rate while none was. What is
+    found is kept in the history as observations. A run whose bursts are shorter than its bins
+    tells nothing, and is counted as unresolved.
+
+    \b
+        sluice attribute /var/log/darshan/2026/11
+        sluice attribute --server-load ost-bytes.csv --control 100 --dry-run logs/
+
+    Exit code: 0 all is well, 1 a log could not be read (it is named).
+    """
+    from sluice.attribution.attribution import attribute
+
+    read = _read(paths)
+    others = _other_load(server_load, read.timelines)
+    findings = attribute(read.timelines, others=others, false_rate=false_rate)
+    false = _control(read.timelines, control, false_rate)
+    if not dry_run:
+        _keep(findings, config, history)
+    if as_json:
+        show_json(_as_json(read, findings, false, control))
+    else:
+        _print(read, findings, false, control, false_rate)
+    if read.damaged:
+        ctx.exit(DAMAGED)
+
+
+def _read(paths: tuple[Path, ...]) -> _Read:
+    from sluice.attribution.read import read_timeline
+    from sluice.classifier.workers import Failure, read_each
+
+    read = _Read()
+    logs = list(_logs(paths))
+    cores = len(os.sched_getaffinity(0))
+    with progress("logs", lambda: len(logs)) as (report, advance):
+        for result in read_each(logs, read_timeline, workers=cores):
+            advance(1)
+            if isinstance(result, Failure):
+                report(one_line(f"sluice: {result.path}: {result.reason}"))
+                read.damaged += 1
+            elif result is None:
+                read.without += 1
+            else:
+                read.timelines.append(result)
+    # Workers answer in any order; chance must not depend on it.
+    read.timelines.sort(key=lambda one: (one.start, one.application, one.job or 0, one.end))
+    return read
+
+
+def _logs(paths: tuple[Path, ...]) -> Iterator[Path]:
+    for path in paths:
+        yield from sorted(path.rglob("*.darshan")) if path.is_dir() else [path]
+
+
+def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
+    if path is None:
+        return []
+    from sluice.attribution.server_load import ServerLoadError, foreign, read_series
+
+    try:
+        return [foreign(read_series(path), timelines)]
+    except ServerLoadError as error:
+        raise CommandError(str(error)) from error
+
+
+def _control(timelines: list[Timeline], tries: int | None, false_rate: float) -> int | None:
+    """Return in how many shuffled worlds something was attributed."""
+    if tries is None:
+        return None
+    import numpy as np
+
+    from sluice.attribution.attribution import attribute
+    from sluice.attribution.timeline import shuffled
+
+    rng = np.random.default_rng(0)
+    false = 0
+    with progress("shuffled worlds", lambda: tries) as (_, advance):
+        for seed in range(tries):
+            world = shuffled(timelines, rng)
+            found = attribute(world, false_rate=false_rate, seed=seed).observations
+            false += any(one.is_attributed for one in found)
+            advance(1)
+    return false
+
+
+def _keep(findings: Findings, config: Path | None, history: Path | None) -> None:
+    from sluice.history_db.records import ObservedInterference
+
+    now = int(time.time())
+    with open_history(config, history, create=True) as store:
+        store.put_observed_interference(
+            ObservedInterference(
+                one.victim,
+                one.aggressor,
+                now,
+                one.rho,
+                one.log_sd,
+                one.p_value,
+                one.disturbed,
+                one.undisturbed,
+                one.is_attributed,
+            )
+            for one in findings.observations
+        )
+
+
+def _as_json(
+    read: _Read, findings: Findings, false: int | None, tries: int | None
+) -> dict[str, object]:
+    return {
+        "logs": {
+            "with_heatmap": len(read.timelines),
+            "without": read.without,
+            "damaged": read.damaged,
+        },
+        "runs": {"resolved": findings.resolved, "unresolved": findings.unresolved},
+        "pairs": {"tested": len(findings.observations), "too_few_meetings": findings.too_few},
+        "control": None if tries is None else {"worlds": tries, "with_findings": false},
+        "observations": [_observation(one) for one in findings.observations],
+    }
+
+
+def _observation(one: Observation) -> dict[str, object]:
+    return {
+        "victim": one.victim,
+        "aggressor": one.aggressor,
+        "rho": one.rho,
+        "interval_90": list(one.interval),
+        "p_value": one.p_value,
+        "slices": {"disturbed": one.disturbed, "undisturbed": one.undisturbed},
+        "attributed": one.is_attributed,
+    }
+
+
+def _print(
+    read: _Read, findings: Findings, false: int | None, tries: int | None, false_rate: float
+) -> None:
+    logs = len(read.timelines) + read.without + read.damaged
+    click.echo(
+        f"{logs} logs: {len(read.timelines)} with a heatmap, {read.without} without, "
+        f"{read.damaged} damaged. Runs: {findings.resolved} resolved, "
+        f"{findings.unresolved} unresolved (bins wider than half a burst)."
+    )
+    if findings.observations:
+        show_table(
+            ["victim", "aggressor", "rate left", "90 %", "p", "slices under", "clear", "verdict"],
+            [_row(one) for one in findings.observations],
+        )
+    attributed = sum(one.is_attributed for one in findings.observations)
+    click.echo(
+        f"{len(findings.observations)} pairs tested, {attributed} attributed "
+        f"(at most {share_text(false_rate)} of them falsely); "
+        f"{findings.too_few} pairs met too rarely to tell."
+    )
+    if tries is not None:
+        click.echo(f"Control: something was attributed in {false} of {tries} shuffled worlds.")
+
+
+def _row(one: Observation) -> list[object]:
+    low, high = one.interval
+    return [
+        one.victim,
+        one.aggressor,
+        share_text(one.rho),
+        f"{share_text(low)}–{share_text(high)}",
+        f"{one.p_value:.2g}",
+        one.disturbed,
+        one.undisturbed,
+        "slowed" if one.is_attributed else "not told from chance",
+    ]

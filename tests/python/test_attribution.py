@@ -1,0 +1,225 @@
+"""Interference between production jobs: found where it was planted, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import planted
+import pytest
+from click.testing import CliRunner
+from darshan_writer import MadeLog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.attribution.attribution import CLEAR, UNDER, Findings, attribute
+from sluice.attribution.server_load import OTHER_LOAD, ServerLoadError, foreign, read_series
+from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
+from sluice.cli.main import main
+from sluice.history_db.store import Store
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Timeline]:
+    return planted.runs(1)
+
+
+def attributed(findings: Findings) -> set[tuple[str, str]]:
+    return {(one.victim, one.aggressor) for one in findings.observations if one.is_attributed}
+
+
+def timeline(moved: list[float], *, start: float = 0.0, name: str = "a", **more) -> Timeline:
+    return Timeline(name, 1, start, 1.0, np.array(moved, dtype=float), **more)
+
+
+def test_planted_interference_is_found_with_its_size_and_nothing_else_is(runs):
+    findings = attribute(runs)
+    assert findings.unresolved == 0
+    assert attributed(findings) == set(planted.PLANTED)
+    for one in findings.observations:
+        if one.is_attributed:
+            low, high = one.interval
+            assert low <= planted.PLANTED[one.victim, one.aggressor] <= high
+
+
+def test_a_speed_up_is_kept_and_not_called_interference():
+    faster = planted.runs(2, planted={("logger", "streamer"): 1.8})
+    findings = attribute(faster)
+    (seen,) = [
+        one
+        for one in findings.observations
+        if (one.victim, one.aggressor) == ("logger", "streamer")
+    ]
+    assert seen.rho > 1.2
+    assert attributed(findings) == set()
+
+
+def control(runs: list[Timeline], worlds: int, false_rate: float) -> int:
+    """In how many shuffled worlds something is attributed."""
+    rng = np.random.default_rng(7)
+    return sum(
+        bool(attributed(attribute(shuffled(runs, rng), seed=seed, false_rate=false_rate)))
+        for seed in range(worlds)
+    )
+
+
+# With every pair innocent, the rate of false attributions is the share of worlds that have one.
+# The bounds are what a true rate of 5 % (20 %) exceeds once in a thousand times.
+
+
+def test_shuffled_time_gives_no_more_than_the_stated_rate(runs):
+    few = [one for one in runs if one.application in ("logger", "streamer")]
+    assert control(few, 20, 0.05) <= 5
+
+
+@pytest.mark.acceptance
+def test_shuffled_time_gives_no_more_than_the_stated_rate_in_many_worlds(runs):
+    for false_rate, most in ((0.05, 19), (0.2, 50)):
+        false = control(runs, 150, false_rate)
+        print(f"stated rate {false_rate}: something attributed in {false} of 150 shuffled worlds")
+        assert false <= most
+
+
+def test_findings_are_the_same_whenever_they_are_asked_for(runs):
+    assert attribute(runs[::4]) == attribute(runs[::4])
+
+
+def test_bursts_shorter_than_two_bins_are_unresolved():
+    short = timeline([0, 5, 5, 0, 0, 5, 5, 0] * 10)
+    long = timeline([0, 5, 9, 9, 5, 0, 0, 0] * 10, start=3.0, name="b")
+    assert slices_of(short) is None
+    findings = attribute([short, long])
+    assert (findings.resolved, findings.unresolved) == (1, 1)
+
+
+def test_a_run_of_which_only_some_bursts_are_long_enough_is_unresolved():
+    assert slices_of(timeline([0, 5, 5, 0, 0, 5, 9, 9, 5, 0] * 5)) is None
+
+
+def test_a_run_that_moves_nothing_is_unresolved():
+    assert slices_of(timeline([0.0] * 10)) is None
+
+
+@given(
+    moved=st.lists(st.sampled_from([0.0, 1.0, 100.0, 200.0]), min_size=1, max_size=60),
+    width=st.floats(0.1, 100.0),
+)
+def test_slices_lie_inside_bursts_and_tell_the_rate_between_their_slowest_and_fastest_bin(
+    moved, width
+):
+    run = replace(timeline(moved), bin_seconds=width)
+    slices = slices_of(run)
+    if slices is None:
+        return
+    for first, end, log_rate in zip(slices.first, slices.end, slices.log_rate, strict=True):
+        assert run.busy[first - 1 : end + 1].all()
+        inside = run.moved[first:end] / width
+        assert inside.min() * 0.999 <= np.exp(log_rate) <= inside.max() * 1.001
+
+
+@given(
+    moved=st.lists(st.booleans(), min_size=3, max_size=40),
+    shift=st.floats(-50.0, 50.0),
+    width=st.floats(0.3, 7.0),
+)
+@settings(max_examples=200)
+def test_exposure_is_the_time_under_the_other_however_their_bins_lie(moved, shift, width):
+    run = timeline([1.0] * 30)
+    other = Timeline("b", 1, shift, width, np.array(moved, dtype=float))
+    expected = sum(
+        max(0.0, min(30.0, shift + width * (i + 1)) - max(0.0, shift + width * i))
+        for i, busy in enumerate(moved)
+        if busy
+    )
+    assert exposure(run, [other]).sum() == pytest.approx(expected, abs=1e-6)
+
+
+def test_logs_of_one_job_are_not_each_others_aggressors():
+    one, two = timeline([1.0] * 9, job=7), timeline([1.0] * 9, job=7)
+    assert not one.shares_with(two)
+    assert one.shares_with(replace(two, job=8))
+
+
+def test_runs_on_disjoint_targets_cannot_meet():
+    one = timeline([1.0] * 9, targets=frozenset({1, 2}))
+    assert not one.shares_with(timeline([1.0] * 9, targets=frozenset({3})))
+    assert one.shares_with(timeline([1.0] * 9, targets=frozenset({2, 3})))
+    assert one.shares_with(timeline([1.0] * 9))
+
+
+def test_what_known_runs_moved_is_not_other_load():
+    run = Timeline("a", 1, 10.0, 2.0, np.array([40.0, 40.0]))
+    series = timeline([100.0] * 10 + [120.0] * 4 + [100.0] * 26 + [900.0] * 10)
+    other = foreign(series, [run])
+    assert other.application == OTHER_LOAD
+    assert np.flatnonzero(other.busy).tolist() == list(range(40, 50))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("when,bytes\n1,2\n", ":1: needs the columns time and bytes"),
+        ("time,bytes\n1,2\n2,x\n", ":3: time and bytes must be numbers"),
+        ("time,bytes\n1,2\n", "two times or more"),
+        ("time,bytes\n1,2\n2,2\n4,2\n", "even steps"),
+        ("time,bytes\n1,2\n2,-2\n", "not negative"),
+        ("time,bytes\n1,2\n2,nan\n", "finite"),
+    ],
+)
+def test_a_series_that_cannot_be_used_is_refused_by_line_and_reason(tmp_path, text, complaint):
+    path = tmp_path / "load.csv"
+    path.write_text(text)
+    with pytest.raises(ServerLoadError, match=complaint):
+        read_series(path)
+
+
+@pytest.fixture(scope="module")
+def logs(runs, tmp_path_factory):
+    """Genuine logs whose heatmaps are those of the planted runs."""
+    place = tmp_path_factory.mktemp("logs")
+    for number, run in enumerate(runs):
+        log = MadeLog(
+            jobid=1000 + number,
+            nprocs=run.processes,
+            start=1_700_000_000 + round(run.start),
+            end=1_700_000_000 + round(run.end),
+            exe=f"/apps/{run.application} -v",
+        )
+        log.add_heatmap(run.bin_seconds, [round(one) for one in run.moved], [0] * len(run.moved))
+        log.write(place / f"{number}.darshan")
+    return place
+
+
+def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
+    history = tmp_path / "history.db"
+    result = CliRunner().invoke(main, ["attribute", str(logs), "--history", str(history), "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["logs"]["with_heatmap"] == len(list(logs.iterdir()))
+    found = {(o["victim"], o["aggressor"]) for o in answer["observations"] if o["attributed"]}
+    assert found == set(planted.PLANTED)
+    with Store(history) as store:
+        kept = store.observed_interference()
+    assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
+    assert len(kept) == len(answer["observations"])
+
+
+def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
+    (tmp_path / "broken.darshan").write_bytes(b"no log")
+    few = sorted(logs.iterdir())[:3]
+    words = ["attribute", *map(str, few), str(tmp_path), "--dry-run", "--control", "2"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "broken.darshan" in result.stderr
+    assert "4 logs: 3 with a heatmap, 0 without, 1 damaged" in result.stdout
+    assert "0 of 2 shuffled worlds" in result.stdout
+
+
+def test_shares_between_clear_and_under_count_on_neither_side(runs):
+    assert 0 < CLEAR < UNDER < 1
+    findings = attribute(runs)
+    for one in findings.observations:
+        victims = [run for run in runs if run.application == one.victim]
+        slices = sum(len(slices_of(run)) for run in victims)
+        assert one.disturbed + one.undisturbed <= slices
