@@ -81,8 +81,9 @@ partition_scope (const struct sluice_config *config, const struct sluice_snapsho
 			return SLUICE_REASON_OUT_OF_SCOPE;
 		if (p && is_listed (config->exempt_qos, p->qos))
 			return SLUICE_REASON_EXEMPT_QOS;
-		if (p && p->flags & SLUICE_PARTITION_PREEMPTS
-		    && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT))
+		if (p && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT)
+		    && (p->flags & SLUICE_PARTITION_PREEMPTS
+			|| sluice_snapshot_preempts (snapshot, p->qos)))
 			return SLUICE_REASON_EXEMPT_PREEMPT;
 	}
 	return SLUICE_REASON_NONE;
@@ -130,6 +131,9 @@ sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *
 		return SLUICE_REASON_EXEMPT_ACCOUNT;
 	if (is_listed (config->exempt_qos, s.qos))
 		return SLUICE_REASON_EXEMPT_QOS;
+	if (snapshot && s.qos[0] && sluice_snapshot_preempts (snapshot, s.qos)
+	    && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT))
+		return SLUICE_REASON_EXEMPT_PREEMPT;
 	if ((config->only_users[0] && !is_user_listed (config->only_users, s.uid))
 	    || (config->only_accounts[0] && !is_listed (config->only_accounts, s.account)))
 		return SLUICE_REASON_OUT_OF_SCOPE;

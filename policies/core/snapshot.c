@@ -9,7 +9,8 @@ struct sluice_snapshot {
 	const struct sluice_partition *partitions;
 	const struct sluice_user *users;
 	const struct sluice_holder *holders;
-	uint64_t corunner_count, partition_count, user_count, holder_count;
+	const struct sluice_qos *qos;
+	uint64_t corunner_count, partition_count, user_count, holder_count, qos_count;
 };
 
 static int
@@ -23,7 +24,8 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 	    || !FIND (corunners, CORUNNER, SLUICE_MAX_CORUNNERS, &s->corunner_count)
 	    || !FIND (partitions, PARTITION, SLUICE_MAX_PARTITIONS, &s->partition_count)
 	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count)
-	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count))
+	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count)
+	    || !FIND (qos, QOS, SLUICE_MAX_QOS, &s->qos_count))
 		return -1;
 #undef FIND
 	if (states != 1)
@@ -74,6 +76,10 @@ check_content (void *object, struct sluice_error *err)
 		if (i > 0 && s->holders[i - 1].job_id >= s->holders[i].job_id)
 			return sluice_fail (err, "holders are not sorted by job id");
 	}
+	for (uint64_t i = 0; i < s->qos_count; i++)
+		if (!is_name (s->qos[i].name))
+			return sluice_fail (err, "QoS %u has a name without end",
+					    (unsigned int)i);
 	return 0;
 }
 
@@ -156,6 +162,15 @@ sluice_snapshot_partition (const struct sluice_snapshot *snapshot, const char *n
 			return p;
 	}
 	return NULL;
+}
+
+int
+sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char *qos)
+{
+	for (uint64_t i = 0; i < snapshot->qos_count; i++)
+		if (strcmp (snapshot->qos[i].name, qos) == 0)
+			return 1;
+	return 0;
 }
 
 const struct sluice_user *

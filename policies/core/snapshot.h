@@ -15,6 +15,7 @@ enum sluice_snapshot_section {
 	SLUICE_SECTION_PARTITION,
 	SLUICE_SECTION_USER,
 	SLUICE_SECTION_HOLDER,
+	SLUICE_SECTION_QOS,
 };
 
 enum {
@@ -22,6 +23,7 @@ enum {
 	SLUICE_MAX_PARTITIONS = 1024,
 	SLUICE_MAX_USERS = 1 << 20,
 	SLUICE_MAX_HOLDERS = 1 << 20,
+	SLUICE_MAX_QOS = 1024,
 	SLUICE_MAX_SNAPSHOT_BYTES = 160 << 20,
 };
 
@@ -78,6 +80,11 @@ struct sluice_holder {
 	uint32_t reserved;
 };
 
+/* A QoS whose jobs may preempt those of others. */
+struct sluice_qos {
+	char name[SLUICE_NAME_SIZE];
+};
+
 struct sluice_snapshot; /* validated, in memory of its own, read-only */
 
 int sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
@@ -99,6 +106,8 @@ const struct sluice_partition *
 sluice_snapshot_partition (const struct sluice_snapshot *snapshot, const char *name);
 const struct sluice_user *sluice_snapshot_user (const struct sluice_snapshot *snapshot,
 						uint32_t uid);
+/* Whether the jobs of a QoS may preempt others. */
+int sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char *qos);
 /* NULL when the job has no tokens. */
 const struct sluice_holder *sluice_snapshot_holder (const struct sluice_snapshot *snapshot,
 						    uint32_t job_id);

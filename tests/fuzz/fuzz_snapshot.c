@@ -24,6 +24,7 @@ ask (const struct sluice_snapshot *snapshot)
 	sluice_snapshot_user (snapshot, 1000);
 	sluice_snapshot_holder (snapshot, 0);
 	sluice_snapshot_holder (snapshot, 101);
+	sluice_snapshot_preempts (snapshot, "high");
 }
 
 static void

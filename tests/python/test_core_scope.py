@@ -12,13 +12,14 @@ PARTITIONS = [
     {"name": "batch", "flags": ["default"]},
     {"name": "urgent", "flags": ["preempts"]},
     {"name": "paid", "qos": "gold"},
+    {"name": "first", "qos": "platinum"},
 ]
 USERS = [{"uid": 1000, "account": "physics", "qos": "normal"}]
 
 
 def reason(conf: str, **members) -> str:
     config = core.parse_config("sluice.conf", conf.encode())
-    published = snapshot(partitions=PARTITIONS, users=USERS)
+    published = snapshot(partitions=PARTITIONS, users=USERS, preempting_qos=["urgent", "platinum"])
     known = bundle(application(FLUSHING))
     return decide(Situation(known, published), config, submission(**members), NOW).decision.reason
 
@@ -52,6 +53,11 @@ def test_a_plain_job_is_in_scope():
         ("OnlyPartitions=batch", {"partition": "batch,other"}, "out_of_scope"),
         ("", {"partition": "urgent"}, "exempt_preempt"),
         ("Include=preempt", {"partition": "urgent"}, None),
+        ("", {"qos": "urgent"}, "exempt_preempt"),
+        ("", {"partition": "first"}, "exempt_preempt"),
+        ("", {"qos": "normal", "partition": "batch,first"}, "exempt_preempt"),
+        ("Include=preempt", {"qos": "urgent", "partition": "first"}, None),
+        ("", {"qos": "urgent2"}, None),
         ("", {"flags": ["reservation"]}, "exempt_reservation"),
         ("Include=reservation", {"flags": ["reservation"]}, None),
         ("", {"flags": ["deadline"]}, "exempt_deadline"),

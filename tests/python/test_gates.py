@@ -10,53 +10,19 @@ import pytest
 from core_worlds import FLUSHING, NOW, STREAMING, application, bundle
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting_jobs import NAMES, TOKENS, holding, job
 
 from sluice.policies.structs import View, new
 from sluice.slurm.books import Audit, accounts, differences
 from sluice.slurm.gates import LIMIT, Load, Sizer
-from sluice.slurm.holdings import Holding, holdings, parse_licenses
+from sluice.slurm.holdings import holdings, parse_licenses
 from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
-from sluice.slurm.records import License, QueuedJob, Reservation
+from sluice.slurm.records import License, Reservation
 from sluice.slurm.slurm_commands import count_tasks
 from sluice.slurm.waits import Waits, release_command
 
-TOKENS = ("sl0_stream", "sl0_flush", "sl1_stream")
-NAMES = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush"), "sl1_stream": (1, "stream")}
 TOTAL = 1_000_000
 LENGTH = 60
-
-
-def job(job_id: int = 1, **members: Any) -> QueuedJob:
-    defaults: dict[str, Any] = {
-        "job_id": job_id,
-        "submission_id": job_id,
-        "component": None,
-        "is_array": False,
-        "tasks_waiting": 1,
-        "restarts": 0,
-        "uid": 1000,
-        "submit": NOW,
-        "eligible": NOW,
-        "start": None,
-        "end": None,
-        "state": "PENDING",
-        "account": None,
-        "partition": "main",
-        "qos": None,
-        "nodes": 1,
-        "tasks": 1,
-        "cpus": 1,
-        "time_limit": 60,
-        "reason": "Licenses",
-        "licenses": "sl0_stream",
-        "exit_code": None,
-        "name": "run",
-    }
-    return QueuedJob(**defaults | members)
-
-
-def holding(job_id: int = 1, **members: Any) -> Holding:
-    return holdings([job(job_id, **members)], NAMES)[0]
 
 
 # Licences in words
@@ -327,6 +293,14 @@ def test_with_nobody_there_the_gates_are_closed():
 def test_one_heavy_job_at_a_time():
     assert sizer().gates([], [load()] * 3, [])["all_stream"] == 1
     assert sizer().gates([load()], [load()] * 3, [])["all_stream"] == 1
+
+
+def test_no_token_is_let_out_for_a_job_that_should_wait():
+    """Were Tolerance never so high: waiting costs less."""
+    sizes = sizer("Tolerance=100").gates
+    assert sizes([load()], [load(), load(should_wait=True)], [])["all_stream"] == 2
+    assert sizes([load()], [load(should_wait=True)] * 2, [])["all_stream"] == 1
+    assert sizes([], [load(), load(should_wait=True)], [])["all_stream"] == 1
 
 
 def test_an_array_counts_with_all_its_tasks():

@@ -162,3 +162,8 @@ def test_a_command_that_is_missing_or_hangs_is_named_with_a_remedy():
         commands.run("sleep", "5", timeout=0.05)
     with pytest.raises(CommandFailedError, match="`false` failed: exit code 1"):
         commands.run("false")
+
+
+def test_the_qos_that_preempt_are_those_that_name_others():
+    answer = "normal|\nhigh|normal,low\nlow|\nurgent|high\nbroken\n"
+    assert commands.parse_preempting_qos(answer) == ["high", "urgent"]

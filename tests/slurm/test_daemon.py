@@ -9,93 +9,27 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import made_model
 import numpy as np
 import pytest
 from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
+from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
-from sluice.policies.snapshot import Snapshot
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 
-BIN = Path(sys.executable).parent
-PATIENCE = 30.0  # seconds
 COUNTER = itertools.count()
 HELD = ("--hold", "--wrap=true")
-
-
-class Sluiced:
-    """A sluiced process, and what it left in the history."""
-
-    def __init__(self, slurm: PrivateSlurm, files: PluginFiles) -> None:
-        self.slurm = slurm
-        self.files = files
-        self.history = files.directory / "history.db"
-        self.log = files.directory / "sluiced.log"
-
-    def start(self, *options: str) -> Self:
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [BIN / "sluiced", "--config", self.files.config, *options],
-                env=self.slurm.client_environment(),
-                stdout=log,
-                stderr=log,
-            )
-        return self
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
-
-    def sluice(self, *words: str) -> Any:
-        done = subprocess.run(
-            [BIN / "sluice", *words, "--json"],
-            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PATIENCE,
-        )
-        return json.loads(done.stdout)
-
-    def decisions(self) -> list[dict[str, Any]]:
-        return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []
-
-    def joined(self) -> dict[int, dict[str, Any]]:
-        return {row["job_id"]: row for row in self.decisions() if row["job_id"] is not None}
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot.parse(self.files.snapshot.read_bytes())
-
-    def wait_for_snapshots(self, count: int = 2) -> Snapshot:
-        """Wait for snapshots that were begun after this call."""
-        wanted = self.snapshot().state.sequence + count if self.files.snapshot.exists() else 1
-        wait_for(lambda: self.files.snapshot.exists() and self.sequence() >= wanted)
-        return self.snapshot()
-
-    def sequence(self) -> int:
-        return int(self.snapshot().state.sequence)
-
-    def wait_until_joined(self, *job_ids: int) -> dict[int, dict[str, Any]]:
-        return wait_for(lambda: rows if set(job_ids) <= set(rows := self.joined()) else None)
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return answer
 
 
 def configure(files: PluginFiles, **settings: str | float) -> None:

@@ -301,6 +301,10 @@ def m007_observed_interference(db: Database) -> None:
     )
 
 
+def m008_second_decisions(db: Database) -> None:
+    db.execute("ALTER TABLE decisions ADD COLUMN is_second INTEGER NOT NULL DEFAULT 0")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -309,4 +313,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m005_gates,
     m006_a_million_runs,
     m007_observed_interference,
+    m008_second_decisions,
 )

@@ -117,6 +117,8 @@ class Decision:
     """Checksum of the bundle it was made with; 0: none."""
     snapshot: int = 0
     """Checksum of the snapshot it was made with; 0: none."""
+    is_second: bool = False
+    """sluiced made it when the job came near its start, and acted on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,9 @@ class Release:
     tokens: str
     reason: str
     """`max_delay`; `switched_off`; `undefined`: slurm.conf has no such token, or too few;
-    `unknown`: no decision was found that gave it; `confined`: too slow on its lane even alone."""
+    `unknown`: no decision was found that gave it; `confined`: too slow on its lane even alone;
+    `sharing`: decided again, it costs less to share than to wait; `left`: decided again, it needs
+    no token."""
     waited: float
 
 

@@ -73,10 +73,16 @@ def write_snapshot(
     partitions: Sequence[Item] = (),
     users: Sequence[Item] = (),
     holders: Sequence[Item] = (),
+    preempting_qos: Sequence[str] = (),
 ) -> bytes:
     """Write a snapshot that the core accepts, atomically, and return its content."""
     content = pack_snapshot(
-        state=state, corunners=corunners, partitions=partitions, users=users, holders=holders
+        state=state,
+        corunners=corunners,
+        partitions=partitions,
+        users=users,
+        holders=holders,
+        preempting_qos=preempting_qos,
     )
     Snapshot.parse(content)
     write_atomically(path, content)
@@ -90,6 +96,7 @@ def pack_snapshot(
     partitions: Sequence[Item] = (),
     users: Sequence[Item] = (),
     holders: Sequence[Item] = (),
+    preempting_qos: Sequence[str] = (),
 ) -> bytes:
     """Return the bytes of a snapshot."""
 
@@ -109,6 +116,7 @@ def pack_snapshot(
             section("PARTITION", "struct sluice_partition", partitions),
             section("USER", "struct sluice_user", _sorted(users, "uid")),
             section("HOLDER", "struct sluice_holder", _sorted(holders, "job_id")),
+            section("QOS", "struct sluice_qos", [{"name": name} for name in preempting_qos]),
         ],
         created=state["taken"],
     )

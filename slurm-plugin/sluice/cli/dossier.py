@@ -94,6 +94,8 @@ def gather(
         "record": record.to_dict() if record else None,
         "evidence": _evidence(record, store) if record else None,
         "lanes": _lanes(record, store) if record else [],
+        "decided_again": _decided_again(found.decision, store),
+        "releases": _releases(found.decision, store),
         "slurm": _slurm(job, queued),
     }
     if record and replay_with:
@@ -196,6 +198,34 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
     seen["waited_seconds"] = None if start is None else start - job.submit
     seen["ran_seconds"] = None if start is None or end is None else end - start
     return seen
+
+
+def _decided_again(first: Decision | None, store: Store) -> list[dict[str, Any]]:
+    """Collect what sluiced decided on the job near its start, and acted on."""
+    if first is None or first.job_id is None:
+        return []
+    records = [
+        Record.parse(decision.record)
+        for decision in store.second_decisions(first.job_id, since=first.now)
+        if decision.cluster == first.cluster
+    ]
+    return [record.to_dict() for record in records]
+
+
+def _releases(first: Decision | None, store: Store) -> list[dict[str, Any]]:
+    """Collect when and why sluiced took tokens off the job."""
+    if first is None or first.job_id is None:
+        return []
+    return [
+        {
+            "released": release.released,
+            "tokens": release.tokens,
+            "reason": release.reason,
+            "waited": release.waited,
+        }
+        for release in store.releases(since=first.now, job_id=first.job_id)
+        if release.cluster == first.cluster
+    ]
 
 
 def _evidence(record: Record, store: Store) -> dict[str, Any]:

@@ -95,6 +95,7 @@ def story(facts: Facts) -> Iterator[str]:
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
         yield from _decision(record, facts)
+        yield from _decided_again(facts)
     yield from _what_slurm_did(facts["slurm"])
     if "replay" in facts:
         yield from _heading("Replay")
@@ -301,6 +302,25 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
         f"  Record {record['boot']}-{record['number']}, found {how}; bundle "
         f"{record['bundle_checksum']}, snapshot {record['snapshot_checksum']}."
     )
+
+
+def _decided_again(facts: Facts) -> Iterator[str]:
+    """Tell what sluiced decided near the start, and when it took tokens off."""
+    if facts["decided_again"] or facts["releases"]:
+        yield from _heading("Near its start")
+    for record in facts["decided_again"]:
+        decision = record["decision"]
+        yield (
+            f"  {time_text(record['now'])} decided again: {decision['action']}, because "
+            f"{_sentence('reason', decision['reason'])} ({decision['reason']})"
+            f"{_tokens(record['grant']['tokens'], facts['lanes'])}."
+        )
+        yield from _choices(decision, facts["lanes"])
+    for release in facts["releases"]:
+        yield (
+            f"  {time_text(release['released'])} tokens taken off ({release['tokens']}) after "
+            f"waiting {duration_text(release['waited'])}: {release['reason']}."
+        )
 
 
 def _what_slurm_did(slurm: Facts | None) -> Iterator[str]:

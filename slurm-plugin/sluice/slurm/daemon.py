@@ -141,10 +141,10 @@ class Daemon:
             return []
         return self._gatekeeper.round(
             jobs,
-            self._ledger.prediction,
+            self._ledger,
             self.config,
             self._store,
-            cluster=self._ledger.cluster,
+            snapshot=self._publisher.latest,
             slurm_uid=self._settings.controller.slurm_uid,
             now=now,
         )

@@ -6,6 +6,7 @@ gates are open: there is nothing that must be undone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,17 @@ from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.gates import Load, Sizer
 from sluice.slurm.holdings import Holding, Key, holdings
 from sluice.slurm.leases import Lease, leases, plan, reserved_for
+from sluice.slurm.second import SecondDecisions
 from sluice.slurm.troubles import log
-from sluice.slurm.waits import Waits, release_command
+from sluice.slurm.waits import NOT_YET, Waits, exchange_command, release_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from sluice.history_db.records import Snapshot as StoredSnapshot
     from sluice.history_db.store import Store
     from sluice.policies.core import Config, View
+    from sluice.slurm.ledger import Ledger
     from sluice.slurm.records import License, QueuedJob
 
     Prediction = Callable[[QueuedJob], View | None]
@@ -39,10 +43,6 @@ LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
 BATCH = 200
 """Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
-NOT_YET = frozenset(
-    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
-)
-"""Reasons of jobs that do not start before something happens to them; then they are looked at."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
 
@@ -56,6 +56,7 @@ class GateKeeper:
         self._sizer: Sizer | None = None
         self._bundle_stamp: tuple[int, int, int] | None = None
         self._waits = Waits()
+        self._second = SecondDecisions()
         self._audit = Audit()
         self._commanded: dict[Key, Release] = {}
         self._recorded: RunningSet | None = None
@@ -64,15 +65,19 @@ class GateKeeper:
     def round(
         self,
         jobs: Sequence[QueuedJob],
-        prediction: Prediction,
+        ledger: Ledger,
         config: Config,
         store: Store | None,
         *,
-        cluster: str,
+        snapshot: StoredSnapshot | None,
         slurm_uid: int,
         now: int,
     ) -> list[Holding]:
-        """Do what the mode asks for; return who holds and wants tokens."""
+        """Do what the mode asks for; return who holds and wants tokens.
+
+        snapshot is the one that the plugin has, for second decisions.
+        """
+        prediction, cluster = ledger.prediction, ledger.cluster
         if config.mode != "enforce":
             self.open_all()
             return []
@@ -86,7 +91,18 @@ class GateKeeper:
         waiting = [holding for holding in found if holding.job.is_pending]
         licenses = slurm_commands.licenses()
         gates: dict[str, int] = {}
+        reasons: dict[Key, str] = {}
         if self._sizer and not is_off:
+            if snapshot is not None:
+                self._second.look(
+                    waiting,
+                    ledger,
+                    self._sizer.bundle,
+                    snapshot,
+                    config=config,
+                    licenses=licenses,
+                    now=now,
+                )
             gates = self._size(self._sizer, found, jobs, prediction)
             self._may_have_leases = True
             present = leases(slurm_commands.reservations())
@@ -99,7 +115,10 @@ class GateKeeper:
             self._keep_releases(store, found, jobs)
             others = [job for job, _ in _background(found, jobs, prediction)]
             self._keep_set(store, running_set(found, others, gates, cluster, now))
-        reasons = self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
+            if self._sizer and not is_off:
+                reasons = self._second.releases(found, jobs, gates, now)
+                self._act_on_seconds(store, found, reasons, licenses, names)
+        reasons |= self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
         self._release(waiting, reasons, licenses, most=config.releases, cluster=cluster, now=now)
         return found
 
@@ -133,7 +152,7 @@ class GateKeeper:
     ) -> dict[str, int]:
         running = [_load(holding, prediction) for holding in found if not holding.job.is_pending]
         waiting = [
-            _load(holding, prediction)
+            replace(_load(holding, prediction), should_wait=self._second.should_wait(holding))
             for holding in found
             if holding.job.is_pending and holding.job.reason not in NOT_YET
         ]
@@ -197,6 +216,31 @@ class GateKeeper:
                 waited=self._waits.waited(holding),
             )
         slurm_commands.control([release_command(holding, licenses) for holding in chosen])
+
+    def _act_on_seconds(
+        self,
+        store: Store,
+        found: Sequence[Holding],
+        reasons: Mapping[Key, str],
+        licenses: dict[str, License],
+        names: Mapping[str, tuple[int, str]],
+    ) -> None:
+        """Exchange the tokens of those that are better off with others; record what was decided."""
+        commands = []
+        acted = {holding.key: holding for holding in found if holding.key in reasons}
+        for holding, wanted in self._second.exchanges(found):
+            tokens = [
+                token
+                for token, (lane, klass) in names.items()
+                if klass == wanted.klass and wanted.lane_mask >> lane & 1
+            ]
+            command = exchange_command(holding, licenses, tokens)
+            if command and holding.key not in reasons:
+                commands.append(command)
+                acted[holding.key] = holding
+        if acted:
+            self._second.keep(store, acted.values())
+        slurm_commands.control(commands)
 
     def _keep_releases(
         self, store: Store, found: Iterable[Holding], jobs: Iterable[QueuedJob]

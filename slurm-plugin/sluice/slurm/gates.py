@@ -41,12 +41,15 @@ class Load:
     """None: nothing is known of it."""
     tasks: int = 1
     """Jobs like this one: the tasks of an array that wait."""
+    should_wait: bool = False
+    """No token is let out for its sake: it waits until a conflict is over."""
 
 
 class Sizer:
     """Sizes gates under one bundle; remembers the answers of the latest question."""
 
     def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
         self.policy = bundle.policy
         self.names = token_names(self.policy)
         self._model = bundle.interference
@@ -67,7 +70,10 @@ class Sizer:
             )
             for lane in {lane for lane, _ in self.names.values()}
         }
-        return {token: sizes[lane][klass] for token, (lane, klass) in self.names.items()}
+        return {
+            token: min(sizes[lane][klass], _most(lane, klass, running, waiting))
+            for token, (lane, klass) in self.names.items()
+        }
 
     def is_admissible(self, load: Load) -> bool:
         """Whether its lanes could ever be good enough for a job, with nobody else there."""
@@ -133,6 +139,15 @@ class Sizer:
             "confined": 1.0,
         }
         return [*ranked[:KEPT_BACKGROUND], View(new("struct sluice_pressure", always))]
+
+
+def _most(lane: int, klass: str, running: Sequence[Load], waiting: Sequence[Load]) -> int:
+    """Count those that hold a token of a lane and class, and those that wait and may have one."""
+    return sum(
+        load.tasks
+        for load in (*running, *(load for load in waiting if not load.should_wait))
+        if load.klass == klass and load.lane_mask >> lane & 1
+    )
 
 
 def _representatives(waiting: Iterable[tuple[Load, View]]) -> list[Member]:

@@ -47,6 +47,7 @@ class Known:
 
     key: RecordKey
     traits: RecordTraits
+    submission: View
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
@@ -107,6 +108,11 @@ class Ledger:
     def prediction(self, job: QueuedJob) -> View | None:
         submission = self._submissions.get(key_of(job))
         return submission.known.prediction if submission and submission.known else None
+
+    def submission(self, job: QueuedJob) -> View | None:
+        """Return what was known of a job when it was submitted."""
+        submission = self._submissions.get(key_of(job))
+        return submission.known.submission if submission and submission.known else None
 
     def _follow(self, jobs: list[QueuedJob], store: Store) -> None:
         """Notice new submissions, and forget those that the controller forgot."""
@@ -269,6 +275,7 @@ def known_of(record: Record) -> Known:
     return Known(
         key=record.key,
         traits=record_traits(record),
+        submission=record.submission,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
         has_note=record.mode in ("advise", "enforce"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 60.0  # seconds
 BY_PARTITION = "preempt/partition_prio"
+BY_QOS = "preempt/qos"
 
 
 class Settings:
@@ -21,6 +22,8 @@ class Settings:
         self.controller: Controller | None = None
         self.partitions: list[Partition] = []
         self.users: list[UserDefaults] = []
+        self.preempting_qos: list[str] = []
+        """Names of the QoS whose jobs may preempt those of others."""
         self._due = 0.0
 
     def refresh(self) -> Controller:
@@ -29,6 +32,9 @@ class Settings:
             controller = slurm_commands.controller()
             self.partitions = slurm_commands.partitions()
             self.users = slurm_commands.user_defaults(controller.cluster)
+            self.preempting_qos = (
+                slurm_commands.preempting_qos() if controller.preempt_type == BY_QOS else []
+            )
             self.controller = controller
             self._due = time.monotonic() + INTERVAL
         return self.controller

@@ -352,6 +352,19 @@ def _default_qos(cluster: str) -> dict[tuple[str, str], str]:
     return {(row[0], row[1]): row[2] for row in rows if len(row) == 3 and row[0] and row[2]}
 
 
+def preempting_qos() -> list[str]:
+    """Ask for the QoS that may preempt others; empty without an accounting database."""
+    answer = run(
+        "sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,preempt", check=False
+    )
+    return parse_preempting_qos(answer)
+
+
+def parse_preempting_qos(answer: str) -> list[str]:
+    rows = (line.partition("|") for line in answer.splitlines())
+    return sorted(name for name, _, preempted in rows if name and preempted)
+
+
 def slurmctld_version() -> str:
     """Ask the installed slurmctld for its version, x.y.z."""
     return run("slurmctld", "-V").split()[-1]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sluice.slurm.records import QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
-MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS
+MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS, which QoS share
 MAX_PARTITIONS = 1024
 KEPT_BYTES = 16 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
@@ -50,6 +50,11 @@ class Publisher:
     def kept(self, checksum: int) -> StoredSnapshot | None:
         """Return a snapshot written lately, by its checksum."""
         return self._kept.get(checksum)
+
+    @property
+    def latest(self) -> StoredSnapshot | None:
+        """The one that the plugin has, or is about to load."""
+        return next(reversed(self._kept.values()), None)
 
     def publish(
         self,
@@ -87,6 +92,7 @@ class Publisher:
             partitions=_partitions(settings),
             users=self._user_views(settings.users),
             holders=_holders(holdings),
+            preempting_qos=settings.preempting_qos[:MAX_PARTITIONS],
         )
         self._keep(content)
         self.summary = (

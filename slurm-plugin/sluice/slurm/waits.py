@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.policies.tokens import LICENSES_SIZE
 from sluice.slurm.holdings import Key, parse_licenses
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from sluice.slurm.holdings import Holding
 
 LICENSES = "Licenses"
+NOT_YET = frozenset(
+    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
+)
+"""Reasons of jobs that do not start before something happens to them; then they are looked at."""
 
 
 @dataclass(slots=True)
@@ -65,10 +70,24 @@ def release_command(holding: Holding, licenses: Mapping[str, object]) -> str:
     behind a number whatever they like. An array is changed as a whole, because a change of some
     of its tasks would split its record; so its tasks that run give up their tokens as well.
     """
+    return f"update jobid={holding.job.submission_id} licenses={','.join(_own(holding, licenses))}"
+
+
+def exchange_command(
+    holding: Holding, licenses: Mapping[str, object], tokens: Iterable[str]
+) -> str | None:
+    """Return the command that gives a waiting job these tokens for its own; None: no room."""
+    text = ",".join([*_own(holding, licenses), *tokens])
+    if len(text) >= LICENSES_SIZE:
+        return None
+    return f"update jobid={holding.job.submission_id} licenses={text}"
+
+
+def _own(holding: Holding, licenses: Mapping[str, object]) -> list[str]:
+    """Return the licences that are not ours."""
     tokens = dict(holding.counts)
-    rest = ",".join(
+    return [
         f"{name}:{count}"
         for name, count in parse_licenses(holding.job.licenses).items()
         if name in licenses and name not in tokens
-    )
-    return f"update jobid={holding.job.submission_id} licenses={rest}"
+    ]

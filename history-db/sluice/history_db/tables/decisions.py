@@ -44,7 +44,8 @@ class Decisions(Connection):
     def decisions_of_user(self, uid: int, *, since: int, until: int) -> list[Decision]:
         """Return a user's decisions of a span of time, joined or not, oldest first."""
         return self._decisions(
-            "uid = ? AND now BETWEEN ? AND ? ORDER BY now, number", [uid, since, until]
+            "uid = ? AND is_second = 0 AND now BETWEEN ? AND ? ORDER BY now, number",
+            [uid, since, until],
         )
 
     def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
@@ -60,10 +61,17 @@ class Decisions(Connection):
         return found[0] if found else None
 
     def decisions_for_job(self, job_id: int, cluster: str | None = None) -> list[Decision]:
-        """Return the decisions about jobs with this id, the latest first."""
+        """Return the plugin's decisions about jobs with this id, the latest first."""
         return self._decisions(
-            "job_id = ? AND (? IS NULL OR cluster = ?) ORDER BY now DESC, number DESC",
+            "job_id = ? AND is_second = 0 AND (? IS NULL OR cluster = ?) "
+            "ORDER BY now DESC, number DESC",
             [job_id, cluster, cluster],
+        )
+
+    def second_decisions(self, job_id: int, *, since: int) -> list[Decision]:
+        """Return what sluiced decided again on a job from a time on, oldest first."""
+        return self._decisions(
+            "job_id = ? AND is_second = 1 AND now >= ? ORDER BY now, number", [job_id, since]
         )
 
     def decision_for_job(self, job_id: int, cluster: str | None = None) -> Decision | None:
@@ -71,8 +79,8 @@ class Decisions(Connection):
         return next(iter(self.decisions_for_job(job_id, cluster)), None)
 
     def latest_decisions(self, limit: int) -> list[Decision]:
-        """Return the latest decisions, the latest first."""
-        return self._decisions("1 ORDER BY now DESC, number DESC LIMIT ?", [limit])
+        """Return the plugin's latest decisions, the latest first."""
+        return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
 
     def _set_join(self, boot: int, number: int, job_id: int | None, joined_by: str) -> None:
         with self._transaction() as db:
@@ -91,5 +99,6 @@ class Decisions(Connection):
             for name in ("boot", "number", "bundle", "snapshot"):
                 values_by_name[name] = unsigned(values_by_name[name])
             values_by_name["record"] = zlib.decompress(values_by_name["record"])
+            values_by_name["is_second"] = bool(values_by_name["is_second"])
             found.append(Decision(**values_by_name))
         return found
