@@ -218,6 +218,7 @@ def test_a_number_that_slurmctld_uses_again_after_a_crash_is_another_job(sluiced
     sluiced.wait_until_joined(old)
     guarded.kill_controller()
     guarded.start_controller()
+    sluiced.files.wait_until_loaded("bundle")
     new = guarded.submit("-J", "after", *HELD)  # likely the same number
     wait_for(lambda: sluiced.joined().get(new, {}).get("name") == "after")
     assert {row["name"]: row["job_id"] for row in sluiced.decisions()} == {
@@ -278,6 +279,7 @@ def test_it_outlives_slurmctld_and_says_so_once(sluiced, guarded):
     time.sleep(0.5)
     assert sluiced.sequence() == sequence  # nobody vouches for what it does not see
     guarded.start_controller()
+    sluiced.files.wait_until_loaded("bundle")
     second = guarded.submit("-J", "second", *HELD)
     sluiced.wait_until_joined(first, second)
     assert sluiced.log.read_text().count("WARNING: controller: ") <= 2
