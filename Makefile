@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture test lint format acceptance bench fuzz docs lock clean
+.PHONY: help setup build plugin probe install demo picture test lint format acceptance bench fuzz docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ fuzz: build ## Fuzz the parsers, SECONDS=60 each
 
 docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
+
+patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
+	$(BIN)/python -m sluice.classifier.shipped tests/data/darshan/index.csv
 
 lock: ## Pin every Python dependency with its hash
 	$(BIN)/pip install --quiet uv

@@ -11,11 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
-
-from darshan_writer import MadeLog
-
 from sluice.classifier import darshan_log
+from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.ingest import ingest
 from sluice.classifier.profile import read_profile
 from sluice.history_db.store import Store

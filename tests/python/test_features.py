@@ -1,21 +1,22 @@
 """Counters -> numbers, shares and pattern: ground truth, traps, laws."""
 
 import csv
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from darshan_writer import MadeLog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.classifier.bursts import find_bursts
 from sluice.classifier.darshan_log import Heatmap, read_log
+from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.evidence import evidence
 from sluice.classifier.features import FEATURES, PATTERNS, measure
 from sluice.classifier.patterns import packaged_classifier
 from sluice.classifier.profile import profile_of, read_profile
-from sluice.classifier.synthetic import synthetic_runs
+from sluice.classifier.synthetic.corpus import synthesise
 from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import NUMBERS
 from sluice.policies import core
@@ -319,14 +320,16 @@ def test_every_profile_is_one_that_the_core_accepts():
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1 << 30))
 def test_any_run_gives_finite_features_and_shares_that_sum_to_one(seed):
-    for _, log in synthetic_runs(1, seed):
-        found = measure(log)
-        assert np.isfinite(found.features).all()
-        assert set(found.shares) == set(PATTERNS)
-        assert sum(found.shares.values()) == pytest.approx(1.0)
-        assert min(found.shares.values()) >= 0
-        assert set(found.numbers) <= set(NUMBERS)
-        assert all(np.isfinite(value) and value >= 0 for value in found.numbers.values())
+    with tempfile.TemporaryDirectory() as folder:
+        for truth in synthesise(Path(folder), 3, seed=seed, first=seed % 7):
+            found = measure(read_log(Path(folder) / truth.file))
+            assert np.isfinite(found.features).all()
+            for shares in (found.shares, found.time_shares):
+                assert set(shares) == set(PATTERNS)
+                assert sum(shares.values()) == pytest.approx(1.0)
+                assert min(shares.values()) >= 0
+            assert set(found.numbers) <= set(NUMBERS)
+            assert all(np.isfinite(value) and value >= 0 for value in found.numbers.values())
 
 
 def test_the_evidence_names_what_decided():
@@ -342,5 +345,116 @@ def test_patterns_have_the_names_of_the_core():
     classifier = packaged_classifier()
     assert set(PATTERNS) | {"mixed", "unknown"} == set(core.PATTERNS)
     assert set(classifier.patterns) <= set(core.PATTERNS)
-    log = next(log for _, log in synthetic_runs(1, 1))
+    log = read_log(LOGS / CERTAIN[0]["file"])
     assert profile_of(measure(log), classifier).pattern in core.PATTERNS
+
+
+# What programs are fed with, order and names
+
+
+def test_the_input_of_a_compressor_is_no_phase_of_its_own(tmp_path):
+    log = MadeLog()
+    appended(log, count=20)
+    source = {"OPENS": 1, "READS": 40, "BYTES_READ": 40 * MIB, "F_READ_START_TIMESTAMP": 2.0}
+    log.add("POSIX", file=2, rank=0, counters=source | {"F_READ_END_TIMESTAMP": 88.0})
+    found = profile(log, tmp_path)
+    assert found.pattern == "aw"
+    assert found.numbers["read_bytes"] == 40 * MIB
+
+
+def test_a_file_that_is_written_and_then_read_has_two_phases(tmp_path):
+    log = MadeLog()
+    again = {"READS": 50, "BYTES_READ": 50 * MIB, "MAX_BYTE_READ": 50 * MIB - 1}
+    appended(log, F_READ_START_TIMESTAMP=91.0, F_READ_END_TIMESTAMP=99.0, **again)
+    found = profile(log, tmp_path)
+    assert found.pattern == "mixed"
+    assert found.shares["read"] == pytest.approx(0.5)
+
+
+def test_a_glance_at_what_is_being_written_is_no_phase(tmp_path):
+    """GROMACS reads the end of its output for a checksum before it writes on."""
+    log = MadeLog()
+    glance = {"READS": 1, "BYTES_READ": 50 * MIB, "MAX_BYTE_READ": 50 * MIB - 1}
+    appended(log, F_READ_START_TIMESTAMP=89.0, F_READ_END_TIMESTAMP=89.01, **glance)
+    assert profile(log, tmp_path).pattern == "aw"
+
+
+def jumping(tmp_path, strides: int):
+    """A file of which every second write jumps back, the others forward."""
+    log = MadeLog()
+    appended(
+        log,
+        count=400,
+        SEQ_WRITES=200,
+        CONSEC_WRITES=0,
+        STRIDE1_STRIDE=MIB,
+        STRIDE1_COUNT=strides,
+        SIZE_WRITE_100K_1M=400,
+    )
+    return profile(log, tmp_path).pattern
+
+
+def test_several_variables_in_one_file_are_not_written_in_disorder(tmp_path):
+    assert jumping(tmp_path, strides=200) == "aw"
+    assert jumping(tmp_path, strides=10) == "ws"
+
+
+def test_a_file_written_under_one_name_and_renamed_is_created_each_time(tmp_path):
+    log = MadeLog()
+    appended(log, MAX_BYTE_WRITTEN=MIB - 1, SEQ_WRITES=0, OPENS=50, RENAME_SOURCES=50)
+    assert profile(log, tmp_path).pattern == "owc"
+
+
+def test_a_c_plus_plus_stream_opened_for_each_large_piece_is_a_series(tmp_path):
+    """Its offsets count on through all opens, so that nothing looks rewritten."""
+    log = MadeLog()
+    appended(log, OPENS=10, FILENOS=10)
+    log.add("STDIO", file=1, rank=0, counters={"OPENS": 10})
+    assert profile(log, tmp_path).pattern == "owc"
+
+
+def test_two_files_whose_names_differ_in_a_number_are_a_series(tmp_path):
+    log = MadeLog(names={1: "/scratch/restart.100", 2: "/scratch/restart.200"})
+    series(log, files=2)
+    found = measure(read_log(log.write(tmp_path / "a.darshan")))
+    assert found.shares["owc"] == pytest.approx(1.0)
+
+
+def test_what_passes_unseen_lowers_the_confidence_and_is_named(tmp_path):
+    opened, mapped = MadeLog(), MadeLog()
+    opened.add("POSIX", file=1, rank=0, counters={"OPENS": 2})
+    stretched = {"OPENS": 1, "WRITES": 1, "BYTES_WRITTEN": 1, "MAX_BYTE_WRITTEN": 8 * MIB}
+    mapped.add("POSIX", file=1, rank=0, counters=stretched)
+    for log, words in ((opened, "saw nothing"), (mapped, "through memory")):
+        reading = read_profile(log.write(tmp_path / "a.darshan"))
+        assert reading.profile.confidence <= 0.55
+        assert words in "; ".join(evidence(reading.profile, reading.features))
+
+
+def test_odd_sizes_prove_that_nothing_bypassed_the_cache(tmp_path):
+    odd, whole = MadeLog(), MadeLog()
+    appended(odd, chunk=1000)
+    appended(whole, chunk=4096)
+    assert profile(odd, tmp_path).numbers["direct_share"] == 0
+    assert "direct_share" not in profile(whole, tmp_path).numbers
+
+
+def test_a_run_of_varied_sizes_has_the_chunk_that_halves_its_bytes(tmp_path):
+    log = MadeLog()
+    for power in range(12, 23):
+        appended(log, file=power, chunk=1 << power, count=(1 << 26) >> power)
+    assert profile(log, tmp_path).numbers["chunk_bytes"] == pytest.approx(1 << 17, rel=0.01)
+
+
+def test_phases_are_shared_out_by_time_too(tmp_path):
+    log = MadeLog()
+    series(log, files=50, F_WRITE_TIME=0.06)
+    appended(log, file=999, F_WRITE_TIME=1.0)
+    found = measure(read_log(log.write(tmp_path / "a.darshan")))
+    assert found.shares["owc"] == pytest.approx(0.5, abs=0.05)
+    assert found.time_shares["owc"] == pytest.approx(0.75, abs=0.01)
+
+
+def test_bursts_in_groups_have_the_period_of_the_group():
+    groups = [(start + gap, 1) for start in range(0, 180, 30) for gap in (0, 4)]
+    assert find_bursts(heatmap(groups, 180)).period == pytest.approx(3.0)

@@ -472,12 +472,12 @@ def test_publishing_without_a_model_says_to_train(tmp_path):
 
 
 def test_patterns_are_trained_again_from_labels_and_runs_named_anew(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr("sluice.classifier.pattern_training.SYNTHETIC_PER_PATTERN", 15)
+    monkeypatch.setattr("sluice.classifier.pattern_training.SYNTHESISED_PER_PATTERN", 15)
     run = runner(trained)
     run("ingest", "--labels", DATA / "index.csv")
     file = tmp_path / "patterns.npz"
     result = run("train", "--patterns", "--patterns-file", file)
     assert result.exit_code == 0, result.output
-    assert "103 labelled logs of 4 applications" in result.stdout
+    assert "103 labelled, 105 synthesised logs" in result.stdout
     with Store(trained / "history.db") as store:
         assert store.classifier() == file.read_bytes()

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 QUIET = 0.02  # of the busiest bin: what is below it is no burst
 MIN_BURSTS = 3  # before their distances can be called a period
-REGULAR = 0.25  # largest spread of the distances, relative to their median
+ALIKE = 0.6  # correlation of a signal with itself, a period later, from which it repeats
+MOST = 0.75  # share of the distances that must be alike,
+REGULAR = 0.25  # that is, differ from their median by no more than this share of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def find_bursts(heatmap: Heatmap) -> Bursts:
     length = None
     if (lengths >= 2).mean() > 0.5 and not busy.all():
         length = float(np.median(lengths)) * heatmap.bin_seconds
-    return Bursts(length=length, period=_period(starts, heatmap.bin_seconds))
+    period = _period(starts, heatmap.bin_seconds) or _repetition(moved, heatmap.bin_seconds)
+    return Bursts(length=length, period=period)
 
 
 def runs_of(busy: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -66,6 +69,31 @@ def _period(starts: NDArray[np.intp], bin_seconds: float) -> float | None:
         return None
     distances = np.diff(starts)
     median = float(np.median(distances))
-    if median < 2 or float(np.median(np.abs(distances - median))) > REGULAR * median:
+    if median < 2 or float(np.quantile(np.abs(distances - median), MOST)) > REGULAR * median:
         return None
     return float(starts[-1] - starts[0]) / len(distances) * bin_seconds
+
+
+def _repetition(moved: NDArray[np.float64], bin_seconds: float) -> float | None:
+    """Return the shift at which the signal looks like itself, and again at twice that shift.
+
+    For bursts that come in groups, or beside others: no single distance tells their period.
+    """
+    signal = np.minimum(moved, np.quantile(moved[moved > 0], 0.9))
+    signal = signal - signal.mean()
+    longest = len(signal) // MIN_BURSTS
+    if longest < 4 or not signal.any():
+        return None
+    alike = np.array([_correlation(signal, shift) for shift in range(2 * longest + 1)])
+    shifts = np.arange(3, longest + 1)
+    peak = (alike[shifts] >= alike[shifts - 1]) & (alike[shifts] >= alike[shifts + 1])
+    good = shifts[peak & (alike[shifts] >= ALIKE) & (alike[2 * shifts] >= ALIKE)]
+    return float(good[0]) * bin_seconds if len(good) else None
+
+
+def _correlation(signal: NDArray[np.float64], shift: int) -> float:
+    if not shift:
+        return 1.0
+    early, late = signal[:-shift], signal[shift:]
+    size = float(np.sqrt((early**2).sum() * (late**2).sum()))
+    return float((early * late).sum()) / size if size else 0.0

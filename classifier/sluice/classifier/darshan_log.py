@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import stat
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from darshan.backend import cffi_backend
+
+from sluice.classifier.counters import counter_index, time_index
+from sluice.classifier.join import join_records
+from sluice.classifier.rows import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,6 +56,7 @@ PROGRAM_FILE = re.compile(
     rb"|/(site-packages|dist-packages|dist-info|__pycache__)/|/lib(32|64)?/python[0-9.]+/"
     rb"|pyvenv\.cfg$|pybuilddir\.txt$"
 )
+NUMBER = re.compile(rb"[0-9]+")
 COUNTER_STRUCTS = {
     "POSIX": "struct darshan_posix_file",
     "MPI-IO": "struct darshan_mpiio_file",
@@ -126,12 +132,9 @@ class DarshanLog:
     modules: frozenset[str]
     partial: frozenset[str]
     """Modules that ran out of memory for records."""
-    posix: Records
-    mpiio: Records
-    stdio: Records
+    rows: NDArray[Any]
+    """One a file and process, as rows.ROW."""
     heatmap: Heatmap | None
-    program_files: NDArray[np.uint64]
-    """Ids of files that were only read and are parts of a program: modules, libraries."""
     targets: int | None
     """Distinct Lustre storage targets of its files; None without Lustre."""
 
@@ -149,21 +152,6 @@ class _Handle:
 
     pointer: Any
     modules: dict[str, _Module] = field(default_factory=dict)
-
-
-@cache
-def counter_index(module: str) -> dict[str, int]:
-    """Map the names of a module's counters, without its prefix, to their places."""
-    return _index(cffi_backend.counter_names(module))
-
-
-@cache
-def time_index(module: str) -> dict[str, int]:
-    return _index(cffi_backend.fcounter_names(module))
-
-
-def _index(names: list[str]) -> dict[str, int]:
-    return {name.split("_", 1)[1]: place for place, name in enumerate(names)}
 
 
 @cache
@@ -195,19 +183,17 @@ def read_log(path: Path) -> DarshanLog:
         pass  # raises what the library would not tell apart from damage
     with _opened(path) as handle:
         job = _job(handle)
-        posix = _records(handle, "POSIX")
-        stdio = _records(handle, "STDIO")
+        records = {module: _records(handle, name) for module, name in MODULES.items()}
+        rows = join_records(records, nprocs=job["nprocs"])
+        _name_rows(handle, rows)
         return DarshanLog(
             digest=digest_file(path),
             **job,
             exe=_exe(handle),
             modules=frozenset(handle.modules),
             partial=frozenset(name for name, module in handle.modules.items() if module.partial),
-            posix=posix,
-            mpiio=_records(handle, "MPI-IO"),
-            stdio=stdio,
+            rows=rows,
             heatmap=_heatmap(handle),
-            program_files=_program_files(handle, _only_read(posix, stdio)),
             targets=_targets(handle),
         )
 
@@ -320,27 +306,27 @@ def _check(module: str, rows: NDArray[Any]) -> None:
         raise DarshanLogError(f"has {module} times that are not numbers")
 
 
-def _only_read(*modules: Records) -> NDArray[np.uint64]:
-    read = [records.ids[records.count("BYTES_READ") > 0] for records in modules]
-    written = [records.ids[records.count("BYTES_WRITTEN") > 0] for records in modules]
-    return np.setdiff1d(np.concatenate(read), np.concatenate(written))
-
-
-def _program_files(handle: _Handle, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return those of the ids whose names say that they are parts of a program."""
+def _name_rows(handle: _Handle, rows: NDArray[Any]) -> None:
+    """Fill in what the names of the files say: parts of a program, and series."""
+    ids = np.unique(rows["id"])
     if not len(ids):
-        return ids
+        return
     names, count = ffi.new("struct darshan_name_record **"), ffi.new("int *")
-    wanted = ffi.cast("darshan_record_id *", ffi.from_buffer(np.ascontiguousarray(ids)))
+    wanted = ffi.cast("darshan_record_id *", ffi.from_buffer(ids))
     lib.darshan_log_get_filtered_name_records(handle.pointer, names, count, wanted, len(ids))
-    found = []
+    program: dict[int, bool] = {}
+    stem: dict[int, int] = {}
     for i in range(count[0]):
         record = names[0][i]
-        if PROGRAM_FILE.search(ffi.string(record.name)):
-            found.append(record.id)
+        name = ffi.string(record.name)
+        program[record.id] = bool(PROGRAM_FILE.search(name))
+        stem[record.id] = zlib.crc32(NUMBER.sub(b"#", name)) + 1
         lib.darshan_free(record.name)
     lib.darshan_free(names[0])
-    return np.array(found, dtype=np.uint64)
+    written = rows["posix_bytes_written"] + rows["stdio_bytes_written"] > 0
+    read = rows["posix_bytes_read"] + rows["stdio_bytes_read"] > 0
+    rows["program"] = [program.get(int(id_), False) for id_ in rows["id"]] & read & ~written
+    rows["stem"] = [stem.get(int(id_), 0) for id_ in rows["id"]]
 
 
 def _heatmap(handle: _Handle) -> Heatmap | None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.features import FEATURES, METADATA_OPERATIONS, REWRITTEN
+from sluice.classifier.behaviour import REWRITTEN
+from sluice.classifier.features import FEATURES
+from sluice.classifier.totals import METADATA_OPERATIONS
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Profile
@@ -21,10 +23,19 @@ def evidence(profile: Profile, features: bytes) -> list[str]:
         *_flushing(values, profile.numbers),
     ]
     if values["coverage"] < 0.95:
-        signals.append(f"Darshan kept records for only {values['coverage']:.0%} of the bytes")
+        signals.append(_what_is_missing(values))
     if profile.pattern == "unknown":
         signals.append("none of this is certain enough to name a pattern")
     return signals
+
+
+def _what_is_missing(values: dict[str, float]) -> str:
+    """Say why the confidence is lower than the classifier's."""
+    if values["mapped"]:
+        return "writes a file through memory, where Darshan cannot see it"
+    if not values["log2_bytes"] and values["log2_operations"]:
+        return "opens files of whose data Darshan saw nothing"
+    return f"Darshan kept records for only {values['coverage']:.0%} of the bytes"
 
 
 def _volume(values: dict[str, float]) -> list[str]:
@@ -32,7 +43,8 @@ def _volume(values: dict[str, float]) -> list[str]:
     if values["significance"] == 0:
         signals.append("moves too few bytes to matter")
     elif values["read_ratio"] > 0.05:
-        signals.append(f"{values['read_ratio']:.0%} of its bytes are reads")
+        fed = ", most of them its input" if values["supplied_share"] > 0.5 else ""
+        signals.append(f"{values['read_ratio']:.0%} of its bytes are reads{fed}")
     operations = _count(values["log2_operations"])
     if operations >= METADATA_OPERATIONS:
         each = _count(values["log2_bytes_per_operation"])
@@ -47,7 +59,7 @@ def _writing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
     successive = _count(values["log2_successive_files"])
     overwrite = _count(values["log2_overwrite"])
     if overwrite > REWRITTEN:
-        how = "opening it afresh each time" if values["reopened_share"] > 0.5 else "in place"
+        how = "emptying it each time" if values["truncated_share"] > 0.5 else "in place"
         signals.append(f"writes the same bytes of a file {overwrite:.1f} times, {how}")
     if successive >= 2.5:
         signals.append(f"writes {successive:.0f} files alike one after the other")
@@ -58,6 +70,10 @@ def _writing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
         signals.append(f"appends to a file, {max(1.0, writes):.0f} writes for each open")
     if values["stdio_share"] > 0.5:
         signals.append("through buffered streams (STDIO)")
+    elif values["streamed_share"] > 0.5:
+        signals.append("through C++ streams")
+    if values["mpiio_share"] > 0.5:
+        signals.append("through MPI-IO")
     return signals
 
 

@@ -1,4 +1,4 @@
-"""Darshan's records, one row a file.
+"""What a job did to each of its files, from Darshan's counters.
 
 Traps, all of them seen in real logs: a file has bytes in its POSIX record, its STDIO record or
 both; C++ streams open through STDIO and write through POSIX; stream opens and duplicates of a
@@ -7,29 +7,35 @@ descriptor count as POSIX opens too; processes that share a file may have one co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sluice.classifier.darshan_log import STANDARD_STREAMS
+from sluice.classifier.rows import SHARED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sluice.classifier.darshan_log import DarshanLog
-
     Array = NDArray[np.float64]
 
-SHARED = -1  # owner of a file that several processes write
+DISTANCES = 4  # that Darshan keeps of a file, the commonest ones
+LARGE = 2  # first class of access sizes that is data: smaller ones may be HDF5's own
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """One row for each file (and its process, unless processes share it)."""
 
+    rows: NDArray[Any]
+    """All counters, as rows.ROW."""
     owner: NDArray[np.int64]
     """Rank, or SHARED."""
+    stem: NDArray[np.uint64]
+    """Hash of the name with each number as one sign; 0: no name."""
+    program: NDArray[np.bool_]
+    """Part of a program, read as it starts."""
     written: Array
     read: Array
     size: Array
@@ -37,100 +43,85 @@ class Files:
     opens: Array
     """True ones: streams on top of descriptors and duplicates are not counted."""
     writes: Array
+    reads: Array
     stdio_written: Array
-    stdio_opens: Array
-    renames: Array
+    streamed: NDArray[np.bool_]
+    """Opened through streams: fopen, or C++ streams whose data POSIX counts."""
     flushes: Array
     """fsync and fdatasync."""
-    large_writes: Array
-    """Those of 1 KiB and more: smaller ones may be HDF5's own."""
     out_of_order: Array
-    """Large writes that start before the end of the one before."""
-    consecutive: Array
+    """Writes of 1 KiB and more that start before the end of the one before."""
+    large_writes: Array
+    """Writes of 1 KiB and more."""
+    regular: Array
+    """Share of the forward jumps that are over one of few distances, 0..1."""
     first_write: Array
     """Seconds from the job's start; infinite when never written."""
     last_write: Array
-    program: NDArray[np.bool_]
-    """Part of a program, read as it starts."""
+    first_read: Array
+    last_read: Array
+    seconds: Array
+    """Of reads, writes and metadata, summed over the processes."""
 
     def __len__(self) -> int:
         return len(self.owner)
 
-
-def without_streams(log: DarshanLog) -> DarshanLog:
-    """Leave out standard input, output and error: they are no files of the job's making."""
-    return replace(
-        log,
-        posix=log.posix.where(~_standard(log.posix.ids)),
-        stdio=log.stdio.where(~_standard(log.stdio.ids)),
-    )
+    @property
+    def shared(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.owner == SHARED
+        return found
 
 
-def _standard(ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (ids[:, np.newaxis] == STANDARD_STREAMS).any(axis=1)
-    return found
+def files_of(rows: NDArray[Any]) -> Files:
+    """Look at rows (rows.ROW) as files.
 
+    Standard input, output and error are no files of the job's making.
+    """
+    rows = rows[~np.isin(rows["id"], STANDARD_STREAMS)]
 
-def join_files(log: DarshanLog) -> Files:
-    """Join POSIX and STDIO records by file and process."""
-    posix, stdio = log.posix, log.stdio
-    ids = np.concatenate([posix.ids, stdio.ids])
-    owners = _owners(log, np.concatenate([posix.ranks, stdio.ranks]))
-    row, firsts = _rows(ids, owners)
-    of_posix, of_stdio = row[: len(posix)], row[len(posix) :]
-    count = len(firsts)
+    def both(name: str) -> Array:
+        return np.asarray(rows[f"posix_{name}"] + rows[f"stdio_{name}"])
 
-    def p(name: str) -> Array:
-        return sums(of_posix, posix.count(name), count)
-
-    def s(name: str) -> Array:
-        return sums(of_stdio, stdio.count(name), count)
-
-    stdio_written, writes = s("BYTES_WRITTEN"), p("WRITES")
-    large = np.maximum(writes - p("SIZE_WRITE_0_100") - p("SIZE_WRITE_100_1K"), 0)
-    in_order = np.minimum(p("SEQ_WRITES") + p("OPENS"), writes)
-    size, begin, end = np.zeros(count), np.full(count, np.inf), np.zeros(count)
-    for records, rows in ((posix, of_posix), (stdio, of_stdio)):
-        wrote = np.flatnonzero(records.count("BYTES_WRITTEN") > 0)
-        np.maximum.at(size, rows[wrote], records.count("MAX_BYTE_WRITTEN")[wrote] + 1)
-        np.minimum.at(begin, rows[wrote], records.time("F_WRITE_START_TIMESTAMP")[wrote])
-        np.maximum.at(end, rows[wrote], records.time("F_WRITE_END_TIMESTAMP")[wrote])
+    posix_opens = np.maximum(rows["posix_opens"] - rows["posix_filenos"] - rows["posix_dups"], 0)
+    stdio_opens = np.maximum(rows["stdio_opens"] - rows["stdio_fdopens"], 0)
+    large = rows["posix_size_write"][:, LARGE:].sum(axis=1)
+    in_order = np.minimum(rows["posix_seq_writes"] + rows["posix_opens"], rows["posix_writes"])
+    # any four jumps have at most four distances: only more of them can show an order
+    jumps = rows["posix_seq_writes"] - rows["posix_consec_writes"] - DISTANCES
     return Files(
-        owner=owners[firsts],
-        written=p("BYTES_WRITTEN") + stdio_written,
-        read=p("BYTES_READ") + s("BYTES_READ"),
-        size=size,
-        opens=np.maximum(p("OPENS") - p("FILENOS") - p("DUPS"), 0)
-        + np.maximum(s("OPENS") - s("FDOPENS"), 0),
-        writes=writes + s("WRITES"),
-        stdio_written=stdio_written,
-        stdio_opens=s("OPENS"),
-        renames=p("RENAME_TARGETS"),
-        flushes=p("FSYNCS") + p("FDSYNCS"),
-        large_writes=large,
+        rows=rows,
+        owner=rows["owner"],
+        stem=rows["stem"],
+        program=rows["program"] > 0,
+        written=both("bytes_written"),
+        read=both("bytes_read"),
+        size=np.maximum(rows["posix_max_byte_written"], rows["stdio_max_byte_written"]) + 1,
+        opens=posix_opens + stdio_opens,
+        writes=both("writes"),
+        reads=both("reads"),
+        stdio_written=rows["stdio_bytes_written"],
+        streamed=rows["stdio_opens"] > 0,
+        flushes=rows["posix_fsyncs"] + rows["posix_fdsyncs"],
         out_of_order=np.maximum(large - in_order, 0),
-        consecutive=p("CONSEC_WRITES"),
-        first_write=begin,
-        last_write=end,
-        program=np.isin(ids[firsts], log.program_files),
+        large_writes=large,
+        regular=np.clip(ratio(rows["posix_strides"] - DISTANCES, jumps), 0, 1),
+        first_write=np.minimum(rows["posix_write_start"], rows["stdio_write_start"]),
+        last_write=np.maximum(rows["posix_write_end"], rows["stdio_write_end"]),
+        first_read=np.minimum(rows["posix_read_start"], rows["stdio_read_start"]),
+        last_read=np.maximum(rows["posix_read_end"], rows["stdio_read_end"]),
+        seconds=both("read_time") + both("write_time") + both("meta_time"),
     )
 
 
-def _rows(
-    ids: NDArray[np.uint64], owners: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Give each different (id, owner) a number; return the records' and a record of each."""
-    order = np.lexsort((owners, ids))
-    is_new = np.ones(len(ids), dtype=bool)
-    is_new[1:] = (np.diff(ids[order]) != 0) | (np.diff(owners[order]) != 0)
-    row = np.empty(len(ids), dtype=np.intp)
-    row[order] = np.cumsum(is_new) - 1
-    return row, order[is_new]
+def ratio(a: Array, b: Array) -> Array:
+    """Return a / b, 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros(len(a)), where=b > 0)
 
 
-def _owners(log: DarshanLog, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the process behind each record; a lone process owns its shared records too."""
-    return np.where(ranks < 0, 0 if log.nprocs == 1 else SHARED, ranks)
+def weighted(values: NDArray[Any], weights: Array) -> float:
+    """Return the mean by weight; 0 without any."""
+    total = float(weights.sum())
+    return float((values * weights).sum()) / total if total else 0.0
 
 
 def sums(rows: NDArray[Any], values: Array, count: int = 0) -> Array:

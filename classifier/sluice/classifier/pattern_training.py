@@ -1,26 +1,38 @@
-"""Trains the pattern classifier and judges it on applications that it has not seen."""
+"""Trains the pattern classifier, and judges it on applications and libraries it has not seen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.features import FEATURES, measure
+from sluice.classifier.confidence import fit_temperature
+from sluice.classifier.evaluation import Outcomes, joined, judge, quality
+from sluice.classifier.examples import (
+    LABELLED,
+    WEIGHTS,
+    Example,
+    history_examples,
+    shares_of,
+    synthesised_examples,
+)
+from sluice.classifier.features import FEATURES
 from sluice.classifier.fit import SEED, fit_classifier
 from sluice.classifier.patterns import MIN_CONFIDENCE, PatternClassifier
 from sluice.classifier.profile import reclassified
-from sluice.classifier.synthetic import synthetic_runs
 
 if TYPE_CHECKING:
-    from sluice.classifier.forest import Forest
+    from collections.abc import Callable, Collection, Sequence
+
     from sluice.history_db.store import Store
 
-SYNTHETIC_PER_PATTERN = 300
-REAL_WEIGHT = 3.0  # of a labelled log against a made-up run
+SYNTHESISED_PER_PATTERN = 300
 TREES = 100
 LEAF_SIZE = 3
+LIBRARY = ("stdio_share", "streamed_share", "mpiio_share")
+SEEN = tuple(name for name in FEATURES if name not in LIBRARY)
+"""What the forest may see: a pattern is the same pattern through any library."""
 
 
 class TooFewLabelsError(Exception):
@@ -28,99 +40,132 @@ class TooFewLabelsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """One labelled log."""
+class Fold:
+    """A group of logs and a classifier that has seen none of it."""
 
-    features: np.ndarray[tuple[int], np.dtype[np.float32]]
-    pattern: str
-    application: str
+    name: str
+    tested: list[Example]
+    classifier: PatternClassifier
 
 
-def train_patterns(examples: list[Example]) -> PatternClassifier:
-    """Fit on labelled logs and made-up runs; the metrics come from held-out applications.
+def train_patterns(
+    examples: Sequence[Example], synthesised: Sequence[Example] | None = None
+) -> PatternClassifier:
+    """Fit on labelled, weakly labelled and synthesised logs; judge on held-out applications.
 
     Deterministic. Raises TooFewLabelsError when there are not two applications to hold out.
     """
-    applications = sorted({example.application for example in examples})
-    if len(applications) < 2:
+    labelled = [example for example in examples if example.kind == LABELLED]
+    if len({example.application for example in labelled}) < 2:
         raise TooFewLabelsError(
             "the labelled logs come from fewer than two applications, so that none could be held "
             "out; ingest more with `sluice ingest PATH… --labels FILE.csv`"
         )
-    made_up = [
-        Example(measure(log).features, pattern, "")
-        for pattern, log in synthetic_runs(SYNTHETIC_PER_PATTERN, SEED)
-    ]
-    forest, patterns = _fit(examples, made_up)
-    held_out = [
-        outcome
-        for application in applications
-        for outcome in _hold_out(application, examples, made_up)
-    ]
-    return PatternClassifier(forest, tuple(patterns), _metrics(examples, held_out))
-
-
-def _fit(examples: list[Example], made_up: list[Example]) -> tuple[Forest, list[str]]:
-    rows = [*made_up, *examples]
-    return fit_classifier(
-        np.array([row.features for row in rows], dtype=np.float32),
-        np.array([row.pattern for row in rows]),
-        weights=np.array([1.0] * len(made_up) + [REAL_WEIGHT] * len(examples)),
-        trees=TREES,
-        leaf_size=LEAF_SIZE,
+    if synthesised is None:
+        synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)
+    everything = [*synthesised, *examples]
+    applications = folds(everything, by_application, judged=is_labelled)
+    libraries = folds(everything, by_library, judged=writes)
+    temperature = temperature_of([*applications, *libraries])
+    return replace(
+        fit(everything),
+        temperature=temperature,
+        metrics={
+            "examples": dict(shares_of(everything)),
+            "applications": len(applications),
+            "libraries": len(libraries),
+            "min_confidence": MIN_CONFIDENCE,
+            "by_application": quality(judged_folds(applications, temperature)),
+        },
     )
 
 
-def _hold_out(
-    application: str, examples: list[Example], made_up: list[Example]
-) -> list[tuple[str, str, float]]:
-    """Return (truth, answer, confidence) of an application's logs, learned without it."""
-    rest = [example for example in examples if example.application != application]
-    tested = [example for example in examples if example.application == application]
-    forest, patterns = _fit(rest, made_up)
-    shares = forest.evaluate(np.array([example.features for example in tested], dtype=np.float32))
-    best = shares.argmax(axis=1)
+def fit(examples: Sequence[Example], *, features_seen: Collection[str] = SEEN) -> PatternClassifier:
+    """Fit a forest on examples, by their kind's weight; not calibrated."""
+    features = np.array([example.features for example in examples], dtype=np.float32)
+    features[:, [name not in features_seen for name in FEATURES]] = 0  # never splits
+    forest, patterns = fit_classifier(
+        features,
+        np.array([example.pattern for example in examples]),
+        weights=np.array([WEIGHTS[example.kind] for example in examples]),
+        trees=TREES,
+        leaf_size=LEAF_SIZE,
+    )
+    return PatternClassifier(forest, tuple(patterns), {})
+
+
+def is_labelled(example: Example) -> bool:
+    return example.kind == LABELLED
+
+
+def writes(example: Example) -> bool:
+    """Whether the log has a library to speak of."""
+    return example.pattern in {"owc", "ws", "aw"}
+
+
+def by_application(example: Example) -> str:
+    return example.application
+
+
+def by_library(example: Example) -> str:
+    """Return the library that writes; what hardly writes is in a group of its own."""
+    return example.library if writes(example) else "none"
+
+
+def folds(
+    examples: Sequence[Example],
+    group: Callable[[Example], str],
+    *,
+    judged: Callable[[Example], bool] = lambda _: True,
+    features_seen: Collection[str] = SEEN,
+) -> list[Fold]:
+    """Fit one classifier for each group with judged logs, on all that is not of the group."""
     return [
-        (example.pattern, patterns[i], float(share[i]))
-        for example, share, i in zip(tested, shares, best, strict=True)
+        Fold(
+            name,
+            [example for example in examples if group(example) == name and judged(example)],
+            fit(
+                [example for example in examples if group(example) != name],
+                features_seen=features_seen,
+            ),
+        )
+        for name in sorted({group(example) for example in examples if judged(example)})
     ]
 
 
-def _metrics(examples: list[Example], outcomes: list[tuple[str, str, float]]) -> dict[str, object]:
-    correct = np.array([truth == answer for truth, answer, _ in outcomes])
-    confidence = np.array([confidence for _, _, confidence in outcomes])
-    said = confidence >= MIN_CONFIDENCE
-    truths = [example.pattern for example in examples]
-    commonest = max(sorted(set(truths)), key=truths.count)
-    return {
-        "logs": len(examples),
-        "applications": len({example.application for example in examples}),
-        "held_out_accuracy": round(float(correct.mean()), 4),
-        "held_out_answered": round(float(said.mean()), 4),
-        "held_out_accuracy_answered": round(float(correct[said].mean()), 4) if said.any() else None,
-        "held_out_brier": round(float(((confidence - correct) ** 2).mean()), 4),
-        "baseline": commonest,
-        "baseline_accuracy": round(truths.count(commonest) / len(truths), 4),
-    }
+def temperature_of(held_out: Sequence[Fold]) -> float:
+    """Return the temperature (confidence.py) that suits what was said of unseen groups."""
+    votes, truth, weights = [], [], []
+    for fold in held_out:
+        columns = {pattern: i for i, pattern in enumerate(fold.classifier.patterns)}
+        known = [example for example in fold.tested if example.pattern in columns]
+        features = np.array([example.features for example in known], dtype=np.float32)
+        votes.append(fold.classifier.forest.evaluate(features))
+        truth += [columns[example.pattern] for example in known]
+        weights += [WEIGHTS[example.kind] for example in known]
+    width = max(part.shape[1] for part in votes)
+    even = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in votes]
+    return fit_temperature(np.concatenate(even), np.array(truth), np.array(weights))
 
 
-def train_site_patterns(store: Store) -> PatternClassifier:
+def judged_folds(held_out: Sequence[Fold], temperature: float) -> Outcomes:
+    """Return what the classifiers say of the groups that they have not seen."""
+    return joined(
+        [
+            judge(fold.tested, replace(fold.classifier, temperature=temperature).predict)
+            for fold in held_out
+        ]
+    )
+
+
+def train_site_patterns(store: Store, *, weak_labels: bool = False) -> PatternClassifier:
     """Train on the labelled logs of a history, keep the result there, and name its runs anew.
 
+    weak_labels: learn also from the other logs, where the rules are certain of them.
     Raises TooFewLabelsError or HistoryError.
     """
-    labels = {label.log_id: label for label in store.labels()}
     width = 4 * len(FEATURES)  # runs that another version measured have others
-    examples = [
-        Example(
-            np.frombuffer(run.features, dtype="<f4").astype(np.float32),
-            labels[run.log_id].pattern,
-            labels[run.log_id].application,
-        )
-        for run in store.runs(sorted(labels))
-        if len(run.features) == width
-    ]
-    classifier = train_patterns(examples)
+    classifier = train_patterns(history_examples(store, weak_labels=weak_labels))
     store.add_classifier(classifier.to_bytes(), classifier.metrics)
     store.replace_patterns(
         (run.log_id, reclassified(run.profile, run.features, classifier))

@@ -11,14 +11,17 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sluice.classifier.confidence import tempered
 from sluice.classifier.features import FEATURES
 from sluice.classifier.forest import Forest
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sluice.classifier.features import Measurement
 
 UNKNOWN = "unknown"
@@ -37,16 +40,28 @@ class PatternClassifier:
     forest: Forest
     patterns: tuple[str, ...]
     metrics: dict[str, object]
+    temperature: float = 1.0
+    """Makes probabilities of the trees' votes (confidence.py)."""
+
+    def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return how likely each pattern is, (rows, patterns)."""
+        return tempered(self.forest.evaluate(features), self.temperature)
+
+    def predict(self, features: NDArray[np.float32]) -> tuple[Any, NDArray[np.float64]]:
+        """Return the likeliest patterns and how likely they are, less what was not recorded."""
+        probabilities = self.probabilities(features)
+        coverage = features[:, FEATURES.index("coverage")]
+        answers = np.array(self.patterns)[probabilities.argmax(axis=1)]
+        return answers, probabilities.max(axis=1) * coverage
 
     def classify(self, measurement: Measurement) -> tuple[str, float]:
         """Return the pattern and the confidence, or `unknown` when that is too little.
 
         What was not recorded (coverage) cannot be known: it lowers the confidence.
         """
-        shares = self.forest.evaluate(measurement.features[np.newaxis])[0]
-        best = int(shares.argmax())
-        confidence = float(shares[best]) * measurement.coverage
-        return (self.patterns[best] if confidence >= MIN_CONFIDENCE else UNKNOWN), confidence
+        answers, confidences = self.predict(measurement.features[np.newaxis])
+        confidence = float(confidences[0])
+        return (str(answers[0]) if confidence >= MIN_CONFIDENCE else UNKNOWN), confidence
 
     def to_bytes(self) -> bytes:
         buffer = io.BytesIO()
@@ -58,6 +73,7 @@ class PatternClassifier:
                         "features": FEATURES,
                         "patterns": self.patterns,
                         "metrics": self.metrics,
+                        "temperature": self.temperature,
                     }
                 )
             ),
@@ -79,6 +95,7 @@ class PatternClassifier:
                 forest=Forest.from_arrays(arrays, "pattern"),
                 patterns=tuple(about["patterns"]),
                 metrics=about["metrics"],
+                temperature=float(about["temperature"]),
             )
 
 

@@ -27,6 +27,8 @@ class Reading:
     profile: Profile
     features: bytes
     """float32, little-endian, as features.FEATURES."""
+    time_shares: dict[str, float]
+    """Share of the seconds of I/O by pattern, as Profile.shares has them of the bytes."""
 
 
 def path_text(path: Path) -> str:
@@ -55,7 +57,12 @@ def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Rea
         format=darshan.format,
     )
     profile = profile_of(measurement, classifier or packaged_classifier())
-    return Reading(log, profile, measurement.features.astype("<f4").tobytes())
+    return Reading(
+        log,
+        profile,
+        measurement.features.astype("<f4").tobytes(),
+        {name: share for name, share in measurement.time_shares.items() if share > 0},
+    )
 
 
 def profile_of(measurement: Measurement, classifier: PatternClassifier) -> Profile:
@@ -75,6 +82,7 @@ def reclassified(profile: Profile, features: bytes, classifier: PatternClassifie
     measurement = Measurement(
         features=vector,
         shares=profile.shares,
+        time_shares={},
         numbers=profile.numbers,
         coverage=float(vector[FEATURES.index("coverage")]),
     )

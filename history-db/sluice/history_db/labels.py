@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.history_db.records import Label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sluice.history_db.store import Store
 
@@ -33,11 +33,25 @@ class LabelSummary:
     """Rows whose file was not ingested."""
 
 
-def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary:
-    """Label the logs that were read from the files a CSV names, in whatever directory.
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One row of the CSV."""
 
-    Columns: `file`, `pattern`; where there are any: `app`, by which logs are held out together,
-    and `label_quality`. Raises LabelsError or HistoryError.
+    file: str
+    pattern: str
+    application: str
+    """By which logs are held out together; the file's name where the CSV does not tell."""
+    certain: bool
+    """Whether label_quality begins with `clean`, or is missing."""
+    chunk_bytes: float
+    """Of the operation that moves most bytes; 0: not known."""
+
+
+def read_labels(lines: Iterable[str], *, name: str) -> Iterator[LabelRow]:
+    """Read a CSV of labels.
+
+    Columns: `file`, `pattern`; where there are any: `app`, `label_quality`, `chunk_bytes`.
+    Raises LabelsError.
     """
     rows = csv.DictReader(lines)
     missing = {"file", "pattern"} - set(rows.fieldnames or ())
@@ -46,29 +60,50 @@ def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary
             f"{name}:1: the heading lacks {', '.join(sorted(missing))}; "
             "the first line must name the columns file and pattern"
         )
-    summary = LabelSummary()
-    wanted: dict[str, tuple[str, str]] = {}
     try:
         for row in rows:
-            pattern = PATTERNS.get((row["pattern"] or "").strip().lower())
-            if pattern is None:
-                raise LabelsError(
-                    f"{name}:{rows.line_num}: no pattern {row['pattern']!r}; "
-                    f"there are {', '.join(sorted(set(PATTERNS.values())))}"
-                )
-            if not (row.get("label_quality") or CERTAIN).startswith(CERTAIN):
-                summary.uncertain += 1
-                continue
-            wanted[(row["file"] or "").rpartition("/")[2]] = (pattern, row.get("app") or "")
+            yield _label_row(row, f"{name}:{rows.line_num}")
     except csv.Error as error:
         raise LabelsError(f"{name}:{rows.line_num}: no CSV: {error}") from error
+
+
+def _label_row(row: dict[str, str | None], place: str) -> LabelRow:
+    pattern = PATTERNS.get((row["pattern"] or "").strip().lower())
+    if pattern is None:
+        raise LabelsError(
+            f"{place}: no pattern {row['pattern']!r}; "
+            f"there are {', '.join(sorted(set(PATTERNS.values())))}"
+        )
+    try:
+        chunk = float(row.get("chunk_bytes") or 0)
+    except ValueError as error:
+        raise LabelsError(f"{place}: no number of bytes: {row['chunk_bytes']!r}") from error
+    file = row["file"] or ""
+    return LabelRow(
+        file=file,
+        pattern=pattern,
+        application=row.get("app") or file.rpartition("/")[2],
+        certain=(row.get("label_quality") or CERTAIN).startswith(CERTAIN),
+        chunk_bytes=chunk,
+    )
+
+
+def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary:
+    """Label the logs that were read from the files a CSV names, in whatever directory.
+
+    Raises LabelsError or HistoryError.
+    """
+    rows = list(read_labels(lines, name=name))
+    wanted = {row.file.rpartition("/")[2]: row for row in rows if row.certain}
     logs = store.logs_named(wanted)
     labels = [
-        Label(log_id, pattern, application or file)
-        for file, (pattern, application) in wanted.items()
+        Label(log_id, row.pattern, row.application)
+        for file, row in wanted.items()
         for log_id in logs.get(file, ())
     ]
     store.put_labels(labels)
-    summary.labelled = len(labels)
-    summary.unmatched = len(wanted) - len(logs)
-    return summary
+    return LabelSummary(
+        labelled=len(labels),
+        uncertain=sum(not row.certain for row in rows),
+        unmatched=len(wanted) - len(logs),
+    )

@@ -84,6 +84,8 @@ def _as_json(reading: Reading) -> dict[str, object]:
         "pattern": profile.pattern,
         "confidence": round(profile.confidence, 4),
         "shares": {name: round(share, 4) for name, share in profile.shares.items()},
+        "time_shares": {name: round(share, 4) for name, share in reading.time_shares.items()},
+        "duty_cycle": _duty_cycle(profile.numbers),
         **{name: _json_number(profile.numbers.get(name)) for name in NUMBERS},
         "evidence": evidence(profile, reading.features),
         "jobid": log.jobid,
@@ -110,7 +112,8 @@ def _print(reading: Reading) -> None:
         [
             ("pattern", f"{profile.pattern}, confidence {profile.confidence:.2f}"),
             ("because it", "; ".join(evidence(profile, reading.features)) or NOTHING),
-            ("shares", _shares(profile.shares)),
+            ("shares of the bytes", _shares(profile.shares)),
+            ("shares of the I/O time", _shares(reading.time_shares)),
             ("job", f"{log.jobid} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
             ("program", (log.exe or NOTHING)[:100]),
             *((title, text) for title, text in _numbers(profile.numbers) if text != NOTHING),
@@ -144,8 +147,15 @@ def _numbers(numbers: dict[str, float]) -> list[tuple[str, str]]:
         ("opens and stats a s", show("metadata_rate", _plain)),
         ("burst", show("burst_seconds", duration_text)),
         ("period", show("period_seconds", duration_text)),
+        ("share of the period", share_text(duty) if (duty := _duty_cycle(numbers)) else NOTHING),
         ("storage targets", show("targets", _plain)),
     ]
+
+
+def _duty_cycle(numbers: dict[str, float]) -> float | None:
+    """Return the share of a period that is burst; None where either is unknown."""
+    burst, period = numbers.get("burst_seconds"), numbers.get("period_seconds")
+    return round(min(1.0, burst / period), 4) if burst and period else None
 
 
 def _plain(value: float | None) -> str:

@@ -40,6 +40,11 @@ SHOWN = 30  # entries of the table, unless all are asked for
     help="Train the classifier of patterns first, from labelled logs, and name all runs again.",
 )
 @click.option(
+    "--weak-labels",
+    is_flag=True,
+    help="With --patterns: learn also from unlabelled logs of which the rules are certain.",
+)
+@click.option(
     "--patterns-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -53,6 +58,7 @@ def command(
     *,
     publish: bool,
     patterns: bool,
+    weak_labels: bool,
     patterns_file: Path | None,
     show_all: bool,
     config: Path | None,
@@ -74,11 +80,13 @@ def command(
     from sluice.classifier.pattern_training import TooFewLabelsError
     from sluice.classifier.train import EmptyHistoryError, train
 
-    if patterns_file and not patterns:
-        raise click.UsageError("--patterns-file needs --patterns.")
+    if (patterns_file or weak_labels) and not patterns:
+        raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
     try:
         with open_history(config, history) as store:
-            classifier = _train_patterns(store, patterns_file) if patterns else None
+            classifier = (
+                _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
+            )
             model_id, model = train(store, created=int(time.time()))
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
@@ -93,10 +101,10 @@ def command(
             click.echo("slurmctld will know it after `sluice publish`")
 
 
-def _train_patterns(store: Store, file: Path | None) -> PatternClassifier:
+def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
     from sluice.classifier.pattern_training import train_site_patterns
 
-    classifier = train_site_patterns(store)
+    classifier = train_site_patterns(store, weak_labels=weak_labels)
     if file is not None:
         file.write_bytes(classifier.to_bytes())
     return classifier
@@ -162,12 +170,14 @@ def _right(metrics: dict[str, Any]) -> str:
 
 
 def _print_patterns(metrics: dict[str, Any]) -> None:
+    kinds = ", ".join(f"{count} {kind}" for kind, count in metrics["examples"].items())
+    held_out = metrics["by_application"]
+    low, high = held_out["macro_f1_interval"]
     click.echo(
-        f"patterns learned from {metrics['logs']} labelled logs of {metrics['applications']} "
-        f"applications; of an application that it had not seen it named "
-        f"{share_text(metrics['held_out_answered'])}, "
-        f"{share_text(metrics['held_out_accuracy_answered'])} of them rightly "
-        f"(always saying {metrics['baseline']}: {share_text(metrics['baseline_accuracy'])})"
+        f"patterns learned from {kinds} logs; of the {held_out['logs']} of applications that it "
+        f"had not seen it named {share_text(held_out['accuracy'])} rightly, "
+        f"macro-F1 {held_out['macro_f1']:.2f} ({low:.2f} to {high:.2f}), "
+        f"calibration error {held_out['calibration_error']:.3f}; more by `sluice evaluate`"
     )
     click.echo()
 

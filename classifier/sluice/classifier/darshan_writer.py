@@ -1,16 +1,21 @@
-"""Writes genuine Darshan 3.41 logs through libdarshan-util, for tests of what logs may say."""
+"""Writes genuine Darshan 3.41 logs through libdarshan-util.
+
+For synthesised logs (`synthetic/`) and for tests of what logs may say. PyDarshan declares only
+what reads a log, so the few functions that write one are declared here.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import cffi
 import numpy as np
 from darshan.discover_darshan import find_utils
 
-from sluice.classifier.darshan_log import counter_index, time_index
+from sluice.classifier.counters import counter_index, time_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +29,13 @@ ffi.cdef(
         char metadata[1024];
     };
     struct mount { char type[3015], path[3015]; };
+    struct name_record { uint64_t id; char name[]; };
+    /* uthash's handle; only the way to the next element is followed */
+    struct name_ref {
+        struct name_record *record;
+        void *table, *prev, *next, *hh_prev, *hh_next, *key;
+        unsigned key_length, hash_value;
+    };
     void *darshan_log_create(const char *, int comp, int partial_flag);
     int darshan_log_put_job(void *, struct job *);
     int darshan_log_put_exe(void *, char *);
@@ -35,7 +47,8 @@ ffi.cdef(
 )
 lib = find_utils(ffi, None)
 
-MODULES = {"POSIX": (1, 4), "STDIO": (9, 2), "HEATMAP": (15, 1)}  # id and version
+# id and version
+MODULES = {"POSIX": (1, 4), "MPI-IO": (2, 3), "LUSTRE": (8, 2), "STDIO": (9, 2), "HEATMAP": (15, 1)}
 HEATMAP_OF_POSIX = 16592106915301738621
 
 
@@ -50,6 +63,8 @@ class MadeLog:
     end: int = 1_700_000_100
     exe: str = "/apps/made -x"
     mounts: bool = True
+    names: dict[int, str] = field(default_factory=dict)
+    """Of files, by record id; those without one are nameless, as in an anonymised log."""
     rows: dict[str, list[bytes]] = field(default_factory=dict)
 
     def add(self, module: str, *, file: int, rank: int, counters: Mapping[str, float]) -> None:
@@ -81,10 +96,24 @@ class MadeLog:
         lib.darshan_log_put_exe(log, ffi.new("char[]", self.exe.encode()))
         mounts = ffi.new("struct mount[1]", [{"type": b"ext4", "path": b"/"}])
         lib.darshan_log_put_mounts(log, mounts, 1 if self.mounts else 0)
-        lib.darshan_log_put_namehash(log, ffi.NULL)
+        kept = _name_chain(self.names)
+        lib.darshan_log_put_namehash(log, kept[0] if kept else ffi.NULL)
         for name in sorted(self.rows, key=lambda name: MODULES[name][0]):
             data = b"".join(self.rows[name])
             number, version = MODULES[name]
             lib.darshan_log_put_mod(log, number, ffi.from_buffer(data), len(data), version)
         lib.darshan_log_close(log)
         return path
+
+
+def _name_chain(names: Mapping[int, str]) -> list[Any]:
+    """Return the elements of a hash in its order; they live as long as the list."""
+    chain, records = [], []
+    for id_, name in names.items():
+        text = name.encode() + b"\0"
+        record = ffi.new("struct name_record *", {"id": id_, "name": text})
+        records.append(record)
+        chain.append(ffi.new("struct name_ref *", {"record": record}))
+    for one, following in pairwise(chain):
+        one.next = following
+    return chain + records

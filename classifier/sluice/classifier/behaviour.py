@@ -1,0 +1,244 @@
+"""Which pattern each file of a job follows, and which shares that makes.
+
+- Files that a process writes one after the other, and streams that are opened again and again
+  for large pieces: created and closed (owc).
+- More bytes written than the file is long, or writes in no order: rewritten in place (ws). Where
+  the file is truncated for each rewrite, or renamed over: created again (owc).
+- Everything else that is written: appended (aw).
+- Many opens and stats with few bytes behind each file: metadata.
+- Reads: read, but for what a program is fed with (the input of one that reads a file while it
+  writes another, a small input before most of the writes) and for a glance at a file that is
+  being written. Such a run is named by its writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.files import ratio, weighted
+from sluice.classifier.series import Series, find_series
+from sluice.classifier.totals import METADATA_OPERATIONS, READ_MOSTLY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sluice.classifier.files import Files
+    from sluice.classifier.totals import Totals
+
+    Array = NDArray[np.float64]
+
+SIGNIFICANT_BYTES = 96 * 1024  # a run that moves fewer has no I/O to speak of
+METADATA_BYTES = 4096  # a file; with more the data matter more
+OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
+REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again
+PIECE = 16 * 1024  # bytes: streams opened again to add fewer are logs
+INPUT_DECK = 8 << 20  # bytes read before most are written: no phase of their own
+
+PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
+"""Those a share can be given to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Shares of a run by pattern, and the signals behind them."""
+
+    of_bytes: dict[str, float]
+    """PATTERNS; sums to 1."""
+    of_time: dict[str, float]
+    """Likewise, of the seconds spent in I/O."""
+    of_data: dict[str, float]
+    """owc, ws, aw, read among the bytes alone, however few and whatever the metadata."""
+    significance: float
+    """0: no I/O to speak of; 1: enough of it."""
+    successive_files: float
+    """Files that a process writes one after the other; the largest such series."""
+    named_files: float
+    """Likewise, with names that differ in numbers only."""
+    reopened: float
+    """Shares of the bytes written: in files that are opened for each rewrite,"""
+    truncated: float
+    """whose rewrites begin with an empty file,"""
+    random: float
+    """that are written in no order."""
+    supplied: float
+    """Share of the bytes read that are the input of a stream."""
+
+
+def find_behaviour(files: Files, totals: Totals) -> Behaviour:
+    series = find_series(files)
+    overwrite = files.written / np.maximum(files.size, 1)
+    opens = files.opens / np.where(files.shared, totals.nprocs, 1)
+    again = np.clip((overwrite - 1) / (REWRITTEN - 1), 0, 1)
+    reopened = (opens >= 0.5 * overwrite) & (opens >= 2)
+    truncated = np.where(reopened, _truncated(files), 0)
+    random = _random(files)
+    ws = np.maximum(again * (1 - truncated), random)
+    once = np.maximum(_once(series), _pieces(files, opens))
+    owc = np.maximum(again * truncated, (1 - ws) * once)
+    by_pattern = {"owc": owc, "ws": ws, "aw": 1 - ws - owc}
+    supply = _supply(files, totals)
+    of_data = _data_shares(by_pattern, files.written, supply.others)
+    significance = float(np.clip(np.log2((totals.data + 1) / (SIGNIFICANT_BYTES / 2)), 0, 1))
+    metadata = metadata_share(files, totals)
+    return Behaviour(
+        of_bytes=_whole(of_data, metadata, significance),
+        of_time=_time_shares(files, by_pattern, supply, metadata, significance),
+        of_data=of_data,
+        significance=significance,
+        successive_files=float(series.length.max(initial=0)),
+        named_files=float(series.named.max(initial=0)),
+        reopened=weighted(reopened & (again > 0.5), files.written),
+        truncated=weighted(truncated * again, files.written),
+        random=weighted(random, files.written),
+        supplied=supply.share,
+    )
+
+
+def _once(series: Series) -> Array:
+    """How surely files are made one by one: two may be chance, three are a series.
+
+    Two whose names differ in a number are no chance.
+    """
+    by_size: Array = np.clip((series.length - 1.5) / 1.5, 0, 1)
+    by_name = np.clip((np.minimum(series.length, series.named) - 1.2) / 0.8, 0, 1)
+    return np.maximum(by_size, by_name)
+
+
+def _truncated(files: Files) -> Array:
+    """How surely a reopened file is empty when its rewrite begins.
+
+    fopen and C++ streams truncate what they open for writing, and so does who renames a new file
+    over the old one. Of a bare open nothing is recorded: who then writes from the start on,
+    in several writes without looking for a place, has most likely truncated it; one write at a
+    place that was sought is a rewrite in place.
+    """
+    sure = (files.stdio_written > 0.5 * files.written) | files.streamed
+    sure |= files.rows["posix_rename_targets"] + files.rows["posix_rename_sources"] > 0
+    per_open = ratio(files.writes, files.opens)
+    seeks = ratio(files.rows["posix_seeks"], files.writes)
+    likely = np.clip(np.log2(np.maximum(per_open, 1)) / 2, 0, 1) * (seeks < 0.5)
+    return np.where(sure, 1.0, likely)
+
+
+def _pieces(files: Files, opens: Array) -> Array:
+    """How surely a C++ stream is opened anew for each of several large pieces.
+
+    Its offsets go on counting through all opens, so that a file rewritten from the start looks
+    as if appended to.
+    """
+    through_posix = files.streamed & (files.stdio_written == 0)
+    large = np.clip(np.log2(np.maximum(ratio(files.written, files.opens), 1) / PIECE) / 2, 0, 1)
+    return np.where(through_posix, np.clip(opens - 2, 0, 1) * large, 0)
+
+
+def _random(files: Files) -> Array:
+    """How much a file is written in no order.
+
+    Several variables in one file, a slice of each at a time, jump too, but always over the same
+    few distances.
+    """
+    disorder = ratio(files.out_of_order, files.large_writes)
+    disorder = np.where(files.large_writes >= 4, np.clip((disorder - 0.2) / 0.3, 0, 1), 0)
+    result: Array = disorder * (1 - np.clip((files.regular - 0.6) / 0.3, 0, 1))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Supply:
+    share: float
+    """Of the bytes read."""
+    others: Array
+    """Bytes read of each file that are no stream's input."""
+
+
+def _supply(files: Files, totals: Totals) -> _Supply:
+    """Tell what the program is fed with from other reads.
+
+    That is a file which is only read: while others are written (a copy, a compressor, a
+    converter), or before most of them are, as long as it is small. What reads much more than it
+    writes is named by its reads.
+    """
+    read = np.where(files.program, 0, files.read)
+    wrote = files.written > 0
+    if not wrote.any() or totals.read > READ_MOSTLY * totals.written:
+        return _Supply(0.0, read)
+    begin = float(files.first_write[wrote].min())
+    end = float(files.last_write[wrote].max())
+    fed = (read > 0) & ~wrote
+    span = np.where(fed, files.last_read - files.first_read, 0)
+    common = np.minimum(files.last_read, end) - np.maximum(files.first_read, begin)
+    inside = ratio(np.where(fed, np.maximum(common, 0), 0), span)
+    stream = np.where(fed, np.clip((inside - 0.5) / 0.3, 0, 1), 0)
+    middle = weighted((files.first_write + files.last_write)[wrote] / 2, files.written[wrote])
+    before = fed & (files.last_read <= middle)
+    volume = max(1.0, float(read[before].sum()))
+    deck = np.where(before, np.clip(1 - np.log2(volume / INPUT_DECK) / 3, 0, 1), 0)
+    supply = read * np.maximum(np.maximum(stream, deck), _glanced(files))
+    return _Supply(float(supply.sum()) / max(1.0, float(read.sum())), read - supply)
+
+
+def _glanced(files: Files) -> NDArray[np.bool_]:
+    """Whether a file is read for a moment while it is being written, as for a checksum."""
+    inside = (files.first_read >= files.first_write) & (files.last_read <= files.last_write)
+    lasted, glance = files.last_write - files.first_write, files.last_read - files.first_read
+    result: NDArray[np.bool_] = inside & (files.read > 0) & (glance < 0.1 * lasted)
+    return result
+
+
+def _data_shares(by_pattern: dict[str, Array], written: Array, read: Array) -> dict[str, float]:
+    weights = {name: float((written * share).sum()) for name, share in by_pattern.items()}
+    return _normal(weights | {"read": float(read.sum())})
+
+
+def _time_shares(
+    files: Files,
+    by_pattern: dict[str, Array],
+    supply: _Supply,
+    metadata: float,
+    significance: float,
+) -> dict[str, float]:
+    """Share out the seconds of each file by what was done in them."""
+    rows = files.rows
+    reading = rows["posix_read_time"] + rows["stdio_read_time"]
+    reading = np.where(files.program, 0, reading) * ratio(supply.others, files.read)
+    writing = rows["posix_write_time"] + rows["stdio_write_time"]
+    # of the seconds spent on metadata, the pattern's own: where there is data
+    moving = ratio(files.written, files.written + files.read)
+    looking = rows["posix_meta_time"] + rows["stdio_meta_time"]
+    writing = writing + moving * looking
+    shares = _data_shares(by_pattern, writing, reading)
+    idle = float(looking[(files.written + files.read) == 0].sum())
+    spent = float(writing.sum() + reading.sum()) + idle
+    opening = metadata if not spent else max(metadata, idle / spent * (metadata > 0))
+    return _whole(shares, opening, significance)
+
+
+def _whole(data: dict[str, float], metadata: float, significance: float) -> dict[str, float]:
+    """Add metadata and nothing-to-speak-of, so that all sums to 1."""
+    shares = {name: (1 - metadata) * significance * share for name, share in data.items()}
+    shares["metadata"] = metadata
+    shares["none"] = max(0.0, 1 - sum(shares.values()))
+    return {name: shares[name] for name in PATTERNS}
+
+
+def _normal(weights: dict[str, float]) -> dict[str, float]:
+    total = sum(weights.values())
+    return {name: weight / total if total else 0.0 for name, weight in weights.items()}
+
+
+def metadata_share(files: Files, totals: Totals) -> float:
+    """1: opens and stats are all there is; fades as the bytes behind each file grow.
+
+    Who flushes what he writes, or formats it through streams, means the data, however small.
+    """
+    if totals.operations < METADATA_OPERATIONS:
+        return 0.0
+    touched = max(1.0, float((~files.program).sum()))
+    each = max(totals.written, totals.read) / max(touched, totals.operations / OPERATIONS_A_FILE)
+    flushed = min(1.0, float(files.flushes.sum()) / max(1.0, float(files.writes.sum())))
+    streamed = float(((files.written > 0) & files.streamed).sum()) / touched
+    few_bytes = np.clip(np.log2(4 * METADATA_BYTES / max(each, 1)) / 2, 0, 1)
+    return float(few_bytes) * (1 - max(flushed, min(1.0, streamed)))

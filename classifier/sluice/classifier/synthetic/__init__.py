@@ -1,0 +1,1 @@
+"""Synthesised runs: pattern × chunk × processes × layout × library × noise, as genuine logs."""

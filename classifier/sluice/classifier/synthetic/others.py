@@ -1,0 +1,139 @@
+"""Programs that read, that touch many files, or that do next to nothing; and noise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice.classifier.darshan_log import STANDARD_STREAMS
+from sluice.classifier.synthetic.style import LOG, PLAIN, draw_style
+from sluice.classifier.synthetic.writers import KIB, Program, draw_chunk
+from sluice.classifier.synthetic.writing import Writes, read_file, write_file
+
+if TYPE_CHECKING:
+    from sluice.classifier.synthetic.run import Run
+
+
+def scanned(run: Run) -> float:
+    """Read a few large files from start to end."""
+    style = draw_style(run, libraries=("posix",))
+    count = int(2 ** run.random.uniform(2, 10))
+    chunk = draw_chunk(run, count * style.writers, low=11)
+    files = int(2 ** run.random.uniform(0, 5))
+    processes = run.nprocs if style.shared else 1
+    for rank in style.owners:
+        for number in range(files):
+            file = run.file(f"/scratch/in/part{number}.{rank}")
+            volume = chunk * count * processes
+            read_file(run, file, rank, volume=volume, calls=count * processes)
+    return chunk
+
+
+def gathered(run: Run) -> float:
+    """Read many files whole: a training set, a reduction."""
+    files = int(2 ** run.random.uniform(4, 9))
+    chunk = draw_chunk(run, files, low=15, high=26)
+    for number in range(files):
+        file = run.file(f"/scratch/in/sample{number}")
+        read_file(run, file, number % min(run.nprocs, 16), volume=chunk, calls=1)
+    return chunk
+
+
+def distilled(run: Run) -> float:
+    """Read much, write a little of it."""
+    chunk = scanned(run)
+    volume = run.bytes_moved() / run.random.uniform(8, 100)
+    write_file(
+        run, PLAIN, run.file("/scratch/out"), 0, Writes(chunk=max(64, volume / 10), count=10)
+    )
+    return chunk
+
+
+def created(run: Run) -> float:
+    """Create, look at, remove: an archive unpacked, a benchmark of metadata."""
+    files = int(2 ** run.random.uniform(6.5, 9))
+    size = 0 if run.random.random() < 0.5 else 2 ** run.random.uniform(4, 12)
+    opens = int(run.random.integers(1, 4))
+    rounds = 1 if run.random.random() < 0.7 else 2  # the same names, unlinked in between
+    ranks = min(run.nprocs, 4)
+    for rank in range(ranks):
+        for number in range(files // ranks + 1):
+            stats = int(run.random.integers(0, 3))
+            file = run.file(f"/scratch/tree/{rank}/file{number}")
+            run.clock += 2e-4
+            run.count("POSIX", file, rank, OPENS=opens * rounds, STATS=stats, F_META_TIME=1e-4)
+            if size:
+                again = rounds > 1
+                write_file(run, PLAIN, file, rank, Writes(chunk=size, count=rounds, rewrites=again))
+    return 0.0
+
+
+def looked_at(run: Run) -> float:
+    """Stat or open many files, and read little of each: a search, a build, a copy."""
+    files = int(2 ** run.random.uniform(7, 10))
+    size = 0 if run.random.random() < 0.5 else 2 ** run.random.uniform(4, 11)
+    for number in range(files):
+        file = run.file(f"/scratch/tree/file{number}")
+        run.clock += 1e-4
+        run.count("POSIX", file, 0, OPENS=1, STATS=int(run.random.integers(1, 4)))
+        run.count("POSIX", file, 0, F_META_TIME=1e-4)
+        if size:
+            read_file(run, file, 0, volume=size, calls=1)
+    return 0.0
+
+
+def nothing(run: Run) -> float:
+    """Compute, and leave at most a small log."""
+    run.clock += run.random.exponential(20)
+    if run.random.random() < 0.7:
+        volume = 2 ** run.random.uniform(5, 15.5)
+        write_file(
+            run, LOG, run.file("/scratch/log"), 0, Writes(chunk=max(1, volume / 10), count=10)
+        )
+    return 0.0
+
+
+# Noise: what programs do besides
+
+
+def add_noise(run: Run) -> None:
+    """Add a small log, inputs, an interpreter's modules, output to the terminal."""
+    random = run.random
+    if random.random() < 0.5:
+        count = int(random.integers(1, 80))
+        write_file(run, LOG, run.file("/scratch/run/log"), 0, Writes(chunk=100, count=count))
+    if random.random() < 0.4:
+        for number in range(int(random.integers(1, 4))):
+            file = run.file(f"/scratch/run/input{'abc'[number]}")
+            read_file(run, file, 0, volume=random.uniform(100, 16 * KIB), calls=4)
+    if random.random() < 0.2:
+        for number in range(int(random.integers(20, 80))):
+            file = run.file(f"/usr/lib/python3.11/module{number}.pyc")
+            read_file(run, file, 0, volume=2 ** random.uniform(8, 17), calls=2)
+    if random.random() < 0.3:
+        run.count("STDIO", int(STANDARD_STREAMS[1]), 0, WRITES=100, BYTES_WRITTEN=1 << 20)
+
+
+def add_deck(run: Run) -> None:
+    """Put a larger input before everything else, as a program reads its start state."""
+    volume = min(run.bytes_moved(), 2 ** run.random.uniform(14, 22))
+    file = run.file("/scratch/run/start.tpr")
+    clock, run.clock = run.clock, 0.02
+    read_file(run, file, 0, volume=volume, calls=max(1, int(volume / 65536)))
+    run.clock = max(clock, run.clock)
+
+
+def add_stream(run: Run) -> None:
+    """Let a program read as much as it writes meanwhile: a copy, a compressor."""
+    end = run.clock
+    volume = run.bytes_moved() * run.random.uniform(0.4, 2.5)
+    run.clock = 0.1
+    file = run.file("/scratch/in/source")
+    read_file(run, file, 0, volume=volume, calls=max(1, int(volume / 131072)))
+    row = run.rows["POSIX", file, 0]
+    row["F_READ_END_TIMESTAMP"] = end
+    run.clock = max(end, run.clock)
+
+
+READ: tuple[Program, ...] = (scanned, gathered, distilled)
+METADATA: tuple[Program, ...] = (created, looked_at)
+NONE: tuple[Program, ...] = (nothing,)
