@@ -12,8 +12,12 @@ import shlex
 import subprocess
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cffi import FFI
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE / "core"
@@ -27,13 +31,18 @@ FLAGS = [
 ]
 
 
-def declarations() -> str:
+def includes(headers: Sequence[str]) -> str:
+    """Return the lines that include the headers."""
+    return "".join(f'#include "{name}"\n' for name in headers)
+
+
+def declarations(headers: Sequence[str], folders: Sequence[Path]) -> str:
     """Return the headers as cffi reads them: preprocessed, without system headers."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
-    includes = "".join(f'#include "{name}"\n' for name in HEADERS)
+    options = [f"-I{folder}" for folder in folders]
     result = subprocess.run(
-        [compiler, "-E", "-P", "-DSLUICE_BINDING", f"-I{CORE}", "-x", "c", "-"],
-        input=includes,
+        [compiler, "-E", "-P", "-DSLUICE_BINDING", *options, "-x", "c", "-"],
+        input=includes(headers),
         capture_output=True,
         text=True,
         check=True,
@@ -41,15 +50,32 @@ def declarations() -> str:
     return result.stdout
 
 
-ffibuilder = FFI()
-ffibuilder.cdef(declarations())
-ffibuilder.cdef('extern "Python" int sluice_uid_of (const char *name, uint32_t *uid);')
-ffibuilder.set_source(
+def builder(module: str, headers: Sequence[str], folders: Sequence[Path], extra: str = "") -> FFI:
+    """Return what builds the extension `module` from all the C in the folders.
+
+    extra: declarations for cffi alone.
+    """
+    ffi = FFI()
+    ffi.cdef(declarations(headers, folders))
+    if extra:
+        ffi.cdef(extra)
+    ffi.set_source(
+        module,
+        includes(headers),
+        sources=[
+            os.path.relpath(path) for folder in folders for path in sorted(folder.glob("*.c"))
+        ],
+        depends=[os.path.relpath(path) for folder in folders for path in sorted(folder.iterdir())],
+        include_dirs=[os.path.relpath(folder) for folder in folders],
+        extra_compile_args=FLAGS,
+        libraries=["m"],
+    )
+    return ffi
+
+
+ffibuilder = builder(
     "sluice.policies._core",
-    "".join(f'#include "{name}"\n' for name in HEADERS),
-    sources=[os.path.relpath(path) for path in sorted(CORE.glob("*.c"))],
-    depends=[os.path.relpath(path) for path in sorted(CORE.iterdir())],
-    include_dirs=[os.path.relpath(CORE)],
-    extra_compile_args=FLAGS,
-    libraries=["m"],
+    HEADERS,
+    [CORE],
+    'extern "Python" int sluice_uid_of (const char *name, uint32_t *uid);',
 )

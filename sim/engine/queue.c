@@ -1,0 +1,225 @@
+#include "queue.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct opening queue_all
+    = { .slots = QUEUE_EMPTY - 1, .later = QUEUE_EMPTY - 1, .horizon = INFINITY };
+
+static int
+resize (void **array, size_t bytes)
+{
+	void *grown = realloc (*array, bytes);
+	if (grown)
+		*array = grown;
+	return grown ? 0 : -1;
+}
+
+static int
+grow (struct queue *q)
+{
+	size_t n = q->capacity ? q->capacity * 2 : 4 * QUEUE_BLOCK;
+	size_t blocks = n / QUEUE_BLOCK;
+	if (resize ((void **)&q->rank, n * sizeof *q->rank)
+	    || resize ((void **)&q->job, n * sizeof *q->job)
+	    || resize ((void **)&q->slots, n * sizeof *q->slots)
+	    || resize ((void **)&q->limit, n * sizeof *q->limit)
+	    || resize ((void **)&q->block_slots, blocks * sizeof *q->block_slots)
+	    || resize ((void **)&q->block_limit, blocks * sizeof *q->block_limit))
+		return -1;
+	q->capacity = (uint32_t)n;
+	return 0;
+}
+
+void
+queue_release (struct queue *q)
+{
+	free (q->rank);
+	free (q->job);
+	free (q->slots);
+	free (q->limit);
+	free (q->block_slots);
+	free (q->block_limit);
+	*q = (struct queue){ 0 };
+}
+
+static void
+measure_block (struct queue *q, uint32_t block)
+{
+	uint32_t from = block * QUEUE_BLOCK;
+	uint32_t to = from + QUEUE_BLOCK < q->end ? from + QUEUE_BLOCK : q->end;
+	int32_t slots = INT32_MAX;
+	double limit = INFINITY;
+	for (uint32_t i = from; i < to; i++) {
+		slots = q->slots[i] < slots ? q->slots[i] : slots;
+		limit = q->limit[i] < limit ? q->limit[i] : limit;
+	}
+	q->block_slots[block] = slots;
+	q->block_limit[block] = limit;
+}
+
+static void
+measure_from (struct queue *q, uint32_t place)
+{
+	for (uint32_t block = place / QUEUE_BLOCK; block * QUEUE_BLOCK < q->end; block++)
+		measure_block (q, block);
+}
+
+static void
+copy_place (struct queue *q, uint32_t to, uint32_t from)
+{
+	q->rank[to] = q->rank[from];
+	q->job[to] = q->job[from];
+	q->slots[to] = q->slots[from];
+	q->limit[to] = q->limit[from];
+}
+
+static void
+close_gaps (struct queue *q)
+{
+	uint32_t to = 0;
+	for (uint32_t i = q->start; i < q->end; i++)
+		if (q->slots[i] != QUEUE_EMPTY)
+			copy_place (q, to++, i);
+	q->start = 0;
+	q->end = to;
+	measure_from (q, 0);
+}
+
+static int
+goes_after (const struct queue *q, uint32_t place, uint64_t rank, uint32_t job)
+{
+	if (q->rank[place] != rank)
+		return q->rank[place] > rank;
+	return q->job[place] > job;
+}
+
+/* The place of the first job, there still or not, that goes after the given one. */
+static uint32_t
+place_of (const struct queue *q, uint64_t rank, uint32_t job)
+{
+	uint32_t low = q->start, high = q->end;
+	if (low < high && !goes_after (q, high - 1, rank, job))
+		return high; /* first come, first served: mostly so */
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (goes_after (q, middle, rank, job))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+int64_t
+queue_insert (struct queue *q, uint64_t rank, uint32_t job, int32_t slots, double limit)
+{
+	if (q->end == q->capacity) {
+		if (q->waiting < q->capacity / 2)
+			close_gaps (q);
+		else if (grow (q))
+			return -1;
+	}
+	uint32_t place = place_of (q, rank, job);
+	size_t after = q->end - place;
+	memmove (q->rank + place + 1, q->rank + place, after * sizeof *q->rank);
+	memmove (q->job + place + 1, q->job + place, after * sizeof *q->job);
+	memmove (q->slots + place + 1, q->slots + place, after * sizeof *q->slots);
+	memmove (q->limit + place + 1, q->limit + place, after * sizeof *q->limit);
+	q->rank[place] = rank;
+	q->job[place] = job;
+	q->slots[place] = slots;
+	q->limit[place] = limit;
+	q->end++;
+	q->waiting++;
+	if (after == 0 && place % QUEUE_BLOCK) {
+		uint32_t block = place / QUEUE_BLOCK;
+		if (slots < q->block_slots[block])
+			q->block_slots[block] = slots;
+		if (limit < q->block_limit[block])
+			q->block_limit[block] = limit;
+	} else {
+		measure_from (q, place);
+	}
+	return place;
+}
+
+void
+queue_remove (struct queue *q, uint32_t place)
+{
+	q->slots[place] = QUEUE_EMPTY;
+	q->limit[place] = INFINITY;
+	q->waiting--;
+	if (q->waiting == 0)
+		q->start = q->end = 0;
+	while (q->start < q->end && q->slots[q->start] == QUEUE_EMPTY)
+		q->start++;
+}
+
+static int
+passes (const struct opening *o, int32_t slots, double limit)
+{
+	return slots <= o->slots && (slots <= o->later || limit <= o->horizon);
+}
+
+uint32_t
+queue_next (struct queue *q, uint32_t place, const struct opening *opening)
+{
+	if (place < q->start)
+		place = q->start;
+	while (place < q->end) {
+		uint32_t block = place / QUEUE_BLOCK;
+		uint32_t stop = (block + 1) * QUEUE_BLOCK;
+		if (stop > q->end)
+			stop = q->end;
+		if (passes (opening, q->block_slots[block], q->block_limit[block])) {
+			int is_whole = place == block * QUEUE_BLOCK;
+			for (; place < stop; place++)
+				if (passes (opening, q->slots[place], q->limit[place]))
+					return place;
+			if (is_whole) /* its smallest may have left since it was measured */
+				measure_block (q, block);
+		}
+		place = stop;
+	}
+	return q->end;
+}
+
+struct place {
+	uint64_t rank;
+	double limit;
+	uint32_t job;
+	int32_t slots;
+};
+
+static int
+compare (const void *left, const void *right)
+{
+	const struct place *a = left, *b = right;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	return a->job < b->job ? -1 : a->job > b->job;
+}
+
+int
+queue_sort (struct queue *q)
+{
+	close_gaps (q);
+	struct place *places = malloc ((q->end ? q->end : 1) * sizeof *places);
+	if (!places)
+		return -1;
+	for (uint32_t i = 0; i < q->end; i++)
+		places[i]
+		    = (struct place){ q->rank[i], q->limit[i], q->job[i], q->slots[i] };
+	qsort (places, q->end, sizeof *places, compare);
+	for (uint32_t i = 0; i < q->end; i++) {
+		q->rank[i] = places[i].rank;
+		q->limit[i] = places[i].limit;
+		q->job[i] = places[i].job;
+		q->slots[i] = places[i].slots;
+	}
+	free (places);
+	measure_from (q, 0);
+	return 0;
+}
