@@ -65,7 +65,7 @@ prepare_machine (struct sluice_engine *e)
 
 struct sluice_engine *
 sluice_engine_new (const struct sluice_workload *workload,
-		   const struct sluice_storage *storage,
+		   const struct sluice_replay_storage *storage,
 		   const struct sluice_replay_policy *policy, struct sluice_error *err)
 {
 	if (sluice_workload_check (workload, err))
@@ -227,7 +227,7 @@ begin_instant (struct sluice_engine *e, double now)
 static int
 end_by_storage (struct sluice_engine *e, double until)
 {
-	struct sluice_storage_end end;
+	struct sluice_replay_storage_end end;
 	int is_any = 0;
 	while (e->running && e->storage->run (e->storage->self, until, &end)) {
 		if (!is_any && begin_instant (e, end.time))

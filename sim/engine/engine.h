@@ -35,7 +35,7 @@ struct sluice_engine;
 /* The workload, its arrays and the hooks must outlive the engine. storage and
  * policy may be NULL. Returns NULL when something makes no sense; err says what. */
 struct sluice_engine *sluice_engine_new (const struct sluice_workload *workload,
-					 const struct sluice_storage *storage,
+					 const struct sluice_replay_storage *storage,
 					 const struct sluice_replay_policy *policy,
 					 struct sluice_error *err);
 void sluice_engine_destroy (struct sluice_engine *engine); /* NULL is fine */

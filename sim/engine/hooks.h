@@ -7,14 +7,14 @@
 
 #include "workload.h"
 
-struct sluice_storage_end {
+struct sluice_replay_storage_end {
 	double time;
 	uint32_t job;
 	uint32_t reserved;
 };
 
 /* The world that answers. Calls come in the order of time. */
-struct sluice_storage {
+struct sluice_replay_storage {
 	void *self;
 	/* A job starts on the lanes of lane_mask (0: all); -1: no memory. */
 	int (*start) (void *self, double now, uint32_t job, uint32_t lane_mask);
@@ -22,7 +22,7 @@ struct sluice_storage {
 	void (*stop) (void *self, double now, uint32_t job);
 	/* Run up to and including until: 1 at the first end of a job, 0 without one;
 	 * called again after each 1. */
-	int (*run) (void *self, double until, struct sluice_storage_end *end);
+	int (*run) (void *self, double until, struct sluice_replay_storage_end *end);
 };
 
 enum { SLUICE_MAX_TOKENS = 4 };

@@ -44,7 +44,7 @@ struct pass {
 
 struct sluice_engine {
 	const struct sluice_workload *workload;
-	const struct sluice_storage *storage;
+	const struct sluice_replay_storage *storage;
 	const struct sluice_replay_policy *policy;
 	double now;
 	double origin; /* the first submission: ticks count from here */

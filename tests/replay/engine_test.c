@@ -39,7 +39,7 @@ storage_stop (void *self, double now, uint32_t job)
 }
 
 static int
-storage_run (void *self, double until, struct sluice_storage_end *end)
+storage_run (void *self, double until, struct sluice_replay_storage_end *end)
 {
 	struct storage *s = self;
 	uint32_t first = 0;
@@ -48,7 +48,7 @@ storage_run (void *self, double until, struct sluice_storage_end *end)
 			first = i;
 	if (s->end[first] > until || s->end[first] == INFINITY)
 		return 0;
-	*end = (struct sluice_storage_end){ .time = s->end[first], .job = first };
+	*end = (struct sluice_replay_storage_end){ .time = s->end[first], .job = first };
 	s->end[first] = INFINITY;
 	return 1;
 }
@@ -132,7 +132,8 @@ make_workload (void)
 static void
 run (const struct sluice_workload *w, struct storage *storage, uint32_t *calls)
 {
-	struct sluice_storage table = { storage, storage_start, storage_stop, storage_run };
+	struct sluice_replay_storage table
+	    = { storage, storage_start, storage_stop, storage_run };
 	struct sluice_replay_policy policy = { calls, policy_submitted, policy_starting,
 					       policy_counts_start, policy_counts_end };
 	struct sluice_error err;
