@@ -46,6 +46,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Review": (
         Verb("decisions", "List what Sluice decided, the latest last."),
         Verb("why", "Tell the whole story of one job."),
+        Verb("assess", "Say what interference costs this site, from its history."),
         Verb("decide", "Replay a trace of submissions through the decision core."),
     ),
     "Operate": (

@@ -1,0 +1,351 @@
+"""What interference costs a site, from finished jobs alone.
+
+Each job that matters to storage is looked at in a few instants of its run: who else was
+running, and by which factor the decision core expects them to slow it. What a run lost is what
+a policy could have given back at most, if keeping jobs apart cost nothing: no wait, no
+narrower output. So the sum is a bound on the gain of every policy that only moves jobs.
+
+The interference model is belief, not the world: its deviation goes into the interval, as does
+what differs from day to day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.to_core import profile_members
+from sluice.policies import core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from sluice.classifier.jobs import FinishedJob
+
+    Array = NDArray[np.float64]
+
+INSTANTS = 16  # of each run
+OTHERS = 64  # heaviest co-runners that are looked at: what the core takes
+CAUSES = 5  # heaviest co-runners among which a loss is divided
+DRAWS = 40  # models that the interval comes from
+DRAWN_INSTANTS = 4000  # that each of them is asked about
+DAYS = 2000  # bootstrap samples of days
+DAY = 86400  # seconds
+LOADS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
+"""Upper ends of the classes of load: what everybody running asks of storage, over what it has."""
+MATTERS = 0.01  # of the node-hours of jobs with I/O: from here on a loss is worth a word
+NOTHING = 0.001  # of them, at the upper end of the interval: below it nothing is at stake
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """An application, as one that causes or suffers."""
+
+    name: str
+    jobs: int
+    node_hours: float
+    """Of its own runs."""
+    suffered: float
+    """Node-hours that its runs lost to others."""
+    caused: float
+    """Node-hours that other runs lost to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadClass:
+    """Instants with at most this load, above the class before."""
+
+    load: float
+    node_hours: float
+    lost: float
+    """Node-hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is at stake; node-hours unless said otherwise."""
+
+    jobs: int
+    """Finished jobs with a known profile."""
+    heavy: int
+    """Those of them that matter to storage."""
+    node_hours: float
+    """Of all of them."""
+    heavy_node_hours: float
+    lost: float
+    """To interference: the most that any policy could give back."""
+    interval: tuple[float, float]
+    """Of lost, 90 %."""
+    slowdowns: dict[str, float]
+    """Of the jobs that matter: p50, p95, p99 and max."""
+    parties: tuple[Party, ...]
+    """Those that matter, the most harmful first."""
+    loads: tuple[LoadClass, ...]
+
+    @property
+    def is_anything_at_stake(self) -> bool:
+        return self.interval[1] > NOTHING * self.node_hours
+
+    @property
+    def matters_from(self) -> float | None:
+        """Load from which on more than MATTERS of the node-hours are lost; None: never."""
+        floor = 0.0
+        for one in self.loads:
+            if one.lost > MATTERS * one.node_hours:
+                return floor
+            floor = one.load
+        return None
+
+
+@dataclass(slots=True)
+class _Member:
+    """A job that matters."""
+
+    name: str
+    nodes: int
+    start: float
+    end: float
+    pressure: core.View
+    lost: float = 0.0
+    """Node-seconds."""
+
+    @property
+    def node_seconds(self) -> float:
+        return self.nodes * (self.end - self.start)
+
+    @property
+    def slowdown(self) -> float:
+        """Observed time over the time it would have taken alone."""
+        return 1.0 / max(1e-9, 1.0 - self.lost / self.node_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instant:
+    time: float
+    victim: int
+    node_seconds: float
+    """Of the victim's run that the instant stands for."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    caused: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Node-seconds by application."""
+    offered: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
+    """Node-seconds by class of load."""
+    lost: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
+
+
+def assess(
+    jobs: Sequence[FinishedJob],
+    *,
+    model: core.View,
+    policy: core.View,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Assessment:
+    """Say what finished jobs lost to each other.
+
+    The model is a struct sluice_interference, the policy a struct sluice_policy whose lanes
+    tell the bandwidth. `advance` is told of the number of instants dealt with, of INSTANTS for
+    every job that matters.
+    """
+    members = [member for job in jobs if (member := _member(job, model, policy))]
+    rng = np.random.default_rng(seed)
+    sums = _Sums()
+    sample: list[tuple[_Instant, list[int]]] = []
+    instants = _instants(members)
+    keep = min(1.0, DRAWN_INSTANTS / max(1, len(instants)))
+    for done, (instant, others) in enumerate(_sweep(members, instants), start=1):
+        _look(members, instant, others, model, sums)
+        if others and rng.random() < keep:
+            sample.append((instant, others))
+        if done % INSTANTS == 0:
+            advance(INSTANTS)
+    return Assessment(
+        jobs=len(jobs),
+        heavy=len(members),
+        node_hours=sum(_node_seconds(job) for job in jobs) / 3600,
+        heavy_node_hours=sum(one.node_seconds for one in members) / 3600,
+        lost=sum(one.lost for one in members) / 3600,
+        interval=_interval(members, sample, model, rng),
+        slowdowns=_slowdowns(members),
+        parties=_parties(members, sums),
+        loads=tuple(
+            LoadClass(load, float(offered) / 3600, float(lost) / 3600)
+            for load, offered, lost in zip(LOADS, sums.offered, sums.lost, strict=True)
+        ),
+    )
+
+
+def _node_seconds(job: FinishedJob) -> float:
+    return max(1, job.nodes) * job.profile.numbers.get("runtime_seconds", 0.0)
+
+
+def _member(job: FinishedJob, model: core.View, policy: core.View) -> _Member | None:
+    profile = profile_members(job.profile)
+    if core.class_of(profile, policy) == "none" or not _node_seconds(job):
+        return None
+    end = job.start + job.profile.numbers["runtime_seconds"]
+    pressure = core.pressure_of(profile, model, policy)
+    return _Member(job.name or "(unnamed)", max(1, job.nodes), job.start, end, pressure)
+
+
+def _instants(members: Sequence[_Member]) -> list[_Instant]:
+    """Return the middles of equal parts of every run, in the order of time."""
+    return sorted(
+        (
+            _Instant(
+                member.start + (member.end - member.start) * (part + 0.5) / INSTANTS,
+                victim,
+                member.node_seconds / INSTANTS,
+            )
+            for victim, member in enumerate(members)
+            for part in range(INSTANTS)
+        ),
+        key=lambda one: (one.time, one.victim),
+    )
+
+
+def _sweep(
+    members: Sequence[_Member], instants: Sequence[_Instant]
+) -> Iterator[tuple[_Instant, list[int]]]:
+    """Yield each instant with the other members that ran then, the heaviest first."""
+    starts = sorted(range(len(members)), key=lambda i: members[i].start)
+    running: dict[int, float] = {}
+    started = 0
+    for instant in instants:
+        while started < len(starts) and members[starts[started]].start <= instant.time:
+            i = starts[started]
+            running[i] = members[i].pressure.weight * members[i].pressure.demand
+            started += 1
+        for i in [i for i in running if members[i].end <= instant.time]:
+            del running[i]
+        others = [i for i in running if i != instant.victim]
+        others.sort(key=lambda i: (-running[i], i))
+        yield instant, others[:OTHERS]
+
+
+def _lost_share(
+    members: Sequence[_Member], victim: int, others: list[int], model: core.View
+) -> float:
+    """Share of the victim's time that goes by for nothing among these others."""
+    pressure = members[victim].pressure
+    factor = core.io_factor(pressure, [members[i].pressure for i in others], model)
+    return 1.0 - 1.0 / core.job_slowdown(pressure, factor)
+
+
+def _look(
+    members: Sequence[_Member],
+    instant: _Instant,
+    others: list[int],
+    model: core.View,
+    sums: _Sums,
+) -> None:
+    load = sum(
+        members[i].pressure.demand * members[i].pressure.io_share for i in (instant.victim, *others)
+    )
+    klass = int(np.searchsorted(LOADS, load))
+    sums.offered[klass] += instant.node_seconds
+    if not others:
+        return
+    lost = instant.node_seconds * _lost_share(members, instant.victim, others, model)
+    members[instant.victim].lost += lost
+    sums.lost[klass] += lost
+    for name, part in _causes(members, instant.victim, others, model).items():
+        sums.caused[name] += lost * part
+
+
+def _causes(
+    members: Sequence[_Member], victim: int, others: list[int], model: core.View
+) -> dict[str, float]:
+    """Divide a loss among the heaviest others, by how much less it would be without each."""
+    whole = _lost_share(members, victim, others, model)
+    parts: dict[str, float] = defaultdict(float)
+    for one in others[:CAUSES]:
+        without = [i for i in others if i != one]
+        less = whole - (_lost_share(members, victim, without, model) if without else 0.0)
+        parts[members[one].name] += max(0.0, less)
+    total = sum(parts.values())
+    return {name: part / total for name, part in parts.items()} if total > 0 else {}
+
+
+def _interval(
+    members: Sequence[_Member],
+    sample: Sequence[tuple[_Instant, list[int]]],
+    model: core.View,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Return 90 % of the node-hours lost, over models and days."""
+    if not sample:
+        return 0.0, 0.0
+    ratios = _ratios(members, sample, model, rng)
+    by_day: dict[int, float] = defaultdict(float)
+    for member in members:
+        by_day[int(member.start // DAY)] += member.lost
+    days = np.array([by_day[day] for day in sorted(by_day)])
+    drawn = days[rng.integers(0, len(days), (DAYS, len(days)))].sum(axis=1)
+    totals = drawn * rng.choice(ratios, DAYS) / 3600
+    low, high = np.quantile(totals, [0.05, 0.95])
+    return float(low), float(high)
+
+
+def _ratios(
+    members: Sequence[_Member],
+    sample: Sequence[tuple[_Instant, list[int]]],
+    model: core.View,
+    rng: np.random.Generator,
+) -> Array:
+    """Return what the sample loses under other models, over what it loses under this one.
+
+    An application's weight is as uncertain as its profile and the model say, and wrong in the
+    same direction for all its runs.
+    """
+    names = sorted({member.name for member in members})
+    weights = [member.pressure.weight for member in members]
+    lost = np.zeros(1 + DRAWS)
+    for draw in range(1 + DRAWS):
+        shift = dict(zip(names, rng.standard_normal(len(names)) * (draw > 0), strict=True))
+        for member, weight in zip(members, weights, strict=True):
+            pressure = member.pressure.struct
+            pressure.weight = weight * math.exp(pressure.log_sd * shift[member.name])
+        lost[draw] = sum(
+            instant.node_seconds * _lost_share(members, instant.victim, others, model)
+            for instant, others in sample
+        )
+    for member, weight in zip(members, weights, strict=True):
+        member.pressure.struct.weight = weight
+    return lost[1:] / lost[0] if lost[0] > 0 else np.ones(DRAWS)
+
+
+def _slowdowns(members: Sequence[_Member]) -> dict[str, float]:
+    values = np.array([member.slowdown for member in members] or [1.0])
+    return {
+        "p50": float(np.quantile(values, 0.5)),
+        "p95": float(np.quantile(values, 0.95)),
+        "p99": float(np.quantile(values, 0.99)),
+        "max": float(values.max()),
+    }
+
+
+def _parties(members: Sequence[_Member], sums: _Sums) -> tuple[Party, ...]:
+    by_name: dict[str, list[_Member]] = defaultdict(list)
+    for member in members:
+        by_name[member.name].append(member)
+    parties = [
+        Party(
+            name,
+            len(runs),
+            sum(run.node_seconds for run in runs) / 3600,
+            sum(run.lost for run in runs) / 3600,
+            sums.caused[name] / 3600,
+        )
+        for name, runs in by_name.items()
+    ]
+    return tuple(sorted(parties, key=lambda one: (-one.caused, -one.suffered, one.name)))

@@ -1,0 +1,200 @@
+"""`sluice assess`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import (
+    CommandError,
+    amount_text,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    rate_text,
+    read_config,
+    share_text,
+    show_json,
+    show_table,
+    times_text,
+)
+from sluice.cli.progress import progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.classifier.jobs import FinishedJob
+    from sluice.policies.core import Config, View
+    from sluice.sim.assess import Assessment
+
+SHOWN = 10  # applications
+
+
+@click.command("assess", short_help="Say what interference costs this site, from its history.")
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Bytes a second that the file system writes, e.g. 200G.  [default: that of the lanes in "
+    "the configuration, else the fastest run of the history]",
+)
+@config_option
+@history_option
+@json_option
+def command(
+    *, bandwidth: str | None, config: Path | None, history: Path | None, as_json: bool
+) -> None:
+    """Say what interference costs this site, from its history.
+
+    The report to read before anything is switched on: what finished jobs lost to each other on
+    shared storage, which is the most that any policy could give back; who causes it, who
+    suffers, and from which load on it matters. Needs no plugin, only logs and accounting. Where
+    nothing is at stake, it says so.
+
+    \b
+        sluice ingest /var/log/darshan && sacct -aPS now-30days -o ALL | sluice ingest --sacct -
+        sluice assess --bandwidth 200G
+    """
+    from sluice.classifier.jobs import finished_jobs
+    from sluice.sim.assess import INSTANTS, assess
+
+    with open_history(config, history, read_only=True) as store:
+        jobs = finished_jobs(store.runs())
+    if not jobs:
+        raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
+    settings = read_config(config)
+    model, origin = _model(settings)
+    policy, rate, source = _policy(settings, bandwidth, jobs)
+    with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
+        found = assess(jobs, model=model, policy=policy, advance=advance)
+    facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
+    if as_json:
+        show_json(facts | _as_json(found))
+    else:
+        _print(found, facts)
+
+
+def _model(settings: Config) -> tuple[View, str]:
+    """Return the interference model that is published, else the one that a site starts from."""
+    from pathlib import Path
+
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.published import published_interference
+    from sluice.policies.structs import View, new
+
+    path = Path(settings.bundle)
+    if path.is_file():
+        return Bundle.parse(path.read_bytes()).interference, f"the published bundle {path}"
+    default = View(new("struct sluice_interference", published_interference()))
+    return default, "published measurements of other file systems (Shah et al.), none of this site"
+
+
+def _policy(
+    settings: Config, bandwidth: str | None, jobs: list[FinishedJob]
+) -> tuple[View, float, str]:
+    """Return the settings with the bandwidth of the file system, and where that comes from."""
+    lanes = [lane.bandwidth or 0.0 for lane in settings.policy.lanes]
+    if bandwidth is None and lanes and all(lanes):
+        return settings.policy, sum(lanes), "the lanes in the configuration"
+    if bandwidth is None:
+        fastest = max(job.profile.numbers.get("rate", 0.0) for job in jobs)
+        return _one_lane(f"{max(1.0, fastest):.0f}"), fastest, "the fastest run of the history"
+    policy = _one_lane(bandwidth)
+    return policy, policy.lanes[0].bandwidth, "--bandwidth"
+
+
+def _one_lane(bandwidth: str) -> View:
+    from sluice.policies.core import CoreError, parse_config
+
+    text = f"Lane=all Targets=1 Bandwidth={bandwidth}\n"
+    try:
+        settings = parse_config("--bandwidth", text.encode())
+    except CoreError as error:
+        raise click.BadParameter(str(error), param_hint="--bandwidth") from error
+    policy: View = settings.policy
+    return policy
+
+
+def _as_json(found: Assessment) -> dict[str, Any]:
+    return {
+        **asdict(found),
+        "loads": [
+            {**asdict(one), "load": None if one.load == float("inf") else one.load}
+            for one in found.loads
+        ],
+        "is_anything_at_stake": found.is_anything_at_stake,
+        "matters_from": found.matters_from,
+    }
+
+
+def _print(found: Assessment, facts: dict[str, Any]) -> None:
+    click.echo(
+        f"{found.jobs} finished jobs with a known profile, {amount_text(found.node_hours)} "
+        f"node-hours; {found.heavy} of them matter to storage, "
+        f"{amount_text(found.heavy_node_hours)} node-hours."
+    )
+    click.echo(
+        f"Storage writes {rate_text(facts['bandwidth'])} ({facts['bandwidth_from']}); "
+        f"interference by {facts['interference_model']}.\n"
+    )
+    click.echo(_verdict(found))
+    if not found.is_anything_at_stake:
+        return
+    click.echo(
+        "Slowdown of the jobs that matter: "
+        + ", ".join(f"{name} {times_text(one)}" for name, one in found.slowdowns.items())
+        + "."
+    )
+    click.echo(_from_which_load(found))
+    click.echo()
+    show_table(
+        ("application", "runs", "node-hours", "caused", "suffered"),
+        [
+            (
+                one.name,
+                one.jobs,
+                *map(amount_text, (one.node_hours, one.caused, one.suffered)),
+            )
+            for one in found.parties[:SHOWN]
+        ],
+    )
+    click.echo()
+    floor = 0.0
+    rows = []
+    for one in found.loads:
+        limit = "more" if one.load == float("inf") else share_text(one.load)
+        share = one.lost / one.node_hours if one.node_hours else None
+        rows.append(
+            (f"{share_text(floor)} to {limit}", amount_text(one.node_hours), share_text(share))
+        )
+        floor = one.load
+    show_table(("load of storage", "node-hours with I/O", "lost"), rows)
+
+
+def _from_which_load(found: Assessment) -> str:
+    from sluice.sim.assess import MATTERS
+
+    worth = f"more than {share_text(MATTERS)} of the node-hours of jobs with I/O is lost"
+    if found.matters_from is None:
+        return f"At no load {worth}."
+    if found.matters_from == 0.0:
+        return f"At every load {worth}."
+    return f"From where jobs ask for {share_text(found.matters_from)} of what storage has, {worth}."
+
+
+def _verdict(found: Assessment) -> str:
+    low, high = found.interval
+    if not found.is_anything_at_stake:
+        return (
+            f"Nothing is at stake here: at most {amount_text(high)} node-hours were lost to "
+            "interference, and no policy could give back more. There is no reason to switch "
+            "Sluice on."
+        )
+    return (
+        f"At stake: {amount_text(found.lost)} node-hours ({amount_text(low)} to "
+        f"{amount_text(high)}), {found.lost / found.node_hours:.1%} of all. That is what the runs "
+        "lost to each other, and the most that any policy could give back if keeping them apart "
+        "cost nothing."
+    )
