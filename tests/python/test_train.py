@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.classifier.applications import expected, learn_applications
+from sluice.classifier.applications import learn_applications
+from sluice.classifier.expectation import expected
 from sluice.classifier.jobs import FinishedJob, finished_jobs, program_name
 from sluice.classifier.submit_model import fit_submit_model
 from sluice.classifier.to_core import submission_of
-from sluice.classifier.train import EmptyHistoryError, TrainedModel, pack, train
+from sluice.classifier.train import EmptyHistoryError, TrainedModel, jobs_of, pack
 from sluice.cli.main import main
 from sluice.cli.predict import Minutes
 from sluice.history_db.records import Job, Log, Profile, Run
@@ -44,10 +45,14 @@ def a_job(number: int = 1, **changes) -> FinishedJob:
         cpus_per_task=1,
         time_limit=60,
         script_signature=0,
+        submit=0,
         start=1_700_000_000 + 3600 * number,
+        end=0,
         profile=a_profile(),
     )
-    return replace(job, **changes)
+    job = replace(job, **changes)
+    times = {"submit": job.submit or job.start, "end": job.end or job.start + 600}
+    return replace(job, **times)
 
 
 def model_of(jobs: list[FinishedJob]) -> TrainedModel:
@@ -452,7 +457,7 @@ def test_models_are_listed_with_their_quality(trained):
 
 def test_an_empty_history_cannot_be_learned_from(tmp_path):
     with Store(tmp_path / "history.db", create=True) as store, pytest.raises(EmptyHistoryError):
-        train(store, created=1)
+        jobs_of(store)
     result = CliRunner().invoke(main, ["train", "--history", str(tmp_path / "history.db")])
     assert result.exit_code == 1
     assert "sluice ingest" in result.stderr

@@ -1,39 +1,39 @@
-"""The application table: what earlier runs of a script, a name or an account did.
+"""The application table: what earlier runs of a script, a name, an account or the site did.
 
 An entry says how certain it is that the next run is alike. One run proves little, and the more
 general the key, the more it takes: runs of several users for a name, several applications for
-an account.
+an account or the site.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.profile import SINGLE_RUN_LOG_SD
-from sluice.classifier.to_core import log_weight, submission_of
+from sluice.classifier.expectation import expected, likeness, recency, vote
+from sluice.classifier.scaling import exponents
+from sluice.classifier.to_core import submission_of
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from sluice.classifier.calibration import Calibration
     from sluice.classifier.jobs import FinishedJob
 
     Array = NDArray[np.float64]
 
-HALF_LIFE = 90 * 86400  # seconds: a program of a quarter ago counts half
 KEPT_LOGS = 20  # listed behind an entry; the newest
 LATEST_JOBS = 200  # looked at for an entry; older ones weigh little
-DOUBT = 1.0  # runs that are assumed to have gone differently
-
-UNKNOWN = "unknown"
+MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
+MAX_SIZED = 8  # entries for sizes that one key may have
+DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,18 @@ class Learned:
 
     application: Application
     profile: Profile
+    size: float = 0.0
+    """Processes that the profile is for; 0: unknown."""
+    sizes: tuple[float, float] = (0.0, 0.0)
+    """The smallest and the largest of the runs behind it."""
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    """How numbers of the profile follow the size, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class Level:
+    """A kind of evidence that the table holds."""
+
     evidence: str
     label: Callable[[FinishedJob], str]
     witness: Callable[[FinishedJob], object] | None
@@ -59,109 +67,146 @@ def _stem(job: FinishedJob) -> str:
 
 
 LEVELS = (
-    _Level(
+    Level(
         "user_script",
         lambda job: f"script {job.script_signature:016x} ({_stem(job)}) of user {job.uid}",
         None,
         0,
     ),
-    _Level("user_name", lambda job: f"{_stem(job)} of user {job.uid}", None, 0),
-    _Level("name", _stem, lambda job: job.uid, 0.5),
-    _Level("account", lambda job: f"account {job.account}", _stem, 2.0),
+    Level("user_name", lambda job: f"{_stem(job)} of user {job.uid}", None, 0),
+    Level("name", _stem, lambda job: job.uid, 0.5),
+    Level("account", lambda job: f"account {job.account}", _stem, 2.0),
+    Level("site", lambda _: "all applications", _stem, 2.0),
 )
+"""From the specific to the general, as policies/core/predict.c asks them."""
 
 
-def learn_applications(jobs: Sequence[FinishedJob], *, first_id: int = 1) -> list[Learned]:
-    """Return the table's entries, numbered from `first_id`; deterministic."""
+def groups_of(jobs: Sequence[FinishedJob]) -> dict[tuple[int, int], list[FinishedJob]]:
+    """Return jobs by (number of the level, key), each group the oldest first."""
     groups: dict[tuple[int, int], list[FinishedJob]] = defaultdict(list)
     for job in jobs:
-        submission = submission_of(job)
-        for number, level in enumerate(LEVELS):
-            key = core.application_key(submission, level.evidence)
-            if key:
-                groups[number, key].append(job)
+        for number, key in keys_of(job):
+            groups[number, key].append(job)
+    return groups
+
+
+def keys_of(job: FinishedJob) -> Iterator[tuple[int, int]]:
+    submission = submission_of(job)
+    for number, level in enumerate(LEVELS):
+        key = core.application_key(submission, level.evidence)
+        if key:
+            yield number, key
+
+
+def learn_applications(
+    jobs: Sequence[FinishedJob],
+    *,
+    first_id: int = 1,
+    calibration: Mapping[str, Calibration] | None = None,
+) -> list[Learned]:
+    """Return the table's entries, numbered from `first_id`; deterministic."""
+    entries = [
+        entry
+        for (number, key), group in sorted(groups_of(jobs).items())
+        for entry in _entries(LEVELS[number], key, sorted(group, key=_age)[-LATEST_JOBS:])
+    ]
     return [
-        _entry(LEVELS[number], key, group, first_id + i)
-        for i, ((number, key), group) in enumerate(sorted(groups.items()))
+        replace(
+            entry,
+            application=replace(entry.application, id=first_id + i),
+            profile=_calibrated(entry, calibration or {}),
+        )
+        for i, entry in enumerate(entries)
     ]
 
 
-def _entry(level: _Level, key: int, jobs: list[FinishedJob], entry_id: int) -> Learned:
-    latest = sorted(jobs, key=lambda job: job.start)[-LATEST_JOBS:]
-    logs = [log for job in latest for log in job.logs][-KEPT_LOGS:]
-    application = Application(
-        evidence=level.evidence,
-        key=key,
-        label=level.label(latest[-1]),
-        runs=len(jobs),
-        logs=tuple(sorted(logs)),
-        id=entry_id,
-    )
-    profile = expected(latest)
+def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
+    return job.start, job.logs
+
+
+def _calibrated(entry: Learned, calibration: Mapping[str, Calibration]) -> Profile:
+    known = calibration.get(entry.application.evidence)
+    if known is None:
+        return entry.profile
+    return replace(entry.profile, confidence=known.of(entry.profile.confidence))
+
+
+def _entries(level: Level, key: int, jobs: list[FinishedJob]) -> Iterator[Learned]:
+    """Yield the entry of a key, and those of sizes that it does not fit."""
+    weights = recency(jobs)
+    slopes = exponents(jobs, weights) if level.witness is None else {}
+    general = _entry(level, key, jobs, weights, slopes)
+    yield general
     if level.witness is not None:
-        profile = replace(profile, confidence=profile.confidence * _breadth(level, latest))
-    return Learned(application, replace(profile, runs=len(jobs)))
+        return
+    octaves: dict[int, list[float]] = defaultdict(list)
+    for job in jobs:
+        if job.size > 0:
+            octaves[core.size_key(key, job.size)].append(job.size)
+    common = sorted(octaves, key=lambda sized: (-len(octaves[sized]), sized))[:MAX_SIZED]
+    for sized in sorted(common):
+        sizes = octaves[sized]
+        if MIN_SIZED_RUNS <= len(sizes) < len(jobs):
+            size = float(2.0 ** round(np.log2(np.median(sizes))))
+            near = weights * likeness(jobs, size)
+            entry = _entry(level, sized, jobs, near, slopes, size=size, runs=len(sizes))
+            if _differs(entry, general):
+                yield entry
 
 
-def _breadth(level: _Level, jobs: Sequence[FinishedJob]) -> float:
-    """Return how far the witnesses carry: w / (w + doubt), and for accounts their agreement."""
+def _entry(
+    level: Level,
+    key: int,
+    jobs: list[FinishedJob],
+    weights: Array,
+    slopes: Mapping[str, float],
+    *,
+    size: float = 0.0,
+    runs: int = 0,
+) -> Learned:
+    known = [job.size for job in jobs if job.size > 0]
+    size = size or (float(np.exp(np.mean(np.log(known)))) if known else 0.0)
+    profile = expected(jobs, weights, size=size, exponents=slopes)
+    confidence = profile.confidence * breadth(level, jobs)
+    logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
+    return Learned(
+        application=Application(
+            evidence=level.evidence,
+            key=key,
+            label=level.label(jobs[-1]) + (f" at about {size:g} processes" if runs else ""),
+            runs=runs or len(jobs),
+            logs=tuple(sorted(logs)),
+        ),
+        profile=replace(profile, confidence=confidence, runs=runs or len(jobs)),
+        size=size,
+        sizes=(min([*known, size]), max([*known, size])) if known else (0.0, 0.0),
+        exponents=slopes if known else {},
+    )
+
+
+def _differs(entry: Learned, general: Learned) -> bool:
+    """Whether runs of a size do other things than the scaled profile of all says."""
+    if entry.profile.pattern != general.profile.pattern:
+        return True
+    octaves = np.log2(entry.size / general.size)
+    for name in ("chunk_bytes", "write_bytes"):
+        own = entry.profile.numbers.get(name, 0.0)
+        other = general.profile.numbers.get(name, 0.0)
+        if own <= 0 or other <= 0:
+            continue
+        scaled = np.log2(other) + octaves * general.exponents.get(name, 0.0)
+        if abs(np.log2(own) - scaled) > DIFFERENT:
+            return True
+    return False
+
+
+def breadth(level: Level, jobs: Sequence[FinishedJob]) -> float:
+    """Return how far the witnesses carry: the share of them that agree, of those that doubt too."""
     if level.witness is None:
         return 1.0
     by_witness: dict[object, list[FinishedJob]] = defaultdict(list)
     for job in jobs:
         by_witness[level.witness(job)].append(job)
-    pattern = expected(jobs).pattern
-    agreeing = sum(expected(group).pattern == pattern for group in by_witness.values())
+    pattern, _ = vote(jobs, recency(jobs))
+    agreeing = sum(vote(group, recency(group))[0] == pattern for group in by_witness.values())
     return agreeing / (len(by_witness) + level.doubt)
-
-
-def expected(jobs: Sequence[FinishedJob]) -> Profile:
-    """Return the profile that the next run is expected to have.
-
-    The pattern by vote, each run's as strong as it is recent and certain; confidence is the
-    share of the votes, of those assumed to disagree too. Numbers are weighted medians.
-    """
-    newest = max(job.start for job in jobs)
-    weights = np.array([0.5 ** ((newest - job.start) / HALF_LIFE) for job in jobs])
-    votes: dict[str, float] = defaultdict(float)
-    shares: dict[str, float] = defaultdict(float)
-    for job, weight in zip(jobs, weights, strict=True):
-        votes[job.profile.pattern] += float(weight) * job.profile.confidence
-        for name, share in job.profile.shares.items():
-            shares[name] += float(weight / weights.sum()) * share
-    known = sorted(name for name in votes if name != UNKNOWN)
-    pattern = max(known, key=lambda name: votes[name]) if known else UNKNOWN
-    confidence = votes[pattern] / (float(weights.sum()) + DOUBT) if known else 0.0
-    return Profile(
-        pattern=pattern,
-        confidence=confidence,
-        shares=dict(shares),
-        numbers=_medians([job.profile for job in jobs], weights),
-        log_sd=_log_sd([job.profile for job in jobs]),
-        runs=len(jobs),
-    )
-
-
-def _medians(profiles: Sequence[Profile], weights: Array) -> dict[str, float]:
-    """Return the medians of what most runs know: a number of a few does not speak for all."""
-    numbers = {}
-    for name in sorted({name for profile in profiles for name in profile.numbers}):
-        known = [i for i, profile in enumerate(profiles) if name in profile.numbers]
-        if weights[known].sum() >= weights.sum() / 2:
-            values = np.array([profiles[i].numbers[name] for i in known])
-            numbers[name] = _weighted_median(values, weights[known])
-    return numbers
-
-
-def _weighted_median(values: Array, weights: Array) -> float:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
-
-
-def _log_sd(profiles: Sequence[Profile]) -> float:
-    """Return the sd of ln w among the runs, drawn towards that of a single one."""
-    logs = [log_weight(profile) for profile in profiles]
-    mean = math.fsum(logs) / len(logs)
-    squares = math.fsum((log - mean) ** 2 for log in logs)
-    return math.sqrt((SINGLE_RUN_LOG_SD**2 + squares) / len(logs))

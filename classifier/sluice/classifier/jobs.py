@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.requested import Requested, Submissions, requested_on
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.history_db.records import Run
+    from sluice.history_db.records import Job, Run
+    from sluice.policies.core import View
 
 # The interesting name is that of the script they run.
 INTERPRETERS = ("python", "perl", "bash", "sh", "Rscript", "julia", "java", "ruby", "lua")
@@ -41,19 +43,27 @@ class FinishedJob:
     time_limit: int
     """Minutes."""
     script_signature: int
+    submit: int
+    """UTC seconds, as start and end."""
     start: int
-    """UTC seconds."""
+    end: int
     profile: Profile
 
+    @property
+    def size(self) -> float:
+        """Processes as far as the user said; as sluice_submission_size."""
+        return float(self.tasks or self.nodes)
 
-def finished_jobs(runs: Iterable[Run]) -> list[FinishedJob]:
+
+def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
     """Put the logs of each job together, the oldest job first.
 
     A program without MPI leaves a log for each process, a job with several steps one for each.
     Logs whose job is not known belong together by user and job id.
     """
     ordered = sorted(runs, key=lambda run: (repr(_job_key(run)), run.log_id))
-    jobs = [_job(list(group)) for _, group in groupby(ordered, key=_job_key)]
+    seen = submissions or Submissions(())
+    jobs = [_job(list(group), seen) for _, group in groupby(ordered, key=_job_key)]
     return sorted(jobs, key=lambda job: (job.start, job.logs))
 
 
@@ -64,11 +74,12 @@ def _job_key(run: Run) -> Hashable:
     return (run.log.uid, run.log.jobid)
 
 
-def _job(runs: list[Run]) -> FinishedJob:
+def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
     first = min(runs, key=lambda run: (run.log.start or 0, run.log_id))
     job = first.job
-    cpus = (job.cpus or 0) if job else 0
-    tasks = (job.tasks or 0) if job else 0
+    submission = submissions.of(job) if job else None
+    sizes = _sizes(first, submission)
+    start = first.log.start or 0
     return FinishedJob(
         logs=tuple(run.log_id for run in runs),
         uid=first.log.uid or 0,
@@ -76,14 +87,40 @@ def _job(runs: list[Run]) -> FinishedJob:
         account=(job.account if job else None) or "",
         partition=(job.partition if job else None) or "",
         qos=(job.qos if job else None) or "",
-        nodes=(job.nodes or 0) if job else 0,
-        tasks=tasks or first.log.nprocs or 0,
-        cpus_per_task=max(1, cpus // tasks) if tasks and cpus else 0,
+        nodes=sizes.nodes,
+        tasks=sizes.tasks,
+        cpus_per_task=sizes.cpus_per_task,
         time_limit=(job.time_limit or 0) if job else 0,
-        script_signature=(job.script_signature or 0) if job else 0,
-        start=first.log.start or 0,
+        script_signature=_signature(job, submission),
+        submit=job.submit if job and job.submit else start,
+        start=start,
+        end=max(run.log.end or 0 for run in runs) or start,
         profile=runs[0].profile if len(runs) == 1 else _combined(runs),
     )
+
+
+def _sizes(first: Run, submission: View | None) -> Requested:
+    """Return what was asked for, as far as that is known, else what was given."""
+    job = first.job
+    if submission is not None:
+        return Requested(submission.nodes, submission.tasks, submission.cpus_per_task)
+    if job is None:
+        return Requested(tasks=first.log.nprocs or 0)
+    on_line = requested_on(job.submit_line or "")
+    if on_line is not None:
+        return on_line
+    cpus, tasks = job.cpus or 0, job.tasks or 0
+    return Requested(
+        nodes=job.nodes or 0,
+        tasks=tasks or first.log.nprocs or 0,
+        cpus_per_task=max(1, cpus // tasks) if tasks and cpus else 0,
+    )
+
+
+def _signature(job: Job | None, submission: View | None) -> int:
+    if submission is not None and submission.script_signature:
+        return int(submission.script_signature)
+    return (job.script_signature or 0) if job else 0
 
 
 def program_name(exe: str) -> str:

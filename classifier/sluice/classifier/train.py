@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sluice.classifier.applications import Learned, learn_applications
+from sluice.classifier.backtest import ended_before, foretell, judge
+from sluice.classifier.calibration import calibrate
 from sluice.classifier.forest import Forest
 from sluice.classifier.jobs import finished_jobs
+from sluice.classifier.requested import Submissions
 from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
-from sluice.classifier.to_core import profile_members, submission_of
+from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 TESTED_SHARE = 0.25  # the latest jobs, which the rest must foretell
+LATEST_RUNS = 100_000  # learned from; bounds time and memory
 
 
 class EmptyHistoryError(Exception):
@@ -79,50 +82,102 @@ class TrainedModel:
 
 
 def _plain(entry: Learned) -> dict[str, object]:
-    return {"application": asdict(entry.application), "profile": asdict(entry.profile)}
+    return asdict(entry)
 
 
-def _learned(entry: dict[str, dict[str, Any]]) -> Learned:
+def _learned(entry: dict[str, Any]) -> Learned:
     application = entry["application"]
     return Learned(
         Application(**{**application, "logs": tuple(application["logs"])}),
         Profile(**entry["profile"]),
+        # models of 0.1 had no sizes
+        size=entry.get("size", 0.0),
+        sizes=tuple(entry.get("sizes", (0.0, 0.0))),
+        exponents=entry.get("exponents", {}),
     )
 
 
-def train(store: Store, *, created: int) -> tuple[int, TrainedModel]:
-    """Learn from all runs of the history and keep the result there; return its id.
+def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, TrainedModel]:
+    """Keep a model in the history, its entries numbered; return its id. Raises HistoryError."""
+    first_id = store.reserve_applications(len(model.table))
+    model = replace(model, table=_numbered(model.table, first_id))
+    applications = [entry.application for entry in model.table]
+    return store.add_model(model.to_bytes(), model.metrics, applications, created=created), model
 
-    The same history gives the same model. Raises EmptyHistoryError or HistoryError.
+
+def jobs_of(store: Store) -> list[FinishedJob]:
+    """Return the jobs of the latest runs, with what the plugin saw of them.
+
+    Raises EmptyHistoryError or HistoryError.
     """
-    jobs = finished_jobs(store.runs())
+    jobs = finished_jobs(
+        store.runs(store.run_ids(latest=LATEST_RUNS)),
+        Submissions(store.joined_decisions(LATEST_RUNS)),
+    )
     if not jobs:
         raise EmptyHistoryError(
             f"{store.path}: the history holds no runs; read some with `sluice ingest PATH…`"
         )
-    table, forests, judgement = _fit(jobs)
-    metrics: dict[str, object] = {
-        "jobs": len(jobs),
-        "entries": len(table),
-        "later_jobs": _foretold(jobs),
-        "new_applications": asdict(judgement) if judgement else None,
-    }
-    first_id = store.reserve_applications(len(table))
-    model = TrainedModel(forests, tuple(_numbered(table, first_id)), metrics)
-    applications = [entry.application for entry in model.table]
-    return store.add_model(model.to_bytes(), metrics, applications, created=created), model
+    return jobs
 
 
-def _fit(jobs: Sequence[FinishedJob]) -> tuple[list[Learned], SubmitModel, Judgement | None]:
-    forests, judgement = fit_submit_model(jobs)
-    return learn_applications(jobs), forests, judgement
+def fit(jobs: Sequence[FinishedJob]) -> TrainedModel:
+    """Learn all that is learned from jobs, and how good it is on those that came last.
+
+    The same jobs give the same model.
+    """
+    model, judgement = fit_quickly(jobs)
+    return replace(
+        model,
+        metrics={
+            "jobs": len(jobs),
+            "since": min(job.submit for job in jobs),
+            "until": max(job.end for job in jobs),
+            "entries": len(model.table),
+            "calibration": model.metrics["calibration"],
+            "later_jobs": _later_jobs(jobs),
+            "new_applications": asdict(judgement) if judgement else None,
+        },
+    )
 
 
-def _numbered(table: Sequence[Learned], first_id: int) -> list[Learned]:
-    return [
+def fit_quickly(
+    jobs: Sequence[FinishedJob], forests: SubmitModel | None = None
+) -> tuple[TrainedModel, Judgement | None]:
+    """Learn without looking how good it is, with forests of before where they are given."""
+    judgement = None
+    if forests is None:
+        forests, judgement = fit_submit_model(jobs)
+    calibration = calibrate(jobs)
+    table = learn_applications(jobs, calibration=calibration)
+    plain = {evidence: asdict(curve) for evidence, curve in sorted(calibration.items())}
+    return TrainedModel(forests, tuple(table), {"calibration": plain}), judgement
+
+
+def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
+    """Learn from the earlier jobs and let the core foretell the later ones."""
+    ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
+    split = int(len(ordered) * (1 - TESTED_SHARE))
+    if split < MIN_JOBS or split == len(ordered):
+        return None
+    earlier = ended_before(ordered, ordered[split].submit)
+    if not earlier:
+        return None
+    model, _ = fit_quickly(earlier)
+    return asdict(judge(foretell(bundle_of(model), ordered[split:]), earlier))
+
+
+def bundle_of(model: TrainedModel) -> Bundle:
+    """Return the model as the core sees it, under the default settings."""
+    policy = core.default_config().policy
+    return Bundle.parse(pack(model, policy=policy, created=0, text="{}"))
+
+
+def _numbered(table: Sequence[Learned], first_id: int) -> tuple[Learned, ...]:
+    return tuple(
         replace(entry, application=replace(entry.application, id=first_id + i))
         for i, entry in enumerate(table)
-    ]
+    )
 
 
 def pack(model: TrainedModel, *, policy: core.View, created: int, text: str) -> bytes:
@@ -138,6 +193,9 @@ def pack(model: TrainedModel, *, policy: core.View, created: int, text: str) -> 
                 evidence=entry.application.evidence,
                 id=entry.application.id,
                 profile=profile_members(entry.profile),
+                size=entry.size,
+                sizes=entry.sizes,
+                exponents=entry.exponents,
             )
             for entry in model.table
         ],
@@ -164,44 +222,3 @@ def _outputs(forest: Forest, meaning: Sequence[str]) -> _NamedForest | None:
     return _NamedForest(
         meaning, forest.roots, forest.feature, forest.threshold, forest.right, forest.value
     )
-
-
-def _foretold(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
-    """Learn from the earlier jobs and let the core foretell the later ones."""
-    split = int(len(jobs) * (1 - TESTED_SHARE))
-    earlier, later = jobs[:split], jobs[split:]
-    if len(earlier) < MIN_JOBS or not later:
-        return None
-    table, forests, _ = _fit(earlier)
-    model = TrainedModel(forests, tuple(_numbered(table, 1)), {})
-    policy = core.default_config().policy
-    bundle = Bundle.parse(pack(model, policy=policy, created=0, text="{}"))
-    predictions = [bundle.predict(submission_of(job)) for job in later]
-    truths = [job.profile.pattern for job in later]
-    correct = np.array(
-        [item.profile.pattern == truth for item, truth in zip(predictions, truths, strict=True)]
-    )
-    confidence = np.array([item.profile.confidence for item in predictions])
-    answered = confidence >= policy.min_confidence
-    patterns = [job.profile.pattern for job in earlier]
-    commonest = max(sorted(set(patterns)), key=patterns.count)
-    return {
-        "jobs": len(later),
-        "accuracy": float(correct.mean()),
-        "answered": float(answered.mean()),
-        "accuracy_answered": float(correct[answered].mean()) if answered.any() else None,
-        "brier": float(((confidence - correct) ** 2).mean()),
-        "baseline": commonest,
-        "baseline_accuracy": truths.count(commonest) / len(truths),
-        "chunk_error_log2": _chunk_error(later, predictions),
-    }
-
-
-def _chunk_error(jobs: Sequence[FinishedJob], predictions: Sequence[core.View]) -> float | None:
-    """Return the median of |log2 (foretold / true chunk)|."""
-    errors = [
-        abs(math.log2(item.profile.chunk_bytes / job.profile.numbers["chunk_bytes"]))
-        for job, item in zip(jobs, predictions, strict=True)
-        if item.profile.chunk_bytes and job.profile.numbers.get("chunk_bytes")
-    ]
-    return float(np.median(errors)) if errors else None

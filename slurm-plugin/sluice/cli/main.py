@@ -40,6 +40,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("predict", "Say what is known of a job before it runs."),
         Verb("publish", "Write the bundle that slurmctld loads."),
         Verb("models", "List what was trained and published."),
+        Verb("backtest", "Foretell the past: how good prediction at submission is."),
         Verb("history", "Say what the history holds."),
         Verb("attribute", "Find which applications slow each other in production."),
     ),

@@ -29,19 +29,23 @@ if TYPE_CHECKING:
 def command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
     """List what was trained and published.
 
-    Each line is a model, the latest last: how good it was found, and the bundles made of it.
+    Each line is a model, the latest last: the runs it learned from, how well it foretold those
+    that came last, and when it was published. An arrow marks the one in use.
 
     \b
-    Example:
+    Examples:
         sluice models
+        sluice publish 7            # the model with this number
+        sluice publish --rollback   # the one in use before
     """
     with open_history(config, history, read_only=True) as store:
-        models, bundles = store.models(), store.bundles()
+        models, bundles, in_use = store.models(), store.bundles(), store.model_in_use()
     if as_json:
         show_json(
             [
                 {
                     "model": model.id,
+                    "in_use": model.id == in_use,
                     "trained": model.created,
                     "metrics": model.metrics,
                     "bundles": [
@@ -59,12 +63,23 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
         )
         return
     show_table(
-        ("model", "trained", "jobs", "certain of", "of those right", "published"),
+        (
+            "model",
+            "trained",
+            "jobs",
+            "from",
+            "until",
+            "certain of",
+            "of those right",
+            "squared error",
+            "published",
+        ),
         [
             (
-                model.id,
+                f"→ {model.id}" if model.id == in_use else str(model.id),
                 time_text(model.created),
                 model.metrics["jobs"],
+                *_range(model.metrics),
                 *_quality(model.metrics),
                 _published([b.published_at for b in bundles if b.model == model.id]),
             )
@@ -73,11 +88,16 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     )
 
 
-def _quality(metrics: dict[str, Any]) -> tuple[str, str]:
+def _range(metrics: dict[str, Any]) -> tuple[str, str]:
+    return time_text(metrics.get("since"))[:10], time_text(metrics.get("until"))[:10]
+
+
+def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
     later = metrics.get("later_jobs")
     if not later:
-        return NOTHING, NOTHING
-    return share_text(later["answered"]), share_text(later["accuracy_answered"])
+        return NOTHING, NOTHING, NOTHING
+    answered, right = later["answered"], later["accuracy_answered"]
+    return share_text(answered), share_text(right), f"{later['brier']:.3f}"
 
 
 def _published(times: list[int]) -> str:

@@ -21,10 +21,15 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from sluice.history_db.records import Bundle
+    from sluice.history_db.records import Bundle, Model
+    from sluice.history_db.store import Store
 
 
 @click.command("publish", short_help="Write the bundle that slurmctld loads.")
+@click.argument("version", type=click.IntRange(1), required=False, metavar="[MODEL]")
+@click.option(
+    "--rollback", is_flag=True, help="Publish the model that was in use before the one now."
+)
 @click.option(
     "--bundle",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -34,39 +39,73 @@ if TYPE_CHECKING:
 @history_option
 @json_option
 def command(
-    *, bundle: Path | None, config: Path | None, history: Path | None, as_json: bool
+    version: int | None,
+    bundle: Path | None,
+    config: Path | None,
+    history: Path | None,
+    *,
+    rollback: bool,
+    as_json: bool,
 ) -> None:
     """Write the bundle that slurmctld loads.
 
-    It holds the model that `sluice train` learned last and the settings by which Sluice decides
-    (MinConfidence, Lane, …). The file is replaced as a whole; the plugin takes it up by itself
-    within PollInterval. Run it as root or SlurmUser: the plugin believes nobody else's file.
+    It holds the model that `sluice train` learned last, or the one with this number (see `sluice
+    models`), and the settings by which Sluice decides (MinConfidence, Lane, …). The file is
+    replaced as a whole; the plugin takes it up by itself within PollInterval. Run it as root or
+    SlurmUser: the plugin believes nobody else's file.
 
     \b
         sluice publish
+        sluice publish 7
+        sluice publish --rollback
         sluice publish --bundle /tmp/try.bundle && sluice bundle show /tmp/try.bundle
     """
-    published = publish_latest(config, history, bundle)
+    if rollback and version is not None:
+        raise click.UsageError("Name a model or say --rollback, not both.")
+    published = publish_model(config, history, bundle, version=version, rollback=rollback)
     if as_json:
         show_json(bundle_json(published))
     else:
         click.echo(bundle_line(published))
 
 
-def publish_latest(config: Path | None, history: Path | None, bundle: Path | None) -> Bundle:
+def publish_model(
+    config: Path | None,
+    history: Path | None,
+    bundle: Path | None,
+    *,
+    version: int | None = None,
+    rollback: bool = False,
+) -> Bundle:
+    """Publish the latest model, the one with this number, or the one in use before."""
     from sluice.classifier.publish import publish
 
     settings = read_config(config)
     path = bundle or Path(settings.bundle)
     with open_history(config, history) as store:
-        model = store.latest_model()
-        if model is None:
-            raise CommandError(f"{store.path}: no model yet; run `sluice train` first")
+        model = _chosen(store, version, rollback=rollback)
         if not path.parent.is_dir():
             raise CommandError(
                 f"{path.parent}: no such directory; create it, or name another file with --bundle"
             )
         return publish(store, model, policy=settings.policy, path=path, now=int(time.time()))
+
+
+def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
+    if rollback:
+        version = store.model_before()
+        if version is None:
+            raise CommandError(
+                f"{store.path}: no other model was published before; `sluice models` lists them"
+            )
+    model = store.latest_model() if version is None else store.model(version)
+    if model is None and version is None:
+        raise CommandError(f"{store.path}: no model yet; run `sluice train` first")
+    if model is None:
+        raise CommandError(
+            f"{store.path}: no model {version} (any more); `sluice models` lists them"
+        )
+    return model
 
 
 def bundle_line(bundle: Bundle) -> str:

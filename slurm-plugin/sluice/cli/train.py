@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,11 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.publish import bundle_json, bundle_line, publish_latest
+from sluice.cli.publish import bundle_json, bundle_line, publish_model
 
 if TYPE_CHECKING:
     from sluice.classifier.applications import Learned
+    from sluice.classifier.drift import Comparison
     from sluice.classifier.patterns import PatternClassifier
     from sluice.classifier.train import TrainedModel
     from sluice.history_db.records import Bundle
@@ -50,6 +52,9 @@ SHOWN = 30  # entries of the table, unless all are asked for
     metavar="FILE",
     help="With --patterns: write the classifier here too, e.g. to ship it.",
 )
+@click.option(
+    "--force", is_flag=True, help="Take the new model even if the newest runs speak against it."
+)
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} applications.")
 @config_option
 @history_option
@@ -60,6 +65,7 @@ def command(
     patterns: bool,
     weak_labels: bool,
     patterns_file: Path | None,
+    force: bool,
     show_all: bool,
     config: Path | None,
     history: Path | None,
@@ -72,13 +78,16 @@ def command(
     which only resemble earlier ones. Keeps the result in the history; slurmctld sees it after
     `sluice publish`. The same history always gives the same model.
 
+    Both the model in use and the new one have to foretell the newest runs. If the new one does
+    worse by more than chance, it is dropped and the old one stays.
+
     \b
         sluice train
         sluice train --publish
         sluice ingest LOGS --labels labels.csv && sluice train --patterns
     """
     from sluice.classifier.pattern_training import TooFewLabelsError
-    from sluice.classifier.train import EmptyHistoryError, train
+    from sluice.classifier.train import EmptyHistoryError
 
     if (patterns_file or weak_labels) and not patterns:
         raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
@@ -87,18 +96,45 @@ def command(
             classifier = (
                 _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
             )
-            model_id, model = train(store, created=int(time.time()))
+            outcome = _train(store, force=force)
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
-    bundle = publish_latest(config, history, None) if publish else None
+    bundle = publish_model(config, history, None, version=outcome.model_id) if publish else None
     if as_json:
-        show_json(_as_json(model_id, model, classifier, bundle))
+        show_json(_as_json(outcome, classifier, bundle))
     else:
-        _print(model_id, model, classifier, show_all=show_all)
+        if classifier is not None:
+            _print_patterns(classifier.metrics)
+        _print(outcome, show_all=show_all)
         if bundle is not None:
             click.echo(bundle_line(bundle))
         else:
             click.echo("slurmctld will know it after `sluice publish`")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    model_id: int
+    model: TrainedModel
+    comparison: Comparison | None
+    """With the model in use before; None: there was none, or too few newer runs."""
+    is_new: bool
+
+
+def _train(store: Store, *, force: bool) -> _Outcome:
+    from sluice.classifier.drift import compare
+    from sluice.classifier.train import TrainedModel, fit, jobs_of, keep
+
+    jobs = jobs_of(store)
+    used = store.model_in_use()
+    in_use = store.latest_model() if used is None else store.model(used)
+    comparison = compare(in_use, jobs) if in_use else None
+    if in_use and comparison and comparison.keeps_old and not force:
+        return _Outcome(
+            in_use.id, TrainedModel.from_bytes(in_use.content), comparison, is_new=False
+        )
+    model_id, model = keep(store, fit(jobs), created=int(time.time()))
+    return _Outcome(model_id, model, comparison, is_new=True)
 
 
 def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
@@ -110,11 +146,8 @@ def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> Pa
     return classifier
 
 
-def _print(
-    model_id: int, model: TrainedModel, classifier: PatternClassifier | None, *, show_all: bool
-) -> None:
-    if classifier is not None:
-        _print_patterns(classifier.metrics)
+def _print(outcome: _Outcome, *, show_all: bool) -> None:
+    model = outcome.model
     entries = sorted(model.table, key=lambda entry: -entry.profile.confidence)
     shown = entries if show_all else entries[:SHOWN]
     show_table(
@@ -128,9 +161,21 @@ def _print(
         click.echo(line)
     forest = model.forests.pattern_forest
     click.echo(
-        f"model {model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries, "
+        f"model {outcome.model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries, "
         f"{len(forest.roots) + len(model.forests.number_forest.roots)} trees"
     )
+    if outcome.comparison is not None:
+        click.echo(_verdict(outcome.comparison, is_new=outcome.is_new))
+
+
+def _verdict(comparison: Comparison, *, is_new: bool) -> str:
+    scores = (
+        f"on the newest {comparison.jobs} runs its squared error is {comparison.new_brier:.3f}, "
+        f"that of model {comparison.model} {comparison.old_brier:.3f}"
+    )
+    if is_new:
+        return f"new: {scores}"
+    return f"kept model {comparison.model}, the new one is worse: {scores} (--force takes it)"
 
 
 def _row(entry: Learned) -> tuple[object, ...]:
@@ -183,14 +228,13 @@ def _print_patterns(metrics: dict[str, Any]) -> None:
 
 
 def _as_json(
-    model_id: int,
-    model: TrainedModel,
-    classifier: PatternClassifier | None,
-    bundle: Bundle | None,
+    outcome: _Outcome, classifier: PatternClassifier | None, bundle: Bundle | None
 ) -> dict[str, object]:
     return {
-        "model": model_id,
-        "metrics": model.metrics,
+        "model": outcome.model_id,
+        "is_new": outcome.is_new,
+        "comparison": asdict(outcome.comparison) if outcome.comparison else None,
+        "metrics": outcome.model.metrics,
         "patterns": classifier.metrics if classifier else None,
         "bundle": bundle_json(bundle) if bundle else None,
         "applications": [
@@ -203,6 +247,6 @@ def _as_json(
                 "confidence": entry.profile.confidence,
                 **entry.profile.numbers,
             }
-            for entry in model.table
+            for entry in outcome.model.table
         ],
     }

@@ -11,7 +11,9 @@ class Bundles(Connection):
     """Table `bundles`; whole files, so that decisions can be replayed."""
 
     def add_bundle(self, bundle: Bundle) -> None:
+        """Keep a bundle as the one published last, also of several in one second."""
         with self._transaction() as db:
+            (latest,) = db.execute("SELECT max(published_at) FROM bundles").fetchone()
             db.execute(
                 "INSERT INTO bundles (checksum, model, path, published_at, content) "
                 "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO UPDATE "
@@ -20,7 +22,7 @@ class Bundles(Connection):
                     signed(bundle.checksum),
                     bundle.model,
                     bundle.path,
-                    bundle.published_at,
+                    max(bundle.published_at, (latest or 0) + 1),
                     bundle.content,
                 ],
             )
@@ -39,6 +41,25 @@ class Bundles(Connection):
             "ORDER BY published_at, checksum"
         )
         return [Bundle(unsigned(row[0]), *row[1:]) for row in rows]
+
+    def model_in_use(self) -> int | None:
+        """Return the model that was published last."""
+        rows = self._rows(
+            "SELECT model FROM bundles ORDER BY published_at DESC, rowid DESC LIMIT 1"
+        )
+        return rows[0][0] if rows else None
+
+    def model_before(self) -> int | None:
+        """Return the model that was published before the one in use."""
+        rows = self._rows(
+            """
+            SELECT model FROM bundles
+            WHERE model IS NOT NULL AND model IS NOT ?
+            ORDER BY published_at DESC LIMIT 1
+            """,
+            [self.model_in_use()],
+        )
+        return rows[0][0] if rows else None
 
     def prune_models(self, keep: int) -> None:
         """Forget all but the latest `keep` models and bundles, except what decisions refer to."""

@@ -78,6 +78,12 @@ class Decisions(Connection):
         """Return the latest decision about a job."""
         return next(iter(self.decisions_for_job(job_id, cluster)), None)
 
+    def joined_decisions(self, latest: int) -> list[Decision]:
+        """Return the latest decisions whose job is known."""
+        return self._decisions(
+            "job_id IS NOT NULL ORDER BY now DESC, number DESC LIMIT ?", [latest]
+        )
+
     def latest_decisions(self, limit: int) -> list[Decision]:
         """Return the plugin's latest decisions, the latest first."""
         return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])

@@ -59,6 +59,12 @@ class Models(Applications):
         rows = self._rows("SELECT id, created, metrics, content FROM models ORDER BY id")
         return [model_of(row) for row in rows]
 
+    def model(self, model_id: int) -> Model | None:
+        rows = self._rows(
+            "SELECT id, created, metrics, content FROM models WHERE id = ?", [model_id]
+        )
+        return model_of(rows[0]) if rows else None
+
     def latest_model(self) -> Model | None:
         rows = self._rows(
             "SELECT id, created, metrics, content FROM models ORDER BY id DESC LIMIT 1"

@@ -1,0 +1,141 @@
+"""What earlier runs let expect of the next one: pattern, numbers, and how sure that is.
+
+Runs count by how recent they are, in days and in runs, and by how alike their size is. One that
+does something else than ever before may be an accident; several in a row after years of
+something else are a change, and what was before it hardly counts any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.classifier.profile import SINGLE_RUN_LOG_SD
+from sluice.classifier.to_core import log_weight
+from sluice.history_db.records import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sluice.classifier.jobs import FinishedJob
+
+    Array = NDArray[np.float64]
+
+UNKNOWN = "unknown"
+HALF_LIFE = 90 * 86400  # seconds: a run of a quarter ago counts half
+HALF_LIFE_RUNS = 24  # and so does one after which so many came
+DOUBT = 1.0  # runs that are assumed to have gone differently
+STREAK = 3  # runs in a row that do something new are a change
+STEADY = 0.9  # share of one pattern among what was before, for there to be a change at all
+BEFORE_CHANGE = 0.05  # what such a run still counts
+SPREAD_RUNS = 30  # the newest, whose weights on a target are compared
+LIKENESS = 0.5  # octaves: the sd of the weight over sizes
+
+
+def recency(jobs: Sequence[FinishedJob]) -> Array:
+    """Weigh runs, the oldest first, by how much they say about the next."""
+    newest = jobs[-1].start
+    age = np.array([newest - job.start for job in jobs]) / HALF_LIFE
+    rank = np.arange(len(jobs))[::-1] / HALF_LIFE_RUNS
+    weights = 0.5 ** (age + rank)
+    weights[: _change(jobs)] *= BEFORE_CHANGE
+    return weights
+
+
+def _change(jobs: Sequence[FinishedJob]) -> int:
+    """Return the first run after the last change; 0 without one."""
+    patterns = [job.profile.pattern for job in jobs]
+    streak = 1
+    while streak < len(jobs) and patterns[-1 - streak] == patterns[-1]:
+        streak += 1
+    before = patterns[: len(jobs) - streak]
+    if streak < STREAK or len(before) < STREAK:
+        return 0
+    commonest = max(before.count(pattern) for pattern in sorted(set(before)))
+    return len(before) if commonest >= STEADY * len(before) else 0
+
+
+def likeness(jobs: Sequence[FinishedJob], size: float) -> Array:
+    """Weigh runs by how alike their size is to this one; those without a size do not count."""
+    sizes = np.array([job.size for job in jobs])
+    octaves = np.log2(np.maximum(sizes, 1.0) / size)
+    return np.where(sizes > 0, np.exp(-((octaves / LIKENESS) ** 2) / 2), 0.0)
+
+
+def vote(jobs: Sequence[FinishedJob], weights: Array) -> tuple[str, float]:
+    """Return the pattern that runs speak for, and the share of votes it has.
+
+    A run's vote is as strong as it is certain; those assumed to disagree vote too.
+    """
+    votes: dict[str, float] = defaultdict(float)
+    for job, weight in zip(jobs, weights.tolist(), strict=True):
+        votes[job.profile.pattern] += weight * job.profile.confidence
+    known = sorted(name for name in votes if name != UNKNOWN)
+    if not known:
+        return UNKNOWN, 0.0
+    pattern = max(known, key=lambda name: votes[name])
+    return pattern, votes[pattern] / (float(weights.sum()) + DOUBT)
+
+
+def expected(
+    jobs: Sequence[FinishedJob],
+    weights: Array | None = None,
+    *,
+    size: float = 0.0,
+    exponents: Mapping[str, float] | None = None,
+) -> Profile:
+    """Return the profile that the next run is expected to have, at a size.
+
+    Jobs come the oldest first. Numbers are weighted medians of what the runs would have shown at
+    that size, by the exponents with which they follow it.
+    """
+    weights = recency(jobs) if weights is None else weights
+    pattern, confidence = vote(jobs, weights)
+    shares: dict[str, float] = defaultdict(float)
+    total = float(weights.sum())
+    for job, weight in zip(jobs, weights.tolist(), strict=True):
+        for name, share in job.profile.shares.items():
+            shares[name] += weight / total * share
+    return Profile(
+        pattern=pattern,
+        confidence=confidence,
+        shares=dict(shares),
+        numbers=_medians(jobs, weights, size, exponents or {}),
+        log_sd=_log_sd([job.profile for job in jobs]),
+        runs=len(jobs),
+    )
+
+
+def _medians(
+    jobs: Sequence[FinishedJob], weights: Array, size: float, exponents: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the medians of what most runs know: a number of a few does not speak for all."""
+    numbers = {}
+    for name in sorted({name for job in jobs for name in job.profile.numbers}):
+        known = [i for i, job in enumerate(jobs) if name in job.profile.numbers]
+        if weights[known].sum() >= weights.sum() / 2:
+            values = np.array([jobs[i].profile.numbers[name] for i in known])
+            if name in exponents and size > 0:
+                sizes = np.array([jobs[i].size or size for i in known])
+                values = values * (size / sizes) ** exponents[name]
+            numbers[name] = weighted_median(values, weights[known])
+    return numbers
+
+
+def weighted_median(values: Array, weights: Array) -> float:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _log_sd(profiles: Sequence[Profile]) -> float:
+    """Return the sd of ln w among the newest runs, drawn towards that of a single one."""
+    logs = [log_weight(profile) for profile in profiles[-SPREAD_RUNS:]]
+    mean = math.fsum(logs) / len(logs)
+    squares = math.fsum((log - mean) ** 2 for log in logs)
+    return math.sqrt((SINGLE_RUN_LOG_SD**2 + squares) / len(logs))

@@ -1,0 +1,192 @@
+"""`sluice backtest`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    share_text,
+    show_json,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sluice.classifier.backtest import Foretold, Score
+    from sluice.classifier.jobs import FinishedJob
+
+FORESTS_EVERY = 8  # steps: they take longest, and change least
+
+
+@click.command("backtest", short_help="Foretell the past: how good prediction at submission is.")
+@click.option(
+    "--made",
+    type=click.IntRange(200, 200_000),
+    metavar="RUNS",
+    help="Not the history, but so many made-up runs of applications that scale, drift, are "
+    "renamed or are new.",
+)
+@click.option("--seed", default=1, show_default=True, help="Which made-up history.")
+@click.option(
+    "--every",
+    default=7.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 1000),
+    metavar="DAYS",
+    help="How often a new model is learned.",
+)
+@click.option(
+    "--skip",
+    default=0.3,
+    show_default=True,
+    type=click.FloatRange(0.05, 0.95),
+    help="Share of the runs that are only learned from.",
+)
+@config_option
+@history_option
+@json_option
+def command(
+    *,
+    made: int | None,
+    seed: int,
+    every: float,
+    skip: float,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Foretell the past: how good prediction at submission is.
+
+    Walks through the history as it went: learns from what had ended by a day, foretells what was
+    submitted in the days after it as slurmctld would, and moves on. Nothing is learned from the
+    future. With --made it is known what each run is an example of, so it also shows where
+    prediction breaks.
+
+    \b
+        sluice backtest
+        sluice backtest --every 1 --json
+        sluice backtest --made 6000
+    """
+    jobs, situation = _made(made, seed) if made else (_kept(config, history), None)
+    items, earlier = _walk(jobs, every, skip)
+    groups: dict[str, Callable[[Foretold], str]] = {"evidence": _evidence}
+    if situation is not None:
+        groups["situation"] = lambda item: situation[item.job.logs[0]]
+    scores = {name: _by(items, earlier, label) for name, label in {"all": _every, **groups}.items()}
+    if as_json:
+        show_json(
+            {
+                name: {label: asdict(score) for label, score in rows.items()}
+                for name, rows in scores.items()
+            }
+        )
+        return
+    overall = scores["all"]["all"]
+    click.echo(
+        f"{overall.jobs} jobs foretold; always saying {overall.baseline} would be right in "
+        f"{share_text(overall.baseline_accuracy)}"
+    )
+    for name, rows in scores.items():
+        click.echo()
+        _show(name, rows)
+
+
+def _kept(config: Path | None, history: Path | None) -> list[FinishedJob]:
+    from sluice.classifier.train import EmptyHistoryError, jobs_of
+
+    try:
+        with open_history(config, history, read_only=True) as store:
+            return jobs_of(store)
+    except EmptyHistoryError as error:
+        raise CommandError(str(error)) from error
+
+
+def _made(runs: int, seed: int) -> tuple[list[FinishedJob], dict[int, str]]:
+    from sluice.classifier.jobs import finished_jobs
+    from sluice.classifier.made_history import made_history
+    from sluice.history_db.records import Run
+
+    made = list(enumerate(made_history(runs, seed=seed), start=1))
+    jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
+    return jobs, {i: run.situation for i, run in made}
+
+
+def _walk(
+    jobs: list[FinishedJob], days: float, skip: float
+) -> tuple[list[Foretold], list[FinishedJob]]:
+    """Return what was foretold, and what the last model had learned from."""
+    from sluice.classifier.backtest import foretell, steps_of
+    from sluice.classifier.train import bundle_of, fit_quickly
+
+    items: list[Foretold] = []
+    earlier: list[FinishedJob] = []
+    forests = None
+    for step, (ended, submitted) in enumerate(steps_of(jobs, days=days, skip=skip)):
+        if not ended:
+            continue
+        model, _ = fit_quickly(ended, None if step % FORESTS_EVERY == 0 else forests)
+        forests, earlier = model.forests, ended
+        items += foretell(bundle_of(model), submitted)
+    if not items:
+        raise CommandError("there are too few runs to foretell any of them")
+    return items, earlier
+
+
+def _every(_: Foretold) -> str:
+    return "all"
+
+
+def _evidence(item: Foretold) -> str:
+    return str(item.prediction.evidence)
+
+
+def _by(
+    items: list[Foretold], earlier: list[FinishedJob], label: Callable[[Foretold], str]
+) -> dict[str, Score]:
+    from sluice.classifier.backtest import judge
+
+    groups: dict[str, list[Foretold]] = defaultdict(list)
+    for item in items:
+        groups[label(item)].append(item)
+    return {name: judge(groups[name], earlier) for name in sorted(groups)}
+
+
+def _show(name: str, rows: dict[str, Score]) -> None:
+    columns = (
+        "" if name == "all" else name,
+        "jobs",
+        "answered",
+        "of those right",
+        "chunk within 2×",
+        "bytes within 2×",
+        "best guess right",
+        "calibration error",
+    )
+    show_table(
+        columns,
+        [
+            (
+                label,
+                score.jobs,
+                share_text(score.answered),
+                share_text(score.accuracy_answered),
+                share_text(score.chunk_within_2),
+                share_text(score.bytes_within_2),
+                share_text(score.accuracy),
+                f"{score.calibration_error:.3f}" if score.jobs >= 100 else NOTHING,
+            )
+            for label, score in rows.items()
+        ],
+    )
