@@ -65,19 +65,21 @@ prefer (const struct sluice_prediction *candidate, struct sluice_prediction *out
 		*out = *candidate;
 }
 
-static void
+/* Returns the runs behind the entry of a key; 0: there is none. */
+static uint32_t
 prefer_entry (const struct sluice_bundle *bundle, uint64_t key, double size,
 	      struct sluice_prediction *out)
 {
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
 	struct sluice_prediction candidate;
 	if (!a)
-		return;
+		return 0;
 	memset (&candidate, 0, sizeof candidate);
 	candidate.evidence = a->evidence;
 	candidate.application = a->id;
 	sluice_application_profile (a, size, &candidate.profile);
 	prefer (&candidate, out);
+	return a->profile.runs;
 }
 
 static void
@@ -101,6 +103,7 @@ sluice_predict (const struct sluice_bundle *bundle,
 		SLUICE_EVIDENCE_ACCOUNT,     SLUICE_EVIDENCE_SITE,
 	};
 	enum {
+		OTHERS = 2, /* from here on runs of other users or applications */
 		KINDS = sizeof from_specific_to_general / sizeof from_specific_to_general[0]
 	};
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
@@ -108,15 +111,20 @@ sluice_predict (const struct sluice_bundle *bundle,
 
 	memset (out, 0, sizeof *out);
 	sluice_profile_init (&out->profile);
+	uint32_t own_runs = 0;
 	for (unsigned int i = 0; i < KINDS; i++) {
 		uint32_t evidence = from_specific_to_general[i];
+		if (i == OTHERS && own_runs >= SLUICE_ENOUGH_RUNS)
+			break;
 		uint64_t key = sluice_application_key (submission, evidence);
 		uint64_t sized = sluice_application_size_key (key, size);
 		if (evidence == SLUICE_EVIDENCE_FOREST)
 			prefer_forest (bundle, submission, out);
 		prefer_entry (bundle, sized, size, out);
-		if (out->profile.confidence < policy->min_confidence)
-			prefer_entry (bundle, key, size, out);
+		if (out->profile.confidence >= policy->min_confidence)
+			break;
+		uint32_t runs = prefer_entry (bundle, key, size, out);
+		own_runs = runs > own_runs ? runs : own_runs;
 		if (out->profile.confidence >= policy->min_confidence)
 			break;
 	}

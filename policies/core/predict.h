@@ -5,13 +5,16 @@
  * user's runs of this name, anybody's runs of this name, the forest, the
  * account, the site; of each, first the runs of about this size, then those of
  * all sizes, scaled. The first that reaches min_confidence is taken; if none
- * does, the most certain one is reported, and the decision abstains.
+ * does, the most certain one is reported, and the decision abstains. What many
+ * runs of the user's own leave open is not settled by those of others.
  */
 #ifndef SLUICE_PREDICT_H
 #define SLUICE_PREDICT_H
 
 #include "bundle.h"
 #include "submission.h"
+
+enum { SLUICE_ENOUGH_RUNS = 10 }; /* of one's own, for others not to be asked */
 
 struct sluice_prediction {
 	struct sluice_profile profile; /* confidence and runs inside */

@@ -118,6 +118,15 @@ def test_the_most_specific_evidence_that_is_sure_enough_is_taken():
     assert predicted() == ("none", 0)
 
 
+def test_what_many_own_runs_leave_open_is_not_settled_by_others():
+    job = submission(account="physics")
+    sure = application({**FLUSHING, "confidence": 0.8}, job, "account", 2)
+    for runs, evidence in ((9, "account"), (10, "user_name")):
+        unsure = {**FLUSHING, "confidence": 0.4, "runs": runs}
+        known = bundle(application(unsure, job), sure)
+        assert known.predict(job).evidence == evidence
+
+
 def test_runs_that_differ_by_digits_are_one_application():
     other_run = submission(name="RUN_0042")
     assert core.name_stem("Run_0042") == "run_#"
