@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.backtest import foretell, judge, steps_of
-from sluice.classifier.calibration import Calibration, calibrate, foretold
+from sluice.classifier.calibration import calibrate, corrected, foretold
 from sluice.classifier.drift import compare
 from sluice.classifier.expectation import expected
 from sluice.classifier.jobs import FinishedJob, finished_jobs
@@ -177,12 +177,23 @@ def test_few_pairs_change_nothing():
     assert calibrate([a_job(i) for i in range(1, 15)]) == {}
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 4), st.floats(-5, 5))
-def test_a_correction_never_turns_the_order_and_is_never_certain(p, q, slope, offset):
-    curve = Calibration(slope, offset, 100)
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=20, max_size=60),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_a_correction_never_turns_the_order_and_is_never_certain(pairs, p, q):
+    curve = corrected(np.array(pairs, dtype=float))
     low, high = sorted((p, q))
-    assert 0 <= curve.of(low) <= curve.of(high) + 1e-12 <= 1
-    assert curve.of(high) < 1
+    assert 0 <= curve.of(low) <= curve.of(high) < 1
+
+
+def test_what_was_never_said_stays_as_it_is():
+    """That sure things came true is no reason to believe unsure ones."""
+    curve = corrected(np.array([(0.92, 1.0)] * 500))
+    assert curve.of(0.45) == pytest.approx(0.45)
+    assert curve.of(0.92) > 0.95
 
 
 def test_a_job_is_not_foretold_from_runs_that_had_not_ended():

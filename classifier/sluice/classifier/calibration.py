@@ -1,14 +1,13 @@
 """Confidence that keeps its promises: how often entries of the table were right, walking in time.
 
 Each job of the past is foretold from what had ended before it was submitted, by the most
-specific evidence there was then. Of what was said with confidence p, how much came true? A
-logistic curve through these pairs, one for each kind of evidence, corrects what the votes say.
-With few pairs it stays near to what they say.
+specific evidence there was then. Of what was said with confidence p, how much came true? That
+corrects what the votes say, for each kind of evidence apart, and only where it was said often
+enough: elsewhere it stays as it is.
 """
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
@@ -30,24 +29,21 @@ if TYPE_CHECKING:
 
 SAMPLE = 4000  # jobs foretold: the latest
 MIN_PAIRS = 20
-LOWEST, HIGHEST = 1e-6, 0.99  # nothing is certain
-PRIOR_SD = np.array([0.5, 1.0])  # of slope (around 1) and offset (around 0)
-STEPS = 50
+HIGHEST = 0.99  # nothing is certain
+BINS = 10  # of the confidence that was said
+PRIOR = 10.0  # pairs in each bin that are assumed to have come true as said
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """p -> sigmoid (slope logit p + offset)."""
+    """A rising line through points (said, came true)."""
 
-    slope: float
-    offset: float
+    said: tuple[float, ...]
+    true: tuple[float, ...]
     pairs: int
 
     def of(self, confidence: float) -> float:
-        if confidence <= 0:
-            return 0.0
-        raised = self.slope * float(_logit(np.array(confidence))) + self.offset
-        return min(1 / (1 + math.exp(-raised)), HIGHEST)
+        return min(float(np.interp(confidence, self.said, self.true)), HIGHEST)
 
 
 def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Calibration]:
@@ -56,7 +52,7 @@ def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Calibration]:
     for evidence, confidence, came_true in foretold(jobs):
         said[evidence].append((confidence, came_true))
     return {
-        evidence: _fit(np.array(pairs, dtype=np.float64))
+        evidence: corrected(np.array(pairs, dtype=np.float64))
         for evidence, pairs in said.items()
         if len(pairs) >= MIN_PAIRS
     }
@@ -87,23 +83,26 @@ def foretold(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
     return pairs
 
 
-def _logit(p: Array) -> Array:
-    clipped: Array = np.clip(p, LOWEST, HIGHEST)
-    return np.log(clipped) - np.log1p(-clipped)
+def corrected(pairs: Array) -> Calibration:
+    """Return the correction that rows (said, whether it came true) ask for.
 
-
-def _fit(pairs: Array) -> Calibration:
-    """Fit by Newton's method, drawn towards the identity by the prior."""
-    x = np.stack([_logit(pairs[:, 0]), np.ones(len(pairs))], axis=1)
-    identity = np.array([1.0, 0.0])
-    precision = np.diag(1 / PRIOR_SD**2)
-    beta = identity.copy()
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-x @ beta))
-        gradient = x.T @ (pairs[:, 1] - p) - precision @ (beta - identity)
-        curvature = (x * (p * (1 - p))[:, np.newaxis]).T @ x + precision
-        step = np.linalg.solve(curvature, gradient)
-        beta += step
-        if np.abs(step).max() < 1e-10:
-            break
-    return Calibration(max(0.0, float(beta[0])), float(beta[1]), len(pairs))
+    The middle of each bin is corrected, and corrections rise (pool adjacent violators).
+    """
+    said, came_true = pairs.T
+    middles = (np.arange(BINS) + 0.5) / BINS
+    number = np.minimum((said * BINS).astype(int), BINS - 1)
+    count = np.bincount(number, minlength=BINS)
+    gain = np.bincount(number, weights=came_true - said, minlength=BINS)
+    corrected = middles + gain / (count + PRIOR)
+    pools: list[tuple[float, float, int]] = []  # mean, weight, bins
+    for value, weight in zip(corrected.tolist(), (count + PRIOR).tolist(), strict=True):
+        pools.append((value, weight, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (low, w, n), (high, v, m) = pools[-2:]
+            pools[-2:] = [((low * w + high * v) / (w + v), w + v, n + m)]
+    rising = [mean for mean, _, bins in pools for _ in range(bins)]
+    return Calibration(
+        said=(0.0, *middles.tolist(), 1.0),
+        true=(0.0, *(min(max(value, 0.0), 1.0) for value in rising), 1.0),
+        pairs=len(pairs),
+    )
