@@ -264,15 +264,15 @@ rq_unit_acknowledged (struct simulation *s, uint32_t number, double bytes)
 		note_share (s, program);
 	flow->in_flight--;
 	process->in_flight--;
+	if (s->storage->process_window > 0.0)
+		send_all (s, flow->process);
+	else
+		send_from (s, number);
 	int is_complete = !(flow->unsent > 0.0) && !flow->in_flight;
 	if (is_complete && program->is->sync == SLUICE_SYNC_FLUSH)
 		rq_queue_commit (s, number);
 	else if (is_complete)
 		rq_flow_done (s, number);
-	else if (s->storage->process_window > 0.0)
-		send_all (s, flow->process);
-	else
-		send_from (s, number);
 }
 
 static void

@@ -59,6 +59,8 @@ find_busy (struct program *program)
 	for (uint32_t i = 0; i < program->target_count; i++) {
 		uint32_t candidate = (program->turn + i) % program->target_count;
 		uint32_t waiting = program->groups[candidate].waiting;
+		if (program->groups[candidate].is_drained)
+			continue; /* it has said so itself */
 		if (!program->is->inquiry)
 			program->outcome->messages += 2; /* asked, answered */
 		if (!waiting
@@ -81,6 +83,7 @@ reroute_to (struct simulation *s, struct program *program, uint32_t target)
 	struct group *group = &program->groups[target];
 	if (is_throttled (program, group))
 		return;
+	group->is_drained = 1;
 	program->outcome->messages++; /* "I am idle" */
 	uint32_t busy = find_busy (program);
 	if (busy == NOTHING)

@@ -91,6 +91,7 @@ struct group {
 	uint32_t first, last; /* processes that wait for their turn */
 	uint32_t waiting;
 	uint32_t is_writing;
+	uint32_t is_drained; /* nobody of its own waits, as the coordinator knows */
 	double own, foreign; /* bytes accepted, of its own and of other groups */
 };
 

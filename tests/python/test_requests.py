@@ -36,7 +36,7 @@ programs = st.fixed_dictionaries(
         "operations": st.integers(1, 6),
         "bursts": st.integers(1, 2),
         "stripe_bytes": st.sampled_from([64 * KIB, MIB]),
-        "stripe_targets": st.integers(1, 3),
+        "stripe_targets": st.sampled_from([1, 2, 6]),
         "sync": st.sampled_from(["behind", "ack", "flush"]),
         "creates": st.integers(0, 1),
         "rewrites": st.integers(0, 1),

@@ -49,6 +49,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("why", "Tell the whole story of one job."),
         Verb("assess", "Say what interference costs this site, from its history."),
         Verb("decide", "Replay a trace of submissions through the decision core."),
+        Verb("reproduce", "Print published figures beside what the model makes of them."),
     ),
     "Operate": (
         Verb("doctor", "Check that everything works, and say how to mend it."),

@@ -1,0 +1,220 @@
+"""Huang, Liu, Choi, Podhorszki, Klasky and others: re-routing with throttling, facts H1 to H6.
+
+4,096 processes write 2 MB each, a sixteenth of them to each of 16 targets, one at a time.
+Noise: other processes that write to some of the targets all the time.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import mean, stdev
+from typing import TYPE_CHECKING
+
+from sluice.sim.figure import Figure, Row, about, between
+from sluice.sim.platforms import PLATFORMS
+from sluice.sim.requests import Outcome, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ANY = 1e9
+TARGETS = 16
+CHUNK = 2e6
+HEAVY, LIGHT = (64, 4), (16, 1)
+"""Noise processes, and the targets they write to."""
+
+Program = dict[str, float | str]
+
+
+def _writers(dispatch: str, throttle: float = 0.0, *, inquiry: bool = False) -> Program:
+    return {
+        "processes": 4096,
+        "nodes": 256,
+        "operation_bytes": CHUNK,
+        "sync": "flush",
+        "dispatch": dispatch,
+        "throttle": throttle,
+        "inquiry": float(inquiry),
+    }
+
+
+def _noise(processes: float, targets: float) -> Program:
+    return {
+        "processes": processes,
+        "nodes": processes,
+        "operation_bytes": CHUNK,
+        "operations": 1e8,
+        "target_count": targets,
+        "sync": "flush",
+        "noise": 1.0,
+    }
+
+
+@cache
+def _written(
+    noise: tuple[int, int], dispatch: str, throttle: float, *, inquiry: bool = False
+) -> Outcome:
+    programs = [_writers(dispatch, throttle, inquiry=inquiry), _noise(*noise)]
+    return simulate(PLATFORMS["targets-16"].storage(), programs)[0]
+
+
+def best_throttle(noise: tuple[int, int]) -> float:
+    """Return the smallest throttle, in steps of 0.01, that writes as fast as any."""
+    fastest = _written(noise, "reroute", 1.0).seconds
+    return next(
+        step / 100
+        for step in range(101)
+        if _written(noise, "reroute", step / 100).seconds <= 1.02 * fastest
+    )
+
+
+def _rerouting() -> Iterator[Row]:
+    for name, noise in (("heavy", HEAVY), ("light", LIGHT)):
+        plain, asked = (_written(noise, "reroute", 1.0, inquiry=i) for i in (False, True))
+        saved = asked.messages / plain.messages
+        yield between(f"{name}: messages with an inquiry", "about half", saved, 0.4, 0.7)
+        ratio = asked.seconds / plain.seconds
+        yield between(f"{name}: I/O time with over without", "equal", ratio, 0.95, 1.05)
+
+
+def _optimal_throttle() -> Iterator[Row]:
+    yield about("heavy noise (64 processes on 4 targets)", 0.31, best_throttle(HEAVY), 0.03)
+    yield about("light noise (16 processes on 1 target)", 0.06, best_throttle(LIGHT), 0.03)
+
+
+def _too_large_writes() -> Iterator[Row]:
+    for name, noise, best in (("heavy", HEAVY, 0.32), ("light", LIGHT, 0.08)):
+        ratio = _written(noise, "reroute", 1.0).seconds / _written(noise, "reroute", best).seconds
+        yield between(f"{name}: time with throttle 1 over the best", "no faster", ratio, 0.97, ANY)
+
+
+def _too_large_reads() -> Iterator[Row]:
+    for name, noise, best in (("heavy", HEAVY, 0.31), ("light", LIGHT, 0.06)):
+        largest = [_written(noise, "reroute", t).largest_target for t in (1.0, best)]
+        ratio = largest[0] / largest[1]
+        yield between(f"{name}: fullest target with throttle 1 over the best", "fuller", ratio,
+                      1.05, ANY)  # fmt: skip
+
+
+def _time_saved() -> Iterator[Row]:
+    plain, rerouted = (_written(LIGHT, d, 1.0).seconds for d in ("turns", "reroute"))
+    for system, published in (("Titan", 67), ("Hopper", 33)):
+        yield about(f"{system}, light noise: % of write time saved", published,
+                    100 * (1 - rerouted / plain), 10)  # fmt: skip
+
+
+NOISES = (0, 1, 2, 4, 8, 16)
+"""Processes that write on one target meanwhile."""
+
+
+@cache
+def _staged(buffer: float) -> tuple[float, ...]:
+    """Return the write times under each noise; a buffer of 0 bytes is plain file I/O.
+
+    All data goes through the memory of one staging area in front of all targets.
+    """
+    if buffer:
+        changed = {"servers": 1.0, "cache_bytes": buffer, "cache_bandwidth": 1e10}
+        changed["server_bandwidth"] = 2e10
+    else:
+        changed = {}
+    writers: Program = {
+        "processes": 256,
+        "nodes": 64,
+        "operation_bytes": CHUNK,
+        "operations": 32,
+        "sync": "ack",
+    }
+    storage = PLATFORMS["targets-16"].storage(**changed)
+    return tuple(
+        simulate(storage, [writers, *([_noise(n, 1)] if n else [])])[0].seconds for n in NOISES
+    )
+
+
+VOLUME = 256 * 32 * CHUNK
+
+
+def _buffered() -> Iterator[Row]:
+    plain, buffered = _staged(0), _staged(VOLUME / 2)
+    ratio = mean(buffered) / mean(plain)
+    yield between("mean write time over plain file I/O", "lower", ratio, 0, 0.97)
+    ratio = stdev(buffered) / stdev(plain)
+    yield between("standard deviation over plain file I/O", "lower", ratio, 0, 0.97)
+
+
+def _buffered_variation() -> Iterator[Row]:
+    plain, buffered = _staged(0), _staged(VOLUME / 2)
+    ratio = (stdev(buffered) / mean(buffered)) / (stdev(plain) / mean(plain))
+    yield between("coefficient of variation over plain file I/O", "not lower", ratio, 0.95, ANY)
+
+
+def _full_buffer() -> Iterator[Row]:
+    plain, full = _staged(0), _staged(VOLUME / 64)
+    index = NOISES.index(4)
+    yield between("4 processes on one target, full buffer: time over plain", "worse",
+                  full[index] / plain[index], 1.02, ANY)  # fmt: skip
+
+
+_P = ("targets-16",)
+
+FIGURES = (
+    Figure(
+        "H2",
+        "A queue-length inquiry removes about half of the messages",
+        "Who knows the queues need not ask; what is left are idle messages, orders and reports.",
+        _P,
+        _rerouting,
+    ),
+    Figure(
+        "H3",
+        "The optimal throttling factor",
+        "The groups on quiet targets take just what the noisy ones cannot write in that time.",
+        _P,
+        _optimal_throttle,
+    ),
+    Figure(
+        "H4a",
+        "A larger throttle writes no faster",
+        "Beyond the optimum nobody waits any more when a target falls idle.",
+        _P,
+        _too_large_writes,
+    ),
+    Figure(
+        "H4b",
+        "A larger throttle makes a later read slower",
+        "In the model noise is steady, so late re-routing stops by itself and no target gets "
+        "fuller; with noise that ends it would.",
+        _P,
+        _too_large_reads,
+    ),
+    Figure(
+        "H5",
+        "Write time saved under light noise",
+        "The strength of the noise on Titan and Hopper is not known; noise that never pauses, as "
+        "here, leaves more to save.",
+        _P,
+        _time_saved,
+    ),
+    Figure(
+        "H6a",
+        "In-transit buffering: lower mean and absolute variance",
+        "Memory takes what the slow target cannot, until it is full.",
+        _P,
+        _buffered,
+    ),
+    Figure(
+        "H6b",
+        "In-transit buffering: not a lower coefficient of variation",
+        "The model's buffer has no variation of its own, as a network to staging nodes would.",
+        _P,
+        _buffered_variation,
+    ),
+    Figure(
+        "H6c",
+        "A full buffer under interference on one device is worse than plain file I/O",
+        "In the model a full buffer lets writes to quiet targets through; a staging area that "
+        "drains in order would stop them all.",
+        _P,
+        _full_buffer,
+    ),
+)

@@ -1,0 +1,134 @@
+"""The storage systems of the source papers, in the numbers of the request-level world.
+
+Every number says where it is from. `fitted` names the figure that it was fitted to; a number
+that was fitted to no figure is the platform's own, a default of its software, or an
+assumption that no figure depends on much, and the source says which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB, MIB = 1024.0, 1048576.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One number of struct sluice_storage."""
+
+    name: str
+    value: float
+    source: str
+    fitted: str = ""
+    """The figure that it was fitted to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A storage system that a paper measured."""
+
+    name: str
+    title: str
+    parameters: tuple[Parameter, ...]
+
+    def storage(self, **changed: float) -> dict[str, float]:
+        """Return its numbers, some of them changed."""
+        return {**{p.name: p.value for p in self.parameters}, **changed}
+
+    def fitted_to(self, figure: str) -> list[str]:
+        """Return the names of the numbers that were fitted to a figure."""
+        return [p.name for p in self.parameters if p.fitted == figure]
+
+
+_ORANGEFS = (
+    Parameter("servers", 12, "the paper's platform"),
+    Parameter("targets", 12, "one device a server"),
+    Parameter("node_bandwidth", 1.25e9, "10 GbE"),
+    Parameter("server_bandwidth", 1.25e9, "10 GbE"),
+    Parameter("process_bandwidth", 1.55e9, "one process to memory alone: 2 GB in 1.32 s", "Y1"),
+    Parameter("unit_bytes", 256 * KIB, "OrangeFS default FlowBufferSizeBytes"),
+    Parameter("flow_window", 8, "OrangeFS default FlowBuffersPerFlow"),
+    Parameter("rewrite_window", 8, "the same: a server does not tell old blocks from new"),
+    Parameter("cache_bandwidth", 1.96e9, "a server's memory: 4 GB in 2.09 s", "Y1"),
+    Parameter("setup_seconds", 0.04, "the delayed acknowledgement of Linux TCP, once a request"),
+    Parameter("flow_seconds", 235e-6, "where requests of 128 KiB stop interfering", "Y7a"),
+    Parameter("flow_limit", 600, "between 512 and 704 clients", "Y8a"),
+    Parameter("retry_seconds", 0.2, "Linux: TCP_RTO_MIN"),
+    Parameter("slice_bytes", 2 * MIB, "what a flow has in flight: 8 × 256 KiB"),
+    Parameter("commit_group", 1, "OrangeFS syncs each request by itself (TroveSyncData)"),
+    Parameter("jitter_seconds", 0.01, "processes of an MPI program leave a barrier within this"),
+)
+
+_CACHED = Parameter("cache_bytes", 1e12, "sync off: the volume fits into the servers' memory")
+
+_HDD = (
+    Parameter("target_bandwidth", 150e6, "2 GB in 13.4 s", "Y1"),
+    Parameter("seek_seconds", 0.0035, "two streams take 33.4 s", "Y1"),
+    Parameter("commit_seconds", 0.0042, "half a turn at 7200/min"),
+)
+_SSD = (
+    Parameter("target_bandwidth", 910e6, "2 GB in 2.27 s", "Y1"),
+    Parameter("commit_seconds", 1e-4, "assumed: a program and erase in flash"),
+)
+_RAM = (Parameter("target_bandwidth", 1.96e9, "memory, as the cache", "Y1"),)
+
+_LUSTRE = (
+    Parameter("servers", 8, "the paper's platform: 8 OSS"),
+    Parameter("targets", 104, "8 × 13 OST"),
+    Parameter("target_bandwidth", 50e9 / 104, "50 GB/s over 104 OST"),
+    Parameter("server_bandwidth", 50e9 / 8, "50 GB/s over 8 OSS"),
+    Parameter("node_bandwidth", 4e9, "4X QDR InfiniBand"),
+    Parameter("call_seconds", 2e-6, "assumed: a write into the page cache"),
+    Parameter("unit_bytes", MIB, "Lustre default: 256 pages an RPC"),
+    Parameter("flow_window", 3, "effective; the default max_rpcs_in_flight is 8", "S1"),
+    Parameter("rewrite_window", 6, "twice that where no block is allocated", "S3a"),
+    Parameter("setup_seconds", 0.0026, "lock, write and sync round trips of an operation", "S1"),
+    Parameter("commit_seconds", 0.00093, "an OST's time for a sync", "S1"),
+    Parameter("create_seconds", 1 / 31000, "what one MDS creates", "S1"),
+    Parameter("create_delay", 0.0029, "open and close round trips", "S1"),
+)
+
+_GPFS = (
+    Parameter("servers", 4, "the paper's platform"),
+    Parameter("targets", 56, "4 × 14 devices"),
+    Parameter("target_bandwidth", 20e9 / 56, "20 GB/s over 56 devices"),
+    Parameter("server_bandwidth", 20e9 / 4, "20 GB/s over 4 servers"),
+    Parameter("node_bandwidth", 4e9, "4X QDR InfiniBand"),
+    Parameter("call_seconds", 2e-6, "assumed: a write into the page pool"),
+    Parameter("unit_bytes", 4 * MIB, "assumed: the file system's block"),
+    Parameter("flow_window", 1e6, "the process limits"),
+    Parameter("rewrite_window", 1e6, "the process limits"),
+    Parameter("process_window", 18, "GPFS default prefetchThreads 72, by 4 processes a node"),
+    Parameter("setup_seconds", 0.001, "assumed: token and round trips"),
+    Parameter("commit_seconds", 0.0005, "assumed"),
+    Parameter("create_seconds", 1 / 20000, "assumed"),
+)
+
+_TARGETS_16 = (
+    Parameter("servers", 16, "the paper's example: 16 targets"),
+    Parameter("targets", 16, "the paper's example"),
+    Parameter("target_bandwidth", 400e6, "assumed; only ratios are compared"),
+)
+
+
+def _orangefs(device: str, parameters: tuple[Parameter, ...]) -> tuple[Platform, Platform]:
+    title = f"OrangeFS 2.8.3, 12 servers with {device} (Yildiz et al. 2016)"
+    name = f"orangefs-{device.lower()}"
+    both = (*_ORANGEFS, *parameters)
+    return (
+        Platform(f"{name}-sync", f"{title}, sync on", both),
+        Platform(name, f"{title}, sync off", (*both, _CACHED)),
+    )
+
+
+PLATFORMS = {
+    platform.name: platform
+    for platform in (
+        *_orangefs("HDD", _HDD),
+        *_orangefs("SSD", _SSD),
+        *_orangefs("RAM", _RAM),
+        Platform("lustre", "Lustre of TSUBAME 2.5 (Shah et al. 2019)", _LUSTRE),
+        Platform("gpfs", "GPFS of TSUBAME 2.5 (Shah et al. 2019)", _GPFS),
+        Platform("targets-16", "16 targets (Huang et al.)", _TARGETS_16),
+    )
+}
