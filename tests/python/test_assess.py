@@ -50,7 +50,9 @@ def job(name: str, start: float, *, pattern: str = "owc", hours: float = 1.0, no
         cpus_per_task=1,
         time_limit=120,
         script_signature=0,
+        submit=int(start),
         start=int(start),
+        end=int(start + seconds),
         profile=profile,
     )
 

@@ -9,13 +9,13 @@ import numpy as np
 import planted
 import pytest
 from click.testing import CliRunner
-from darshan_writer import MadeLog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.attribution.attribution import CLEAR, UNDER, Findings, attribute
 from sluice.attribution.server_load import OTHER_LOAD, ServerLoadError, foreign, read_series
 from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
+from sluice.classifier.darshan_writer import MadeLog
 from sluice.cli.main import main
 from sluice.history_db.store import Store
 

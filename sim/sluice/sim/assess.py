@@ -185,16 +185,15 @@ def assess(
 
 
 def _node_seconds(job: FinishedJob) -> float:
-    return max(1, job.nodes) * job.profile.numbers.get("runtime_seconds", 0.0)
+    return max(1, job.nodes) * max(0.0, job.end - job.start)
 
 
 def _member(job: FinishedJob, model: core.View, policy: core.View) -> _Member | None:
     profile = profile_members(job.profile)
     if core.class_of(profile, policy) == "none" or not _node_seconds(job):
         return None
-    end = job.start + job.profile.numbers["runtime_seconds"]
     pressure = core.pressure_of(profile, model, policy)
-    return _Member(job.name or "(unnamed)", max(1, job.nodes), job.start, end, pressure)
+    return _Member(job.name or "(unnamed)", max(1, job.nodes), job.start, job.end, pressure)
 
 
 def _instants(members: Sequence[_Member]) -> list[_Instant]:
