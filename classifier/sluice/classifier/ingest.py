@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.classifier.profile import Reading, path_text
+from sluice.classifier.trust import Doubt, doubt
 from sluice.classifier.workers import Failure, read_profiles
 from sluice.history_db.records import Log, LogKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sluice.classifier.patterns import PatternClassifier
+    from sluice.history_db.records import Profile
     from sluice.history_db.store import Store
 
 SUFFIX = ".darshan"
 BATCH = 500  # logs in a transaction: what an interruption can cost
+AT_ONCE = 10_000  # logs that are read again in one look
 UNREADABLE = "cannot be read"
+UNBELIEVED = ("waits for", "not believed")
 
 
 @dataclass(slots=True)
@@ -38,6 +43,19 @@ class Summary:
     """In directories, not named *.darshan."""
     unlisted: list[str] = field(default_factory=list)
     """Directories that cannot be read, with the reason."""
+    waiting: int = 0
+    """Read, and to be believed once the accounting tells of their jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbelieved:
+    """A log that was read and is not believed, or not yet."""
+
+    reading: Reading
+    doubt: Doubt
+
+
+Result = Reading | Failure | Unbelieved
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +78,82 @@ def ingest(
     quarantined: Callable[[Failure], None] = lambda _: None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Summary:
-    """Read logs into the history.
+    """Read logs into the history, and believe what they say.
 
     Files are read whatever they are called, directories for *.darshan, recursively. `retry`
     reads again what is in quarantine although it has not changed. `quarantined` is told of each
     damaged log at once, `advance` of the number of files dealt with. Raises HistoryError.
     """
     summary = Summary()
-    new = _unknown(store, _walk(paths, summary), summary, retry=retry, advance=advance)
-    results = read_profiles((found.path for found in new), workers=workers, classifier=classifier)
-    while batch := list(islice(results, BATCH)):
+    files = _walk(paths, summary)
+    new = _unknown(store, files, summary, worth_it=_again(retry=retry), advance=advance)
+    read = partial(read_profiles, workers=workers, classifier=classifier)
+    for batch in _batches(read(new)):
         _keep(store, batch, summary)
-        for result in batch:
-            if isinstance(result, Failure):
-                quarantined(result)
+        _tell(batch, quarantined)
         advance(len(batch))
     store.link_logs()
+    store.update_coverage()
     return summary
+
+
+def ingest_checked(
+    store: Store,
+    paths: Iterable[Path],
+    *,
+    now: float,
+    workers: int = 1,
+    classifier: PatternClassifier | None = None,
+    quarantined: Callable[[Failure], None] = lambda _: None,
+) -> Summary:
+    """Read log files of which anybody may have made any; see `trust.doubt`.
+
+    Those whose jobs have become known since are read again first. now is in UTC seconds.
+    """
+    summary = Summary()
+    read = partial(read_profiles, workers=workers, classifier=classifier)
+    new = _unknown(store, iter(paths), summary, worth_it=_unreadable_before)
+    for results in (read(_believable(store)), read(new)):
+        for batch in _batches(results):
+            checked = [_checked(store, result, now) for result in batch]
+            _keep(store, checked, summary)
+            _tell(checked, quarantined)
+    store.link_logs()
+    store.update_coverage()
+    return summary
+
+
+def _believable(store: Store) -> Iterator[Path]:
+    return (Path(path) for path in store.believable_logs(AT_ONCE))
+
+
+def _batches(results: Iterator[Result]) -> Iterator[list[Result]]:
+    while batch := list(islice(results, BATCH)):
+        yield batch
+
+
+def _checked(store: Store, result: Reading | Failure, now: float) -> Result:
+    if isinstance(result, Failure):
+        return result
+    found = doubt(result, store.jobs_with_id(result.log.jobid or 0), now=now)
+    return result if found is None else Unbelieved(result, found)
+
+
+def _tell(batch: Iterable[Result], quarantined: Callable[[Failure], None]) -> None:
+    for result in batch:
+        failure = _failure(result)
+        if failure is not None:
+            quarantined(failure)
+
+
+def _failure(result: Result) -> Failure | None:
+    """Return what people should be told of a log; nothing of one that merely waits."""
+    if isinstance(result, Failure):
+        return result
+    if isinstance(result, Unbelieved) and not result.doubt.waits:
+        log = result.reading.log
+        return Failure(Path(log.path), result.doubt.reason, log.digest)
+    return None
 
 
 def _walk(paths: Iterable[Path], summary: Summary) -> Iterator[Path]:
@@ -105,15 +182,19 @@ def _unknown(
     paths: Iterator[Path],
     summary: Summary,
     *,
-    retry: bool,
-    advance: Callable[[int], None],
-) -> Iterator[_Found]:
-    """Pass on the files that were not ingested before, or have changed since."""
+    worth_it: Callable[[Path, str], bool],
+    advance: Callable[[int], None] = lambda _: None,
+) -> Iterator[Path]:
+    """Pass on the files that were not ingested before, or have changed since.
+
+    What is in quarantine is looked at again where it is worth it: told path and reason.
+    """
     while batch := [_Found(path, _key(path)) for path in islice(paths, BATCH)]:
         known = store.known_files(found.key for found in batch)
         for found in batch:
-            if found.key not in known or _again(found.path, known[found.key], retry=retry):
-                yield found
+            reason = known.get(found.key)
+            if found.key not in known or (reason is not None and worth_it(found.path, reason)):
+                yield found.path
                 continue
             summary.known += 1
             summary.known_quarantined += known[found.key] is not None
@@ -128,29 +209,41 @@ def _key(path: Path) -> LogKey:
     return LogKey(path_text(path), status.st_size, status.st_mtime_ns)
 
 
-def _again(path: Path, reason: str | None, *, retry: bool) -> bool:
-    """Whether a known file is worth another look: permissions change without a trace."""
-    if reason is None:
-        return False
-    return retry or (reason.startswith(UNREADABLE) and os.access(path, os.R_OK))
+def _unreadable_before(path: Path, reason: str) -> bool:
+    """Permissions change without a trace in size and time."""
+    return reason.startswith(UNREADABLE) and os.access(path, os.R_OK)
 
 
-def _keep(store: Store, results: list[Reading | Failure], summary: Summary) -> None:
-    added = store.add_logs(
-        [
-            (result.log, result.profile, result.features)
-            if isinstance(result, Reading)
-            else (_quarantined_log(result), None, b"")
-            for result in results
-        ]
+def _again(*, retry: bool) -> Callable[[Path, str], bool]:
+    """Whether a log in quarantine is read again when somebody names it by hand."""
+    return lambda path, reason: (
+        retry or reason.startswith(UNBELIEVED) or _unreadable_before(path, reason)
     )
+
+
+def _keep(store: Store, results: Sequence[Result], summary: Summary) -> None:
+    added = store.add_logs([_entry(result) for result in results])
     for result, is_new in zip(results, added, strict=True):
-        if isinstance(result, Failure):
-            summary.quarantined.append(result)
+        failure = _failure(result)
+        if failure is not None:
+            summary.quarantined.append(failure)
+        elif isinstance(result, Unbelieved):
+            summary.waiting += 1
         elif is_new:
             summary.read += 1
         else:
             summary.known += 1
+
+
+def _entry(result: Result) -> tuple[Log, Profile | None, bytes]:
+    if isinstance(result, Reading):
+        return result.log, result.profile, result.features
+    if isinstance(result, Unbelieved):
+        log = result.reading.log
+        # in another user's file no word is worth a second look
+        jobid = log.jobid if result.reading.owner == log.uid else None
+        return replace(log, reason=result.doubt.reason, jobid=jobid), None, b""
+    return _quarantined_log(result), None, b""
 
 
 def _quarantined_log(failure: Failure) -> Log:

@@ -29,6 +29,8 @@ class Reading:
     """float32, little-endian, as features.FEATURES."""
     time_shares: dict[str, float]
     """Share of the seconds of I/O by pattern, as Profile.shares has them of the bytes."""
+    owner: int
+    """uid that owns the file."""
 
 
 def path_text(path: Path) -> str:
@@ -38,14 +40,13 @@ def path_text(path: Path) -> str:
 
 def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
     """Read one log and say what it does. Raises DarshanLogError or OSError."""
-    status = path.stat()
     darshan = read_log(path)
     measurement = measure(darshan)
     log = Log(
         digest=darshan.digest,
         path=path_text(path),
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
+        size=darshan.file.st_size,
+        mtime_ns=darshan.file.st_mtime_ns,
         reason=None,
         jobid=darshan.jobid,
         uid=darshan.uid,
@@ -62,6 +63,7 @@ def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Rea
         profile,
         measurement.features.astype("<f4").tobytes(),
         {name: share for name, share in measurement.time_shares.items() if share > 0},
+        darshan.file.st_uid,
     )
 
 

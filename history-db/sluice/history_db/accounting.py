@@ -52,6 +52,7 @@ def add_accounting(
             batch = []
     _keep(store, batch, summary)
     store.link_logs()
+    store.update_coverage()
     return summary
 
 

@@ -305,6 +305,47 @@ def m008_second_decisions(db: Database) -> None:
     db.execute("ALTER TABLE decisions ADD COLUMN is_second INTEGER NOT NULL DEFAULT 0")
 
 
+def m009_io_of_jobs(db: Database) -> None:
+    """Jobs without logs have coarse figures; what share has logs is kept by week."""
+    for column in ("write_bytes", "read_bytes", "metadata_operations"):
+        db.execute(f"ALTER TABLE jobs ADD COLUMN {column} INTEGER")  # NULL: not known
+    db.execute("CREATE INDEX jobs_start ON jobs (start)")
+    db.execute(
+        """
+        CREATE TABLE weekly_coverage (
+            week                INTEGER PRIMARY KEY,  -- of the start: UTC seconds / 604,800
+            jobs                INTEGER NOT NULL,     -- that ran
+            logged_jobs         INTEGER NOT NULL,     -- those with a log
+            node_seconds        REAL    NOT NULL,
+            logged_node_seconds REAL    NOT NULL,
+            bytes               REAL    NOT NULL,     -- counted by anybody
+            logged_bytes        REAL    NOT NULL      -- counted by Darshan
+        ) STRICT
+        """
+    )
+    db.execute("CREATE TABLE uncovered_weeks (week INTEGER PRIMARY KEY) STRICT")
+    db.execute(
+        "INSERT INTO uncovered_weeks SELECT DISTINCT start / 604800 FROM jobs "
+        "WHERE start IS NOT NULL"
+    )
+    for name, event, row in (
+        ("insert", "INSERT", "new"),
+        ("update", "UPDATE OF start, end, nodes, write_bytes, read_bytes", "new"),
+        ("delete", "DELETE", "old"),
+    ):
+        db.execute(
+            f"CREATE TRIGGER coverage_after_{name} AFTER {event} ON jobs "
+            f"WHEN {row}.start IS NOT NULL BEGIN INSERT OR IGNORE "
+            f"INTO uncovered_weeks VALUES ({row}.start / 604800); END"
+        )
+    db.execute(
+        "CREATE TRIGGER coverage_after_link AFTER UPDATE OF job ON logs "
+        "WHEN new.job IS NOT NULL BEGIN INSERT OR IGNORE "
+        "INTO uncovered_weeks SELECT start / 604800 FROM jobs "
+        "WHERE id = new.job AND start IS NOT NULL; END"
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -314,4 +355,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m006_a_million_runs,
     m007_observed_interference,
     m008_second_decisions,
+    m009_io_of_jobs,
 )

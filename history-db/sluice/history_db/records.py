@@ -97,6 +97,10 @@ class Job:
     """`sacct` or `sluiced`."""
     array_task: int = -1
     """Only where `12_3` is known and the raw job id is not: job_id is then 12."""
+    write_bytes: int | None = None
+    """As its steps were accounted for, or as the file system's servers counted."""
+    read_bytes: int | None = None
+    metadata_operations: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +261,20 @@ class ObservedInterference:
     undisturbed: int
     is_attributed: bool
     """Whether it was called interference, at the rate of false ones that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of what ran the logs tell of."""
+
+    jobs: int
+    """Of the accounting, that have started."""
+    logged_jobs: int
+    node_seconds: float
+    logged_node_seconds: float
+    bytes: float
+    """Written and read, as far as logs, sacct or the file system's servers counted them."""
+    logged_bytes: float
 
 
 @dataclass(frozen=True, slots=True)

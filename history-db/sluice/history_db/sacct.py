@@ -77,6 +77,7 @@ UNKNOWN_FIELD = 9  # as unlikely as that
 EMPTY = 5  # nothing in a field that is no free text
 
 STEPS_OF_SLURM = {"batch", "extern", "interactive"}
+MAX_BYTES = 1 << 62
 
 
 class SacctError(Exception):
@@ -97,7 +98,8 @@ def parse_sacct(
     """Yield a job for every line about one, and what is wrong with the others.
 
     zone is the time zone sacct ran in (None: this machine's), cluster what to call the cluster
-    where there is no such field. Lines about steps only add the number of tasks to their job.
+    where there is no such field. Lines about steps add the number
+    of tasks and the bytes moved to their job.
     Raises SacctError when the first line is no heading.
     """
     numbered = enumerate(lines, start=1)
@@ -114,8 +116,8 @@ def parse_sacct(
         row = dict(zip(heading, values, strict=True))
         step = _step(row)
         if step is not None:
-            if job is not None and step not in STEPS_OF_SLURM:
-                job = _with_tasks(job, row)
+            if job is not None:
+                job = _with_step(job, step, row)
             continue
         if job is not None:
             yield job
@@ -212,9 +214,39 @@ def _step(row: Mapping[str, str]) -> str | None:
     return None
 
 
-def _with_tasks(job: Job, row: Mapping[str, str]) -> Job:
-    tasks = _integer(row.get("ntasks"))
-    return replace(job, tasks=tasks) if tasks and tasks > (job.tasks or 0) else job
+def _with_step(job: Job, step: str, row: Mapping[str, str]) -> Job:
+    """Add what only steps tell: the number of tasks, and the bytes that were moved."""
+    tasks = None if step in STEPS_OF_SLURM else _integer(row.get("ntasks"))
+    if tasks and tasks > (job.tasks or 0):
+        job = replace(job, tasks=tasks)
+    return replace(
+        job,
+        write_bytes=_sum(job.write_bytes, _moved(row, "tresusageouttot")),
+        read_bytes=_sum(job.read_bytes, _moved(row, "tresusageintot")),
+    )
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return total if more is None else (total or 0) + more
+
+
+def _moved(row: Mapping[str, str], field: str) -> int | None:
+    """Return the bytes of a step in one direction.
+
+    fs/disk counts every read and write of its processes, fs/lustre what reached Lustre: where
+    that was accounted for, it is the truth for storage.
+    """
+    usage = dict(item.partition("=")[::2] for item in (row.get(field) or "").split(","))
+    lustre = _bytes(usage.get("fs/lustre"))
+    return lustre or _bytes(usage.get("fs/disk"))
+
+
+def _bytes(text: str | None) -> int | None:
+    """Read a number of bytes, plain or as sacct shortens it: 12.50M."""
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,6})?)([KMGTPE]?)", (text or "").strip())
+    if match is None:
+        return None
+    return min(int(float(match[1]) * 1024 ** (" KMGTPE".index(match[2] or " "))), MAX_BYTES)
 
 
 def _job(row: Mapping[str, str], zone: tzinfo | None, cluster: str) -> Job:

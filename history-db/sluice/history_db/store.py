@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sluice.history_db.records import Counts
 from sluice.history_db.tables.bundles import Bundles
+from sluice.history_db.tables.coverage import CoverageTable
 from sluice.history_db.tables.decisions import Decisions
 from sluice.history_db.tables.gates import Gates
 from sluice.history_db.tables.jobs import Jobs
@@ -19,7 +20,19 @@ from sluice.history_db.tables.observed import Observed
 from sluice.history_db.tables.snapshots import Snapshots
 
 
-class Store(Logs, Links, Labels, Jobs, Models, Bundles, Decisions, Snapshots, Gates, Observed):
+class Store(
+    Logs,
+    Links,
+    Labels,
+    Jobs,
+    CoverageTable,
+    Models,
+    Bundles,
+    Decisions,
+    Snapshots,
+    Gates,
+    Observed,
+):
     """An open history. Use as a context manager, from one thread."""
 
     def counts(self) -> Counts:

@@ -125,6 +125,22 @@ def open_history(
     return Store(path, create=create, read_only=read_only)
 
 
+def coverage_line(store: Store) -> str:
+    """Say how much of what ran the logs tell of: what a report opens with."""
+    coverage = store.coverage()
+    if coverage.jobs == 0:
+        return "coverage: not known without accounting; see `sluice ingest --sacct`"
+    shares = (
+        ("jobs", coverage.logged_jobs, coverage.jobs),
+        ("node-hours", coverage.logged_node_seconds, coverage.node_seconds),
+        ("bytes that were counted", coverage.logged_bytes, coverage.bytes),
+    )
+    texts = (
+        f"{share_text(part / whole if whole else None)} of the {of}" for of, part, whole in shares
+    )
+    return f"coverage: logs of {', '.join(texts)}"
+
+
 # Printing
 
 

@@ -9,6 +9,7 @@ import click
 
 from sluice.cli.common import (
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -34,6 +35,7 @@ def command(*, quarantined: bool, config: Path | None, history: Path | None, as_
     """
     with open_history(config, history, read_only=True) as store:
         counts, path = store.counts(), store.path
+        coverage, shares = coverage_line(store), store.coverage()
         logs = store.quarantined() if quarantined else []
     if quarantined:
         if as_json:
@@ -42,8 +44,9 @@ def command(*, quarantined: bool, config: Path | None, history: Path | None, as_
             show_table(("log", "why it is in quarantine"), [(log.path, log.reason) for log in logs])
         return
     if as_json:
-        show_json({"path": str(path), **asdict(counts)})
+        show_json({"path": str(path), **asdict(counts), "coverage": asdict(shares)})
         return
+    click.echo(coverage)
     click.echo(str(path))
     show_table(
         ("", ""),

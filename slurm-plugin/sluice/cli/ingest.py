@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from sluice.cli.common import (
     CommandError,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     one_line,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from sluice.classifier.ingest import Summary
     from sluice.classifier.workers import Failure
     from sluice.history_db.accounting import JobSummary
+    from sluice.history_db.job_stats import JobStatsSummary
     from sluice.history_db.labels import LabelSummary
     from sluice.history_db.store import Store
 
@@ -53,6 +56,12 @@ CHANGED = 1  # exit code when something could not be read
     help="The cluster of the accounting, where it has no field Cluster.",
 )
 @click.option(
+    "--job-stats",
+    type=click.File(errors="replace"),
+    metavar="FILE",
+    help="What `lctl get_param obdfilter.*.job_stats mdt.*.job_stats` printed; - for stdin.",
+)
+@click.option(
     "--labels",
     type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
@@ -67,6 +76,26 @@ CHANGED = 1  # exit code when something could not be read
     default=lambda: len(os.sched_getaffinity(0)),
     help="Processes that read logs.  [default: one for each core]",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Keep looking for new logs in the directories, and believe only those that fit a job.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(1, 86400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --follow: how often to look.",
+)
+@click.option("--once", is_flag=True, help="With --follow: look once; for cron.")
+@click.option(
+    "--ask-sacct/--no-ask-sacct",
+    default=True,
+    show_default=True,
+    help="With --follow: get the accounting from sacct, where it is installed.",
+)
 @config_option
 @history_option
 @json_option
@@ -79,9 +108,14 @@ def command(
     sacct: TextIO | None,
     time_zone: str | None,
     cluster: str,
+    job_stats: TextIO | None,
     labels: TextIO | None,
     retry: bool,
     workers: int,
+    follow: bool,
+    every: float,
+    once: bool,
+    ask_sacct: bool,
     config: Path | None,
     history: Path | None,
     as_json: bool,
@@ -96,21 +130,38 @@ def command(
         sluice ingest /var/log/darshan
         sacct --parsable2 --allusers --starttime now-2days --format ALL | sluice ingest --sacct -
         sluice ingest tests/data/darshan --labels tests/data/darshan/index.csv
+        lctl get_param obdfilter.*.job_stats mdt.*.job_stats | sluice ingest --job-stats -
+        sluice ingest --follow /var/log/darshan
+
+    What is named like this is trusted as a whole. With --follow, any user may have put a log
+    there: it counts only if the file's owner, the user inside and the job's user agree and its
+    times lie within the job. A log whose job is not accounted for yet waits.
 
     Exit code: 0 all is well, 1 something could not be read (it is named), 2 wrong usage.
     """
-    if not paths and sacct is None and labels is None:
-        raise click.UsageError("Nothing to read: name logs or directories, --sacct or --labels.")
+    if not paths and not (sacct or labels or job_stats):
+        raise click.UsageError(
+            "Nothing to read: name logs or directories, --sacct, --job-stats or --labels."
+        )
     zone = _zone(time_zone)
     with open_history(config, history, create=True) as store:
         jobs = _read_accounting(store, sacct, zone, cluster)
+        stats = _read_job_stats(store, job_stats)
+        if follow:
+            _follow(store, paths, workers=workers, every=every, once=once, ask_sacct=ask_sacct)
+            return
         logs = _read_logs(store, paths, workers=workers, retry=retry)
         marked = _read_labels(store, labels)
         offset = None if jobs is None else _clock_offset(store)
+        coverage = coverage_line(store)
+        shares = asdict(store.coverage())
     if as_json:
-        show_json(_as_json(logs, jobs, marked))
+        show_json(_as_json(logs, jobs, stats, marked) | {"coverage": shares})
     else:
-        _print(logs, jobs, marked, time_zone, offset)
+        click.echo(coverage)
+        _print(logs, jobs, stats, marked, time_zone, offset)
+        if paths:
+            click.echo(_last_line(logs))
     if logs.quarantined or logs.unlisted or (jobs is not None and jobs.broken):
         ctx.exit(CHANGED)
 
@@ -143,6 +194,27 @@ def _read_accounting(
         return add_accounting(store, file, name=name, zone=zone, cluster=cluster, report=report)
     except SacctError as error:
         raise CommandError(str(error)) from error
+
+
+def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
+    if file is None:
+        return None
+    from sluice.history_db.job_stats import JobStatsError, add_job_stats
+
+    try:
+        return add_job_stats(store, file, name=_name(file))
+    except JobStatsError as error:
+        raise CommandError(str(error)) from error
+
+
+def _follow(store: Store, paths: tuple[Path, ...], **how: Any) -> None:
+    from sluice.cli.following import follow
+
+    files = [path for path in paths if not path.is_dir()]
+    if files or not paths:
+        what = f"{files[0]} is none" if files else "none is named"
+        raise click.UsageError(f"--follow needs directories: {what}.")
+    follow(store, paths, **how)
 
 
 def _name(file: TextIO) -> str:
@@ -193,9 +265,10 @@ def _clock_offset(store: Store) -> int | None:
     return hours if 1 <= abs(hours) <= 14 else None
 
 
-def _print(
+def _print(  # noqa: PLR0917 - one of each kind of input
     logs: Summary,
     jobs: JobSummary | None,
+    stats: JobStatsSummary | None,
     labels: LabelSummary | None,
     time_zone: str | None,
     offset: int | None,
@@ -212,6 +285,11 @@ def _print(
             "where sacct ran.",
             err=True,
         )
+    if stats is not None:
+        click.echo(
+            f"job statistics: {stats.jobs} jobs, {stats.unmatched} that the accounting does not "
+            f"know, {stats.others} entries of no job"
+        )
     if labels is not None:
         click.echo(
             f"labels: {labels.labelled} logs labelled, {labels.uncertain} rows not certain, "
@@ -226,14 +304,20 @@ def _print(
             f"{logs.known_quarantined} of the known ones are in quarantine; "
             "`sluice history --quarantined` says why"
         )
-    click.echo(
+
+
+def _last_line(logs: Summary) -> str:
+    return (
         f"read {logs.read}, skipped {logs.known} (already known), "
-        f"quarantined {len(logs.quarantined)}"
+        f"quarantined {len(logs.quarantined)}; named by hand, so trusted as a whole"
     )
 
 
 def _as_json(
-    logs: Summary, jobs: JobSummary | None, labels: LabelSummary | None
+    logs: Summary,
+    jobs: JobSummary | None,
+    stats: JobStatsSummary | None,
+    labels: LabelSummary | None,
 ) -> dict[str, object]:
     result: dict[str, object] = {
         "read": logs.read,
@@ -252,6 +336,8 @@ def _as_json(
             "unchanged": jobs.unchanged,
             "broken_lines": jobs.broken,
         }
+    if stats is not None:
+        result["job_stats"] = asdict(stats)
     if labels is not None:
         result["labels"] = {
             "labelled": labels.labelled,

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 from sluice.slurm.errors import CommandFailedError
@@ -55,6 +56,14 @@ QUEUE_FIELDS = (
     "Name",
 )
 QUEUE_FORMAT = f":{FIELD_END},".join(QUEUE_FIELDS) + f":{ROW_END}"
+
+# Fields of `sacct` that every version since 20.11 has.
+ACCOUNTING_FIELDS = (
+    *("JobIDRaw", "JobID", "Cluster", "JobName", "User", "UID", "Account", "Partition", "QOS"),
+    *("Submit", "Start", "End", "State", "ExitCode", "NNodes", "NTasks", "NCPUS"),
+    *("TimelimitRaw", "TRESUsageInTot", "TRESUsageOutTot"),
+)
+ACCOUNTING_TIMEOUT = 120.0  # seconds
 
 NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
 # Words by which Slurm says that there is no value.
@@ -363,6 +372,19 @@ def preempting_qos() -> list[str]:
 def parse_preempting_qos(answer: str) -> list[str]:
     rows = (line.partition("|") for line in answer.splitlines())
     return sorted(name for name, _, preempted in rows if name and preempted)
+
+
+def accounting(since: int) -> str:
+    """Return what sacct says of the jobs that were there since a time in UTC seconds.
+
+    Lines of steps too: only they tell what was read and written.
+    """
+    return run(
+        *("sacct", "--parsable2", "--allusers", "--duplicates", "--allclusters"),
+        *("--starttime", time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))),
+        *("--format", ",".join(ACCOUNTING_FIELDS)),
+        timeout=ACCOUNTING_TIMEOUT,
+    )
 
 
 def slurmctld_version() -> str:

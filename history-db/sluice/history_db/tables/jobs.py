@@ -12,8 +12,20 @@ from sluice.history_db.sql import columns, marks, signed, unsigned
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from sluice.history_db.job_stats import JobStats
+
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
 JOB_IDENTITY = ("cluster", "job_id", "array_task", "submit", "restarts")
+
+
+# sacct and the file system's servers count upwards, the servers what sacct may miss.
+COUNTED = ("write_bytes", "read_bytes", "metadata_operations")
+
+
+def _tells_more(name: str, old: Any, new: Any) -> bool:
+    if name == "source" or new == old:
+        return False
+    return name not in COUNTED or old is None or bool(new > old)
 
 
 def job_of(row: Sequence[Any]) -> Job:
@@ -54,7 +66,7 @@ class Jobs(Connection):
                 new = {
                     name: value
                     for name, old, value in zip(others, row, values.values(), strict=True)
-                    if value is not None and value != old and name != "source"
+                    if value is not None and _tells_more(name, old, value)
                 }
                 if new:
                     db.execute(
@@ -63,6 +75,44 @@ class Jobs(Connection):
                     )
                     changed += 1
         return added, changed
+
+    def put_job_stats(self, stats: Iterable[JobStats]) -> int:
+        """Give jobs the figures of the file system's servers; return how many were known.
+
+        Servers count up until they forget a job, so the larger figure is the later one.
+        """
+        matched = 0
+        with self._transaction() as db:
+            for job in stats:
+                matched += db.execute(
+                    """
+                    UPDATE jobs SET
+                        write_bytes = max(coalesce(write_bytes, 0), ?),
+                        read_bytes = max(coalesce(read_bytes, 0), ?),
+                        metadata_operations = max(coalesce(metadata_operations, 0), ?)
+                    WHERE id = (
+                        SELECT id FROM jobs
+                        WHERE job_id = ? AND array_task = -1 AND (? = 0 OR start <= ?)
+                        ORDER BY start DESC, id LIMIT 1
+                    )
+                    """,
+                    [
+                        *(job.write_bytes, job.read_bytes, job.metadata_operations),
+                        *(job.job_id, job.seen, job.seen),
+                    ],
+                ).rowcount
+        return matched
+
+    def unlogged_jobs(self) -> list[Job]:
+        """Return the jobs that ran and have no log, but figures of their I/O; the oldest first."""
+        rows = self._rows(
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
+            "WHERE start IS NOT NULL AND end > start "
+            "AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL "
+            "AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id) "
+            "ORDER BY start, jobs.id"
+        )
+        return [job_of(row) for row in rows]
 
     def jobs_with_id(self, job_id: int, cluster: str | None = None) -> list[Job]:
         """Return the jobs with this id, the latest first: ids are used again."""

@@ -41,6 +41,27 @@ class Links(Connection):
                 {"slack": CLOCK_SLACK_SECONDS},
             ).rowcount
 
+    def believable_logs(self, limit: int) -> list[str]:
+        """Return the paths of unbelieved logs whose job has become known since, oldest first.
+
+        The files are to be read again: what they say is not kept before it is believed.
+        """
+        rows = self._rows(
+            """
+            SELECT path FROM logs
+            WHERE reason IS NOT NULL AND EXISTS (
+                SELECT 1 FROM jobs
+                WHERE jobs.job_id = logs.jobid
+                  AND jobs.uid = logs.uid
+                  AND jobs.start <= logs.start + :slack
+                  AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
+            )
+            ORDER BY start LIMIT :limit
+            """,
+            {"slack": CLOCK_SLACK_SECONDS, "limit": limit},
+        )
+        return [row[0] for row in rows]
+
     def clock_offsets(self) -> list[int]:
         """Seconds from job start to log start of unlinked logs whose job id and uid fit one job.
 

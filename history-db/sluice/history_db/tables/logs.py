@@ -78,6 +78,8 @@ class Logs(Connection):
 
 def _add_log(db: Database, log: Log, profile: Profile | None, features: bytes) -> bool:
     db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
+    if log.reason is None:  # a copy that was not believed must not keep the true log out
+        db.execute("DELETE FROM logs WHERE digest = ? AND reason IS NOT NULL", [log.digest])
     cursor = db.execute(
         f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
         f"VALUES ({marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",

@@ -1,0 +1,76 @@
+"""Jobs without a Darshan log: a coarse profile of what sacct or Lustre's servers counted.
+
+Programs that crash, are killed, or were never linked with Darshan leave none. Their bytes and
+rates are known all the same; how they write is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice.classifier.features import METADATA_BYTES, METADATA_OPERATIONS, SIGNIFICANT_BYTES
+from sluice.classifier.jobs import FinishedJob
+from sluice.history_db.records import Profile
+
+if TYPE_CHECKING:
+    from sluice.history_db.records import Job
+    from sluice.history_db.store import Store
+
+CONFIDENCE = 0.6  # of a pattern that bytes and operations alone tell
+LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
+READ_MOSTLY = 4.0  # times as much read as written
+
+
+def unlogged_jobs(store: Store) -> list[FinishedJob]:
+    """Return the jobs that have no log but whose I/O was counted, the oldest first."""
+    return [_finished(job) for job in store.unlogged_jobs()]
+
+
+def _finished(job: Job) -> FinishedJob:
+    tasks = job.tasks or 0
+    return FinishedJob(
+        logs=(),
+        uid=job.uid or 0,
+        name=job.name or "",
+        account=job.account or "",
+        partition=job.partition or "",
+        qos=job.qos or "",
+        nodes=job.nodes or 0,
+        tasks=tasks,
+        cpus_per_task=max(1, job.cpus // tasks) if tasks and job.cpus else 0,
+        time_limit=job.time_limit or 0,
+        script_signature=job.script_signature or 0,
+        start=job.start or 0,
+        profile=coarse_profile(job),
+    )
+
+
+def coarse_profile(job: Job) -> Profile:
+    """Return what the figures of a job that ran say."""
+    written, read = float(job.write_bytes or 0), float(job.read_bytes or 0)
+    seconds = float((job.end or 0) - (job.start or 0))
+    numbers = {"write_bytes": written, "read_bytes": read, "runtime_seconds": seconds}
+    if job.tasks:
+        numbers["nprocs"] = float(job.tasks)
+    if job.metadata_operations is not None and seconds > 0:
+        # over the whole run time: the least that its rate can have been
+        numbers["metadata_rate"] = job.metadata_operations / seconds
+    pattern = _pattern(written, read, job.metadata_operations or 0)
+    known = pattern != "unknown"
+    return Profile(
+        pattern=pattern,
+        confidence=CONFIDENCE if known else 0.0,
+        shares={pattern: 1.0} if known else {},
+        numbers=numbers,
+        log_sd=LOG_SD,
+    )
+
+
+def _pattern(written: float, read: float, metadata: int) -> str:
+    if metadata >= METADATA_OPERATIONS and (written + read) / metadata < METADATA_BYTES:
+        return "metadata"
+    if written + read < SIGNIFICANT_BYTES:
+        return "none"
+    if read > READ_MOSTLY * written:
+        return "read"
+    return "unknown"  # it writes: in which way, nobody saw
