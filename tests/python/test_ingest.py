@@ -19,6 +19,7 @@ from sluice.history_db.store import Store
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 SMALL = DATA / "001_ior_owc_posix_2K_n1_fpp.darshan"
 NOBODY = 65534
+TRUSTED = "; named by hand, so trusted as a whole"
 CALL = "from sluice.cli.main import main; main()"
 OTHER = DATA / "098_pat_ws_posix_64K_n1_fpp_per0.3.darshan"
 
@@ -67,7 +68,7 @@ def last_line(result) -> str:
 def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs, history):
     result = sluice("ingest", logs)
     assert result.exit_code == 1
-    assert last_line(result) == "read 2, skipped 1 (already known), quarantined 5"
+    assert last_line(result) == f"read 2, skipped 1 (already known), quarantined 5{TRUSTED}"
     for name, reason in (
         ("empty.darshan", "empty"),
         ("cut.darshan", "damaged"),
@@ -90,7 +91,7 @@ def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
         before = store.counts()
     result = sluice("ingest", logs)
     assert result.exit_code == 0
-    assert last_line(result) == "read 0, skipped 8 (already known), quarantined 0"
+    assert last_line(result) == f"read 0, skipped 8 (already known), quarantined 0{TRUSTED}"
     assert "5 of the known ones are in quarantine" in result.stdout
     with Store(history) as store:
         assert store.counts() == before
@@ -100,7 +101,7 @@ def test_a_quarantined_log_is_read_when_it_has_changed(sluice, logs):
     sluice("ingest", logs)
     shutil.copy(DATA / "116_pat_aw_stdio_1M_n1_fpp.darshan", logs / "2026/11/21/cut.darshan")
     result = sluice("ingest", logs)
-    assert last_line(result) == "read 1, skipped 7 (already known), quarantined 0"
+    assert last_line(result) == f"read 1, skipped 7 (already known), quarantined 0{TRUSTED}"
     assert "4 of the known ones" in result.stdout
 
 
@@ -108,7 +109,7 @@ def test_quarantined_logs_are_looked_at_again_when_asked(sluice, logs):
     sluice("ingest", logs)
     result = sluice("ingest", "--retry", logs)
     assert result.exit_code == 1
-    assert last_line(result) == "read 0, skipped 3 (already known), quarantined 5"
+    assert last_line(result) == f"read 0, skipped 3 (already known), quarantined 5{TRUSTED}"
 
 
 def test_programs_get_the_same_as_json(sluice, logs):
@@ -208,8 +209,11 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
 
         patch.setattr("sluice.classifier.workers.read_profile", lambda path, **_: refuse(path))
         patch.setattr("sluice.classifier.workers.digest_file", refuse)
-        assert last_line(sluice("ingest", path)).endswith("quarantined 1")
-    assert last_line(sluice("ingest", path)) == "read 1, skipped 0 (already known), quarantined 0"
+        assert last_line(sluice("ingest", path)).endswith(f"quarantined 1{TRUSTED}")
+    assert (
+        last_line(sluice("ingest", path))
+        == f"read 1, skipped 0 (already known), quarantined 0{TRUSTED}"
+    )
     with Store(history) as store:
         assert store.quarantined() == []
 

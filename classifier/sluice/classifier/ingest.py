@@ -88,7 +88,7 @@ def ingest(
     files = _walk(paths, summary)
     new = _unknown(store, files, summary, worth_it=_again(retry=retry), advance=advance)
     read = partial(read_profiles, workers=workers, classifier=classifier)
-    for batch in _batches(read(new)):
+    for batch in _batches(iter(read(new))):
         _keep(store, batch, summary)
         _tell(batch, quarantined)
         advance(len(batch))
@@ -113,11 +113,11 @@ def ingest_checked(
     summary = Summary()
     read = partial(read_profiles, workers=workers, classifier=classifier)
     new = _unknown(store, iter(paths), summary, worth_it=_unreadable_before)
-    for results in (read(_believable(store)), read(new)):
-        for batch in _batches(results):
-            checked = [_checked(store, result, now) for result in batch]
-            _keep(store, checked, summary)
-            _tell(checked, quarantined)
+    for paths_to_read in (_believable(store), new):
+        results = read(paths_to_read)
+        for batch in _batches(_checked(store, result, now) for result in results):
+            _keep(store, batch, summary)
+            _tell(batch, quarantined)
     store.link_logs()
     store.update_coverage()
     return summary

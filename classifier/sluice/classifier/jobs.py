@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.classifier.requested import Requested, Submissions, requested_on
+from sluice.classifier.same_job import by_job
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -56,34 +56,47 @@ class FinishedJob:
 
 
 def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
-    """Put the logs of each job together, the oldest job first.
-
-    A program without MPI leaves a log for each process, a job with several steps one for each.
-    Logs whose job is not known belong together by user and job id.
-    """
-    ordered = sorted(runs, key=lambda run: (repr(_job_key(run)), run.log_id))
+    """Put the logs of each job together (see same_job.py), the oldest job first."""
     seen = submissions or Submissions(())
-    jobs = [_job(list(group), seen) for _, group in groupby(ordered, key=_job_key)]
+    jobs = [_job(group, seen) for group in by_job(runs)]
     return sorted(jobs, key=lambda job: (job.start, job.logs))
-
-
-def _job_key(run: Run) -> Hashable:
-    job = run.job
-    if job is not None:
-        return (job.cluster, job.job_id, job.submit, job.restarts)
-    return (run.log.uid, run.log.jobid)
 
 
 def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
     first = min(runs, key=lambda run: (run.log.start or 0, run.log_id))
-    job = first.job
-    submission = submissions.of(job) if job else None
-    sizes = _sizes(first, submission)
     start = first.log.start or 0
-    return FinishedJob(
+    return described(
+        first.job,
+        submissions,
         logs=tuple(run.log_id for run in runs),
         uid=first.log.uid or 0,
-        name=(job.name if job else None) or program_name(first.log.exe or ""),
+        program=program_name(first.log.exe or ""),
+        processes=first.log.nprocs or 0,
+        start=start,
+        end=max(run.log.end or 0 for run in runs) or start,
+        profile=runs[0].profile if len(runs) == 1 else _combined(runs),
+    )
+
+
+def described(
+    job: Job | None,
+    submissions: Submissions,
+    *,
+    logs: tuple[int, ...],
+    uid: int,
+    program: str,
+    processes: int,
+    start: int,
+    end: int,
+    profile: Profile,
+) -> FinishedJob:
+    """Return a job of the past as it was submitted, as far as that is known."""
+    submission = submissions.of(job) if job else None
+    sizes = _sizes(job, processes, submission)
+    return FinishedJob(
+        logs=logs,
+        uid=uid,
+        name=(job.name if job else None) or program,
         account=(job.account if job else None) or "",
         partition=(job.partition if job else None) or "",
         qos=(job.qos if job else None) or "",
@@ -94,25 +107,24 @@ def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
         script_signature=_signature(job, submission),
         submit=job.submit if job and job.submit else start,
         start=start,
-        end=max(run.log.end or 0 for run in runs) or start,
-        profile=runs[0].profile if len(runs) == 1 else _combined(runs),
+        end=end,
+        profile=profile,
     )
 
 
-def _sizes(first: Run, submission: View | None) -> Requested:
+def _sizes(job: Job | None, processes: int, submission: View | None) -> Requested:
     """Return what was asked for, as far as that is known, else what was given."""
-    job = first.job
     if submission is not None:
         return Requested(submission.nodes, submission.tasks, submission.cpus_per_task)
     if job is None:
-        return Requested(tasks=first.log.nprocs or 0)
+        return Requested(tasks=processes)
     on_line = requested_on(job.submit_line or "")
     if on_line is not None:
         return on_line
     cpus, tasks = job.cpus or 0, job.tasks or 0
     return Requested(
         nodes=job.nodes or 0,
-        tasks=tasks or first.log.nprocs or 0,
+        tasks=tasks or processes,
         cpus_per_task=max(1, cpus // tasks) if tasks and cpus else 0,
     )
 

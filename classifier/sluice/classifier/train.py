@@ -17,6 +17,7 @@ from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.requested import Submissions
 from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
 from sluice.classifier.to_core import profile_members
+from sluice.classifier.unlogged import unlogged_jobs
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -108,12 +109,18 @@ def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, Train
 def jobs_of(store: Store) -> list[FinishedJob]:
     """Return the jobs of the latest runs, with what the plugin saw of them.
 
+    A job without a log counts where no run of its user and name has one.
     Raises EmptyHistoryError or HistoryError.
     """
-    jobs = finished_jobs(
-        store.runs(store.run_ids(latest=LATEST_RUNS)),
-        Submissions(store.joined_decisions(LATEST_RUNS)),
-    )
+    seen = Submissions(store.joined_decisions(LATEST_RUNS))
+    jobs = finished_jobs(store.runs(store.run_ids(latest=LATEST_RUNS)), seen)
+    logged = {(job.uid, core.name_stem(job.name)) for job in jobs}
+    jobs += [
+        job
+        for job in unlogged_jobs(store, seen, latest=LATEST_RUNS)
+        if (job.uid, core.name_stem(job.name)) not in logged
+    ]
+    jobs.sort(key=lambda job: (job.start, job.logs))
     if not jobs:
         raise EmptyHistoryError(
             f"{store.path}: the history holds no runs; read some with `sluice ingest PATH…`"

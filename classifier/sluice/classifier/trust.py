@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluice.classifier.profile import Reading
     from sluice.history_db.records import Job, Log
 
+
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """Why a log is not believed."""
@@ -40,6 +41,10 @@ def doubt(reading: Reading, jobs: Sequence[Job], *, now: float) -> Doubt | None:
     at_that_time = [job for job in jobs if _at_that_time(log, job)]
     if any(job.uid == log.uid for job in at_that_time):
         return None
+    return _mismatch(log, jobs, at_that_time)
+
+
+def _mismatch(log: Log, jobs: Sequence[Job], at_that_time: Sequence[Job]) -> Doubt:
     if any(job.uid is None for job in at_that_time):
         return _waits(f"{log.jobid} with the field UID")
     if at_that_time:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.classifier.features import METADATA_BYTES, METADATA_OPERATIONS, SIGNIFICANT_BYTES
-from sluice.classifier.jobs import FinishedJob
+from sluice.classifier.jobs import described
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
+    from sluice.classifier.jobs import FinishedJob
+    from sluice.classifier.requested import Submissions
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
 
@@ -21,28 +23,22 @@ LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
 READ_MOSTLY = 4.0  # times as much read as written
 
 
-def unlogged_jobs(store: Store) -> list[FinishedJob]:
-    """Return the jobs that have no log but whose I/O was counted, the oldest first."""
-    return [_finished(job) for job in store.unlogged_jobs()]
-
-
-def _finished(job: Job) -> FinishedJob:
-    tasks = job.tasks or 0
-    return FinishedJob(
-        logs=(),
-        uid=job.uid or 0,
-        name=job.name or "",
-        account=job.account or "",
-        partition=job.partition or "",
-        qos=job.qos or "",
-        nodes=job.nodes or 0,
-        tasks=tasks,
-        cpus_per_task=max(1, job.cpus // tasks) if tasks and job.cpus else 0,
-        time_limit=job.time_limit or 0,
-        script_signature=job.script_signature or 0,
-        start=job.start or 0,
-        profile=coarse_profile(job),
-    )
+def unlogged_jobs(store: Store, submissions: Submissions, *, latest: int) -> list[FinishedJob]:
+    """Return the latest jobs that have no log but whose I/O was counted, the oldest first."""
+    return [
+        described(
+            job,
+            submissions,
+            logs=(),
+            uid=job.uid or 0,
+            program="",
+            processes=0,
+            start=job.start or 0,
+            end=job.end or 0,
+            profile=coarse_profile(job),
+        )
+        for job in store.unlogged_jobs(latest)
+    ]
 
 
 def coarse_profile(job: Job) -> Profile:

@@ -25,7 +25,7 @@ _JOB = re.compile(r"^\s*-?\s*job_id:\s*(.*?)\s*$")
 _SNAPSHOT = re.compile(r"^\s*snapshot_time:\s*(\d+)")
 _COUNTER = re.compile(r"^\s*(\w+):\s*\{(.*)\}\s*$")
 _NUMBER = re.compile(r"(\w+):\s*(\d+)")
-_JOB_ID = re.compile(r"(?:^|[^0-9])(\d{1,18})(?:$|[^0-9])")
+_JOB_ID = re.compile(r"(?:[A-Za-z][\w.-]*:)?([1-9]\d{0,17})(?:\.\w+)?")  # [node:]job[.step]
 
 
 class JobStatsError(Exception):
@@ -86,11 +86,8 @@ def parse_job_stats(lines: Iterable[str], *, name: str) -> tuple[dict[int, JobSt
 
 
 def _number(text: str) -> int | None:
-    """Return the job of a job_id: 123, 123.0, n1:123, but of cp.1000 (command.uid) none."""
-    text = text.strip("\"'")
-    if re.fullmatch(r"[A-Za-z_][\w-]*\.\d+", text):
-        return None
-    match = _JOB_ID.search(text)
+    """Return the job of a job_id; programs outside of jobs have their name and user there."""
+    match = _JOB_ID.fullmatch(text.strip("\"'"))
     return int(match[1]) if match else None
 
 

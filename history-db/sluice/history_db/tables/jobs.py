@@ -103,16 +103,20 @@ class Jobs(Connection):
                 ).rowcount
         return matched
 
-    def unlogged_jobs(self) -> list[Job]:
-        """Return the jobs that ran and have no log, but figures of their I/O; the oldest first."""
+    def unlogged_jobs(self, latest: int) -> list[Job]:
+        """Return the latest jobs that ran without a log but with figures of their I/O.
+
+        The oldest of them first.
+        """
         rows = self._rows(
             f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
             "WHERE start IS NOT NULL AND end > start "
             "AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL "
             "AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id) "
-            "ORDER BY start, jobs.id"
+            "ORDER BY start DESC, jobs.id DESC LIMIT ?",
+            [latest],
         )
-        return [job_of(row) for row in rows]
+        return [job_of(row) for row in reversed(rows)]
 
     def jobs_with_id(self, job_id: int, cluster: str | None = None) -> list[Job]:
         """Return the jobs with this id, the latest first: ids are used again."""

@@ -53,12 +53,12 @@ class Links(Connection):
                 SELECT 1 FROM jobs
                 WHERE jobs.job_id = logs.jobid
                   AND jobs.uid = logs.uid
-                  AND jobs.start <= logs.start + :slack
-                  AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
+                  AND jobs.start <= logs.start + ?
+                  AND (jobs.end IS NULL OR jobs.end >= logs.end - ?)
             )
-            ORDER BY start LIMIT :limit
+            ORDER BY start LIMIT ?
             """,
-            {"slack": CLOCK_SLACK_SECONDS, "limit": limit},
+            [CLOCK_SLACK_SECONDS, CLOCK_SLACK_SECONDS, limit],
         )
         return [row[0] for row in rows]
 
