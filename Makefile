@@ -24,7 +24,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 
 build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
 
-$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* sim/engine/*) policies/build_core.py sim/build_engine.py
+$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*) \
+		policies/build_core.py classifier/build_reader.py sim/build_engine.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 

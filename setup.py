@@ -2,4 +2,10 @@
 
 from setuptools import setup
 
-setup(cffi_modules=["policies/build_core.py:ffibuilder", "sim/build_engine.py:ffibuilder"])
+setup(
+    cffi_modules=[
+        "policies/build_core.py:ffibuilder",
+        "classifier/build_reader.py:ffibuilder",
+        "sim/build_engine.py:ffibuilder",
+    ],
+)

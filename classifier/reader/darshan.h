@@ -1,0 +1,240 @@
+/*
+ * What is used of libdarshan-util 3.5 (the wheel carries no header): the layout of an open
+ * log and of its records, and the calls. Records of older formats and of the other byte
+ * order are converted to these by the library.
+ *
+ * The handle's layout is looked into for two things that the library has no cheap call for:
+ * which modules there are, and the names of files (see names.c).
+ */
+#ifndef SLUICE_DARSHAN_H
+#define SLUICE_DARSHAN_H
+
+#include <stdint.h>
+
+enum {
+	DARSHAN_MODULES = 64,
+	DARSHAN_NULL = 0,
+	DARSHAN_POSIX = 1,
+	DARSHAN_MPIIO = 2,
+	DARSHAN_LUSTRE = 8,
+	DARSHAN_STDIO = 9,
+	DARSHAN_HEATMAP = 15,
+};
+
+/* Newest record versions of these modules that libdarshan-util 3.5 reads. */
+enum { DARSHAN_LUSTRE_VERSION = 2, DARSHAN_HEATMAP_VERSION = 1 };
+
+struct darshan_region {
+	uint64_t offset, length; /* 0: the log has none */
+};
+
+struct darshan_handle {
+	char version[8];
+	int swapped; /* the log has the other byte order */
+	uint64_t partial;
+	int compression;
+	struct darshan_region job, names, modules[DARSHAN_MODULES];
+	uint32_t versions[DARSHAN_MODULES];
+	/* more follows, the library's own */
+};
+
+struct darshan_job {
+	int64_t uid, start_sec, start_nsec, end_sec, end_nsec, nprocs, jobid;
+	char metadata[1024];
+};
+
+struct darshan_base {
+	uint64_t id;
+	int64_t rank;
+};
+
+enum {
+	POSIX_OPENS,
+	POSIX_FILENOS,
+	POSIX_DUPS,
+	POSIX_READS,
+	POSIX_WRITES,
+	POSIX_SEEKS,
+	POSIX_STATS,
+	POSIX_MMAPS,
+	POSIX_FSYNCS,
+	POSIX_FDSYNCS,
+	POSIX_RENAME_SOURCES,
+	POSIX_RENAME_TARGETS,
+	POSIX_RENAMED_FROM,
+	POSIX_MODE,
+	POSIX_BYTES_READ,
+	POSIX_BYTES_WRITTEN,
+	POSIX_MAX_BYTE_READ,
+	POSIX_MAX_BYTE_WRITTEN,
+	POSIX_CONSEC_READS,
+	POSIX_CONSEC_WRITES,
+	POSIX_SEQ_READS,
+	POSIX_SEQ_WRITES,
+	POSIX_RW_SWITCHES,
+	POSIX_MEM_NOT_ALIGNED,
+	POSIX_MEM_ALIGNMENT,
+	POSIX_FILE_NOT_ALIGNED,
+	POSIX_FILE_ALIGNMENT,
+	POSIX_MAX_READ_TIME_SIZE,
+	POSIX_MAX_WRITE_TIME_SIZE,
+	POSIX_SIZE_READ, /* 10 of them */
+	POSIX_SIZE_WRITE = POSIX_SIZE_READ + 10,
+	POSIX_STRIDE = POSIX_SIZE_WRITE + 10, /* 4 of each from here */
+	POSIX_STRIDE_COUNT = POSIX_STRIDE + 4,
+	POSIX_ACCESS = POSIX_STRIDE_COUNT + 4,
+	POSIX_ACCESS_COUNT = POSIX_ACCESS + 4,
+	POSIX_FASTEST_RANK = POSIX_ACCESS_COUNT + 4,
+	POSIX_COUNTERS = POSIX_FASTEST_RANK + 4,
+};
+
+enum {
+	POSIX_OPEN_START_TIMESTAMP,
+	POSIX_READ_START_TIMESTAMP,
+	POSIX_WRITE_START_TIMESTAMP,
+	POSIX_CLOSE_START_TIMESTAMP,
+	POSIX_OPEN_END_TIMESTAMP,
+	POSIX_READ_END_TIMESTAMP,
+	POSIX_WRITE_END_TIMESTAMP,
+	POSIX_CLOSE_END_TIMESTAMP,
+	POSIX_READ_TIME,
+	POSIX_WRITE_TIME,
+	POSIX_META_TIME,
+	POSIX_MAX_READ_TIME,
+	POSIX_MAX_WRITE_TIME,
+	POSIX_FASTEST_RANK_TIME,
+	POSIX_SLOWEST_RANK_TIME,
+	POSIX_VARIANCE_RANK_TIME,
+	POSIX_VARIANCE_RANK_BYTES,
+	POSIX_TIMES,
+};
+
+struct darshan_posix {
+	struct darshan_base base;
+	int64_t counters[POSIX_COUNTERS];
+	double times[POSIX_TIMES];
+};
+
+enum {
+	STDIO_OPENS,
+	STDIO_FDOPENS,
+	STDIO_READS,
+	STDIO_WRITES,
+	STDIO_SEEKS,
+	STDIO_FLUSHES,
+	STDIO_BYTES_WRITTEN,
+	STDIO_BYTES_READ,
+	STDIO_MAX_BYTE_READ,
+	STDIO_MAX_BYTE_WRITTEN,
+	STDIO_FASTEST_RANK,
+	STDIO_COUNTERS = STDIO_FASTEST_RANK + 4,
+};
+
+enum {
+	STDIO_META_TIME,
+	STDIO_WRITE_TIME,
+	STDIO_READ_TIME,
+	STDIO_OPEN_START_TIMESTAMP,
+	STDIO_CLOSE_START_TIMESTAMP,
+	STDIO_WRITE_START_TIMESTAMP,
+	STDIO_READ_START_TIMESTAMP,
+	STDIO_OPEN_END_TIMESTAMP,
+	STDIO_CLOSE_END_TIMESTAMP,
+	STDIO_WRITE_END_TIMESTAMP,
+	STDIO_READ_END_TIMESTAMP,
+	STDIO_FASTEST_RANK_TIME,
+	STDIO_SLOWEST_RANK_TIME,
+	STDIO_VARIANCE_RANK_TIME,
+	STDIO_VARIANCE_RANK_BYTES,
+	STDIO_TIMES,
+};
+
+struct darshan_stdio {
+	struct darshan_base base;
+	int64_t counters[STDIO_COUNTERS];
+	double times[STDIO_TIMES];
+};
+
+enum {
+	MPIIO_INDEP_OPENS,
+	MPIIO_COLL_OPENS,
+	MPIIO_INDEP_READS,
+	MPIIO_INDEP_WRITES,
+	MPIIO_COLL_READS,
+	MPIIO_COLL_WRITES,
+	MPIIO_SPLIT_READS,
+	MPIIO_SPLIT_WRITES,
+	MPIIO_NB_READS,
+	MPIIO_NB_WRITES,
+	MPIIO_SYNCS,
+	MPIIO_HINTS,
+	MPIIO_VIEWS,
+	MPIIO_MODE,
+	MPIIO_BYTES_READ,
+	MPIIO_BYTES_WRITTEN,
+	MPIIO_RW_SWITCHES,
+	MPIIO_MAX_READ_TIME_SIZE,
+	MPIIO_MAX_WRITE_TIME_SIZE,
+	MPIIO_SIZE_READ, /* 10 of them */
+	MPIIO_SIZE_WRITE = MPIIO_SIZE_READ + 10,
+	MPIIO_ACCESS = MPIIO_SIZE_WRITE + 10, /* 4 of each from here */
+	MPIIO_ACCESS_COUNT = MPIIO_ACCESS + 4,
+	MPIIO_FASTEST_RANK = MPIIO_ACCESS_COUNT + 4,
+	MPIIO_COUNTERS = MPIIO_FASTEST_RANK + 4,
+};
+
+enum {
+	MPIIO_READ_TIME = 8, /* after the same eight times as POSIX has */
+	MPIIO_WRITE_TIME,
+	MPIIO_META_TIME,
+	MPIIO_SLOWEST_RANK_TIME = 14,
+	MPIIO_TIMES = 17,
+};
+
+struct darshan_mpiio {
+	struct darshan_base base;
+	int64_t counters[MPIIO_COUNTERS];
+	double times[MPIIO_TIMES];
+};
+
+enum { LUSTRE_STRIPE_COUNT = 1, LUSTRE_COMPONENT_COUNTERS = 7 };
+
+struct darshan_lustre_component {
+	int64_t counters[LUSTRE_COMPONENT_COUNTERS];
+	char pool[16];
+};
+
+struct darshan_lustre {
+	struct darshan_base base;
+	int64_t component_count, target_count;
+	struct darshan_lustre_component *components;
+	int64_t *targets;
+};
+
+struct darshan_heatmap {
+	struct darshan_base base;
+	double bin_seconds;
+	int64_t bins;
+	int64_t *written, *read;
+};
+
+/* The library once loaded. */
+struct sluice_library {
+	void *object; /* of dlopen */
+	struct darshan_handle *(*open) (const char *path);
+	void (*close) (struct darshan_handle *);
+	int (*get_job) (struct darshan_handle *, struct darshan_job *);
+	int (*get_runtime) (struct darshan_handle *, struct darshan_job, double *seconds);
+	int (*get_exe) (struct darshan_handle *, char *text);
+	/* 1: *record is filled, or allocated where it was NULL; 0: no more; -1: damaged */
+	int (*get_record) (struct darshan_handle *, int module, void **record);
+	/* Bytes of a module as they are stored; the number got, 0 at the end, -1: damaged.
+	 */
+	int (*get_bytes) (struct darshan_handle *, int module, void *bytes, int size);
+	void (*free) (void *);
+	const char *const *posix_counters; /* names */
+	const char *const *stdio_counters;
+	const char *const *mpiio_counters;
+};
+
+#endif

@@ -1,0 +1,258 @@
+/*
+ * The names of files.
+ *
+ * The library's own calls for them clear two buffers of 2 MiB for each log and make four
+ * allocations for each name, which takes longer than all the rest of a log. So the bytes
+ * of that region are asked for through darshan_log_get_mod, as if they were those of the
+ * module with number 0, which no log has, and taken apart here.
+ */
+#include "names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	BUFFER_SIZE = 1 << 14
+}; /* more than the longest name; the library clears the rest */
+
+static struct file *
+slot_of (const struct files *files, uint64_t id)
+{
+	size_t slot = (size_t)(id * 0x9e3779b97f4a7c15u >> 32) & (files->slot_count - 1);
+	while (files->slots[slot].id && files->slots[slot].id != id)
+		slot = (slot + 1) & (files->slot_count - 1);
+	return &files->slots[slot];
+}
+
+int
+files_of_rows (struct files *files, const struct sluice_file_row *rows, size_t count)
+{
+	files->slot_count = 4;
+	while (files->slot_count < 2 * count)
+		files->slot_count *= 2;
+	files->slots = calloc (files->slot_count, sizeof *files->slots);
+	if (!files->slots)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		const struct sluice_file_row *row = &rows[i];
+		if (!row->id)
+			continue;
+		struct file *file = slot_of (files, row->id);
+		file->id = row->id;
+		file->read |= row->posix_bytes_read > 0 || row->stdio_bytes_read > 0;
+		file->written
+		    |= row->posix_bytes_written > 0 || row->stdio_bytes_written > 0;
+	}
+	return 0;
+}
+
+struct file *
+files_find (const struct files *files, uint64_t id)
+{
+	struct file *file = slot_of (files, id);
+	return file->id && file->id == id ? file : NULL;
+}
+
+void
+files_into_rows (const struct files *files, struct sluice_file_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct file *file = files_find (files, rows[i].id);
+		if (!file)
+			continue;
+		rows[i].stem = file->stem;
+		rows[i].program = file->program;
+		rows[i].stripe_count = file->stripe_count;
+	}
+}
+
+void
+files_free (struct files *files)
+{
+	free (files->slots);
+	files->slots = NULL;
+}
+
+/* What a name says */
+
+static int
+ends_with (const char *name, size_t length, const char *end)
+{
+	size_t n = strlen (end);
+	return length >= n && memcmp (name + length - n, end, n) == 0;
+}
+
+static int
+is_python_library (const char *name)
+{
+	static const char *const places[]
+	    = { "/lib/python", "/lib32/python", "/lib64/python" };
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		const char *version = strstr (name, places[i]);
+		if (!version)
+			continue;
+		version += strlen (places[i]);
+		size_t digits = strspn (version, "0123456789.");
+		if (digits > 0 && version[digits] == '/')
+			return 1;
+	}
+	return 0;
+}
+
+int
+name_of_program (const char *name)
+{
+	static const char *const ends[] = {
+		".py",	     ".pyc",   ".pyi",	     ".pth",
+		".jar",	     ".class", ".jl",	     ".rb",
+		".pl",	     ".pm",    ".mod",	     ".lua",
+		".egg-info", ".zip",   "pyvenv.cfg", "pybuilddir.txt",
+	};
+	static const char *const folders[]
+	    = { "/site-packages/", "/dist-packages/", "/dist-info/", "/__pycache__/" };
+	size_t length = strlen (name);
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+		if (ends_with (name, length, ends[i]))
+			return 1;
+	size_t stem = length; /* libm.so.6 */
+	while (stem > 0 && strchr (".0123456789", name[stem - 1]))
+		stem--;
+	if (ends_with (name, stem, ".so"))
+		return 1;
+	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+		if (strstr (name, folders[i]))
+			return 1;
+	return is_python_library (name);
+}
+
+uint64_t
+name_stem (const char *name)
+{
+	/* FNV-1a, byte by byte as the name is rewritten */
+	uint64_t hash = 0xcbf29ce484222325u;
+	for (int in_number = 0; *name; name++) {
+		int digit = *name >= '0' && *name <= '9';
+		if (digit && in_number)
+			continue;
+		in_number = digit;
+		hash = (hash ^ (unsigned char)(digit ? '#' : *name)) * 0x100000001b3u;
+	}
+	return hash ? hash : 1;
+}
+
+/* The region of names */
+
+static void
+keep (struct files *files, uint64_t id, const char *name)
+{
+	struct file *file = files_find (files, id);
+	if (!file || !*name)
+		return;
+	file->stem = name_stem (name);
+	file->program = file->read && !file->written && name_of_program (name);
+}
+
+static uint64_t
+id_at (const char *bytes, int swapped)
+{
+	uint64_t id;
+	memcpy (&id, bytes, sizeof id);
+	return swapped ? __builtin_bswap64 (id) : id;
+}
+
+/* Take apart (id, name, 0) as far as it goes; returns the bytes that were taken. */
+static size_t
+take_terminated (char *bytes, size_t size, int swapped, struct files *files)
+{
+	size_t taken = 0;
+	while (size - taken > sizeof (uint64_t)) {
+		const char *name = bytes + taken + sizeof (uint64_t);
+		const char *end = memchr (name, 0, size - taken - sizeof (uint64_t));
+		if (!end)
+			break;
+		keep (files, id_at (bytes + taken, swapped), name);
+		taken = (size_t)(end + 1 - bytes);
+	}
+	return taken;
+}
+
+/* Likewise (id, 32-bit length, name), as format 3.00 has it. */
+static size_t
+take_counted (char *bytes, size_t size, int swapped, struct files *files)
+{
+	const size_t head = sizeof (uint64_t) + sizeof (uint32_t);
+	size_t taken = 0;
+	while (size - taken >= head) {
+		uint32_t length;
+		memcpy (&length, bytes + taken + sizeof (uint64_t), sizeof length);
+		if (swapped)
+			length = __builtin_bswap32 (length);
+		if (length > size - taken - head)
+			break;
+		char *name = bytes + taken + head;
+		char after = name[length]; /* the buffer has one byte more */
+		name[length] = 0;
+		keep (files, id_at (bytes + taken, swapped), name);
+		name[length] = after;
+		taken += head + length;
+	}
+	return taken;
+}
+
+static int
+read_region (const struct sluice_library *library, struct darshan_handle *handle,
+	     struct files *files, char *buffer)
+{
+	int counted = memcmp (handle->version, "3.00", 4) == 0;
+	size_t size = 0;
+	for (;;) {
+		int room = (int)(BUFFER_SIZE - size);
+		int got = library->get_bytes (handle, DARSHAN_NULL, buffer + size, room);
+		if (got < 0)
+			return -1;
+		size += (size_t)got;
+		size_t taken = counted
+				   ? take_counted (buffer, size, handle->swapped, files)
+				   : take_terminated (buffer, size, handle->swapped, files);
+		memmove (buffer, buffer + taken, size - taken);
+		size -= taken;
+		if (got < room)
+			return size == 0 ? 0 : -1;
+		if (size == BUFFER_SIZE)
+			return -1; /* a name without an end */
+	}
+}
+
+/* Names tell parts of a program among files that are only read, and series among those
+ * that are written; in most logs there is nothing to tell. */
+static int
+wanted (const struct files *files)
+{
+	int written = 0;
+	for (size_t i = 0; i < files->slot_count; i++) {
+		const struct file *file = &files->slots[i];
+		written += file->written;
+		if ((file->read && !file->written) || written > 1)
+			return 1;
+	}
+	return 0;
+}
+
+int
+names_read (const struct sluice_library *library, struct darshan_handle *handle,
+	    struct files *files, struct sluice_error *err)
+{
+	if (handle->names.length == 0 || !wanted (files))
+		return 0;
+	char *buffer = malloc (BUFFER_SIZE + 1);
+	if (!buffer)
+		return sluice_fail (err, "out of memory");
+	handle->modules[DARSHAN_NULL] = handle->names;
+	handle->versions[DARSHAN_NULL] = 0;
+	int result = read_region (library, handle, files, buffer);
+	handle->modules[DARSHAN_NULL] = (struct darshan_region){ 0, 0 };
+	free (buffer);
+	if (result < 0)
+		return sluice_fail (err, "the names of its files are damaged");
+	return 0;
+}

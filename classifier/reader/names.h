@@ -1,0 +1,40 @@
+/* What is known of files by their id alone: names, and Lustre's layout. */
+#ifndef SLUICE_NAMES_H
+#define SLUICE_NAMES_H
+
+#include "reader.h"
+
+#include "darshan.h"
+
+struct file {
+	uint64_t id; /* 0: a free slot; a file of that id stays unknown */
+	uint64_t stem;
+	int64_t program;
+	double stripe_count;
+	int read, written;
+};
+
+struct files {
+	struct file *slots; /* open addressing */
+	size_t slot_count;
+};
+
+/* List the files of the rows. 0, or -1: out of memory. */
+int files_of_rows (struct files *files, const struct sluice_file_row *rows, size_t count);
+/* Return a listed file, or NULL. */
+struct file *files_find (const struct files *files, uint64_t id);
+/* Give the rows what is known of their files. */
+void files_into_rows (const struct files *files, struct sluice_file_row *rows,
+		      size_t count);
+void files_free (struct files *files);
+
+/* Read the names of the listed files. 0, or -1 and a reason. */
+int names_read (const struct sluice_library *library, struct darshan_handle *handle,
+		struct files *files, struct sluice_error *err);
+
+/* Whether a file that is only read is part of a program: a module, a library. */
+int name_of_program (const char *name);
+/* Hash a name with every run of digits as one #: dump.100 and dump.200 have one stem. */
+uint64_t name_stem (const char *name);
+
+#endif

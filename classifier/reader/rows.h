@@ -1,0 +1,24 @@
+/* The rows of a log under construction: records are found by file and owner, and added. */
+#ifndef SLUICE_ROWS_H
+#define SLUICE_ROWS_H
+
+#include "reader.h"
+
+#include "darshan.h"
+
+struct rows {
+	struct sluice_file_row *rows;
+	size_t count, capacity;
+	uint32_t *slots; /* open addressing; number of a row + 1, 0: free */
+	size_t slot_count;
+};
+
+/* Add a record to the row of its file and owner. 0, or -1: out of memory. */
+int rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t owner);
+int rows_add_stdio (struct rows *rows, const struct darshan_stdio *record, int64_t owner);
+int rows_add_mpiio (struct rows *rows, const struct darshan_mpiio *record, int64_t owner);
+
+/* Free everything but the rows themselves. */
+void rows_finish (struct rows *rows);
+
+#endif
