@@ -89,4 +89,5 @@ lock: ## Pin every Python dependency with its hash
 		--upgrade -o requirements.lock
 
 clean: ## Remove what was built
-	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so sim/sluice/sim/_engine.*.so
+	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so \
+		classifier/sluice/classifier/_reader.*.so sim/sluice/sim/_engine.*.so

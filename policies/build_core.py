@@ -50,10 +50,16 @@ def declarations(headers: Sequence[str], folders: Sequence[Path]) -> str:
     return result.stdout
 
 
-def builder(module: str, headers: Sequence[str], folders: Sequence[Path], extra: str = "") -> FFI:
+def builder(
+    module: str,
+    headers: Sequence[str],
+    folders: Sequence[Path],
+    extra: str = "",
+    flags: Sequence[str] = (),
+) -> FFI:
     """Return what builds the extension `module` from all the C in the folders.
 
-    extra: declarations for cffi alone.
+    extra: declarations for cffi alone; flags: of the compiler, after FLAGS.
     """
     ffi = FFI()
     ffi.cdef(declarations(headers, folders))
@@ -67,8 +73,8 @@ def builder(module: str, headers: Sequence[str], folders: Sequence[Path], extra:
         ],
         depends=[os.path.relpath(path) for folder in folders for path in sorted(folder.iterdir())],
         include_dirs=[os.path.relpath(folder) for folder in folders],
-        extra_compile_args=FLAGS,
-        libraries=["m"],
+        extra_compile_args=[*FLAGS, *flags],
+        libraries=["m", "dl"],
     )
     return ffi
 

@@ -223,30 +223,68 @@ read_region (const struct sluice_library *library, struct darshan_handle *handle
 	}
 }
 
-/* Names tell parts of a program among files that are only read, and series among those
- * that are written; in most logs there is nothing to tell. */
+/* Whether a process has written several files. 1, 0, or -1: out of memory. */
 static int
-wanted (const struct files *files)
+series_possible (const struct sluice_file_row *rows, size_t count)
 {
-	int written = 0;
-	for (size_t i = 0; i < files->slot_count; i++) {
-		const struct file *file = &files->slots[i];
-		written += file->written;
-		if ((file->read && !file->written) || written > 1)
-			return 1;
+	size_t slot_count = 4;
+	while (slot_count < 2 * count)
+		slot_count *= 2;
+	uint64_t *writers = calloc (slot_count, sizeof *writers); /* owner + 2; 0: free */
+	if (!writers)
+		return -1;
+	int found = 0;
+	for (size_t i = 0; i < count && !found; i++) {
+		if (!(rows[i].posix_bytes_written > 0 || rows[i].stdio_bytes_written > 0))
+			continue;
+		uint64_t writer = (uint64_t)rows[i].owner + 2;
+		size_t slot
+		    = (size_t)(writer * 0x9e3779b97f4a7c15u >> 32) & (slot_count - 1);
+		while (writers[slot] && writers[slot] != writer)
+			slot = (slot + 1) & (slot_count - 1);
+		found = writers[slot] == writer;
+		writers[slot] = writer;
 	}
-	return 0;
+	free (writers);
+	return found;
+}
+
+/* Names tell parts of a program among files that are only read, and series among those
+ * that a process writes; in most logs there is nothing to tell. */
+static int
+wanted (const struct files *files, const struct sluice_file_row *rows, size_t count)
+{
+	for (size_t i = 0; i < files->slot_count; i++)
+		if (files->slots[i].read && !files->slots[i].written)
+			return 1;
+	return series_possible (rows, count);
+}
+
+/* A lone file is a series of its own, whatever it is called. */
+static void
+name_by_id (struct files *files)
+{
+	for (size_t i = 0; i < files->slot_count; i++)
+		files->slots[i].stem = files->slots[i].id;
 }
 
 int
 names_read (const struct sluice_library *library, struct darshan_handle *handle,
-	    struct files *files, struct sluice_error *err)
+	    const struct sluice_file_row *rows, size_t count, struct files *files,
+	    struct sluice_error *err)
 {
-	if (handle->names.length == 0 || !wanted (files))
+	if (handle->names.length == 0)
 		return 0;
+	int needed = wanted (files, rows, count);
+	if (needed < 0)
+		return sluice_fail (err, "reading it needs too much memory");
+	if (!needed) {
+		name_by_id (files);
+		return 0;
+	}
 	char *buffer = malloc (BUFFER_SIZE + 1);
 	if (!buffer)
-		return sluice_fail (err, "out of memory");
+		return sluice_fail (err, "reading it needs too much memory");
 	handle->modules[DARSHAN_NULL] = handle->names;
 	handle->versions[DARSHAN_NULL] = 0;
 	int result = read_region (library, handle, files, buffer);

@@ -28,9 +28,10 @@ void files_into_rows (const struct files *files, struct sluice_file_row *rows,
 		      size_t count);
 void files_free (struct files *files);
 
-/* Read the names of the listed files. 0, or -1 and a reason. */
+/* Read the names of the listed files, if they tell anything. 0, or -1 and a reason. */
 int names_read (const struct sluice_library *library, struct darshan_handle *handle,
-		struct files *files, struct sluice_error *err);
+		const struct sluice_file_row *rows, size_t count, struct files *files,
+		struct sluice_error *err);
 
 /* Whether a file that is only read is part of a program: a module, a library. */
 int name_of_program (const char *name);

@@ -369,7 +369,8 @@ read_files (struct reading *r)
 	if (r->handle->modules[DARSHAN_LUSTRE].length > 0)
 		result = read_layouts (r, &files);
 	if (result == 0 && r->rows.count > 0)
-		result = names_read (r->library, r->handle, &files, r->err);
+		result = names_read (r->library, r->handle, rows, r->rows.count, &files,
+				     r->err);
 	files_into_rows (&files, rows, r->rows.count);
 	files_free (&files);
 	return result;

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from darshan_writer import MadeLog
 
+from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.follow import EVERYTHING, UNSETTLED, Tree
 from sluice.classifier.ingest import Summary, ingest_checked
 from sluice.cli.main import main

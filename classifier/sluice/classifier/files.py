@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.classifier.darshan_log import STANDARD_STREAMS
 from sluice.classifier.rows import SHARED
 
 if TYPE_CHECKING:
@@ -73,11 +72,7 @@ class Files:
 
 
 def files_of(rows: NDArray[Any]) -> Files:
-    """Look at rows (rows.ROW) as files.
-
-    Standard input, output and error are no files of the job's making.
-    """
-    rows = rows[~np.isin(rows["id"], STANDARD_STREAMS)]
+    """Look at rows (rows.ROW) as files."""
 
     def both(name: str) -> Array:
         return np.asarray(rows[f"posix_{name}"] + rows[f"stdio_{name}"])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.classifier.features import METADATA_BYTES, METADATA_OPERATIONS, SIGNIFICANT_BYTES
+from sluice.classifier.behaviour import METADATA_BYTES, SIGNIFICANT_BYTES
 from sluice.classifier.jobs import described
+from sluice.classifier.totals import METADATA_OPERATIONS, READ_MOSTLY
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.6  # of a pattern that bytes and operations alone tell
 LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
-READ_MOSTLY = 4.0  # times as much read as written
 
 
 def unlogged_jobs(store: Store, submissions: Submissions, *, latest: int) -> list[FinishedJob]:

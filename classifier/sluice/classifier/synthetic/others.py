@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.classifier.darshan_log import STANDARD_STREAMS
+from sluice.classifier.rows import STANDARD_STREAMS
 from sluice.classifier.synthetic.style import LOG, PLAIN, draw_style
 from sluice.classifier.synthetic.writers import KIB, Program, draw_chunk
 from sluice.classifier.synthetic.writing import Writes, read_file, write_file
@@ -110,7 +110,7 @@ def add_noise(run: Run) -> None:
             file = run.file(f"/usr/lib/python3.11/module{number}.pyc")
             read_file(run, file, 0, volume=2 ** random.uniform(8, 17), calls=2)
     if random.random() < 0.3:
-        run.count("STDIO", int(STANDARD_STREAMS[1]), 0, WRITES=100, BYTES_WRITTEN=1 << 20)
+        run.count("STDIO", STANDARD_STREAMS[1], 0, WRITES=100, BYTES_WRITTEN=1 << 20)
 
 
 def add_deck(run: Run) -> None:
