@@ -2,14 +2,19 @@
 
 import csv
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sluice.classifier.darshan_log import DarshanLogError, digest_file, read_log
 from sluice.classifier.darshan_writer import MadeLog
-from sluice.classifier.workers import Failure, read_one, read_profiles
+from sluice.classifier.profile import read_profile
+from sluice.classifier.rows import STANDARD_STREAMS
+from sluice.classifier.workers import Failure, read_each, read_one, read_profiles
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 REAL = Path(os.environ.get("SLUICE_SHARED", Path(__file__).parents[3] / "shared"))
@@ -195,17 +200,36 @@ def test_flipped_bits_are_noticed_or_change_nothing_that_counts(tmp_path):
             assert result.profile.pattern == truth.profile.pattern
 
 
-def test_a_log_that_crashes_the_library_costs_only_itself(tmp_path):
-    """A job region of a preposterous length ends libdarshan-util in abort()."""
-    content = bytearray((LOGS / "180_app_lammps_dumpatom_n2.darshan").read_bytes())
-    content[44] ^= 1
+def test_a_log_that_crashes_its_reader_costs_only_itself(tmp_path):
+    """As libdarshan-util's assertions do on some damaged logs."""
     crashing = tmp_path / "crashing.darshan"
-    crashing.write_bytes(content)
-    results = list(read_profiles([SMALL, crashing, SMALL, crashing, SMALL]))
+    shutil.copy(SMALL, crashing)
+
+    def read(path: Path):
+        if path == crashing:
+            os.abort()
+        return read_profile(path)
+
+    results = list(read_each([SMALL, crashing, SMALL, crashing, SMALL], read))
     failures = [result for result in results if isinstance(result, Failure)]
     assert [failure.path for failure in failures] == [crashing, crashing]
-    assert all("crashed" in failure.reason for failure in failures)
+    assert all("crashed on it (SIGABRT)" in failure.reason for failure in failures)
     assert len(results) == 5
+
+
+def test_no_flipped_bit_of_a_header_crashes_the_reader(tmp_path):
+    """One in the length of a region ended in abort() while the library read the names."""
+    content = (LOGS / "180_app_lammps_dumpatom_n2.darshan").read_bytes()
+    paths = []
+    for place in range(0, 360, 4):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        paths.append(tmp_path / f"{place}.darshan")
+        paths[-1].write_bytes(damaged)
+    results = list(read_profiles(paths, workers=2))
+    reasons = [result.reason for result in results if isinstance(result, Failure)]
+    assert reasons
+    assert not [reason for reason in reasons if "crashed" in reason]
 
 
 def test_a_log_that_takes_too_long_is_given_up(tmp_path):
@@ -255,3 +279,78 @@ def test_65536_processes_are_read_like_any_other_log(tmp_path):
     assert reading.profile.numbers["files"] == 65_536
     assert reading.profile.numbers["write_bytes"] == 65_536 * (4 << 20)
     assert reading.profile.numbers["chunk_bytes"] == 1 << 20
+
+
+# Records to rows
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["POSIX", "STDIO"]),
+            st.integers(1, 3),  # file
+            st.integers(-1, 2),  # rank
+            st.integers(-1, 1000),  # writes
+            st.integers(0, 1 << 40),  # bytes
+            st.floats(0, 1e6),  # end of the last write
+        ),
+        max_size=20,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_a_row_is_the_sum_of_the_records_of_its_file_and_owner(tmp_path_factory, records):
+    log = MadeLog(nprocs=3)
+    expected: dict[tuple[int, int], list[float]] = {}
+    for module, file, rank, writes, written, end in records:
+        counters = {"WRITES": writes, "BYTES_WRITTEN": written, "F_WRITE_END_TIMESTAMP": end}
+        log.add(module, file=file, rank=rank, counters=counters)
+        sums = expected.setdefault((file, rank), [0.0, 0.0, 0.0])
+        sums[0] += max(0, writes)
+        sums[1] += written
+        sums[2] = max(sums[2], end)
+    rows = read_log(log.write(tmp_path_factory.mktemp("made") / "a.darshan")).rows
+    found = {
+        (int(row["id"]), int(row["owner"])): [
+            row["posix_writes"] + row["stdio_writes"],
+            row["posix_bytes_written"] + row["stdio_bytes_written"],
+            max(row["posix_write_end"], row["stdio_write_end"]),
+        ]
+        for row in rows
+    }
+    assert found == expected
+
+
+@pytest.mark.skipif(not REAL_LOGS, reason="the collection of public logs is not here")
+def test_times_of_logs_of_the_other_byte_order_are_seconds():
+    """libdarshan-util 3.5 leaves F_META_TIME of format 3.0 to 3.1 unswapped."""
+    for path in REAL_LOGS:
+        if "ppc64" in path.name:
+            (row,) = read_log(path).rows
+            assert 1e-3 < row["posix_meta_time"] < 10
+
+
+def test_standard_streams_are_no_files(tmp_path):
+    log = MadeLog()
+    for file in (*STANDARD_STREAMS, 1):
+        log.add("STDIO", file=file, rank=0, counters={"WRITES": 1})
+    assert read_log(log.write(tmp_path / "a.darshan")).rows["id"].tolist() == [1]
+
+
+def test_names_tell_programs_and_series(tmp_path):
+    log = MadeLog(names={1: "/s/dump.100", 2: "/s/dump.2000", 3: "/s/log", 4: "/usr/lib/x.so.6"})
+    for file in (1, 2, 3):
+        log.add("POSIX", file=file, rank=0, counters={"BYTES_WRITTEN": 1})
+    log.add("POSIX", file=4, rank=0, counters={"BYTES_READ": 1})
+    rows = {int(row["id"]): row for row in read_log(log.write(tmp_path / "a.darshan")).rows}
+    assert rows[1]["stem"] == rows[2]["stem"] != rows[3]["stem"]
+    assert [rows[file]["program"] for file in (1, 2, 3, 4)] == [0, 0, 0, 1]
+
+
+def test_a_trace_of_single_operations_is_never_read(tmp_path):
+    """Its records cannot even be parsed here, and the log is read all the same."""
+    log = MadeLog()
+    log.add("POSIX", file=1, rank=0, counters={"OPENS": 1})
+    log.rows["DXT_POSIX"] = [os.urandom(1 << 20)]
+    read = read_log(log.write(tmp_path / "a.darshan"))
+    assert "DXT_POSIX" in read.modules
+    assert read.rows["posix_opens"].tolist() == [1.0]

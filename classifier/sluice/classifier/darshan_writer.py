@@ -48,7 +48,14 @@ ffi.cdef(
 lib = find_utils(ffi, None)
 
 # id and version
-MODULES = {"POSIX": (1, 4), "MPI-IO": (2, 3), "LUSTRE": (8, 2), "STDIO": (9, 2), "HEATMAP": (15, 1)}
+MODULES = {
+    "POSIX": (1, 4),
+    "MPI-IO": (2, 3),
+    "LUSTRE": (8, 2),
+    "STDIO": (9, 2),
+    "DXT_POSIX": (10, 1),
+    "HEATMAP": (15, 1),
+}
 HEATMAP_OF_POSIX = 16592106915301738621
 
 
