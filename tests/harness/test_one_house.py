@@ -15,7 +15,7 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
 from sluice.sim.decisions import PLENTY, decision_line, replay_trace
-from sluice.sim.trace import read_trace
+from sluice.sim.submissions import read_trace
 
 CONF = """\
 MinConfidence=0.4

@@ -13,7 +13,8 @@ from sluice.cli.main import main as sluice
 from sluice.policies import core
 from sluice.policies.record import Situation, decide
 from sluice.policies.snapshot import pack_snapshot
-from sluice.sim.trace import TraceError, read_trace
+from sluice.sim.errors import TraceError
+from sluice.sim.submissions import read_trace
 
 JOB = {"time": worlds.NOW, "uid": 1000, "name": "run_7", "nodes": 4, "script": "#!/bin/sh\n./a\n"}
 

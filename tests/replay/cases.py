@@ -77,7 +77,7 @@ def jobs(draw, number, submit, case, count):
         after = draw(
             st.lists(
                 st.tuples(
-                    st.sampled_from([kind.removeprefix("after_") for kind in KINDS]),
+                    st.sampled_from(KINDS),
                     st.integers(0, count - 1),
                     st.integers(0, 9),
                 ),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sluice.sim import engine
-from sluice.sim.engine import EngineError, Machine, Workload
+from sluice.sim.engine import Machine, Workload
+from sluice.sim.errors import EngineError
 
 
 def jobs(*rows):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
     from sluice.policies.record import Record
     from sluice.policies.snapshot import Snapshot
-    from sluice.sim.trace import Submitted
+    from sluice.sim.submissions import Submitted
 
 PLENTY = (1_000_000,) * MAX_LANES
 """Replay assumes that slurm.conf defines every token, as it should."""

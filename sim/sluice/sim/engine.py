@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim._engine import ffi, lib
+from sluice.sim.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-INSTANTS_AT_A_TIME = 200_000
-"""So often a replay looks up: for Ctrl-C and the progress bar."""
+INSTANTS_AT_A_TIME = 1000
+"""So often a replay looks up for Ctrl-C: also a deep queue takes a second at most."""
+PROGRESS_STEPS = 200
 
 
-class EngineError(Exception):
-    """The engine refused a workload, or ran out of memory; the text says why."""
-
+MAX_SLOTS = 2**30 - 1
+"""Of a machine, and of a job."""
 
 _SCALARS = {
     "double": "f8",
@@ -200,9 +201,12 @@ def run(
     error = ffi.new("struct sluice_error *")
     engine = _checked(lib.sluice_engine_new(struct, storage, policy, error), error)
     try:
+        told = 0
         while _checked(lib.sluice_engine_run(engine, INSTANTS_AT_A_TIME, error), error):
-            if progress:
-                progress(lib.sluice_engine_ended(engine))
+            ended = lib.sluice_engine_ended(engine)
+            if progress and (ended - told) * PROGRESS_STEPS >= len(kept[0]):
+                progress(ended)
+                told = ended
         rows = ffi.buffer(lib.sluice_engine_results(engine), len(kept[0]) * RESULT.itemsize)
         return np.frombuffer(rows, RESULT).copy()
     finally:

@@ -1,5 +1,21 @@
-"""What can be wrong with a simulation that a user described."""
+"""What can go wrong in a simulation; each text says what, why and what to do."""
 
 
-class WorldError(Exception):
-    """A world cannot be as it was described; the text says which number, and what to give."""
+class SimError(Exception):
+    """Any of them: what `sluice` prints in one line."""
+
+
+class WorldError(SimError):
+    """A storage world was described wrongly, or a workload does not fit it."""
+
+
+class EngineError(SimError):
+    """The engine refused a workload, or ran out of memory."""
+
+
+class TraceError(SimError):
+    """A trace, or a line of it, makes no sense."""
+
+
+class MachineError(SimError):
+    """The description of a machine makes no sense, or is missing."""

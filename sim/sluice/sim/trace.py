@@ -1,100 +1,100 @@
-"""Traces of submissions: JSON Lines, one object a submission.
+"""Jobs as a trace tells them, whatever its format: one numpy column a fact.
 
-The members are those of struct sluice_request (policies/core/request.h), what a user asked Slurm
-for, and `time`, the UTC second of the submission. A member that is absent or null was not given.
+Nothing is mended here: what a trace does not say is NaN, -1 or UNKNOWN. repairs.py makes a
+workload of it.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from sluice.policies import core
+import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sluice.policies.core import View
-
-TIMES = range(1 << 40)  # UTC seconds: far enough, and no sum overflows
+    from numpy.typing import NDArray
 
 
-class TraceError(Exception):
-    """A line of a trace makes no sense; the text names file, line and remedy."""
+class Outcome(IntEnum):
+    """How a job ended, as the trace says."""
+
+    UNKNOWN = -1
+    FAILED = 0
+    COMPLETED = 1
+    PARTIAL = 2
+    """A piece of a job that another line tells whole (SWF status 2 to 4)."""
+    CANCELLED = 5
+    TIMEOUT = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """One line of a trace."""
+class BadLine:
+    """A line of the file that was passed over."""
 
-    time: int
-    """UTC seconds."""
-    request: Mapping[str, Any]
-    """Members of struct sluice_request."""
-    submission: View
-    """struct sluice_submission: what the plugin makes of the request."""
+    number: int
+    reason: str
 
 
-def read_trace(name: str, lines: Iterable[str]) -> Iterator[Submitted]:
-    """Yield the submissions of a trace in its order; blank lines are skipped.
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Columns of equal length, in the order of the file."""
 
-    name is the file's, for errors.
-    """
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield parse_line(line)
-        except ValueError as error:
-            raise TraceError(f"{name}:{number}: {error}") from error
+    name: str
+    """Of the file, for messages."""
+    job_id: NDArray[np.int64]
+    submit: NDArray[np.float64]
+    """Seconds since `epoch`, like begin and start."""
+    runtime: NDArray[np.float64]
+    limit: NDArray[np.float64]
+    """Seconds asked for."""
+    slots: NDArray[np.int64]
+    """Processors, or nodes: what `slot` says."""
+    slot: str = "processor"
+    begin: NDArray[np.float64] | None = None
+    """When it became eligible."""
+    start: NDArray[np.float64] | None = None
+    """When it really started."""
+    outcome: NDArray[np.int8] | None = None
+    """Outcome."""
+    user: NDArray[np.int64] | None = None
+    """Index into users; -1: unknown. So account and partition."""
+    account: NDArray[np.int64] | None = None
+    partition: NDArray[np.int64] | None = None
+    users: Sequence[str] = ()
+    accounts: Sequence[str] = ()
+    partitions: Sequence[str] = ()
+    after: NDArray[np.int64] | None = None
+    """Id of a job that must end before this one is submitted; -1: none."""
+    think_time: NDArray[np.float64] | None = None
+    """Seconds from that end."""
+    epoch: float = 0.0
+    """UTC seconds of time 0."""
+    machine_slots: int = 0
+    """What the machine had, as the trace says; 0: it does not."""
+    max_limit: float = np.nan
+    """The longest run time that was allowed, in seconds."""
+    header: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the file says of itself, by field."""
+    bad_lines: tuple[BadLine, ...] = ()
+    bad_line_count: int = 0
 
-
-def parse_line(line: str) -> Submitted:
-    """Parse one line; a ValueError says what is wrong."""
-    try:
-        request = json.loads(line, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deeply; give one flat JSON object a line") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON ({error}); give one object a line") from None
-    if not isinstance(request, dict):
-        raise ValueError(  # noqa: TRY004 - the line is wrong, not a caller
-            "no JSON object; write {…} with the members of struct sluice_request"
-        )
-    time = request.pop("time", None)
-    if not _is_whole(time) or time not in TIMES:
-        raise ValueError("no time; give `time` as whole UTC seconds")
-    return Submitted(time, request, _submission(request))
-
-
-def _submission(request: dict[str, Any]) -> View:
-    """Turn a request into what the plugin would make of it."""
-    try:
-        return core.submission_of(request)
-    except (AttributeError, TypeError, OverflowError, UnicodeEncodeError):
-        for name, value in request.items():
-            _check_member(name, value)
-        raise
-
-
-def _check_member(name: str, value: Any) -> None:
-    try:
-        core.submission_of({name: value})
-    except AttributeError:
-        raise ValueError(
-            f"unknown member {name}; use those of struct sluice_request (policies/core/request.h)"
-        ) from None
-    except (TypeError, OverflowError, UnicodeEncodeError):
-        raise ValueError(
-            f"{name} cannot be {json.dumps(value)[:80]}; see struct sluice_request "
-            "(policies/core/request.h)"
-        ) from None
+    def __len__(self) -> int:
+        return len(self.job_id)
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of a submission")
+def codes(names: Iterable[str | None]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return a number for each name, and the names; None and the empty name are -1."""
+    known: dict[str, int] = {}
+    numbers = [known.setdefault(name, len(known)) if name else -1 for name in names]
+    return np.array(numbers, np.int64), list(known)
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def numbered(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the same for numbers that stand for names; negative ones are unknown."""
+    known, index = np.unique(values[values >= 0], return_inverse=True)
+    numbers = np.full(len(values), -1, np.int64)
+    numbers[values >= 0] = index
+    return numbers, [f"{name:g}" for name in known]

@@ -39,11 +39,10 @@ def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
     from sluice.history_db.errors import HistoryError
     from sluice.policies.core import CoreError
-    from sluice.sim.errors import WorldError
-    from sluice.sim.trace import TraceError
+    from sluice.sim.errors import SimError
     from sluice.slurm.errors import SlurmError
 
-    return (HistoryError, CoreError, SlurmError, TraceError, WorldError)
+    return (HistoryError, CoreError, SlurmError, SimError)
 
 
 # Options

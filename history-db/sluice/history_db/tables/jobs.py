@@ -128,6 +128,15 @@ class Jobs(Connection):
         )
         return [job_of(row) for row in rows]
 
+    def all_jobs(self) -> list[Job]:
+        """Return every job, in the order of submission."""
+        rows = self._rows(
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
+            "ORDER BY submit, cluster, job_id, array_task, restarts",
+            [],
+        )
+        return [job_of(row) for row in rows]
+
     def job(self, job_id: int, cluster: str | None = None) -> Job | None:
         """Return the latest job with this id."""
         return next(iter(self.jobs_with_id(job_id, cluster)), None)

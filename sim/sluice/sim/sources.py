@@ -1,0 +1,74 @@
+"""Opens a trace, whatever its format."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import TYPE_CHECKING
+
+from sluice.history_db.store import Store
+from sluice.sim.accounting import read_sacct, read_sacct_json, trace_of_jobs
+from sluice.sim.errors import TraceError
+from sluice.sim.swf import read_swf
+from sluice.sim.table import read_csv
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from sluice.sim.trace import Trace
+
+FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
+SLOTS = ("node", "processor")
+"""What accounting may be counted in."""
+
+
+def read_trace(
+    path: Path,
+    *,
+    kind: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    slot: str = "node",
+) -> Trace:
+    """Read the trace at path, gzipped or not.
+
+    kind is one of FORMATS, by default what the text looks like; columns says which column of
+    a CSV holds what (table.COLUMNS); slot is what accounting is counted in, one of SLOTS.
+    """
+    name, text = str(path), _content(path)
+    kind = kind or ("csv" if columns else guess(text))
+    if kind == "history":
+        with Store(path, read_only=True) as store:
+            return trace_of_jobs(name, store.all_jobs(), slot=slot)
+    if kind == "swf":
+        return read_swf(name, text)
+    if kind == "csv":
+        return read_csv(name, text.decode(errors="replace"), columns or {})
+    if kind == "sacct-json":
+        return read_sacct_json(name, text, slot=slot)
+    return read_sacct(name, text.decode(errors="replace"), slot=slot)
+
+
+def guess(text: bytes) -> str:
+    """Say which format a text looks like."""
+    if text.startswith(b"SQLite format 3\0"):
+        return "history"
+    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    first = start.split(b"\n", 1)[0]
+    if start.startswith(b"{"):
+        return "sacct-json"
+    if b"|" in first and b"jobid" in first.lower():
+        return "sacct"
+    if start.startswith(b";") or (len(first.split()) > 1 and b"," not in first):
+        return "swf"
+    return "csv"
+
+
+def _content(path: Path) -> bytes:
+    content = path.read_bytes()
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise TraceError(f"{path}: damaged gzip file ({error}); fetch it again") from error

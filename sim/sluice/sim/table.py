@@ -1,0 +1,131 @@
+"""Reads a trace from CSV, by a map of its columns."""
+
+from __future__ import annotations
+
+import csv
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.sim.accounting import OUTCOMES
+from sluice.sim.errors import TraceError
+from sluice.sim.trace import BadLine, Outcome, Trace, codes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+COLUMNS = {
+    "job": "number of the job; without: the line",
+    "submit": "submission: UTC seconds, or a date and time in UTC",
+    "begin": "when it became eligible",
+    "start": "when it started",
+    "end": "when it ended",
+    "runtime": "seconds it ran; without: end - start",
+    "limit": "seconds asked for",
+    "slots": "nodes or processors",
+    "user": "who",
+    "account": "for whom",
+    "partition": "where",
+    "state": "Slurm's name of how it ended",
+}
+"""What a CSV may hold, each in a column of that name unless the map says otherwise."""
+
+
+def read_csv(name: str, text: str, columns: Mapping[str, str]) -> Trace:
+    """Read a CSV with a heading; columns maps a key of COLUMNS to the name in the heading."""
+    for key in columns:
+        if key not in COLUMNS:
+            raise TraceError(f"{name}: no column {key} in a trace; map {', '.join(COLUMNS)}")
+    reader = csv.reader(text.splitlines())
+    heading = [title.strip() for title in next(reader, [])]
+    place = _places(name, heading, columns)
+    rows: list[list[str]] = []
+    bad: list[BadLine] = []
+    try:
+        for row in reader:
+            if len(row) == len(heading):
+                rows.append(row)
+            elif row:
+                bad.append(
+                    BadLine(reader.line_num, f"has {len(row)} fields instead of {len(heading)}")
+                )
+    except csv.Error as error:
+        raise TraceError(f"{name}:{reader.line_num}: {error}") from error
+    if not rows:
+        raise TraceError(f"{name}: no job in it")
+    return _trace(name, place, rows, bad)
+
+
+def _trace(
+    name: str, place: Mapping[str, int], rows: Sequence[Sequence[str]], bad: list[BadLine]
+) -> Trace:
+    def words(key: str) -> list[str | None]:
+        return [row[place[key]].strip() for row in rows] if key in place else [None] * len(rows)
+
+    def numbers(key: str) -> NDArray[np.float64]:
+        return np.array([_number(word) for word in words(key)], np.float64)
+
+    start, end = numbers("start"), numbers("end")
+    slots = np.nan_to_num(numbers("slots"), nan=-1.0, posinf=-1.0, neginf=-1.0)
+    ids = numbers("job")
+    users, user_names = codes(words("user"))
+    accounts, account_names = codes(words("account"))
+    partitions, partition_names = codes(words("partition"))
+    states = [OUTCOMES.get((word or "").split(" ")[0], Outcome.UNKNOWN) for word in words("state")]
+    return Trace(
+        name=name,
+        slot="slot",
+        job_id=np.where(np.isfinite(ids), ids, np.arange(1, len(rows) + 1)).astype(np.int64),
+        submit=numbers("submit"),
+        begin=numbers("begin") if "begin" in place else None,
+        start=start if "start" in place else None,
+        runtime=numbers("runtime") if "runtime" in place else end - start,
+        limit=numbers("limit"),
+        slots=slots.astype(np.int64),
+        outcome=np.array(states, np.int8),
+        user=users,
+        users=user_names,
+        account=accounts,
+        accounts=account_names,
+        partition=partitions,
+        partitions=partition_names,
+        bad_lines=tuple(bad),
+        bad_line_count=len(bad),
+    )
+
+
+def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[str, int]:
+    place = {}
+    for key in COLUMNS:
+        title = columns.get(key, key)
+        if title in heading:
+            place[key] = heading.index(title)
+        elif key in columns:
+            raise TraceError(f"{name}: no column {title}; there are {', '.join(heading)}")
+    missing = [key for key in ("submit", "slots") if key not in place]
+    if not {"runtime"} <= place.keys() and not {"start", "end"} <= place.keys():
+        missing.append("runtime (or start and end)")
+    if missing:
+        raise TraceError(
+            f"{name}: no column for {', '.join(missing)}; name it, e.g. "
+            f"--column {missing[0].split()[0]}=TITLE (titles: {', '.join(heading)[:200]})"
+        )
+    return place
+
+
+def _number(word: str | None) -> float:
+    """Seconds of a number, or of a date and time; NaN where it is neither."""
+    if not word:
+        return np.nan
+    try:
+        return float(word)
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(word)
+    except ValueError:
+        return np.nan
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

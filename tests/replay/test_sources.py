@@ -1,0 +1,147 @@
+"""Traces from accounting, CSV and the history say the same of the same jobs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sluice.history_db.records import Job
+from sluice.history_db.store import Store
+from sluice.sim.errors import TraceError
+from sluice.sim.sources import guess, read_trace
+from sluice.sim.trace import Outcome
+
+SACCT = """\
+JobIDRaw|Submit|Start|End|NNodes|NCPUS|TimelimitRaw|User|Account|Partition|State
+11|1000|1060|1120|2|8|10|ann|physics|batch|COMPLETED
+12|1001|1070|1100|1|4|20|bob|physics|batch|CANCELLED by 0
+12.batch|1001|1070|1100|1|4||||||
+"""
+
+
+def json_job(job_id, times, size, words):
+    submit, start, end, limit = times
+    user, state = words
+    return {
+        "job_id": job_id,
+        "time": {"submission": submit, "start": start, "end": end, "limit": limit},
+        "tres": {
+            "allocated": [
+                {"type": "node", "count": size},
+                {"type": "cpu", "count": 4 * size},
+            ]
+        },
+        "user": user,
+        "account": "physics",
+        "partition": "batch",
+        "state": {"current": state},
+    }
+
+
+def number(value):
+    return {"set": True, "infinite": False, "number": value}
+
+
+OLD_JSON = {
+    "jobs": [
+        json_job(11, (1000, 1060, 1120, 10), 2, ("ann", "COMPLETED")),
+        json_job(12, (1001, 1070, 1100, 20), 1, ("bob", "CANCELLED")),
+    ]
+}
+NEW_JSON = {
+    "jobs": [
+        json_job(11, (1000, 1060, 1120, number(10)), 2, ("ann", ["COMPLETED"])),
+        json_job(12, (1001, 1070, 1100, number(20)), 1, ("bob", ["CANCELLED"])),
+    ]
+}
+CSV = """\
+job,submitted,start,end,limit,slots,user,account,partition,state
+11,1000,1060,1120,600,2,ann,physics,batch,COMPLETED
+12,1970-01-01T00:16:41,1070,1100,1200,1,bob,physics,batch,CANCELLED
+"""
+
+
+def history(path):
+    common = {
+        **dict.fromkeys(("name", "uid", "qos", "tasks", "exit_code", "submit_line")),
+        "script_signature": None,
+        "cluster": "c",
+        "restarts": 0,
+        "account": "physics",
+        "partition": "batch",
+        "source": "sacct",
+    }
+    jobs = [
+        Job(job_id=11, submit=1000, start=1060, end=1120, nodes=2, cpus=8, time_limit=10,
+            user="ann", state="COMPLETED", **common),
+        Job(job_id=12, submit=1001, start=1070, end=1100, nodes=1, cpus=4, time_limit=20,
+            user="bob", state="CANCELLED", **common),
+    ]  # fmt: skip
+    with Store(path, create=True) as store:
+        store.upsert_jobs(jobs)
+
+
+@pytest.mark.parametrize("kind", ["sacct", "sacct-json", "sacct-json 23.02", "csv", "history"])
+def test_every_format_tells_the_same_jobs(kind, tmp_path):
+    path = tmp_path / "trace"
+    texts = {
+        "sacct": SACCT,
+        "sacct-json": json.dumps(OLD_JSON),
+        "sacct-json 23.02": json.dumps(NEW_JSON),
+        "csv": CSV,
+    }
+    if kind == "history":
+        history(path)
+    else:
+        path.write_text(texts[kind])
+    columns = {"submit": "submitted"} if kind == "csv" else None
+    assert guess(path.read_bytes()) == kind.split(" ")[0]
+    trace = read_trace(path, columns=columns)
+    assert list(trace.job_id) == [11, 12]
+    assert list(trace.submit) == [1000, 1001]
+    assert list(trace.start) == [1060, 1070]
+    assert list(trace.runtime) == [60, 30]
+    assert list(trace.limit) == [600, 1200]
+    assert list(trace.slots) == [2, 1]
+    assert [trace.users[i] for i in trace.user] == ["ann", "bob"]
+    assert [trace.accounts[i] for i in trace.account] == ["physics"] * 2
+    assert list(trace.outcome) == [Outcome.COMPLETED, Outcome.CANCELLED]
+
+
+def test_accounting_may_be_counted_in_processors(tmp_path):
+    path = tmp_path / "sacct.txt"
+    path.write_text(SACCT)
+    assert list(read_trace(path, slot="processor").slots) == [8, 4]
+
+
+WRONG = (
+    ("a,b\n1,2\n", {"submit": "c"}, "no column c; there are a, b"),
+    ("a,b\n1,2\n", {}, "no column for submit, slots, runtime"),
+    ("submit,slots,runtime\n", {}, "no job in it"),
+    ("submit,slots,runtime\n1,2,3\n", {"size": "slots"}, "no column size in a trace; map job"),
+    ('{"jobs": 3}', {}, "not what `sacct --json` prints"),
+    ('{"jobs": []}', {}, "no job in it"),
+    ("{" * 100_000, {}, "not what `sacct --json` prints"),
+)
+
+
+@pytest.mark.parametrize(("text", "columns", "reason"), WRONG)
+def test_what_makes_no_sense_is_said_with_the_name_of_the_file(text, columns, reason, tmp_path):
+    path = tmp_path / "wrong.txt"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=reason) as caught:
+        read_trace(path, columns=columns)
+    assert str(path) in str(caught.value)
+
+
+def test_broken_rows_are_counted_and_the_others_read(tmp_path):
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps({"jobs": [{}, OLD_JSON["jobs"][0], None]}))
+    trace = read_trace(path)
+    assert (len(trace), trace.bad_line_count) == (1, 2)
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit,slots,runtime\n1,2,3\n1,2\n5,,what\n")
+    trace = read_trace(path)
+    assert (len(trace), [bad.number for bad in trace.bad_lines]) == (2, [3])
+    assert np.isnan(trace.runtime[1])
+    assert trace.slots[1] == -1
