@@ -7,6 +7,7 @@ history keeps the ones that do, so that a decision can be made again from the sa
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -194,13 +195,15 @@ def _refusal(row: dict[str, Any]) -> str | None:
 def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
     """When a running job ends: as its earlier runs did, or at its time limit.
 
-    One that runs longer than its earlier runs may end at any moment until its limit.
+    One that runs longer than its earlier runs may end at any moment until its limit. Slurm's
+    seconds are whole ones, rounded down, so one that started in a second ends as late as one
+    that started at its end.
     """
     limit = job.end if job.end is not None and job.end > now else None
-    start = job.start or now
-    if usual_runtime is not None and start + usual_runtime > now:
-        usual = int(start + usual_runtime)
-        return usual if limit is None else min(usual, limit)
+    if usual_runtime is not None:
+        usual = (job.start or now) + 1 + math.ceil(usual_runtime)
+        if usual > now:
+            return usual if limit is None else min(usual, limit)
     return limit if limit is not None else now + UNLIMITED
 
 
