@@ -45,11 +45,11 @@ install: build ## Copy plugins, probe and man pages into DESTDIR (see docs/opera
 	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
 	install -m 644 docs/man/*.8 $(DESTDIR)/usr/share/man/man8
 
-demo: build ## A real Slurm controller explains what it thinks of a mixed workload (KEEP=1: keep its files)
+demo: build ## A real Slurm controller decides on a mixed workload, then makes jobs wait (KEEP=1: keep its files)
 	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
 
-picture: build ## Take the picture in the README anew, from the demo
-	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg
+picture: build ## Take the pictures in the README anew, from the demo
+	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg --png docs/enforce.png
 
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
 	$(BIN)/python -m pytest -m 'not acceptance'

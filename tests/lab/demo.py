@@ -2,9 +2,11 @@
 
 Real Darshan logs are ingested with their accounting, models are trained and
 published, a private Slurm is brought up with the plugin loaded, and jobs are
-submitted through sbatch and srun. Then Sluice explains itself. Everything lives
-in one temporary directory and is taken down at the end, also after a failure;
-`--keep` leaves the directory for a look, `--svg FILE` saves the table as a picture.
+submitted through sbatch and srun. Then Sluice explains itself. In the second half
+(demo_enforce.py) jobs write to two throttled storage targets, in observe and in
+enforce. Everything lives in one temporary directory and is taken down at the end,
+also after a failure; `--keep` leaves the directory for a look, `--svg FILE` saves the
+table of decisions as a picture, `--png FILE` says where the second half's goes.
 
 The logs come from programs that ran for seconds on two cores, so the thresholds
 below which Sluice leaves a job alone are scaled down with them; a site keeps the
@@ -26,9 +28,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import demo_enforce
+from measured_programs import MeasurementError
 from private_slurm import PrivateSlurm, PrivateSlurmError
 from rich.console import Console
 from rich.text import Text
+from storage_targets import StorageTargetsError
+from target_kinds import LABELS
 
 ROOT = Path(__file__).resolve().parents[2]
 LOGS = ROOT / "tests" / "data" / "darshan"
@@ -78,6 +84,12 @@ ADVISED = ("sbatch", "pat_ws", ("-N1", "-n2"), "submitted after the switch to ad
 
 class DemoError(Exception):
     """A step failed; the text carries what it printed."""
+
+
+FAILURES = (
+    *(DemoError, MeasurementError, PrivateSlurmError, StorageTargetsError),
+    *(OSError, subprocess.SubprocessError, AssertionError),
+)
 
 
 def say(text: str) -> None:
@@ -253,25 +265,39 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the demo's directory in place")
     parser.add_argument("--svg", type=Path, help="save the table of decisions as a picture")
+    parser.add_argument(
+        "--png",
+        type=Path,
+        default=ROOT / "build" / "enforce.png",
+        help="where to save the picture of what enforce gains",
+    )
+    parser.add_argument(
+        "--kind", choices=tuple(LABELS), help="of storage targets; default: the first that works"
+    )
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
     place.chmod(0o755)  # munged wants to be reachable
     begin = time.monotonic()
     try:
         run(place, arguments.svg)
-    except (DemoError, PrivateSlurmError, OSError, subprocess.SubprocessError) as error:
+        kinds = [arguments.kind] if arguments.kind else tuple(LABELS)
+        demo_enforce.show(place / "enforce", arguments.png, say, kinds=kinds)
+    except FAILURES as error:
         print(f"demo: {error}\ndemo: logs are in {place}", file=sys.stderr)
         return 1
     if arguments.keep:
         print(f"\nKept: {place} (SLUICE_CONF={place}/sluice.conf {BIN}/sluice decisions)")
     else:
         shutil.rmtree(place, ignore_errors=True)
-    say(f"Done in {time.monotonic() - begin:.0f} s; the private Slurm is down and nothing is left.")
+    say(
+        f"Done in {time.monotonic() - begin:.0f} s; Slurm and targets are down and nothing is left."
+    )
     print(
         "Look further:\n"
         "  make demo KEEP=1              keep the history, then ask it\n"
         "  .venv/bin/sluice --help       all commands\n"
         "  docs/how-it-works.md          the path of a job\n"
+        "  docs/enforce.md               what enforce does, and what it gains\n"
         "  docs/operating.md             slurm.conf and sluice.conf of a real site, line by line"
     )
     return 0
