@@ -75,7 +75,10 @@ grow (struct sluice_world *w)
 	uint32_t *unused = realloc (w->free, room * sizeof *unused);
 	if (unused)
 		w->free = unused;
-	int failed = !jobs || !heap || !unused;
+	struct world_term *terms = realloc (w->terms, room * sizeof *terms);
+	if (terms)
+		w->terms = terms;
+	int failed = !jobs || !heap || !unused || !terms;
 	for (uint32_t i = 0; i < w->config.lane_count; i++) {
 		struct world_lane *lane = &w->lanes[i];
 		uint32_t *active = realloc (lane->active, room * sizeof *active);
@@ -119,19 +122,42 @@ sluice_world_destroy (struct sluice_world *w)
 	free (w->jobs);
 	free (w->heap);
 	free (w->free);
+	free (w->terms);
 	free (w);
 }
 
-/* Enter or leave the lanes of a job: the rates there must be solved again. */
+/* Add the burst of a job to its stations (sign 1), or take it away (-1): what they
+ * would have to do if nobody waited, by which most are seen to be far from full. */
+static void
+add_peaks (struct sluice_world *w, const struct world_job *job, double sign)
+{
+	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
+		uint32_t i = world_home (rest);
+		struct world_lane *lane = &w->lanes[i];
+		double target = world_load_at (w, WORLD_TARGET, i, job);
+		double server = world_load_at (w, WORLD_SERVER, i, job);
+		/* An empty lane starts anew: no rounding is carried on for years. */
+		lane->target_peak = lane->count ? lane->target_peak : 0.0;
+		lane->server_peak = lane->count ? lane->server_peak : 0.0;
+		lane->target_peak += sign * target * job->peak;
+		lane->server_peak += sign * server * job->peak;
+	}
+	w->metadata_peak = w->burst_count ? w->metadata_peak : 0.0;
+	w->metadata_peak += sign * job->load.metadata_seconds * job->peak;
+	w->wide_count += sign > 0.0 ? world_is_wide (job->mask) : 0;
+	w->wide_count -= sign < 0.0 ? world_is_wide (job->mask) : 0;
+	w->dirty |= job->mask;
+}
+
 static void
 enter_lanes (struct sluice_world *w, struct world_job *job)
 {
+	add_peaks (w, job, 1.0);
+	w->burst_count++;
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
 		struct world_lane *lane = &w->lanes[world_home (rest)];
 		lane->active[lane->count++] = (uint32_t)(job - w->jobs);
 	}
-	w->wide_count += (job->mask & (job->mask - 1U)) != 0;
-	w->dirty |= job->mask;
 }
 
 static void
@@ -147,8 +173,8 @@ leave_lanes (struct sluice_world *w, struct world_job *job)
 		memmove (lane->active + i, lane->active + i + 1,
 			 (lane->count - i) * sizeof *lane->active);
 	}
-	w->wide_count -= (job->mask & (job->mask - 1U)) != 0;
-	w->dirty |= job->mask;
+	w->burst_count--;
+	add_peaks (w, job, -1.0);
 }
 
 static void
@@ -272,8 +298,10 @@ sluice_world_start (struct sluice_world *w, double now,
 	};
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U)
 		job->targets += w->config.lanes[world_home (rest)].targets;
-	if (load->bursts)
+	if (load->bursts) {
 		job->alone = world_alone_rate (w, load);
+		job->peak = fmin (load->cap, load->outstanding / load->cycle);
+	}
 	w->heap[w->heap_count++] = slot;
 	begin_cycle (w, job);
 	return slot;

@@ -30,18 +30,20 @@
 #include "profile.h"
 
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
- * Defaults: the Lustre of Shah et al. (SuperFrI 2019); docs/worlds.md says which
- * number has which source. */
+ * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in sluice.sim.platforms,
+ * where each number has its source. */
 #define SLUICE_WORLD_FIELDS(X)                                                             \
-	X (target_bandwidth, 480e6, 1.0, 1e15, "B/s", "one target, writing in a stream")   \
+	X (target_bandwidth, 50e9 / 104, 1.0, 1e15, "B/s",                                 \
+	   "one target, writing in a stream")                                              \
 	X (server_bandwidth, 6.25e9, 1.0, 1e15, "B/s", "the link of one server")           \
 	X (request_bytes, 1048576.0, 1.0, 1e12, "B", "largest request to a target")        \
-	X (stream_window, 8.0, 1.0, 1e6, "requests",                                       \
+	X (stream_window, 3.0, 1.0, 1e6, "requests",                                       \
 	   "in flight of a process that appends")                                          \
-	X (rewrite_window, 16.0, 1.0, 1e6, "requests",                                     \
+	X (rewrite_window, 6.0, 1.0, 1e6, "requests",                                      \
 	   "in flight of a process that rewrites")                                         \
-	X (commit_seconds, 0.8e-3, 0.0, 100.0, "s", "time of a target that a flush takes") \
-	X (metadata_rate, 32000.0, 1.0, 1e12, "ops/s", "what the metadata server serves")  \
+	X (commit_seconds, 0.93e-3, 0.0, 100.0, "s",                                       \
+	   "time of a target that a flush takes")                                          \
+	X (metadata_rate, 31000.0, 1.0, 1e12, "ops/s", "what the metadata server serves")  \
 	X (switch_cost, 0.0, 0.0, 10.0, "share",                                           \
 	   "time of a target lost between programs, in the limit of many")
 

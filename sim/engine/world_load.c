@@ -132,7 +132,9 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 		operations = fmax (operations, p->metadata_rate / out->cap);
 	out->metadata_seconds = operations / config->metadata_rate;
 	double service = out->target_seconds + out->server_seconds;
-	out->cycle = streams * service + (1.0 - streams) * out->outstanding / out->cap;
+	/* Of the requests of a flushed chunk, those of the last window are waited for. */
+	double waited = (1.0 - streams) * fmin (1.0, in_flight * flushed / chunk);
+	out->cycle = (1.0 - waited) * service + waited * out->outstanding / out->cap;
 	/* No window is too small for the rate that was measured alone. */
 	out->outstanding = fmax (out->outstanding, out->cap * out->cycle);
 }

@@ -1,6 +1,7 @@
 /*
  * Internal to the fast world: what its files share. world.c moves time,
- * world_rates.c solves the network, world_load.c turns profiles into loads.
+ * world_rates.c solves the network, world_station.c one station of it, world_load.c turns
+ * profiles into loads.
  */
 #ifndef SLUICE_WORLD_STATE_H
 #define SLUICE_WORLD_STATE_H
@@ -25,6 +26,7 @@ struct world_job {
 	double since;
 	double alone;	/* requests/s alone on all lanes */
 	double speed;	/* requests/s now, as a share of alone */
+	double peak;	/* requests/s if nothing waited anywhere */
 	double targets; /* of its lanes together */
 	double io, io_alone;
 	uint32_t mask;
@@ -37,23 +39,34 @@ struct world_job {
 struct world_lane {
 	uint32_t *active; /* slots, in order of their bursts' beginning */
 	uint32_t count, room;
+	double target_peak; /* load of the targets if nothing waited anywhere */
+	double server_peak; /* the same of the servers */
 	double target_wait; /* SHARING_FIFO: s; else 1 / level (world_rates.c) */
 	double server_wait; /* s */
-	double metadata;    /* load on the metadata server of the jobs at home here */
 };
+
+/* What a job brings to a station while it is solved (world_station.c). */
+struct world_term {
+	double load, cap, outstanding, cycle, beside, here, share;
+};
+
+enum world_station { WORLD_TARGET, WORLD_SERVER, WORLD_METADATA };
 
 struct sluice_world {
 	struct sluice_world_config config;
 	double now;
 	double all_targets;
 	double metadata_wait; /* s */
+	double metadata_peak; /* load of the metadata server if nothing waited */
 	uint64_t orders;
 	struct world_job *jobs;
-	uint32_t *heap; /* slots by (next, order) */
+	struct world_term *terms; /* scratch: one for each job at most */
+	uint32_t *heap;		  /* slots by (next, order) */
 	uint32_t *free;
 	uint32_t room, heap_count, free_count;
-	uint32_t dirty;	     /* lanes whose set of bursts has changed */
-	uint32_t wide_count; /* bursts on more than one lane: they tie lanes together */
+	uint32_t dirty;	      /* lanes whose set of bursts has changed */
+	uint32_t burst_count; /* bursts going on */
+	uint32_t wide_count;  /* bursts on more than one lane: they tie lanes together */
 	struct world_lane lanes[SLUICE_MAX_LANES];
 };
 
@@ -63,12 +76,31 @@ world_all_lanes (const struct sluice_world *world)
 	return (1U << world->config.lane_count) - 1U;
 }
 
+static inline uint32_t
+world_is_wide (uint32_t mask)
+{
+	return (mask & (mask - 1U)) != 0;
+}
+
 /* The lane that accounts for a job on several. */
 static inline uint32_t
 world_home (uint32_t mask)
 {
 	return (uint32_t)__builtin_ctz (mask);
 }
+
+/* Requests/s of a job by the waits as they are. */
+double world_rate_of (const struct sluice_world *world, const struct world_job *job);
+
+/* Seconds of a station's time (1: all of it) that a request of a job takes; of the
+ * metadata server, counted on the job's home lane only. */
+double world_load_at (const struct sluice_world *world, enum world_station station,
+		      uint32_t lane, const struct world_job *job);
+
+/* Set the wait of a station so that it is full at most, the other waits held.
+ * Returns how far the wait has moved, relative to its size. */
+double world_fill_station (struct sluice_world *world, enum world_station station,
+			   uint32_t lane, double full);
 
 /* Requests/s of a load that is alone on all lanes. */
 double world_alone_rate (const struct sluice_world *world,

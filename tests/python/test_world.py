@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.sim.errors import WorldError
+from sluice.sim.figures_shah import program
+from sluice.sim.platforms import PLATFORMS
+from sluice.sim.requests import simulate
 from sluice.sim.world import World
 
 MIB = 1048576.0
@@ -249,3 +252,69 @@ def test_an_impossible_world_is_refused_by_name(changed, says):
     """The text says which number is wrong."""
     with pytest.raises(WorldError, match=says):
         World(**changed)
+
+
+LUSTRE = PLATFORMS["lustre"].storage()
+PATTERNS = ("owc", "ws", "aw")
+MEAN, WORST = 0.03, 0.10
+"""Of the share of the rate alone: how far the fast world may be from the request-level one."""
+
+
+def test_the_defaults_are_the_lustre_of_the_request_level_world():
+    """One set of numbers, at two resolutions."""
+    numbers = World().numbers
+    same = ("target_bandwidth", "server_bandwidth", "commit_seconds", "rewrite_window")
+    assert {name: numbers[name] for name in same} == {name: LUSTRE[name] for name in same}
+    assert numbers["stream_window"] == LUSTRE["flow_window"]
+    assert numbers["request_bytes"] == LUSTRE["unit_bytes"]
+    assert 1 / numbers["metadata_rate"] == pytest.approx(LUSTRE["create_seconds"])
+
+
+def shares_in_both_worlds(members, processes=256.0):
+    """Return (pattern, request-level, fast): what each program keeps among all members."""
+    programs = [program(pattern, mib * MIB, processes) for pattern, mib in members]
+    alone = [simulate(LUSTRE, [one], stop_share=0.9)[0].rate for one in programs]
+    both = [outcome.rate for outcome in simulate(LUSTRE, programs, stop_share=0.9)]
+    world = World()
+    jobs = [
+        writer(pattern=pattern, chunk_bytes=mib * MIB, nprocs=processes, rate=rate)
+        for (pattern, mib), rate in zip(members, alone, strict=True)
+    ]
+    slots = [world.start(0.0, load(world, job)) for job in jobs]
+    rates = map(world.rate, slots)
+    return [
+        (member, rate / one, fast)
+        for member, rate, one, fast in zip(members, both, alone, rates, strict=True)
+    ]
+
+
+def test_the_fast_world_agrees_with_the_request_level_one_on_pairs():
+    """27 cases: each pattern beside each at 1, 16 and 256 MiB."""
+    errors = [
+        abs(slow - fast)
+        for mib in (1, 16, 256)
+        for probe in PATTERNS
+        for signal in PATTERNS
+        for _, slow, fast in shares_in_both_worlds([(probe, mib), (signal, mib)])[:1]
+    ]
+    print(f"pairs: mean {sum(errors) / len(errors):.3f}, worst {max(errors):.3f}")
+    assert sum(errors) / len(errors) < MEAN
+    assert max(errors) < WORST
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("owc", 1), ("aw", 1), ("ws", 16)],
+        [("ws", 1), ("ws", 1), ("ws", 1)],
+        [("aw", 1), ("aw", 256), ("owc", 256)],
+        [("owc", 1), ("aw", 1), ("ws", 1), ("aw", 1)],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("processes", "worst"), [(256.0, WORST), (64.0, 0.27)])
+def test_the_fast_world_agrees_with_the_request_level_one_on_sets(members, processes, worst):
+    """Three and four programs; less exact with fewer processes than targets."""
+    for member, slow, fast in shares_in_both_worlds(members, processes):
+        print(f"{member}: requests {slow:.3f}, fast {fast:.3f}")
+        assert fast == pytest.approx(slow, abs=worst)

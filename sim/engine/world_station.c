@@ -1,0 +1,237 @@
+/*
+ * One station of the network: with the waits everywhere else held, its load falls
+ * as its own wait grows, so the wait that fills it is the root of one function.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "world_state.h"
+
+enum { MAX_STEPS = 100, NO_LANE = 32 };
+static const double tolerance = 1e-11; /* of a station's load */
+
+static int
+is_fair (const struct sluice_world *w)
+{
+	return w->config.sharing != SLUICE_SHARING_FIFO;
+}
+
+/* Seconds of a target's time a request, spread over the job's targets. */
+static double
+target_load (const struct world_job *job)
+{
+	return job->load.target_seconds / job->targets;
+}
+
+static double
+server_load (const struct world_job *job, const struct sluice_world_lane *lane)
+{
+	return job->load.server_seconds * lane->targets / (job->targets * lane->servers);
+}
+
+static double
+metadata_wait (const struct sluice_world *w, const struct world_job *job)
+{
+	return job->load.metadata_seconds > 0.0 ? w->metadata_wait : 0.0;
+}
+
+/* What the lanes of a job ask of it, one of them left out (NO_LANE: none). */
+struct world_elsewhere {
+	double wait;  /* s: the longest, as a striped operation takes its slowest */
+	double level; /* fair targets: the largest 1 / level */
+};
+
+static struct world_elsewhere
+elsewhere (const struct sluice_world *w, const struct world_job *job, uint32_t but)
+{
+	struct world_elsewhere all = { 0.0, 0.0 };
+	int fair = is_fair (w), writes = job->load.target_seconds > 0.0;
+	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
+		uint32_t i = world_home (rest);
+		if (i == but)
+			continue;
+		const struct world_lane *lane = &w->lanes[i];
+		double queue = writes && !fair ? lane->target_wait : 0.0;
+		all.wait = fmax (all.wait, lane->server_wait + queue);
+		if (writes && fair)
+			all.level = fmax (all.level, lane->target_wait);
+	}
+	return all;
+}
+
+/* Requests/s that a job's share of fair targets allows at 1 / level = 1. */
+static double
+fair_share (const struct sluice_world *w, const struct world_job *job)
+{
+	double weight = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : 1.0;
+	return weight / target_load (job);
+}
+
+/* The cap of a job, lowered by its share of fair targets. */
+static double
+cap_of (const struct sluice_world *w, const struct world_job *job, double level)
+{
+	if (!(level > 0.0))
+		return job->load.cap;
+	return fmin (job->load.cap, fair_share (w, job) / level);
+}
+
+double
+world_rate_of (const struct sluice_world *w, const struct world_job *job)
+{
+	struct world_elsewhere all = elsewhere (w, job, NO_LANE);
+	double cycle = job->load.cycle + metadata_wait (w, job) + all.wait;
+	return fmin (cap_of (w, job, all.level), job->load.outstanding / cycle);
+}
+
+double
+world_load_at (const struct sluice_world *w, enum world_station station, uint32_t lane,
+	       const struct world_job *job)
+{
+	if (station == WORLD_TARGET)
+		return target_load (job);
+	if (station == WORLD_SERVER)
+		return server_load (job, &w->config.lanes[lane]);
+	return lane == world_home (job->mask) ? job->load.metadata_seconds : 0.0;
+}
+
+/* What a job brings to a station: load * min (cap, N / (cycle + max (beside, here +
+ * W))) where it queues for W, load * min (cap, share / W) at a fair target. */
+static struct world_term
+term_of (const struct sluice_world *w, enum world_station station, uint32_t lane,
+	 const struct world_job *job, double load)
+{
+	struct world_term term = { .load = load, .outstanding = job->load.outstanding };
+	int is_metadata = station == WORLD_METADATA;
+	struct world_elsewhere other = elsewhere (w, job, is_metadata ? NO_LANE : lane);
+	double queue = !is_fair (w) && job->load.target_seconds > 0.0
+			   ? w->lanes[lane].target_wait
+			   : 0.0;
+	if (is_metadata) {
+		term.cycle = job->load.cycle + other.wait;
+		term.cap = cap_of (w, job, other.level);
+		return term;
+	}
+	term.cycle = job->load.cycle + metadata_wait (w, job);
+	term.beside = other.wait;
+	if (station == WORLD_SERVER) {
+		term.here = queue;
+		term.cap = cap_of (w, job, elsewhere (w, job, NO_LANE).level);
+		return term;
+	}
+	term.here = w->lanes[lane].server_wait;
+	term.cap = cap_of (w, job, other.level);
+	if (is_fair (w)) {
+		double wait = fmax (term.beside, term.here);
+		term.cap = fmin (term.cap, term.outstanding / (term.cycle + wait));
+		term.share = fair_share (w, job);
+	}
+	return term;
+}
+
+/* The terms of all jobs that load a station. Returns how many there are. */
+static uint32_t
+gather (struct sluice_world *w, enum world_station station, uint32_t lanes)
+{
+	uint32_t count = 0;
+	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
+		uint32_t i = world_home (rest);
+		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
+			const struct world_job *job = &w->jobs[w->lanes[i].active[k]];
+			double load = world_load_at (w, station, i, job);
+			if (load > 0.0)
+				w->terms[count++] = term_of (w, station, i, job, load);
+		}
+	}
+	return count;
+}
+
+static double
+excess_at (const struct world_term *terms, uint32_t count, double wait, double full)
+{
+	double sum = 0.0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct world_term *t = &terms[i];
+		double rate = t->cap;
+		if (!(t->share > 0.0))
+			rate = fmin (rate,
+				     t->outstanding
+					 / (t->cycle + fmax (t->beside, t->here + wait)));
+		else if (wait > 0.0)
+			rate = fmin (rate, t->share / wait);
+		sum += t->load * rate;
+	}
+	return sum - full;
+}
+
+/* The root between low and high: the Illinois form of regula falsi, which needs no
+ * derivative and cannot leave the bracket. */
+static double
+root_between (const struct world_term *terms, uint32_t count, double full, double low,
+	      double high)
+{
+	double excess_low = excess_at (terms, count, low, full);
+	double excess_high = excess_at (terms, count, high, full);
+	double wait = high;
+	int last = 0;
+	for (int i = 0; i < MAX_STEPS && fabs (excess_high) > tolerance * full; i++) {
+		wait = high - excess_high * (high - low) / (excess_high - excess_low);
+		if (!(wait > low && wait < high))
+			wait = 0.5 * (low + high);
+		double excess = excess_at (terms, count, wait, full);
+		if (fabs (excess) <= tolerance * full || high - low <= DBL_EPSILON * high)
+			break;
+		if (excess > 0.0) {
+			low = wait;
+			excess_low = excess;
+			excess_high *= last > 0 ? 0.5 : 1.0;
+			last = 1;
+		} else {
+			high = wait;
+			excess_high = excess;
+			excess_low *= last < 0 ? 0.5 : 1.0;
+			last = -1;
+		}
+	}
+	return wait;
+}
+
+/* From the wait that was right before: most changes are small. */
+static double
+fill (const struct world_term *terms, uint32_t count, double full, double before)
+{
+	double excess = excess_at (terms, count, before, full);
+	if (fabs (excess) <= tolerance * full)
+		return before;
+	if (excess < 0.0) {
+		if (!(before > 0.0)
+		    || excess_at (terms, count, 0.0, full) <= tolerance * full)
+			return 0.0;
+		double low = before;
+		while (low > DBL_MIN && excess_at (terms, count, low, full) < 0.0)
+			low *= 0.5;
+		return root_between (terms, count, full, low, 2.0 * low);
+	}
+	double high = before > 0.0 ? 2.0 * before : 1e-6;
+	while (high < DBL_MAX / 4.0 && excess_at (terms, count, high, full) > 0.0)
+		high *= 2.0;
+	return root_between (terms, count, full, 0.5 * high, high);
+}
+
+double
+world_fill_station (struct sluice_world *w, enum world_station station, uint32_t lane,
+		    double full)
+{
+	double *wait = &w->metadata_wait;
+	uint32_t lanes = world_all_lanes (w);
+	if (station != WORLD_METADATA) {
+		lanes = 1U << lane;
+		wait = station == WORLD_TARGET ? &w->lanes[lane].target_wait
+					       : &w->lanes[lane].server_wait;
+	}
+	double before = *wait;
+	uint32_t count = gather (w, station, lanes);
+	*wait = count ? fill (w->terms, count, full, before) : 0.0;
+	double larger = fmax (*wait, before);
+	return larger > 0.0 ? fabs (*wait - before) / larger : 0.0;
+}
