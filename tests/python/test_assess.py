@@ -148,6 +148,7 @@ def test_the_command_says_so_for_a_real_history(tmp_path, monkeypatch):
     assert runner.invoke(main, ["ingest", logs]).exit_code == 0
     said = runner.invoke(main, ["assess", "--bandwidth", "100G"])
     assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("coverage: ")
     assert "Nothing is at stake here" in said.stdout
     answer = json.loads(runner.invoke(main, ["assess", "--json"]).stdout)
     assert answer["jobs"] > 100

@@ -11,6 +11,7 @@ from sluice.cli.common import (
     CommandError,
     amount_text,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -62,6 +63,7 @@ def command(
 
     with open_history(config, history, read_only=True) as store:
         jobs = finished_jobs(store.runs())
+        covered, line = store.coverage(), coverage_line(store)
     if not jobs:
         raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
     settings = read_config(config)
@@ -71,8 +73,9 @@ def command(
         found = assess(jobs, model=model, policy=policy, advance=advance)
     facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
     if as_json:
-        show_json(facts | _as_json(found))
+        show_json(facts | {"coverage": asdict(covered)} | _as_json(found))
     else:
+        click.echo(line)
         _print(found, facts)
 
 
