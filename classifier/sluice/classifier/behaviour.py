@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 SIGNIFICANT_BYTES = 96 * 1024  # a run that moves fewer has no I/O to speak of
+OPERATION_BYTES = 6 * 1024  # that take as long as to make or flush a file
 METADATA_BYTES = 4096  # a file; with more the data matter more
 OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
+GLANCE = 0.1  # of the time or the number of the writes: reads below are no phase
 REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again
 PIECE = 16 * 1024  # bytes: streams opened again to add fewer are logs
 INPUT_DECK = 8 << 20  # bytes read before most are written: no phase of their own
@@ -81,7 +83,7 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     by_pattern = {"owc": owc, "ws": ws, "aw": 1 - ws - owc}
     supply = _supply(files, totals)
     of_data = _data_shares(by_pattern, files.written, supply.others)
-    significance = float(np.clip(np.log2((totals.data + 1) / (SIGNIFICANT_BYTES / 2)), 0, 1))
+    significance = _significance(files, totals)
     metadata = metadata_share(files, totals)
     return Behaviour(
         of_bytes=_whole(of_data, metadata, significance),
@@ -95,6 +97,17 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
         random=weighted(random, files.written),
         supplied=supply.share,
     )
+
+
+def _significance(files: Files, totals: Totals) -> float:
+    """0: no I/O to speak of; 1: enough of it.
+
+    What makes a file or waits for storage weighs like some KiB, however few bytes it moves.
+    """
+    wrote = files.written > 0
+    waits = float((files.opens + files.flushes)[wrote].sum())
+    felt = totals.data + OPERATION_BYTES * waits
+    return float(np.clip(np.log2((felt + 1) / SIGNIFICANT_BYTES) + 0.5, 0, 1))
 
 
 def _once(series: Series) -> Array:
@@ -181,10 +194,14 @@ def _supply(files: Files, totals: Totals) -> _Supply:
 
 
 def _glanced(files: Files) -> NDArray[np.bool_]:
-    """Whether a file is read for a moment while it is being written, as for a checksum."""
+    """Whether a file is looked at while it is being written, as for a checksum.
+
+    That lasts for a moment, or takes few reads among many writes.
+    """
     inside = (files.first_read >= files.first_write) & (files.last_read <= files.last_write)
     lasted, glance = files.last_write - files.first_write, files.last_read - files.first_read
-    result: NDArray[np.bool_] = inside & (files.read > 0) & (glance < 0.1 * lasted)
+    rarely = (glance < GLANCE * lasted) | (files.reads < GLANCE * files.writes)
+    result: NDArray[np.bool_] = inside & (files.read > 0) & rarely
     return result
 
 

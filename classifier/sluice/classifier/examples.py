@@ -45,7 +45,7 @@ class Example:
     by_rules: str = "unknown"
     """What the rules alone say."""
     chunk_octaves: float | None = None
-    """log2 of the chunk found over the true one; None: there is no true one."""
+    """log2 of the chunk found over the true one; None: there is no true one, or none was found."""
 
     @property
     def library(self) -> str:
@@ -71,7 +71,7 @@ def example_of(
     chunk_bytes: float = 0.0,
 ) -> Example:
     found = measurement.numbers.get("chunk_bytes", 0.0)
-    octaves = float(np.log2(max(found, 1) / chunk_bytes)) if chunk_bytes > 1 else None
+    octaves = float(np.log2(found / chunk_bytes)) if found and chunk_bytes > 1 else None
     return Example(
         features=measurement.features,
         pattern=pattern,

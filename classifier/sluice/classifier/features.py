@@ -126,7 +126,7 @@ def _volumes(files: Files, totals: Totals, behaviour: Behaviour) -> dict[str, fl
         "program_files_ratio": totals.program_read / max(1.0, data + totals.program_read),
         "coverage": totals.coverage,
         "mapped": float(totals.mapped),
-        "shared_share": weighted(files.shared, files.written),
+        "shared_share": weighted(files.in_common, files.written),
     }
 
 

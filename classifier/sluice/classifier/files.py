@@ -66,6 +66,13 @@ class Files:
         return len(self.owner)
 
     @property
+    def in_common(self) -> NDArray[np.bool_]:
+        """Of several processes: in one record, or in one each, as aggregators have them."""
+        _, place, count = np.unique(self.rows["id"], return_inverse=True, return_counts=True)
+        found: NDArray[np.bool_] = self.shared | (count[place] > 1)
+        return found
+
+    @property
     def shared(self) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = self.owner == SHARED
         return found

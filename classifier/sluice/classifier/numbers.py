@@ -64,7 +64,7 @@ def _write_numbers(files: Files, totals: Totals) -> dict[str, float]:
         "bytes_per_flush": per_flush,
         "unflushed_bytes": 0.0 if waits else min(per_flush, each_process),
         "creates_per_mib": float(creates) / (written / 2**20),
-        "shared_share": weighted(files.shared, files.written),
+        "shared_share": weighted(files.in_common, files.written),
         "collective_share": _collective_share(files, written),
     }
     if float(files.rows["mpiio_nb_writes"].sum()) > 0:

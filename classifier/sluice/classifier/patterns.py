@@ -48,17 +48,18 @@ class PatternClassifier:
         return tempered(self.forest.evaluate(features), self.temperature)
 
     def predict(self, features: NDArray[np.float32]) -> tuple[Any, NDArray[np.float64]]:
-        """Return the likeliest patterns and how likely they are, less what was not recorded."""
+        """Return the likeliest patterns and how likely they are.
+
+        Of what was not recorded (coverage) nothing is known: there any pattern is as likely.
+        """
         probabilities = self.probabilities(features)
         coverage = features[:, FEATURES.index("coverage")]
         answers = np.array(self.patterns)[probabilities.argmax(axis=1)]
-        return answers, probabilities.max(axis=1) * coverage
+        chance = (1 - coverage) / len(self.patterns)
+        return answers, probabilities.max(axis=1) * coverage + chance
 
     def classify(self, measurement: Measurement) -> tuple[str, float]:
-        """Return the pattern and the confidence, or `unknown` when that is too little.
-
-        What was not recorded (coverage) cannot be known: it lowers the confidence.
-        """
+        """Return the pattern and the confidence, or `unknown` when that is too little."""
         answers, confidences = self.predict(measurement.features[np.newaxis])
         confidence = float(confidences[0])
         return (str(answers[0]) if confidence >= MIN_CONFIDENCE else UNKNOWN), confidence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNRECORDED = 96 * 1024  # bytes beside the recorded ones that prove nothing
 UNSEEN_COVERAGE = 0.75  # of a partial log without a heatmap, which would tell
 READ_MOSTLY = 4.0  # bytes read over bytes written, from which a run is one that reads
-INVISIBLE_COVERAGE = 0.55  # of a log whose data passed where Darshan does not look
+INVISIBLE_COVERAGE = 0.3  # of a log whose data passed where Darshan does not look
 METADATA_OPERATIONS = 100  # opens and stats, before a run can be called metadata-heavy
 HOLE_WRITES, HOLE = 64, 1024  # bytes of such a write; size of the file over them
 
@@ -44,7 +44,7 @@ class Totals:
     """Opens and stats."""
     writers: float
     chunk: float
-    """0: nothing was written or read."""
+    """0: nothing was written or read, or it cannot be seen."""
     coverage: float
     """Share of the run that per-file records speak for, 0..1."""
     mapped: bool
@@ -78,7 +78,7 @@ def totals_of(log: DarshanLog, files: Files) -> Totals:
         program_read=program_read,
         operations=operations,
         writers=float(log.nprocs if everybody else max(1, len(np.unique(owners)))),
-        chunk=chunk_size(files, reading=reading),
+        chunk=0.0 if mapped else chunk_size(files, reading=reading),
         coverage=coverage,
         mapped=mapped,
     )

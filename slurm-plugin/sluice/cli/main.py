@@ -37,6 +37,8 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("ingest", "Read Darshan logs and accounting into the history."),
         Verb("profile", "Say what a Darshan log does to storage."),
         Verb("train", "Learn from the history what jobs will do."),
+        Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
+        Verb("synthesise", "Make Darshan logs of known patterns, for tests and load."),
         Verb("predict", "Say what is known of a job before it runs."),
         Verb("publish", "Write the bundle that slurmctld loads."),
         Verb("models", "List what was trained and published."),

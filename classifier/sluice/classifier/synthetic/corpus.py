@@ -33,6 +33,7 @@ PROGRAMS = {"owc": OWC, "ws": WS, "aw": AW, "read": READ, "metadata": METADATA, 
 PATTERNS = (*PROGRAMS, "mixed")
 MIXED = (0.32, 0.68)  # share of the bytes of a mixture's first phase
 LOGS_A_DIRECTORY = 1000
+FED = 0.25  # of the writers: share that reads an input of about as many bytes
 MOST_BYTES = 2**46  # of a run
 
 
@@ -95,7 +96,7 @@ def _draw(random: Generator, pattern: str) -> tuple[Run, str, float]:
             drawn = program.__name__, program(run)
         if drawn is None or run.bytes_moved() > MOST_BYTES:
             continue
-        if pattern in {"owc", "ws", "aw"} and random.random() < 0.15:
+        if pattern in {"owc", "ws", "aw"} and random.random() < FED:
             (add_deck if random.random() < 0.5 else add_stream)(run)
         add_noise(run)
         return run, *drawn

@@ -123,14 +123,17 @@ def add_deck(run: Run) -> None:
 
 
 def add_stream(run: Run) -> None:
-    """Let a program read as much as it writes meanwhile: a copy, a compressor."""
+    """Let a program read about as much as it writes meanwhile: a copy, a compressor, a merge."""
     end = run.clock
     volume = run.bytes_moved() * run.random.uniform(0.4, 2.5)
-    run.clock = 0.1
-    file = run.file("/scratch/in/source")
-    read_file(run, file, 0, volume=volume, calls=max(1, int(volume / 131072)))
-    row = run.rows["POSIX", file, 0]
-    row["F_READ_END_TIMESTAMP"] = end
+    sources = int(2 ** run.random.uniform(0, 6))
+    for number in range(sources):
+        run.clock = 0.1 + (end - 0.1) * number / sources
+        file = run.file(f"/scratch/in/source{number}")
+        calls = max(1, int(volume / sources / 131072))
+        read_file(run, file, 0, volume=max(1, volume / sources), calls=calls)
+        row = run.rows["POSIX", file, 0]
+        row["F_READ_END_TIMESTAMP"] = 0.1 + (end - 0.1) * (number + 1) / sources
     run.clock = max(end, run.clock)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 KIB = 1024
 MOST_FILES = 256  # of a run
-LEAST = 64 * KIB  # bytes of a run that is to be seen
+LEAST = 128 * KIB  # bytes of a run that is to be seen
 
 
 def draw_chunk(run: Run, count: int, *, low: float = 9, high: float = 28) -> float:

@@ -1,0 +1,196 @@
+"""`sluice evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    share_text,
+    show_json,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from sluice.classifier.examples import Example
+    from sluice.classifier.model_card import Card
+    from sluice.classifier.patterns import PatternClassifier
+
+IMPORTANT = 8  # features shown
+
+
+@click.command("evaluate", short_help="Judge the classifier of patterns on what it has not seen.")
+@click.argument(
+    "labels",
+    required=False,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="[LABELS.csv]",
+)
+@click.option(
+    "--logs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where the labelled logs are.  [default: beside the labels]",
+)
+@click.option(
+    "--as-is",
+    is_flag=True,
+    help="Judge the classifier in use; the logs must not have been in its training.",
+)
+@click.option("--uncertain", is_flag=True, help="Count logs whose label is not certain, too.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Save the card here: card.json, card.html and pictures.",
+)
+@config_option
+@history_option
+@json_option
+def command(
+    *,
+    labels: Path | None,
+    logs: Path | None,
+    as_is: bool,
+    uncertain: bool,
+    output: Path | None,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge the classifier of patterns on what it has not seen.
+
+    Trains one without each application among the labelled logs, and one without each library,
+    and asks them about what they have not seen: accuracy, macro-F1 with an interval, confusion,
+    calibration, errors of the chunk size, abstentions, importance of the features, and the same
+    for two baselines. The labels come from LABELS.csv (columns file, pattern; app, label_quality
+    and chunk_bytes where there are any), else from the history.
+
+    \b
+        sluice evaluate tests/data/darshan/index.csv --output card
+        sluice evaluate --as-is unseen.csv --logs /archive/darshan
+        sluice evaluate
+    """
+    from sluice.classifier.darshan_log import DarshanLogError
+    from sluice.classifier.examples import synthesised_examples
+    from sluice.classifier.fit import SEED
+    from sluice.classifier.model_card import as_is as judged_as_is
+    from sluice.classifier.model_card import cross_examined
+    from sluice.classifier.pattern_training import SYNTHESISED_PER_PATTERN
+
+    try:
+        examples, classifier = _examples(labels, logs, config, history, uncertain=uncertain)
+    except (DarshanLogError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if len({example.application for example in examples}) < (1 if as_is else 2):
+        raise CommandError(
+            "too few labelled logs of different applications; name more in LABELS.csv, "
+            "or ingest them with `sluice ingest PATH… --labels LABELS.csv`"
+        )
+    synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)
+    if as_is:
+        card = judged_as_is(examples, classifier, synthesised)
+    else:
+        card = cross_examined(examples, synthesised)
+    if output is not None:
+        from sluice.classifier.card_page import save_card
+
+        save_card(card, output)
+    if as_json:
+        show_json(card)
+    else:
+        _print(card, output)
+
+
+def _examples(
+    labels: Path | None,
+    logs: Path | None,
+    config: Path | None,
+    history: Path | None,
+    *,
+    uncertain: bool,
+) -> tuple[list[Example], PatternClassifier]:
+    """Return labelled logs and the classifier in use."""
+    from sluice.classifier.examples import history_examples, labelled_examples
+    from sluice.classifier.patterns import packaged_classifier
+    from sluice.classifier.site import site_classifier
+    from sluice.history_db.labels import LabelsError, read_labels
+
+    if labels is None:
+        with open_history(config, history, read_only=True) as store:
+            return history_examples(store, weak_labels=False), site_classifier(store)
+    try:
+        with labels.open(newline="") as file:
+            rows = [row for row in read_labels(file, name=str(labels)) if row.certain or uncertain]
+    except LabelsError as error:
+        raise CommandError(str(error)) from error
+    return labelled_examples(logs or labels.parent, rows), packaged_classifier()
+
+
+def _print(card: Card, output: Path | None) -> None:
+    from sluice.classifier.card_page import quality_rows
+
+    kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
+    click.echo(f"{card['how']}; learned from {kinds} logs")
+    show_table(
+        ("asked about", "logs", "accuracy", "macro-F1", "95 % interval", "calibration error"),
+        [(title, *_cells(found)) for title, found in quality_rows(card)],
+    )
+    click.echo()
+    _print_confusion(card["unseen_applications"]["confusion"])
+    click.echo()
+    _print_abstentions(card["unseen_applications"]["abstentions"])
+    click.echo()
+    for title, name in (("labelled", "chunk"), ("synthesised", "chunk_synthesised")):
+        if found := card.get(name):
+            click.echo(
+                f"chunk size of {found['logs']} {title} logs: "
+                f"{share_text(found['within_factor_two'])} within a factor of two, "
+                f"half within {found['median_octaves']:.2f} octaves, "
+                f"95 % within {found['percentile_95_octaves']:.2f}"
+            )
+    shown = list(card["importance"].items())[:IMPORTANT]
+    lost = ", ".join(f"{name} {loss:.3f}" for name, loss in shown)
+    click.echo(f"accuracy lost when a feature is shuffled: {lost or NOTHING}")
+    if output is not None:
+        click.echo(f"saved in {output}: card.html, card.json and pictures")
+
+
+def _cells(found: dict[str, Any]) -> tuple[object, ...]:
+    low, high = found["macro_f1_interval"]
+    return (
+        found["logs"],
+        share_text(found["accuracy"]),
+        f"{found['macro_f1']:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"{found['calibration_error']:.3f}",
+    )
+
+
+def _print_confusion(table: dict[str, dict[str, int]]) -> None:
+    answers = list(next(iter(table.values())))
+    show_table(
+        ("truth \\ answer", *answers),
+        [
+            (truth, *(count or NOTHING for count in counts.values()))
+            for truth, counts in table.items()
+        ],
+    )
+
+
+def _print_abstentions(rows: list[tuple[float, float, float | None]]) -> None:
+    show_table(
+        ("confidence from", "answered", "of those right"),
+        [
+            (threshold, share_text(said), NOTHING if right is None else share_text(right))
+            for threshold, said, right in rows
+        ],
+    )
