@@ -125,14 +125,14 @@ def _truncated(files: Files) -> Array:
 
     fopen and C++ streams truncate what they open for writing, and so does who renames a new file
     over the old one. Of a bare open nothing is recorded: who then writes from the start on,
-    in several writes without looking for a place, has most likely truncated it; one write at a
-    place that was sought is a rewrite in place.
+    in several writes of which not each is placed by a seek, has most likely truncated it; one
+    write, or a place sought for each, is a rewrite in place.
     """
     sure = (files.stdio_written > 0.5 * files.written) | files.streamed
     sure |= files.rows["posix_rename_targets"] + files.rows["posix_rename_sources"] > 0
     per_open = ratio(files.writes, files.opens)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
-    likely = np.clip(np.log2(np.maximum(per_open, 1)) / 2, 0, 1) * (seeks < 0.5)
+    likely = np.clip(np.log2(np.maximum(per_open, 1)) / 2, 0, 1) * (seeks < 0.9)
     return np.where(sure, 1.0, likely)
 
 

@@ -7,6 +7,7 @@ processes, noise, what the runtime recorded.
 from __future__ import annotations
 
 import csv
+from copy import deepcopy
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ PROGRAMS = {"owc": OWC, "ws": WS, "aw": AW, "read": READ, "metadata": METADATA, 
 PATTERNS = (*PROGRAMS, "mixed")
 MIXED = (0.32, 0.68)  # share of the bytes of a mixture's first phase
 LOGS_A_DIRECTORY = 1000
+WRITERS = ("owc", "ws", "aw")
+ACCOMPANIED = 0.3  # of the writers: share with a smaller phase of another pattern
+MINOR = 0.25  # of the bytes: largest share of such a phase
 FED = 0.25  # of the writers: share that reads an input of about as many bytes
 MOST_BYTES = 2**46  # of a run
 
@@ -96,7 +100,9 @@ def _draw(random: Generator, pattern: str) -> tuple[Run, str, float]:
             drawn = program.__name__, program(run)
         if drawn is None or run.bytes_moved() > MOST_BYTES:
             continue
-        if pattern in {"owc", "ws", "aw"} and random.random() < FED:
+        if pattern in WRITERS and random.random() < ACCOMPANIED:
+            _accompany(run, pattern)
+        if pattern in WRITERS and random.random() < FED:
             (add_deck if random.random() < 0.5 else add_stream)(run)
         add_noise(run)
         return run, *drawn
@@ -114,6 +120,16 @@ def _mixture(run: Run) -> tuple[str, float] | None:
     if not MIXED[0] <= share <= MIXED[1]:
         return None
     return "+".join(phase.__name__ for phase in phases), 0.0
+
+
+def _accompany(run: Run, pattern: str) -> None:
+    """Add a smaller phase of another pattern, if one drawn is small enough."""
+    before, rows, moved = run.bytes_moved(), deepcopy(run.rows), list(run.moved)
+    other = str(run.random.choice([name for name in WRITERS if name != pattern]))
+    clock = run.clock
+    _choose(run.random, PROGRAMS[other])(run)
+    if run.bytes_moved() - before > MINOR * run.bytes_moved():
+        run.rows, run.moved, run.clock = rows, moved, clock
 
 
 def _choose(random: Generator, options: tuple[Program, ...]) -> Program:

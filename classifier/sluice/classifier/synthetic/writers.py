@@ -87,6 +87,7 @@ def toggled(run: Run) -> float:
     times = int(2 ** run.random.uniform(1.6, 5))
     least = 4 * 16 * KIB if style.library == "iostream" else 9
     chunk = max(draw_chunk(run, names * times * style.writers), least)
+    seeks = float(run.random.uniform(0, 0.7))  # record marks, as Fortran places them
     for name in range(names):
         begin = run.clock
         for rank in style.owners:
@@ -99,7 +100,12 @@ def toggled(run: Run) -> float:
                 file,
                 rank,
                 Writes(
-                    chunk=chunk, count=times, rewrites=True, opens=times, offsets_go_on=going_on
+                    chunk=chunk,
+                    count=times,
+                    opens=times,
+                    rewrites=True,
+                    seeks=seeks,
+                    offsets_go_on=going_on,
                 ),
             )
         pause(run)
