@@ -84,15 +84,12 @@ split (struct availability *a, double time)
 {
 	if (time <= a->time[a->first])
 		return a->first;
-	uint32_t low = a->first,
-		 high = a->end; /* time[low] < time, high is not before it */
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-		if (a->time[middle] < time)
-			low = middle;
-		else
-			high = middle;
-	}
+	const double *before
+	    = a->time + a->first; /* the last row that may be before time */
+	for (uint32_t count = a->end - a->first; count > 1; count -= count / 2)
+		before += before[count / 2] < time ? count / 2
+						   : 0; /* no branch to mispredict */
+	uint32_t high = (uint32_t)(before - a->time) + 1;
 	if (high < a->end && a->time[high] == time)
 		return high;
 	if (a->first > 0 && (a->end == a->capacity || high - a->first < a->end - high)) {
@@ -108,12 +105,19 @@ split (struct availability *a, double time)
 	return high;
 }
 
+static int
+rows_are_equal (const struct availability *a, uint32_t i, uint32_t j)
+{
+	if (a->columns == 1) /* the usual machine: spare it a call */
+		return a->free[i] == a->free[j];
+	return memcmp (row (a, i), row (a, j), a->columns * sizeof *a->free) == 0;
+}
+
 /* Drop row i where it says the same as the one before it. */
 static void
 merge (struct availability *a, uint32_t i)
 {
-	if (i <= a->first || i >= a->end
-	    || memcmp (row (a, i), row (a, i - 1), a->columns * sizeof *a->free) != 0)
+	if (i <= a->first || i >= a->end || !rows_are_equal (a, i, i - 1))
 		return;
 	if (i - a->first < a->end - i) {
 		move (a, a->first, i, 1);

@@ -91,6 +91,19 @@ def test_wrong_arguments_are_refused_in_one_line(trace, arguments, code, text):
     assert (result.returncode, text in result.stderr) == (code, True), result.stderr
 
 
+def test_a_trace_is_generated_where_there_is_none_and_again_the_same():
+    runs = [sluice("--generate", "500", "--load", "0.9", "--json") for _ in range(2)]
+    assert [run.returncode for run in runs] == [0, 0]
+    assert runs[0].stdout == runs[1].stdout
+    assert json.loads(runs[0].stdout)["totals"]["jobs"] == 500
+
+
+def test_neither_a_trace_nor_a_generator_is_a_usage_error(trace):
+    for arguments in ([], [trace, "--generate", "5"]):
+        result = sluice(*arguments)
+        assert (result.returncode, "give either a TRACE" in result.stderr) == (2, True)
+
+
 def test_a_full_disk_leaves_nothing_half_written(trace, tmp_path):
     table = tmp_path / "jobs.csv"
     table.write_text("old\n")

@@ -42,7 +42,21 @@ def pairs(
 
 
 @click.command("replay", short_help="Say how a trace of jobs would have been scheduled.")
-@click.argument("trace", type=FILE)
+@click.argument("trace", type=FILE, required=False)
+@click.option(
+    "--generate",
+    type=click.IntRange(min=1),
+    metavar="JOBS",
+    help="Instead of TRACE: so many jobs of the Lublin-Feitelson model.",
+)
+@click.option(
+    "--load",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.7,
+    show_default=True,
+    help="With --generate: what the jobs offer, as a share of the machine.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="With --generate.")
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
@@ -104,7 +118,10 @@ def pairs(
 @json_option
 def command(
     *,
-    trace: Path,
+    trace: Path | None,
+    generate: int | None,
+    load: float,
+    seed: int,
     policy: str,
     kind: str | None,
     columns: Mapping[str, str],
@@ -127,17 +144,24 @@ def command(
     Examples:
         sluice replay KTH-SP2.swf.gz --policy none
         sluice replay year.txt --slurm --machine cluster.toml --jobs jobs.csv
+        sluice replay --generate 100000 --slots 512 --load 0.8 --seed 7
         sluice replay year.csv --column submit=SubmitTime --column slots=Nodes --slots 512
         sluice replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
             --set weight_fair_share=1000 --json
     """
+    from sluice.sim import lublin
     from sluice.sim.repairs import make_replayable
     from sluice.sim.replay import replay
     from sluice.sim.sources import read_trace
 
     if table is not None and table.suffix not in (".csv", ".jsonl"):
         raise click.UsageError(f"--jobs {table}: end its name in .csv or .jsonl")
-    read = read_trace(trace, kind=kind, columns=columns, slot=slot)
+    if (trace is None) == (generate is None):
+        raise click.UsageError("give either a TRACE or --generate JOBS")
+    if trace is not None:
+        read = read_trace(trace, kind=kind, columns=columns, slot=slot)
+    else:
+        read = lublin.generate(generate or 0, slots=slots or 128, load=load, seed=seed)
     site = _site(read, slots, machine, slurm=slurm, settings=settings)
     replayable = make_replayable(read, site, kills=kills)
     done = 0
