@@ -43,6 +43,15 @@ HINTS = {
 }
 
 
+SWF = {
+    "job": b"; MaxProcs: 100\n7 100 20 300.5 4 -1 -1 8 600 -1 1 3 5 -1 2 1 6 30\n",
+    "short": b"1 2 3\r\n",
+    "long": b"1 " * 19,
+    "letters": b"1 2 x\n; end",
+    "digits": b"9" * 40,
+}
+
+
 def main() -> None:
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
     write("bundle", "small", bundle)
@@ -63,6 +72,8 @@ def main() -> None:
         write("licenses", name, licenses)
     for name, hints in HINTS.items():
         write("hints", name, hints)
+    for name, trace in SWF.items():
+        write("swf", name, trace)
 
 
 def write(target: str, name: str, content: bytes) -> None:
