@@ -6,7 +6,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sluice.history_db.records import Job
@@ -199,6 +199,7 @@ def test_a_good_line_is_never_lost_among_others(noise, place):
     assert 7 in [job.job_id for job in jobs]
 
 
+@example(name="||||||", submit_line="|")
 @given(
     name=st.text("ab|", min_size=1, max_size=8),
     submit_line=st.text("sbatch |-", max_size=20),

@@ -38,7 +38,7 @@ _LAYOUT = {
         "Restarts AveDiskRead AveDiskWrite AvePages AveRSS AveVMSize MaxDiskRead MaxDiskWrite "
         "MaxPages MaxRSS MaxVMSize ConsumedEnergy ConsumedEnergyRaw ReservationId ReqMem"
     ),
-    r"[A-Z_]*( by \S+)?\+?": "State",
+    r"[A-Z_]+( by \S+)?\+?": "State",  # never empty
     r"(\d+:\d+)?": "ExitCode DerivedExitCode",
     r"[^\s|]*": "Account Cluster Group Partition QOS User",
     _TRES: (
