@@ -41,6 +41,7 @@
 	   "in flight of a process that appends")                                          \
 	X (rewrite_window, 6.0, 1.0, 1e6, "requests",                                      \
 	   "in flight of a process that rewrites")                                         \
+	X (node_rate, 0.5e9, 1.0, 1e15, "B/s", "of one node, where a profile has no rate") \
 	X (commit_seconds, 0.93e-3, 0.0, 100.0, "s",                                       \
 	   "time of a target that a flush takes")                                          \
 	X (metadata_rate, 31000.0, 1.0, 1e12, "ops/s", "what the metadata server serves")  \
@@ -108,8 +109,8 @@ void sluice_world_config_perturb (struct sluice_world_config *config, uint64_t s
 				  double sd);
 
 /* The load of a job that runs for runtime s alone on nodes nodes. Unknown numbers
- * of the profile count as the pattern's usual ones, an unknown rate as a fair
- * share of everything; more than max_bursts bursts are joined to max_bursts longer
+ * of the profile count as the pattern's usual ones, an unknown rate as nodes *
+ * node_rate or all targets'; more than max_bursts bursts are joined to max_bursts longer
  * ones with the same I/O share (a trace has jobs of days with bursts of seconds). */
 void sluice_world_load_of (const struct sluice_profile *profile, double nodes,
 			   double runtime, uint32_t max_bursts,

@@ -127,7 +127,9 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 	double targets = 0.0;
 	for (uint32_t i = 0; i < config->lane_count; i++)
 		targets += config->lanes[i].targets;
-	out->cap = p->rate > 0.0 ? p->rate / bytes : targets / out->target_seconds;
+	double rate
+	    = fmin (out->weight * config->node_rate, targets * config->target_bandwidth);
+	out->cap = (p->rate > 0.0 ? p->rate : rate) / bytes;
 	if (p->metadata_rate > 0.0)
 		operations = fmax (operations, p->metadata_rate / out->cap);
 	out->metadata_seconds = operations / config->metadata_rate;

@@ -32,7 +32,7 @@ _SCALARS = {
 }
 
 
-def _dtype(struct: str) -> np.dtype[Any]:
+def struct_dtype(struct: str) -> np.dtype[Any]:
     """Return a C struct of scalars as numpy sees it."""
     kind = ffi.typeof(f"struct {struct}")
     return np.dtype(
@@ -45,12 +45,12 @@ def _dtype(struct: str) -> np.dtype[Any]:
     )
 
 
-JOB = _dtype("sluice_replay_job")
-LICENSE_NEED = _dtype("sluice_license_need")
-DEPENDENCY = _dtype("sluice_dependency")
-ASSOCIATION = _dtype("sluice_association")
-LEASE = _dtype("sluice_lease")
-RESULT = _dtype("sluice_job_result")
+JOB = struct_dtype("sluice_replay_job")
+LICENSE_NEED = struct_dtype("sluice_license_need")
+DEPENDENCY = struct_dtype("sluice_dependency")
+ASSOCIATION = struct_dtype("sluice_association")
+LEASE = struct_dtype("sluice_lease")
+RESULT = struct_dtype("sluice_job_result")
 
 
 def _words(enum: str, prefix: str) -> tuple[str, ...]:

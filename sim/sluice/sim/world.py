@@ -42,39 +42,56 @@ class End:
     tag: int
 
 
+def configuration(
+    numbers: Mapping[str, float] | None = None,
+    *,
+    lanes: Sequence[tuple[float, float]] = ((104, 8),),
+    sharing: str = "fifo",
+    seed: int | None = None,
+    spread: float = 0.0,
+) -> Any:
+    """Return a struct sluice_world_config; lanes are (targets, servers).
+
+    With a seed, every number is multiplied by a random factor whose logarithm has the standard
+    deviation `spread`.
+    """
+    config = ffi.new("struct sluice_world_config *")
+    lib.sluice_world_config_init(config)
+    for name, value in (numbers or {}).items():
+        if name not in NAMES:
+            raise WorldError(f"a world has no {name}; give {', '.join(NAMES)}")
+        setattr(config, name, value)
+    if sharing not in SHARING:
+        raise WorldError(f"sharing is {sharing!r}; give {' or '.join(SHARING)}")
+    if len(lanes) > len(config.lanes):
+        raise WorldError(f"{len(lanes)} lanes; give 1 to {len(config.lanes)}")
+    config.sharing = SHARING[sharing]
+    config.lane_count = len(lanes)
+    for lane, (targets, servers) in zip(config.lanes, lanes, strict=False):
+        lane.targets, lane.servers = targets, servers
+    if seed is not None:
+        lib.sluice_world_config_perturb(config, seed, spread)
+    return config
+
+
+def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
+    """Fill a struct sluice_profile; what is not given is unknown, `pattern` is a name."""
+    lib.sluice_profile_init(struct)
+    for name, value in profile.items():
+        if name == "pattern":
+            struct.share[0] = 0.0
+            struct.pattern = PATTERNS.index(value)
+            struct.share[struct.pattern] = 1.0
+        else:
+            setattr(struct, name, value)
+
+
 class World:
     """Jobs that compute and write on shared lanes; time moves only forwards."""
 
-    def __init__(
-        self,
-        numbers: Mapping[str, float] | None = None,
-        *,
-        lanes: Sequence[tuple[float, float]] = ((104, 8),),
-        sharing: str = "fifo",
-        seed: int | None = None,
-        spread: float = 0.0,
-    ) -> None:
-        """Make a world; lanes are (targets, servers).
-
-        With a seed, every number is multiplied by a random factor whose logarithm has the
-        standard deviation `spread`.
-        """
-        self.config = ffi.new("struct sluice_world_config *")
-        lib.sluice_world_config_init(self.config)
-        for name, value in (numbers or {}).items():
-            if name not in NAMES:
-                raise WorldError(f"a world has no {name}; give {', '.join(NAMES)}")
-            setattr(self.config, name, value)
-        if sharing not in SHARING:
-            raise WorldError(f"sharing is {sharing!r}; give {' or '.join(SHARING)}")
-        self.config.sharing = SHARING[sharing]
-        self.config.lane_count = len(lanes)
-        if len(lanes) > len(self.config.lanes):
-            raise WorldError(f"{len(lanes)} lanes; give 1 to {len(self.config.lanes)}")
-        for lane, (targets, servers) in zip(self.config.lanes, lanes, strict=False):
-            lane.targets, lane.servers = targets, servers
-        if seed is not None:
-            lib.sluice_world_config_perturb(self.config, seed, spread)
+    def __init__(self, numbers: Mapping[str, float] | None = None, **options: Any) -> None:
+        """Make a world; the options are those of `configuration`."""
+        self.config = configuration(numbers, **options)
         error = ffi.new("struct sluice_error *")
         world = lib.sluice_world_new(self.config, error)
         if world == ffi.NULL:
@@ -99,14 +116,7 @@ class World:
         `pattern` may be given by its name; runtime is the job's alone, in seconds.
         """
         struct = ffi.new("struct sluice_profile *")
-        lib.sluice_profile_init(struct)
-        for name, value in profile.items():
-            if name == "pattern":
-                struct.share[0] = 0.0
-                struct.pattern = PATTERNS.index(value)
-                struct.share[struct.pattern] = 1.0
-            else:
-                setattr(struct, name, value)
+        fill_profile(struct, profile)
         load = ffi.new("struct sluice_world_load *")
         lib.sluice_world_load_of(struct, nodes, runtime, max_bursts, self.config, load)
         return load

@@ -1,0 +1,116 @@
+/* Joins the engine's jobs with the fast world's slots. */
+#include <stdlib.h>
+
+#include "contended.h"
+
+struct sluice_contended {
+	struct sluice_replay_storage table;
+	struct sluice_world *world;
+	const struct sluice_world_load *loads;
+	const uint32_t *lanes;
+	uint32_t *slots; /* of the running jobs, by job */
+	struct sluice_contention *results;
+};
+
+static int
+start (void *self, double now, uint32_t job, uint32_t lane_mask)
+{
+	struct sluice_contended *c = self;
+	uint32_t lanes = lane_mask ? lane_mask : c->lanes ? c->lanes[job] : 0;
+	int64_t slot = sluice_world_start (c->world, now, &c->loads[job], lanes, job);
+	if (slot < 0)
+		return -1;
+	c->slots[job] = (uint32_t)slot;
+	return 0;
+}
+
+static void
+note (struct sluice_contended *c, const struct sluice_world_end *end)
+{
+	c->results[end->tag] = (struct sluice_contention){
+		.alone = end->alone,
+		.io = end->io,
+		.io_alone = end->io_alone,
+	};
+}
+
+static void
+stop (void *self, double now, uint32_t job)
+{
+	struct sluice_contended *c = self;
+	struct sluice_world_end end;
+	sluice_world_stop (c->world, now, c->slots[job], &end);
+	note (c, &end);
+}
+
+static int
+run (void *self, double until, struct sluice_replay_storage_end *out)
+{
+	struct sluice_contended *c = self;
+	struct sluice_world_end end;
+	if (!sluice_world_run (c->world, until, &end))
+		return 0;
+	note (c, &end);
+	out->time = end.time;
+	out->job = (uint32_t)end.tag;
+	return 1;
+}
+
+struct sluice_contended *
+sluice_contended_new (const struct sluice_world_config *config,
+		      const struct sluice_world_load *loads, const uint32_t *lanes,
+		      uint32_t job_count, struct sluice_error *err)
+{
+	struct sluice_contended *c = calloc (1, sizeof *c);
+	if (c) {
+		c->table = (struct sluice_replay_storage){ c, start, stop, run };
+		c->loads = loads;
+		c->lanes = lanes;
+		c->slots = calloc ((size_t)job_count + 1, sizeof *c->slots);
+		c->results = calloc ((size_t)job_count + 1, sizeof *c->results);
+	}
+	if (!c || !c->slots || !c->results)
+		sluice_fail (err, "no memory for the storage of %u jobs", job_count);
+	else if ((c->world = sluice_world_new (config, err)))
+		return c;
+	sluice_contended_destroy (c);
+	return NULL;
+}
+
+void
+sluice_contended_destroy (struct sluice_contended *c)
+{
+	if (!c)
+		return;
+	sluice_world_destroy (c->world);
+	free (c->slots);
+	free (c->results);
+	free (c);
+}
+
+const struct sluice_replay_storage *
+sluice_contended_storage (struct sluice_contended *c)
+{
+	return &c->table;
+}
+
+const struct sluice_contention *
+sluice_contended_results (const struct sluice_contended *c)
+{
+	return c->results;
+}
+
+void
+sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
+			const double *io_share, const double *nodes, const double *runtime,
+			uint32_t count, uint32_t max_bursts,
+			const struct sluice_world_config *config,
+			struct sluice_world_load *out)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct sluice_profile profile = kinds[kind[i]];
+		profile.io_share = io_share[i];
+		sluice_world_load_of (&profile, nodes[i], runtime[i], max_bursts, config,
+				      &out[i]);
+	}
+}

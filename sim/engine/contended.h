@@ -1,0 +1,45 @@
+/*
+ * The fast world as the storage of a replay (hooks.h): jobs end when their
+ * computing and their bursts are done, which others delay.
+ */
+#ifndef SLUICE_CONTENDED_H
+#define SLUICE_CONTENDED_H
+
+#include "hooks.h"
+#include "world.h"
+
+/* What storage did to the last run of a job, in seconds of the job. */
+struct sluice_contention {
+	double alone;	 /* its run time alone on all lanes */
+	double io;	 /* inside bursts */
+	double io_alone; /* the same, alone on all lanes */
+};
+
+struct sluice_contended;
+
+/* loads: one a job. lanes: the lanes of each where a policy chooses none (0: all);
+ * NULL: all for all. Both must outlive it. NULL without memory or with a wrong
+ * configuration; err says which. */
+struct sluice_contended *sluice_contended_new (const struct sluice_world_config *config,
+					       const struct sluice_world_load *loads,
+					       const uint32_t *lanes, uint32_t job_count,
+					       struct sluice_error *err);
+void sluice_contended_destroy (struct sluice_contended *contended); /* NULL is fine */
+
+/* The table for sluice_engine_new; valid as long as contended. */
+const struct sluice_replay_storage *
+sluice_contended_storage (struct sluice_contended *contended);
+
+/* One element a job, zeros for a job that never ran; valid as long as contended. */
+const struct sluice_contention *
+sluice_contended_results (const struct sluice_contended *contended);
+
+/* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share,
+ * on nodes[i] nodes for runtime[i] s alone. See sluice_world_load_of. */
+void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
+			     const double *io_share, const double *nodes,
+			     const double *runtime, uint32_t count, uint32_t max_bursts,
+			     const struct sluice_world_config *config,
+			     struct sluice_world_load *out);
+
+#endif

@@ -1,0 +1,93 @@
+"""A replay in the fast world: jobs that slow each other on shared storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluice.sim._engine import ffi, lib
+from sluice.sim.engine import struct_dtype
+from sluice.sim.errors import WorldError
+from sluice.sim.world import fill_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+LOAD = struct_dtype("sluice_world_load")
+CONTENTION = struct_dtype("sluice_contention")
+
+
+def loads_of(
+    kinds: Sequence[Mapping[str, Any]],
+    *,
+    kind: NDArray[Any],
+    io_share: NDArray[np.float64],
+    nodes: NDArray[Any],
+    runtime: NDArray[np.float64],
+    config: Any,
+    max_bursts: int = 16,
+) -> NDArray[Any]:
+    """Return a LOAD for each job: what it does to storage, from the profile of its kind.
+
+    kind: index into kinds (profiles by the names of policies/core/profile.h); runtime: seconds
+    alone; config: from `world.configuration`.
+    """
+    profiles = ffi.new("struct sluice_profile []", len(kinds))
+    for i, profile in enumerate(kinds):
+        fill_profile(profiles + i, profile)
+    loads = np.zeros(len(kind), LOAD)
+    lib.sluice_contended_loads(
+        profiles,
+        _pointer(kind, np.uint32, "uint32_t *"),
+        _pointer(io_share, np.float64, "double *"),
+        _pointer(nodes, np.float64, "double *"),
+        _pointer(runtime, np.float64, "double *"),
+        len(kind),
+        max_bursts,
+        config,
+        ffi.cast("struct sluice_world_load *", loads.ctypes.data),
+    )
+    return loads
+
+
+class Contention:
+    """The storage of one replay; `storage` goes to `engine.run`, `results` is read after it."""
+
+    def __init__(
+        self, config: Any, loads: NDArray[Any], *, lanes: NDArray[np.uint32] | None = None
+    ) -> None:
+        """Take the loads of all jobs, and the lanes of each as a bit mask (0: all)."""
+        if lanes is not None and len(lanes) != len(loads):
+            raise WorldError(f"{len(loads)} jobs with lanes for {len(lanes)}")
+        self._loads = np.ascontiguousarray(loads, LOAD)
+        self._lanes = None if lanes is None else np.ascontiguousarray(lanes, np.uint32)
+        error = ffi.new("struct sluice_error *")
+        contended = lib.sluice_contended_new(
+            config,
+            ffi.cast("struct sluice_world_load *", self._loads.ctypes.data),
+            ffi.NULL if self._lanes is None else ffi.cast("uint32_t *", self._lanes.ctypes.data),
+            len(self._loads),
+            error,
+        )
+        if contended == ffi.NULL:
+            raise WorldError(ffi.string(error.text).decode())
+        self._contended = ffi.gc(contended, lib.sluice_contended_destroy)
+
+    @property
+    def storage(self) -> Any:
+        return lib.sluice_contended_storage(self._contended)
+
+    @property
+    def results(self) -> NDArray[Any]:
+        """A CONTENTION for each job: its last run."""
+        rows = lib.sluice_contended_results(self._contended)
+        size = len(self._loads) * CONTENTION.itemsize
+        return np.frombuffer(ffi.buffer(rows, size), CONTENTION).copy()
+
+
+def _pointer(array: NDArray[Any], dtype: Any, kind: str) -> Any:
+    """Return a C array with the elements of array."""
+    return ffi.from_buffer(kind, np.ascontiguousarray(array, dtype))
