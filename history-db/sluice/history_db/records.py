@@ -290,3 +290,52 @@ class Counts:
     decisions: int
     models: int
     bundles: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeekSum:
+    """What the runs of one user, job name and program moved in a week."""
+
+    uid: int
+    name: str | None
+    exe: str | None
+    runs: int
+    write_bytes: float
+    read_bytes: float
+    metadata: float
+    """Opens, stats and unlinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What an application of a user did, in a week or since one."""
+
+    uid: int
+    application: str
+    runs: int
+    write_bytes: float
+    read_bytes: float
+    metadata: float
+    """Opens, stats and unlinks."""
+    caused: float
+    """Node-seconds that others lost to it."""
+    suffered: float
+    """Node-seconds that it lost to others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How much was forgotten."""
+
+    logs: int
+    jobs: int
+    decisions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of flat rows."""
+
+    name: str
+    type: str
+    """TEXT, INTEGER or REAL."""

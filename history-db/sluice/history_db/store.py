@@ -17,7 +17,9 @@ from sluice.history_db.tables.links import Links
 from sluice.history_db.tables.logs import Logs
 from sluice.history_db.tables.models import Models
 from sluice.history_db.tables.observed import Observed
+from sluice.history_db.tables.ranking import Ranking
 from sluice.history_db.tables.snapshots import Snapshots
+from sluice.history_db.tables.upkeep import Upkeep
 
 
 class Store(
@@ -32,6 +34,8 @@ class Store(
     Snapshots,
     Gates,
     Observed,
+    Ranking,
+    Upkeep,
 ):
     """An open history. Use as a context manager, from one thread."""
 

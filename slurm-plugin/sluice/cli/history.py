@@ -1,53 +1,110 @@
-"""`sluice history`."""
+"""`sluice history`: what is in it, who stands out, and its upkeep."""
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    bytes_text,
     config_option,
     coverage_line,
+    duration_text,
     history_option,
     json_option,
     open_history,
     show_json,
     show_table,
+    user_text,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from sluice.history_db.records import Total
+    from sluice.history_db.store import Store
+
+WEEK = 7 * 86400
+ORDERS = {
+    "writers": "write_bytes",
+    "readers": "read_bytes",
+    "metadata": "metadata",
+    "harmful": "caused",
+    "harmed": "suffered",
+}
+"""What a ranking is asked for by, and what it is sorted by."""
 
 
-@click.command("history", short_help="Say what the history holds.")
+class Age(click.ParamType[int]):
+    """A span of time in seconds: 90d, 12w, 2y."""
+
+    name = "AGE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,5})([dwy])", value)
+        if match is None:
+            self.fail(f"{value!r} is no age; say e.g. 90d, 12w or 2y", param, ctx)
+        return int(match[1]) * 86400 * {"d": 1, "w": 7, "y": 365}[match[2]]
+
+
+@click.group("history", invoke_without_command=True, short_help="Say what the history holds.")
 @click.option("--quarantined", is_flag=True, help="List the logs in quarantine and why.")
 @config_option
 @history_option
 @json_option
-def command(*, quarantined: bool, config: Path | None, history: Path | None, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    quarantined: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
     """Say what the history holds.
+
+    Its commands say who stands out, and keep it small and fit to be shared.
 
     \b
         sluice history
         sluice history --quarantined
+        sluice history top writers
+        sluice history prune --older-than 400d --vacuum
     """
+    if ctx.invoked_subcommand is not None:
+        return
     with open_history(config, history, read_only=True) as store:
-        counts, path = store.counts(), store.path
-        coverage, shares = coverage_line(store), store.coverage()
-        logs = store.quarantined() if quarantined else []
-    if quarantined:
-        if as_json:
-            show_json([{"path": log.path, "reason": log.reason} for log in logs])
+        if quarantined:
+            _show_quarantined(store, as_json=as_json)
         else:
-            show_table(("log", "why it is in quarantine"), [(log.path, log.reason) for log in logs])
-        return
+            _show_counts(store, as_json=as_json)
+
+
+def _show_quarantined(store: Store, *, as_json: bool) -> None:
+    logs = store.quarantined()
     if as_json:
-        show_json({"path": str(path), **asdict(counts), "coverage": asdict(shares)})
+        show_json([{"path": log.path, "reason": log.reason} for log in logs])
+    else:
+        show_table(("log", "why it is in quarantine"), [(log.path, log.reason) for log in logs])
+
+
+def _show_counts(store: Store, *, as_json: bool) -> None:
+    counts = store.counts()
+    if as_json:
+        coverage = asdict(store.coverage())
+        show_json({"path": str(store.path), **asdict(counts), "coverage": coverage})
         return
-    click.echo(coverage)
-    click.echo(str(path))
+    click.echo(coverage_line(store))
+    click.echo(str(store.path))
     show_table(
         ("", ""),
         [
@@ -61,3 +118,197 @@ def command(*, quarantined: bool, config: Path | None, history: Path | None, as_
             ("bundles published", counts.bundles),
         ],
     )
+
+
+@command.command("top")
+@click.argument("order", type=click.Choice(list(ORDERS)), metavar="|".join(ORDERS))
+@click.option("--since", type=Age(), metavar="AGE", help="Only runs of so long ago, in full weeks.")
+@click.option("-n", "most", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@config_option
+@history_option
+@json_option
+def top(
+    order: str,
+    since: int | None,
+    most: int,
+    *,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Rank applications by what they do to storage and to each other.
+
+    An application is a user and a job name without its numbers. Harm is in node-hours that runs
+    at the same time cost each other by the interference model, each pair judged by itself.
+
+    \b
+        sluice history top writers
+        sluice history top metadata --since 12w
+        sluice history top harmful -n 5 --json
+    """
+    first_week = 0 if since is None else (int(time.time()) - since) // WEEK
+    with _fresh(config, history) as store:
+        totals = store.ranking(ORDERS[order], since_week=first_week, most=most)
+        names = store.users_named(total.uid for total in totals)
+        stale = len(store.stale_weeks())
+        coverage, shares = coverage_line(store), asdict(store.coverage())
+    if as_json:
+        rows = [{"user": names.get(total.uid), **_hours(total)} for total in totals]
+        show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
+        return
+    click.echo(coverage)
+    show_table(
+        ("user", "application", "runs", "written", "read", "opens, stats", "harms", "is harmed"),
+        [
+            (
+                names.get(total.uid) or user_text(total.uid),
+                total.application or NOTHING,
+                total.runs,
+                bytes_text(total.write_bytes),
+                bytes_text(total.read_bytes),
+                f"{total.metadata:.3g}",
+                _node_hours(total.caused),
+                _node_hours(total.suffered),
+            )
+            for total in totals
+        ],
+    )
+    if stale:
+        click.echo(
+            f"{stale} weeks changed since they were added up; their owner sees them", err=True
+        )
+
+
+def _fresh(config: Path | None, history: Path | None) -> Store:
+    """Open the history with its totals up to date, where this user may write it."""
+    from sluice.history_db.errors import BusyHistoryError, ReadOnlyHistoryError
+
+    store = open_history(config, history, read_only=True)
+    if not store.stale_weeks() or not os.access(store.path, os.W_OK):
+        return store
+    from sluice.classifier.ranking import refresh
+
+    store.close()
+    try:
+        writable = open_history(config, history)
+        refresh(writable)
+    except (BusyHistoryError, ReadOnlyHistoryError):
+        return open_history(config, history, read_only=True)
+    return writable
+
+
+def _hours(total: Total) -> dict[str, object]:
+    plain = asdict(total)
+    return {
+        **{name: value for name, value in plain.items() if name not in ("caused", "suffered")},
+        "caused_node_hours": total.caused / 3600,
+        "suffered_node_hours": total.suffered / 3600,
+    }
+
+
+def _node_hours(node_seconds: float) -> str:
+    return f"{node_seconds / 3600:.3g} h" if node_seconds else NOTHING
+
+
+@command.command("prune")
+@click.option("--older-than", required=True, type=Age(), metavar="AGE", help="E.g. 90d, 12w or 2y.")
+@click.option("--labelled", is_flag=True, help="Forget labelled logs too; they teach patterns.")
+@click.option("--vacuum", is_flag=True, help="Give the room back to the file system.")
+@config_option
+@history_option
+@json_option
+def prune(
+    *,
+    older_than: int,
+    labelled: bool,
+    vacuum: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Forget runs, jobs and decisions of long ago.
+
+    What models have learned from them stays. Run it every night to keep so many days.
+
+    \b
+        sluice history prune --older-than 400d
+        sluice history prune --older-than 1y --vacuum
+    """
+    with open_history(config, history) as store:
+        before = store.path.stat().st_size
+        pruned = store.prune(before=int(time.time()) - older_than, labelled=labelled)
+        if vacuum:
+            store.vacuum()
+        after = store.path.stat().st_size
+    if as_json:
+        show_json({**asdict(pruned), "bytes_before": before, "bytes_after": after})
+        return
+    click.echo(
+        f"forgot {pruned.logs} runs, {pruned.jobs} jobs and {pruned.decisions} decisions older "
+        f"than {duration_text(older_than)}; the file has {bytes_text(after)}, was "
+        f"{bytes_text(before)}"
+    )
+
+
+@command.command("export")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@config_option
+@history_option
+def export(file: Path, *, config: Path | None, history: Path | None) -> None:
+    """Write all runs into FILE, one row each: .csv or .parquet.
+
+    A row has the log, the profile and the job. Names are in it: to share it, export an
+    anonymised copy.
+
+    \b
+        sluice history export runs.parquet
+        sluice history anonymise shared.db --key-file site.key
+        sluice history export runs.csv --history shared.db
+    """
+    from sluice.classifier import export as formats
+
+    writers = {".csv": formats.write_csv, ".parquet": formats.write_parquet}
+    write = writers.get(file.suffix.lower())
+    if write is None:
+        raise click.BadParameter(
+            f"{file}: the name must end in .csv or .parquet", param_hint="FILE"
+        )
+    try:
+        with open_history(config, history, read_only=True) as store:
+            rows = write(file, *store.flat_runs())
+    except formats.NoParquetError as error:
+        raise CommandError(str(error)) from error
+    click.echo(f"{file}: {rows} runs, {bytes_text(file.stat().st_size)}")
+
+
+@command.command("anonymise")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--key-file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The site's key: at least 16 random bytes that nobody else has.",
+)
+@config_option
+@history_option
+def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path | None) -> None:
+    """Write a copy of the history that can be shared into FILE.
+
+    Users, accounts, job and program names, paths, clusters and partitions become words that only
+    the key's owner can make (HMAC-SHA-256); submit lines, decisions, models and bundles are left
+    out. Times, sizes and profiles stay. Who knows when a certain job ran can still find it.
+
+    \b
+        (umask 077; head -c 32 /dev/urandom > site.key)
+        sluice history anonymise shared.db --key-file site.key
+    """
+    from sluice.classifier.anonymise import WeakKeyError, write_anonymised
+
+    if file.exists():
+        raise CommandError(f"{file}: is there already; remove it, or name another file")
+    try:
+        with open_history(config, history, read_only=True) as store:
+            write_anonymised(store, file, key_file.read_bytes())
+    except WeakKeyError as error:
+        raise CommandError(f"{key_file}: {error}") from error
+    click.echo(f"{file}: {bytes_text(file.stat().st_size)}")

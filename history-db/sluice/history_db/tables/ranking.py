@@ -1,0 +1,95 @@
+"""Totals of applications a week: what rankings are made of without reading a million runs."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import Total, WeekSum
+from sluice.history_db.sql import marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WEEK = 7 * 86400  # seconds; week 0 began at 0
+SORTED_BY = ("write_bytes", "read_bytes", "metadata", "caused", "suffered")
+
+
+class Ranking(Connection):
+    """Tables `weekly_totals` and `stale_weeks`; triggers on `logs` fill the second."""
+
+    def stale_weeks(self) -> list[int]:
+        """Return the weeks whose totals are to be added up again, the oldest first."""
+        return [row[0] for row in self._rows("SELECT week FROM stale_weeks ORDER BY week")]
+
+    def sums_of_week(self, week: int) -> list[WeekSum]:
+        """Add up the runs that started in a week, by user, job name and program."""
+        rows = self._rows(
+            """
+            SELECT coalesce(logs.uid, 0), jobs.name, logs.exe, count(*),
+                   total(profiles.write_bytes), total(profiles.read_bytes),
+                   total(profiles.metadata_rate * profiles.io_share * profiles.runtime_seconds)
+            FROM logs
+            JOIN profiles ON profiles.log = logs.id
+            LEFT JOIN jobs ON jobs.id = logs.job
+            WHERE logs.reason IS NULL AND logs.start >= ? AND logs.start < ?
+            GROUP BY 1, 2, 3
+            """,
+            [week * WEEK, (week + 1) * WEEK],
+        )
+        return [WeekSum(*row) for row in rows]
+
+    def longest_io(self, week: int, most: int) -> list[int]:
+        """Return the runs of a week that did I/O for longest, by id."""
+        rows = self._rows(
+            """
+            SELECT logs.id FROM logs JOIN profiles ON profiles.log = logs.id
+            WHERE logs.reason IS NULL AND logs.start >= ? AND logs.start < ?
+              AND profiles.io_share * profiles.runtime_seconds > 0
+            ORDER BY profiles.io_share * profiles.runtime_seconds DESC, logs.id LIMIT ?
+            """,
+            [week * WEEK, (week + 1) * WEEK, most],
+        )
+        return [row[0] for row in rows]
+
+    def put_week(self, week: int, totals: Iterable[Total]) -> None:
+        """Replace the totals of a week; it is not stale any more."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM weekly_totals WHERE week = ?", [week])
+            db.executemany(
+                f"INSERT INTO weekly_totals VALUES ({marks(9)})",
+                ((week, *astuple(total)) for total in totals),
+            )
+            db.execute("DELETE FROM stale_weeks WHERE week = ?", [week])
+
+    def ranking(self, by: str, *, since_week: int, most: int) -> list[Total]:
+        """Return the applications with the largest totals since a week, the largest first.
+
+        `by` is one of SORTED_BY.
+        """
+        column = SORTED_BY[SORTED_BY.index(by)]  # never text from outside
+        rows = self._rows(
+            f"""
+            SELECT uid, application, sum(runs), sum(write_bytes), sum(read_bytes),
+                   sum(metadata), sum(caused), sum(suffered)
+            FROM weekly_totals WHERE week >= ?
+            GROUP BY uid, application HAVING sum({column}) > 0
+            ORDER BY sum({column}) DESC, uid, application LIMIT ?
+            """,
+            [since_week, most],
+        )
+        return [Total(*row) for row in rows]
+
+    def users_named(self, uids: Iterable[int]) -> dict[int, str]:
+        """Return what the accounting calls these users."""
+        names = {}
+        for uid in set(uids):
+            rows = self._rows(
+                "SELECT user FROM jobs WHERE id = "
+                "(SELECT job FROM logs WHERE uid = ? AND job IS NOT NULL LIMIT 1)",
+                [uid],
+            )
+            if rows and rows[0][0]:
+                names[uid] = rows[0][0]
+        return names

@@ -1,0 +1,115 @@
+"""Upkeep of the file: forgetting, compacting, copying, taking names out, and flat rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import Column, Pruned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+PAGE = 2000  # rows read at once
+LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array_task")
+"""Columns that mean nothing outside this file, or are no single value."""
+
+
+class Upkeep(Connection):
+    """All tables."""
+
+    def prune(self, *, before: int, labelled: bool = False) -> Pruned:
+        """Forget runs, jobs and decisions of before a time (UTC seconds).
+
+        Labelled logs are kept unless told otherwise: they teach what patterns look like. Gates'
+        books and snapshots that no decision refers to any more go too.
+        """
+        keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"
+        with self._transaction() as db:
+            logs = db.execute(f"DELETE FROM logs WHERE start < ? {keep}", [before]).rowcount
+            jobs = db.execute(
+                "DELETE FROM jobs WHERE coalesce(end, start, submit) < ? "
+                "AND id NOT IN (SELECT job FROM logs WHERE job IS NOT NULL)",
+                [before],
+            ).rowcount
+            decisions = db.execute("DELETE FROM decisions WHERE now < ?", [before]).rowcount
+            db.execute(
+                "DELETE FROM snapshots WHERE taken < ? "
+                "AND checksum NOT IN (SELECT snapshot FROM decisions)",
+                [before],
+            )
+            db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
+            db.execute("DELETE FROM releases WHERE released < ?", [before])
+        return Pruned(logs, jobs, decisions)
+
+    def vacuum(self) -> None:
+        """Give the room of what was forgotten back to the file system."""
+        with self._named_errors():
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def copy_to(self, path: Path) -> None:
+        """Write a compact copy; the file must not be there yet."""
+        with self._named_errors():
+            self._db.execute("VACUUM INTO ?", [str(path)])
+
+    def rewrite(self, rules: Mapping[str, Mapping[str, Callable[[Any], Any] | None]]) -> None:
+        """Replace values by a function of them (None: by NULL), and empty all other tables.
+
+        rules are functions by column by table. What was there is overwritten in the file.
+        """
+        with self._named_errors():
+            self._db.execute("PRAGMA secure_delete = 1")
+        with self._transaction() as db:
+            names = [
+                row[0]
+                for row in db.execute(
+                    "SELECT name FROM sqlite_schema WHERE type = 'table' "
+                    "AND name NOT LIKE 'sqlite_%' AND name != 'migrations' ORDER BY name"
+                )
+            ]
+            for name in names:
+                if name not in rules:
+                    db.execute(f"DELETE FROM {name}")
+            for table, functions in rules.items():
+                for column, function in functions.items():
+                    self._db.create_function("changed", 1, function or _nothing)
+                    db.execute(f"UPDATE {table} SET {column} = changed({column})")
+            db.execute(  # totals held names, too
+                "INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT start / 604800 FROM logs "
+                "WHERE start IS NOT NULL"
+            )
+        with self._named_errors():
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA journal_mode = DELETE")
+
+    def flat_runs(self) -> tuple[list[Column], Iterator[list[tuple[Any, ...]]]]:
+        """Return columns and pages of rows: log, profile and job of each run in one row."""
+        wanted: list[str] = []
+        found: dict[str, Column] = {}
+        for table, one in (("logs", "log"), ("profiles", "profile"), ("jobs", "job")):
+            for name, kind in self._rows("SELECT name, type FROM pragma_table_info(?)", [table]):
+                if name not in LEFT_OUT:
+                    own = f"{one}_{name}" if name in found else name
+                    found[own] = Column(own, kind)
+                    wanted.append(f"{table}.{name}")
+        return list(found.values()), self._flat(", ".join(wanted))
+
+    def _flat(self, selected: str) -> Iterator[list[tuple[Any, ...]]]:
+        last = 0
+        while True:
+            rows = self._rows(
+                f"SELECT logs.id, {selected} FROM logs JOIN profiles ON profiles.log = logs.id "
+                "LEFT JOIN jobs ON jobs.id = logs.job "
+                "WHERE logs.reason IS NULL AND logs.id > ? ORDER BY logs.id LIMIT ?",
+                [last, PAGE],
+            )
+            if not rows:
+                return
+            last = rows[-1][0]
+            yield [row[1:] for row in rows]
+
+
+def _nothing(_: object) -> None:
+    return None

@@ -1,0 +1,156 @@
+"""A million runs in the history: how long the commands take, and how large the file is.
+
+    python tests/bench/history_bench.py [RUNS]
+
+Makes the history anew (`made_history`, the same one every time) through the store, as ingest
+does, trains and publishes a model on it, and runs each command as a user would: a process of its
+own, whose start counts. Every run has a log, a profile, a job and its share of all indices; every
+hundredth job has a decision.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from sluice.classifier.features import FEATURES
+from sluice.classifier.made_history import MadeRun, made_history
+from sluice.classifier.ranking import refresh
+from sluice.history_db.records import Decision
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Situation, decide
+
+RUNS = 1_000_000
+BATCH = 5000
+ROUNDS = 15
+GOAL_SECONDS = 0.2
+GOAL_BYTES = 1024
+SLUICE = Path(sys.executable).parent / "sluice"
+
+
+def batches(runs: int) -> Iterator[list[MadeRun]]:
+    made = made_history(runs)
+    while batch := list(islice(made, BATCH)):
+        yield batch
+
+
+def fill(history: Path, runs: int) -> None:
+    random = np.random.default_rng(1)
+    with Store(history, create=True) as store:
+        for batch in batches(runs):
+            store.upsert_jobs(run.job for run in batch)
+            features = random.normal(size=(len(batch), len(FEATURES))).astype("<f4")
+            store.add_logs(
+                [
+                    (run.log, run.profile, row.tobytes())
+                    for run, row in zip(batch, features, strict=True)
+                ]
+            )
+            store.link_logs()
+        refresh(store)
+
+
+def add_decisions(history: Path, bundle: Path, runs: int) -> None:
+    """Decide on every hundredth job, as the plugin would have."""
+    known = Situation(Bundle.parse(bundle.read_bytes()), None)
+    config = core.default_config()
+    with Store(history) as store:
+        for batch in batches(runs):
+            store.insert_decisions(
+                [
+                    decision(known, config, run, checksum=known.bundle.checksum)
+                    for run in batch[::100]
+                ]
+            )
+
+
+def decision(known: Situation, config: core.Config, run: MadeRun, *, checksum: int) -> Decision:
+    job = run.job
+    submission = core.submission(
+        {
+            "uid": job.uid,
+            "nodes": job.nodes,
+            "tasks": job.tasks,
+            "name": job.name,
+            "account": job.account,
+            "script_signature": job.script_signature,
+        }
+    )
+    record = decide(known, config, submission, job.submit)
+    return Decision(
+        boot=1,
+        number=job.job_id,
+        now=job.submit,
+        cluster=job.cluster,
+        uid=job.uid or 0,
+        job_id=job.job_id,
+        joined_by="key",
+        record=record.bytes,
+        bundle=checksum,
+    )
+
+
+def seconds_of(command: list[str], environment: dict[str, str]) -> list[float]:
+    """How long the command takes from start to end, in each of ROUNDS."""
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        subprocess.run([SLUICE, *command], check=True, capture_output=True, env=environment)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def main() -> int:
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    place = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+    history, bundle, config = (place / name for name in ("history.db", "bundle", "sluice.conf"))
+    config.write_text(f"Bundle={bundle}\nHistory={history}\n")
+    environment = os.environ | {"SLUICE_CONF": str(config)}
+    try:
+        start = time.perf_counter()
+        fill(history, runs)
+        print(
+            f"{runs} runs written and added up in {time.perf_counter() - start:.0f} s", flush=True
+        )
+        size = history.stat().st_size / runs
+        print(f"{size:.0f} bytes a run (goal: under {GOAL_BYTES})", flush=True)
+        start = time.perf_counter()
+        subprocess.run(
+            [SLUICE, "train", "--publish"], check=True, capture_output=True, env=environment
+        )
+        print(f"trained and published in {time.perf_counter() - start:.0f} s", flush=True)
+        add_decisions(history, bundle, runs)
+        is_good = size < GOAL_BYTES
+        last = next(islice(made_history(runs), runs // 100 * 100 - 100, None)).job
+        for command in (
+            ["why", str(last.job_id)],
+            ["predict", "--job-name", str(last.name), "--user", str(last.user), "-n", "64"],
+            ["history"],
+            ["history", "top", "writers"],
+            ["history", "top", "harmful"],
+        ):
+            times = seconds_of(command, environment)
+            median = statistics.median(times)
+            is_good &= median < GOAL_SECONDS
+            print(
+                f"sluice {' '.join(command)}: median {median * 1000:.0f} ms, slowest "
+                f"{max(times) * 1000:.0f} ms (goal: under {GOAL_SECONDS * 1000:.0f} ms)",
+                flush=True,
+            )
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

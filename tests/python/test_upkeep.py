@@ -1,0 +1,258 @@
+"""Keeping the history: rankings, forgetting, exporting, sharing without names."""
+
+import csv
+import json
+import sqlite3
+import time
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from sluice.classifier.made_history import MadeRun, made_history
+from sluice.classifier.ranking import harm_among, refresh
+from sluice.cli.main import main
+from sluice.history_db.records import Label, Run
+from sluice.history_db.store import Store
+
+DAY = 86400
+KEY = bytes(range(32))
+
+
+def recent_history(runs: int = 300) -> list[MadeRun]:
+    """A made-up year that ends now."""
+    made = list(made_history(runs, seed=4))
+    shift = int(time.time()) - (made[-1].job.end or 0) - DAY
+    return [shifted(run, shift) for run in made]
+
+
+def shifted(run: MadeRun, seconds: int) -> MadeRun:
+    start, end = (run.job.start or 0) + seconds, (run.job.end or 0) + seconds
+    return replace(
+        run,
+        job=replace(run.job, submit=run.job.submit + seconds, start=start, end=end),
+        log=replace(run.log, start=start, end=end),
+    )
+
+
+def add(store: Store, made: list[MadeRun]) -> None:
+    store.upsert_jobs(run.job for run in made)
+    store.add_logs([(run.log, run.profile, b"abcd") for run in made])
+    store.link_logs()
+
+
+@pytest.fixture
+def made(tmp_path):
+    runs = recent_history()
+    with Store(tmp_path / "history.db", create=True) as store:
+        add(store, runs)
+    return runs
+
+
+@pytest.fixture
+def sluice(tmp_path, made):
+    assert made
+
+    def run(*arguments, exit_code: int = 0) -> str:
+        result = CliRunner().invoke(
+            main,
+            ["history", *map(str, arguments)],
+            env={"SLUICE_HISTORY": str(tmp_path / "history.db")},
+        )
+        assert result.exit_code == exit_code, result.output
+        return result.output
+
+    return run
+
+
+# Who stands out
+
+
+def written(made: list[MadeRun]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for run in made:
+        name = (run.job.name or "").rstrip("0123456789") + "#"
+        totals[f"{run.job.user} {name}"] = (
+            totals.get(f"{run.job.user} {name}", 0.0) + run.profile.numbers["write_bytes"]
+        )
+    return totals
+
+
+def test_the_top_writers_are_those_that_wrote_most(sluice, made):
+    rows = json.loads(sluice("top", "writers", "-n", 3, "--json"))["applications"]
+    expected = sorted(written(made).items(), key=lambda item: -item[1])[:3]
+    assert [f"{row['user']} {row['application']}" for row in rows] == [name for name, _ in expected]
+    assert [row["write_bytes"] for row in rows] == pytest.approx([sum_ for _, sum_ in expected])
+    assert rows[0]["application"] in sluice("top", "writers")
+
+
+def test_since_leaves_out_what_was_before(sluice):
+    every = json.loads(sluice("top", "readers", "--json", "-n", 1000))["applications"]
+    recent = json.loads(sluice("top", "readers", "--json", "-n", 1000, "--since", "8w"))
+    assert sum(row["runs"] for row in recent["applications"]) < sum(row["runs"] for row in every)
+
+
+def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
+    with Store(tmp_path / "history.db") as store:
+        refresh(store)
+        assert store.stale_weeks() == []
+        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 300
+        again = [
+            replace(
+                run,
+                job=replace(run.job, job_id=900_000 + i),
+                log=replace(run.log, digest=bytes([i] * 16), path=f"/n/{i}", jobid=900_000 + i),
+            )
+            for i, run in enumerate(made[-5:])
+        ]
+        add(store, again)
+        assert 1 <= len(store.stale_weeks()) <= 5
+        refresh(store)
+        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 305
+        store.prune(before=int(time.time()))
+        refresh(store)
+        assert store.ranking("write_bytes", since_week=0, most=999) == []
+
+
+def writer(number: int, start: int, end: int, **numbers: float) -> Run:
+    made = next(run for run in made_history(50, seed=4) if run.profile.pattern == "aw")
+    profile = replace(
+        made.profile,
+        numbers=made.profile.numbers
+        | {"rate": 5e9, "io_share": 0.8, "burst_seconds": 60.0, "period_seconds": 75.0}
+        | numbers,
+    )
+    job = replace(made.job, name=f"job{'abc'[number]}", start=start, end=end, nodes=4)
+    return Run(number, replace(made.log, start=start, end=end), profile, b"", job)
+
+
+def test_runs_at_the_same_time_harm_each_other_and_others_do_not():
+    alone = harm_among([writer(0, 0, 3600), writer(1, 4000, 7600)])
+    assert sum(harm.caused for harm in alone.values()) == 0
+    together = harm_among([writer(0, 0, 3600), writer(1, 1800, 5400)])
+    first, second = together.values()
+    assert first.suffered == pytest.approx(second.caused)
+    assert 0 < first.suffered < 1800 * 4
+
+
+def test_a_heavy_run_causes_more_than_it_suffers():
+    heavy = writer(0, 0, 3600, nprocs=4096.0)
+    light = writer(1, 0, 3600, nprocs=4.0)
+    harm = {name: value for (_, name), value in harm_among([heavy, light]).items()}
+    assert harm["joba"].caused > harm["joba"].suffered
+
+
+# Forgetting
+
+
+def test_pruning_forgets_what_is_old_and_keeps_what_teaches(sluice, tmp_path, made):
+    with Store(tmp_path / "history.db") as store:
+        oldest = store.run_ids()[0]
+        store.put_labels([Label(oldest, "aw", "a")])
+    limit = time.time() - 100 * DAY
+    recent = sum((run.log.start or 0) >= limit for run in made)
+    said = json.loads(sluice("prune", "--older-than", "100d", "--vacuum", "--json"))
+    assert said["logs"] == 300 - recent - 1
+    assert said["bytes_after"] < said["bytes_before"]
+    with Store(tmp_path / "history.db") as store:
+        assert store.counts().logs == recent + 1
+        assert oldest in store.run_ids()
+    assert "forgot 1 runs" in sluice("prune", "--older-than", "100d", "--labelled")
+
+
+@pytest.mark.parametrize("age", ["90", "3m", "-1d", ""])
+def test_an_age_needs_its_unit(sluice, age):
+    assert "no age" in sluice("prune", "--older-than", age, exit_code=2)
+
+
+# Exporting
+
+
+def test_csv_and_parquet_hold_the_same_runs(sluice, tmp_path, made):
+    assert "300 runs" in sluice("export", tmp_path / "runs.csv")
+    sluice("export", tmp_path / "runs.parquet")
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    table = parquet.read_table(tmp_path / "runs.parquet")
+    assert table.column_names == list(rows[0])
+    assert table.num_rows == len(rows) == 300
+    assert str(table.schema.field("write_bytes").type) == "double"
+    assert str(table.schema.field("job_id").type) == "int64"
+    by_id = {run.job.job_id: run for run in made}
+    for row, plain in zip(rows, table.to_pylist(), strict=True):
+        run = by_id[plain["job_id"]]
+        assert row["name"] == plain["name"] == run.job.name
+        assert float(row["write_bytes"]) == plain["write_bytes"]
+        assert plain["write_bytes"] == run.profile.numbers["write_bytes"]
+
+
+def test_another_format_is_refused(sluice, tmp_path):
+    assert ".csv or .parquet" in sluice("export", tmp_path / "runs.xlsx", exit_code=2)
+
+
+# Sharing
+
+
+@pytest.fixture
+def shared(sluice, tmp_path):
+    (tmp_path / "site.key").write_bytes(KEY)
+    sluice("anonymise", tmp_path / "shared.db", "--key-file", tmp_path / "site.key")
+    return tmp_path / "shared.db"
+
+
+def test_no_name_is_left_anywhere_in_the_file(shared, made):
+    content = shared.read_bytes()
+    names = {"darshan/2025", "/opt/apps", "sbatch --nodes"}
+    for run in made:
+        names |= {run.job.user or "", (run.job.name or "").rstrip("0123456789")}
+    left = [name for name in sorted(names) if len(name) > 4 and name.encode() in content]
+    assert left == []
+    assert not list(shared.parent.glob("*draft*"))
+
+
+def test_what_is_shared_has_the_same_statistics(shared, made):
+    with Store(shared) as store:
+        runs = list(store.runs())
+        refresh(store)
+        top = store.ranking("write_bytes", since_week=0, most=3)
+    expected = sorted(written(made).values(), reverse=True)[:3]
+    assert [row.write_bytes for row in top] == pytest.approx(expected)
+    assert [run.log.start for run in runs] == sorted(run.log.start or 0 for run in made)
+    first = runs[0].job
+    assert first is not None
+    assert (first.submit_line, first.tasks is None) == (None, False)
+    assert first.user is not None
+    assert first.user.startswith("user-")
+
+
+def test_the_same_key_makes_the_same_words_and_another_does_not(sluice, tmp_path, shared):
+    def users(path) -> set[str]:
+        with sqlite3.connect(path) as db:
+            return {row[0] for row in db.execute("SELECT DISTINCT user FROM jobs")}
+
+    sluice("anonymise", tmp_path / "again.db", "--key-file", tmp_path / "site.key")
+    (tmp_path / "other.key").write_bytes(KEY[::-1])
+    sluice("anonymise", tmp_path / "other.db", "--key-file", tmp_path / "other.key")
+    assert users(shared) == users(tmp_path / "again.db")
+    assert not users(shared) & users(tmp_path / "other.db")
+
+
+def test_what_is_not_listed_is_not_in_the_copy(shared):
+    with sqlite3.connect(shared) as db:
+        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
+        filled = {
+            name
+            for name in tables
+            if db.execute(f'SELECT 1 FROM "{name}"').fetchone()  # noqa: S608 - of the schema
+        }
+    assert filled <= {"logs", "profiles", "jobs", "labels", "migrations", "stale_weeks"}
+
+
+def test_a_weak_key_or_an_existing_file_is_refused(sluice, tmp_path, shared):
+    (tmp_path / "weak.key").write_bytes(b"secret")
+    said = sluice("anonymise", tmp_path / "x.db", "--key-file", tmp_path / "weak.key", exit_code=1)
+    assert "/dev/urandom" in said
+    assert not (tmp_path / "x.db").exists()
+    said = sluice("anonymise", shared, "--key-file", tmp_path / "site.key", exit_code=1)
+    assert "is there already" in said
