@@ -58,6 +58,7 @@ def fill(history: Path, runs: int) -> None:
             )
             store.link_logs()
         refresh(store)
+        store.update_coverage()
 
 
 def add_decisions(history: Path, bundle: Path, runs: int) -> None:

@@ -86,6 +86,8 @@ class Anonymiser:
                 "reason": lambda value: value and "quarantined",
             },
             "profiles": {},
+            "weekly_coverage": {},
+            "uncovered_weeks": {},
             "labels": {"application": words("application")},
             "jobs": {
                 "cluster": words("cluster"),
