@@ -4,8 +4,8 @@
 
 Makes the history anew (`made_history`, the same one every time) through the store, as ingest
 does, trains and publishes a model on it, and runs each command as a user would: a process of its
-own, whose start counts. Every run has a log, a profile, a job and its share of all indices; every
-hundredth job has a decision.
+own, whose start counts. Every run has a log, a profile, a job and its share of all indices; the
+latest ten thousand have a decision.
 """
 
 import os
@@ -24,7 +24,7 @@ import numpy as np
 from sluice.classifier.features import FEATURES
 from sluice.classifier.made_history import MadeRun, made_history
 from sluice.classifier.ranking import refresh
-from sluice.history_db.records import Decision
+from sluice.history_db.records import Decision, Job
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -33,6 +33,7 @@ from sluice.policies.record import Situation, decide
 RUNS = 1_000_000
 BATCH = 5000
 ROUNDS = 15
+DECIDED = 10_000  # jobs with a decision
 GOAL_SECONDS = 0.2
 GOAL_BYTES = 1024
 SLUICE = Path(sys.executable).parent / "sluice"
@@ -61,22 +62,20 @@ def fill(history: Path, runs: int) -> None:
         store.update_coverage()
 
 
-def add_decisions(history: Path, bundle: Path, runs: int) -> None:
-    """Decide on every hundredth job, as the plugin would have."""
+def add_decisions(history: Path, bundle: Path) -> Job:
+    """Decide on the latest jobs, as the plugin would have; return the last of them."""
     known = Situation(Bundle.parse(bundle.read_bytes()), None)
     config = core.default_config()
     with Store(history) as store:
-        for batch in batches(runs):
-            store.insert_decisions(
-                [
-                    decision(known, config, run, checksum=known.bundle.checksum)
-                    for run in batch[::100]
-                ]
-            )
+        runs = store.runs(store.run_ids(latest=DECIDED))
+        jobs = [run.job for run in runs if run.job]
+        store.insert_decisions(
+            [decision(known, config, job, checksum=known.bundle.checksum) for job in jobs]
+        )
+    return jobs[-1]
 
 
-def decision(known: Situation, config: core.Config, run: MadeRun, *, checksum: int) -> Decision:
-    job = run.job
+def decision(known: Situation, config: core.Config, job: Job, *, checksum: int) -> Decision:
     submission = core.submission(
         {
             "uid": job.uid,
@@ -130,9 +129,8 @@ def main() -> int:
             [SLUICE, "train", "--publish"], check=True, capture_output=True, env=environment
         )
         print(f"trained and published in {time.perf_counter() - start:.0f} s", flush=True)
-        add_decisions(history, bundle, runs)
+        last = add_decisions(history, bundle)
         is_good = size < GOAL_BYTES
-        last = next(islice(made_history(runs), runs // 100 * 100 - 100, None)).job
         for command in (
             ["why", str(last.job_id)],
             ["predict", "--job-name", str(last.name), "--user", str(last.user), "-n", "64"],

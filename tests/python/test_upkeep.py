@@ -2,9 +2,11 @@
 
 import csv
 import json
+import shutil
 import sqlite3
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -64,6 +66,15 @@ def sluice(tmp_path, made):
         return result.output
 
     return run
+
+
+def test_an_old_history_is_brought_up_to_date_by_looking_at_it(tmp_path):
+    old = Path(__file__).parents[1] / "data" / "history" / "history-v1.db"
+    shutil.copy(old, tmp_path / "history.db")
+    result = CliRunner().invoke(
+        main, ["history", "--json"], env={"SLUICE_HISTORY": str(tmp_path / "history.db")}
+    )
+    assert json.loads(result.stdout)["logs"] == 3
 
 
 # Who stands out

@@ -19,6 +19,10 @@ class NewerHistoryError(HistoryError):
     """A newer Sluice wrote the file."""
 
 
+class OldHistoryError(HistoryError):
+    """An older Sluice wrote the file, and it was opened for reading only."""
+
+
 class ReadOnlyHistoryError(HistoryError):
     """The user may not write the file or its directory."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from sluice.history_db.errors import ForeignFileError, HistoryError, NewerHistoryError
+from sluice.history_db.errors import ForeignFileError, NewerHistoryError, OldHistoryError
 from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.sql import Database, transaction
 
@@ -31,7 +31,7 @@ def check_ownership(db: Database, path: Path) -> None:
 def check_migrated(db: Database, path: Path) -> None:
     """Refuse an old schema, where it cannot be changed."""
     if len(_applied(db, path)) < len(MIGRATIONS):
-        raise HistoryError(
+        raise OldHistoryError(
             f"{path}: from an older Sluice; whoever may write it should run "
             "`sluice history` once to bring it up to date"
         )

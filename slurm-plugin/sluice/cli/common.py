@@ -115,13 +115,23 @@ def history_path(config: Path | None, history: Path | None) -> Path:
 def open_history(
     config: Path | None, history: Path | None, *, create: bool = False, read_only: bool = False
 ) -> Store:
-    """Open the history; with `create` its directory is made too."""
+    """Open the history; with `create` its directory is made too.
+
+    One of an older Sluice is brought up to date by whoever may write it, also to read it.
+    """
+    from sluice.history_db.errors import OldHistoryError
     from sluice.history_db.store import Store
 
     path = history_path(config, history)
     if create:
         path.parent.mkdir(parents=True, exist_ok=True)
-    return Store(path, create=create, read_only=read_only)
+    try:
+        return Store(path, create=create, read_only=read_only)
+    except OldHistoryError:
+        if not os.access(path, os.W_OK):
+            raise
+    Store(path).close()
+    return Store(path, read_only=read_only)
 
 
 def coverage_line(store: Store) -> str:
