@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +59,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Readers see the old file or the new one, also after a crash.
     """
+    import tempfile  # noqa: PLC0415 - most commands only read
+
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -14,6 +14,7 @@ from sluice.cli.common import (
     CommandError,
     bytes_text,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -97,12 +98,14 @@ def command(
                 _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
             )
             outcome = _train(store, force=force)
+            coverage = coverage_line(store)
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
     bundle = publish_model(config, history, None, version=outcome.model_id) if publish else None
     if as_json:
         show_json(_as_json(outcome, classifier, bundle))
     else:
+        click.echo(coverage)
         if classifier is not None:
             _print_patterns(classifier.metrics)
         _print(outcome, show_all=show_all)
