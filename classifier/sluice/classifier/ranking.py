@@ -51,8 +51,11 @@ def refresh(store: Store, advance: Callable[[], None] = lambda: None) -> None:
 
 def totals_of(store: Store, week: int) -> list[Total]:
     sums: dict[Application, list[float]] = defaultdict(lambda: [0.0] * 4)
+    users: dict[int, str] = {}
     for row in store.sums_of_week(week):
         values = sums[row.uid, application_name(row.name, row.exe)]
+        if row.user:
+            users[row.uid] = row.user
         for i, value in enumerate((row.runs, row.write_bytes, row.read_bytes, row.metadata)):
             values[i] += value
     harm = harm_among(list(store.runs(store.longest_io(week, MOST_RUNS))))
@@ -61,6 +64,7 @@ def totals_of(store: Store, week: int) -> list[Total]:
         Total(
             uid=key[0],
             application=key[1],
+            user=users.get(key[0]),
             runs=int(values[0]),
             write_bytes=values[1],
             read_bytes=values[2],

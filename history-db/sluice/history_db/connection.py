@@ -24,7 +24,7 @@ from sluice.history_db.errors import (
 from sluice.history_db.sql import Database, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
@@ -86,7 +86,7 @@ class Connection:
     def close(self) -> None:
         self._db.close()
 
-    def _rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    def _rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         with self._named_errors():
             return self._db.execute(sql, values).fetchall()
 

@@ -346,6 +346,33 @@ def m009_io_of_jobs(db: Database) -> None:
     )
 
 
+def m010_totals_by_application(db: Database) -> None:
+    """Let a ranking walk the totals in the order in which it adds them up."""
+    db.execute("DROP TABLE weekly_totals")
+    db.execute(
+        """
+        CREATE TABLE weekly_totals (
+            uid             INTEGER NOT NULL,
+            application     TEXT    NOT NULL,     -- stem of the job's name, else of the program's
+            week            INTEGER NOT NULL,     -- of the start: UTC seconds / 604,800
+            user            TEXT,                 -- by the accounting
+            runs            INTEGER NOT NULL,
+            write_bytes     REAL    NOT NULL,
+            read_bytes      REAL    NOT NULL,
+            metadata        REAL    NOT NULL,     -- opens, stats, unlinks
+            caused          REAL    NOT NULL,     -- node-seconds that others lost to it
+            suffered        REAL    NOT NULL,     -- node-seconds that it lost to others
+            PRIMARY KEY (uid, application, week)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX weekly_totals_week ON weekly_totals (week)")
+    db.execute(
+        "INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT start / 604800 FROM logs "
+        "WHERE reason IS NULL AND start IS NOT NULL"
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -356,4 +383,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m007_observed_interference,
     m008_second_decisions,
     m009_io_of_jobs,
+    m010_totals_by_application,
 )

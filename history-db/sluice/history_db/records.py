@@ -297,6 +297,7 @@ class WeekSum:
     """What the runs of one user, job name and program moved in a week."""
 
     uid: int
+    user: str | None
     name: str | None
     exe: str | None
     runs: int
@@ -312,6 +313,8 @@ class Total:
 
     uid: int
     application: str
+    user: str | None
+    """By the accounting."""
     runs: int
     write_bytes: float
     read_bytes: float

@@ -149,11 +149,10 @@ def top(
     first_week = 0 if since is None else (int(time.time()) - since) // WEEK
     with _fresh(config, history) as store:
         totals = store.ranking(ORDERS[order], since_week=first_week, most=most)
-        names = store.users_named(total.uid for total in totals)
         stale = len(store.stale_weeks())
         coverage, shares = coverage_line(store), asdict(store.coverage())
     if as_json:
-        rows = [{"user": names.get(total.uid), **_hours(total)} for total in totals]
+        rows = [_hours(total) for total in totals]
         show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
         return
     click.echo(coverage)
@@ -161,7 +160,7 @@ def top(
         ("user", "application", "runs", "written", "read", "opens, stats", "harms", "is harmed"),
         [
             (
-                names.get(total.uid) or user_text(total.uid),
+                total.user or user_text(total.uid),
                 total.application or NOTHING,
                 total.runs,
                 bytes_text(total.write_bytes),

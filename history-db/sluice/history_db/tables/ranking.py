@@ -27,14 +27,14 @@ class Ranking(Connection):
         """Add up the runs that started in a week, by user, job name and program."""
         rows = self._rows(
             """
-            SELECT coalesce(logs.uid, 0), jobs.name, logs.exe, count(*),
+            SELECT coalesce(logs.uid, 0), max(jobs.user), jobs.name, logs.exe, count(*),
                    total(profiles.write_bytes), total(profiles.read_bytes),
                    total(profiles.metadata_rate * profiles.io_share * profiles.runtime_seconds)
             FROM logs
             JOIN profiles ON profiles.log = logs.id
             LEFT JOIN jobs ON jobs.id = logs.job
             WHERE logs.reason IS NULL AND logs.start >= ? AND logs.start < ?
-            GROUP BY 1, 2, 3
+            GROUP BY 1, 3, 4
             """,
             [week * WEEK, (week + 1) * WEEK],
         )
@@ -58,8 +58,8 @@ class Ranking(Connection):
         with self._transaction() as db:
             db.execute("DELETE FROM weekly_totals WHERE week = ?", [week])
             db.executemany(
-                f"INSERT INTO weekly_totals VALUES ({marks(9)})",
-                ((week, *astuple(total)) for total in totals),
+                f"INSERT INTO weekly_totals VALUES ({marks(10)})",
+                ((total.uid, total.application, week, *astuple(total)[2:]) for total in totals),
             )
             db.execute("DELETE FROM stale_weeks WHERE week = ?", [week])
 
@@ -71,25 +71,16 @@ class Ranking(Connection):
         column = SORTED_BY[SORTED_BY.index(by)]  # never text from outside
         rows = self._rows(
             f"""
-            SELECT uid, application, sum(runs), sum(write_bytes), sum(read_bytes),
+            SELECT uid, application, max(user), sum(runs), sum(write_bytes), sum(read_bytes),
                    sum(metadata), sum(caused), sum(suffered)
-            FROM weekly_totals WHERE week >= ?
-            GROUP BY uid, application HAVING sum({column}) > 0
-            ORDER BY sum({column}) DESC, uid, application LIMIT ?
+            FROM (
+                SELECT uid, application FROM weekly_totals WHERE week >= :week
+                GROUP BY uid, application HAVING sum({column}) > 0
+                ORDER BY sum({column}) DESC, uid, application LIMIT :most
+            ) JOIN weekly_totals USING (uid, application)
+            WHERE week >= :week
+            GROUP BY uid, application ORDER BY sum({column}) DESC, uid, application
             """,
-            [since_week, most],
+            {"week": since_week, "most": most},
         )
         return [Total(*row) for row in rows]
-
-    def users_named(self, uids: Iterable[int]) -> dict[int, str]:
-        """Return what the accounting calls these users."""
-        names = {}
-        for uid in set(uids):
-            rows = self._rows(
-                "SELECT user FROM jobs WHERE id = "
-                "(SELECT job FROM logs WHERE uid = ? AND job IS NOT NULL LIMIT 1)",
-                [uid],
-            )
-            if rows and rows[0][0]:
-                names[uid] = rows[0][0]
-        return names
