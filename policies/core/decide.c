@@ -41,72 +41,86 @@ part_of (double length, double remaining)
 	return remaining >= length ? 1.0 : remaining / length;
 }
 
-/*
- * Share of a victim's stretched I/O time in which the other is active, when the
- * two have so many seconds of their own left. They meet until the first of them
- * ends, each slowed by the other: a stream that fills the targets for T seconds
- * costs its victim at most T, however much of its rate it takes.
- */
-static double
-overlap_until_the_end (const struct sluice_pressure *victim, double length, double rho,
-		       const struct sluice_pressure *other, double other_length,
-		       double other_rho)
-{
-	double overlap = sluice_load_overlap (victim, other, rho);
-	double other_overlap = sluice_load_overlap (other, victim, other_rho);
-	double factor = factor_of (1.0 - overlap * (1.0 - rho));
-	double other_factor = factor_of (1.0 - other_overlap * (1.0 - other_rho));
-	/* of the victim's work, what it does while the other is there */
-	double beside = part_of (length * sluice_job_slowdown (victim, factor),
-				 other_length * sluice_job_slowdown (other, other_factor));
-	return overlap * beside * factor / (beside * factor + 1.0 - beside);
-}
-
 static double
 remaining_of (const struct sluice_situation *s, uint32_t member, double start)
 {
 	return fmax (0.0, s->members[member].end - start);
 }
 
+/* Shares of their stretched I/O times in which newcomer and co-runner find the
+ * other one active. */
+struct overlaps {
+	double own;
+	double other;
+};
+
+/* The share of a job's stretched I/O time that goes into this share of its work,
+ * when that takes `factor` times as long as the rest. */
+static double
+time_of (double work, double factor)
+{
+	return work * factor / (work * factor + 1.0 - work);
+}
+
+/*
+ * The two meet until the first of them ends, each slowed by the other: a stream
+ * that fills the targets for T seconds costs a co-runner at most T, however much
+ * of its rate it takes. load is what the co-runner puts on the lane.
+ */
+static struct overlaps
+overlaps_of (const struct sluice_situation *s, const struct newcomer *job,
+	     const struct side *side, const struct sluice_situation_member *member,
+	     struct sluice_load load, double remaining)
+{
+	double capacity = s->model->capacity;
+	double own_rho = sluice_load_rate (side->victim, load, capacity);
+	double other_rho = sluice_load_rate (member->victim, side->against, capacity);
+	double own = sluice_load_overlap (side->pressure, &member->pressure, own_rho);
+	double other = sluice_load_overlap (&member->pressure, side->pressure, other_rho);
+	double own_stretch = factor_of (1.0 - own * (1.0 - own_rho));
+	double other_stretch = factor_of (1.0 - other * (1.0 - other_rho));
+	double own_length
+	    = job->runtime * sluice_job_slowdown (side->pressure, own_stretch);
+	double other_length
+	    = remaining * sluice_job_slowdown (&member->pressure, other_stretch);
+
+	struct overlaps result = {
+		.own = own * time_of (part_of (own_length, other_length), own_stretch),
+		.other
+		= other * time_of (part_of (other_length, own_length), other_stretch),
+	};
+	return result;
+}
+
+/* met: with the kept ones of the lane. */
 static double
 own_factor (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
-	    const struct newcomer *job, const struct side *side, double start)
+	    const struct side *side, const struct overlaps *met, double start)
 {
 	struct sluice_load loads[SLUICE_KEPT];
-	double overlaps[SLUICE_KEPT];
-	double capacity = s->model->capacity;
+	double shares[SLUICE_KEPT];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < lane->count; i++) {
 		const struct sluice_lane_member *other = &lane->kept[i];
-		double remaining = remaining_of (s, other->member, start);
-		if (remaining <= 0.0)
+		if (remaining_of (s, other->member, start) <= 0.0)
 			continue;
-		const struct sluice_situation_member *member = &s->members[other->member];
 		loads[n] = other->load;
-		overlaps[n++] = overlap_until_the_end (
-		    side->pressure, job->runtime,
-		    sluice_load_rate (side->victim, other->load, capacity),
-		    &member->pressure, remaining,
-		    sluice_load_rate (member->victim, side->against, capacity));
+		shares[n++] = met[i].own;
 	}
 	return factor_of (sluice_load_mean_rate (side->victim, lane->background, loads,
-						 overlaps, n, capacity));
+						 shares, n, s->model->capacity));
 }
 
 /* A victim's factor without and with the newcomer, which is on for a share of
  * the victim's time. */
 static void
 compare (const struct sluice_situation *s, const struct sluice_situation_member *victim,
-	 double remaining, const struct newcomer *job, const struct side *side,
-	 struct sluice_load always, const struct sluice_load *loads, const double *overlaps,
-	 uint32_t n, double *before, double *after)
+	 double overlap, const struct side *side, struct sluice_load always,
+	 const struct sluice_load *loads, const double *overlaps, uint32_t n,
+	 double *before, double *after)
 {
 	double capacity = s->model->capacity;
-	double overlap = overlap_until_the_end (
-	    &victim->pressure, remaining,
-	    sluice_load_rate (victim->victim, side->against, capacity), side->pressure,
-	    job->runtime, sluice_load_rate (side->victim, victim->against, capacity));
 	double without
 	    = sluice_load_mean_rate (victim->victim, always, loads, overlaps, n, capacity);
 	double with = sluice_load_mean_rate (victim->victim,
@@ -118,7 +132,7 @@ compare (const struct sluice_situation *s, const struct sluice_situation_member 
 
 static void
 compare_kept (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
-	      uint32_t k, const struct newcomer *job, const struct side *side, double start,
+	      uint32_t k, const struct side *side, const struct overlaps *met, double start,
 	      struct meeting *out)
 {
 	const struct sluice_lane_member *self = &lane->kept[k];
@@ -136,8 +150,8 @@ compare_kept (const struct sluice_situation *s, const struct sluice_situation_la
 		loads[n] = lane->kept[i].load;
 		overlaps[n++] = self->overlaps[i] * part_of (remaining, theirs);
 	}
-	compare (s, &s->members[self->member], remaining, job, side, lane->background,
-		 loads, overlaps, n, &out->before[k], &out->after[k]);
+	compare (s, &s->members[self->member], met[k].other, side, lane->background, loads,
+		 overlaps, n, &out->before[k], &out->after[k]);
 }
 
 /* For the mean of many, the kept ones are background like each other. */
@@ -157,7 +171,9 @@ compare_rest (const struct sluice_situation *s, const struct sluice_situation_la
 	for (uint32_t i = 0; i < lane->count; i++)
 		if (remaining_of (s, lane->kept[i].member, start) > 0.0)
 			always = sluice_load_add (always, lane->kept[i].load);
-	compare (s, &s->members[lane->rest], remaining, job, side, always, NULL, NULL, 0,
+	struct overlaps met = overlaps_of (s, job, side, &s->members[lane->rest],
+					   lane->rest_load, remaining);
+	compare (s, &s->members[lane->rest], met.other, side, always, NULL, NULL, 0,
 		 &out->before[SLUICE_KEPT], &out->after[SLUICE_KEPT]);
 }
 
@@ -166,11 +182,20 @@ meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane
       const struct newcomer *job, const struct side *side, double start,
       struct meeting *out)
 {
+	struct overlaps met[SLUICE_KEPT] = { 0 };
+
 	for (int i = 0; i <= SLUICE_KEPT; i++)
 		out->before[i] = out->after[i] = 1.0;
-	out->own = own_factor (s, lane, job, side, start);
+	for (uint32_t k = 0; k < lane->count; k++) {
+		const struct sluice_lane_member *other = &lane->kept[k];
+		double remaining = remaining_of (s, other->member, start);
+		if (remaining > 0.0)
+			met[k] = overlaps_of (s, job, side, &s->members[other->member],
+					      other->load, remaining);
+	}
+	out->own = own_factor (s, lane, side, met, start);
 	for (uint32_t k = 0; k < lane->count; k++)
-		compare_kept (s, lane, k, job, side, start, out);
+		compare_kept (s, lane, k, side, met, start, out);
 	compare_rest (s, lane, job, side, start, out);
 }
 

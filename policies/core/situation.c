@@ -176,7 +176,6 @@ enlist_rest (struct sluice_situation *s, const struct crowd *crowd, uint32_t l)
 	lane->rest_load.weight /= count;
 	lane->rest_load.demand /= count;
 	lane->rest_load.metadata /= count;
-	rest->against = lane->rest_load;
 	lane->has_rest = 1;
 	lane->rest = s->member_count++;
 }
