@@ -21,6 +21,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -278,6 +279,9 @@ def main() -> int:
     place = Path(tempfile.mkdtemp(prefix="sluice-demo-"))
     place.chmod(0o755)  # munged wants to be reachable
     begin = time.monotonic()
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("demo: terminated")
+    )  # not without cleaning up
     try:
         run(place, arguments.svg)
         kinds = [arguments.kind] if arguments.kind else tuple(LABELS)
