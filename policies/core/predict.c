@@ -93,6 +93,14 @@ prefer_forest (const struct sluice_bundle *bundle,
 		prefer (&candidate, out);
 }
 
+static int
+is_sure_enough (const struct sluice_prediction *prediction,
+		const struct sluice_policy *policy)
+{
+	return prediction->evidence != SLUICE_EVIDENCE_NONE
+	       && prediction->profile.confidence >= policy->min_confidence;
+}
+
 void
 sluice_predict (const struct sluice_bundle *bundle,
 		const struct sluice_submission *submission, struct sluice_prediction *out)
@@ -121,11 +129,11 @@ sluice_predict (const struct sluice_bundle *bundle,
 		if (evidence == SLUICE_EVIDENCE_FOREST)
 			prefer_forest (bundle, submission, out);
 		prefer_entry (bundle, sized, size, out);
-		if (out->profile.confidence >= policy->min_confidence)
+		if (is_sure_enough (out, policy))
 			break;
 		uint32_t runs = prefer_entry (bundle, key, size, out);
 		own_runs = runs > own_runs ? runs : own_runs;
-		if (out->profile.confidence >= policy->min_confidence)
+		if (is_sure_enough (out, policy))
 			break;
 	}
 	out->klass = sluice_class_of (&out->profile, policy);

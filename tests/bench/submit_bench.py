@@ -1,8 +1,9 @@
 """Thread CPU time of job_submit in the built plugin.
 
 10,000 known applications, 200 trees of up to 256 leaves, 32 co-runners; 10,000 different
-jobs that the table knows, then 10,000 for which the forest has to run. The harness times
-every call from outside; the plugin's own histogram is printed beside it.
+jobs that the table knows, then 10,000 for which the forest has to run; in observe, and in
+enforce, where they take tokens as well. The harness times every call from outside; the
+plugin's own histogram is printed beside it.
 """
 
 import statistics
@@ -28,14 +29,21 @@ class Route:
     """One way through the plugin, and what its median may take."""
 
     name: str
+    """As the plugin's own histogram calls it."""
     is_known: bool
     median_goal: float  # us
+    mode: str = "observe"
 
 
 ROUTES = (
     Route("known", is_known=True, median_goal=5.0),
     Route("forest", is_known=False, median_goal=30.0),
+    Route("known", is_known=True, median_goal=5.0, mode="enforce"),
+    Route("forest", is_known=False, median_goal=30.0, mode="enforce"),
 )
+TOKENS = ("all_stream", "all_flush", "all_meta")
+# In enforce every job is to be decided on and given tokens, however unsure the forest is.
+SETTINGS = {"observe": "", "enforce": "MinConfidence=0\n"}
 
 
 def measure(harness: Harness, route: Route) -> tuple[list[Timing], list[Timing]]:
@@ -45,8 +53,10 @@ def measure(harness: Harness, route: Route) -> tuple[list[Timing], list[Timing]]
     """
     files = harness.files
     install(files.snapshot, made_model.snapshot(corunners=32))
-    files.configure(Mode="observe", RingRecords=ROUND_JOBS, PollInterval=500)
+    files.configure(Mode=route.mode, RingRecords=ROUND_JOBS, PollInterval=500)
     with harness:
+        for token in TOKENS:
+            harness.set_total(token, 1_000_000)
         files.wait_until_loaded("bundle", "snapshot")
         for i in range(JOBS):
             harness.submit(**made_model.job(i, known=route.is_known))
@@ -63,6 +73,8 @@ def measure(harness: Harness, route: Route) -> tuple[list[Timing], list[Timing]]
         decided = sum(count for _, count in buckets)
         if decided < seen["decided"]:
             raise RuntimeError(f"{seen['decided'] - decided} jobs took another route: {seen}")
+    if route.mode == "enforce":
+        print(f"  {seen['grants']['taken'] / seen['decided']:.0%} of the jobs took tokens")
     print(
         f"  plugin's histogram: median < {quantile(buckets, 0.5) / 1000:.1f} us, "
         f"p99 < {quantile(buckets, 0.99) / 1000:.1f} us, "
@@ -82,14 +94,17 @@ def middle(rounds: list[Timing]) -> tuple[float, float, float]:
 
 def main() -> int:
     built = build(REPOSITORY / "build")
-    content = made_model.bundle(applications=JOBS, trees=200, jobs=JOBS)
+    bundles = {
+        mode: made_model.bundle(applications=JOBS, trees=200, jobs=JOBS, settings=settings)
+        for mode, settings in SETTINGS.items()
+    }
     is_good = True
     print(f"{ROUNDS} rounds of {ROUND_JOBS} jobs; figures are medians over the rounds")
     for route in ROUTES:
-        print(f"{route.name}:")
+        print(f"{route.name}, {route.mode}:")
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as place:
             harness = Harness(built, Path(place))
-            install(harness.files.bundle, content)
+            install(harness.files.bundle, bundles[route.mode])
             rounds, controls = measure(harness, route)
         median, p99, tail = middle(rounds)
         print(

@@ -90,6 +90,14 @@ def test_it_abstains_or_leaves_when_it_should(profile, action, reason):
     assert (decision.action, decision.reason) == (action, reason)
 
 
+def test_where_any_certainty_will_do_whatever_is_known_is_used():
+    unsure = {**FLUSHING, "confidence": 0.0}
+    decision = decide(
+        situation(profile=unsure, conf="MinConfidence=0"), CONFIG, submission(), NOW
+    ).decision
+    assert (decision.action, decision.reason) == ("colocate", "no_corunners")
+
+
 def test_an_unknown_job_is_left_to_slurm():
     decision = decision_beside(name="never_seen")
     assert (decision.action, decision.reason) == ("abstain", "unknown_job")
