@@ -4,13 +4,6 @@
 
 #include "adapter.h"
 
-/* The tokens in use are those of the lanes that decisions are made with. */
-static const struct sluice_policy *
-policy_of (const struct view *view)
-{
-	return view->bundle ? sluice_bundle_policy (view->bundle) : &view->config.policy;
-}
-
 /* Take tokens off one text of a job description. What was nothing but tokens
  * becomes NULL: at submission no licences, in a modification no change of them.
  * So nobody's wrong wish for a token costs a running job its other licences. */
@@ -30,7 +23,7 @@ strip (const struct sluice_policy *policy, const struct sluice_tokens *granted, 
 void
 enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *counters)
 {
-	const struct sluice_policy *policy = policy_of (view);
+	const struct sluice_policy *policy = view_policy (view);
 	uint32_t items = strip (policy, NULL, &job->licenses).items
 			 + strip (policy, NULL, &job->tres_per_task).items;
 	if (items > 0)
@@ -45,13 +38,15 @@ enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *co
  * association manager (read in licenses.c of all versions from 22.05 to 26.05).
  */
 static uint32_t
-total_of (const struct sluice_policy *policy, uint32_t lane, uint32_t klass)
+total_of (const struct view *view, uint32_t lane, uint32_t klass)
 {
 	char name[SLUICE_TOKEN_SIZE];
 	if (!get_total_license_cnt)
 		return SLUICE_TOTAL_UNKNOWN;
-	sluice_token_name (policy, lane, klass, name);
-	return get_total_license_cnt (name);
+	sluice_token_name (view_policy (view), lane, klass, name);
+	uint32_t total = get_total_license_cnt (name);
+	uint32_t promised = view->promised[klass][lane];
+	return total < promised ? total : promised;
 }
 
 static int
@@ -68,7 +63,7 @@ take (const struct sluice_policy *policy, const struct sluice_tokens *tokens,
 void
 enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_record *record)
 {
-	const struct sluice_policy *policy = policy_of (view);
+	const struct sluice_policy *policy = view_policy (view);
 	struct sluice_grant *grant = &record->grant;
 	struct sluice_tokens wanted;
 	uint32_t totals[SLUICE_MAX_LANES] = { 0 };
@@ -77,7 +72,7 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 	if (record->mode == SLUICE_MODE_ENFORCE)
 		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
 			if (wanted.lane_mask >> lane & 1)
-				totals[lane] = total_of (policy, lane, wanted.klass);
+				totals[lane] = total_of (view, lane, wanted.klass);
 	sluice_tokens_grant (record->mode, policy, &record->submission, &record->decision,
 			     totals, grant);
 	if (grant->outcome == SLUICE_GRANT_TAKEN && take (policy, &grant->tokens, job) != 0)
@@ -96,7 +91,7 @@ void
 enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 		struct counters *counters)
 {
-	const struct sluice_policy *policy = policy_of (view);
+	const struct sluice_policy *policy = view_policy (view);
 	struct sluice_tokens granted = { 0 };
 
 	if ((!change->licenses && !change->tres_per_task) || is_administrator (uid))

@@ -58,13 +58,20 @@ struct plugin {
 /* The API hands us no context, so there is one instance. NULL: not loaded. */
 static struct plugin *plugin;
 
+/* At the time of init; later it may be replaced under us. */
+static const char *
+slurms_config (void)
+{
+	return &slurm_conf && slurm_conf.slurm_conf ? slurm_conf.slurm_conf
+						    : "/etc/slurm/slurm.conf";
+}
+
 /* $SLUICE_CONF, else sluice.conf beside slurm.conf. */
 static void
 find_config (char out[SLUICE_PATH_SIZE])
 {
 	const char *own = getenv ("SLUICE_CONF");
-	const char *slurms = &slurm_conf && slurm_conf.slurm_conf ? slurm_conf.slurm_conf
-								  : "/etc/slurm/slurm.conf";
+	const char *slurms = slurms_config ();
 	const char *slash = strrchr (slurms, '/');
 
 	if (own && own[0])
@@ -93,8 +100,9 @@ start (struct plugin *new)
 	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (new->stop_fd < 0)
 		return;
-	new->has_loader
-	    = loader_start (&new->loader, config, &new->ring, new->stop_fd) == 0;
+	new->has_loader = loader_start (&new->loader, config, slurms_config (), &new->ring,
+					new->stop_fd)
+			  == 0;
 	new->has_server
 	    = new->has_loader &&server_start (&new->server, &sources, new->stop_fd) == 0;
 }

@@ -219,6 +219,18 @@ look_at_off_file (struct loader *loader)
 	return loader->switched_off != was_off;
 }
 
+static int
+look_at_slurm_file (struct loader *loader, int is_new_policy)
+{
+	int changed = slurm_file_look (&loader->slurm_file);
+	if (changed || is_new_policy)
+		slurm_file_totals (&loader->slurm_file,
+				   loader->bundle ? sluice_bundle_policy (loader->bundle)
+						  : &loader->config.policy,
+				   loader->promised);
+	return changed;
+}
+
 /* Mode off loads nothing. */
 static int
 unload_models (struct loader *loader)
@@ -247,6 +259,12 @@ look_at_files (struct loader *loader)
  * From what the thread has loaded to what job_submit sees.
  */
 
+const struct sluice_policy *
+view_policy (const struct view *view)
+{
+	return view->bundle ? sluice_bundle_policy (view->bundle) : &view->config.policy;
+}
+
 static void
 view_destroy (struct view *view)
 {
@@ -267,6 +285,7 @@ view_create (const struct loader *loader)
 	view->config_checksum = loader->config_checksum;
 	view->bundle = loader->bundle;
 	view->snapshot = loader->snapshot;
+	memcpy (view->promised, loader->promised, sizeof view->promised);
 	if (!view->bundle)
 		return view;
 	view->situation = sluice_situation_create (view->bundle, view->snapshot);
@@ -299,6 +318,7 @@ look (struct loader *loader, int all)
 	struct sluice_snapshot *old_snapshot = loader->snapshot;
 	int changed = all ? look_at_files (loader) : 0;
 	changed |= look_at_off_file (loader);
+	changed |= look_at_slurm_file (loader, changed && loader->bundle != old_bundle);
 	if (!changed)
 		return;
 
@@ -333,13 +353,13 @@ run (void *data)
 			due = now + pause;
 		if (pause > OFF_FILE_MS)
 			pause = OFF_FILE_MS;
-	} while (!thread_sleep (loader->stop_fd, pause));
+	} while (!thread_sleep (loader->stop_fd, loader->slurm_file.wake_fd, pause));
 	return NULL;
 }
 
 int
-loader_start (struct loader *loader, const char *config_path, struct ring *ring,
-	      int stop_fd)
+loader_start (struct loader *loader, const char *config_path, const char *slurm_conf_path,
+	      struct ring *ring, int stop_fd)
 {
 	memset (loader, 0, sizeof *loader);
 	loader->ring = ring;
@@ -348,6 +368,7 @@ loader_start (struct loader *loader, const char *config_path, struct ring *ring,
 	pthread_mutex_init (&loader->status_lock, NULL);
 	become_off (loader);
 	set_path (loader, FILE_CONFIG, config_path);
+	slurm_file_init (&loader->slurm_file, slurm_conf_path);
 	return thread_start (&loader->thread, "sluice-loader", run, loader);
 }
 
@@ -357,6 +378,7 @@ loader_destroy (struct loader *loader)
 	view_destroy (loader->view);
 	sluice_bundle_destroy (loader->bundle);
 	sluice_snapshot_destroy (loader->snapshot);
+	slurm_file_destroy (&loader->slurm_file);
 	pthread_rwlock_destroy (&loader->view_lock);
 	pthread_mutex_destroy (&loader->status_lock);
 }

@@ -22,6 +22,7 @@
 
 #include "decide.h"
 #include "ring.h"
+#include "slurm_file.h"
 #include "watch.h"
 
 /* What job_submit decides with. Never changed once it is published. */
@@ -31,7 +32,12 @@ struct view {
 	const struct sluice_bundle *bundle; /* NULL: none */
 	const struct sluice_snapshot *snapshot;
 	struct sluice_situation *situation; /* NULL without a bundle */
+	/* slurm_file_totals: a token of which there are fewer is not given */
+	uint32_t promised[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];
 };
+
+/* The policy that decisions are made with. */
+const struct sluice_policy *view_policy (const struct view *view);
 
 /* One file, as `sluice doctor` shows it. */
 struct file_status {
@@ -59,6 +65,8 @@ struct loader {
 	struct sluice_bundle *bundle;
 	struct sluice_snapshot *snapshot;
 	int switched_off; /* the off file exists */
+	struct slurm_file slurm_file;
+	uint32_t promised[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];
 	struct watch watches[FILE_COUNT];
 
 	pthread_mutex_t status_lock;
@@ -67,8 +75,8 @@ struct loader {
 
 /* Start the thread; it ends when stop_fd becomes readable. Nothing is read
  * here: slurmctld's start must not wait for a file system. -1: no thread. */
-int loader_start (struct loader *loader, const char *config_path, struct ring *ring,
-		  int stop_fd);
+int loader_start (struct loader *loader, const char *config_path,
+		  const char *slurm_conf_path, struct ring *ring, int stop_fd);
 /* Free everything, after the thread has ended. */
 void loader_destroy (struct loader *loader);
 

@@ -227,7 +227,7 @@ serve_client (struct server *server)
 	int fd = accept4 (server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {
 		/* out of descriptors, say: do not spin */
-		thread_sleep (server->stop_fd, RETRY_MS);
+		thread_sleep (server->stop_fd, -1, RETRY_MS);
 		return;
 	}
 	if (is_allowed (fd) && receive_line (server, fd, request) == 0)

@@ -30,10 +30,13 @@ thread_join (pthread_t thread)
 }
 
 int
-thread_sleep (int stop_fd, int milliseconds)
+thread_sleep (int stop_fd, int wake_fd, int milliseconds)
 {
-	struct pollfd stop = { .fd = stop_fd, .events = POLLIN };
-	return poll (&stop, 1, milliseconds) > 0;
+	struct pollfd fds[] = {
+		{ .fd = stop_fd, .events = POLLIN },
+		{ .fd = wake_fd, .events = POLLIN },
+	};
+	return poll (fds, 2, milliseconds) > 0 && fds[0].revents != 0;
 }
 
 int64_t

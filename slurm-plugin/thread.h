@@ -15,8 +15,9 @@ int thread_start (pthread_t *thread, const char *name, void *(*run) (void *), vo
  * -1: it still runs, so nothing of its may be freed. */
 int thread_join (pthread_t thread);
 
-/* Sleep; 1 as soon as stop_fd is readable, else 0. */
-int thread_sleep (int stop_fd, int milliseconds);
+/* Sleep, no longer than until wake_fd (-1: none) is readable; 1 as soon as
+ * stop_fd is, else 0. */
+int thread_sleep (int stop_fd, int wake_fd, int milliseconds);
 
 /* A clock for deadlines that nobody sets. */
 int64_t thread_milliseconds (void);

@@ -42,6 +42,12 @@ HINTS = {
     "forged": b"mixed\n00000000000000000000000000000000000001\n9999999999999999999T",
 }
 
+SLURM_FILES = {
+    "plain": b"ClusterName=lab\nLicenses=tool:9,sl0_stream:1000000\nNodeName=n1\n",
+    "odd": b" licenses = tool:9; \\\n sl0_stream:5 # sl0_stream:1000000\ninclude more.conf",
+    "include": b"Include /etc/slurm/licenses.conf\n",
+    "none": b"# Licenses=sl0_stream:1000000\nLicensesX=1\n",
+}
 
 SWF = {
     "job": b"; MaxProcs: 100\n7 100 20 300.5 4 -1 -1 8 600 -1 1 3 5 -1 2 1 6 30\n",
@@ -74,6 +80,8 @@ def main() -> None:
         write("hints", name, hints)
     for name, trace in SWF.items():
         write("swf", name, trace)
+    for name, text in SLURM_FILES.items():
+        write("slurm_file", name, text)
 
 
 def write(target: str, name: str, content: bytes) -> None:

@@ -24,7 +24,7 @@
  * values \n, \t and \\ stand for newline, tab and backslash. The end of input unloads the
  * plugin.
  *
- *   usage: harness PLUGIN.so      with SLUICE_CONF in the environment
+ *   usage: harness PLUGIN.so      with SLUICE_CONF and SLURM_CONF in the environment
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -497,6 +497,7 @@ main (int argc, char **argv)
 	if (argc != 2)
 		die ("usage", "harness PLUGIN.so");
 	slurm_conf.cluster_name = "harness";
+	slurm_conf.slurm_conf = getenv ("SLURM_CONF");
 	void *plugin = dlopen (argv[1], RTLD_LAZY);
 	if (!plugin)
 		die (argv[1], dlerror ());

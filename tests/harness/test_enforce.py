@@ -1,5 +1,6 @@
 """`enforce` in the built plugin: tokens given, tokens taken off, and what it costs."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +114,59 @@ def test_each_token_must_be_there_in_plenty(harness: Harness, total: int, outcom
     assert harness.submit(**WRITER).licenses == (BOTH if outcome == "taken" else None)
     grant = last_record(harness).grant
     assert (grant.outcome, grant.totals[:3]) == (outcome, (PLENTY, total, 0))
+
+
+def outcome_of_next(harness: Harness) -> str:
+    harness.submit(**WRITER)
+    return str(last_record(harness).grant.outcome)
+
+
+def wait_for_outcome(harness: Harness, outcome: str) -> None:
+    deadline = time.monotonic() + 10
+    while outcome_of_next(harness) != outcome:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+TOKENS = "sl0_stream:1000000,sl1_stream:1000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        (f"Licenses={TOKENS}\n", "taken"),
+        (f"  licenses = tool:9, {TOKENS} # a comment\nNodeName=n1\n", "taken"),
+        ("Licenses=sl0_stream:1000000,\\\n  sl1_stream:1000000\n", "taken"),
+        ("Include other.conf\n", "taken"),
+        (f"Licenses=tool:9\nLicenses={TOKENS}\n", "undefined"),
+        ("Licenses=sl0_stream:1000000,sl1_stream:99999\n", "undefined"),
+        ("Licenses=sl0_stream:1000000,sl1_stream\n", "undefined"),
+        ("Licenses=xsl0_stream:1000000,sl1_streams:1000000\n", "undefined"),
+        (f"#Licenses={TOKENS}\nLicensesX={TOKENS}\n", "undefined"),
+        ("", "undefined"),
+        ("Licenses=sl0_stream:99999999999999999999,sl1_stream:1000000\n", "taken"),
+    ],
+)
+def test_no_token_is_given_that_slurm_conf_does_not_define(
+    harness: Harness, text: str, outcome: str
+) -> None:
+    """The controller has it still, until somebody reconfigures."""
+    assert outcome_of_next(harness) == "taken"
+    is_taken = outcome == "taken"
+    opposite = b"Licenses=none\n" if is_taken else f"Licenses={TOKENS}\n".encode()
+    install(harness.files.slurm_config, b"")
+    wait_for_outcome(harness, "undefined")
+    install(harness.files.slurm_config, opposite)
+    wait_for_outcome(harness, "undefined" if is_taken else "taken")
+    install(harness.files.slurm_config, text.encode())
+    wait_for_outcome(harness, outcome)
+
+
+def test_a_slurm_conf_that_cannot_be_read_says_nothing(harness: Harness) -> None:
+    install(harness.files.slurm_config, b"")
+    wait_for_outcome(harness, "undefined")
+    harness.files.slurm_config.chmod(0o666)
+    wait_for_outcome(harness, "taken")
 
 
 @pytest.mark.parametrize("harness", ["harness-bare"], indirect=True)

@@ -106,10 +106,12 @@ FLUSH_JOB = "flusher"
 
 
 def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
-    """The bytes of a bundle that knows STREAM_JOB and FLUSH_JOB, and nothing else."""
+    """The bytes of a bundle that knows STREAM_JOB, also with a number, and FLUSH_JOB."""
     rng = np.random.default_rng(1)
+    stream = profile(rng, "aw") | HEAVY
     profiles = {
-        STREAM_JOB: profile(rng, "aw") | HEAVY,
+        STREAM_JOB: stream,
+        f"{STREAM_JOB}0": stream,
         FLUSH_JOB: profile(rng, "ws") | {"unflushed_bytes": 0.0},
     }
     return pack_bundle(

@@ -104,6 +104,8 @@ class PluginFiles:
         self.snapshot = directory / "cluster.snapshot"
         self.socket = directory / "plugin.sock"
         self.off_file = directory / "off"
+        self.slurm_config = directory / "slurm.conf"
+        """Of the harness; a real cluster has its own."""
 
     def configure(self, **settings: str | float) -> None:
         """Write a sluice.conf that is looked at often; replaces the old one at once."""
@@ -177,7 +179,11 @@ class Harness:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=os.environ | {"SLUICE_CONF": str(self.files.config)},
+                env=os.environ
+                | {
+                    "SLUICE_CONF": str(self.files.config),
+                    "SLURM_CONF": str(self.files.slurm_config),
+                },
             )
         return self
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import made_model
 import pytest
@@ -25,6 +26,7 @@ pytestmark = [
 ]
 
 NOBODY = 65534
+ROUNDS, CLIENTS, JOBS = 4, 3, 500
 SPANK_PLUGIN = Path(__file__).parents[2] / "build" / "plugins" / "spank_sluice.so"
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 OWN_LICENSES = "tool:4000,other:9"
@@ -360,9 +362,11 @@ LONG = ",".join(["tool:1"] * 143)  # 1,000 bytes
 
 
 @contextmanager
-def licenses_are(slurm: PrivateSlurm, line: str) -> Iterator[None]:
+def licenses_are(slurm: PrivateSlurm, line: str, pause: float = 0.0) -> Iterator[None]:
+    """Edit slurm.conf, reconfigure so many seconds later, and take it back in the end."""
     slurm.settings["Licenses"] = line
     slurm.write_config()
+    time.sleep(pause)
     slurm.reconfigure()
     try:
         yield
@@ -404,6 +408,63 @@ def test_a_lane_may_come_and_go_between_submissions(
             outcomes += [record.grant.outcome for record in records(files)]
             clear(slurm)
     assert outcomes == ["undefined", "taken"] * 2
+
+
+def test_no_token_is_given_that_slurm_conf_is_about_to_lose(
+    slurm: PrivateSlurm, files: PluginFiles
+) -> None:
+    """It counts from the change of the file, before the controller knows of it."""
+    lines = {OWN_LICENSES: "undefined", licenses_line(): "taken", licenses_line(5): "undefined"}
+    for line, outcome in [*lines.items(), (licenses_line(), "taken")]:
+        slurm.settings["Licenses"] = line
+        slurm.write_config()
+        time.sleep(0.5)
+        shown = held(slurm, WRITER)["Licenses"]
+        [record] = records(files)
+        assert record.grant.outcome == outcome
+        assert (shown == NO_LICENSES) == (outcome == "undefined")
+
+
+@pytest.mark.acceptance
+def test_no_submission_under_way_is_refused_while_lanes_come_and_go(
+    slurm: PrivateSlurm, files: PluginFiles, bulk_submit: Path
+) -> None:
+    """Slurm looks at a job's licences again, behind the plugin and another lock.
+
+    Who edits slurm.conf and reconfigures a second later loses nobody a job.
+    """
+    files.configure(Mode="enforce", RingRecords=16)
+    before = files.stats()["grants"]
+    environment = slurm.client_environment()
+    refused: list[str] = []
+    for _ in range(ROUNDS):
+        clients = [
+            subprocess.Popen(
+                [bulk_submit, str(JOBS), made_model.STREAM_JOB],
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=PIPE,
+            )
+            for _ in range(CLIENTS)
+        ]
+        while any(client.poll() is None for client in clients):
+            with licenses_are(slurm, OWN_LICENSES, pause=1.0):
+                time.sleep(0.1)
+            time.sleep(0.5)
+            publish(files, made_model.snapshot())
+        refused += [said for client in clients if "icense" in (said := complaint_of(client))]
+        clear(slurm)
+    grants = files.stats()["grants"]
+    submitted = sum(grants.values()) - sum(before.values())
+    taken = grants["taken"] - before["taken"]
+    print(f"{submitted} submissions, {taken} took tokens, {len(refused)} refused")
+    assert taken > submitted / 10
+    assert not refused
+
+
+def complaint_of(client: subprocess.Popen[bytes]) -> str:
+    """Why it ended early: Slurm also drops connections while it reconfigures."""
+    return client.communicate()[1].decode()
 
 
 @pytest.mark.parametrize(
