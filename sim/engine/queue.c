@@ -20,13 +20,13 @@ static int
 grow (struct queue *q)
 {
 	size_t n = q->capacity ? q->capacity * 2 : 4 * QUEUE_BLOCK;
-	size_t blocks = n / QUEUE_BLOCK;
+	size_t blocks = n / QUEUE_BLOCK, groups = n / QUEUE_GROUP + 1;
 	if (resize ((void **)&q->rank, n * sizeof *q->rank)
 	    || resize ((void **)&q->job, n * sizeof *q->job)
 	    || resize ((void **)&q->slots, n * sizeof *q->slots)
 	    || resize ((void **)&q->limit, n * sizeof *q->limit)
-	    || resize ((void **)&q->block_slots, blocks * sizeof *q->block_slots)
-	    || resize ((void **)&q->block_limit, blocks * sizeof *q->block_limit))
+	    || resize ((void **)&q->blocks, blocks * sizeof *q->blocks)
+	    || resize ((void **)&q->groups, groups * sizeof *q->groups))
 		return -1;
 	q->capacity = (uint32_t)n;
 	return 0;
@@ -39,9 +39,32 @@ queue_release (struct queue *q)
 	free (q->job);
 	free (q->slots);
 	free (q->limit);
-	free (q->block_slots);
-	free (q->block_limit);
+	free (q->blocks);
+	free (q->groups);
 	*q = (struct queue){ 0 };
+}
+
+static void
+clear (struct queue_summary *s)
+{
+	s->slots = QUEUE_EMPTY;
+	for (int c = 0; c < QUEUE_CLASSES; c++)
+		s->limit[c] = INFINITY;
+}
+
+static int
+class_of (int32_t slots)
+{
+	int class = 31 - __builtin_clz ((uint32_t)slots);
+	return class < QUEUE_CLASSES ? class : QUEUE_CLASSES - 1;
+}
+
+static void
+include (struct queue_summary *s, int32_t slots, double limit)
+{
+	s->slots = slots < s->slots ? slots : s->slots;
+	for (int c = class_of (slots); c < QUEUE_CLASSES; c++)
+		s->limit[c] = limit < s->limit[c] ? limit : s->limit[c];
 }
 
 static void
@@ -49,14 +72,26 @@ measure_block (struct queue *q, uint32_t block)
 {
 	uint32_t from = block * QUEUE_BLOCK;
 	uint32_t to = from + QUEUE_BLOCK < q->end ? from + QUEUE_BLOCK : q->end;
-	int32_t slots = INT32_MAX;
-	double limit = INFINITY;
-	for (uint32_t i = from; i < to; i++) {
-		slots = q->slots[i] < slots ? q->slots[i] : slots;
-		limit = q->limit[i] < limit ? q->limit[i] : limit;
+	clear (&q->blocks[block]);
+	for (uint32_t i = from; i < to; i++)
+		if (q->slots[i] != QUEUE_EMPTY)
+			include (&q->blocks[block], q->slots[i], q->limit[i]);
+}
+
+static void
+measure_group (struct queue *q, uint32_t group)
+{
+	struct queue_summary *all = &q->groups[group];
+	clear (all);
+	for (uint32_t i = group * QUEUE_BLOCK; i < (group + 1) * QUEUE_BLOCK; i++) {
+		if (i * QUEUE_BLOCK >= q->end)
+			break;
+		const struct queue_summary *one = &q->blocks[i];
+		all->slots = one->slots < all->slots ? one->slots : all->slots;
+		for (int c = 0; c < QUEUE_CLASSES; c++)
+			if (one->limit[c] < all->limit[c])
+				all->limit[c] = one->limit[c];
 	}
-	q->block_slots[block] = slots;
-	q->block_limit[block] = limit;
 }
 
 static void
@@ -64,6 +99,20 @@ measure_from (struct queue *q, uint32_t place)
 {
 	for (uint32_t block = place / QUEUE_BLOCK; block * QUEUE_BLOCK < q->end; block++)
 		measure_block (q, block);
+	for (uint32_t group = place / QUEUE_GROUP; group * QUEUE_GROUP < q->end; group++)
+		measure_group (q, group);
+}
+
+/* A job was appended; its place may be the first of a block, or of a group. */
+static void
+measure_last (struct queue *q, uint32_t place)
+{
+	if (place % QUEUE_BLOCK == 0)
+		clear (&q->blocks[place / QUEUE_BLOCK]);
+	if (place % QUEUE_GROUP == 0)
+		clear (&q->groups[place / QUEUE_GROUP]);
+	include (&q->blocks[place / QUEUE_BLOCK], q->slots[place], q->limit[place]);
+	include (&q->groups[place / QUEUE_GROUP], q->slots[place], q->limit[place]);
 }
 
 static void
@@ -133,15 +182,10 @@ queue_insert (struct queue *q, uint64_t rank, uint32_t job, int32_t slots, doubl
 	q->limit[place] = limit;
 	q->end++;
 	q->waiting++;
-	if (after == 0 && place % QUEUE_BLOCK) {
-		uint32_t block = place / QUEUE_BLOCK;
-		if (slots < q->block_slots[block])
-			q->block_slots[block] = slots;
-		if (limit < q->block_limit[block])
-			q->block_limit[block] = limit;
-	} else {
+	if (after == 0)
+		measure_last (q, place);
+	else
 		measure_from (q, place);
-	}
 	return place;
 }
 
@@ -163,25 +207,54 @@ passes (const struct opening *o, int32_t slots, double limit)
 	return slots <= o->slots && (slots <= o->later || limit <= o->horizon);
 }
 
+static int
+some_may_pass (const struct opening *o, const struct queue_summary *s)
+{
+	if (s->slots > o->slots)
+		return 0;
+	return s->slots <= o->later || s->limit[class_of (o->slots)] <= o->horizon;
+}
+
+/* The first place within [place, stop), all of one block, that passes; stop: none. */
+static uint32_t
+next_in_block (struct queue *q, uint32_t place, uint32_t stop,
+	       const struct opening *opening)
+{
+	uint32_t block = place / QUEUE_BLOCK, from = place;
+	if (!some_may_pass (opening, &q->blocks[block]))
+		return stop;
+	for (; place < stop; place++)
+		if (passes (opening, q->slots[place], q->limit[place]))
+			return place;
+	if (from
+	    == block * QUEUE_BLOCK) /* its smallest may have left since it was measured */
+		measure_block (q, block);
+	return stop;
+}
+
 uint32_t
 queue_next (struct queue *q, uint32_t place, const struct opening *opening)
 {
+	uint32_t group_from = UINT32_MAX; /* the group that is walked through as a whole */
 	if (place < q->start)
 		place = q->start;
 	while (place < q->end) {
-		uint32_t block = place / QUEUE_BLOCK;
-		uint32_t stop = (block + 1) * QUEUE_BLOCK;
+		uint32_t group = place / QUEUE_GROUP;
+		if (place % QUEUE_GROUP == 0) {
+			group_from = group;
+			if (!some_may_pass (opening, &q->groups[group])) {
+				place += QUEUE_GROUP;
+				continue;
+			}
+		}
+		uint32_t stop = (place / QUEUE_BLOCK + 1) * QUEUE_BLOCK;
 		if (stop > q->end)
 			stop = q->end;
-		if (passes (opening, q->block_slots[block], q->block_limit[block])) {
-			int is_whole = place == block * QUEUE_BLOCK;
-			for (; place < stop; place++)
-				if (passes (opening, q->slots[place], q->limit[place]))
-					return place;
-			if (is_whole) /* its smallest may have left since it was measured */
-				measure_block (q, block);
-		}
-		place = stop;
+		place = next_in_block (q, place, stop, opening);
+		if (place < stop)
+			return place;
+		if (group_from == group && (place == q->end || place % QUEUE_GROUP == 0))
+			measure_group (q, group);
 	}
 	return q->end;
 }

@@ -2,8 +2,8 @@
  * The waiting jobs in the order in which the scheduler looks at them.
  *
  * Places are arrays of their own, so that passing over jobs which cannot start is a
- * run through memory; each block of places knows its smallest job, and is passed
- * over as a whole where even that one is too large or too long.
+ * run through memory; blocks of places, and groups of blocks, know the smallest and
+ * shortest of their jobs, and are passed over as a whole where even those cannot.
  */
 #ifndef SLUICE_QUEUE_H
 #define SLUICE_QUEUE_H
@@ -11,8 +11,16 @@
 #include "availability.h"
 
 enum {
-	QUEUE_BLOCK = 64,
-	QUEUE_EMPTY = INT32_MAX /* more slots than any opening has */
+	QUEUE_BLOCK = 64,		/* places, and blocks in a group */
+	QUEUE_GROUP = 64 * QUEUE_BLOCK, /* places */
+	QUEUE_CLASSES = 16,		/* of sizes, by powers of 2; the last is open */
+	QUEUE_EMPTY = INT32_MAX		/* more slots than any opening has */
+};
+
+/* What the jobs of several places have at least. */
+struct queue_summary {
+	int32_t slots;
+	double limit[QUEUE_CLASSES]; /* [c]: of the jobs below 2^(c + 1) slots */
 };
 
 struct queue {
@@ -24,8 +32,8 @@ struct queue {
 	uint32_t *job;
 	int32_t *slots; /* QUEUE_EMPTY: the job has left */
 	double *limit;
-	int32_t *block_slots; /* smallest of each block, or less */
-	double *block_limit;
+	struct queue_summary *blocks;
+	struct queue_summary *groups;
 };
 
 void queue_release (struct queue *q);

@@ -120,6 +120,15 @@ def test_equal_bytes_on_any_number_of_threads():
     assert found == [alone] * 8
 
 
+def test_passing_over_blocks_of_waiting_jobs_changes_no_schedule():
+    """With a depth each waiting job is looked at; without, only those that may fit."""
+    made = random_jobs(9000)
+    made["submit"] //= 100  # far more than the machine can take: thousands wait
+    made["slots"] = np.random.default_rng(2).zipf(1.5, len(made)) % 60 + 1
+    workload = Workload(Machine((100,)), made)
+    assert engine.run(workload).tobytes() == engine.run(workload, {"depth": len(made)}).tobytes()
+
+
 def test_no_more_slots_are_taken_than_there_are():
     made = random_jobs(3000)
     results = engine.run(Workload(Machine((100,)), made))
