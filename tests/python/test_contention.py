@@ -105,6 +105,16 @@ def test_the_same_replay_gives_the_same_bytes_on_any_thread():
     assert len(set(results)) == 1
 
 
+def test_the_table_alone_keeps_its_storage_alive():
+    """A caller may keep nothing but what engine.run takes."""
+    work = workload([(0, 1000, 8, 1e6)] * 2)
+    expected, _ = replayed(work, 1)
+    storage = Contention(CONFIG, loads(work, 1)).storage
+    others = [Contention(CONFIG, loads(work, 0)) for _ in range(20)]
+    assert engine.run(work, storage=storage).tobytes() == expected.tobytes()
+    assert len(others) == 20
+
+
 def test_lanes_for_another_number_of_jobs_are_refused():
     work = workload([(0, 10, 1, 100)] * 2)
     with pytest.raises(WorldError, match="2 jobs with lanes for 1"):

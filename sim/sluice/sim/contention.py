@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,9 @@ class Contention:
 
     @property
     def storage(self) -> Any:
-        return lib.sluice_contended_storage(self._contended)
+        """The table for `engine.run`; this storage lives as long as the table is in use."""
+        table = lib.sluice_contended_storage(self._contended)
+        return ffi.gc(table, partial(_outlive, self))
 
     @property
     def results(self) -> NDArray[Any]:
@@ -86,6 +89,11 @@ class Contention:
         rows = lib.sluice_contended_results(self._contended)
         size = len(self._loads) * CONTENTION.itemsize
         return np.frombuffer(ffi.buffer(rows, size), CONTENTION).copy()
+
+
+def _outlive(contention: Contention, table: Any) -> None:
+    """Free nothing: whoever holds this destructor of the table keeps what it points into."""
+    del contention, table
 
 
 def _pointer(array: NDArray[Any], dtype: Any, kind: str) -> Any:
