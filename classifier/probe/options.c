@@ -68,6 +68,8 @@ static const char help[]
       "\"slice\" for each slice (time, bytes, operations, latency quantiles in seconds),\n"
       "one of type \"total\".\n"
       "\n"
+      "SIGUSR1 ends it in good order before its time, with the report.\n"
+      "\n"
       "Exit code: 0 done, 1 an operation failed, 2 wrong usage, 3 it would have filled a\n"
       "file system, 4 the instant of --start had passed, 128+N stopped by signal N. All\n"
       "but --keep leave nothing behind.\n"

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,8 +23,14 @@ static const double run_up = 0.02;
 /* Where the processes meet; in memory that they share. */
 struct meeting {
 	pthread_barrier_t barrier;
+	atomic_bool stop; /* told by SIGUSR1 */
 	double start;
 	double ends[MAX_PROCESSES];
+};
+
+struct crew {
+	struct meeting *meeting;
+	char *chunk; /* forked: one copy for those who write */
 };
 
 /* ---- one process ------------------------------------------------------------ */
@@ -80,15 +87,17 @@ keep_period (const struct options *options, double start)
 }
 
 static void
-work (struct worker *worker, double start)
+work (struct worker *worker, const struct meeting *meeting)
 {
 	const struct options *options = worker->options;
+	double start = meeting->start;
 	double end
 	    = options->duration > 0 ? start + options->duration : tally_end (worker->tally);
 	uint64_t moved = 0;
 
 	clock_wait (start);
-	while (clock_now () < end && (!options->volume || moved < options->volume)) {
+	while (clock_now () < end && !meeting->stop
+	       && (!options->volume || moved < options->volume)) {
 		moved += worker_operate (worker);
 		keep_period (options, start);
 	}
@@ -113,7 +122,7 @@ run_process (const struct options *options, const struct place *places, struct t
 	pthread_barrier_wait (&meeting->barrier);
 	worker_open (&worker);
 	meet (options, meeting, tally);
-	work (&worker, meeting->start);
+	work (&worker, meeting);
 	meeting->ends[number] = clock_now ();
 	_exit (EXIT_SUCCESS);
 }
@@ -147,6 +156,7 @@ awaited_signals (void)
 	sigaddset (&set, SIGHUP);
 	sigaddset (&set, SIGINT);
 	sigaddset (&set, SIGTERM);
+	sigaddset (&set, SIGUSR1);
 	return set;
 }
 
@@ -183,7 +193,8 @@ kill_all (const pid_t *pids, unsigned count)
 
 /* When one fails, the others would wait for it for ever. */
 static int
-wait_for (const pid_t *pids, unsigned count, const sigset_t *signals)
+wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
+	  struct meeting *meeting)
 {
 	int code = 0;
 	int told = 0;
@@ -193,7 +204,9 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals)
 
 		if (signal < 0)
 			continue;
-		if (signal != SIGCHLD && !told)
+		if (signal == SIGUSR1)
+			meeting->stop = true;
+		else if (signal != SIGCHLD && !told)
 			told = EXIT_SIGNAL + signal;
 		running = reap (running, &code);
 		if (told || code)
@@ -202,12 +215,23 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals)
 	return told ? told : code;
 }
 
-struct outcome
-run (const struct options *options, const struct place *places, struct tally *tally)
+struct crew *
+crew_create (const struct options *options)
 {
-	struct meeting *meeting = arrange_meeting (options->processes);
-	char *chunk
-	    = random_chunk (options->chunk); /* forked: one copy for those who write */
+	struct crew *crew = malloc (sizeof *crew);
+
+	if (!crew)
+		fail ("processes", "allocate");
+	crew->meeting = arrange_meeting (options->processes);
+	crew->chunk = random_chunk (options->chunk);
+	return crew;
+}
+
+struct outcome
+run (struct crew *crew, const struct options *options, const struct place *places,
+     struct tally *tally)
+{
+	struct meeting *meeting = crew->meeting;
 	sigset_t signals = awaited_signals ();
 	pid_t parent = getpid ();
 	pid_t pids[MAX_PROCESSES];
@@ -221,20 +245,21 @@ run (const struct options *options, const struct place *places, struct tally *ta
 			break;
 		if (pids[count] == 0) {
 			become_child (parent);
-			run_process (options, places, tally, meeting, count, chunk);
+			run_process (options, places, tally, meeting, count, crew->chunk);
 		}
 	}
 	if (count < options->processes) {
 		kill_all (pids, count);
 		outcome.code = EXIT_IO;
 	}
-	int code = wait_for (pids, count, &signals);
+	int code = wait_for (pids, count, &signals, meeting);
 	if (code)
 		outcome.code = code;
 	outcome.start = meeting->start;
 	for (unsigned i = 0; i < options->processes; i++)
 		outcome.end = fmax (outcome.end, meeting->ends[i]);
 	munmap (meeting, sizeof *meeting);
-	free (chunk);
+	free (crew->chunk);
+	free (crew);
 	return outcome;
 }

@@ -12,9 +12,16 @@ struct outcome {
 	double end;   /* when the last process had finished its I/O */
 };
 
+/* What all processes share. */
+struct crew;
+
+/* Everything that may fail for want of memory, before anything is on a disk. Ends
+ * the program then. */
+struct crew *crew_create (const struct options *options);
+
 /* Run to the end, or until a process fails or a signal tells to stop; no process
  * is left then. The tally's slices begin at the start of the I/O. */
-struct outcome run (const struct options *options, const struct place *places,
-		    struct tally *tally);
+struct outcome run (struct crew *crew, const struct options *options,
+		    const struct place *places, struct tally *tally);
 
 #endif

@@ -29,8 +29,9 @@ main (int argc, char **argv)
 
 	clock_init ();
 	struct tally *tally = tally_create ();
+	struct crew *crew = crew_create (&options);
 	struct place *places = places_make (&options);
-	struct outcome outcome = run (&options, places, tally);
+	struct outcome outcome = run (crew, &options, places, tally);
 	if (outcome.code == 0 && report (&options, places, tally, &outcome) < 0)
 		outcome.code = EXIT_IO;
 	places_remove (places, &options);

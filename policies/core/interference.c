@@ -19,6 +19,30 @@ clip (double value)
 	return value < 0.0 ? 0.0 : value > 1.0 ? 1.0 : value;
 }
 
+static int
+check_points (const struct sluice_interference *model, struct sluice_error *err)
+{
+	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES && model->point_count > 0; i++)
+		if (!(model->scale[i] >= 1e-3 && model->scale[i] <= 1e3))
+			return sluice_fail (err, "interference scale %d is %g", i,
+					    model->scale[i]);
+	for (uint32_t i = 0; i < model->point_count; i++) {
+		const struct sluice_site_point *point = &model->points[i];
+		double largest = fmax (fmax (fabs (point->weight), fabs (point->hold)),
+				       fabs (point->efficiency));
+		for (int k = 0; k < SLUICE_TRAFFIC_FEATURES; k++)
+			largest = fmax (largest, fabs (point->at[k]));
+		/* fmax passes over NaN, so each is looked at in the sum as well */
+		double sum = point->weight + point->hold + point->efficiency;
+		for (int k = 0; k < SLUICE_TRAFFIC_FEATURES; k++)
+			sum += point->at[k];
+		if (!(largest <= 1e3) || sum != sum)
+			return sluice_fail (err, "measured point %u is out of range",
+					    (unsigned int)i);
+	}
+	return 0;
+}
+
 int
 sluice_interference_check (const struct sluice_interference *model,
 			   struct sluice_error *err)
@@ -32,26 +56,84 @@ sluice_interference_check (const struct sluice_interference *model,
 	if (model->capacity < 1.0)
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
-	if (model->process_exponent < 0.0 || model->log_sd < 0.0)
+	if (model->process_exponent < 0.0 || model->log_sd < 0.0
+	    || model->site_log_sd < 0.0)
 		return sluice_fail (err, "a negative process exponent or deviation");
-	return 0;
+	if (model->reserved != 0 || model->point_count > SLUICE_MAX_SITE_POINTS)
+		return sluice_fail (
+		    err, "interference has %u measured points, more than %u",
+		    (unsigned int)model->point_count, (unsigned int)SLUICE_MAX_SITE_POINTS);
+	return check_points (model, err);
+}
+
+enum { STREAMING, CREATING, LEVEL, PROCESSES };
+
+void
+sluice_traffic_features (const struct sluice_profile *p,
+			 double features[SLUICE_TRAFFIC_FEATURES])
+{
+	features[STREAMING] = sluice_profile_streaming_share (p);
+	features[CREATING] = sluice_profile_creating_share (p);
+	features[LEVEL] = is_known (p->chunk_bytes) && p->chunk_bytes >= 1.0
+			      ? log2 (p->chunk_bytes / mib)
+			      : 0.0;
+	features[PROCESSES] = p->nprocs >= 1.0 ? log2 (p->nprocs) : 0.0;
 }
 
 static double
-log_weight (const struct sluice_profile *p, const struct sluice_interference *m)
+published_log_weight (const double *features, const struct sluice_interference *m)
 {
-	double level = is_known (p->chunk_bytes) && p->chunk_bytes >= 1.0
-			   ? log2 (p->chunk_bytes / mib)
-			   : 0.0;
-	double s = sluice_profile_streaming_share (p);
-	double k = sluice_profile_creating_share (p);
+	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
 	double stream = m->stream_level + m->stream_slope * level;
 	double create = m->create_level + m->create_slope * level;
 	double rewrite = m->rewrite_level + m->rewrite_slope * level;
-	double processes = p->nprocs >= 1.0 ? log (p->nprocs) : 0.0;
-	double ln = s * stream + (1.0 - s) * (k * create + (1.0 - k) * rewrite)
-		    + m->process_exponent * processes;
+	double processes = features[PROCESSES] * log (2.0);
+	return s * stream + (1.0 - s) * (k * create + (1.0 - k) * rewrite)
+	       + m->process_exponent * processes;
+}
+
+static double
+clip_log (double ln)
+{
 	return fmax (-largest_log, fmin (largest_log, ln));
+}
+
+/* What the site's own measurements say about a kind of traffic. */
+struct site_view {
+	double log_weight;     /* to add to the published one */
+	double log_hold;       /* 0: it keeps as much as it takes */
+	double log_efficiency; /* 0: as efficient as the target's bandwidth says */
+	double log_sd;	       /* of ln w */
+};
+
+static double
+likeness (const struct sluice_interference *m, const double *x, const double *y)
+{
+	double distance = 0.0;
+	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES; i++) {
+		double apart = (x[i] - y[i]) / m->scale[i];
+		distance += apart * apart;
+	}
+	return exp (-0.5 * distance);
+}
+
+static struct site_view
+site_view_of (const struct sluice_interference *m, const double *features)
+{
+	struct site_view view = { 0.0, 0.0, 0.0, 0.0 };
+	double nearest = 0.0;
+	for (uint32_t i = 0; i < m->point_count; i++) {
+		const struct sluice_site_point *point = &m->points[i];
+		double like = likeness (m, features, point->at);
+		view.log_weight += like * point->weight;
+		view.log_hold += like * point->hold;
+		view.log_efficiency += like * point->efficiency;
+		nearest = fmax (nearest, like);
+	}
+	double measured = nearest * nearest;
+	view.log_sd = sqrt (measured * m->site_log_sd * m->site_log_sd
+			    + (1.0 - measured) * m->log_sd * m->log_sd);
+	return view;
 }
 
 /* Share of the metadata server: by the rate, or by the files it creates, or
@@ -129,20 +211,28 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 			     : 1.0;
 	double rate = p->rate / stretch;
 
+	double features[SLUICE_TRAFFIC_FEATURES];
+	sluice_traffic_features (p, features);
+	struct site_view site = site_view_of (model, features);
+	double efficiency = exp (clip_log (site.log_efficiency));
+
 	set_activity (p, stretch, out);
-	out->weight = exp (log_weight (p, model));
-	out->log_sd = sqrt (model->log_sd * model->log_sd + p->log_sd * p->log_sd);
+	out->weight
+	    = exp (clip_log (published_log_weight (features, model) + site.log_weight));
+	out->log_hold = clip_log (site.log_hold);
+	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
 
 	/* At an unknown rate a job uses all there is, as far as it moves data. */
 	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
-	out->demand = rate_known ? clip (rate / reach.bandwidth) : data;
+	double most = reach.bandwidth * efficiency;
+	out->demand = rate_known ? clip (rate / most) : data;
 	out->confined = 1.0;
 	if (mask != all) {
 		double used = p->targets >= 1.0 ? fmin (p->targets, reach.all_targets)
 						: reach.all_targets;
-		out->confined = rate_known ? fmin (1.0, reach.bandwidth / rate)
+		out->confined = rate_known ? fmin (1.0, most / rate)
 					   : fmin (1.0, reach.targets / (used * data));
 	}
 }
@@ -151,8 +241,9 @@ struct sluice_load
 sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {
 	double shift = fmin (z * pressure->log_sd, largest_log);
+	double hold = side == SLUICE_VICTIM ? pressure->log_hold : 0.0;
 	struct sluice_load load = {
-		.weight = pressure->weight * exp (side * shift),
+		.weight = pressure->weight * exp (hold + side * shift),
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
 	};

@@ -18,7 +18,21 @@
  *          + gamma ln (nprocs)
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
- * and S6; a site's own measurements replace them.
+ * and S6. A site's own measurements (`sluice calibrate`) correct them: each
+ * measured kind of traffic is a point x_i in the space of the features, and moves
+ * what is like it, by a share that falls with the distance:
+ *
+ *   ln w += sum_i a_i c (x, x_i)
+ *   ln h  = sum_i h_i c (x, x_i)    as a victim, a job weighs w h instead of w
+ *   ln e  = sum_i b_i c (x, x_i)
+ *   c (x, y) = exp (-1/2 sum_k ((x_k - y_k) / scale_k)^2)
+ *
+ * h is there because what a job takes from others and what it keeps are two things:
+ * a program that waits for each flush leaves a target idle in between, which does
+ * not help it when others come. e is the efficiency: the rate that such a program
+ * gets alone as a share of the target's bandwidth; small flushes are limited by
+ * operations. Far from everything measured the published figures hold, with their
+ * own uncertainty.
  */
 #ifndef SLUICE_INTERFERENCE_H
 #define SLUICE_INTERFERENCE_H
@@ -43,20 +57,43 @@ enum {
 	X (rewrite_slope, "its change for each doubling of the chunk (c1)")                \
 	X (process_exponent, "gamma: how the weight grows with processes")                 \
 	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
-	X (log_sd, "sd of ln w that the model leaves unexplained")
+	X (log_sd, "sd of ln w where the site did not measure")                            \
+	X (site_log_sd, "sd of ln w where it did")
 
 #define SLUICE_INTERFERENCE_MEMBER(name, text) double name;
 
+enum {
+	SLUICE_TRAFFIC_FEATURES = 4,
+	SLUICE_MAX_SITE_POINTS = 256,
+};
+
+/* One kind of traffic that the site measured. */
+struct sluice_site_point {
+	double at[SLUICE_TRAFFIC_FEATURES]; /* sluice_traffic_features */
+	double weight;			    /* a_i */
+	double hold;			    /* h_i */
+	double efficiency;		    /* b_i */
+};
+
 struct sluice_interference {
 	SLUICE_INTERFERENCE_FIELDS (SLUICE_INTERFERENCE_MEMBER)
+	double scale[SLUICE_TRAFFIC_FEATURES]; /* > 0 where there are points */
+	uint32_t point_count;		       /* 0: the published figures alone */
+	uint32_t reserved;
+	struct sluice_site_point points[SLUICE_MAX_SITE_POINTS];
 };
 
 int sluice_interference_check (const struct sluice_interference *model,
 			       struct sluice_error *err);
 
+/* Where a profile lies among the kinds of traffic: s, k, L and log2 (nprocs). */
+void sluice_traffic_features (const struct sluice_profile *profile,
+			      double features[SLUICE_TRAFFIC_FEATURES]);
+
 /* What a job presses on the targets it is spread over. */
 struct sluice_pressure {
 	double weight;	 /* w, on each of its targets */
+	double log_hold; /* ln h: as a victim it weighs w h */
 	double log_sd;	 /* sd of ln w */
 	double demand;	 /* d, 0..1 of the targets' rate, while in a burst */
 	double metadata; /* share of the metadata server, while in a burst */

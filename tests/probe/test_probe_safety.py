@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from probe_program import build, probe
+from probe_program import build, probe, read_report
 
 
 def failed(program: Path, *words: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -53,6 +53,20 @@ def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert output == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigusr1_ends_it_in_good_order(program, tmp_path):
+    words = ("--pattern", "ws+aw", "--duration", "60", "--file-size", "8M", "--processes", "2")
+    process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("*/aw.*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)  # past the start
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert read_report(output).total["operations"] > 0
     assert list(tmp_path.iterdir()) == []
 
 

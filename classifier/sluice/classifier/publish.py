@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluice.classifier.train import TrainedModel, pack
 from sluice.history_db.records import Bundle
@@ -11,6 +11,7 @@ from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sluice.history_db.records import Model
@@ -20,13 +21,29 @@ if TYPE_CHECKING:
 KEPT_MODELS = 10  # besides those that decisions refer to
 
 
-def publish(store: Store, model: Model, *, policy: core.View, path: Path, now: int) -> Bundle:
+def publish(
+    store: Store,
+    model: Model,
+    *,
+    policy: core.View,
+    path: Path,
+    now: int,
+    interference: Mapping[str, Any] | None = None,
+) -> Bundle:
     """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
+
+    interference: members of struct sluice_interference; without, the published figures.
 
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
     text = json.dumps({"model": model.id, "trained": model.created, "metrics": model.metrics})
-    content = pack(TrainedModel.from_bytes(model.content), policy=policy, created=now, text=text)
+    content = pack(
+        TrainedModel.from_bytes(model.content),
+        policy=policy,
+        created=now,
+        text=text,
+        interference=interference,
+    )
     bundle = Bundle(
         checksum=LoadedBundle.parse(content).checksum,
         model=model.id,

@@ -26,7 +26,7 @@ from sluice.policies.bundle_writer import pack_bundle
 from sluice.policies.published import published_interference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -187,11 +187,18 @@ def _numbered(table: Sequence[Learned], first_id: int) -> tuple[Learned, ...]:
     )
 
 
-def pack(model: TrainedModel, *, policy: core.View, created: int, text: str) -> bytes:
+def pack(
+    model: TrainedModel,
+    *,
+    policy: core.View,
+    created: int,
+    text: str,
+    interference: Mapping[str, Any] | None = None,
+) -> bytes:
     """Return the bundle of a model, as the controller would load it."""
     return pack_bundle(
         policy=policy,
-        interference=published_interference(),
+        interference=interference or published_interference(),
         patterns=_outputs(model.forests.pattern_forest, model.forests.patterns),
         numbers=_outputs(model.forests.number_forest, model.forests.numbers),
         applications=[

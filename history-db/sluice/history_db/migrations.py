@@ -373,6 +373,38 @@ def m010_totals_by_application(db: Database) -> None:
     )
 
 
+def m011_calibrations(db: Database) -> None:
+    db.execute(
+        """
+        CREATE TABLE calibrations (
+            id            INTEGER PRIMARY KEY AUTOINCREMENT,
+            created       INTEGER NOT NULL,       -- UTC seconds
+            site          TEXT    NOT NULL,       -- what was measured, for people
+            settings      TEXT    NOT NULL,       -- JSON: how, so that it can be resumed
+            finished      INTEGER NOT NULL DEFAULT 0
+        ) STRICT
+        """
+    )
+    db.execute(
+        """
+        CREATE TABLE encounters (
+            id            INTEGER PRIMARY KEY,
+            calibration   INTEGER NOT NULL REFERENCES calibrations (id) ON DELETE CASCADE,
+            started       INTEGER NOT NULL,       -- UTC seconds
+            mode          TEXT    NOT NULL CHECK (mode IN ('rates', 'delta')),
+            members       TEXT    NOT NULL,       -- JSON: the probe first, as owc:1M:2
+            targets       TEXT    NOT NULL,       -- JSON: of each member
+            offset        REAL    NOT NULL,       -- seconds
+            alone         TEXT    NOT NULL,       -- JSON: B/s, or seconds
+            together      TEXT    NOT NULL,       -- JSON: of each member
+            foreign_share REAL    NOT NULL,
+            dropped       TEXT    NOT NULL        -- why it does not count
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX encounters_calibration ON encounters (calibration)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -384,4 +416,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m008_second_decisions,
     m009_io_of_jobs,
     m010_totals_by_application,
+    m011_calibrations,
 )

@@ -278,6 +278,41 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """One measurement of a site's storage with sluice-probe."""
+
+    id: int
+    created: int
+    site: str
+    """What was measured, in the words of whoever did it."""
+    settings: dict[str, object]
+    """How it was measured; with them it can be resumed."""
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Encounter:
+    """Programs of sluice-probe beside each other: the first is the probe, the others signals."""
+
+    started: int
+    mode: str
+    """`rates`: bytes a second in a common window; `delta`: seconds of fixed volumes, the
+    signal's start `offset` after the probe's."""
+    members: tuple[str, ...]
+    """As `owc:1M:2`."""
+    targets: tuple[str, ...]
+    """Of each member."""
+    offset: float
+    alone: tuple[float, ...]
+    """Of the probe, each time it ran alone; in mode `delta` one of each member."""
+    together: tuple[float, ...]
+    """Of each member; more than alone where company helped."""
+    foreign_share: float
+    dropped: str
+    """Why it does not count; empty: it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """How much the history holds."""
 

@@ -17,6 +17,7 @@ from sluice.history_db.tables.links import Links
 from sluice.history_db.tables.logs import Logs
 from sluice.history_db.tables.models import Models
 from sluice.history_db.tables.observed import Observed
+from sluice.history_db.tables.probes import Probes
 from sluice.history_db.tables.ranking import Ranking
 from sluice.history_db.tables.snapshots import Snapshots
 from sluice.history_db.tables.upkeep import Upkeep
@@ -36,6 +37,7 @@ class Store(
     Observed,
     Ranking,
     Upkeep,
+    Probes,
 ):
     """An open history. Use as a context manager, from one thread."""
 

@@ -246,6 +246,13 @@ def pressure_of(
     return View(out)
 
 
+def traffic_features(profile: View | Mapping[str, Any]) -> list[float]:
+    """Return where a profile lies among the kinds of traffic, as the interference model does."""
+    out = ffi.new("double[]", lib.SLUICE_TRAFFIC_FEATURES)
+    lib.sluice_traffic_features(new("struct sluice_profile", profile), out)
+    return list(out)
+
+
 def _pointers(pressures: Sequence[View]) -> Any:
     return ffi.new("struct sluice_pressure *[]", [item.struct for item in pressures])
 

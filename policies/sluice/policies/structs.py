@@ -77,6 +77,7 @@ _COUNTS = {
     "encounters": "encounter_count",
     "lanes": "lane_count",
     "meaning": "outputs",
+    "points": "point_count",
 }
 """Arrays of which only the first so many elements are in use."""
 

@@ -155,7 +155,11 @@ def _show_summary(file: Path, summary: dict[str, Any]) -> None:
     click.echo("\nInterference (policies/core/interference.h)")
     show_table(
         ("Coefficient", "Value"),
-        [(name, f"{value:g}") for name, value in summary["interference"].items()],
+        [
+            (name, f"{value:g}")
+            for name, value in summary["interference"].items()
+            if isinstance(value, (int, float))
+        ],
     )
     click.echo(f"\nForests, {summary['nodes']} nodes in all")
     show_table(

@@ -37,12 +37,13 @@ class CommandError(click.ClickException):
 
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
+    from sluice.calibrate.errors import CalibrationError
     from sluice.history_db.errors import HistoryError
     from sluice.policies.core import CoreError
     from sluice.sim.errors import SimError
     from sluice.slurm.errors import SlurmError
 
-    return (HistoryError, CoreError, SlurmError, SimError)
+    return (CalibrationError, HistoryError, CoreError, SlurmError, SimError)
 
 
 # Options

@@ -41,6 +41,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("synthesise", "Make Darshan logs of known patterns, for tests and load."),
         Verb("predict", "Say what is known of a job before it runs."),
         Verb("publish", "Write the bundle that slurmctld loads."),
+        Verb("calibrate", "Measure which programs disturb each other here."),
         Verb("models", "List what was trained and published."),
         Verb("backtest", "Foretell the past: how good prediction at submission is."),
         Verb("history", "Say what the history holds."),
@@ -48,6 +49,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     ),
     "Review": (
         Verb("decisions", "List what Sluice decided, the latest last."),
+        Verb("interference", "Say who loses how much beside whom."),
         Verb("why", "Tell the whole story of one job."),
         Verb("assess", "Say what interference costs this site, from its history."),
         Verb("decide", "Replay a trace of submissions through the decision core."),

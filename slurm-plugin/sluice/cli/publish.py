@@ -50,7 +50,8 @@ def command(
     """Write the bundle that slurmctld loads.
 
     It holds the model that `sluice train` learned last, or the one with this number (see `sluice
-    models`), and the settings by which Sluice decides (MinConfidence, Lane, …). The file is
+    models`), how programs disturb each other (measured by `sluice calibrate`, else published
+    figures), and the settings by which Sluice decides (MinConfidence, Lane, …). The file is
     replaced as a whole; the plugin takes it up by itself within PollInterval. Run it as root or
     SlurmUser: the plugin believes nobody else's file.
 
@@ -78,6 +79,7 @@ def publish_model(
     rollback: bool = False,
 ) -> Bundle:
     """Publish the latest model, the one with this number, or the one in use before."""
+    from sluice.calibrate.site import site_model
     from sluice.classifier.publish import publish
 
     settings = read_config(config)
@@ -88,7 +90,14 @@ def publish_model(
             raise CommandError(
                 f"{path.parent}: no such directory; create it, or name another file with --bundle"
             )
-        return publish(store, model, policy=settings.policy, path=path, now=int(time.time()))
+        return publish(
+            store,
+            model,
+            policy=settings.policy,
+            path=path,
+            now=int(time.time()),
+            interference=site_model(store).interference,
+        )
 
 
 def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:

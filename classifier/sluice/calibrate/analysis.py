@@ -1,0 +1,266 @@
+"""What a calibration says: losses, the matrix, break-even chunk sizes, how stable it is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import mean, median, stdev
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.calibrate.observations import alone_rates, observations, shared, valid
+from sluice.calibrate.programs import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.history_db.records import Encounter
+
+EVEN = 0.05
+"""Losses that differ by no more count as even."""
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """A program beside others on the same target, however often that was measured."""
+
+    victim: Program
+    others: tuple[Program, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Of a cell: the median share of its rate that the victim lost; negative: it gained."""
+
+    loss: float
+    count: int
+
+
+def losses(encounters: Sequence[Encounter]) -> dict[Cell, Loss]:
+    """Return the loss of each cell; medians of what was not dropped."""
+    found = _values(encounters)
+    return {cell: Loss(1 - median(found[cell]), len(found[cell])) for cell in sorted(found)}
+
+
+def _values(encounters: Sequence[Encounter]) -> dict[Cell, list[float]]:
+    found: dict[Cell, list[float]] = defaultdict(list)
+    for item in observations(encounters):
+        found[Cell(item.victim, tuple(sorted(item.others)))].append(item.rho)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Losses among the plain patterns at one chunk size."""
+
+    chunk_bytes: int
+    processes: int
+    patterns: tuple[str, ...]
+    loss: tuple[tuple[float | None, ...], ...]
+    """[probe][signal]; None: not measured."""
+
+
+def matrices(encounters: Sequence[Encounter]) -> list[Matrix]:
+    """Return a matrix for each chunk at which programs of equal size met, smallest first."""
+    table: dict[tuple[int, int], dict[tuple[str, str], float]] = defaultdict(dict)
+    for cell, loss in losses(encounters).items():
+        victim = cell.victim
+        if len(cell.others) != 1:
+            continue
+        other = cell.others[0]
+        if other == Program(other.pattern, victim.chunk_bytes, victim.processes) and (
+            victim == Program(victim.pattern, other.chunk_bytes, other.processes)
+        ):
+            key = (victim.chunk_bytes, victim.processes)
+            table[key][victim.pattern, other.pattern] = loss.loss
+    found = []
+    for (chunk, processes), entries in sorted(table.items()):
+        known = {pattern for pair in entries for pattern in pair}
+        patterns = tuple(p for p in ("owc", "ws", "aw") if p in known) + tuple(
+            sorted(known - {"owc", "ws", "aw"})
+        )
+        rows = tuple(tuple(entries.get((a, b)) for b in patterns) for a in patterns)
+        found.append(Matrix(chunk, processes, patterns, rows))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Where two patterns of equal chunk and size take the same share from each other."""
+
+    first: str
+    second: str
+    chunk_bytes: float | None
+    """None: one wins at every chunk that was measured."""
+    winner_below: str
+    winner_above: str
+    """Empty: nobody, they stay even."""
+
+
+def break_even(encounters: Sequence[Encounter]) -> list[BreakEven]:
+    """Return where the loss of one pattern to another equals the loss the other way.
+
+    Interpolated between the chunk sizes that were measured, by the logarithm of the chunk.
+    """
+    leads: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for matrix in matrices(encounters):
+        for i, a in enumerate(matrix.patterns):
+            for j in range(i + 1, len(matrix.patterns)):
+                mine, theirs = matrix.loss[i][j], matrix.loss[j][i]
+                if mine is not None and theirs is not None:
+                    key = (matrix.processes, a, matrix.patterns[j])
+                    leads[key].append((math.log2(matrix.chunk_bytes), theirs - mine))
+    return [_cross(a, b, points) for (_, a, b), points in sorted(leads.items()) if len(points) > 1]
+
+
+def _cross(first: str, second: str, points: list[tuple[float, float]]) -> BreakEven:
+    """Points are (log2 chunk, how much more the second loses than the first), by chunk."""
+
+    def winner(lead: float) -> str:
+        return "" if abs(lead) <= EVEN else first if lead > 0 else second
+
+    below, above = winner(points[0][1]), winner(points[-1][1])
+    at: float | None = None
+    for (x, lead), (x_next, lead_next) in pairwise(points):
+        if abs(lead) <= EVEN:
+            at = x
+        elif lead * lead_next < 0:
+            at = x + (x_next - x) * lead / (lead - lead_next)
+        elif abs(lead_next) <= EVEN:
+            at = x_next
+        if at is not None:
+            break
+    return BreakEven(first, second, None if at is None else 2**at, below, above)
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """How well a repetition can be expected to agree."""
+
+    cells: int
+    pairs: int
+    """Cells that were measured twice, which this is judged from."""
+    mean_difference: float | None
+    """Between two measurements of a loss, 0..1."""
+    bound: float | None
+    """95 % upper bound of that mean, for a calibration of as many cells."""
+    alone_spread: float | None
+    """Median difference of the two alone runs of a block, as a share of the rate."""
+    dropped: int
+
+
+def stability(encounters: Sequence[Encounter]) -> Stability:
+    values = _values(encounters)
+    apart = [abs(v[0] - v[1]) for v in values.values() if len(v) > 1]
+    spread = [abs(e.alone[0] / e.alone[1] - 1) for e in valid(encounters) if len(e.alone) > 1]
+    bound = None
+    if len(apart) > 2:
+        bound = mean(apart) + NORMAL_95 * stdev(apart) * math.sqrt(1 / len(apart) + 1 / len(values))
+    return Stability(
+        cells=len(values),
+        pairs=len(apart),
+        mean_difference=mean(apart) if apart else None,
+        bound=bound,
+        alone_spread=median(spread) if spread else None,
+        dropped=sum(bool(e.dropped) for e in encounters),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of two calibrations, over the cells that both measured."""
+
+    cells: int
+    rank_correlation: float
+    mean_difference: float
+    """Of the losses, 0..1."""
+
+
+def agreement(first: Sequence[Encounter], second: Sequence[Encounter]) -> Agreement | None:
+    """Compare two calibrations; None when they have too little in common."""
+    a, b = losses(first), losses(second)
+    both = sorted(a.keys() & b.keys())
+    if len(both) < 3:
+        return None
+    x, y = (np.array([table[cell].loss for cell in both]) for table in (a, b))
+    correlation = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
+    return Agreement(len(both), correlation, float(np.abs(x - y).mean()))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1; ties share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[inverse.reshape(-1)])
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one target gives a program alone."""
+
+    target: str
+    program: Program
+    rate: float
+    """B/s, median."""
+
+
+def speeds(encounters: Sequence[Encounter]) -> list[Speed]:
+    """Return the rate alone of each program."""
+    targets = {Program.parse(e.members[0]): e.targets[0] for e in valid(encounters)}
+    return [
+        Speed(targets[program], program, rate)
+        for program, rate in sorted(alone_rates(encounters).items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A program beside others on another target: what it lost should be nothing."""
+
+    victim: Program
+    others: tuple[Program, ...]
+    loss: float
+
+
+def controls(encounters: Sequence[Encounter]) -> list[Control]:
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for encounter in valid(encounters):
+        if not shared(encounter):
+            own = sum(encounter.alone) / len(encounter.alone)
+            found[encounter.members].append(encounter.together[0] / own)
+    return [
+        Control(Program.parse(m[0]), tuple(map(Program.parse, m[1:])), 1 - median(rhos))
+        for m, rhos in sorted(found.items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPoint:
+    """Two programs of fixed volume, the second started `offset` seconds after the first."""
+
+    offset: float
+    first: float
+    """I/O time beside the other, over alone."""
+    second: float
+
+
+def delta_graphs(encounters: Sequence[Encounter]) -> dict[tuple[str, ...], list[DeltaPoint]]:
+    """Return the delta-graph of each pair that has one; medians."""
+    found: dict[tuple[str, ...], dict[float, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for e in encounters:
+        if e.mode == "delta" and not e.dropped:
+            ratio = (e.together[0] / e.alone[0], e.together[1] / e.alone[1])
+            found[e.members][e.offset].append(ratio)
+    return {
+        members: [
+            DeltaPoint(offset, median(r[0] for r in ratios), median(r[1] for r in ratios))
+            for offset, ratios in sorted(points.items())
+        ]
+        for members, points in sorted(found.items())
+    }

@@ -1,0 +1,121 @@
+"""The delta-graph: I/O time of two programs of fixed volume against the offset of their starts.
+
+Each point is an experiment of its own (Dorier et al.; facts, "Vocabulary").
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.history_db.records import Encounter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sluice.calibrate.launch import Launcher
+    from sluice.calibrate.protocol import Member, Timing
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPlan:
+    """Seconds: how long each program takes alone, and the offsets to try."""
+
+    alone: float = 2.0
+    offsets: tuple[float, ...] = (-2.0, -1.0, 0.0, 1.0, 2.0)
+    rounds: int = 2
+
+
+def measure_delta(
+    first: Member,
+    second: Member,
+    *,
+    launcher: Launcher,
+    timing: Timing,
+    plan: DeltaPlan,
+    seed: int,
+    keep: Callable[[Encounter], None],
+) -> None:
+    """Measure every offset in random order, each round beside runs alone; keep each result.
+
+    The volume of each program is what it writes in `plan.alone` seconds by itself. Its I/O
+    time includes a last flush, because a cache would otherwise hide the end.
+    """
+    members = (first, second)
+    volumes = [_volume(member, launcher, timing, plan) for member in members]
+    order = random.Random(seed)  # noqa: S311
+    for _ in range(plan.rounds):
+        alone = [
+            _times([member], [volume], [0.0], launcher, timing)[0]
+            for member, volume in zip(members, volumes, strict=True)
+        ]
+        offsets = list(plan.offsets)
+        order.shuffle(offsets)
+        for offset in offsets:
+            started = int(time.time())
+            starts = [max(0.0, -offset), max(0.0, offset)]
+            together = _times(members, volumes, starts, launcher, timing)
+            keep(
+                Encounter(
+                    started=started,
+                    mode="delta",
+                    members=tuple(str(member.program) for member in members),
+                    targets=tuple(member.target.name for member in members),
+                    offset=offset,
+                    alone=tuple(alone),
+                    together=tuple(together),
+                    foreign_share=0.0,
+                    dropped="",
+                )
+            )
+
+
+def _volume(member: Member, launcher: Launcher, timing: Timing, plan: DeltaPlan) -> int:
+    """Bytes of a process that take it about `plan.alone` seconds; a whole number of chunks."""
+    member.target.settle()
+    start = time.time() + launcher.lead_seconds
+    running = launcher.start(
+        member.program,
+        member.target.directory(0),
+        start=start,
+        length=["--duration", f"{plan.alone:g}"],
+        slice_s=timing.slice,
+    )
+    trace = running.finish(plan.alone)
+    chunk = member.program.chunk_bytes
+    return max(1, round(sum(trace.bytes) / member.program.processes / chunk)) * chunk
+
+
+def _times(
+    members: Sequence[Member],
+    volumes: Sequence[int],
+    offsets: Sequence[float],
+    launcher: Launcher,
+    timing: Timing,
+) -> list[float]:
+    """Seconds of I/O of each member."""
+    for target in {member.target for member in members}:
+        target.settle()
+    start = time.time() + launcher.lead_seconds
+    running = []
+    try:
+        for role, member in enumerate(members):
+            program = member.program
+            flush = [] if program.sync or program.waits else ["--sync", "close"]
+            running.append(
+                launcher.start(
+                    program,
+                    member.target.directory(role),
+                    start=start + offsets[role],
+                    length=["--volume", str(volumes[role]), *flush],
+                    slice_s=timing.slice,
+                )
+            )
+        traces = [process.finish(0.0) for process in running]
+    except BaseException:
+        for process in running:
+            process.kill()
+        raise
+    return [trace.end - trace.start for trace in traces]

@@ -1,0 +1,9 @@
+"""What goes wrong when measuring; the text names the remedy."""
+
+
+class CalibrationError(Exception):
+    """A plan, a target or a measurement that cannot be."""
+
+
+class LateStartError(CalibrationError):
+    """A probe was not ready at the instant at which all were to begin."""

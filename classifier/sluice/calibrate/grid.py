@@ -1,0 +1,136 @@
+"""Which encounters say most about a site, in which order.
+
+What is not known of a program is its weight (how much it takes) and its efficiency (how much
+of the target a byte of it costs), see `policies/core/interference.h`. Programs that are alike
+have alike values, so one encounter says something about others. Each next encounter is the
+one whose outcome is least certain, given those before it: a Gaussian process over the
+programs' features, as the model itself uses (`site_model.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.calibrate.features import features, likeness
+from sluice.calibrate.programs import KIB, MIB, Program
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WRITES = ("owc", "ws", "aw")
+CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
+NOISE_VARIANCE = 0.05**2
+"""Of ln rho in one block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encounterable:
+    """A probe beside signals, still to be measured."""
+
+    probe: Program
+    signals: tuple[Program, ...]
+    disjoint: bool = False
+    """The signals work on another target."""
+
+    def __str__(self) -> str:
+        where = " elsewhere" if self.disjoint else ""
+        return f"{self.probe} beside {' and '.join(map(str, self.signals))}{where}"
+
+
+def default_grid(
+    chunks: tuple[int, ...] = CHUNKS, *, processes: int = 2, several_targets: bool = True
+) -> list[Encounterable]:
+    """Return what a default calibration chooses from.
+
+    Every pattern beside every other at each chunk; unequal shares of processes, sync modes
+    and unequal chunks; triples; another target as a control.
+    """
+    middle = chunks[len(chunks) // 2]
+    grid = [e for chunk in chunks for e in _each_beside_each(chunk, processes)]
+    grid += _unequal_processes(middle, processes)
+    grid += _sync_modes(middle, processes)
+    grid += _unequal_chunks(chunks, processes)
+    owc, ws, aw = _plain(middle, processes)
+    grid += [
+        Encounterable(owc, (ws, aw)),
+        Encounterable(aw, (owc, ws)),
+        Encounterable(ws, (aw, owc)),
+    ]
+    if several_targets:
+        grid += [Encounterable(victim, (aw,), disjoint=True) for victim in (owc, ws, aw)]
+    return list(dict.fromkeys(grid))
+
+
+def _plain(chunk: int, processes: int) -> list[Program]:
+    return [Program(pattern, chunk, processes) for pattern in WRITES]
+
+
+def _each_beside_each(chunk: int, processes: int) -> list[Encounterable]:
+    pairs = itertools.product(_plain(chunk, processes), repeat=2)
+    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+
+
+def _unequal_processes(chunk: int, processes: int) -> list[Encounterable]:
+    few, many = _plain(chunk, max(1, processes // 2)), _plain(chunk, 2 * processes)
+    pairs = [*itertools.product(few, many), *itertools.product(many, few)]
+    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+
+
+def _sync_modes(chunk: int, processes: int) -> list[Encounterable]:
+    unusual = [
+        Program("aw", chunk, processes, "each"),
+        Program("aw", chunk, processes, direct=True),
+        Program("owc", chunk, processes, "none"),
+    ]
+    pairs = list(itertools.product(unusual, _plain(chunk, processes)))
+    return [Encounterable(a, (b,)) for a, b in (*pairs, *((b, a) for a, b in pairs))]
+
+
+def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    extremes = {(chunks[0], chunks[-1]), (chunks[1 % len(chunks)], chunks[-2 % len(chunks)])}
+    return [
+        Encounterable(probe, (signal,))
+        for small, large in sorted(extremes)
+        for probe, signal in itertools.product(_plain(small, processes), _plain(large, processes))
+        if small != large
+    ]
+
+
+def most_informative_first(encounters: list[Encounterable]) -> list[Encounterable]:
+    """Order them so that any beginning of the list says as much as it can. Deterministic."""
+    programs = sorted({p for e in encounters for p in (e.probe, *e.signals)})
+    index = {program: i for i, program in enumerate(programs)}
+    rows = features(programs)
+    n = len(programs)
+    prior = likeness(rows, rows)
+    cov = np.block([[prior, np.zeros((n, n))], [np.zeros((n, n)), prior]])
+    left = list(encounters)
+    ordered = []
+    while left:
+        directions = [_directions(e, index, n) for e in left]
+        gains = [sum(np.log1p(h @ cov @ h / NOISE_VARIANCE) for h in pair) for pair in directions]
+        best = int(np.argmax(np.round(gains, 9)))
+        for h in directions[best]:
+            gain = cov @ h / (h @ cov @ h + NOISE_VARIANCE)
+            cov -= np.outer(gain, h @ cov)
+        ordered.append(left.pop(best))
+    return ordered
+
+
+def _directions(
+    encounter: Encounterable, index: dict[Program, int], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how ratio and sum of the rates depend on n weights and n efficiencies."""
+    ratio, total = np.zeros(2 * n), np.zeros(2 * n)
+    ratio[index[encounter.probe]] += 1.0
+    total[n + index[encounter.probe]] += 1.0
+    for signal in encounter.signals:
+        ratio[index[signal]] -= 1.0 / len(encounter.signals)
+        total[n + index[signal]] += 1.0 / len(encounter.signals)
+    if encounter.disjoint:
+        return 0.1 * total, 0.1 * total
+    return ratio, total

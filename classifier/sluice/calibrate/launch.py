@@ -1,0 +1,173 @@
+"""Starts sluice-probe, here or on nodes of a cluster, and reads its report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.calibrate.errors import CalibrationError, LateStartError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.calibrate.programs import Program
+
+LATE = 4
+"""Exit code of a probe that was not ready in time."""
+PATIENCE_SECONDS = 300.0
+"""How long a probe may take beyond its time: a last operation on a busy target."""
+
+
+def find_probe(named: str | None = None) -> str:
+    """Return the path of sluice-probe. Raises CalibrationError when there is none."""
+    built = Path(__file__).resolve().parents[3] / "build" / "bin" / "sluice-probe"
+    found = shutil.which(named or "sluice-probe") or (
+        str(built) if not named and built.exists() else None
+    )
+    if not found:
+        raise CalibrationError(
+            f"{named or 'sluice-probe'}: not found; `make build install`, or name it with --probe"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How a program is started."""
+
+    probe: str
+    prefix: tuple[str, ...] = ()
+    """Words before the probe's own, e.g. srun's."""
+    tasks: int = 1
+    """Probes that the prefix starts; the processes of a program are dealt to them."""
+    lead_seconds: float = 0.15
+    """From the call to the instant at which everything begins."""
+
+    def start(
+        self,
+        program: Program,
+        directory: Path,
+        *,
+        start: float,
+        length: Sequence[str],
+        slice_s: float,
+    ) -> Running:
+        """Start it; length is sluice-probe's --duration or --volume (bytes of a process)."""
+        words = [*self.prefix, self.probe, *program.options()]
+        if self.tasks > 1:
+            words += ["--processes", str(max(1, program.processes // self.tasks))]
+        words += ["--start", f"{start:.6f}", *length, "--slice", f"{slice_s:g}", str(directory)]
+        return Running(
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+
+
+class Running:
+    """A probe that has been started."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def stop(self) -> None:
+        """End it in good order before its time."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End it without a report; the probe removes its files."""
+        if self._process.poll() is None:
+            self._process.terminate()
+        self._process.communicate()
+
+    def finish(self, seconds: float) -> Trace:
+        """Wait for its end; raise CalibrationError with its complaint when that is no good one."""
+        try:
+            output, complaint = self._process.communicate(timeout=seconds + PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise CalibrationError(f"{self._process.args!r} does not end") from None
+        if self._process.returncode == LATE:
+            raise LateStartError(complaint.strip())
+        if self._process.returncode != 0:
+            raise CalibrationError(complaint.strip() or f"{self._process.args!r} failed")
+        return Trace.parse(output)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Bytes and operations of one program over wall-clock time."""
+
+    start: float
+    end: float
+    slice_seconds: float
+    first: float
+    """Start of the first slice, seconds since the epoch."""
+    bytes: tuple[int, ...]
+    operations: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Trace:
+        """Read the report of one probe, or of several (the tasks of one srun)."""
+        lines = [json.loads(line) for line in text.splitlines()]
+        runs = [line for line in lines if line["type"] == "run"]
+        totals = [line for line in lines if line["type"] == "total"]
+        slices = [line for line in lines if line["type"] == "slice"]
+        if not runs or len(runs) != len(totals) or not slices:
+            raise CalibrationError("sluice-probe gave no whole report")
+        length = float(runs[0]["slice_seconds"])
+        first = min(item["time"] for item in slices)
+        moved = [0] * (1 + max(_number(item, first, length) for item in slices))
+        operations = list(moved)
+        for item in slices:
+            moved[_number(item, first, length)] += item["bytes"]
+            operations[_number(item, first, length)] += item["operations"]
+        return cls(
+            start=min(item["start"] for item in totals),
+            end=max(item["end"] for item in totals),
+            slice_seconds=length,
+            first=first,
+            bytes=tuple(moved),
+            operations=tuple(operations),
+        )
+
+    def until(self, instant: float) -> float:
+        """Bytes moved before an instant; evenly within a slice."""
+        return _until(self.bytes, (instant - self.first) / self.slice_seconds)
+
+    def between(self, start: float, end: float) -> float:
+        return self.until(end) - self.until(start)
+
+    def operations_between(self, start: float, end: float) -> float:
+        position = [(at - self.first) / self.slice_seconds for at in (start, end)]
+        return _until(self.operations, position[1]) - _until(self.operations, position[0])
+
+    def when(self, moved: float, start: float) -> float:
+        """Return the instant at which so many bytes had been moved since `start`."""
+        wanted = self.until(start) + moved
+        sums = [0]
+        for count in self.bytes:
+            sums.append(sums[-1] + count)
+        i = bisect_right(sums, wanted) - 1
+        if i >= len(self.bytes):
+            return self.first + len(self.bytes) * self.slice_seconds
+        inside = (wanted - sums[i]) / self.bytes[i] if self.bytes[i] else 0.0
+        return self.first + (i + inside) * self.slice_seconds
+
+
+def _number(item: dict[str, Any], first: float, length: float) -> int:
+    return round((float(item["time"]) - first) / length)
+
+
+def _until(counts: Sequence[int], position: float) -> float:
+    if position <= 0:
+        return 0.0
+    whole = int(position)
+    if whole >= len(counts):
+        return float(sum(counts))
+    return sum(counts[:whole]) + (position - whole) * counts[whole]

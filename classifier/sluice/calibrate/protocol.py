@@ -1,0 +1,233 @@
+"""How one encounter is measured so that the figures mean something.
+
+A block is: the probe alone, probe and signals together, the probe alone again, in random
+order. In each run everybody first fills the caches; then a window opens in which all are
+active, and closes when the first has written 90 % of what it writes in the run. The signals
+outlast the probe. What counts is what reached the target, not what write() took. Rates are
+compared at equal length, because a cache takes its constant share of every run.
+
+A block is dropped when its two alone runs differ by more than 5 %, or when others used more
+than 10 % of the target (Shah et al., facts S8).
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sluice.calibrate.errors import CalibrationError, LateStartError
+from sluice.calibrate.targets import Watch, counter_of
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from sluice.calibrate.launch import Launcher, Running, Trace
+    from sluice.calibrate.programs import Program
+    from sluice.calibrate.targets import Target
+
+MOST_ALONE_DIFFERENCE = 0.05
+MOST_FOREIGN_SHARE = 0.10
+CLOSED_AT = 0.90
+MOST_LEAD_SECONDS = 30.0
+ENDLESS_SECONDS = 60.0  # a signal's time, unless it is stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds."""
+
+    fill: float = 0.4
+    """Until the caches are full."""
+    window: float = 1.0
+    tail: float = 0.1
+    """By which the signals outlast the probe."""
+    quiet: float = 0.1
+    """Before each run, when nobody should be writing."""
+    slice: float = 0.05
+
+    @property
+    def run(self) -> float:
+        return self.fill + self.window
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A program and the target it works on."""
+
+    program: Program
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What the members of a run got while all were active."""
+
+    rates: tuple[float, ...]
+    """B/s that reached the target; for metadata, operations a second."""
+    seconds: float
+    """Length of the window."""
+    foreign: float
+    """Others' share of the traffic, 0..1; 0 where nothing counts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One valid encounter, or the reason why it is none."""
+
+    alone: tuple[Rates, Rates]
+    together: Rates
+    dropped: str
+    """Empty: valid."""
+
+    @property
+    def probe_alone(self) -> float:
+        return (self.alone[0].rates[0] + self.alone[1].rates[0]) / 2
+
+    @property
+    def probe_kept(self) -> float:
+        """Rho of the probe; may be above 1."""
+        return self.together.rates[0] / self.probe_alone
+
+
+def measure_block(
+    probe: Member,
+    signals: Sequence[Member],
+    *,
+    launcher: Launcher,
+    timing: Timing,
+    order: random.Random,
+) -> Block:
+    """Measure the probe alone, beside the signals, and alone again, in random order.
+
+    Raises CalibrationError when a probe fails: a full target is no measurement.
+    """
+    runs = ["alone", "alone", "together"]
+    order.shuffle(runs)
+    alone: list[Rates] = []
+    together: list[Rates] = []
+    for kind in runs:
+        members = [probe, *signals] if kind == "together" else [probe]
+        (together if kind == "together" else alone).append(
+            measure(members, launcher=launcher, timing=timing)
+        )
+    block = Block((alone[0], alone[1]), together[0], "")
+    return Block(block.alone, block.together, _reason_to_drop(block))
+
+
+def _reason_to_drop(block: Block) -> str:
+    first, second = (run.rates[0] for run in block.alone)
+    if min(first, second, *block.together.rates) <= 0:
+        return "a program did nothing in the window"
+    foreign = max(run.foreign for run in (*block.alone, block.together))
+    if foreign > MOST_FOREIGN_SHARE:
+        return f"others had {foreign:.0%} of the traffic"
+    if abs(first - second) / max(first, second) > MOST_ALONE_DIFFERENCE:
+        return f"alone it got {first / 1e6:.4g} and {second / 1e6:.4g} MB/s"
+    return ""
+
+
+def measure(members: Sequence[Member], *, launcher: Launcher, timing: Timing) -> Rates:
+    """Run the members at the same time; the first is the probe, the others outlast it.
+
+    When one was not ready in time, all begin again with more time to get ready.
+    """
+    while True:
+        try:
+            return _measure(members, launcher, timing)
+        except LateStartError:
+            if launcher.lead_seconds > MOST_LEAD_SECONDS:
+                raise
+            launcher = replace(launcher, lead_seconds=2 * launcher.lead_seconds)
+
+
+def _measure(members: Sequence[Member], launcher: Launcher, timing: Timing) -> Rates:
+    targets = list(dict.fromkeys(member.target for member in members))
+    for target in targets:
+        target.settle()
+    counters = {target.name: counter_of(target) for target in targets}
+    before = {name: _quiet(counter, timing.quiet) for name, counter in counters.items()}
+    start = time.time() + launcher.lead_seconds
+    with ExitStack() as stack:
+        watches = {name: stack.enter_context(Watch(counters[name])) for name in counters}
+        traces = _run(members, start, launcher, timing)
+    opened = start + timing.fill
+    closed = min(_ninety_percent(trace, opened, traces[0].end) for trace in traces)
+    rates = [_rate(m, t, opened, closed) for m, t in zip(members, traces, strict=True)]
+    foreign = 0.0
+    for target in targets:
+        reached = watches[target.name].between(opened, closed)
+        if reached is None:
+            continue
+        rates = _at_the_target(rates, members, target, reached / (closed - opened))
+        foreign = max(foreign, before[target.name] / max(reached / (closed - opened), 1.0))
+    return Rates(tuple(rates), closed - opened, foreign)
+
+
+def _run(
+    members: Sequence[Member], start: float, launcher: Launcher, timing: Timing
+) -> list[Trace]:
+    running: list[Running] = []
+    try:
+        for role, member in enumerate(members):
+            seconds = timing.run if role == 0 else ENDLESS_SECONDS
+            running.append(
+                launcher.start(
+                    member.program,
+                    member.target.directory(role),
+                    start=start,
+                    length=["--duration", f"{seconds:.3f}"],
+                    slice_s=timing.slice,
+                )
+            )
+        first = running[0].finish(timing.run)
+        time.sleep(timing.tail)
+        for signal in running[1:]:
+            signal.stop()
+        traces = [first, *(signal.finish(0.0) for signal in running[1:])]
+    except BaseException:
+        for process in running:
+            process.kill()
+        raise
+    if any(trace.end < first.end for trace in traces[1:]):
+        raise CalibrationError("a signal ended before its probe")
+    return traces
+
+
+def _quiet(counter: Callable[[], int] | None, seconds: float) -> float:
+    """Bytes a second that others write while nobody of ours does."""
+    if counter is None:
+        return 0.0
+    begin = counter()
+    time.sleep(seconds)
+    return (counter() - begin) / seconds
+
+
+def _ninety_percent(trace: Trace, opened: float, probe_end: float) -> float:
+    """When the program had moved 90 % of what it moves until the probe ends."""
+    moved = trace.between(opened, probe_end)
+    if moved <= 0:
+        return opened + CLOSED_AT * (probe_end - opened)
+    return trace.when(CLOSED_AT * moved, opened)
+
+
+def _rate(member: Member, trace: Trace, opened: float, closed: float) -> float:
+    if member.program.parts == ("metadata",):
+        return trace.operations_between(opened, closed) / (closed - opened)
+    return trace.between(opened, closed) / (closed - opened)
+
+
+def _at_the_target(
+    rates: list[float], members: Sequence[Member], target: Target, reached: float
+) -> list[float]:
+    """Take from those who do not wait for the storage what went into a cache instead."""
+    there = [i for i, member in enumerate(members) if member.target == target]
+    streaming = [i for i in there if not members[i].program.waits and rates[i] > 0]
+    cached = sum(rates[i] for i in there) - reached
+    accepted = sum(rates[i] for i in streaming)
+    if cached <= 0 or accepted <= 0:
+        return rates
+    left = max(0.0, 1 - cached / accepted)
+    return [rate * left if i in streaming else rate for i, rate in enumerate(rates)]

@@ -1,0 +1,196 @@
+"""A calibration on paper: JSON, pictures, and one page that holds them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from sluice.calibrate import analysis
+from sluice.calibrate.programs import size_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from sluice.history_db.records import Encounter
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All figures of some encounters."""
+
+    site: str
+    matrices: list[analysis.Matrix]
+    losses: dict[analysis.Cell, analysis.Loss]
+    even: list[analysis.BreakEven]
+    stability: analysis.Stability
+    speeds: list[analysis.Speed]
+    controls: list[analysis.Control]
+    deltas: dict[tuple[str, ...], list[analysis.DeltaPoint]]
+    agreement: analysis.Agreement | None
+    """With the calibration before, if there is one."""
+
+
+def make_report(
+    site: str, encounters: Sequence[Encounter], before: Sequence[Encounter] = ()
+) -> Report:
+    return Report(
+        site=site,
+        matrices=analysis.matrices(encounters),
+        losses=analysis.losses(encounters),
+        even=analysis.break_even(encounters),
+        stability=analysis.stability(encounters),
+        speeds=analysis.speeds(encounters),
+        controls=analysis.controls(encounters),
+        deltas=analysis.delta_graphs(encounters),
+        agreement=analysis.agreement(before, encounters) if before else None,
+    )
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    return {
+        "site": report.site,
+        "matrices": [asdict(matrix) for matrix in report.matrices],
+        "losses": [
+            {
+                "victim": str(cell.victim),
+                "others": [str(other) for other in cell.others],
+                "loss": loss.loss,
+                "count": loss.count,
+            }
+            for cell, loss in report.losses.items()
+        ],
+        "break_even": [asdict(item) for item in report.even],
+        "stability": asdict(report.stability),
+        "speeds": [
+            {"target": s.target, "program": str(s.program), "rate": s.rate} for s in report.speeds
+        ],
+        "other_target": [
+            {"victim": str(c.victim), "others": [str(o) for o in c.others], "loss": c.loss}
+            for c in report.controls
+        ],
+        "delta": [
+            {"members": list(members), "points": [asdict(point) for point in points]}
+            for members, points in report.deltas.items()
+        ],
+        "agreement": asdict(report.agreement) if report.agreement else None,
+    }
+
+
+def even_text(item: analysis.BreakEven) -> str:
+    """Say in words where two patterns are even."""
+    pair = f"{item.first.upper()} and {item.second.upper()}"
+    if item.chunk_bytes is None:
+        return f"{pair}: {item.winner_below.upper()} takes more at every chunk size"
+    chunk = size_text(max(1, round(item.chunk_bytes / 1024)) * 1024)
+    after = f", {item.winner_above.upper()} above" if item.winner_above else ", even above"
+    before = f"{item.winner_below.upper()} below" if item.winner_below else "even below"
+    return f"{pair}: even at about {chunk} ({before}{after})"
+
+
+def stability_text(figures: analysis.Stability) -> str:
+    if figures.mean_difference is None or figures.bound is None:
+        return f"{figures.cells} cells, too few measured twice to say how stable they are"
+    return (
+        f"{figures.cells} cells; two measurements of one differ by "
+        f"{100 * figures.mean_difference:.1f} points on average, and a repetition by at most "
+        f"{100 * figures.bound:.1f} (95 %); {figures.dropped} blocks were dropped"
+    )
+
+
+def agreement_text(figures: analysis.Agreement) -> str:
+    return (
+        f"against the calibration before: rank correlation {figures.rank_correlation:.3f}, mean "
+        f"difference {100 * figures.mean_difference:.1f} points over {figures.cells} cells"
+    )
+
+
+def pictures(report: Report) -> dict[str, bytes]:
+    """Return the PNG files by name."""
+    from sluice.calibrate import charts  # noqa: PLC0415 - takes a second to load
+
+    found = {}
+    if report.matrices:
+        found["matrix.png"] = charts.heat_maps(report.matrices)
+        found["chunks.png"] = charts.chunk_curves(_curves(report.matrices), report.even)
+    for number, (members, points) in enumerate(report.deltas.items()):
+        found[f"delta-{number}.png"] = charts.delta_graph(members, points)
+    return found
+
+
+def _curves(
+    matrices: Sequence[analysis.Matrix],
+) -> dict[tuple[str, str], tuple[list[float], list[float]]]:
+    curves: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+    for matrix in matrices:
+        for i, probe in enumerate(matrix.patterns):
+            for j, signal in enumerate(matrix.patterns):
+                loss = matrix.loss[i][j]
+                if loss is not None:
+                    chunks, losses = curves.setdefault((probe, signal), ([], []))
+                    chunks.append(float(matrix.chunk_bytes))
+                    losses.append(loss)
+    return curves
+
+
+def write(report: Report, directory: Path) -> list[Path]:
+    """Write the report into a directory, made if missing; return the files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    images = pictures(report)
+    files = dict(images)
+    files["calibration.json"] = json.dumps(to_json(report), indent=2).encode()
+    files["index.html"] = _page(report, images).encode()
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    return [directory / name for name in files]
+
+
+def _page(report: Report, images: dict[str, bytes]) -> str:
+    """One page without any other file: the pictures are inside."""
+    parts = [f"<h1>Interference on {escape(report.site)}</h1>"]
+    parts.append(f"<p>{escape(stability_text(report.stability))}.</p>")
+    if report.agreement:
+        parts.append(f"<p>{escape(agreement_text(report.agreement))}.</p>")
+    if report.even:
+        items = "".join(f"<li>{escape(even_text(item))}</li>" for item in report.even)
+        parts.append(f"<h2>Break-even chunk sizes</h2><ul>{items}</ul>")
+    for name, content in images.items():
+        data = base64.b64encode(content).decode()
+        parts.append(f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>')
+    cells = [
+        (
+            str(cell.victim),
+            " + ".join(map(str, cell.others)),
+            f"{100 * loss.loss:.0f} %",
+            str(loss.count),
+        )
+        for cell, loss in report.losses.items()
+    ]
+    parts.append(_table(("Program", "beside", "loses", "measured"), cells))
+    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
+    parts.append(_table(("Target", "Program", "alone"), speeds))
+    if report.controls:
+        rows = [
+            (str(c.victim), " + ".join(map(str, c.others)), f"{100 * c.loss:.0f} %")
+            for c in report.controls
+        ]
+        parts.append(_table(("Program", "beside, on another target", "loses"), rows))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        f"<title>Interference on {escape(report.site)}</title>"
+        "<style>body{font:16px sans-serif;margin:2em;max-width:70em}"
+        "td,th{padding:.2em .8em;text-align:left}img{max-width:100%}</style>"
+        + "\n".join(parts)
+        + "</html>\n"
+    )
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"

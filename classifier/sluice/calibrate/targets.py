@@ -1,0 +1,129 @@
+"""Where programs are measured, and what reaches the storage there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from sluice.calibrate.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECTOR = 512  # bytes; the unit of /sys/dev/block/*/stat, whatever the device's own
+SAMPLE_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A storage target: a directory whose files lie on it and on no other.
+
+    The text is `NAME=DIRECTORY`, or `NAME=DIRECTORY,DIRECTORY` where probe and signal see
+    the target through clients of their own, as on nodes of their own.
+    """
+
+    name: str
+    directories: tuple[Path, ...]
+    counter: str = ""
+    """A command that prints the bytes written to the target so far, or a directory on the
+    block device whose counter says so; empty: the device of the directory, if it has one."""
+
+    @classmethod
+    def parse(cls, text: str, counters: dict[str, str]) -> Target:
+        name, found, paths = text.partition("=")
+        directories = tuple(Path(path) for path in paths.split(",") if path)
+        if not found or not name or not 1 <= len(directories) <= 2:
+            raise CalibrationError(f"{text}: not a target like NAME=DIRECTORY")
+        for directory in directories:
+            if not directory.is_dir():
+                raise CalibrationError(f"{directory}: no such directory; make it first")
+        return cls(name, directories, counters.get(name, ""))
+
+    def directory(self, role: int) -> Path:
+        """Return the directory of the probe (role 0) or of a signal (1, 2)."""
+        return self.directories[min(role, len(self.directories) - 1)]
+
+    def settle(self) -> None:
+        """Wait until everything that was given to the target is on it."""
+        subprocess.run(["sync", "--file-system", *self.directories], check=True)
+
+
+def counter_of(target: Target) -> Callable[[], int] | None:
+    """Return what reads the target's own count of bytes written, or None without one.
+
+    It counts whoever writes, file system and journal included, and only rises.
+    """
+    place = Path(target.counter) if target.counter else target.directories[0]
+    if target.counter and not place.is_dir():
+        return lambda: _ask(target.counter)
+    number = place.stat().st_dev
+    stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
+    if not stat.exists():
+        return None
+    return lambda: int(stat.read_text().split()[6]) * SECTOR
+
+
+def _ask(command: str) -> int:
+    done = subprocess.run(["/bin/sh", "-c", command], check=False, capture_output=True, text=True)
+    try:
+        return int(done.stdout)
+    except ValueError:
+        raise CalibrationError(
+            f"{command}: printed no number of bytes: {done.stdout.strip()}{done.stderr.strip()}"
+        ) from None
+
+
+@dataclass(slots=True)
+class Watch:
+    """Samples a counter while something runs; nothing where there is none."""
+
+    counter: Callable[[], int] | None
+    times: list[float] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._sample()
+        if self.counter:
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+        self._sample()
+
+    def between(self, start: float, end: float) -> float | None:
+        """Bytes that reached the target between two instants (seconds since the epoch)."""
+        if not self.counter:
+            return None
+        return self._at(end) - self._at(start)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self._sample()
+
+    def _sample(self) -> None:
+        if self.counter:
+            count = self.counter()
+            self.times.append(time.time())
+            self.counts.append(count)
+
+    def _at(self, instant: float) -> float:
+        i = bisect_left(self.times, instant)
+        if i == 0:
+            return float(self.counts[0])
+        if i == len(self.times):
+            return float(self.counts[-1])
+        before, after = self.times[i - 1], self.times[i]
+        share = (instant - before) / (after - before) if after > before else 1.0
+        return self.counts[i - 1] + share * (self.counts[i] - self.counts[i - 1])

@@ -1,0 +1,190 @@
+"""`sluice calibrate` with the real probe: in a directory, and on a throttled target."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from storage_targets import StorageTargets
+from target_kinds import Limits
+
+from sluice.calibrate.errors import CalibrationError
+from sluice.calibrate.launch import Launcher
+from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.calibrate.protocol import Block, Member, Rates, Timing, _reason_to_drop, measure_block
+from sluice.calibrate.targets import Target
+from sluice.cli.main import main
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.store import Store
+
+QUICK = ("--window", "0.2", "--fill", "0")
+PAIR = ("--encounter", "ws:4K:1 aw:64K:1", "--encounter", "owc:4K:1 ws:4K:1 aw:4K:1")
+
+
+@pytest.fixture
+def sluice(program, tmp_path, monkeypatch):
+    """Run a command with a history of its own; its result must be a good one."""
+    monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "history.db"))
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+    def run(*words, code=0):
+        done = CliRunner().invoke(main, list(map(str, words)))
+        assert done.exit_code == code, done.output
+        return done.output if code else done.stdout
+
+    return run
+
+
+@pytest.fixture
+def place(tmp_path):
+    directory = tmp_path / "target"
+    directory.mkdir()
+    return directory
+
+
+def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place):
+    plan = json.loads(sluice("calibrate", "plan", "--target", f"a={place}", "--json"))
+    assert 60 <= len(plan["planned"]) <= 120
+    assert len(plan["planned"]) * plan["seconds_for_all"] <= plan["budget_seconds"] * (
+        len(plan["planned"]) + len(plan["left_out"]) + 1
+    )
+    assert list(place.iterdir()) == []
+
+
+def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tmp_path):
+    words = ("--target", f"a={place}", *QUICK, *PAIR, "--site", "here", "--budget", "1m")
+    outcome = json.loads(sluice("calibrate", "run", *words, "--json"))
+    assert outcome["measured"] >= 2
+    assert list(place.iterdir()) == []
+    (listed,) = json.loads(sluice("calibrate", "list", "--json"))
+    assert listed["site"] == "here"
+    assert listed["finished"]
+    sluice("calibrate", "report", "--output", tmp_path / "report")
+    assert (tmp_path / "report" / "index.html").exists()
+    report = json.loads(sluice("calibrate", "report", "--json"))
+    assert report["stability"]["dropped"] == outcome["dropped"]
+
+
+def measured(history: Path) -> int:
+    """How many encounters another process has stored so far."""
+    try:
+        with Store(history, read_only=True) as store:
+            return len(store.encounters([c.id for c in store.calibrations()]))
+    except HistoryError:
+        return 0  # it is just being made
+
+
+def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path):
+    many = [word for i in range(1, 6) for word in ("--encounter", f"ws:4K:1 aw:{4 * i}K:1")]
+    words = ("calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "10m")
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("sluice"), *words], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while measured(tmp_path / "history.db") < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert "go on with `sluice calibrate resume`" in process.communicate(timeout=60)[1]
+    (before,) = json.loads(sluice("calibrate", "list", "--json"))
+    assert not before["finished"]
+    assert 2 <= before["measured"] < 5
+    sluice("calibrate", "resume")
+    (after,) = json.loads(sluice("calibrate", "list", "--json"))
+    assert after["finished"]
+    assert after["measured"] - after["dropped"] <= 5 <= after["measured"]
+    assert "no calibration was interrupted" in sluice("calibrate", "resume", code=1)
+
+
+def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
+    offsets = ("--offset", "-0.3", "--offset", "0", "--rounds", "1", "--alone", "0.5")
+    words = ("ws:4K:1", "aw:64K:1", "--target", f"a={place}", *QUICK, *offsets)
+    sluice("calibrate", "delta", *words)
+    (graph,) = json.loads(sluice("calibrate", "report", "--json"))["delta"]
+    assert graph["members"] == ["ws:4K:1", "aw:64K:1"]
+    assert [point["offset"] for point in graph["points"]] == [-0.3, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--target", "a"), "a: not a target like NAME=DIRECTORY"),
+        (("--target", "a=/nowhere"), "/nowhere: no such directory"),
+        (("--target", "a=.", "--counter", "b=x"), "--counter b: no --target has that name"),
+        (("--target", "a=.", "--encounter", "owc:1M"), "name a probe and at least one signal"),
+        (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
+        (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reason):
+    assert reason in sluice("calibrate", "run", *words, code=1)
+
+
+def test_a_full_target_is_an_error_and_no_measurement(program, place):
+    target = Target("a", (place,))
+    signal_program = Program("aw", 1 << 40)
+    with pytest.raises(CalibrationError):
+        measure_block(
+            Member(Program("ws", 4 * KIB, 1), target),
+            [Member(signal_program, target)],
+            launcher=Launcher(str(program)),
+            timing=Timing(fill=0, window=0.2),
+            order=random.Random(1),
+        )
+    assert list(place.iterdir()) == []
+
+
+def block(first=1.0, second=1.0, together=(0.5, 0.5), foreign=0.0):
+    runs = (Rates((first,), 1.0, 0.0), Rates((second,), 1.0, foreign))
+    return Block(runs, Rates(together, 1.0, 0.0), "")
+
+
+@pytest.mark.parametrize(
+    ("measured", "reason"),
+    [
+        (block(), ""),
+        (block(1.0, 0.951), ""),
+        (block(1.0, 0.94), "alone it got"),
+        (block(foreign=0.09), ""),
+        (block(foreign=0.11), "others had 11% of the traffic"),
+        (block(together=(0.0, 1.0)), "a program did nothing"),
+    ],
+)
+def test_a_block_is_dropped_by_the_rules(measured, reason):
+    assert _reason_to_drop(measured).startswith(reason)
+    assert bool(_reason_to_drop(measured)) == bool(reason)
+
+
+@pytest.mark.storage
+def test_a_stream_is_found_to_hurt_a_flushing_program(program):
+    """On a throttled target; what write() takes beyond its rate is not counted."""
+    limits = Limits(bandwidth=60_000_000, size=512 * MIB, dirty=16 * MIB)
+    with tempfile.TemporaryDirectory(prefix="sluice-storage-") as name:
+        targets = StorageTargets(name, lanes=["a"], limits=limits, kinds=["blkio", "io.max"])
+        with targets:
+            target = Target("a", (targets.path("a"),))
+            found = measure_block(
+                Member(Program("ws", MIB), target),
+                [Member(Program("aw", MIB), target)],
+                launcher=Launcher(str(program)),
+                timing=Timing(),
+                order=random.Random(1),
+            )
+    assert found.probe_kept < 0.5
+    assert max(found.together.rates) < 1.25 * limits.bandwidth
+
+
+def test_interference_says_where_its_figures_come_from(sluice, place):
+    sluice("calibrate", "run", "--target", f"a={place}", *QUICK, *PAIR, "--budget", "8s")
+    answer = json.loads(sluice("interference", "owc:1M:4", "aw:1M:4", "--json"))
+    for row in answer["losses"]:
+        assert row["least"] <= row["loss"] <= row["most"]
+    assert answer["by_chunk"][0]["chunk"] == "64K"
+    assert "no log of such a job" in sluice("interference", "job:1", "aw:1M:4", code=1)
+    assert "not a program" in sluice("interference", "xyz", "aw:1M:4", code=1)

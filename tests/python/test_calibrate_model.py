@@ -1,0 +1,152 @@
+"""What measurements teach the interference model, and what the core makes of it."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from sluice.calibrate.features import features, likeness
+from sluice.calibrate.observations import Observation
+from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.calibrate.site_model import _Problem, fit
+from sluice.policies import core
+from sluice.policies.published import published_interference
+from sluice.policies.structs import CoreError, View, new
+
+CHUNKS = (64 * KIB, MIB, 16 * MIB)
+PROGRAMS = [Program(p, c, 2) for p in ("owc", "ws", "aw") for c in CHUNKS]
+
+
+def truth(program):
+    """A site where rewriting takes most, the more the larger the chunk."""
+    level = math.log2(program.chunk_bytes / MIB)
+    takes = {"owc": 0.0, "ws": 1.5, "aw": -0.5}[program.pattern] + 0.1 * level
+    holds = 0.3 if program.pattern == "owc" else 0.0
+    return takes, holds
+
+
+def kept(victim, others):
+    takes, holds = truth(victim)
+    return 1 / (1 + sum(math.exp(truth(o)[0] - takes - holds) for o in others))
+
+
+def world(noise=0.0, seed=1):
+    rng = random.Random(seed)
+    return [
+        Observation(a, (b,), kept(a, (b,)) * math.exp(rng.gauss(0, noise)), 1e8)
+        for a in PROGRAMS
+        for b in PROGRAMS
+    ]
+
+
+def test_without_measurements_the_published_figures_hold():
+    model = fit([])
+    assert model.interference == published_interference()
+
+
+def test_a_site_that_differs_from_the_papers_is_learned():
+    model = fit(world())
+    for item in world():
+        assert model.share_kept(item.victim, item.others) == pytest.approx(item.rho, rel=0.08)
+
+
+def test_programs_between_the_measured_ones_are_foretold():
+    model = fit(world(noise=0.03))
+    errors = []
+    for pattern, other in [("owc", "aw"), ("ws", "owc"), ("aw", "ws")]:
+        victim, beside = Program(pattern, 4 * MIB, 2), Program(other, 256 * KIB, 2)
+        found = model.share_kept(victim, [beside])
+        errors.append(abs(math.log(found / kept(victim, [beside]))))
+        low, high = model.interval(victim, [beside])
+        assert low < found < high
+    assert np.median(errors) < 0.15
+
+
+def test_three_together_follow_from_pairs():
+    model = fit(world())
+    owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))
+    assert model.share_kept(owc, [ws, aw]) == pytest.approx(kept(owc, [ws, aw]), rel=0.1)
+
+
+def test_far_from_everything_measured_the_published_figures_hold():
+    small = [o for o in world() if o.victim.pattern == "ws" == o.others[0].pattern]
+    model = fit(small).struct()
+    profile = Program("aw", 1 << 34, 1 << 16).profile()
+    policy = core.default_config().policy
+    prior = View(new("struct sluice_interference", published_interference()))
+    here, there = (core.pressure_of(profile, m, policy) for m in (model, prior))
+    assert here.weight == pytest.approx(there.weight, rel=1e-3)
+    assert here.log_sd == pytest.approx(model.log_sd, rel=1e-3)
+
+
+def test_the_order_of_the_observations_does_not_count():
+    rows = world(noise=0.05)
+    shuffled = random.Random(2).sample(rows, len(rows))
+    assert fit(rows).interference == fit(shuffled).interference
+
+
+def test_one_wild_measurement_does_not_spoil_the_rest():
+    rows = world(noise=0.02)
+    wild = [
+        Observation(r.victim, r.others, 0.9, r.rate_alone) if i == 5 else r
+        for i, r in enumerate(rows)
+    ]
+    model = fit(wild)
+    errors = [abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in rows]
+    assert np.median(errors) < 0.05
+
+
+def test_an_observed_speed_up_does_not_break_the_fit():
+    rows = [Observation(o.victim, o.others, 1.1, 1e8) for o in world()[:3]]
+    assert all(0.3 < fit(rows).share_kept(o.victim, o.others) <= 1 for o in rows)
+
+
+def test_the_slopes_are_those_of_the_residuals():
+    problem = _Problem(world(noise=0.1), published_interference())
+    x = np.random.default_rng(1).normal(size=2 * len(problem.at)) * 0.3
+    step = 1e-6
+    numeric = [
+        (problem.residuals(x + step * e) - problem.residuals(x - step * e)) / (2 * step)
+        for e in np.eye(len(x))
+    ]
+    assert np.abs(problem.jacobian(x) - np.array(numeric).T).max() < 1e-5
+
+
+def test_the_core_evaluates_what_was_fitted():
+    """ln w, ln h and the efficiency at a point, from the sums of the header."""
+    model = fit(world(noise=0.05))
+    struct = model.struct()
+    program = Program("ws", 2 * MIB, 3)
+    like = likeness(features([program]), np.array([p["at"] for p in model.interference["points"]]))
+    pulls = {
+        name: float(like[0] @ [p[name] for p in model.interference["points"]])
+        for name in ("weight", "hold", "efficiency")
+    }
+    policy = core.parse_config("x", b"Lane=a Targets=1 Bandwidth=100M\n").policy
+    rate = 0.25 * policy.lanes[0].bandwidth
+    found = core.pressure_of(program.profile(rate), struct, policy)
+    prior = View(new("struct sluice_interference", published_interference()))
+    base = core.pressure_of(program.profile(), prior, policy)
+    assert math.log(found.weight / base.weight) == pytest.approx(pulls["weight"], abs=1e-9)
+    assert found.log_hold == pytest.approx(pulls["hold"], abs=1e-9)
+    assert found.demand == pytest.approx(min(1, 0.25 / math.exp(pulls["efficiency"])))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"scale": [0.0, 1.0, 1.0, 1.0]},
+        {"scale": [float("nan"), 1.0, 1.0, 1.0]},
+        {"points": [{"at": [0.0] * 4, "weight": float("nan")}]},
+        {"points": [{"at": [0.0] * 4, "hold": float("inf")}]},
+        {"points": [{"at": [1e9, 0, 0, 0], "weight": 0.0}]},
+        {"site_log_sd": -1.0},
+    ],
+)
+def test_a_bundle_with_a_damaged_site_is_refused(damage):
+    from core_worlds import bundle  # noqa: PLC0415
+
+    good = fit(world()[:5]).interference
+    with pytest.raises(CoreError):
+        bundle(interference=good | damage)
