@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from sluice.policies import core
 from sluice.policies._core import ffi, lib
-from sluice.policies.bundle import Bundle
+from sluice.policies.bundle import HEAD_BYTES, Bundle, policy_in
 from sluice.policies.bundle_writer import write_bundle
 from sluice.policies.container import GUARDED, HEADER
 from sluice.policies.snapshot import Snapshot, pack_snapshot, write_snapshot
@@ -176,6 +176,17 @@ def patched_header(member: str, layout: str, value: int) -> bytes:
     offset = ffi.offsetof("struct sluice_container_header", member)
     struct.pack_into(layout, content, offset, value)
     return sealed(content)
+
+
+def test_the_policy_is_found_in_the_head_of_a_bundle_also_of_another_version():
+    content = bytearray(small_bundle())
+    struct.pack_into("<I", content, 20, 99)
+    assert policy_in(bytes(content[:HEAD_BYTES])) == policy("Lane=sl0 Targets=1")
+
+
+@given(st.binary(max_size=600))
+def test_where_there_is_no_policy_none_is_found(head: bytes):
+    assert policy_in(head) is None
 
 
 FOREST = ffi.sizeof("struct sluice_forest")

@@ -108,3 +108,31 @@ class Bundle:
         out = ffi.new("struct sluice_prediction *")
         lib.sluice_predict(self.handle, submission.struct, out)
         return View(out)
+
+
+HEAD_BYTES = 16384
+"""Of a bundle: as far as its policy reaches, whatever else is in it."""
+
+
+def policy_in(head: bytes) -> View | None:
+    """Return the policy of a bundle, from its first HEAD_BYTES.
+
+    For bundles that were accepted once, also by an older Sluice: None where the policy had
+    another layout or is not there; nothing else is checked.
+    """
+    size = ffi.sizeof("struct sluice_policy")
+    if len(head) < ffi.sizeof("struct sluice_container_header"):
+        return None
+    header = ffi.from_buffer("struct sluice_container_header *", head)
+    room = (len(head) - header.section_table) // ffi.sizeof("struct sluice_section")
+    table = ffi.cast(
+        "struct sluice_section *", ffi.from_buffer("char[]", head) + header.section_table
+    )
+    for i in range(min(header.section_count, room)):
+        row = table[i]
+        fits = row.element_size == size and row.offset + size <= len(head)
+        if row.id == lib.SLUICE_SECTION_POLICY and fits:
+            policy = ffi.new("struct sluice_policy *")
+            ffi.memmove(policy, head[row.offset : row.offset + size], size)
+            return View(policy)
+    return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.common import CommandError, user_text
 from sluice.cli.replay import replay_decision
-from sluice.policies.bundle import Bundle
+from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.record import Record
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import SlurmError
@@ -255,5 +255,5 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _lanes(record: Record, store: Store) -> list[str]:
     """Names of the lanes that the decision chose among, by their bit in lane masks."""
-    bundle = store.bundle(record.bundle_checksum)
-    return [lane.name for lane in Bundle.parse(bundle.content).policy.lanes] if bundle else []
+    policy = policy_in(store.bundle_head(record.bundle_checksum, HEAD_BYTES))
+    return [lane.name for lane in policy.lanes] if policy else []

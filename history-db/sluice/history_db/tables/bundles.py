@@ -34,6 +34,14 @@ class Bundles(Connection):
         )
         return Bundle(checksum, *rows[0]) if rows else None
 
+    def bundle_head(self, checksum: int, size: int) -> bytes:
+        """Return the first bytes of a bundle that may have many; none if it is not known."""
+        rows = self._rows(
+            "SELECT substr(content, 1, ?) FROM bundles WHERE checksum = ?",
+            [size, signed(checksum)],
+        )
+        return bytes(rows[0][0]) if rows else b""
+
     def bundles(self) -> list[Bundle]:
         """Return the bundles that are kept, the latest last."""
         rows = self._rows(
