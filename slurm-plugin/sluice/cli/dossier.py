@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.cli.common import CommandError, user_text
-from sluice.cli.replay import replay_decision
 from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.record import Record
 from sluice.slurm import slurm_commands
@@ -99,6 +98,8 @@ def gather(
         "slurm": _slurm(job, queued),
     }
     if record and replay_with:
+        from sluice.cli.replay import replay_decision
+
         facts["replay"] = replay_decision(store, record, replay_with)
     return facts
 
