@@ -15,7 +15,7 @@ from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.evidence import evidence
 from sluice.classifier.features import FEATURES, PATTERNS, measure
 from sluice.classifier.patterns import packaged_classifier
-from sluice.classifier.profile import profile_of, read_profile
+from sluice.classifier.profile import profiles_of, read_profile
 from sluice.classifier.synthetic.corpus import synthesise
 from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import NUMBERS
@@ -346,7 +346,8 @@ def test_patterns_have_the_names_of_the_core():
     assert set(PATTERNS) | {"mixed", "unknown"} == set(core.PATTERNS)
     assert set(classifier.patterns) <= set(core.PATTERNS)
     log = read_log(LOGS / CERTAIN[0]["file"])
-    assert profile_of(measure(log), classifier).pattern in core.PATTERNS
+    (found,) = profiles_of([measure(log)], classifier)
+    assert found.pattern in core.PATTERNS
 
 
 # What programs are fed with, order and names

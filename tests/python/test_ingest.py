@@ -207,7 +207,7 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
         def refuse(path):
             raise PermissionError(13, "Permission denied", str(path))
 
-        patch.setattr("sluice.classifier.workers.read_profile", lambda path, **_: refuse(path))
+        patch.setattr("sluice.classifier.workers.read_measured", refuse)
         patch.setattr("sluice.classifier.workers.digest_file", refuse)
         assert last_line(sluice("ingest", path)).endswith(f"quarantined 1{TRUSTED}")
     assert (

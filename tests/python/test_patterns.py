@@ -129,7 +129,7 @@ def test_it_abstains_when_the_trees_disagree():
     classifier = PatternClassifier(undecided, ("owc", "ws", "aw"), {})
     features = np.zeros(len(FEATURES), dtype=np.float32)
     features[FEATURES.index("coverage")] = 1.0
-    pattern, confidence = classifier.classify(Measurement(features, {}, {}, {}, 1.0))
+    ((pattern, confidence),) = classifier.classify([Measurement(features, {}, {}, {}, 1.0)])
     assert pattern == "unknown"
     assert confidence == pytest.approx(0.34)
 

@@ -20,6 +20,8 @@ from sluice.classifier.features import FEATURES
 from sluice.classifier.forest import Forest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from sluice.classifier.features import Measurement
@@ -58,11 +60,15 @@ class PatternClassifier:
         chance = (1 - coverage) / len(self.patterns)
         return answers, probabilities.max(axis=1) * coverage + chance
 
-    def classify(self, measurement: Measurement) -> tuple[str, float]:
-        """Return the pattern and the confidence, or `unknown` when that is too little."""
-        answers, confidences = self.predict(measurement.features[np.newaxis])
-        confidence = float(confidences[0])
-        return (str(answers[0]) if confidence >= MIN_CONFIDENCE else UNKNOWN), confidence
+    def classify(self, measurements: Sequence[Measurement]) -> list[tuple[str, float]]:
+        """Return pattern and confidence of each, or `unknown` when that is too little."""
+        if not measurements:
+            return []
+        answers, confidences = self.predict(np.array([each.features for each in measurements]))
+        return [
+            (str(answer) if confidence >= MIN_CONFIDENCE else UNKNOWN, float(confidence))
+            for answer, confidence in zip(answers, confidences, strict=True)
+        ]
 
     def to_bytes(self) -> bytes:
         buffer = io.BytesIO()

@@ -81,5 +81,8 @@ def _by_name(files: Files, wrote: NDArray[np.intp]) -> Array:
 
 
 def _groups(owner: NDArray[Any], stem: NDArray[Any]) -> NDArray[np.intp]:
-    pairs = np.stack([owner.astype(np.int64), stem.astype(np.int64)], axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((stem, owner))
+    is_new = (np.diff(owner[order]) != 0) | (np.diff(stem[order]) != 0)
+    groups = np.zeros(len(order), dtype=np.intp)
+    groups[order[1:]] = np.cumsum(is_new)
+    return groups

@@ -16,13 +16,12 @@ import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sluice.classifier.darshan_log import DarshanLogError, digest_file
-from sluice.classifier.profile import Reading, read_profile
+from sluice.classifier.profile import Reading, read_measured, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +35,7 @@ SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need
 LARGEST_DIGESTED = 1 << 28  # bytes of a file that is no log
 BATCH = 32  # logs handed to a worker at once
+NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
 
 # A child must not inherit threads or locks; workers are started from one thread, before any other.
 context = multiprocessing.get_context("fork")
@@ -81,8 +81,12 @@ def read_profiles(
     classifier: PatternClassifier | None = None,
 ) -> Iterator[Reading | Failure]:
     """Read the profiles of logs, each in a process that may die of it."""
-    read = partial(read_profile, classifier=classifier)
-    return read_each(paths, read, workers=workers, seconds=seconds, memory=memory)
+    results = read_each(paths, read_measured, workers=workers, seconds=seconds, memory=memory)
+    while batch := list(islice(results, NAMED_AT_ONCE)):
+        measured = [result for result in batch if not isinstance(result, Failure)]
+        named = iter(readings(measured, classifier))
+        for result in batch:
+            yield result if isinstance(result, Failure) else next(named)
 
 
 def read_each(
