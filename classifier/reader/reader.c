@@ -16,7 +16,6 @@ static const int64_t max_bins = 1 << 16;	 /* of a heatmap; Darshan makes 200 */
 enum {
 	EXE_BUFFER_SIZE
 	= 1 << 16, /* the library writes up to 4 KiB and does not say how much */
-	MAX_TARGETS = 1 << 16, /* numbers of Lustre targets have 16 bits */
 };
 
 /* Everything that reading one log needs. */
@@ -317,17 +316,11 @@ read_allocated (struct reading *r, int module, const char *name, uint32_t known_
 
 /* Lustre */
 
-struct targets {
-	struct files *files;
-	uint64_t seen[MAX_TARGETS / 64];
-};
-
 static int
 add_layout (struct reading *r, const void *bytes, void *context)
 {
 	const struct darshan_lustre *record = bytes;
-	struct targets *targets = context;
-	struct file *file = files_find (targets->files, record->base.id);
+	struct file *file = files_find (context, record->base.id);
 	if (record->target_count < 0 || record->target_count > max_records)
 		return sluice_fail (r->err, "has a file on %lld Lustre targets",
 				    (long long)record->target_count);
@@ -339,8 +332,8 @@ add_layout (struct reading *r, const void *bytes, void *context)
 	}
 	for (int64_t i = 0; record->targets && i < record->target_count; i++) {
 		int64_t target = record->targets[i];
-		if (target >= 0 && target < MAX_TARGETS)
-			targets->seen[target / 64] |= 1ull << target % 64;
+		if (target >= 0 && target < 64 * SLUICE_TARGET_WORDS)
+			r->log->targets[target / 64] |= 1ull << target % 64;
 	}
 	return 0;
 }
@@ -348,14 +341,11 @@ add_layout (struct reading *r, const void *bytes, void *context)
 static int
 read_layouts (struct reading *r, struct files *files)
 {
-	struct targets targets = { .files = files };
-	if (read_allocated (r, DARSHAN_LUSTRE, "LUSTRE", DARSHAN_LUSTRE_VERSION, add_layout,
-			    &targets)
-	    < 0)
-		return -1;
-	for (size_t i = 0; i < MAX_TARGETS / 64; i++)
-		r->log->targets += __builtin_popcountll (targets.seen[i]);
-	return 0;
+	r->log->targets = calloc (SLUICE_TARGET_WORDS, sizeof *r->log->targets);
+	if (!r->log->targets)
+		return out_of_memory (r);
+	return read_allocated (r, DARSHAN_LUSTRE, "LUSTRE", DARSHAN_LUSTRE_VERSION,
+			       add_layout, files);
 }
 
 static int
@@ -457,9 +447,11 @@ void
 sluice_log_free (struct sluice_log *log)
 {
 	sluice_rows_free (log->rows);
+	free (log->targets);
 	free (log->bins_written);
 	free (log->bins_read);
 	log->rows = NULL;
+	log->targets = NULL;
 	log->bins_written = log->bins_read = NULL;
 }
 

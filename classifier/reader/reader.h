@@ -18,7 +18,8 @@ enum {
 	SLUICE_EXE_SIZE = 4096,
 	SLUICE_SIZE_BINS
 	= 10, /* Darshan's histogram of access sizes: to 100 B ... over 1 GiB */
-	SLUICE_ACCESSES = 4, /* sizes that it counts of each file */
+	SLUICE_ACCESSES = 4,	    /* sizes that it counts of each file */
+	SLUICE_TARGET_WORDS = 1024, /* of 64 bits: numbers of Lustre targets have 16 */
 };
 
 /* Which modules told of a file: bits of sluice_file_row.modules. */
@@ -79,7 +80,9 @@ struct sluice_log {
 	uint64_t partial; /* those that ran out of memory for records */
 	int64_t row_count;
 	struct sluice_file_row *rows; /* without standard streams; order of first sight */
-	int64_t targets; /* distinct Lustre targets of all files; 0: not known */
+	/* SLUICE_TARGET_WORDS words, a bit for each Lustre target that a file lies on;
+	 * NULL: not known. */
+	uint64_t *targets;
 	/* Bytes of all processes by time bin from the start, each byte seen once; no bins:
 	 * there is no heatmap. */
 	double bin_seconds;

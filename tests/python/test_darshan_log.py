@@ -346,6 +346,15 @@ def test_names_tell_programs_and_series(tmp_path):
     assert [rows[file]["program"] for file in (1, 2, 3, 4)] == [0, 0, 0, 1]
 
 
+@pytest.mark.skipif(not REAL_LOGS, reason="the collection of public logs is not here")
+def test_the_targets_of_files_on_lustre_are_known():
+    for path in REAL_LOGS:
+        if path.name.startswith("snyder_ior-POSIX"):
+            log = read_log(path)
+            assert log.targets
+            assert log.rows["stripe_count"].max() == len(log.targets)
+
+
 def test_a_trace_of_single_operations_is_never_read(tmp_path):
     """Its records cannot even be parsed here, and the log is read all the same."""
     log = MadeLog()

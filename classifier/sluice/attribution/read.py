@@ -30,4 +30,5 @@ def read_timeline(path: Path) -> Timeline | None:
         bin_seconds=log.heatmap.bin_seconds,
         moved=moved,
         job=log.jobid or None,
+        targets=log.targets,
     )

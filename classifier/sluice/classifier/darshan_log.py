@@ -96,8 +96,8 @@ class DarshanLog:
     rows: NDArray[Any]
     """One a file and process, as rows.ROW."""
     heatmap: Heatmap | None
-    targets: int | None
-    """Distinct Lustre storage targets of its files; None without Lustre."""
+    targets: frozenset[int] | None
+    """Lustre storage targets that its files lie on; None: not known."""
 
 
 def digest_file(path: Path) -> bytes:
@@ -133,7 +133,7 @@ def read_log(path: Path) -> DarshanLog:
             partial=_names(log.partial),
             rows=_rows(log),
             heatmap=_heatmap(log),
-            targets=log.targets or None,
+            targets=_targets(log),
         )
 
 
@@ -209,6 +209,14 @@ def _heatmap(log: Any) -> Heatmap | None:
         return None
     written, read = _doubles(log.bins_written, log.bins), _doubles(log.bins_read, log.bins)
     return Heatmap(log.bin_seconds, written, read)
+
+
+def _targets(log: Any) -> frozenset[int] | None:
+    if log.targets == ffi.NULL:
+        return None
+    words = np.frombuffer(ffi.buffer(log.targets, 8 * lib.SLUICE_TARGET_WORDS), dtype="<u8")
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+    return frozenset(np.flatnonzero(bits).tolist()) or None
 
 
 def _doubles(pointer: Any, count: int) -> NDArray[np.float64]:

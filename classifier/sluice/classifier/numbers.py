@@ -33,7 +33,7 @@ def profile_numbers(
     if totals.chunk > 0:
         numbers["chunk_bytes"] = totals.chunk
     if log.targets is not None:
-        numbers["targets"] = float(log.targets)
+        numbers["targets"] = float(len(log.targets))
     if bursts.length is not None:
         numbers["burst_seconds"] = bursts.length
     if bursts.period is not None:
