@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from test_ingest import NOBODY, as_nobody
 
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.follow import EVERYTHING, UNSETTLED, Tree
@@ -225,9 +226,13 @@ def site(tmp_path, monkeypatch):
     logs, tools, said = tmp_path / "logs", tmp_path / "bin", tmp_path / "said"
     logs.mkdir()
     tools.mkdir()
-    heading = "JobIDRaw|Cluster|JobName|User|UID|Start|End|State|NNodes"
-    said.write_text(heading + "\n")
-    (tools / "sacct").write_text(f"#!/bin/sh\ncat {said}\n")
+    fields = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Start", "End", "State", "NNodes")
+    said.write_text("|".join(fields) + "\n")
+    (tools / "sacct").write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in --helpformat) echo {" ".join(fields)};;\n'
+        f"*--format\\ JobIDRaw,Cluster,JobName,User,UID,*) cat {said};; *) exit 1;; esac\n"
+    )
     (tools / "sacct").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "h.db"))
@@ -285,3 +290,31 @@ def test_only_directories_can_be_followed(tmp_path, paths):
     result = CliRunner().invoke(main, run)
     assert result.exit_code == 2
     assert "directories" in result.stderr
+
+
+@pytest.mark.skipif(ME != 0, reason="needs root to become somebody who may only read")
+def test_following_needs_no_right_but_to_read(store, tmp_path):
+    """Directory and logs are of others, and open to the reader's group alone."""
+    store.upsert_jobs([replace(JOB, uid=1234)])
+    store.close()
+    logs, home = tmp_path / "logs", tmp_path / "home"
+    logs.mkdir()
+    path = a_log(logs / "a.darshan", uid=1234)
+    home.mkdir()
+    shutil.copy(tmp_path / "history.db", home)
+    for place, owner, mode in ((path, 1234, 0o440), (logs, 0, 0o750)):
+        os.chown(place, owner, NOBODY)
+        place.chmod(mode)
+    for place in (home, home / "history.db"):
+        os.chown(place, NOBODY, NOBODY)
+    for directory in (tmp_path, *tmp_path.parents[:-2]):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    history = str(home / "history.db")
+    arguments = ["ingest", "--history", history, "--follow", "--once", "--no-ask-sacct", str(logs)]
+    stdout, stderr = as_nobody(lambda: outputs(CliRunner().invoke(main, arguments)))
+    assert stdout.startswith("read 1,")
+    assert "root" not in stderr
+
+
+def outputs(result) -> tuple[str, str]:
+    return result.stdout, result.stderr

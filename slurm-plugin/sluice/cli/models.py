@@ -9,6 +9,7 @@ import click
 from sluice.cli.common import (
     NOTHING,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -40,6 +41,7 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     """
     with open_history(config, history, read_only=True) as store:
         models, bundles, in_use = store.models(), store.bundles(), store.model_in_use()
+        coverage = coverage_line(store)
     if as_json:
         show_json(
             [
@@ -62,6 +64,7 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
             ]
         )
         return
+    click.echo(coverage)
     show_table(
         (
             "model",

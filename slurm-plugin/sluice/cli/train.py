@@ -98,12 +98,12 @@ def command(
                 _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
             )
             outcome = _train(store, force=force)
-            coverage = coverage_line(store)
+            coverage, shares = coverage_line(store), asdict(store.coverage())
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
     bundle = publish_model(config, history, None, version=outcome.model_id) if publish else None
     if as_json:
-        show_json(_as_json(outcome, classifier, bundle))
+        show_json(_as_json(outcome, classifier, bundle) | {"coverage": shares})
     else:
         click.echo(coverage)
         if classifier is not None:

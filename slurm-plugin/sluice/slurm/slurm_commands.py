@@ -57,11 +57,11 @@ QUEUE_FIELDS = (
 )
 QUEUE_FORMAT = f":{FIELD_END},".join(QUEUE_FIELDS) + f":{ROW_END}"
 
-# Fields of `sacct` that every version since 20.11 has.
+# Fields of `sacct`; older versions have not all of them.
 ACCOUNTING_FIELDS = (
     *("JobIDRaw", "JobID", "Cluster", "JobName", "User", "UID", "Account", "Partition", "QOS"),
     *("Submit", "Start", "End", "State", "ExitCode", "NNodes", "NTasks", "NCPUS"),
-    *("TimelimitRaw", "TRESUsageInTot", "TRESUsageOutTot"),
+    *("TimelimitRaw", "SubmitLine", "Restarts", "TRESUsageInTot", "TRESUsageOutTot"),
 )
 ACCOUNTING_TIMEOUT = 120.0  # seconds
 
@@ -379,10 +379,11 @@ def accounting(since: int) -> str:
 
     Lines of steps too: only they tell what was read and written.
     """
+    known = run("sacct", "--helpformat").split()
     return run(
         *("sacct", "--parsable2", "--allusers", "--duplicates", "--allclusters"),
         *("--starttime", time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since))),
-        *("--format", ",".join(ACCOUNTING_FIELDS)),
+        *("--format", ",".join(field for field in ACCOUNTING_FIELDS if field in known)),
         timeout=ACCOUNTING_TIMEOUT,
     )
 
