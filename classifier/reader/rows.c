@@ -23,7 +23,7 @@ slot_of (const struct rows *rows, uint64_t id, int64_t owner)
 static int
 grow (struct rows *rows)
 {
-	size_t capacity = rows->capacity ? 2 * rows->capacity : FIRST_ROWS;
+	size_t capacity = rows->capacity ? 8 * rows->capacity : FIRST_ROWS;
 	struct sluice_file_row *larger
 	    = realloc (rows->rows, capacity * sizeof *rows->rows);
 	if (!larger)
