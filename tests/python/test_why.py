@@ -331,6 +331,20 @@ def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
     assert len(json.loads(site.run("decisions", "--json", "--limit", "1"))) == 1
 
 
+def test_decisions_of_another_version_are_left_out_and_counted(site, busy):
+    record = site.decide(busy)
+    with Store(site.history) as store:
+        (kept,) = store.latest_decisions(1)
+        foreign = b"\x63" + kept.record[1:]  # its version
+        store.insert_decisions([replace(kept, number=kept.number + 1, record=foreign)])
+    result = CliRunner().invoke(
+        sluice, ["decisions", "--json", "--config", str(site.conf), "--history", str(site.history)]
+    )
+    (row,) = json.loads(result.stdout)
+    assert row["record"].endswith(f"-{record.number}")
+    assert "left out 1 decisions of another version" in result.stderr
+
+
 def test_an_empty_history_lists_nothing_and_says_where_to_look(site):
     assert "No decisions yet" in site.run("decisions")
     assert json.loads(site.run("decisions", "--json")) == []

@@ -62,13 +62,18 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
         sluice decisions
         sluice decisions --limit 1000 --json | jq '.[] | select(.action == "delay")'
     """
+    from sluice.policies.core import CoreError
     from sluice.policies.record import Record
 
+    rows, others = [], 0
     with open_history(config, history, read_only=True) as store:
-        rows = [
-            summary(decision, Record.parse(decision.record).to_dict())
-            for decision in reversed(store.latest_decisions(limit))
-        ]
+        for decision in reversed(store.latest_decisions(limit)):
+            try:
+                rows.append(summary(decision, Record.parse(decision.record).to_dict()))
+            except CoreError:
+                others += 1
+    if others:
+        click.echo(f"sluice: left out {others} decisions of another version of Sluice", err=True)
     if as_json:
         show_json(rows)
     elif rows:
