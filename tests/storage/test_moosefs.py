@@ -55,6 +55,9 @@ def test_a_directory_of_an_ordinary_user_inherits_the_lane(moosefs: MooseFS) -> 
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     subprocess.run([*user, "sh", "-c", script], check=True)
     assert file.stat().st_uid == 65534
+    deadline = time.monotonic() + 30
+    while not moosefs.file_targets(file) and time.monotonic() < deadline:
+        time.sleep(0.1)  # the client writes small files behind
     assert moosefs.file_targets(file) == {"sl1"}
 
 

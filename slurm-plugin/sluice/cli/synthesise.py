@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 @click.command("synthesise", short_help="Make Darshan logs of known patterns, for tests and load.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--logs", type=click.IntRange(1), default=100, show_default=True, help="How many.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Which corpus: another seed gives other logs.",
+)
 @click.option(
     "--first",
     type=click.IntRange(0),
