@@ -73,9 +73,9 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     series = find_series(files)
     overwrite = files.written / np.maximum(files.size, 1)
     opens = files.opens / np.where(files.shared, totals.nprocs, 1)
-    again = np.clip((overwrite - 1) / (REWRITTEN - 1), 0, 1)
+    again = ((overwrite - 1) / (REWRITTEN - 1)).clip(0, 1)
     reopened = (opens >= 0.5 * overwrite) & (opens >= 2)
-    truncated = np.where(reopened, _truncated(files), 0)
+    truncated = np.where(reopened, _truncated(files), 0) if reopened.any() else reopened * 0.0
     random = _random(files)
     ws = np.maximum(again * (1 - truncated), random)
     once = np.maximum(_once(series), _pieces(files, opens))
@@ -104,10 +104,9 @@ def _significance(files: Files, totals: Totals) -> float:
 
     What makes a file or waits for storage weighs like some KiB, however few bytes it moves.
     """
-    wrote = files.written > 0
-    waits = float((files.opens + files.flushes)[wrote].sum())
+    waits = float((files.opens + files.flushes)[files.wrote].sum())
     felt = totals.data + OPERATION_BYTES * waits
-    return float(np.clip(np.log2((felt + 1) / SIGNIFICANT_BYTES) + 0.5, 0, 1))
+    return min(1.0, max(0.0, float(np.log2((felt + 1) / SIGNIFICANT_BYTES)) + 0.5))
 
 
 def _once(series: Series) -> Array:
@@ -115,8 +114,8 @@ def _once(series: Series) -> Array:
 
     Two whose names differ in a number are no chance.
     """
-    by_size: Array = np.clip((series.length - 1.5) / 1.5, 0, 1)
-    by_name = np.clip((np.minimum(series.length, series.named) - 1.2) / 0.8, 0, 1)
+    by_size: Array = ((series.length - 1.5) / 1.5).clip(0, 1)
+    by_name = ((np.minimum(series.length, series.named) - 1.2) / 0.8).clip(0, 1)
     return np.maximum(by_size, by_name)
 
 
@@ -132,7 +131,7 @@ def _truncated(files: Files) -> Array:
     sure |= files.rows["posix_rename_targets"] + files.rows["posix_rename_sources"] > 0
     per_open = ratio(files.writes, files.opens)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
-    likely = np.clip(np.log2(np.maximum(per_open, 1)) / 2, 0, 1) * (seeks < 0.9)
+    likely = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1) * (seeks < 0.9)
     return np.where(sure, 1.0, likely)
 
 
@@ -143,8 +142,11 @@ def _pieces(files: Files, opens: Array) -> Array:
     as if appended to.
     """
     through_posix = files.streamed & (files.stdio_written == 0)
-    large = np.clip(np.log2(np.maximum(ratio(files.written, files.opens), 1) / PIECE) / 2, 0, 1)
-    return np.where(through_posix, np.clip(opens - 2, 0, 1) * large, 0)
+    if not through_posix.any():
+        return np.zeros(len(files))
+    each = np.maximum(ratio(files.written, files.opens), 1)
+    large = (np.log2(each / PIECE) / 2).clip(0, 1)
+    return np.where(through_posix, (opens - 2).clip(0, 1) * large, 0)
 
 
 def _random(files: Files) -> Array:
@@ -153,9 +155,11 @@ def _random(files: Files) -> Array:
     Several variables in one file, a slice of each at a time, jump too, but always over the same
     few distances.
     """
+    if not files.out_of_order.any():
+        return np.zeros(len(files))
     disorder = ratio(files.out_of_order, files.large_writes)
-    disorder = np.where(files.large_writes >= 4, np.clip((disorder - 0.2) / 0.3, 0, 1), 0)
-    result: Array = disorder * (1 - np.clip((files.regular - 0.6) / 0.3, 0, 1))
+    disorder = np.where(files.large_writes >= 4, ((disorder - 0.2) / 0.3).clip(0, 1), 0)
+    result: Array = disorder * (1 - ((files.regular - 0.6) / 0.3).clip(0, 1))
     return result
 
 
@@ -175,8 +179,8 @@ def _supply(files: Files, totals: Totals) -> _Supply:
     writes is named by its reads.
     """
     read = np.where(files.program, 0, files.read)
-    wrote = files.written > 0
-    if not wrote.any() or totals.read > READ_MOSTLY * totals.written:
+    wrote = files.wrote
+    if not wrote.any() or totals.read == 0 or totals.read > READ_MOSTLY * totals.written:
         return _Supply(0.0, read)
     begin = float(files.first_write[wrote].min())
     end = float(files.last_write[wrote].max())
@@ -184,11 +188,11 @@ def _supply(files: Files, totals: Totals) -> _Supply:
     span = np.where(fed, files.last_read - files.first_read, 0)
     common = np.minimum(files.last_read, end) - np.maximum(files.first_read, begin)
     inside = ratio(np.where(fed, np.maximum(common, 0), 0), span)
-    stream = np.where(fed, np.clip((inside - 0.5) / 0.3, 0, 1), 0)
+    stream = np.where(fed, ((inside - 0.5) / 0.3).clip(0, 1), 0)
     middle = weighted((files.first_write + files.last_write)[wrote] / 2, files.written[wrote])
     before = fed & (files.last_read <= middle)
     volume = max(1.0, float(read[before].sum()))
-    deck = np.where(before, np.clip(1 - np.log2(volume / INPUT_DECK) / 3, 0, 1), 0)
+    deck = np.where(before, min(1.0, max(0.0, 1 - float(np.log2(volume / INPUT_DECK)) / 3)), 0)
     supply = read * np.maximum(np.maximum(stream, deck), _glanced(files))
     return _Supply(float(supply.sum()) / max(1.0, float(read.sum())), read - supply)
 
@@ -256,6 +260,6 @@ def metadata_share(files: Files, totals: Totals) -> float:
     touched = max(1.0, float((~files.program).sum()))
     each = max(totals.written, totals.read) / max(touched, totals.operations / OPERATIONS_A_FILE)
     flushed = min(1.0, float(files.flushes.sum()) / max(1.0, float(files.writes.sum())))
-    streamed = float(((files.written > 0) & files.streamed).sum()) / touched
-    few_bytes = np.clip(np.log2(4 * METADATA_BYTES / max(each, 1)) / 2, 0, 1)
-    return float(few_bytes) * (1 - max(flushed, min(1.0, streamed)))
+    streamed = float((files.wrote & files.streamed).sum()) / touched
+    few_bytes = min(1.0, max(0.0, float(np.log2(4 * METADATA_BYTES / max(each, 1))) / 2))
+    return few_bytes * (1 - max(flushed, min(1.0, streamed)))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.files import ratio, sums
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -27,10 +29,11 @@ def chunk_size(files: Files, *, reading: bool) -> float:
     bytes, half of them are moved by smaller and half by larger operations than the result.
     """
     sizes, weights = _masses(files, "read" if reading else "write")
-    if not weights.sum():
+    moved = weights > 0
+    if not moved.any():
         return 0.0
-    values, place = np.unique(np.round(sizes), return_inverse=True)
-    mass = np.bincount(place, weights=weights)
+    values, place = np.unique(np.rint(sizes[moved]), return_inverse=True)
+    mass = np.bincount(place, weights=weights[moved])
     if mass.max() >= DOMINANT * mass.sum():
         return float(values[mass.argmax()])
     return float(values[np.searchsorted(np.cumsum(mass), mass.sum() / 2)])
@@ -41,18 +44,18 @@ def _masses(files: Files, verb: str) -> tuple[Array, Array]:
     rows, past = files.rows, "read" if verb == "read" else "written"
     volume, count = rows[f"posix_bytes_{past}"], rows[f"posix_{verb}s"]
     mine, others = rows[f"posix_size_{verb}"], rows[f"posix_size_{_other(verb)}"]
-    bucket = np.searchsorted(EDGES, rows["posix_access"], side="left")
-    every = np.arange(len(rows))[:, np.newaxis]
-    both = mine[every, bucket] + others[every, bucket]
-    known = np.where(rows["posix_access"] <= volume[:, np.newaxis], rows["posix_access_count"], 0)
-    known = known * np.divide(mine[every, bucket], both, out=np.zeros_like(both), where=both > 0)
-    bytes_known = known * rows["posix_access"]
-    rest = np.maximum(volume - bytes_known.sum(axis=1), 0)
-    rest_count = np.maximum(count - known.sum(axis=1), 1)
+    access, times = rows["posix_access"], rows["posix_access_count"]
+    kept = (times > 0) & (access <= volume[:, np.newaxis])
+    row, common = kept.nonzero()[0], access[kept]
+    bucket = EDGES.searchsorted(common, side="left")
+    mine, others = mine[row, bucket], others[row, bucket]
+    known = times[kept] * ratio(mine, mine + others)
+    bytes_known = known * common
+    rest = np.maximum(volume - sums(row, bytes_known, len(rows)), 0)
+    rest_count = np.maximum(count - sums(row, known, len(rows)), 1)
     stdio, stdio_count = rows[f"stdio_bytes_{past}"], np.maximum(rows[f"stdio_{verb}s"], 1)
-    sizes = [rows["posix_access"].ravel(), rest / rest_count, stdio / stdio_count]
-    weights = [bytes_known.ravel(), rest, stdio]
-    return np.concatenate(sizes), np.concatenate(weights)
+    sizes = [common, rest / rest_count, stdio / stdio_count]
+    return np.concatenate(sizes), np.concatenate([bytes_known, rest, stdio])
 
 
 def _other(verb: str) -> str:

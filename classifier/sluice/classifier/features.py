@@ -131,7 +131,7 @@ def _volumes(files: Files, totals: Totals, behaviour: Behaviour) -> dict[str, fl
 
 
 def _files(files: Files, totals: Totals, behaviour: Behaviour) -> dict[str, float]:
-    wrote = files.written > 0
+    wrote = files.wrote
     owners = np.where(files.shared, 1, totals.writers)[wrote]
     opens = float(files.opens[wrote].sum())
     return {
@@ -149,7 +149,7 @@ def _files(files: Files, totals: Totals, behaviour: Behaviour) -> dict[str, floa
 
 
 def _writes(files: Files, totals: Totals, behaviour: Behaviour) -> dict[str, float]:
-    wrote = files.written > 0
+    wrote = files.wrote
     opens = float(files.opens[wrote].sum())
     writes = float(files.writes[wrote].sum())
     written = max(1.0, float(files.written.sum()))

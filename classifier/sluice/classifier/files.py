@@ -61,21 +61,15 @@ class Files:
     last_read: Array
     seconds: Array
     """Of reads, writes and metadata, summed over the processes."""
+    wrote: NDArray[np.bool_]
+    """Anything was written to it."""
+    shared: NDArray[np.bool_]
+    """Several processes have one record of it."""
+    in_common: NDArray[np.bool_]
+    """Of several processes: in one record, or in one each, as aggregators have them."""
 
     def __len__(self) -> int:
         return len(self.owner)
-
-    @property
-    def in_common(self) -> NDArray[np.bool_]:
-        """Of several processes: in one record, or in one each, as aggregators have them."""
-        _, place, count = np.unique(self.rows["id"], return_inverse=True, return_counts=True)
-        found: NDArray[np.bool_] = self.shared | (count[place] > 1)
-        return found
-
-    @property
-    def shared(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self.owner == SHARED
-        return found
 
 
 def files_of(rows: NDArray[Any]) -> Files:
@@ -90,12 +84,14 @@ def files_of(rows: NDArray[Any]) -> Files:
     in_order = np.minimum(rows["posix_seq_writes"] + rows["posix_opens"], rows["posix_writes"])
     # any four jumps have at most four distances: only more of them can show an order
     jumps = rows["posix_seq_writes"] - rows["posix_consec_writes"] - DISTANCES
+    written = both("bytes_written")
+    shared = rows["owner"] == SHARED
     return Files(
         rows=rows,
         owner=rows["owner"],
         stem=rows["stem"],
         program=rows["program"] > 0,
-        written=both("bytes_written"),
+        written=written,
         read=both("bytes_read"),
         size=np.maximum(rows["posix_max_byte_written"], rows["stdio_max_byte_written"]) + 1,
         opens=posix_opens + stdio_opens,
@@ -106,13 +102,33 @@ def files_of(rows: NDArray[Any]) -> Files:
         flushes=rows["posix_fsyncs"] + rows["posix_fdsyncs"],
         out_of_order=np.maximum(large - in_order, 0),
         large_writes=large,
-        regular=np.clip(ratio(rows["posix_strides"] - DISTANCES, jumps), 0, 1),
+        regular=ratio(rows["posix_strides"] - DISTANCES, jumps).clip(0, 1),
         first_write=np.minimum(rows["posix_write_start"], rows["stdio_write_start"]),
         last_write=np.maximum(rows["posix_write_end"], rows["stdio_write_end"]),
         first_read=np.minimum(rows["posix_read_start"], rows["stdio_read_start"]),
         last_read=np.maximum(rows["posix_read_end"], rows["stdio_read_end"]),
         seconds=both("read_time") + both("write_time") + both("meta_time"),
+        wrote=written > 0,
+        shared=shared,
+        in_common=shared | _repeated(rows["id"]),
     )
+
+
+def _repeated(ids: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether another row has the same id."""
+    order = ids.argsort()
+    same = ~is_new(ids[order])[1:]
+    result = np.zeros(len(ids), dtype=np.bool_)
+    result[order[1:]] = same
+    result[order[:-1]] |= same
+    return result
+
+
+def is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether a value differs from the one before it; the first one does."""
+    result = np.ones(len(values), dtype=np.bool_)
+    result[1:] = values[1:] != values[:-1]
+    return result
 
 
 def ratio(a: Array, b: Array) -> Array:

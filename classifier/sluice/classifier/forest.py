@@ -42,17 +42,17 @@ class Forest:
     def _sum(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """Walk all rows down all trees at once."""
         values = rows.astype(np.float64)
-        every = np.arange(len(rows))[:, np.newaxis]
-        node = np.repeat(self.roots[np.newaxis], len(rows), axis=0)
-        while True:
-            feature = self.feature[node]
-            inner = feature != LEAF
-            if not inner.any():
-                # cumsum adds in the order of the trees, sum() would not
-                return self.value[node].cumsum(axis=1)[:, -1]
-            below = values[every, np.where(inner, feature, 0)] <= self.threshold[node]
-            child = np.where(below, self.left[node], self.right[node])
-            node = np.where(inner, child, node)
+        row = np.repeat(np.arange(len(rows)), len(self.roots))
+        node = np.tile(self.roots, len(rows))
+        inner = np.flatnonzero(self.feature[node] != LEAF)
+        while len(inner):
+            at = node[inner]
+            below = values[row[inner], self.feature[at]] <= self.threshold[at]
+            child = np.where(below, self.left[at], self.right[at])
+            node[inner] = child
+            inner = inner[self.feature[child] != LEAF]
+        # cumsum adds in the order of the trees, sum() would not
+        return self.value[node.reshape(len(rows), -1)].cumsum(axis=1)[:, -1]
 
     def arrays(self, prefix: str) -> dict[str, Any]:
         """Name the arrays for np.savez."""

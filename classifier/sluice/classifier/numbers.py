@@ -49,17 +49,16 @@ def profile_numbers(
 
 
 def _write_numbers(files: Files, totals: Totals) -> dict[str, float]:
-    wrote = files.written > 0
     written = float(files.written.sum())
     flushes = float(files.flushes.sum())
-    numbers = {"files": float(wrote.sum())}
+    numbers = {"files": float(files.wrote.sum())}
     if written == 0:
         return numbers
     each_process = written / totals.writers
     per_flush = written / flushes if flushes else written
     waits = flushes > 0 and per_flush <= totals.chunk
     overwrite = files.written / np.maximum(files.size, 1)
-    creates = np.where(overwrite > REWRITTEN, np.maximum(files.opens, 1), 1)[wrote].sum()
+    creates = np.where(overwrite > REWRITTEN, np.maximum(files.opens, 1), 1)[files.wrote].sum()
     numbers |= {
         "bytes_per_flush": per_flush,
         "unflushed_bytes": 0.0 if waits else min(per_flush, each_process),
@@ -67,7 +66,7 @@ def _write_numbers(files: Files, totals: Totals) -> dict[str, float]:
         "shared_share": weighted(files.in_common, files.written),
         "collective_share": _collective_share(files, written),
     }
-    if float(files.rows["mpiio_nb_writes"].sum()) > 0:
+    if (files.rows["mpiio_nb_writes"] > 0).any():
         numbers["async_io"] = 1.0
     if not _may_be_direct(files):
         numbers["direct_share"] = 0.0
@@ -76,6 +75,8 @@ def _write_numbers(files: Files, totals: Totals) -> dict[str, float]:
 
 def _collective_share(files: Files, written: float) -> float:
     rows = files.rows
+    if not rows["mpiio_bytes_written"].any():
+        return 0.0
     collective = rows["mpiio_coll_writes"] + rows["mpiio_split_writes"]
     others = rows["mpiio_indep_writes"] + rows["mpiio_nb_writes"]
     volume = rows["mpiio_bytes_written"] * ratio(collective, collective + others)

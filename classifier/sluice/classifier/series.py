@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.classifier.files import ratio, sums
+from sluice.classifier.files import is_new, ratio, sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,9 +32,12 @@ class Series:
 
 def find_series(files: Files) -> Series:
     length, named = np.zeros(len(files)), np.zeros(len(files))
-    wrote = np.flatnonzero(files.written > 0)
-    if len(wrote):
-        length[wrote] = _by_size(files, wrote)
+    wrote = np.flatnonzero(files.wrote)
+    if len(set(files.owner[wrote].tolist())) == len(wrote):  # no process wrote two
+        length[wrote] = 1
+        named[wrote] = files.stem[wrote] != 0
+        return Series(length, named)
+    length[wrote] = _by_size(files, wrote)
     wrote = wrote[files.stem[wrote] != 0]
     if len(wrote):
         named[wrote] = _by_name(files, wrote)
@@ -44,9 +47,11 @@ def find_series(files: Files) -> Series:
 def _by_size(files: Files, wrote: NDArray[np.intp]) -> Array:
     """For each file: those of its process that are not much smaller."""
     size = np.maximum(files.size[wrote], 1)
-    owner = np.unique(files.owner[wrote], return_inverse=True)[1]
-    order = np.lexsort((-size, owner))
-    owner, size = owner[order], size[order]
+    order = np.lexsort((-size, files.owner[wrote]))
+    size = size[order]
+    begins = is_new(files.owner[wrote][order])
+    owner, start = begins.cumsum() - 1, np.flatnonzero(begins)
+    stop = np.append(start[1:], len(order))
     first, last = files.first_write[wrote][order], files.last_write[wrote][order]
     # running sums and extremes from each process's largest file on: steps apart, so that one
     # pass over all processes starts anew with each
@@ -54,16 +59,15 @@ def _by_size(files: Files, wrote: NDArray[np.intp]) -> Array:
     begin = np.minimum.accumulate(first - owner * step) + owner * step
     end = np.maximum.accumulate(last + owner * step) - owner * step
     busy = np.cumsum(last - first)
-    start = np.searchsorted(owner, np.arange(owner[-1] + 1))
     before = np.concatenate([[0.0], busy])[start]
     # the last file of the process that is at least size / COMPARABLE
     key = owner * 128 - np.log2(size)
-    until = np.searchsorted(key, key + np.log2(COMPARABLE), side="right") - 1
-    until = np.minimum(until, np.append(start[1:], len(owner))[owner] - 1)
+    until = key.searchsorted(key + np.log2(COMPARABLE), side="right") - 1
+    until = np.minimum(until, stop[owner] - 1)
     count = until - start[owner] + 1.0
     abreast = ratio(busy[until] - before[owner], end[until] - begin[until])
     result = np.empty(len(wrote))
-    result[order] = count / np.clip(abreast, 1, count)
+    result[order] = count / abreast.clip(1, count)
     return result
 
 
@@ -76,13 +80,12 @@ def _by_name(files: Files, wrote: NDArray[np.intp]) -> Array:
     np.maximum.at(end, group, files.last_write[wrote])
     busy = sums(group, files.last_write[wrote] - files.first_write[wrote])
     abreast = ratio(busy, end - begin)
-    result: Array = (count / np.clip(abreast, 1, count))[group]
+    result: Array = (count / abreast.clip(1, count))[group]
     return result
 
 
 def _groups(owner: NDArray[Any], stem: NDArray[Any]) -> NDArray[np.intp]:
     order = np.lexsort((stem, owner))
-    is_new = (np.diff(owner[order]) != 0) | (np.diff(stem[order]) != 0)
-    groups = np.zeros(len(order), dtype=np.intp)
-    groups[order[1:]] = np.cumsum(is_new)
+    groups = np.empty(len(order), dtype=np.intp)
+    groups[order] = (is_new(owner[order]) | is_new(stem[order])).cumsum() - 1
     return groups

@@ -66,8 +66,8 @@ def totals_of(log: DarshanLog, files: Files) -> Totals:
     operations = float(files.opens[~files.program].sum() + files.rows["posix_stats"].sum())
     if mapped or _unseen(files, operations):
         coverage = min(coverage, INVISIBLE_COVERAGE)
-    owners = files.owner[files.written > 0]
-    everybody = bool(files.shared[files.written > 0].any())
+    owners = files.owner[files.wrote]
+    everybody = bool(files.shared[files.wrote].any())
     reading = read > max(READ_MOSTLY * written, UNRECORDED)
     return Totals(
         nprocs=log.nprocs,
@@ -77,7 +77,7 @@ def totals_of(log: DarshanLog, files: Files) -> Totals:
         read=read,
         program_read=program_read,
         operations=operations,
-        writers=float(log.nprocs if everybody else max(1, len(np.unique(owners)))),
+        writers=float(log.nprocs if everybody else max(1, len(set(owners.tolist())))),
         chunk=0.0 if mapped else chunk_size(files, reading=reading),
         coverage=coverage,
         mapped=mapped,
@@ -121,7 +121,7 @@ def times_of(files: Files, nprocs: int) -> Times:
     metadata = rows["posix_meta_time"] + rows["stdio_meta_time"]
     slowest = rows["posix_slowest_time"] + rows["stdio_slowest_time"]
     alone = ~files.shared
-    ranks = np.clip(files.owner[alone], 0, nprocs - 1)
+    ranks = files.owner[alone].clip(0, nprocs - 1)
     by_rank = sums(ranks, files.seconds[alone], 1)
     spread = np.where(slowest > 0, slowest, files.seconds / nprocs)
     return Times(
