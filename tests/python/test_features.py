@@ -14,8 +14,10 @@ from sluice.classifier.darshan_log import Heatmap, read_log
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.evidence import evidence
 from sluice.classifier.features import FEATURES, PATTERNS, measure
+from sluice.classifier.files import files_of
 from sluice.classifier.patterns import packaged_classifier
 from sluice.classifier.profile import profiles_of, read_profile
+from sluice.classifier.series import find_series
 from sluice.classifier.synthetic.corpus import synthesise
 from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import NUMBERS
@@ -212,6 +214,28 @@ def test_streams_side_by_side_are_no_series(tmp_path):
     for file in range(1, 7):
         appended(log, file=file)
     assert profile(log, tmp_path).pattern == "aw"
+
+
+@pytest.mark.parametrize("files", [1, 2, 5])
+def test_the_series_of_a_process_do_not_depend_on_what_others_write(tmp_path, files):
+    log = MadeLog(nprocs=3)
+    for rank in (0, 1):
+        appended(log, file=1000 + rank, rank=rank)
+    series(log, rank=2, files=files)
+    rows = read_log(log.write(tmp_path / "made.darshan")).rows
+    length = find_series(files_of(rows)).length
+    assert length[rows["owner"] < 2].tolist() == [1, 1]
+    assert length[rows["owner"] == 2].tolist() == [files] * files
+
+
+def test_a_file_of_several_processes_is_in_common_however_it_is_recorded(tmp_path):
+    log = MadeLog(nprocs=3)
+    for file, rank in ((1, 0), (2, 0), (2, 1), (3, -1), (4, 2), (2, 2)):
+        appended(log, file=file, rank=rank)
+    rows = read_log(log.write(tmp_path / "made.darshan")).rows
+    found = files_of(rows).in_common
+    assert {int(file) for file in rows["id"][found]} == {2, 3}
+    assert found.sum() == 4
 
 
 def test_a_file_written_over_and_over_is_rewritten(tmp_path):

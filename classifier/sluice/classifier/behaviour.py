@@ -75,7 +75,7 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     opens = files.opens / np.where(files.shared, totals.nprocs, 1)
     again = ((overwrite - 1) / (REWRITTEN - 1)).clip(0, 1)
     reopened = (opens >= 0.5 * overwrite) & (opens >= 2)
-    truncated = np.where(reopened, _truncated(files), 0) if reopened.any() else reopened * 0.0
+    truncated = _truncated(files, reopened)
     random = _random(files)
     ws = np.maximum(again * (1 - truncated), random)
     once = np.maximum(_once(series), _pieces(files, opens))
@@ -115,11 +115,11 @@ def _once(series: Series) -> Array:
     Two whose names differ in a number are no chance.
     """
     by_size: Array = ((series.length - 1.5) / 1.5).clip(0, 1)
-    by_name = ((np.minimum(series.length, series.named) - 1.2) / 0.8).clip(0, 1)
+    by_name: Array = ((np.minimum(series.length, series.named) - 1.2) / 0.8).clip(0, 1)
     return np.maximum(by_size, by_name)
 
 
-def _truncated(files: Files) -> Array:
+def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
     """How surely a reopened file is empty when its rewrite begins.
 
     fopen and C++ streams truncate what they open for writing, and so does who renames a new file
@@ -127,12 +127,14 @@ def _truncated(files: Files) -> Array:
     in several writes of which not each is placed by a seek, has most likely truncated it; one
     write, or a place sought for each, is a rewrite in place.
     """
+    if not reopened.any():
+        return np.zeros(len(files))
     sure = (files.stdio_written > 0.5 * files.written) | files.streamed
     sure |= files.rows["posix_rename_targets"] + files.rows["posix_rename_sources"] > 0
     per_open = ratio(files.writes, files.opens)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
     likely = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1) * (seeks < 0.9)
-    return np.where(sure, 1.0, likely)
+    return np.where(reopened, np.where(sure, 1.0, likely), 0)
 
 
 def _pieces(files: Files, opens: Array) -> Array:
