@@ -148,8 +148,10 @@ keep (struct files *files, uint64_t id, const char *name)
 	struct file *file = files_find (files, id);
 	if (!file || !*name)
 		return;
-	file->stem = name_stem (name);
-	file->program = file->read && !file->written && name_of_program (name);
+	if (file->written)
+		file->stem = name_stem (name);
+	else
+		file->program = file->read && name_of_program (name);
 }
 
 static uint64_t

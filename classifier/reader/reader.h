@@ -37,7 +37,7 @@ enum {
 struct sluice_file_row {
 	uint64_t id;	 /* Darshan's hash of the name */
 	int64_t owner;	 /* rank; -1: shared */
-	uint64_t stem;	 /* hash of the name without its numbers; 0: the log has no name */
+	uint64_t stem;	 /* hash of a written file's name without its numbers; 0: no name */
 	int64_t modules; /* SLUICE_FROM_... */
 	int64_t program; /* 1: only read, and by its name a part of a program */
 #define SUM(module, counter, field) double field;
