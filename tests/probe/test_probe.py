@@ -196,11 +196,13 @@ def test_latency_quantiles_are_in_order(program, tmp_path):
 
 def test_nine_tenths_are_written_between_start_and_end(program, tmp_path):
     total = probe(program, "--pattern", "aw", "--volume", "8M", tmp_path).total
-    assert total["start"] < total["reached_90_percent"] <= total["end"] + 0.1
+    slice_seconds = 0.1  # as exactly as bytes are counted
+    reached = total["reached_90_percent"]
+    assert total["start"] - slice_seconds <= reached <= total["end"] + slice_seconds
 
 
 def test_two_probes_begin_at_the_same_instant(program, tmp_path):
-    start = time.time() + 0.5
+    start = time.time() + 3  # for a machine that is busy with something else
     words = ("--pattern", "aw", "--volume", "1M", "--start", f"{start:.6f}", tmp_path)
     both = [subprocess.Popen([program, *map(str, words)], stdout=-1, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0] for process in both]
@@ -218,7 +220,7 @@ def test_an_instant_in_the_past_is_told_from_failed_io(program, tmp_path):
 
 
 def test_a_periodic_program_rests_in_between(program, tmp_path):
-    start = math.ceil(time.time() + 0.3)
+    start = math.ceil(time.time() + 2)
     words = ("--pattern", "ws", "--chunk", "4K", "--duration", "1", "--on", "0.1", "--off", "0.4")
     report = probe(program, *words, "--start", str(start), tmp_path)
     busy = {round(item["time"] - start, 1) for item in report.slices if item["operations"] > 5}
