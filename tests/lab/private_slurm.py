@@ -138,9 +138,23 @@ class PrivateSlurm:
         self._stop("munged")
 
     def start_controller(self) -> None:
-        """Start slurmctld and wait until it answers."""
-        self._launch("slurmctld", ["slurmctld", "-f", self.slurm_conf], self.controller_environment)
-        self._wait("slurmctld", self.responds)
+        """Start slurmctld and wait until it answers.
+
+        What one that was killed had started may hold its port for a moment longer.
+        """
+        command = ["slurmctld", "-f", self.slurm_conf]
+        deadline = time.monotonic() + READY_TIMEOUT
+        while True:
+            self._launch("slurmctld", command, self.controller_environment)
+            try:
+                self._wait("slurmctld", self.responds)
+            except PrivateSlurmError as error:
+                if "Address already in use" not in str(error) or time.monotonic() > deadline:
+                    raise
+                (self.directory / "log" / "slurmctld.log").unlink()  # its last words mislead
+                time.sleep(0.5)
+            else:
+                return
 
     def stop_controller(self) -> None:
         """SIGTERM: slurmctld saves its state and leaves."""
