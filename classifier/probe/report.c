@@ -94,7 +94,7 @@ report (const struct options *options, const struct place *places,
 	printf ("{\"type\": \"total\", \"start\": %.6f, \"end\": %.6f, "
 		"\"reached_90_percent\": %.6f, ",
 		outcome->start, outcome->end,
-		tally_reached (tally, 0.9 * (double)total.bytes));
+		tally_reached (tally, 0.9 * (double)total.bytes, outcome->start));
 	print_amounts (&total);
 	return fflush (stdout) == 0 && !ferror (stdout) ? 0 : -1;
 }

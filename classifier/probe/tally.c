@@ -112,7 +112,7 @@ tally_total (const struct tally *tally, struct slice *total)
 }
 
 double
-tally_reached (const struct tally *tally, double bytes)
+tally_reached (const struct tally *tally, double bytes, double start)
 {
 	unsigned used = tally->used;
 	double done = 0.0;
@@ -120,8 +120,11 @@ tally_reached (const struct tally *tally, double bytes)
 	for (unsigned i = 0; i < used; i++) {
 		double here = (double)tally->slices[i].bytes;
 
-		if (here > 0.0 && done + here >= bytes)
-			return tally->start + (i + (bytes - done) / here) * tally->length;
+		if (here > 0.0 && done + here >= bytes) {
+			double end = tally->start + (i + 1) * tally->length;
+			double begin = fmax (start, end - tally->length);
+			return begin + (bytes - done) / here * (end - begin);
+		}
 		done += here;
 	}
 	return tally->start + used * tally->length;

@@ -52,8 +52,9 @@ void tally_add (struct tally *tally, double from, double to, uint64_t bytes);
 /* Add all slices up into one. */
 void tally_total (const struct tally *tally, struct slice *total);
 
-/* The instant at which so many bytes had been moved. */
-double tally_reached (const struct tally *tally, double bytes);
+/* The instant at which so many bytes had been moved, spread evenly over the part
+ * of a slice behind start: a short run may lie within a single one. */
+double tally_reached (const struct tally *tally, double bytes, double start);
 
 /* Needs at least one operation. */
 struct quantiles slice_quantiles (const struct slice *slice);

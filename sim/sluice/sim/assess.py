@@ -254,18 +254,18 @@ def _look(
     sums.offered[klass] += instant.node_seconds
     if not others:
         return
-    lost = instant.node_seconds * _lost_share(members, instant.victim, others, model)
+    share = _lost_share(members, instant.victim, others, model)
+    lost = instant.node_seconds * share
     members[instant.victim].lost += lost
     sums.lost[klass] += lost
-    for name, part in _causes(members, instant.victim, others, model).items():
+    for name, part in _causes(members, instant.victim, others, share, model).items():
         sums.caused[name] += lost * part
 
 
 def _causes(
-    members: Sequence[_Member], victim: int, others: list[int], model: core.View
+    members: Sequence[_Member], victim: int, others: list[int], whole: float, model: core.View
 ) -> dict[str, float]:
     """Divide a loss among the heaviest others, by how much less it would be without each."""
-    whole = _lost_share(members, victim, others, model)
     parts: dict[str, float] = defaultdict(float)
     for one in others[:CAUSES]:
         without = [i for i in others if i != one]
