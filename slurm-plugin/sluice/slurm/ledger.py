@@ -20,6 +20,7 @@ from sluice.slurm.joiner import (
     RecordTraits,
     Submitted,
     Tie,
+    fits,
     marks_in,
     match,
 )
@@ -76,6 +77,10 @@ class Ledger:
         """Make an empty ledger; what was submitted up to `started` may be in the history."""
         self.cluster = cluster
         self._started = started
+        self._boot = 0
+        """The life of slurmctld that the latest record comes from."""
+        self._booted = 0
+        """When the first record of that life was made."""
         self._tied: dict[tuple[int, int], list[Known]] = {}
         self.joined = 0
         self.tied = 0
@@ -92,6 +97,8 @@ class Ledger:
 
     def add(self, record: Record) -> None:
         """Take up a record that was stored just now."""
+        if record.boot != self._boot:
+            self._boot, self._booted = record.boot, record.now
         if "test_only" not in record.submission.flags:
             self._unjoined[record.key] = known_of(record)
 
@@ -121,9 +128,7 @@ class Ledger:
         for job in jobs:
             key = key_of(job)
             submission = self._submissions.get(key) or before.get(key)
-            # The same number with another submit time and no requeue is another job:
-            # slurmctld lost its last seconds in a crash and counts them again.
-            if submission is None or (job.restarts == 0 and job.submit != submission.submit):
+            if submission is None or self._is_another(job, submission):
                 submission = Submission(submit=job.submit)
             self._submissions[key] = submission
         for job in jobs:
@@ -133,6 +138,24 @@ class Ledger:
                 submission.is_settled = submission.known is not None
             submission.is_looked_up = True
         self._tied.clear()
+
+    def _is_another(self, job: QueuedJob, submission: Submission) -> bool:
+        """Whether a number stands for another job than before.
+
+        slurmctld loses its last seconds in a crash and counts them again. Where that took less
+        than a second, only the record that the new job left can tell.
+        """
+        if job.restarts > 0:
+            return False
+        if job.submit != submission.submit:
+            return True
+        known = submission.known
+        if known is None or known.key[0] == self._boot or job.submit < self._booted - WINDOW:
+            return False
+        traits = job_traits(job)
+        return not fits(known.traits, traits) and any(
+            fits(other.traits, traits) for other in self._unjoined.values()
+        )
 
     def _from_history(self, job: QueuedJob, store: Store) -> Known | None:
         """Return what an earlier sluiced found out about a job."""

@@ -1,0 +1,60 @@
+"""The ledger tells jobs apart, also when slurmctld counts their numbers again."""
+
+import pytest
+from core_worlds import NOW
+from waiting_jobs import job
+
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.record import Record, decide
+from sluice.slurm.drainer import decision_of
+from sluice.slurm.ledger import Ledger
+
+BEFORE, AFTER = 0xB0, 0xA0  # two lives of slurmctld
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "history.db", create=True) as store:
+        yield store
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger("lab", started=NOW - 100)
+
+
+def take_record(ledger: Ledger, store: Store, name: str, boot: int, now: int = NOW) -> Record:
+    submission = core.submission({"uid": 1000, "name": name})
+    record = decide(
+        None, core.default_config(), submission, now, boot=boot, number=1, cluster="lab"
+    )
+    store.insert_decisions([decision_of(record)])
+    ledger.add(record)
+    return record
+
+
+def jobs_of(store: Store) -> dict[int, int | None]:
+    """Map the boots of the records to the jobs they were joined with."""
+    rows = store.decisions_of_user(1000, since=NOW - 10, until=NOW + 10)
+    return {row.boot: row.job_id for row in rows}
+
+
+def test_a_number_used_again_within_the_second_is_another_job(ledger, store):
+    take_record(ledger, store, "before", BEFORE)
+    ledger.update([job(7, name="before", licenses="")], store, NOW)
+    take_record(ledger, store, "after", AFTER)
+    again = job(7, name="after", licenses="")
+    ledger.update([again], store, NOW)
+    assert jobs_of(store) == {BEFORE: 7, AFTER: 7}
+    assert ledger.submission(again).name == "after"
+
+
+def test_a_job_renamed_after_a_restart_stays_the_same(ledger, store):
+    take_record(ledger, store, "before", BEFORE)
+    ledger.update([job(7, name="before", licenses="")], store, NOW)
+    take_record(ledger, store, "rejected", AFTER)
+    renamed = job(7, name="renamed", licenses="")
+    ledger.update([renamed], store, NOW)
+    assert jobs_of(store) == {BEFORE: 7, AFTER: None}
+    assert ledger.submission(renamed).name == "before"
