@@ -1,7 +1,9 @@
 /* Joins the engine's jobs with the fast world's slots. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "contended.h"
+#include "world_state.h"
 
 struct sluice_contended {
 	struct sluice_replay_storage table;
@@ -113,4 +115,29 @@ sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind
 		sluice_world_load_of (&profile, nodes[i], runtime[i], max_bursts, config,
 				      &out[i]);
 	}
+}
+
+static void
+limit (const struct sluice_world *world, double node_rate, struct sluice_world_load *load)
+{
+	double bytes = load->server_seconds * world->config.server_bandwidth;
+	if (!load->bursts || !(bytes > 0.0))
+		return;
+	double before = world_alone_rate (world, load);
+	load->cap = fmin (load->cap, node_rate * load->weight / bytes);
+	load->burst *= before / world_alone_rate (world, load);
+}
+
+int
+sluice_contended_limit (const struct sluice_world_config *config, double node_rate,
+			struct sluice_world_load *loads, uint32_t count,
+			struct sluice_error *err)
+{
+	struct sluice_world *world = sluice_world_new (config, err);
+	if (!world)
+		return -1;
+	for (uint32_t i = 0; i < count; i++)
+		limit (world, node_rate, &loads[i]);
+	sluice_world_destroy (world);
+	return 0;
 }

@@ -42,4 +42,10 @@ void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t 
 			     const struct sluice_world_config *config,
 			     struct sluice_world_load *out);
 
+/* Hold each of count loads to node_rate B/s a node at its source: its bursts are longer
+ * by as much as it is slower alone. -1 without memory or with a wrong configuration. */
+int sluice_contended_limit (const struct sluice_world_config *config, double node_rate,
+			    struct sluice_world_load *loads, uint32_t count,
+			    struct sluice_error *err);
+
 #endif

@@ -9,7 +9,7 @@
 /* At one instant they happen in this order. */
 enum event_kind {
 	EVENT_END,	/* of a run, by itself or at its limit */
-	EVENT_LEASE,	/* a lease begins or ends */
+	EVENT_LEASE,	/* a lease begins or ends, or a policy's hold ends */
 	EVENT_ELIGIBLE, /* a job may enter the queue */
 	EVENT_PRIORITY, /* priorities are calculated anew */
 	EVENT_BACKFILL	/* a backfill pass is due */

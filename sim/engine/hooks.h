@@ -30,6 +30,8 @@ enum { SLUICE_MAX_TOKENS = 4 };
 /* What a policy wants of one job. */
 struct sluice_choice {
 	double not_before;    /* do not start earlier; at most now: start */
+	double hold_until;    /* after now: not yet; see starting */
+	double wake;	      /* the engine's own */
 	uint32_t lane_mask;   /* lanes it will write to; 0: all */
 	uint32_t token_count; /* licences that it takes beside its own */
 	struct sluice_license_need tokens[SLUICE_MAX_TOKENS];
@@ -41,8 +43,11 @@ struct sluice_replay_policy {
 	/* A job enters the queue; choice is empty. */
 	void (*submitted) (void *self, double now, uint32_t job,
 			   struct sluice_choice *choice);
-	/* A job could start now; choice holds what was chosen so far. A changed list of
-	 * tokens, or a not_before in the future, sends it back to the queue. */
+	/* A job could start now; choice holds what was chosen so far. A not_before in the
+	 * future takes it out of the queue until then. A hold_until in the future, or
+	 * tokens that are not free, leave it where it is: it blocks nobody and has no
+	 * reservation, as in Slurm a job that lacks a licence, and is asked about again
+	 * whenever a job has ended, and at hold_until. */
 	void (*starting) (void *self, double now, uint32_t job,
 			  struct sluice_choice *choice);
 	void (*started) (void *self, double now, uint32_t job);

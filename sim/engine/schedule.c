@@ -96,6 +96,19 @@ reserve (struct sluice_engine *e, double start, const struct demand *demand,
 				    -1);
 }
 
+/* Look at all waiting jobs again when the hold of one is over. */
+static int
+wake_at (struct sluice_engine *e, struct sluice_choice *choice)
+{
+	if (choice->wake > e->now && choice->wake <= choice->hold_until)
+		return 0;
+	choice->wake = choice->hold_until;
+	if (choice->wake == INFINITY)
+		return 0;
+	e->waits_in_heap++;
+	return events_push (&e->events, choice->wake, EVENT_LEASE, 0, 0);
+}
+
 /* Ask the policy about a job that could start: 1: it may; 0: it stays, or is held. */
 static int
 may_start (struct sluice_engine *e, uint32_t place)
@@ -111,6 +124,8 @@ may_start (struct sluice_engine *e, uint32_t place)
 		e->waits_in_heap++;
 		return events_push (&e->events, choice->not_before, EVENT_ELIGIBLE, job, 0);
 	}
+	if (choice->hold_until > e->now)
+		return wake_at (e, choice);
 	struct demand demand = demand_of (e, job);
 	return has_licenses (e, &demand);
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim._engine import ffi, lib
-from sluice.sim.engine import struct_dtype
+from sluice.sim.engine import outlive, struct_dtype
 from sluice.sim.errors import WorldError
 from sluice.sim.world import fill_profile
 
@@ -54,6 +54,16 @@ def loads_of(
     return loads
 
 
+def limited(loads: NDArray[Any], config: Any, *, node_rate: float) -> NDArray[Any]:
+    """Return the loads held to node_rate B/s a node at their sources."""
+    slower = np.array(loads, LOAD)
+    error = ffi.new("struct sluice_error *")
+    rows = ffi.cast("struct sluice_world_load *", slower.ctypes.data)
+    if lib.sluice_contended_limit(config, node_rate, rows, len(slower), error):
+        raise WorldError(ffi.string(error.text).decode())
+    return slower
+
+
 class Contention:
     """The storage of one replay; `storage` goes to `engine.run`, `results` is read after it."""
 
@@ -81,7 +91,7 @@ class Contention:
     def storage(self) -> Any:
         """The table for `engine.run`; this storage lives as long as the table is in use."""
         table = lib.sluice_contended_storage(self._contended)
-        return ffi.gc(table, partial(_outlive, self))
+        return ffi.gc(table, partial(outlive, self))
 
     @property
     def results(self) -> NDArray[Any]:
@@ -89,11 +99,6 @@ class Contention:
         rows = lib.sluice_contended_results(self._contended)
         size = len(self._loads) * CONTENTION.itemsize
         return np.frombuffer(ffi.buffer(rows, size), CONTENTION).copy()
-
-
-def _outlive(contention: Contention, table: Any) -> None:
-    """Free nothing: whoever holds this destructor of the table keeps what it points into."""
-    del contention, table
 
 
 def _pointer(array: NDArray[Any], dtype: Any, kind: str) -> Any:

@@ -45,6 +45,11 @@ def struct_dtype(struct: str) -> np.dtype[Any]:
     )
 
 
+def outlive(owner: object, table: Any) -> None:
+    """Free nothing: a table whose destructor this is, bound to its owner, keeps the owner."""
+    del owner, table
+
+
 JOB = struct_dtype("sluice_replay_job")
 LICENSE_NEED = struct_dtype("sluice_license_need")
 DEPENDENCY = struct_dtype("sluice_dependency")

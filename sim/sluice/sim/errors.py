@@ -19,3 +19,7 @@ class TraceError(SimError):
 
 class MachineError(SimError):
     """The description of a machine makes no sense, or is missing."""
+
+
+class PolicyError(SimError):
+    """A policy does not fit the storage, or an option makes no sense."""

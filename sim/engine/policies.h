@@ -1,0 +1,65 @@
+/*
+ * Policies that may decide in a replay (hooks.h), one family a file. Each keeps what
+ * it did with every job. docs/replay.md states what each of them does.
+ */
+#ifndef SLUICE_POLICIES_H
+#define SLUICE_POLICIES_H
+
+#include "hooks.h"
+
+/* What a policy did with a job. */
+struct sluice_policy_result {
+	double held_since;  /* s: when it could have started and was kept back; -1: never */
+	double held;	    /* s kept back: at most, as others may have taken its place */
+	uint32_t lane_mask; /* lanes it was put on; 0: all */
+	uint32_t decisions; /* made about it */
+	uint16_t action;    /* enum sluice_action of the last one; ABSTAIN: none */
+	uint16_t reason;    /* enum sluice_reason */
+	uint32_t reserved;
+};
+
+/* One element a job, nobody kept back; free () it. NULL: no memory. */
+struct sluice_policy_result *sluice_policy_results_new (uint32_t job_count);
+
+/* Keep a job that could start back, but not longer than max_delay after it could
+ * first have started. 1: it is kept back; 0: it has waited long enough. */
+int sluice_policy_hold (struct sluice_policy_result *result, double now, double max_delay,
+			struct sluice_choice *choice);
+
+/* It starts now, or may. */
+void sluice_policy_let_go (struct sluice_policy_result *result, double now,
+			   double max_delay, struct sluice_choice *choice);
+
+/*
+ * Gates of fixed size: a job starts when what it needs is free at each of its gates,
+ * or without, when it has been kept back for max_delay. Nobody is predicted, nothing
+ * is weighed.
+ */
+struct sluice_gate_need {
+	uint32_t gate;
+	uint32_t reserved;
+	double amount;
+};
+
+struct sluice_gate_setup {
+	const double *room; /* of each gate */
+	uint32_t gate_count;
+	uint32_t job_count;
+	const uint32_t *first; /* by job, into needs; one more at the end */
+	const struct sluice_gate_need *needs;
+	double max_delay; /* s; INFINITY: jobs wait as long as it takes */
+};
+
+struct sluice_gates_policy;
+
+/* The setup's arrays must outlive it. A need that is larger than its gate takes all of
+ * it. NULL without memory. */
+struct sluice_gates_policy *sluice_gates_policy_new (const struct sluice_gate_setup *setup);
+void sluice_gates_policy_destroy (struct sluice_gates_policy *policy); /* NULL is fine */
+const struct sluice_replay_policy *
+sluice_gates_policy_table (struct sluice_gates_policy *policy);
+/* One element a job. */
+const struct sluice_policy_result *
+sluice_gates_policy_results (const struct sluice_gates_policy *policy);
+
+#endif

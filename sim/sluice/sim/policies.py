@@ -1,0 +1,204 @@
+"""The policies that a replay compares, by name; docs/replay.md states what each of them does.
+
+A policy is a function from a Question to a Plan: what it changes before the replay starts, and
+who decides while it runs. What it knows of a job is what was believed of it, never what the world
+will make of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluice.sim import classes
+from sluice.sim.contention import limited
+from sluice.sim.errors import PolicyError
+from sluice.sim.policy_engine import Gates, Nobody
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from sluice.sim.engine import Workload
+    from sluice.sim.policy_engine import Decider
+    from sluice.sim.profiles import Profiles
+    from sluice.sim.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be set of policies; each looks at its own."""
+
+    max_delay: float = 1800.0
+    """Seconds for which a job is kept back at most. `inf`: as long as it takes."""
+    wrong: float = 0.0
+    """Share of the predictions that are deliberately another kind's."""
+    seed: int = 1
+    """Of wrong predictions and random lanes."""
+    bandwidth: float = 1.0
+    """`license-cap`: what may be promised, as a share of the storage's bandwidth."""
+    heavy: int = 2
+    """`two-groups`: I/O-heavy jobs that may run at a time."""
+    source_rate: float = 0.16
+    """`rate-cap`: of a node, as a share of the rate at which it can write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a policy is asked about."""
+
+    workload: Workload
+    profiles: Profiles
+    """What is believed, wrong predictions included."""
+    storage: Storage
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a policy does."""
+
+    decider: Decider
+    storage: Storage
+    lanes: NDArray[np.uint32] | None = None
+    """Of each job where nobody decides on lanes; bits, 0: all."""
+    reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
+    """What becomes of the loads (contention.LOAD) under a world's configuration."""
+    label: str = ""
+    """What must be said beside the figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One that `sluice replay --policy` knows."""
+
+    summary: str
+    """One line."""
+    plan: Callable[[Question], Plan]
+    options: tuple[str, ...] = ()
+    """Members of Options that it looks at."""
+
+
+def _none(question: Question) -> Plan:
+    return Plan(Nobody(len(question.workload.jobs)), question.storage)
+
+
+def _server_fair(question: Question) -> Plan:
+    return replace(_none(question), storage=question.storage.shared("jobs"))
+
+
+def _license_cap(question: Question) -> Plan:
+    jobs = np.flatnonzero(classes.is_heavy(question.profiles))
+    storage = question.storage
+    room = question.options.bandwidth * storage.targets * storage.number("target_bandwidth")
+    need = question.workload.jobs["slots"][jobs] * storage.number("node_rate")
+    return _gates(question, [room], [(jobs, need)])
+
+
+def _two_groups(question: Question) -> Plan:
+    jobs = np.flatnonzero(classes.is_heavy(question.profiles))
+    return _gates(question, [question.options.heavy], [(jobs, np.ones(len(jobs)))])
+
+
+def _period_sets(question: Question) -> Plan:
+    heavy = classes.is_heavy(question.profiles)
+    decade = classes.decades(question.profiles)
+    sets = [np.flatnonzero(heavy & (decade == one)) for one in np.unique(decade[heavy])]
+    return _gates(question, [1.0] * len(sets), [(jobs, np.ones(len(jobs))) for jobs in sets])
+
+
+def _gates(
+    question: Question,
+    room: list[float],
+    needs: list[tuple[NDArray[Any], NDArray[Any]]],
+) -> Plan:
+    if not room:
+        return _none(question)
+    options = question.options
+    decider = Gates(room, needs, jobs=len(question.workload.jobs), max_delay=options.max_delay)
+    return Plan(decider, question.storage)
+
+
+def _on_lanes(question: Question, lanes: NDArray[np.uint32]) -> Plan:
+    return Plan(Nobody(len(lanes), lanes), question.storage, lanes)
+
+
+def _class_lanes(question: Question) -> Plan:
+    streams = classes.streams(question.profiles)
+    return _on_lanes(question, _static_lanes(question, streams))
+
+
+def _chunk_lanes(question: Question) -> Plan:
+    large = classes.has_large_chunks(question.profiles)
+    return _on_lanes(question, _static_lanes(question, large))
+
+
+def _static_lanes(question: Question, streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    count = _lane_count(question)
+    first = (1 << (count + 1) // 2) - 1
+    lanes = np.where(streams, first, ((1 << count) - 1) ^ first)
+    return np.where(classes.is_heavy(question.profiles), lanes, 0).astype(np.uint32)
+
+
+def _random_lanes(question: Question) -> Plan:
+    random = np.random.default_rng(question.options.seed)
+    lanes = 1 << random.integers(0, _lane_count(question), len(question.workload.jobs))
+    heavy = classes.is_heavy(question.profiles)
+    return _on_lanes(question, np.where(heavy, lanes, 0).astype(np.uint32))
+
+
+def _lane_count(question: Question) -> int:
+    count = len(question.storage.lanes)
+    if count < 2:
+        raise PolicyError("this policy puts jobs on lanes; give the storage two at least (--lanes)")
+    return count
+
+
+def _rate_cap(question: Question) -> Plan:
+    most = question.options.source_rate * question.storage.number("node_rate")
+
+    def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
+        return limited(loads, config, node_rate=most)
+
+    return replace(_none(question), reshape=reshape)
+
+
+POLICIES: Mapping[str, Policy] = {
+    "none": Policy("Slurm alone", _none),
+    "server-fair": Policy(
+        "the file system's servers share fairly among jobs, as ThemisIO or Lustre's TBF do",
+        _server_fair,
+    ),
+    "license-cap": Policy(
+        "one licence for the storage's bandwidth, of which I/O-heavy jobs take their peak rate",
+        _license_cap,
+        ("max_delay", "bandwidth", "wrong"),
+    ),
+    "two-groups": Policy(
+        "few I/O-heavy jobs at a time, all others beside them",
+        _two_groups,
+        ("max_delay", "heavy", "wrong"),
+    ),
+    "period-sets": Policy(
+        "of I/O-heavy jobs with periods of the same decade one at a time",
+        _period_sets,
+        ("max_delay", "wrong"),
+    ),
+    "class-lanes": Policy(
+        "streaming writers on one half of the lanes, synchronous ones on the other",
+        _class_lanes,
+        ("wrong",),
+    ),
+    "chunk-lanes": Policy(
+        "the same, told apart by the size of their writes alone",
+        _chunk_lanes,
+        ("wrong",),
+    ),
+    "random-lanes": Policy("each I/O-heavy job on a random lane", _random_lanes, ("seed",)),
+    "rate-cap": Policy(
+        "each job held at its source to an equal rate a node", _rate_cap, ("source_rate",)
+    ),
+}
