@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "contended.h"
-#include "world_state.h"
 
 struct sluice_contended {
 	struct sluice_replay_storage table;
@@ -118,14 +117,15 @@ sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind
 }
 
 static void
-limit (const struct sluice_world *world, double node_rate, struct sluice_world_load *load)
+limit (const struct sluice_world_config *config, double node_rate,
+       struct sluice_world_load *load)
 {
-	double bytes = load->server_seconds * world->config.server_bandwidth;
+	double bytes = load->server_seconds * config->server_bandwidth;
 	if (!load->bursts || !(bytes > 0.0))
 		return;
-	double before = world_alone_rate (world, load);
+	double before = sluice_world_alone_rate (config, load);
 	load->cap = fmin (load->cap, node_rate * load->weight / bytes);
-	load->burst *= before / world_alone_rate (world, load);
+	load->burst *= before / sluice_world_alone_rate (config, load);
 }
 
 int
@@ -133,11 +133,28 @@ sluice_contended_limit (const struct sluice_world_config *config, double node_ra
 			struct sluice_world_load *loads, uint32_t count,
 			struct sluice_error *err)
 {
-	struct sluice_world *world = sluice_world_new (config, err);
-	if (!world)
+	if (sluice_world_config_check (config, err) < 0)
 		return -1;
 	for (uint32_t i = 0; i < count; i++)
-		limit (world, node_rate, &loads[i]);
-	sluice_world_destroy (world);
+		limit (config, node_rate, &loads[i]);
 	return 0;
+}
+
+void
+sluice_contended_shares (const struct sluice_world_load *loads, uint32_t count,
+			 const struct sluice_world_config *config, double *out)
+{
+	double targets = 0.0, servers = 0.0;
+	for (uint32_t i = 0; i < config->lane_count; i++) {
+		targets += config->lanes[i].targets;
+		servers += config->lanes[i].servers;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		const struct sluice_world_load *load = &loads[i];
+		double *share = &out[(size_t)i * SLUICE_WORLD_STATIONS];
+		double rate = load->bursts ? sluice_world_alone_rate (config, load) : 0.0;
+		share[0] = rate * load->target_seconds / targets;
+		share[1] = rate * load->server_seconds / servers;
+		share[2] = rate * load->metadata_seconds;
+	}
 }

@@ -48,4 +48,11 @@ int sluice_contended_limit (const struct sluice_world_config *config, double nod
 			    struct sluice_world_load *loads, uint32_t count,
 			    struct sluice_error *err);
 
+enum { SLUICE_WORLD_STATIONS = 3 }; /* targets, servers' links, metadata server */
+
+/* What each load takes of the stations while it writes alone: count * 3 shares of all
+ * that the targets, the links and the metadata server can do. */
+void sluice_contended_shares (const struct sluice_world_load *loads, uint32_t count,
+			      const struct sluice_world_config *config, double *out);
+
 #endif

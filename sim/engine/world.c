@@ -107,8 +107,6 @@ sluice_world_new (const struct sluice_world_config *config, struct sluice_error 
 	}
 	w->config = *config;
 	w->now = -INFINITY;
-	for (uint32_t i = 0; i < config->lane_count; i++)
-		w->all_targets += config->lanes[i].targets;
 	return w;
 }
 
@@ -299,7 +297,7 @@ sluice_world_start (struct sluice_world *w, double now,
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U)
 		job->targets += w->config.lanes[world_home (rest)].targets;
 	if (load->bursts) {
-		job->alone = world_alone_rate (w, load);
+		job->alone = sluice_world_alone_rate (&w->config, load);
 		job->peak = fmin (load->cap, load->outstanding / load->cycle);
 	}
 	w->heap[w->heap_count++] = slot;

@@ -117,6 +117,10 @@ void sluice_world_load_of (const struct sluice_profile *profile, double nodes,
 			   const struct sluice_world_config *config,
 			   struct sluice_world_load *out);
 
+/* Requests/s of a load that is alone on all lanes. */
+double sluice_world_alone_rate (const struct sluice_world_config *config,
+				const struct sluice_world_load *load);
+
 /* NULL when there is no memory or the configuration is wrong (err says which). */
 struct sluice_world *sluice_world_new (const struct sluice_world_config *config,
 				       struct sluice_error *err);

@@ -78,6 +78,15 @@ known_or (double value, double otherwise)
 	return value >= 0.0 ? value : otherwise;
 }
 
+static double
+all_targets (const struct sluice_world_config *config)
+{
+	double targets = 0.0;
+	for (uint32_t i = 0; i < config->lane_count; i++)
+		targets += config->lanes[i].targets;
+	return targets;
+}
+
 /* The rhythm: bursts, their length and the computing between them. */
 static void
 set_rhythm (const struct sluice_profile *p, double runtime, uint32_t max_bursts,
@@ -124,11 +133,8 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 	double operations
 	    = known_or (p->creates_per_mib, creates * mib / chunk) * bytes / mib;
 
-	double targets = 0.0;
-	for (uint32_t i = 0; i < config->lane_count; i++)
-		targets += config->lanes[i].targets;
-	double rate
-	    = fmin (out->weight * config->node_rate, targets * config->target_bandwidth);
+	double rate = fmin (out->weight * config->node_rate,
+			    all_targets (config) * config->target_bandwidth);
 	out->cap = (p->rate > 0.0 ? p->rate : rate) / bytes;
 	if (p->metadata_rate > 0.0)
 		operations = fmax (operations, p->metadata_rate / out->cap);
@@ -139,4 +145,22 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 	out->cycle = (1.0 - waited) * service + waited * out->outstanding / out->cap;
 	/* No window is too small for the rate that was measured alone. */
 	out->outstanding = fmax (out->outstanding, out->cap * out->cycle);
+}
+
+double
+sluice_world_alone_rate (const struct sluice_world_config *config,
+			 const struct sluice_world_load *load)
+{
+	double targets = all_targets (config);
+	double rate = fmin (load->cap, load->outstanding / load->cycle);
+	if (load->target_seconds > 0.0)
+		rate = fmin (rate, targets / load->target_seconds);
+	if (load->metadata_seconds > 0.0)
+		rate = fmin (rate, 1.0 / load->metadata_seconds);
+	for (uint32_t i = 0; i < config->lane_count && load->server_seconds > 0.0; i++) {
+		const struct sluice_world_lane *lane = &config->lanes[i];
+		rate = fmin (rate, targets * lane->servers
+				       / (load->server_seconds * lane->targets));
+	}
+	return rate;
 }

@@ -80,22 +80,6 @@ reach (const struct sluice_world *w, uint32_t lanes)
 	return lanes;
 }
 
-double
-world_alone_rate (const struct sluice_world *w, const struct sluice_world_load *load)
-{
-	double rate = fmin (load->cap, load->outstanding / load->cycle);
-	if (load->target_seconds > 0.0)
-		rate = fmin (rate, w->all_targets / load->target_seconds);
-	if (load->metadata_seconds > 0.0)
-		rate = fmin (rate, 1.0 / load->metadata_seconds);
-	for (uint32_t i = 0; i < w->config.lane_count && load->server_seconds > 0.0; i++) {
-		const struct sluice_world_lane *lane = &w->config.lanes[i];
-		rate = fmin (rate, w->all_targets * lane->servers
-				       / (load->server_seconds * lane->targets));
-	}
-	return rate;
-}
-
 static void
 set_speeds (struct sluice_world *w, uint32_t lanes)
 {

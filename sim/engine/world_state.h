@@ -55,7 +55,6 @@ enum world_station { WORLD_TARGET, WORLD_SERVER, WORLD_METADATA };
 struct sluice_world {
 	struct sluice_world_config config;
 	double now;
-	double all_targets;
 	double metadata_wait; /* s */
 	double metadata_peak; /* load of the metadata server if nothing waited */
 	uint64_t orders;
@@ -101,10 +100,6 @@ double world_load_at (const struct sluice_world *world, enum world_station stati
  * Returns how far the wait has moved, relative to its size. */
 double world_fill_station (struct sluice_world *world, enum world_station station,
 			   uint32_t lane, double full);
-
-/* Requests/s of a load that is alone on all lanes. */
-double world_alone_rate (const struct sluice_world *world,
-			 const struct sluice_world_load *load);
 
 /* Solve the network for the dirty lanes and all that these reach, and set the
  * speed of every job there that changes. */

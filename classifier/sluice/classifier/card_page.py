@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from html import escape
 from typing import TYPE_CHECKING, Any
 
+from sluice.classifier.page import document, heading, image, paragraph, table
 from sluice.classifier.plots import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from sluice.classifier.model_card import Card
 
-STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem;text-align:right;"
-    "border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}"
-    "img{max-width:32rem;width:100%}"
-)
 TITLES = {
     "unseen_applications": "applications not seen",
     "unseen_libraries": "libraries not seen",
@@ -57,21 +49,18 @@ def _page(card: Card, pictures: dict[str, bytes]) -> str:
         f"Best guesses count, also those below the threshold of {card['min_confidence']}; "
         "the interval is that of 95 %, over resampled logs."
     )
-    return "\n".join(
+    return document(
+        "Model card: patterns",
         [
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            f"<title>Model card: patterns</title><style>{STYLE}</style>",
-            "<h1>Model card: patterns of I/O</h1>",
-            f"<p>{escape(how)}</p>",
-            _table(
+            heading("Model card: patterns of I/O", 1),
+            paragraph(how),
+            table(
                 ("", "logs", "accuracy", "macro-F1", "interval", "calibration error"),
                 [(title, *_cells(found)) for title, found in quality_rows(card)],
             ),
             _chunk_table(card),
-            *(_image(name, image) for name, image in pictures.items()),
-            "</html>",
-            "",
-        ]
+            *(image(name, png) for name, png in pictures.items()),
+        ],
     )
 
 
@@ -98,16 +87,5 @@ def _chunk_table(card: Card) -> str:
         for title, name in (("labelled", "chunk"), ("synthesised", "chunk_synthesised"))
         if (found := card.get(name))
     ]
-    heading = ("chunk size", "logs", "within a factor of two", "median octaves", "95 % below")
-    return _table(heading, rows) if rows else ""
-
-
-def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    head = "".join(f"<th>{escape(cell)}" for cell in heading)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) for row in rows)
-    return f"<table><tr>{head}{body}</table>"
-
-
-def _image(name: str, content: bytes) -> str:
-    data = base64.b64encode(content).decode()
-    return f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
+    titles = ("chunk size", "logs", "within a factor of two", "median octaves", "95 % below")
+    return table(titles, rows) if rows else ""

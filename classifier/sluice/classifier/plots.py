@@ -1,4 +1,4 @@
-"""Pictures of a model card, as PNG. The only module of the classifier that draws."""
+"""Pictures as PNG, and those of a model card. The only module of the classifier that draws."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ def draw(card: Card) -> dict[str, bytes]:
     """Return PNG images by name; the same card gives the same bytes."""
     found = card["unseen_applications"]
     pictures = {
-        "confusion": _picture(_confusion, found["confusion"]),
-        "reliability": _picture(_reliability, found),
-        "abstentions": _picture(_abstentions, found["abstentions"]),
+        "confusion": picture(_confusion, found["confusion"]),
+        "reliability": picture(_reliability, found),
+        "abstentions": picture(_abstentions, found["abstentions"]),
     }
     if card["chunk"]:
-        pictures["chunks"] = _picture(_chunks, card["chunk"]["errors"])
+        pictures["chunks"] = picture(_chunks, card["chunk"]["errors"])
     if card["importance"]:
-        pictures["importance"] = _picture(_importance, card["importance"])
+        pictures["importance"] = picture(_importance, card["importance"])
     return pictures
 
 
-def _picture(paint: Any, data: Any) -> bytes:
-    figure = Figure(figsize=SIZE, dpi=100, layout="constrained")
+def picture(paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1) -> bytes:
+    """Return what paint(axes, data) draws, size in inches; rows above each other share x.
+
+    axes is one, or an array of `rows`. Equal data give equal bytes.
+    """
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
-    paint(figure.subplots(), data)
+    paint(figure.subplots(rows, sharex=rows > 1), data)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
