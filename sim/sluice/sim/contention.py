@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LOAD = struct_dtype("sluice_world_load")
 CONTENTION = struct_dtype("sluice_contention")
+STATIONS = ("storage targets", "links of the servers", "metadata server")
+"""What jobs share, in the order of sluice_contended_shares."""
 
 
 def loads_of(
@@ -62,6 +64,19 @@ def limited(loads: NDArray[Any], config: Any, *, node_rate: float) -> NDArray[An
     if lib.sluice_contended_limit(config, node_rate, rows, len(slower), error):
         raise WorldError(ffi.string(error.text).decode())
     return slower
+
+
+def station_shares(loads: NDArray[Any], config: Any) -> NDArray[np.float64]:
+    """Return what each load takes of STATIONS while it writes alone, a row each; 1: all of it."""
+    loads = np.ascontiguousarray(loads, LOAD)
+    shares = np.zeros((len(loads), len(STATIONS)))
+    lib.sluice_contended_shares(
+        ffi.cast("struct sluice_world_load *", loads.ctypes.data),
+        len(loads),
+        config,
+        ffi.cast("double *", shares.ctypes.data),
+    )
+    return shares
 
 
 class Contention:

@@ -38,8 +38,8 @@ def totals(outcomes: Outcomes) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "jobs": len(jobs),
         "states": dict(zip(states.tolist(), counts.tolist(), strict=True)),
-        "wait_s": _spread(outcomes.wait[ran]),
-        "bounded_slowdown": _spread(outcomes.bounded_slowdown[ran]),
+        "wait_s": spread(outcomes.wait[ran]),
+        "bounded_slowdown": spread(outcomes.bounded_slowdown[ran]),
         "makespan_s": None,
         "utilisation": None,
         "slot_hours": None,
@@ -64,24 +64,25 @@ def recorded_wait(outcomes: Outcomes) -> dict[str, float | None] | None:
         return None
     waited = (trace.start - trace.submit)[rows]
     waited = waited[np.isfinite(waited)]
-    return _spread(waited) if len(waited) else None
+    return spread(waited) if len(waited) else None
 
 
 def by_group(outcomes: Outcomes, what: str) -> list[dict[str, Any]]:
     """Return jobs, mean and p99 wait by `user`, `account`, `partition` or `size`."""
-    names, index = _groups(outcomes, what)
+    names, index = groups(outcomes, what)
     wait, ran = outcomes.wait, outcomes.ran
     rows: list[dict[str, Any]] = []
     for i, name in enumerate(names):
         own = (index == i) & ran
         if own.any():
-            rows.append({what: name, "jobs": int(own.sum()), "wait_s": _spread(wait[own])})
+            rows.append({what: name, "jobs": int(own.sum()), "wait_s": spread(wait[own])})
     if what == "size":
         return rows
     return sorted(rows, key=lambda row: -row["jobs"])[:MOST_GROUPS]
 
 
-def _groups(outcomes: Outcomes, what: str) -> tuple[Sequence[str], NDArray[np.int64]]:
+def groups(outcomes: Outcomes, what: str) -> tuple[Sequence[str], NDArray[np.int64]]:
+    """Return the names of the groups, and each job's index into them; -1: none."""
     trace, rows = outcomes.replayable.trace, outcomes.replayable.rows
     if what == "size":
         slots = outcomes.replayable.workload.jobs["slots"]
@@ -95,7 +96,8 @@ def _groups(outcomes: Outcomes, what: str) -> tuple[Sequence[str], NDArray[np.in
     return getattr(trace, f"{what}s"), index[rows]
 
 
-def _spread(values: NDArray[np.float64]) -> dict[str, float | None]:
+def spread(values: NDArray[np.float64]) -> dict[str, float | None]:
+    """Return mean, median, p99 and max; None of nothing."""
     if not len(values):
         return {"mean": None, "median": None, "p99": None, "max": None}
     median, p99 = np.quantile(values, (0.5, 0.99))
