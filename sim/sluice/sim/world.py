@@ -75,15 +75,19 @@ def configuration(
 
 
 def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
-    """Fill a struct sluice_profile; what is not given is unknown, `pattern` is a name."""
+    """Fill a struct sluice_profile; what is not given is unknown.
+
+    `pattern` is a name; `share` of the bytes by name, without it all are of the pattern.
+    """
     lib.sluice_profile_init(struct)
     for name, value in profile.items():
         if name == "pattern":
-            struct.share[0] = 0.0
             struct.pattern = PATTERNS.index(value)
-            struct.share[struct.pattern] = 1.0
-        else:
+        elif name != "share":
             setattr(struct, name, value)
+    share = profile.get("share") or ({profile["pattern"]: 1.0} if "pattern" in profile else {})
+    if share:
+        struct.share = [share.get(name, 0.0) for name in PATTERNS]
 
 
 class World:
