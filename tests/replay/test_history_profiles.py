@@ -7,7 +7,7 @@ import pytest
 from sluice.classifier.made_history import made_history
 from sluice.history_db.store import Store
 from sluice.sim.accounting import trace_of_jobs
-from sluice.sim.history_profiles import history_profiles
+from sluice.sim.history_profiles import history_profiles, where_known
 from sluice.sim.machine import one_pool
 from sluice.sim.profiles import drawn_profiles, no_profiles
 from sluice.sim.repairs import make_replayable
@@ -26,7 +26,8 @@ def work_of(made):
 
 
 def profiles_of(store, work, otherwise=None):
-    return history_profiles(store, work, otherwise or no_profiles(len(work.rows)))
+    told, known = history_profiles(store, work)
+    return where_known(known, told, otherwise or no_profiles(len(work.rows))), known
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ WRONG = (
     (["--set", "window=soon"], 1, "--set window=soon: give a number"),
     (["--set", "wndow=3"], 1, "no setting wndow; there are interval"),
     (["--set", "backfill"], 2, "'backfill' is not KEY=VALUE"),
-    (["--jobs", "out.xls"], 2, "end its name in .csv or .jsonl"),
+    (["--jobs", "out.xls"], 2, "end its name in .csv, .jsonl or .parquet"),
     (["--format", "sacct"], 1, "no heading with a field JobID"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,8 +30,11 @@ def write_csv(path: Path, columns: Sequence[Column], pages: Pages) -> int:
     return count
 
 
-def write_parquet(path: Path, columns: Sequence[Column], pages: Pages) -> int:
-    """Write all rows; unknown is null. Returns the number of rows. Raises NoParquetError."""
+def write_parquet(where: Path | BinaryIO, columns: Sequence[Column], pages: Pages) -> int:
+    """Write all rows to a path or an open file; unknown is null.
+
+    Returns the number of rows. Raises NoParquetError.
+    """
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra, and large
         from pyarrow import parquet  # noqa: PLC0415
@@ -42,7 +45,7 @@ def write_parquet(path: Path, columns: Sequence[Column], pages: Pages) -> int:
     types = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
     schema = pa.schema([(column.name, types[column.type]) for column in columns])
     count = 0
-    with parquet.ParquetWriter(path, schema) as writer:
+    with parquet.ParquetWriter(where, schema) as writer:
         for page in pages:
             values = [
                 _utf8(part) if column.type == "TEXT" else part

@@ -16,8 +16,9 @@ STYLE = (
     "border-bottom:1px solid #ddd;font-variant-numeric:tabular-nums}"
     "td:first-child,th:first-child{text-align:left}th{font-weight:600}"
     "caption{text-align:left;font-weight:600;padding:.2rem 0}"
-    ".wide{overflow-x:auto}img{max-width:32rem;width:100%}figure{margin:1rem 0}"
-    "figure.wide img{max-width:64rem}figcaption{max-width:64rem;color:#444}"
+    ".wide{overflow-x:auto}img{max-width:32rem;width:100%}figure{margin:1rem 1rem 1rem 0}"
+    "figure{display:inline-block;vertical-align:top;width:32rem;max-width:100%}"
+    "figure.wide,figure.wide img{width:64rem;max-width:100%}figcaption{color:#444}"
     "pre{background:#f4f4f4;padding:.8rem;overflow-x:auto;white-space:pre-wrap}"
 )
 

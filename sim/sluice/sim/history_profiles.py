@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.to_core import profile_members
-from sluice.sim.profiles import Profiles
+from sluice.sim.profiles import Profiles, no_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,19 +24,17 @@ SLACK = 60
 """Seconds by which clocks of nodes and of the accounting may differ."""
 
 
-def history_profiles(
-    store: Store, replayable: Replayable, otherwise: Profiles
-) -> tuple[Profiles, NDArray[np.bool_]]:
-    """Return profiles of a workload's jobs, and whose the history knows.
+def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, NDArray[np.bool_]]:
+    """Return profiles of a workload's jobs, and whose the history knows; others do no I/O.
 
     A log belongs to the job that the accounting says, by its id and second of submission; one
-    that no accounting knows to the job with its id that ran when it began. Jobs without a log are
-    as in `otherwise`.
+    that no accounting knows to the job with its id that ran when it began.
     """
     rows = _Rows(replayable)
     runs = {run.log_id: run for run in store.runs()}
-    kinds: list[Mapping[str, Any]] = list(otherwise.kinds)
-    kind, io_share = otherwise.kind.copy(), otherwise.io_share.copy()
+    nothing = no_profiles(len(replayable.rows))
+    kinds: list[Mapping[str, Any]] = list(nothing.kinds)
+    kind, io_share = nothing.kind, nothing.io_share
     known = np.zeros(len(kind), bool)
     for job in finished_jobs(runs.values()):
         row = rows.of(runs[job.logs[0]])
@@ -44,6 +42,15 @@ def history_profiles(
             kind[row], io_share[row], known[row] = len(kinds), _io_share(job), True
             kinds.append(profile_members(job.profile))
     return Profiles(tuple(kinds), kind, io_share), known
+
+
+def where_known(known: NDArray[np.bool_], told: Profiles, otherwise: Profiles) -> Profiles:
+    """Return what is told of the jobs that are known, and of the others what is given instead."""
+    return Profiles(
+        (*otherwise.kinds, *told.kinds),
+        np.where(known, told.kind + len(otherwise.kinds), otherwise.kind),
+        np.where(known, told.io_share, otherwise.io_share),
+    )
 
 
 def _io_share(job: FinishedJob) -> float:

@@ -197,7 +197,7 @@ def _compared(comparison: Comparison, figure: str) -> Picture:
             axes.plot(value / scale, i, "o", color=colour)
         axes.set_yticks(range(len(data)), list(data))
         axes.invert_yaxis()
-        axes.set(xlabel=unit, title=meaning.title)
+        axes.set(xlabel=unit)
         axes.margins(x=0.08, y=0.2)
         if PLAIN in data:
             axes.axvline(data[PLAIN][0] / scale, color=GREY, linewidth=1)

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sluice.classifier.export import write_parquet
+from sluice.history_db.records import Column
+from sluice.sim.io_outcomes import IoOutcomes
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,10 +28,21 @@ MOST_GROUPS = 20
 """Groups that a report names, those with most jobs first."""
 
 JOB_COLUMNS = (
-    *("job", "user", "account", "partition", "slots", "submit", "eligible", "start", "end"),
-    *("wait", "runtime", "limit", "bounded_slowdown", "restarts", "state"),
+    *(Column("job", "INTEGER"), Column("user", "TEXT"), Column("account", "TEXT")),
+    *(Column("partition", "TEXT"), Column("slots", "INTEGER")),
+    *(Column(name, "REAL") for name in ("submit", "eligible", "start", "end")),
+    *(Column(name, "REAL") for name in ("wait", "runtime", "limit", "bounded_slowdown")),
+    *(Column("restarts", "INTEGER"), Column("state", "TEXT")),
 )
 """Of the table of jobs. Times are UTC seconds, spans seconds; empty: never."""
+IO_COLUMNS = (
+    *(Column("policy", "TEXT"), Column("alone", "REAL"), Column("job_slowdown", "REAL")),
+    *(Column("lost_slot_seconds", "REAL"), Column("kept_back", "REAL")),
+    *(Column("lanes", "INTEGER"), Column("action", "TEXT"), Column("reason", "TEXT")),
+)
+"""Further ones where jobs do I/O. lanes: a bit mask, 0 for all."""
+PAGE = 50_000
+"""Rows of the table that are made at a time."""
 
 
 def totals(outcomes: Outcomes) -> dict[str, Any]:
@@ -121,10 +136,62 @@ def repairs_of(repairs: Sequence[Repair]) -> list[dict[str, Any]]:
     ]
 
 
-def _columns(outcomes: Outcomes) -> list[list[Any]]:
-    """Return JOB_COLUMNS as Python values; None where there is nothing to say."""
-    trace, rows = outcomes.replayable.trace, outcomes.replayable.rows
-    jobs, results = outcomes.replayable.workload.jobs, outcomes.results
+def jobs_csv(several: Sequence[Outcomes]) -> bytes:
+    """Return the table of jobs of replays, one after the other, as CSV with a heading."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(column.name for column in _heading(several))
+    for page in _pages(several):
+        writer.writerows(page)
+    return text.getvalue().encode()
+
+
+def jobs_json(several: Sequence[Outcomes]) -> bytes:
+    """Return the same as JSON Lines."""
+    names = [column.name for column in _heading(several)]
+    return "".join(
+        f"{json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)}\n"
+        for page in _pages(several)
+        for row in page
+    ).encode()
+
+
+def jobs_parquet(several: Sequence[Outcomes]) -> bytes:
+    """Return the same as Parquet. Raises classifier.export.NoParquetError."""
+    content = io.BytesIO()
+    write_parquet(content, _heading(several), _pages(several))
+    return content.getvalue()
+
+
+def _heading(several: Sequence[Outcomes]) -> tuple[Column, ...]:
+    has_io = isinstance(several[0], IoOutcomes)
+    return (*JOB_COLUMNS, *IO_COLUMNS) if has_io else JOB_COLUMNS
+
+
+def _pages(several: Sequence[Outcomes]) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield rows of Python values; None where there is nothing to say."""
+    for outcomes in several:
+        for first in range(0, len(outcomes.results), PAGE):
+            page = slice(first, first + PAGE)
+            columns = _columns(outcomes, page)
+            if isinstance(outcomes, IoOutcomes):
+                columns += _io_columns(outcomes, page)
+            yield list(zip(*columns, strict=True))
+
+
+def _numbers(values: NDArray[np.float64]) -> list[Any]:
+    known = np.isfinite(values).tolist()
+    shown = np.where(np.isfinite(values), values, 0).tolist()
+    return [
+        (int(value) if value == int(value) else value) if is_known else None
+        for value, is_known in zip(shown, known, strict=True)
+    ]
+
+
+def _columns(outcomes: Outcomes, page: slice) -> list[list[Any]]:
+    """Return JOB_COLUMNS."""
+    trace, rows = outcomes.replayable.trace, outcomes.replayable.rows[page]
+    jobs, results = outcomes.replayable.workload.jobs[page], outcomes.results[page]
 
     def names(what: str) -> list[Any]:
         index, known = getattr(trace, what), getattr(trace, f"{what}s")
@@ -133,44 +200,33 @@ def _columns(outcomes: Outcomes) -> list[list[Any]]:
         table = np.array([*known, None], object)  # -1 is the last
         return list(table[index[rows]])
 
-    def numbers(values: NDArray[np.float64], epoch: float = 0.0) -> list[Any]:
-        shown = np.where(np.isfinite(values), values + epoch, 0).tolist()
-        return [
-            (int(value) if value == int(value) else value) if is_known else None
-            for value, is_known in zip(shown, np.isfinite(values).tolist(), strict=True)
-        ]
-
     def times(name: str) -> list[Any]:
-        return numbers(np.where(results[name] == -1, np.nan, results[name]), trace.epoch)
+        return _numbers(np.where(results[name] == -1, np.nan, results[name]) + trace.epoch)
 
     return [
         trace.job_id[rows].tolist(),
         *(names(what) for what in ("user", "account", "partition")),
         jobs["slots"].tolist(),
-        numbers(jobs["submit"], trace.epoch),
+        _numbers(jobs["submit"] + trace.epoch),
         *(times(name) for name in ("eligible", "start", "end")),
-        numbers(outcomes.wait),
-        numbers(outcomes.runtime),
-        numbers(jobs["limit"]),
-        numbers(np.round(outcomes.bounded_slowdown, 6)),
+        _numbers(outcomes.wait[page]),
+        _numbers(outcomes.runtime[page]),
+        _numbers(jobs["limit"]),
+        _numbers(np.round(outcomes.bounded_slowdown[page], 6)),
         results["restarts"].tolist(),
-        outcomes.state.tolist(),
+        outcomes.state[page].tolist(),
     ]
 
 
-def jobs_csv(outcomes: Outcomes) -> bytes:
-    """Return the table of jobs as CSV with a heading."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(JOB_COLUMNS)
-    writer.writerows(zip(*_columns(outcomes), strict=True))
-    return text.getvalue().encode()
-
-
-def jobs_json(outcomes: Outcomes) -> bytes:
-    """Return the table of jobs as JSON Lines."""
-    rows = zip(*_columns(outcomes), strict=True)
-    lines = (
-        json.dumps(dict(zip(JOB_COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows
-    )
-    return "".join(f"{line}\n" for line in lines).encode()
+def _io_columns(outcomes: IoOutcomes, page: slice) -> list[list[Any]]:
+    """Return IO_COLUMNS."""
+    return [
+        [outcomes.policy] * len(outcomes.results[page]),
+        _numbers(outcomes.alone[page]),
+        _numbers(np.round(outcomes.job_slowdown[page], 6)),
+        _numbers(np.round(outcomes.lost_slot_seconds[page], 3)),
+        _numbers(outcomes.delay[page]),
+        outcomes.choices["lane_mask"][page].tolist(),
+        outcomes.action[page].tolist(),
+        outcomes.reason[page].tolist(),
+    ]

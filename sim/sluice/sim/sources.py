@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sluice.sim.trace import Trace
 
 FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
+SQLITE = b"SQLite format 3\0"
 SLOTS = ("node", "processor")
 """What accounting may be counted in."""
 
@@ -36,6 +37,8 @@ def read_trace(
     a CSV holds what (table.COLUMNS); slot is what accounting is counted in, one of SLOTS.
     """
     name, text = str(path), _content(path)
+    if not text.strip():
+        raise TraceError(f"{name}: no job in it: the file is empty; was it cut off?")
     kind = kind or ("csv" if columns else guess(text))
     if kind == "history":
         with Store(path, read_only=True) as store:
@@ -49,9 +52,17 @@ def read_trace(
     return read_sacct(name, text.decode(errors="replace"), slot=slot)
 
 
+def is_history(path: Path) -> bool:
+    """Whether a file is a history of Sluice, or another database like it; a pipe is none."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(SQLITE)) == SQLITE
+
+
 def guess(text: bytes) -> str:
     """Say which format a text looks like."""
-    if text.startswith(b"SQLite format 3\0"):
+    if text.startswith(SQLITE):
         return "history"
     start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     first = start.split(b"\n", 1)[0]

@@ -18,127 +18,84 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.progress import progress
+from sluice.cli.replay_options import (
+    STORAGE,
+    TRACE,
+    Names,
+    experiment_of,
+    known_policies,
+    options,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
+    from sluice.sim.compare import Comparison
+    from sluice.sim.experiment import Experiment
     from sluice.sim.machine import Site
     from sluice.sim.repairs import Replayable
     from sluice.sim.replay import Outcomes
-    from sluice.sim.trace import Trace
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-POLICIES = ("none",)
-
-
-def pairs(
-    _context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """Take KEY=VALUE options apart."""
-    for value in values:
-        if "=" not in value:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE", param=parameter)
-    return dict(value.split("=", 1) for value in values)
+WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"}
 
 
 @click.command("replay", short_help="Say how a trace of jobs would have been scheduled.")
-@click.argument("trace", type=FILE, required=False)
-@click.option(
-    "--generate",
-    type=click.IntRange(min=1),
-    metavar="JOBS",
-    help="Instead of TRACE: so many jobs of the Lublin-Feitelson model.",
-)
-@click.option(
-    "--load",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.7,
-    show_default=True,
-    help="With --generate: what the jobs offer, as a share of the machine.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="With --generate.")
+@options(TRACE)
 @click.option(
     "--policy",
-    type=click.Choice(POLICIES),
     default="none",
     show_default=True,
-    help="none: Slurm alone.",
+    metavar="NAME",
+    help="Who decides about I/O; none: Slurm alone. docs/replay.md lists them.",
 )
 @click.option(
-    "--format",
-    "kind",
-    type=click.Choice(("swf", "sacct", "sacct-json", "csv", "history")),
-    help="What TRACE is.  [default: what it looks like]",
-)
-@click.option(
-    "--column",
-    "columns",
+    "--compare",
+    type=Names(),
     multiple=True,
-    callback=pairs,
-    metavar="KEY=TITLE",
-    help="Which column of a CSV holds what: job, submit, begin, start, end, runtime, limit, "
-    "slots, user, account, partition, state.",
+    metavar="NAME,…",
+    help="Other policies to replay the same jobs under, and set beside it.",
 )
+@options(STORAGE)
 @click.option(
-    "--count",
-    "slot",
-    type=click.Choice(("node", "processor")),
-    default="node",
-    show_default=True,
-    help="What to count in accounting.",
-)
-@click.option(
-    "--slots",
-    type=click.IntRange(min=1),
-    help="Size of the machine.  [default: what the trace says, or was ever busy in it]",
-)
-@click.option("--machine", type=FILE, help="A TOML file with the machine; see docs/replay.md.")
-@click.option("--slurm", is_flag=True, help="Schedule as slurmctld does by default.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    callback=pairs,
-    metavar="SETTING=VALUE",
-    help="A setting of the scheduler, e.g. backfill=conservative; see docs/replay.md.",
-)
-@click.option(
-    "--kill",
-    "kills",
-    is_flag=True,
-    help="Kill jobs at their limit that really ran beyond it.  [default: believe them]",
+    "--repeat",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Ask again of N more draws of seeds and worlds, for intervals; 19 make them 90 %.",
 )
 @click.option(
     "--jobs",
     "table",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write a line a job: .csv, or .jsonl for JSON Lines.",
+    help="Write a line a job: .csv, .parquet, or .jsonl for JSON Lines.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.html",
+    help="Write a page with tables and pictures, all in one file.",
 )
 @json_option
 def command(
     *,
-    trace: Path | None,
-    generate: int | None,
-    load: float,
-    seed: int,
     policy: str,
-    kind: str | None,
-    columns: Mapping[str, str],
-    slot: str,
-    slots: int | None,
-    machine: Path | None,
-    slurm: bool,
-    settings: Mapping[str, str],
-    kills: bool,
+    compare: tuple[tuple[str, ...], ...],
+    repeat: int,
     table: Path | None,
+    report: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Say how a trace of jobs would have been scheduled.
 
     TRACE is in the Standard Workload Format, what `sacct --parsable2` or `sacct --json` printed,
     a CSV with a heading, or a history of Sluice; gzipped or not. What is missing or broken in it
     is repaired by a stated rule or dropped, and counted.
+
+    Without a policy, I/O is left out. With one, or with an option that says what the jobs write,
+    they slow each other on a storage system, and what is lost to that is set beside what could be
+    gained at most.
 
     \b
     Examples:
@@ -148,22 +105,30 @@ def command(
         sluice replay year.csv --column submit=SubmitTime --column slots=Nodes --slots 512
         sluice replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
             --set weight_fair_share=1000 --json
-    """
-    from sluice.sim import lublin
-    from sluice.sim.repairs import make_replayable
-    from sluice.sim.replay import replay
-    from sluice.sim.sources import read_trace
 
-    if table is not None and table.suffix not in (".csv", ".jsonl"):
-        raise click.UsageError(f"--jobs {table}: end its name in .csv or .jsonl")
-    if (trace is None) == (generate is None):
-        raise click.UsageError("give either a TRACE or --generate JOBS")
-    if trace is not None:
-        read = read_trace(trace, kind=kind, columns=columns, slot=slot)
+    \b
+    What would policies have gained, and whom would they have delayed?
+        sluice replay KTH-SP2.swf.gz --policy two-groups --compare class-lanes,server-fair
+        sluice replay history.db --policy two-groups --repeat 19 --report gain.html
+        sluice replay year.txt --profiles history.db --policy class-lanes --wrong 0.3
+    """
+    if table is not None and table.suffix not in WRITERS:
+        raise click.UsageError(f"--jobs {table}: end its name in .csv, .jsonl or .parquet")
+    if report is not None and report.suffix != ".html":
+        raise click.UsageError(f"--report {report}: end its name in .html")
+    names = known_policies((policy, *(name for group in compare for name in group)))
+    experiment = experiment_of(asked)
+    does_io = names != ("none",) or repeat > 0 or report is not None
+    if does_io or experiment.io_share is not None or experiment.profiles is not None:
+        _replay_with_io(experiment, names, repeat, table, report, as_json=as_json)
     else:
-        read = lublin.generate(generate or 0, slots=slots or 128, load=load, seed=seed)
-    site = _site(read, slots, machine, slurm=slurm, settings=settings)
-    replayable = make_replayable(read, site, kills=kills)
+        _replay_without_io(experiment, table, as_json=as_json)
+
+
+def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
+    from sluice.sim.replay import replay
+
+    replayable, site = experiment.replayable()
     done = 0
     with progress("jobs", lambda: len(replayable.rows)) as (_, advance):
 
@@ -173,57 +138,70 @@ def command(
             done = ended
 
         outcomes = replay(replayable, site, progress=follow)
-    if table is not None:
-        _write_jobs(outcomes, table)
+    _write_jobs([outcomes], table)
     if as_json:
-        show_json(_document(outcomes, site, policy))
-    else:
-        _show(outcomes, site)
+        show_json(_document(outcomes, site, "none"))
+        return
+    _show_repairs(replayable)
+    _show(outcomes, site)
 
 
-def _site(
-    trace: Trace,
-    slots: int | None,
-    machine: Path | None,
+def _replay_with_io(
+    experiment: Experiment,
+    policies: Sequence[str],
+    repeats: int,
+    table: Path | None,
+    report: Path | None,
     *,
-    slurm: bool,
-    settings: Mapping[str, str],
-) -> Site:
-    from sluice.sim.engine import scheduler_defaults
-    from sluice.sim.machine import SLURM, one_pool, parse_site, site_of
+    as_json: bool,
+) -> None:
+    from sluice.cli import comparing
 
-    if slots is not None and machine is not None:
-        raise click.UsageError("give --slots or --machine, not both")
-    if machine is not None:
-        site = parse_site(str(machine), machine.read_text(encoding="utf-8"))
-    else:
-        site = one_pool(slots) if slots is not None else site_of(trace)
-    if slurm:
-        site = site.with_settings(SLURM)
-    known = scheduler_defaults()
-    given: dict[str, float | str] = {
-        name: value if isinstance(known.get(name), str) else _number(name, value)
-        for name, value in settings.items()
-    }
-    return site.with_settings(given)
+    comparison = comparing.compared(experiment, policies, repeats)
+    _write_jobs(list(comparison.outcomes.values()), table)
+    if report is not None:
+        from sluice.cli.replay_page import page
+
+        write(report, page(experiment, comparison).encode())
+    if as_json:
+        show_json(_io_document(experiment, comparison, policies[0]))
+        return
+    _show_repairs(comparison.draw.replayable)
+    comparing.show(experiment, comparison)
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise CommandError(f"--set {name}={text}: give a number") from None
-
-
-def _write_jobs(outcomes: Outcomes, path: Path) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file as a whole, or leave the old one."""
     from sluice.policies.container import write_atomically
-    from sluice.sim.report import jobs_csv, jobs_json
 
-    content = jobs_csv(outcomes) if path.suffix == ".csv" else jobs_json(outcomes)
     try:
         write_atomically(path, content)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}; nothing was written") from error
+        raise CommandError(
+            f"{path}: {error.strerror}; nothing was written. Name a place with room for "
+            f"{len(content) / 1e6:.1f} MB where you may write."
+        ) from error
+
+
+def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
+    from sluice.classifier.export import NoParquetError
+    from sluice.sim import report
+
+    if path is None:
+        return
+    try:
+        write(path, getattr(report, WRITERS[path.suffix])(several))
+    except NoParquetError as error:
+        raise CommandError(str(error)) from error
+
+
+def _io_document(experiment: Experiment, comparison: Comparison, policy: str) -> dict[str, Any]:
+    from sluice.cli import comparing
+
+    return {
+        **_document(comparison.outcomes[policy], comparison.draw.site, policy),
+        **comparing.document(experiment, comparison),
+    }
 
 
 def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
@@ -261,7 +239,6 @@ def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
 def _show(outcomes: Outcomes, site: Site) -> None:
     from sluice.sim import report
 
-    _show_repairs(outcomes.replayable)
     figures = report.totals(outcomes)
     recorded = report.recorded_wait(outcomes)
     wait, slowdown = figures["wait_s"], figures["bounded_slowdown"]
@@ -293,8 +270,7 @@ def _show(outcomes: Outcomes, site: Site) -> None:
 
 
 def _show_repairs(replayable: Replayable) -> None:
-    for repair in replayable.repairs:
-        unit = "line" if repair.what == "broken line" else "job"
-        named = ", ".join(map(str, repair.examples))
-        more = ", …" if repair.count > len(repair.examples) else ""
-        click.echo(f"{repair.what}: {repair.count} ({unit} {named}{more}); {repair.rule}", err=True)
+    from sluice.cli.replay_words import repair_texts
+
+    for text in repair_texts(replayable):
+        click.echo(text, err=True)

@@ -1,0 +1,102 @@
+"""`sluice replay` of several policies: the work, the table and the JSON."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import show_table
+from sluice.cli.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.sim.compare import Comparison
+    from sluice.sim.experiment import Experiment
+    from sluice.sim.intervals import Interval
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def compared(experiment: Experiment, policies: Sequence[str], repeats: int) -> Comparison:
+    """Replay under the policies and without one, on all cores."""
+    from sluice.sim.compare import PLAIN, compare
+
+    count = (1 + repeats) * len({PLAIN, *policies})
+    with progress("replays", lambda: count) as (_, advance):
+        return compare(experiment.draw, policies, repeats=repeats, workers=cores(), advance=advance)
+
+
+def show(experiment: Experiment, comparison: Comparison) -> None:
+    from sluice.cli.replay_words import figure_rows, source_text, verdict
+
+    for sentence in (source_text(experiment, comparison), *verdict(comparison)):
+        click.echo(sentence)
+    click.echo()
+    show_table(("total", *comparison.policies), figure_rows(comparison))
+
+
+def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
+    """Return what `--json` adds where jobs do I/O."""
+    from sluice.cli.replay_words import verdict
+    from sluice.sim.figures_of_replay import FIGURES
+
+    return {
+        "experiment": experiment.plain(),
+        "inputs": inputs(experiment),
+        "verdict": verdict(comparison),
+        "bound": _bound(comparison),
+        "repetitions": comparison.repetitions,
+        "policies": {
+            policy: {
+                "label": comparison.outcomes[policy].label,
+                "figures": {
+                    name: {
+                        "value": comparison.figures[policy][0][name],
+                        "interval": _plain(comparison.interval(policy, name)),
+                        "above_none": comparison.difference(policy, name),
+                        "above_none_interval": _plain(comparison.difference_interval(policy, name)),
+                    }
+                    for name in FIGURES
+                },
+                "fairness": fairness_of(comparison, policy),
+            }
+            for policy in comparison.policies
+        },
+    }
+
+
+def inputs(experiment: Experiment) -> dict[str, str | None]:
+    """Return the SHA-256 of each file that was read; None of a pipe."""
+    from sluice.sim.experiment import checksum
+
+    return {path: checksum(path) for path in experiment.inputs}
+
+
+def fairness_of(comparison: Comparison, policy: str) -> dict[str, list[dict[str, Any]]]:
+    from sluice.sim.compare import PLAIN
+    from sluice.sim.figures_of_replay import GROUPS, fairness
+
+    outcomes, plain = comparison.outcomes[policy], comparison.outcomes[PLAIN]
+    return {what: fairness(outcomes, plain, what) for what in GROUPS}
+
+
+def _bound(comparison: Comparison) -> dict[str, Any]:
+    bound = comparison.bounds[0]
+    return {
+        "lost_slot_hours": bound.lost / 3600,
+        "forced_slot_hours": bound.forced / 3600,
+        "forced_by": bound.station or None,
+        "gain_slot_hours": bound.gain / 3600,
+        "max_delay_s": None if bound.max_delay == float("inf") else bound.max_delay,
+        "is_anything_to_gain": bound.is_anything_to_gain,
+    }
+
+
+def _plain(found: Interval | None) -> dict[str, float] | None:
+    return None if found is None else asdict(found)

@@ -1,0 +1,120 @@
+"""The report of `sluice replay` as one HTML page: answer, pictures, tables, and how it was made."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluice.classifier.page import document, heading, image, paragraph, table
+from sluice.cli.comparing import inputs
+from sluice.cli.replay_words import (
+    FAIRNESS_TITLES,
+    fairness_rows,
+    figure_rows,
+    repair_texts,
+    source_text,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sluice.sim.compare import Comparison
+    from sluice.sim.experiment import Experiment
+    from sluice.sim.replay_plots import Picture
+
+DOCS = (
+    "Lost are slot-seconds: run time beyond that alone and unhindered on all lanes, times slots. "
+    "Kept back is the time for which the policy itself let a job wait that would have fitted; "
+    "untouched jobs were neither kept back nor put on lanes, and moved because others did. "
+    "The storage that answers is the fast world, never the model that a policy decides by. "
+    "docs/replay.md and docs/worlds.md state all rules."
+)
+
+
+def page(experiment: Experiment, comparison: Comparison) -> str:
+    """Return the page; the same question has the same bytes."""
+    from sluice.sim.replay_plots import pictures
+
+    name = Path(comparison.draw.replayable.trace.name).name
+    title = f"Replay of {name}"
+    timeline, *others = pictures(comparison)
+    return document(
+        title,
+        [
+            heading(title, 1),
+            *map(paragraph, (*verdict(comparison), source_text(experiment, comparison))),
+            heading("Policies"),
+            table(("", *comparison.policies), figure_rows(comparison), "Totals by policy"),
+            heading("Over time"),
+            _figure(timeline),
+            heading("Distributions and policies side by side"),
+            *map(_figure, others),
+            heading("Who gains, who pays"),
+            *_fairness(comparison),
+            heading("How this was made"),
+            paragraph(DOCS),
+            *_made(experiment, comparison),
+        ],
+    )
+
+
+def _figure(one: Picture) -> str:
+    kind = ' class="wide"' if one.is_wide else ""
+    caption = f"<figcaption>{escape(one.title)}</figcaption>"
+    return f"<figure{kind}>{image(one.alt, one.png)}{caption}</figure>"
+
+
+def _fairness(comparison: Comparison) -> Iterator[str]:
+    from sluice.sim.compare import PLAIN
+    from sluice.sim.figures_of_replay import GROUPS
+
+    for policy in comparison.policies:
+        for what in GROUPS if policy != PLAIN else ():
+            if rows := fairness_rows(comparison, policy, what):
+                yield table((what, *FAIRNESS_TITLES), rows, f"{policy}, by {what}")
+
+
+def _made(experiment: Experiment, comparison: Comparison) -> Iterator[str]:
+    yield _code(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    yield table(("fact", "value"), _facts(experiment, comparison), "Versions, inputs and settings")
+    mended = repair_texts(comparison.draw.replayable)
+    yield _list("In the trace was", mended) if mended else paragraph("Nothing was mended.")
+
+
+def _facts(experiment: Experiment, comparison: Comparison) -> list[Sequence[str]]:
+    from importlib.metadata import version
+
+    from sluice.sim.engine import scheduler_defaults
+
+    draw = comparison.draw
+    lanes = ", ".join(f"{targets:g} on {servers:g}" for targets, servers in draw.storage.lanes)
+    settings = {**scheduler_defaults(), **draw.site.settings}
+    return [
+        ("version", version("sluice")),
+        *(
+            (path, f"SHA-256 {digest or 'of a pipe'}")
+            for path, digest in inputs(experiment).items()
+        ),
+        *((name, str(value)) for name, value in experiment.plain().items() if value),
+        ("machine", f"{draw.site.machine.slots} {draw.replayable.trace.slot}s"),
+        ("jobs", f"{len(draw.replayable.rows)} of {len(draw.replayable.trace)} in the trace"),
+        ("storage: targets on servers, by lane", lanes),
+        ("scheduler", ", ".join(f"{name}={value}" for name, value in settings.items())),
+        ("options of policies", str(draw.options)),
+    ]
+
+
+def _code(text: str) -> str:
+    return f"<pre><code>{escape(text)}</code></pre>"
+
+
+def _list(title: str, items: Iterable[str]) -> str:
+    return (
+        f"<p>{escape(title)}</p><ul>"
+        + "".join(f"<li>{escape(one)}</li>" for one in items)
+        + "</ul>"
+    )
