@@ -1,8 +1,5 @@
 #include "note.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* Reasons that say why nothing was decided. */
 static int
 is_decided (uint32_t reason)
@@ -59,22 +56,65 @@ own_slowdown (const struct sluice_decision *decision)
 		   : 1.0;
 }
 
+/* Pieces of a note, which snprintf would take longer to write than the decision
+ * to make; what does not fit is left out. */
+struct writer {
+	char *at, *end;
+};
+
+static void
+put_text (struct writer *w, const char *text)
+{
+	while (*text && w->at < w->end)
+		*w->at++ = *text++;
+}
+
+static void
+put_number (struct writer *w, uint64_t value, uint32_t base, int least_digits)
+{
+	char digits[24];
+	char *first = digits + sizeof digits;
+	*--first = '\0';
+	for (; value > 0 || least_digits > 0; value /= base, least_digits--)
+		*--first = "0123456789abcdef"[value % base];
+	put_text (w, first);
+}
+
+static void
+put_hundredths (struct writer *w, unsigned int value)
+{
+	put_number (w, value / 100, 10, 1);
+	put_text (w, ".");
+	put_number (w, value % 100, 10, 2);
+}
+
 void
 note_format (const struct sluice_record *record, char out[NOTE_SIZE])
 {
 	const struct sluice_decision *decision = &record->decision;
 	const struct sluice_prediction *prediction = &decision->prediction;
-	unsigned int confidence = hundredths (prediction->profile.confidence);
-	unsigned int slowdown = hundredths (own_slowdown (decision));
-	int is_enforced = record->mode == SLUICE_MODE_ENFORCE;
+	struct writer w = { out, out + NOTE_SIZE - 1 };
 
-	snprintf (out, NOTE_SIZE,
-		  "sluice(v=1,rec=%016" PRIx64 "-%" PRIu64 ",act=%s,why=%s,pat=%s,"
-		  "conf=%u.%02u,class=%s,slow=%u.%02u%s%s)",
-		  record->boot, record->number, sluice_action_name (decision->action),
-		  sluice_reason_name (decision->reason),
-		  sluice_pattern_name (prediction->profile.pattern), confidence / 100,
-		  confidence % 100, sluice_class_name (prediction->klass), slowdown / 100,
-		  slowdown % 100, is_enforced ? ",token=" : "",
-		  is_enforced ? sluice_grant_name (record->grant.outcome) : "");
+	put_text (&w, "sluice(v=1,rec=");
+	put_number (&w, record->boot, 16, 16);
+	put_text (&w, "-");
+	put_number (&w, record->number, 10, 1);
+	put_text (&w, ",act=");
+	put_text (&w, sluice_action_name (decision->action));
+	put_text (&w, ",why=");
+	put_text (&w, sluice_reason_name (decision->reason));
+	put_text (&w, ",pat=");
+	put_text (&w, sluice_pattern_name (prediction->profile.pattern));
+	put_text (&w, ",conf=");
+	put_hundredths (&w, hundredths (prediction->profile.confidence));
+	put_text (&w, ",class=");
+	put_text (&w, sluice_class_name (prediction->klass));
+	put_text (&w, ",slow=");
+	put_hundredths (&w, hundredths (own_slowdown (decision)));
+	if (record->mode == SLUICE_MODE_ENFORCE) {
+		put_text (&w, ",token=");
+		put_text (&w, sluice_grant_name (record->grant.outcome));
+	}
+	put_text (&w, ")");
+	*w.at = '\0';
 }

@@ -1,8 +1,8 @@
 #include "decide.h"
 
-#include <math.h>
 #include <string.h>
 
+#include "load.h"
 #include "situation.h"
 #include "tokens.h"
 
@@ -30,7 +30,7 @@ struct meeting {
 static double
 factor_of (double mean_rate)
 {
-	return fmax (1.0, 1.0 / mean_rate);
+	return larger (1.0, 1.0 / mean_rate);
 }
 
 /* Share of a span of `length` seconds in which something is there that ends
@@ -44,7 +44,7 @@ part_of (double length, double remaining)
 static double
 remaining_of (const struct sluice_situation *s, uint32_t member, double start)
 {
-	return fmax (0.0, s->members[member].end - start);
+	return larger (0.0, s->members[member].end - start);
 }
 
 /* Shares of their stretched I/O times in which newcomer and co-runner find the
@@ -99,6 +99,7 @@ own_factor (const struct sluice_situation *s, const struct sluice_situation_lane
 {
 	struct sluice_load loads[SLUICE_KEPT];
 	double shares[SLUICE_KEPT];
+	struct sluice_load_sets sets;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < lane->count; i++) {
@@ -108,8 +109,9 @@ own_factor (const struct sluice_situation *s, const struct sluice_situation_lane
 		loads[n] = other->load;
 		shares[n++] = met[i].own;
 	}
-	return factor_of (sluice_load_mean_rate (side->victim, lane->background, loads,
-						 shares, n, s->model->capacity));
+	sluice_load_sets_of (loads, shares, n, &sets);
+	return factor_of (sluice_load_mean_rate (side->victim, lane->background, &sets,
+						 s->model->capacity));
 }
 
 /* A victim's factor without and with the newcomer, which is on for a share of
@@ -121,11 +123,11 @@ compare (const struct sluice_situation *s, const struct sluice_situation_member 
 	 double *before, double *after)
 {
 	double capacity = s->model->capacity;
-	double without
-	    = sluice_load_mean_rate (victim->victim, always, loads, overlaps, n, capacity);
-	double with = sluice_load_mean_rate (victim->victim,
-					     sluice_load_add (always, side->against), loads,
-					     overlaps, n, capacity);
+	struct sluice_load_sets sets;
+	sluice_load_sets_of (loads, overlaps, n, &sets);
+	double without = sluice_load_mean_rate (victim->victim, always, &sets, capacity);
+	double with = sluice_load_mean_rate (
+	    victim->victim, sluice_load_add (always, side->against), &sets, capacity);
 	*before = factor_of (without);
 	*after = factor_of ((1.0 - overlap) * without + overlap * with);
 }
@@ -165,9 +167,9 @@ compare_rest (const struct sluice_situation *s, const struct sluice_situation_la
 
 	if (remaining <= 0.0)
 		return;
-	always.weight = fmax (0.0, always.weight - lane->rest_load.weight);
-	always.demand = fmax (0.0, always.demand - lane->rest_load.demand);
-	always.metadata = fmax (0.0, always.metadata - lane->rest_load.metadata);
+	always.weight = larger (0.0, always.weight - lane->rest_load.weight);
+	always.demand = larger (0.0, always.demand - lane->rest_load.demand);
+	always.metadata = larger (0.0, always.metadata - lane->rest_load.metadata);
 	for (uint32_t i = 0; i < lane->count; i++)
 		if (remaining_of (s, lane->kept[i].member, start) > 0.0)
 			always = sluice_load_add (always, lane->kept[i].load);
@@ -235,8 +237,8 @@ tally_others (const struct sluice_situation_lane *lane, const struct meeting *me
 		if (is_rest ? !lane->has_rest : i >= lane->count)
 			continue;
 		uint32_t m = is_rest ? lane->rest : lane->kept[i].member;
-		t->before[m] = fmax (t->before[m], meeting->before[i]);
-		t->after[m] = fmax (t->after[m], meeting->after[i]);
+		t->before[m] = larger (t->before[m], meeting->before[i]);
+		t->after[m] = larger (t->after[m], meeting->after[i]);
 	}
 }
 
@@ -285,7 +287,7 @@ price_sharing (const struct desk *desk, const struct meeting *meetings, double s
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		if (s->lanes[l].is_copy)
 			continue;
-		t->own = fmax (t->own, meetings[l].own);
+		t->own = larger (t->own, meetings[l].own);
 		tally_others (&s->lanes[l], &meetings[l], t);
 	}
 	price (s, &desk->job, &desk->spread, t, start, out);
@@ -364,7 +366,8 @@ encounter_with (const struct desk *desk, const struct side *side, uint32_t membe
 		    side->pressure, factor_of (1.0 - overlap * (1.0 - rho))),
 		.other_slowdown = sluice_job_slowdown (
 		    &m->pressure, factor_of (1.0 - other_overlap * (1.0 - other_rho))),
-		.together = fmin (desk->job.runtime, remaining_of (s, member, desk->now)),
+		.together
+		= smaller (desk->job.runtime, remaining_of (s, member, desk->now)),
 	};
 	return encounter;
 }
@@ -531,7 +534,7 @@ longest_remaining (const struct sluice_situation *s, double now)
 {
 	double longest = 1.0;
 	for (uint32_t i = 0; i < s->member_count; i++)
-		longest = fmax (longest, remaining_of (s, i, now));
+		longest = larger (longest, remaining_of (s, i, now));
 	return longest;
 }
 

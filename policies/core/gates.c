@@ -101,6 +101,7 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 {
 	struct sluice_load loads[EXACT];
 	double overlaps[EXACT];
+	struct sluice_load_sets sets;
 	struct sluice_load always = { 0.0, 0.0, 0.0 };
 	uint32_t n = 0;
 
@@ -121,8 +122,8 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 				always = sluice_load_add (always, lane->worst[k]);
 			}
 		}
-	return sluice_load_mean_rate (c->self, always, loads, overlaps, n,
-				      lane->model->capacity);
+	sluice_load_sets_of (loads, overlaps, n, &sets);
+	return sluice_load_mean_rate (c->self, always, &sets, lane->model->capacity);
 }
 
 static double

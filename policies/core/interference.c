@@ -189,7 +189,7 @@ static void
 set_activity (const struct sluice_profile *p, double stretch, struct sluice_pressure *out)
 {
 	double share = is_known (p->io_share) ? p->io_share : 1.0;
-	double burst = fmax (p->burst_seconds, 0.0);
+	double burst = larger (p->burst_seconds, 0.0);
 
 	out->io_share = share * stretch / (1.0 - share + share * stretch);
 	out->burst = burst * stretch;
@@ -230,17 +230,17 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	out->demand = rate_known ? clip (rate / most) : data;
 	out->confined = 1.0;
 	if (mask != all) {
-		double used = p->targets >= 1.0 ? fmin (p->targets, reach.all_targets)
+		double used = p->targets >= 1.0 ? smaller (p->targets, reach.all_targets)
 						: reach.all_targets;
-		out->confined = rate_known ? fmin (1.0, most / rate)
-					   : fmin (1.0, reach.targets / (used * data));
+		out->confined = rate_known ? smaller (1.0, most / rate)
+					   : smaller (1.0, reach.targets / (used * data));
 	}
 }
 
 struct sluice_load
 sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {
-	double shift = fmin (z * pressure->log_sd, largest_log);
+	double shift = smaller (z * pressure->log_sd, largest_log);
 	double hold = side == SLUICE_VICTIM ? pressure->log_hold : 0.0;
 	struct sluice_load load = {
 		.weight = pressure->weight * exp (hold + side * shift),
@@ -259,54 +259,66 @@ sluice_load_add (struct sluice_load a, struct sluice_load b)
 	return a;
 }
 
-double
-sluice_load_rate (struct sluice_load victim, struct sluice_load active, double capacity)
+/* Without branches: sluice_load_mean_rate runs it over many sets at once. */
+static inline double
+rate_of (struct sluice_load victim, double weight, double demand, double metadata,
+	 double capacity)
 {
-	double rho = 1.0;
-	if (victim.demand > 0.0) {
-		double left = capacity - active.demand;
-		double fair = capacity * victim.weight / (victim.weight + active.weight);
-		double best = fair > left ? fair : left;
-		rho = best < victim.demand ? best / victim.demand : 1.0;
-	}
+	double left = capacity - demand;
+	double fair = capacity * victim.weight / (victim.weight + weight);
+	double share = larger (fair, left) / victim.demand;
+	double rho = victim.demand > 0.0 ? smaller (share, 1.0) : 1.0;
 	/* The metadata server takes operations as they come: an overload
 	 * stretches everybody alike. */
-	double operations = victim.metadata + active.metadata;
+	double operations = victim.metadata + metadata;
 	return operations * rho > 1.0 ? 1.0 / operations : rho;
 }
 
 double
-sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-		       const struct sluice_load *others, const double *overlaps, uint32_t n,
-		       double capacity)
+sluice_load_rate (struct sluice_load victim, struct sluice_load active, double capacity)
 {
-	enum { STATES = 1 << SLUICE_EXACT_CORUNNERS };
-	double weight[STATES], demand[STATES], metadata[STATES], chance[STATES];
-	struct sluice_load all = always;
+	return rate_of (victim, active.weight, active.demand, active.metadata, capacity);
+}
 
-	for (uint32_t i = 0; i < n; i++)
-		all = sluice_load_add (all, others[i]);
-	if (sluice_load_rate (victim, all, capacity) == 1.0)
-		return 1.0; /* room enough for everybody */
-
-	weight[0] = always.weight;
-	demand[0] = always.demand;
-	metadata[0] = always.metadata;
-	chance[0] = 1.0;
-	for (uint32_t i = 0; i < n; i++)
-		for (uint32_t off = 0, on = 1u << i; off < 1u << i; off++, on++) {
-			weight[on] = weight[off] + others[i].weight;
-			demand[on] = demand[off] + others[i].demand;
-			metadata[on] = metadata[off] + others[i].metadata;
-			chance[on] = chance[off] * overlaps[i];
-			chance[off] *= 1.0 - overlaps[i];
+void
+sluice_load_sets_of (const struct sluice_load *others, const double *overlaps, uint32_t n,
+		     struct sluice_load_sets *out)
+{
+	out->weight[0] = out->demand[0] = out->metadata[0] = 0.0;
+	out->chance[0] = 1.0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t half = 1u << i;
+#pragma GCC ivdep
+		for (uint32_t off = 0; off < half; off++) {
+			uint32_t on = off + half;
+			out->weight[on] = out->weight[off] + others[i].weight;
+			out->demand[on] = out->demand[off] + others[i].demand;
+			out->metadata[on] = out->metadata[off] + others[i].metadata;
+			out->chance[on] = out->chance[off] * overlaps[i];
+			out->chance[off] *= 1.0 - overlaps[i];
 		}
-
-	double mean = 0.0;
-	for (uint32_t s = 0; s < 1u << n; s++) {
-		struct sluice_load active = { weight[s], demand[s], metadata[s] };
-		mean += chance[s] * sluice_load_rate (victim, active, capacity);
 	}
+	out->count = 1u << n;
+}
+
+double
+sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
+		       const struct sluice_load_sets *sets, double capacity)
+{
+	double rate[1 << SLUICE_EXACT_CORUNNERS], mean = 0.0;
+	uint32_t last = sets->count - 1;
+
+	if (rate_of (victim, always.weight + sets->weight[last],
+		     always.demand + sets->demand[last],
+		     always.metadata + sets->metadata[last], capacity)
+	    == 1.0)
+		return 1.0; /* room enough for everybody */
+	for (uint32_t s = 0; s < sets->count; s++)
+		rate[s] = rate_of (victim, always.weight + sets->weight[s],
+				   always.demand + sets->demand[s],
+				   always.metadata + sets->metadata[s], capacity);
+	for (uint32_t s = 0; s < sets->count; s++)
+		mean += sets->chance[s] * rate[s];
 	return mean;
 }
 
@@ -346,9 +358,10 @@ static double
 mean_time_met (double work, double on, double off, double rho)
 {
 	double most = work / rho;
-	double least = fmax (0.0, (work - off) / rho);
-	double met_from_on = least * least + clamped_integral (fmin (on, most), on)
-			     - clamped_integral (least, on) + most * fmax (0.0, on - most);
+	double least = larger (0.0, (work - off) / rho);
+	double met_from_on = least * least + clamped_integral (smaller (on, most), on)
+			     - clamped_integral (least, on)
+			     + most * larger (0.0, on - most);
 	double met_from_off
 	    = rho
 	      * (clamped_integral (most, on) - clamped_integral ((work - off) / rho, on));
@@ -370,10 +383,10 @@ sluice_load_overlap (const struct sluice_pressure *victim,
 		return on / (on + rho * off);
 
 	double met;
-	double longer = fmax (victim->period, other->period);
+	double longer = larger (victim->period, other->period);
 	if (victim->period > 0.0 && fabs (victim->period - other->period) <= 0.1 * longer) {
 		/* They may lock: the worst offset, and a burst of the other ends. */
-		met = fmin (on, work / rho);
+		met = smaller (on, work / rho);
 	} else {
 		double cycle = rho * on + off; /* work done in a cycle */
 		double rest = fmod (work, cycle);
@@ -416,6 +429,7 @@ sluice_io_factor (const struct sluice_pressure *victim,
 	const struct sluice_pressure *ranked[SLUICE_MAX_SET];
 	struct sluice_load loads[SLUICE_EXACT_CORUNNERS];
 	double overlaps[SLUICE_EXACT_CORUNNERS];
+	struct sluice_load_sets sets;
 	struct sluice_load always = { 0.0, 0.0, 0.0 };
 	struct sluice_load self = sluice_load_of (victim, z, SLUICE_VICTIM);
 
@@ -437,9 +451,9 @@ sluice_io_factor (const struct sluice_pressure *victim,
 			always = sluice_load_add (always, load);
 		}
 	}
-	return fmax (1.0, 1.0
-			      / sluice_load_mean_rate (self, always, loads, overlaps, exact,
-						       model->capacity));
+	sluice_load_sets_of (loads, overlaps, exact, &sets);
+	return larger (1.0,
+		       1.0 / sluice_load_mean_rate (self, always, &sets, model->capacity));
 }
 
 double
@@ -447,7 +461,7 @@ sluice_job_slowdown (const struct sluice_pressure *victim, double io_factor)
 {
 	double stretched = victim->io_share * (io_factor / victim->confined);
 	if (victim->async_io > 0.0)
-		return fmax (1.0, stretched); /* computes all the time */
+		return larger (1.0, stretched); /* computes all the time */
 	return 1.0 - victim->io_share + stretched;
 }
 

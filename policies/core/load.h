@@ -7,6 +7,20 @@
 
 #include "interference.h"
 
+/* fmax and fmin are calls of the library for the sake of NaN, which the loader
+ * keeps out. */
+static inline double
+larger (double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static inline double
+smaller (double a, double b)
+{
+	return a < b ? a : b;
+}
+
 /* What a job puts on a lane while it is active; the weight is shifted to the
  * quantile already. */
 struct sluice_load {
@@ -30,11 +44,23 @@ double sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 double sluice_load_overlap (const struct sluice_pressure *victim,
 			    const struct sluice_pressure *other, double rho);
 
-/* Mean rho while `always` is active and each of n <= SLUICE_EXACT_CORUNNERS
- * others is on with its own probability, independently. */
+/* All sets of up to SLUICE_EXACT_CORUNNERS others: what each puts on a lane, and the
+ * chance that just these are on. The last is all of them. */
+struct sluice_load_sets {
+	uint32_t count;
+	double weight[1 << SLUICE_EXACT_CORUNNERS];
+	double demand[1 << SLUICE_EXACT_CORUNNERS];
+	double metadata[1 << SLUICE_EXACT_CORUNNERS];
+	double chance[1 << SLUICE_EXACT_CORUNNERS];
+};
+
+/* Each of n others is on with its own probability, independently. */
+void sluice_load_sets_of (const struct sluice_load *others, const double *overlaps,
+			  uint32_t n, struct sluice_load_sets *out);
+
+/* Mean rho while `always` is active and one of the sets beside it. */
 double sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-			      const struct sluice_load *others, const double *overlaps,
-			      uint32_t n, double capacity);
+			      const struct sluice_load_sets *sets, double capacity);
 
 /* The order by which sluice_io_factor chooses whom it enumerates: a total order
  * by content, so that the strongest of a set do not depend on how it is listed. */

@@ -6,6 +6,12 @@
 
 enum { SCRIPT_BYTES = 16 * 1024, NAME_BUCKETS = 32, HASH_BITS = 8 };
 
+static int
+is_blank (char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
 /* One line without trailing blanks belongs to what the script does unless it
  * is empty or a comment. */
 static int
@@ -31,7 +37,7 @@ sluice_script_signature (const char *script, size_t size)
 		const char *newline = memchr (line, '\n', size - start);
 		size_t length = newline ? (size_t)(newline - line) : size - start;
 		start += length + 1;
-		while (length > 0 && strchr (" \t\r", line[length - 1]) && line[length - 1])
+		while (length > 0 && is_blank (line[length - 1]))
 			length--;
 		if (is_code (line, length))
 			signature = sluice_hash_bytes (line, length, signature + 1);
