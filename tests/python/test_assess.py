@@ -81,6 +81,9 @@ def test_two_jobs_side_by_side_lose_what_the_core_says():
     suffered = {party.name: party.suffered for party in found.parties}
     assert suffered == pytest.approx(expected)
     assert found.parties[0].name == "stream"  # the most harmful first
+    worst, other = found.worst_pairs
+    assert (worst.victim, worst.aggressor) == ("small files", "stream")
+    assert (worst.lost, other.lost) == pytest.approx((expected["small files"], expected["stream"]))
     assert found.is_anything_at_stake
 
 

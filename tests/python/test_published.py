@@ -76,3 +76,22 @@ def test_pattern_weighs_more_than_the_number_of_processes():
     """S6: 256 creating processes lose more to 64 appending ones than to 256 like them."""
     owc = Program("owc", MIB)
     assert kept(owc, Program("aw", MIB, 64)) < kept(owc, owc)
+
+
+@pytest.mark.parametrize("burst", [6.0, 12.0, 18.0])
+def test_a_periodic_signal_gives_the_same_ordering_weaker(burst):
+    """S5: of a period of 24 s, active for a part of it; every probe beside every signal."""
+    programs = [Program(name, MIB) for name in ("owc", "ws", "aw")]
+
+    def slowed(probe, signal):
+        steady = pressure(signal)
+        parts = {"burst": burst, "period": 24.0, "io_share": burst / 24.0}
+        periodic = View(new("struct sluice_pressure", steady.to_dict() | parts))
+        alone = pressure(probe)
+        return tuple(core.io_factor(alone, [other], MODEL) for other in (steady, periodic))
+
+    pairs = [(probe, signal) for probe in programs for signal in programs]
+    found = {pair: slowed(*pair) for pair in pairs}
+    assert all(1 < weaker < steady for steady, weaker in found.values())
+    by_steady = sorted(pairs, key=lambda pair: round(found[pair][0], 9))
+    assert by_steady == sorted(pairs, key=lambda pair: round(found[pair][1], 9))

@@ -35,6 +35,7 @@ OTHERS = 64  # heaviest co-runners that are looked at: what the core takes
 CAUSES = 5  # heaviest co-runners among which a loss is divided
 DRAWS = 40  # models that the interval comes from
 DRAWN_INSTANTS = 4000  # that each of them is asked about
+WORST = 10  # pairs of applications that are told
 DAYS = 2000  # bootstrap samples of days
 DAY = 86400  # seconds
 LOADS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
@@ -55,6 +56,16 @@ class Party:
     """Node-hours that its runs lost to others."""
     caused: float
     """Node-hours that other runs lost to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two applications, or one beside itself."""
+
+    victim: str
+    aggressor: str
+    lost: float
+    """Node-hours that the victim's runs lost to the aggressor's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,8 @@ class Assessment:
     """Of the jobs that matter: p50, p95, p99 and max."""
     parties: tuple[Party, ...]
     """Those that matter, the most harmful first."""
+    worst_pairs: tuple[Pair, ...]
+    """At most WORST, the costliest first; those that cost nothing are left out."""
     loads: tuple[LoadClass, ...]
 
     @property
@@ -135,8 +148,8 @@ class _Instant:
 
 @dataclass(slots=True)
 class _Sums:
-    caused: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Node-seconds by application."""
+    caused: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    """Node-seconds by victim and aggressor."""
     offered: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
     """Node-seconds by class of load."""
     lost: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
@@ -177,6 +190,7 @@ def assess(
         interval=_interval(members, sample, model, rng),
         slowdowns=_slowdowns(members),
         parties=_parties(members, sums),
+        worst_pairs=_worst_pairs(sums),
         loads=tuple(
             LoadClass(load, float(offered) / 3600, float(lost) / 3600)
             for load, offered, lost in zip(LOADS, sums.offered, sums.lost, strict=True)
@@ -259,7 +273,7 @@ def _look(
     members[instant.victim].lost += lost
     sums.lost[klass] += lost
     for name, part in _causes(members, instant.victim, others, share, model).items():
-        sums.caused[name] += lost * part
+        sums.caused[members[instant.victim].name, name] += lost * part
 
 
 def _causes(
@@ -337,14 +351,22 @@ def _parties(members: Sequence[_Member], sums: _Sums) -> tuple[Party, ...]:
     by_name: dict[str, list[_Member]] = defaultdict(list)
     for member in members:
         by_name[member.name].append(member)
+    caused: dict[str, float] = defaultdict(float)
+    for (_, aggressor), lost in sorted(sums.caused.items()):
+        caused[aggressor] += lost
     parties = [
         Party(
             name,
             len(runs),
             sum(run.node_seconds for run in runs) / 3600,
             sum(run.lost for run in runs) / 3600,
-            sums.caused[name] / 3600,
+            caused[name] / 3600,
         )
         for name, runs in by_name.items()
     ]
     return tuple(sorted(parties, key=lambda one: (-one.caused, -one.suffered, one.name)))
+
+
+def _worst_pairs(sums: _Sums) -> tuple[Pair, ...]:
+    costs = sorted((-lost, pair) for pair, lost in sums.caused.items() if lost > 0)
+    return tuple(Pair(*pair, -lost / 3600) for lost, pair in costs[:WORST])

@@ -68,7 +68,7 @@ def command(
         raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
     settings = read_config(config)
     model, origin = _model(settings)
-    policy, rate, source = _policy(settings, bandwidth, jobs)
+    policy, rate, source = storage_policy(settings, bandwidth, jobs)
     with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
         found = assess(jobs, model=model, policy=policy, advance=advance)
     facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
@@ -94,7 +94,7 @@ def _model(settings: Config) -> tuple[View, str]:
     return default, "published measurements of other file systems (Shah et al.), none of this site"
 
 
-def _policy(
+def storage_policy(
     settings: Config, bandwidth: str | None, jobs: list[FinishedJob]
 ) -> tuple[View, float, str]:
     """Return the settings with the bandwidth of the file system, and where that comes from."""
@@ -102,7 +102,7 @@ def _policy(
     if bandwidth is None and lanes and all(lanes):
         return settings.policy, sum(lanes), "the lanes in the configuration"
     if bandwidth is None:
-        fastest = max(job.profile.numbers.get("rate", 0.0) for job in jobs)
+        fastest = max((job.profile.numbers.get("rate", 0.0) for job in jobs), default=0.0)
         return _one_lane(f"{max(1.0, fastest):.0f}"), fastest, "the fastest run of the history"
     policy = _one_lane(bandwidth)
     return policy, policy.lanes[0].bandwidth, "--bandwidth"
@@ -164,6 +164,8 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         ],
     )
     click.echo()
+    show_worst_pairs(found)
+    click.echo()
     floor = 0.0
     rows = []
     for one in found.loads:
@@ -174,6 +176,13 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         )
         floor = one.load
     show_table(("load of storage", "node-hours with I/O", "lost"), rows)
+
+
+def show_worst_pairs(found: Assessment) -> None:
+    show_table(
+        ("application", "beside", "lost node-hours"),
+        [(one.victim, one.aggressor, amount_text(one.lost)) for one in found.worst_pairs],
+    )
 
 
 def _from_which_load(found: Assessment) -> str:
