@@ -19,7 +19,7 @@ from sluice.sim.intervals import interval
 from sluice.sim.io_replay import replay_with_io
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from sluice.sim.bound import Bound
     from sluice.sim.fan_out import Watch
@@ -111,46 +111,44 @@ def compare(
     advance is told of replays that are done, (1 + repeats) * (policies and PLAIN) in all. The
     answer does not depend on the number of workers.
     """
+    (found,) = compare_each([draw], policies, repeats=repeats, workers=workers, advance=advance)
+    return found
+
+
+def compare_each(
+    questions: Sequence[Callable[[int], Draw]],
+    policies: Sequence[str],
+    *,
+    repeats: int = 0,
+    workers: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Generator[Comparison, None, None]:
+    """Yield `compare` of each question, in their order; the cores work on several at a time."""
     names = (PLAIN, *(name for name in dict.fromkeys(policies) if name != PLAIN))
-    draws: dict[int, Draw] = {}
 
-    def tasks() -> Iterator[tuple[int, str]]:
-        for repetition in range(1 + repeats):
-            draws[repetition] = draw(repetition)
-            yield from ((repetition, name) for name in names)
+    def tasks() -> Iterator[tuple[Draw, str]]:
+        for question in questions:
+            for repetition in range(1 + repeats):
+                draw = question(repetition)
+                yield from ((draw, name) for name in names)
 
-    def work(task: tuple[int, str], watch: Watch) -> IoOutcomes:
-        repetition, name = task
-        return _replay(draws[repetition], name, watch)
+    with closing(in_order(tasks(), _replay, workers=workers)) as replays:
 
-    first: dict[str, IoOutcomes] = {}
-    found: dict[str, list[Figures]] = {name: [] for name in names}
-    bounds: list[Bound] = []
-    with closing(in_order(tasks(), work, workers=workers)) as replays:
-        for repetition in range(1 + repeats):
-            plain = next(replays)
-            bounds.append(bound_of(draws[repetition], plain))
-            for name in names:
-                outcomes = plain if name == PLAIN else next(replays)
-                found[name].append(figures(outcomes, plain, bounds[-1]))
-                if repetition == 0:
-                    first[name] = outcomes
-                advance(1)
-            if repetition > 0:
-                del draws[repetition]
-    return Comparison(draws[0], first, found, bounds)
+        def next_draw() -> tuple[Draw, dict[str, IoOutcomes]]:
+            replayed = {name: next(replays) for name in names}
+            advance(len(names))
+            return replayed[PLAIN][0], {name: outcomes for name, (_, outcomes) in replayed.items()}
+
+        for _ in questions:
+            asked, outcomes = next_draw()
+            answers = [_answer(asked, outcomes), *(_answer(*next_draw()) for _ in range(repeats))]
+            found = {name: [figures[name] for _, figures in answers] for name in names}
+            yield Comparison(asked, outcomes, found, [bound for bound, _ in answers])
 
 
-def bound_of(draw: Draw, plain: IoOutcomes) -> Bound:
-    """Bound what a policy could gain over this replay without one."""
-    config = draw.storage.configuration()
-    loads = draw.profiles.loads(plain.replayable.workload, config)
-    shares = station_shares(loads, config)
-    return bound(plain, shares, max_delay=draw.options.max_delay)
-
-
-def _replay(draw: Draw, policy: str, watch: Watch) -> IoOutcomes:
-    return replay_with_io(
+def _replay(task: tuple[Draw, str], watch: Watch) -> tuple[Draw, IoOutcomes]:
+    draw, policy = task
+    return draw, replay_with_io(
         draw.replayable,
         draw.site,
         profiles=draw.profiles,
@@ -159,3 +157,17 @@ def _replay(draw: Draw, policy: str, watch: Watch) -> IoOutcomes:
         options=draw.options,
         progress=watch,
     )
+
+
+def _answer(draw: Draw, outcomes: Mapping[str, IoOutcomes]) -> tuple[Bound, Mapping[str, Figures]]:
+    plain = outcomes[PLAIN]
+    bound = bound_of(draw, plain)
+    return bound, {name: figures(one, plain, bound) for name, one in outcomes.items()}
+
+
+def bound_of(draw: Draw, plain: IoOutcomes) -> Bound:
+    """Bound what a policy could gain over this replay without one."""
+    config = draw.storage.configuration()
+    loads = draw.profiles.loads(plain.replayable.workload, config)
+    shares = station_shares(loads, config)
+    return bound(plain, shares, max_delay=draw.options.max_delay)

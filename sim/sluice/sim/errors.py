@@ -23,3 +23,7 @@ class MachineError(SimError):
 
 class PolicyError(SimError):
     """A policy does not fit the storage, or an option makes no sense."""
+
+
+class SweepError(SimError):
+    """A file of a sweep is another one's or damaged, or a grid makes no sense."""

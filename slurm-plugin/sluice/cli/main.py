@@ -55,6 +55,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("decide", "Replay a trace of submissions through the decision core."),
         Verb("reproduce", "Print published figures beside what the model makes of them."),
         Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
+        Verb("sweep", "Compare policies over a grid of parameters."),
     ),
     "Operate": (
         Verb("doctor", "Check that everything works, and say how to mend it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,9 @@ def command(
         raise click.UsageError(f"--jobs {table}: end its name in .csv, .jsonl or .parquet")
     if report is not None and report.suffix != ".html":
         raise click.UsageError(f"--report {report}: end its name in .html")
+    for path in (table, report):
+        if path is not None and not os.access(path.parent, os.W_OK):
+            raise CommandError(f"{path}: {path.parent} is no folder that you may write to")
     names = known_policies((policy, *(name for group in compare for name in group)))
     experiment = experiment_of(asked)
     does_io = names != ("none",) or repeat > 0 or report is not None

@@ -1,0 +1,239 @@
+"""`sluice sweep`: policies compared over a grid of parameters."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import CommandError, json_option, show_json, show_table
+from sluice.cli.progress import progress
+from sluice.cli.replay_options import (
+    STORAGE,
+    TRACE,
+    Names,
+    experiment_of,
+    known_policies,
+    options,
+    pairs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sluice.sim.sweep import Sweep
+
+SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
+
+
+@click.command("sweep", short_help="Compare policies over a grid of parameters.")
+@options(TRACE)
+@click.option(
+    "--policy",
+    "policies",
+    type=Names(),
+    multiple=True,
+    metavar="NAME,…",
+    help="Policies to set beside Slurm alone; docs/replay.md lists them.",
+)
+@click.option(
+    "--vary",
+    multiple=True,
+    callback=pairs,
+    metavar="NAME=V1,V2,…",
+    help="A parameter and its values: io-share, load, max-delay, wrong, lanes, targets, sharing, "
+    "seed, slots; an option of a policy, a setting of the scheduler, a number of the world. All "
+    "combinations are computed.",
+)
+@options(STORAGE)
+@click.option(
+    "--repeat",
+    "repeats",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Ask each case again of N more draws of seeds and worlds, for intervals.",
+)
+@click.option(
+    "--again",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compute the sweep in FILE once more, into --output; takes no other parameters.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Where the results go; a sweep that was stopped goes on there.",
+)
+@click.option(
+    "--table",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a row a case and policy, too: .csv or .parquet.",
+)
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    *,
+    policies: tuple[tuple[str, ...], ...],
+    vary: Mapping[str, str],
+    repeats: int,
+    again: Path | None,
+    output: Path,
+    table: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Compare policies over a grid of parameters.
+
+    Each combination of the values is a case: a comparison as that of `sluice replay --compare`.
+    FILE holds the inputs' checksums, seeds, version, command and all answers, and is a whole
+    document after each case. The same command goes on with it where it was stopped, and --again
+    computes it once more: with the same inputs, the same bytes.
+
+    \b
+    Examples:
+        sluice sweep KTH-SP2.swf.gz --policy two-groups,class-lanes --output kth.json \\
+            --vary io-share=0.1,0.3,0.6 --vary max-delay=600,1800,inf
+        sluice sweep --generate 20000 --slots 512 --policy two-groups --output load.json \\
+            --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
+        sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
+    """
+    from sluice.sim import sweep as sweeping
+
+    if table is not None and table.suffix not in (".csv", ".parquet"):
+        raise click.UsageError(f"--table {table}: end its name in .csv or .parquet")
+    if again is not None:
+        _refuse_others(context)
+        sweep, old = sweeping.read_sweep(again)
+        sweeping.check_inputs(again, old)
+        document = sweeping.begin(sweep, output, old["command"])
+    else:
+        sweep = _sweep_of(policies, vary, repeats, asked)
+        document = sweeping.begin(sweep, output, shlex.join(["sluice", *sys.argv[1:]]))
+    _run(sweep, document, output)
+    if table is not None:
+        _write_table(document, table)
+    if as_json:
+        show_json(document)
+    else:
+        _show(document)
+
+
+def _refuse_others(context: click.Context) -> None:
+    """Say which parameters were given beside --again, which has its own."""
+    given = click.core.ParameterSource.COMMANDLINE
+    allowed = ("again", "output", "table", "as_json")
+    for name in context.params:
+        if name not in allowed and context.get_parameter_source(name) is given:
+            raise click.UsageError(f"--again has its parameters in the file; leave out {name}")
+
+
+def _sweep_of(
+    policies: tuple[tuple[str, ...], ...],
+    vary: Mapping[str, str],
+    repeats: int,
+    asked: Mapping[str, Any],
+) -> Sweep:
+    from sluice.sim.sweep import Sweep, varied
+
+    names = known_policies([name for group in policies for name in group])
+    if not names:
+        raise click.UsageError("give a --policy, or several: --policy two-groups,class-lanes")
+    grid = {name.replace("-", "_"): tuple(text.split(",")) for name, text in vary.items()}
+    sweep = Sweep(experiment_of(asked), names, grid, repeats)
+    for case in sweep.cases():  # a wrong value of the last case is told before the first is run
+        varied(sweep.experiment, case).policy_options()
+    return sweep
+
+
+def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
+    from sluice.cli.comparing import cores
+    from sluice.sim import sweep as sweeping
+    from sluice.sim.compare import PLAIN
+
+    count = len(sweep.cases())
+    each = (1 + sweep.repeats) * len({PLAIN, *sweep.policies})
+    missing = count - len(document["cases"])
+    try:
+        with progress("replays", lambda: each * missing) as (_, advance):
+            sweeping.run(sweep, document, output, workers=cores(), advance=advance)
+    except KeyboardInterrupt:
+        raise CommandError(f"stopped; {_kept(output, count)}") from None
+    except OSError as error:
+        raise CommandError(
+            f"{output}: {error.strerror}; {_kept(output, count)}. Make room first."
+        ) from error
+
+
+def _kept(output: Path, count: int) -> str:
+    from sluice.sim.sweep import read_sweep
+
+    if not output.exists():
+        return "nothing was written"
+    done = len(read_sweep(output)[1]["cases"])
+    return f"{output} holds {done} of {count} cases, and the same command goes on with it"
+
+
+def _write_table(document: Mapping[str, Any], path: Path) -> None:
+    from io import BytesIO
+
+    from sluice.classifier.export import NoParquetError, write_parquet
+    from sluice.cli.trace_replay import write
+    from sluice.history_db.records import Column
+    from sluice.sim.sweep import flat_rows
+
+    rows = list(flat_rows(document))
+    texts = {"policy", *document["grid"]}
+    names = list(rows[0])
+    if path.suffix == ".csv":
+        write(path, _csv(names, rows))
+        return
+    content = BytesIO()
+    columns = [Column(name, "TEXT" if name in texts else "REAL") for name in names]
+    try:
+        write_parquet(content, columns, [[tuple(row.values()) for row in rows]])
+    except NoParquetError as error:
+        raise CommandError(str(error)) from error
+    write(path, content.getvalue())
+
+
+def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    import csv
+    from io import StringIO
+
+    text = StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    from sluice.cli.replay_words import value_text
+    from sluice.sim.figures_of_replay import FIGURES
+    from sluice.sim.sweep import flat_rows
+
+    grid = list(document["grid"])
+    titles = [FIGURES[name].title for name in SHOWN]
+    show_table(
+        (*grid, "policy", *titles),
+        [
+            (
+                *(row[name] for name in grid),
+                row["policy"],
+                *(value_text(row[name], FIGURES[name].unit) for name in SHOWN),
+            )
+            for row in flat_rows(document)
+        ],
+    )
+    nothing = sum(not case["is_anything_to_gain"] for case in document["cases"])
+    if nothing:
+        click.echo(f"In {nothing} of {len(document['cases'])} cases nothing remains to be gained.")
