@@ -70,7 +70,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
-        Path(temporary).unlink()
+        Path(temporary).unlink(missing_ok=True)  # Ctrl-C may come just after it was renamed
         raise
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -168,9 +168,7 @@ def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
     except KeyboardInterrupt:
         raise CommandError(f"stopped; {_kept(output, count)}") from None
     except OSError as error:
-        raise CommandError(
-            f"{output}: {error.strerror}; {_kept(output, count)}. Make room first."
-        ) from error
+        raise CommandError(f"{output}: {error.strerror}; {_kept(output, count)}") from error
 
 
 def _kept(output: Path, count: int) -> str:
