@@ -322,28 +322,51 @@ meet_apart (struct desk *desk)
 	}
 }
 
-static void
-price_lane (const struct desk *desk, uint32_t lane, struct tally *t,
-	    struct sluice_alternative *out)
-{
-	const struct sluice_situation *s = desk->situation;
+/* One lane, as the newcomer would find it. */
+struct visit {
+	uint32_t lane;
 	struct sluice_pressure pressure;
 	struct meeting meeting;
+};
+
+/* Whether the newcomer would find on a lane what it found on another. */
+static int
+is_alike (const struct sluice_situation *s, uint32_t lane, uint32_t other)
+{
+	const struct sluice_lane *a = &s->policy->lanes[lane];
+	const struct sluice_lane *b = &s->policy->lanes[other];
+	return s->lanes[lane].original == s->lanes[other].original
+	       && a->targets == b->targets && a->bandwidth == b->bandwidth;
+}
+
+static void
+visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
+{
+	const struct sluice_situation *s = desk->situation;
+	if (lane > 0 && is_alike (s, lane, out->lane))
+		return;
+	out->lane = lane;
+	sluice_pressure_of (desk->job.profile, s->model, s->policy, 1u << lane,
+			    &out->pressure);
+	struct side side = side_of (s, &out->pressure);
+	meet (s, &s->lanes[lane], &desk->job, &side, desk->now, &out->meeting);
+}
+
+static void
+price_lane (const struct desk *desk, uint32_t lane, const struct visit *visit,
+	    struct tally *t, struct sluice_alternative *out)
+{
+	const struct sluice_situation *s = desk->situation;
 
 	out->action = SLUICE_ACTION_DISJOINT;
 	out->lane_mask = 1u << lane;
-	sluice_pressure_of (desk->job.profile, s->model, s->policy, out->lane_mask,
-			    &pressure);
-	struct side side = side_of (s, &pressure);
-	meet (s, &s->lanes[lane], &desk->job, &side, desk->now, &meeting);
-
 	tally_reset (s, t);
-	t->own = meeting.own;
-	tally_others (&s->lanes[lane], &meeting, t);
+	t->own = visit->meeting.own;
+	tally_others (&s->lanes[lane], &visit->meeting, t);
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (!s->lanes[l].is_copy && l != lane)
 			tally_others (&s->lanes[l], &desk->apart[l], t);
-	price (s, &desk->job, &pressure, t, desk->now, out);
+	price (s, &desk->job, &visit->pressure, t, desk->now, out);
 }
 
 /* With one co-runner alone, while both run. */
@@ -518,9 +541,12 @@ consider (struct desk *desk, struct sluice_decision *out)
 
 	if (s->policy->lane_count >= 2 && desk->is_confinable) {
 		meet_apart (desk);
-		for (uint32_t l = 0; l < s->policy->lane_count; l++)
-			price_lane (desk, l, &tally,
+		struct visit visit;
+		for (uint32_t l = 0; l < s->policy->lane_count; l++) {
+			visit_lane (desk, l, &visit);
+			price_lane (desk, l, &visit, &tally,
 				    &out->alternatives[out->alternative_count++]);
+		}
 	}
 	if (price_delay (desk, &ends, sharing->cost, &tally,
 			 &out->alternatives[out->alternative_count]))

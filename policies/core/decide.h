@@ -61,6 +61,22 @@ struct sluice_situation *sluice_situation_create (const struct sluice_bundle *bu
 						  const struct sluice_snapshot *snapshot);
 void sluice_situation_destroy (struct sluice_situation *situation);
 
+/*
+ * For a simulator, in which co-runners change with every start and end: who runs, kept
+ * from change to change instead of written as a snapshot each time. A situation that
+ * was renewed from a crowd equals one created from a snapshot with the same
+ * co-runners in the order of their job ids.
+ */
+struct sluice_crowd;
+struct sluice_crowd *sluice_crowd_create (const struct sluice_bundle *bundle);
+void sluice_crowd_destroy (struct sluice_crowd *crowd); /* NULL is fine */
+/* -1: there are SLUICE_MAX_CORUNNERS already. */
+int sluice_crowd_add (struct sluice_crowd *crowd, const struct sluice_corunner *corunner);
+void sluice_crowd_remove (struct sluice_crowd *crowd, uint32_t job_id);
+/* The situation must have been created with the crowd's bundle and a snapshot. */
+void sluice_situation_renew (struct sluice_situation *situation,
+			     struct sluice_crowd *crowd);
+
 /* Fill in what Slurm would where the user gave nothing: the default partition,
  * the user's default account and QoS. snapshot may be NULL. */
 void sluice_submission_complete (struct sluice_submission *submission,

@@ -1,9 +1,13 @@
 #include "situation.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Everybody in the snapshot that matters to storage. */
-struct crowd {
+struct sluice_crowd {
+	const struct sluice_bundle *bundle;
+	double z;     /* of the policy's quantile */
+	uint32_t all; /* lanes, as bits */
 	uint32_t count;
 	struct sluice_situation_member members[SLUICE_MAX_CORUNNERS];
 	uint32_t lane_masks[SLUICE_MAX_CORUNNERS];
@@ -12,14 +16,14 @@ struct crowd {
 };
 
 static int
-is_on_lane (const struct crowd *crowd, uint32_t i, uint32_t lane)
+is_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 {
 	return crowd->lane_masks[i] == 0 || crowd->lane_masks[i] >> lane & 1;
 }
 
 /* The metadata server is everybody's, the targets are not. */
 static struct sluice_load
-load_on_lane (const struct crowd *crowd, uint32_t i, uint32_t lane)
+load_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 {
 	struct sluice_load load = crowd->members[i].against;
 	if (!is_on_lane (crowd, i, lane))
@@ -28,28 +32,33 @@ load_on_lane (const struct crowd *crowd, uint32_t i, uint32_t lane)
 }
 
 static void
-gather (struct sluice_situation *s, struct crowd *crowd)
+describe (const struct sluice_crowd *crowd, const struct sluice_corunner *c,
+	  struct sluice_situation_member *out)
 {
-	uint32_t all = (1u << s->lane_count) - 1;
-	for (uint32_t i = 0; i < sluice_snapshot_corunner_count (s->snapshot); i++) {
-		const struct sluice_corunner *c = sluice_snapshot_corunner (s->snapshot, i);
-		struct sluice_situation_member *m = &crowd->members[crowd->count];
+	const struct sluice_bundle *bundle = crowd->bundle;
+	out->job_id = c->job_id;
+	out->nodes = c->nodes ? c->nodes : 1;
+	out->end = (double)c->expected_end;
+	sluice_pressure_of (&c->profile, sluice_bundle_interference (bundle),
+			    sluice_bundle_policy (bundle), c->lane_mask, &out->pressure);
+	out->against = sluice_load_of (&out->pressure, crowd->z, SLUICE_AGAINST);
+	out->victim = sluice_load_of (&out->pressure, crowd->z, SLUICE_VICTIM);
+}
+
+static void
+gather (const struct sluice_snapshot *snapshot, struct sluice_crowd *crowd)
+{
+	for (uint32_t i = 0; i < sluice_snapshot_corunner_count (snapshot); i++) {
+		const struct sluice_corunner *c = sluice_snapshot_corunner (snapshot, i);
 		if (c->klass == SLUICE_CLASS_NONE)
 			continue;
-		m->job_id = c->job_id;
-		m->nodes = c->nodes ? c->nodes : 1;
-		m->end = (double)c->expected_end;
-		sluice_pressure_of (&c->profile, s->model, s->policy, c->lane_mask,
-				    &m->pressure);
-		m->against = sluice_load_of (&m->pressure, s->z, SLUICE_AGAINST);
-		m->victim = sluice_load_of (&m->pressure, s->z, SLUICE_VICTIM);
-		crowd->lane_masks[crowd->count++] = c->lane_mask & all;
+		describe (crowd, c, &crowd->members[crowd->count]);
+		crowd->lane_masks[crowd->count++] = c->lane_mask & crowd->all;
 	}
-	s->corunner_count = crowd->count;
 }
 
 static int
-is_copy_of (const struct crowd *crowd, uint32_t lane, uint32_t earlier)
+is_copy_of (const struct sluice_crowd *crowd, uint32_t lane, uint32_t earlier)
 {
 	for (uint32_t i = 0; i < crowd->count; i++)
 		if (is_on_lane (crowd, i, lane) != is_on_lane (crowd, i, earlier))
@@ -60,7 +69,7 @@ is_copy_of (const struct crowd *crowd, uint32_t lane, uint32_t earlier)
 /* Equal ones go by job id, so that the choice does not depend on the order in
  * the snapshot. Here member is an index into the crowd. */
 static int
-is_stronger (const struct crowd *crowd, const struct sluice_lane_member *a,
+is_stronger (const struct sluice_crowd *crowd, const struct sluice_lane_member *a,
 	     const struct sluice_lane_member *b)
 {
 	if (a->load.weight != b->load.weight)
@@ -72,7 +81,7 @@ is_stronger (const struct crowd *crowd, const struct sluice_lane_member *a,
 
 /* Keep the strongest of a lane, sum up the others. */
 static void
-keep_strongest (struct sluice_situation_lane *lane, struct crowd *crowd, uint32_t l)
+keep_strongest (struct sluice_situation_lane *lane, struct sluice_crowd *crowd, uint32_t l)
 {
 	for (uint32_t i = 0; i < crowd->count; i++) {
 		struct sluice_lane_member entry = {
@@ -102,7 +111,7 @@ keep_strongest (struct sluice_situation_lane *lane, struct crowd *crowd, uint32_
 
 /* From the crowd into the situation, each co-runner once. */
 static void
-enlist_kept (struct sluice_situation *s, struct crowd *crowd,
+enlist_kept (struct sluice_situation *s, struct sluice_crowd *crowd,
 	     struct sluice_situation_lane *lane)
 {
 	for (uint32_t k = 0; k < lane->count; k++) {
@@ -135,7 +144,7 @@ prepare_overlaps (const struct sluice_situation *s, struct sluice_situation_lane
 
 /* Each co-runner that no lane keeps is counted on the first of its lanes. */
 static int
-is_at_home (const struct crowd *crowd, uint32_t i, uint32_t lane)
+is_at_home (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 {
 	for (uint32_t l = 0; l < lane; l++)
 		if (is_on_lane (crowd, i, l))
@@ -145,7 +154,7 @@ is_at_home (const struct crowd *crowd, uint32_t i, uint32_t lane)
 
 /* The mean, by nodes, of those at home on a lane that no lane keeps. */
 static void
-enlist_rest (struct sluice_situation *s, const struct crowd *crowd, uint32_t l)
+enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint32_t l)
 {
 	struct sluice_situation_lane *lane = &s->lanes[l];
 	struct sluice_situation_member *rest = &s->members[s->member_count];
@@ -156,7 +165,7 @@ enlist_rest (struct sluice_situation *s, const struct crowd *crowd, uint32_t l)
 			nodes += crowd->members[i].nodes;
 	if (nodes == 0.0)
 		return;
-	rest->nodes = nodes;
+	*rest = (struct sluice_situation_member){ .nodes = nodes };
 	for (uint32_t i = 0; i < crowd->count; i++) {
 		const struct sluice_situation_member *m = &crowd->members[i];
 		if (crowd->is_kept[i] || !is_at_home (crowd, i, l))
@@ -181,11 +190,14 @@ enlist_rest (struct sluice_situation *s, const struct crowd *crowd, uint32_t l)
 }
 
 static void
-prepare_lanes (struct sluice_situation *s, struct crowd *crowd)
+prepare_lanes (struct sluice_situation *s, struct sluice_crowd *crowd)
 {
 	uint32_t original[SLUICE_MAX_LANES];
 
-	gather (s, crowd);
+	s->corunner_count = crowd->count;
+	s->member_count = 0;
+	memset (crowd->is_kept, 0, crowd->count * sizeof *crowd->is_kept);
+	memset (s->lanes, 0, s->lane_count * sizeof *s->lanes);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		struct sluice_situation_lane *lane = &s->lanes[l];
 		original[l] = 0;
@@ -204,7 +216,66 @@ prepare_lanes (struct sluice_situation *s, struct crowd *crowd)
 		else
 			s->lanes[l] = s->lanes[original[l]];
 		s->lanes[l].is_copy = original[l] < l;
+		s->lanes[l].original = original[l];
 	}
+}
+
+struct sluice_crowd *
+sluice_crowd_create (const struct sluice_bundle *bundle)
+{
+	struct sluice_crowd *crowd = calloc (1, sizeof *crowd);
+	if (!crowd)
+		return NULL;
+	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
+	crowd->bundle = bundle;
+	crowd->z = sluice_normal_quantile (policy->quantile);
+	crowd->all = (1u << (policy->lane_count ? policy->lane_count : 1)) - 1;
+	return crowd;
+}
+
+void
+sluice_crowd_destroy (struct sluice_crowd *crowd)
+{
+	free (crowd);
+}
+
+int
+sluice_crowd_add (struct sluice_crowd *crowd, const struct sluice_corunner *corunner)
+{
+	uint32_t at = crowd->count;
+	if (at == SLUICE_MAX_CORUNNERS)
+		return -1;
+	if (corunner->klass == SLUICE_CLASS_NONE)
+		return 0;
+	for (; at > 0 && crowd->members[at - 1].job_id > corunner->job_id; at--) {
+		crowd->members[at] = crowd->members[at - 1];
+		crowd->lane_masks[at] = crowd->lane_masks[at - 1];
+	}
+	describe (crowd, corunner, &crowd->members[at]);
+	crowd->lane_masks[at] = corunner->lane_mask & crowd->all;
+	crowd->count++;
+	return 0;
+}
+
+void
+sluice_crowd_remove (struct sluice_crowd *crowd, uint32_t job_id)
+{
+	uint32_t at = 0;
+	while (at < crowd->count && crowd->members[at].job_id != job_id)
+		at++;
+	if (at == crowd->count)
+		return;
+	crowd->count--;
+	memmove (&crowd->members[at], &crowd->members[at + 1],
+		 (crowd->count - at) * sizeof *crowd->members);
+	memmove (&crowd->lane_masks[at], &crowd->lane_masks[at + 1],
+		 (crowd->count - at) * sizeof *crowd->lane_masks);
+}
+
+void
+sluice_situation_renew (struct sluice_situation *s, struct sluice_crowd *crowd)
+{
+	prepare_lanes (s, crowd);
 }
 
 struct sluice_situation *
@@ -212,7 +283,7 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 			 const struct sluice_snapshot *snapshot)
 {
 	struct sluice_situation *s = calloc (1, sizeof *s);
-	struct crowd *crowd = calloc (1, sizeof *crowd);
+	struct sluice_crowd *crowd = sluice_crowd_create (bundle);
 	if (!s || !crowd) {
 		free (s);
 		s = NULL;
@@ -222,12 +293,14 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	s->snapshot = snapshot;
 	s->policy = sluice_bundle_policy (bundle);
 	s->model = sluice_bundle_interference (bundle);
-	s->z = sluice_normal_quantile (s->policy->quantile);
+	s->z = crowd->z;
 	s->lane_count = s->policy->lane_count ? s->policy->lane_count : 1;
-	if (snapshot)
+	if (snapshot) {
+		gather (snapshot, crowd);
 		prepare_lanes (s, crowd);
+	}
 done:
-	free (crowd);
+	sluice_crowd_destroy (crowd);
 	return s;
 }
 

@@ -33,7 +33,8 @@ struct sluice_lane_member {
 };
 
 struct sluice_situation_lane {
-	int is_copy; /* an earlier lane has the same co-runners */
+	int is_copy;	   /* an earlier lane has the same co-runners */
+	uint32_t original; /* that lane; itself where there is none */
 	uint32_t count;
 	struct sluice_lane_member kept[SLUICE_KEPT];
 	struct sluice_load background; /* all others, always on */

@@ -1,5 +1,6 @@
 #include "snapshot.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct sluice_snapshot {
@@ -111,6 +112,15 @@ sluice_snapshot_load (const char *path, uint32_t owner_uid, struct sluice_snapsh
 		return -1;
 	*out = object;
 	return 0;
+}
+
+struct sluice_snapshot *
+sluice_snapshot_of_state (const struct sluice_state *state)
+{
+	struct sluice_snapshot *snapshot = calloc (1, sizeof *snapshot);
+	if (snapshot)
+		snapshot->state = state;
+	return snapshot;
 }
 
 void

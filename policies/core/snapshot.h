@@ -93,6 +93,10 @@ int sluice_snapshot_load (const char *path, uint32_t owner_uid,
 			  struct sluice_snapshot **out, struct sluice_error *err);
 void sluice_snapshot_destroy (struct sluice_snapshot *snapshot);
 
+/* For a simulator: a snapshot of nothing but this state, which the caller keeps and may
+ * change between decisions. NULL: no memory. */
+struct sluice_snapshot *sluice_snapshot_of_state (const struct sluice_state *state);
+
 uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
 /* Whether it is young enough to be believed at time now (UTC seconds). */

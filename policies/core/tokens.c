@@ -70,6 +70,30 @@ sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
 	out->outcome = outcome_of (mode, submission, out);
 }
 
+int
+sluice_tokens_exchange (const struct sluice_policy *policy,
+			const struct sluice_tokens *held,
+			const struct sluice_decision *decision)
+{
+	uint32_t everywhere = (1u << lane_count (policy)) - 1;
+	struct sluice_tokens wanted;
+
+	sluice_tokens_of (policy, decision, &wanted);
+	if (wanted.klass == held->klass && wanted.lane_mask == held->lane_mask)
+		return 0;
+	if (wanted.klass != held->klass)
+		return 1;
+	for (uint32_t i = 0; i < decision->alternative_count; i++) {
+		const struct sluice_alternative *a = &decision->alternatives[i];
+		uint32_t mask = a->lane_mask ? a->lane_mask : everywhere;
+		if (a->action == SLUICE_ACTION_DELAY || mask != held->lane_mask)
+			continue;
+		double saving = a->cost - decision->alternatives[decision->chosen].cost;
+		return saving >= policy->min_saving && saving > policy->margin * a->cost;
+	}
+	return 1; /* nobody is there for whose sake it would have to keep to its lanes */
+}
+
 void
 sluice_token_name (const struct sluice_policy *policy, uint32_t lane, uint32_t klass,
 		   char *out)

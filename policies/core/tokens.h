@@ -55,6 +55,13 @@ void sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
 			  const uint32_t totals[SLUICE_MAX_LANES],
 			  struct sluice_grant *out);
 
+/* Whether a job that has the tokens `held` should exchange them for those that a new
+ * decision asks for: they save more than the margin; two lanes alike keep it where it
+ * is. */
+int sluice_tokens_exchange (const struct sluice_policy *policy,
+			    const struct sluice_tokens *held,
+			    const struct sluice_decision *decision);
+
 /* The name of a token; out holds SLUICE_TOKEN_SIZE bytes. */
 void sluice_token_name (const struct sluice_policy *policy, uint32_t lane, uint32_t klass,
 			char *out);

@@ -5,6 +5,7 @@
 #ifndef SLUICE_POLICIES_H
 #define SLUICE_POLICIES_H
 
+#include "decide.h"
 #include "hooks.h"
 
 /* What a policy did with a job. */
@@ -61,5 +62,42 @@ sluice_gates_policy_table (struct sluice_gates_policy *policy);
 /* One element a job. */
 const struct sluice_policy_result *
 sluice_gates_policy_results (const struct sluice_gates_policy *policy);
+
+/*
+ * Sluice: the decision core itself (policies/core), deciding when a job is submitted,
+ * and again when it could start, by who runs then. What it knows of a job is what the
+ * bundle predicts for its submission; when others end, what their limits say, or their
+ * predicted run times.
+ *
+ * A job that is decided to wait, or whose lane's gate is shut, is kept back, at most for
+ * the policy's max_delay; then it starts without tokens, everywhere. A job that had
+ * better share starts also where a gate is shut, without a token.
+ */
+struct sluice_core_setup {
+	const struct sluice_bundle *bundle;
+	const struct sluice_config *config;
+	const struct sluice_replay_job *jobs;
+	const struct sluice_submission *submissions; /* one an application */
+	const uint32_t *application;		     /* by job, into submissions */
+	uint32_t job_count;
+	uint32_t reserved;
+	int64_t epoch; /* UTC seconds of time 0 */
+};
+
+struct sluice_core_policy;
+
+/* All must outlive it. NULL without memory. */
+struct sluice_core_policy *sluice_core_policy_new (const struct sluice_core_setup *setup);
+void sluice_core_policy_destroy (struct sluice_core_policy *policy); /* NULL is fine */
+const struct sluice_replay_policy *
+sluice_core_policy_table (struct sluice_core_policy *policy);
+/* One element a job. */
+const struct sluice_policy_result *
+sluice_core_policy_results (const struct sluice_core_policy *policy);
+
+/* What Sluice sees of a job: the submission of its application, with its own size and
+ * limit. */
+void sluice_core_submission (const struct sluice_core_setup *setup, uint32_t job,
+			     struct sluice_submission *out);
 
 #endif

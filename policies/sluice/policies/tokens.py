@@ -62,6 +62,11 @@ def tokens_of(policy: View, decision: View) -> Tokens:
     return Tokens(CLASSES[out.klass], out.lane_mask)
 
 
+def should_exchange(policy: View, held: Tokens, decision: View) -> bool:
+    """Whether the tokens that a new decision asks for save more than the margin over those held."""
+    return bool(lib.sluice_tokens_exchange(policy.struct, _struct(held), decision.struct))
+
+
 def append(policy: View, tokens: Tokens, text: str) -> str | None:
     """Add tokens behind a user's licences; None if the result would be too long."""
     raw = text.encode(errors="surrogateescape")

@@ -79,6 +79,13 @@ def station_shares(loads: NDArray[Any], config: Any) -> NDArray[np.float64]:
     return shares
 
 
+def rates_alone(loads: NDArray[Any], config: Any) -> NDArray[np.float64]:
+    """Return the B/s that each load writes alone during a burst; 0: it has none."""
+    servers = sum(config.lanes[i].servers for i in range(config.lane_count))
+    of_links = station_shares(loads, config)[:, 1]
+    return np.asarray(of_links * servers * config.server_bandwidth)
+
+
 class Contention:
     """The storage of one replay; `storage` goes to `engine.run`, `results` is read after it."""
 

@@ -49,7 +49,8 @@ def replay_with_io(
     workload = with_room.workload
     if believed is None:
         believed = mistaken(profiles, share=options.wrong, seed=options.seed)
-    plan = POLICIES[policy].plan(Question(workload, believed, storage, options))
+    epoch = replayable.trace.epoch
+    plan = POLICIES[policy].plan(Question(workload, believed, storage, options, epoch))
     config = plan.storage.configuration()
     loads = profiles.loads(workload, config)
     if plan.reshape is not None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim import classes
+from sluice.sim.belief import MODELS, belief_of, by_chunk_alone, without_classifier
 from sluice.sim.contention import limited
 from sluice.sim.errors import PolicyError
-from sluice.sim.policy_engine import Gates, Nobody
+from sluice.sim.policy_engine import Core, Gates, Nobody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +43,10 @@ class Options:
     """`license-cap`: what may be promised, as a share of the storage's bandwidth."""
     heavy: int = 2
     """`two-groups`: I/O-heavy jobs that may run at a time."""
+    belief: str = "calibrated"
+    """Sluice: where it knows from how programs disturb each other; one of belief.MODELS."""
+    wait_price: float = 0.2
+    """Sluice: slot-seconds that one slot-second of added wait costs (WaitPrice)."""
     source_rate: float = 0.16
     """`rate-cap`: of a node, as a share of the rate at which it can write."""
 
@@ -55,6 +60,8 @@ class Question:
     """What is believed, wrong predictions included."""
     storage: Storage
     options: Options
+    epoch: float = 0.0
+    """UTC seconds of time 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,38 @@ def _rate_cap(question: Question) -> Plan:
     return replace(_none(question), reshape=reshape)
 
 
+def _sluice(
+    *,
+    delay: bool = True,
+    lanes: bool = True,
+    is_perfect: bool = False,
+    seen_as: Callable[[Profiles], Profiles] | None = None,
+) -> Callable[[Question], Plan]:
+    """Return the policy of Sluice with some of its remedies, or with less or more known."""
+
+    def plan(question: Question) -> Plan:
+        options = question.options
+        if options.belief not in MODELS:
+            raise PolicyError(f"belief is {options.belief!r}; give {' or '.join(MODELS)}")
+        belief = belief_of(
+            question.workload,
+            question.profiles,
+            question.storage,
+            max_delay=options.max_delay if delay else 0.0,
+            wait_price=options.wait_price,
+            model=options.belief,
+            is_perfect=is_perfect,
+            is_confinable=lanes,
+            seen_as=seen_as,
+        )
+        decider = Core(belief, question.workload.jobs, epoch=question.epoch)
+        return Plan(decider, question.storage, label=belief.label)
+
+    return plan
+
+
+SLUICE = ("max_delay", "wait_price", "belief", "wrong")
+
 POLICIES: Mapping[str, Policy] = {
     "none": Policy("Slurm alone", _none),
     "server-fair": Policy(
@@ -200,5 +239,30 @@ POLICIES: Mapping[str, Policy] = {
     "random-lanes": Policy("each I/O-heavy job on a random lane", _random_lanes, ("seed",)),
     "rate-cap": Policy(
         "each job held at its source to an equal rate a node", _rate_cap, ("source_rate",)
+    ),
+    "sluice-auto": Policy(
+        "Sluice as deployed: share, wait or take a lane, whichever loses least", _sluice(), SLUICE
+    ),
+    "sluice-delay": Policy("Sluice, but nobody is confined to a lane", _sluice(lanes=False), SLUICE),
+    "sluice-disjoint": Policy("Sluice, but nobody waits", _sluice(delay=False), SLUICE),
+    "sluice-colocate": Policy(
+        "Sluice, but nobody waits or is confined: it decides and changes nothing",
+        _sluice(delay=False, lanes=False),
+        SLUICE,
+    ),
+    "sluice-perfect": Policy(
+        "Sluice that knows I/O share and run time of each single job",
+        _sluice(is_perfect=True),
+        SLUICE,
+    ),
+    "sluice-no-classifier": Policy(
+        "Sluice that knows how much I/O a job does, but not how",
+        _sluice(seen_as=without_classifier),
+        SLUICE,
+    ),
+    "sluice-chunk-only": Policy(
+        "Sluice that knows how much I/O a job does, and the size of its writes",
+        _sluice(seen_as=by_chunk_alone),
+        SLUICE,
     ),
 }

@@ -9,11 +9,14 @@ import numpy as np
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import outlive, struct_dtype
+from sluice.sim.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from sluice.sim.belief import Belief
 
 CHOICE = struct_dtype("sluice_policy_result")
 """What a policy did with a job; action and reason are indices of policies.structs."""
@@ -89,6 +92,56 @@ class Gates:
     @property
     def choices(self) -> NDArray[Any]:
         return results_of(lib.sluice_gates_policy_results(self._policy), self._jobs)
+
+
+class Core:
+    """Sluice: the decision core, by a bundle, deciding as it is deployed."""
+
+    def __init__(self, belief: Belief, jobs: NDArray[Any], *, epoch: float) -> None:
+        """Take the jobs of a workload (engine.JOB); epoch is the UTC second of time 0."""
+        self._jobs = np.ascontiguousarray(jobs)
+        self._application = np.ascontiguousarray(belief.application, np.uint32)
+        self._submissions = ffi.from_buffer(
+            "struct sluice_submission[]", b"".join(one.bytes for one in belief.submissions)
+        )
+        self._bundle = self._parsed(belief.bundle)
+        self._config = ffi.new("struct sluice_config *")
+        error = ffi.new("struct sluice_error *")
+        text = belief.config.encode()
+        if lib.sluice_config_parse(b"sluice.conf", text, len(text), self._config, error):
+            raise PolicyError(ffi.string(error.text).decode())
+        self.setup = ffi.new(
+            "struct sluice_core_setup *",
+            {
+                "bundle": self._bundle,
+                "config": self._config,
+                "jobs": ffi.cast("struct sluice_replay_job *", self._jobs.ctypes.data),
+                "submissions": self._submissions,
+                "application": ffi.cast("uint32_t *", self._application.ctypes.data),
+                "job_count": len(jobs),
+                "epoch": int(epoch),
+            },
+        )
+        policy = lib.sluice_core_policy_new(self.setup)
+        if policy == ffi.NULL:
+            raise MemoryError
+        self._policy = ffi.gc(policy, lib.sluice_core_policy_destroy)
+
+    @staticmethod
+    def _parsed(content: bytes) -> Any:
+        out, error = ffi.new("struct sluice_bundle **"), ffi.new("struct sluice_error *")
+        if lib.sluice_bundle_parse(content, len(content), out, error):
+            raise PolicyError(ffi.string(error.text).decode())
+        return ffi.gc(out[0], lib.sluice_bundle_destroy)
+
+    @property
+    def table(self) -> Any:
+        """Valid as long as somebody holds it."""
+        return ffi.gc(lib.sluice_core_policy_table(self._policy), partial(outlive, self))
+
+    @property
+    def choices(self) -> NDArray[Any]:
+        return results_of(lib.sluice_core_policy_results(self._policy), len(self._jobs))
 
 
 def results_of(rows: Any, jobs: int) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
-from sluice.policies.tokens import Tokens, token_names, tokens_of
+from sluice.policies.tokens import Tokens, should_exchange, token_names, tokens_of
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.waits import NOT_YET
 
@@ -183,7 +183,8 @@ class SecondDecisions:
         tokens = tokens_of(policy, record.decision)
         if tokens.klass not in {"none", holding.klass}:
             record = made(tokens.klass)
-        pays = record.grant.outcome == "taken" and _pays(holding, tokens, record.decision, policy)
+        held = Tokens(holding.klass, holding.lane_mask)
+        pays = record.grant.outcome == "taken" and should_exchange(policy, held, record.decision)
         self._verdicts[holding.key] = Verdict(record, tokens, pays)
         if record.decision.action == "delay":
             self._waiting.add(holding.key)
@@ -201,23 +202,6 @@ def _totals(policy: View, klass: str, licenses: Mapping[str, License]) -> list[i
         for token, (_, of_class) in token_names(policy).items()
         if of_class == klass
     ]
-
-
-def _pays(holding: Holding, wanted: Tokens, decision: View, policy: View) -> bool:
-    """Whether other tokens save more than the margin; two lanes alike keep a job where it is."""
-    if (wanted.klass, wanted.lane_mask) == (holding.klass, holding.lane_mask):
-        return False
-    everywhere = (1 << max(1, policy.lane_count)) - 1
-    present = [
-        alternative.cost
-        for alternative in decision.alternatives
-        if alternative.action != "delay"
-        and (alternative.lane_mask or everywhere) == holding.lane_mask
-    ]
-    if not present or wanted.klass != holding.klass:
-        return True  # nobody is there for whose sake it would have to keep to its lanes
-    saving = present[0] - decision.alternatives[decision.chosen].cost
-    return bool(saving >= policy.min_saving and saving > policy.margin * present[0])
 
 
 def _blocked(found: Sequence[Holding], gates: Mapping[str, int]) -> list[Holding]:
