@@ -95,6 +95,10 @@ sluice_core_policy_table (struct sluice_core_policy *policy);
 const struct sluice_policy_result *
 sluice_core_policy_results (const struct sluice_core_policy *policy);
 
+/* The latest decision, right after `submitted` or a `starting` that counted one more. */
+const struct sluice_decision *
+sluice_core_policy_latest (const struct sluice_core_policy *policy);
+
 /* What Sluice sees of a job: the submission of its application, with its own size and
  * limit. */
 void sluice_core_submission (const struct sluice_core_setup *setup, uint32_t job,

@@ -33,9 +33,9 @@ struct sluice_core_policy {
 	struct sluice_snapshot *snapshot;
 	struct sluice_situation *situation;
 	struct crowd_of_jobs *crowd;
-	uint64_t renewed;   /* version of the crowd in the situation */
-	uint32_t predicted; /* the job that `prediction` is of; UINT32_MAX: none */
-	struct sluice_prediction prediction;
+	uint64_t renewed; /* version of the crowd in the situation */
+	uint32_t decided; /* the job whose prediction `latest` holds; UINT32_MAX: none */
+	struct sluice_decision latest;
 	struct plan *plans;
 	struct sluice_policy_result *results;
 };
@@ -71,35 +71,6 @@ confinement (const struct sluice_core_policy *p, const struct sluice_tokens *tok
 	return tokens->lane_mask == everywhere (p) ? 0 : tokens->lane_mask;
 }
 
-static void
-decide (struct sluice_core_policy *p, double now, uint32_t job, struct sluice_decision *out)
-{
-	struct sluice_submission submission;
-	uint64_t version = crowd_of_jobs_look (p->crowd, utc (p, now));
-	if (version != p->renewed) {
-		sluice_situation_renew (p->situation, crowd_of_jobs_crowd (p->crowd));
-		p->renewed = version;
-	}
-	p->state.taken = utc (p, now);
-	sluice_core_submission (&p->setup, job, &submission);
-	sluice_decide (p->situation, p->setup.config, &submission, p->state.taken, out);
-	p->prediction = out->prediction;
-	p->predicted = job;
-}
-
-/* The profile of a job as it is predicted, which most often was just done. */
-static const struct sluice_profile *
-profile_of (struct sluice_core_policy *p, uint32_t job)
-{
-	struct sluice_submission submission;
-	if (p->predicted != job) {
-		sluice_core_submission (&p->setup, job, &submission);
-		sluice_predict (p->setup.bundle, &submission, &p->prediction);
-		p->predicted = job;
-	}
-	return &p->prediction.profile;
-}
-
 /* Note a decision, but for its tokens. */
 static void
 note (struct sluice_core_policy *p, double now, uint32_t job,
@@ -118,14 +89,42 @@ note (struct sluice_core_policy *p, double now, uint32_t job,
 }
 
 static void
+decide (struct sluice_core_policy *p, double now, uint32_t job)
+{
+	struct sluice_submission submission;
+	uint64_t version = crowd_of_jobs_look (p->crowd, utc (p, now));
+	if (version != p->renewed) {
+		sluice_situation_renew (p->situation, crowd_of_jobs_crowd (p->crowd));
+		p->renewed = version;
+	}
+	p->state.taken = utc (p, now);
+	sluice_core_submission (&p->setup, job, &submission);
+	sluice_decide (p->situation, p->setup.config, &submission, p->state.taken,
+		       &p->latest);
+	p->decided = job;
+	note (p, now, job, &p->latest);
+}
+
+/* The profile of a job as it is predicted, which most often was just done. */
+static const struct sluice_profile *
+profile_of (struct sluice_core_policy *p, uint32_t job)
+{
+	struct sluice_submission submission;
+	if (p->decided != job) {
+		sluice_core_submission (&p->setup, job, &submission);
+		sluice_predict (p->setup.bundle, &submission, &p->latest.prediction);
+		p->decided = job;
+	}
+	return &p->latest.prediction.profile;
+}
+
+static void
 submitted (void *self, double now, uint32_t job, struct sluice_choice *choice)
 {
 	struct sluice_core_policy *p = self;
-	struct sluice_decision decision;
 	(void)choice;
-	decide (p, now, job, &decision);
-	note (p, now, job, &decision);
-	sluice_tokens_of (p->policy, &decision, &p->plans[job].tokens);
+	decide (p, now, job);
+	sluice_tokens_of (p->policy, &p->latest, &p->plans[job].tokens);
 }
 
 static int
@@ -140,18 +139,16 @@ static void
 decide_again (struct sluice_core_policy *p, double now, uint32_t job)
 {
 	struct plan *plan = &p->plans[job];
-	struct sluice_decision decision;
 	if (is_known (plan, crowd_of_jobs_version (p->crowd), now))
 		return;
-	decide (p, now, job, &decision);
-	note (p, now, job, &decision);
+	decide (p, now, job);
 
 	struct sluice_tokens wanted;
-	sluice_tokens_of (p->policy, &decision, &wanted);
+	sluice_tokens_of (p->policy, &p->latest, &wanted);
 	if (wanted.lane_mask == 0) {
 		plan->tokens = wanted;
 	} else if (plan->moves < MOVES
-		   && sluice_tokens_exchange (p->policy, &plan->tokens, &decision)) {
+		   && sluice_tokens_exchange (p->policy, &plan->tokens, &p->latest)) {
 		plan->tokens = wanted;
 		plan->moves++;
 	}
@@ -249,7 +246,7 @@ prepare (struct sluice_core_policy *p)
 {
 	const struct sluice_bundle *bundle = p->setup.bundle;
 	p->policy = sluice_bundle_policy (bundle);
-	p->predicted = UINT32_MAX;
+	p->decided = UINT32_MAX;
 	p->plans = calloc ((size_t)p->setup.job_count + 1, sizeof *p->plans);
 	p->results = sluice_policy_results_new (p->setup.job_count);
 	p->crowd = crowd_of_jobs_new (bundle);
@@ -301,4 +298,10 @@ const struct sluice_policy_result *
 sluice_core_policy_results (const struct sluice_core_policy *p)
 {
 	return p->results;
+}
+
+const struct sluice_decision *
+sluice_core_policy_latest (const struct sluice_core_policy *p)
+{
+	return &p->latest;
 }

@@ -9,12 +9,18 @@ import made_model
 import pytest
 from plugin_harness import Harness, build, drain, install
 from test_plugin import BUILD, KINDS
+from watched_core import Watched
 
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
 from sluice.sim.decisions import PLENTY, decision_line, replay_trace
+from sluice.sim.lublin import generate
+from sluice.sim.machine import one_pool
+from sluice.sim.profiles import drawn_profiles
+from sluice.sim.repairs import make_replayable
+from sluice.sim.storage import storage_for
 from sluice.sim.submissions import read_trace
 
 CONF = """\
@@ -75,3 +81,36 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     assert len(reasons) >= 8, reasons
     assert {"user_name", "forest"} <= evidence
     assert any(record.prediction.hinted for record in by_plugin)
+
+
+REPLAYED = 4
+"""Moments of a replay that the plugin is put into; each takes a new snapshot."""
+
+
+def test_plugin_and_replay_of_policies_decide_alike(tmp_path: Path) -> None:
+    """What Sluice decided in a replay of a whole trace, the plugin decides in the same cluster."""
+    site, storage = one_pool(64), storage_for(64, targets=8)
+    replayable = make_replayable(generate(300, slots=64, load=0.9, seed=5), site)
+    profiles = drawn_profiles(len(replayable.rows), heavy=0.7, seed=5)
+    watched = Watched(
+        replayable, site, profiles=profiles, storage=storage, policy="sluice-auto", max_delay=86400
+    )
+    busiest = sorted(watched.decided, key=lambda decided: -len(decided.corunners))
+    harness = Harness(build(BUILD), tmp_path)
+    files = harness.files
+    install(files.bundle, watched.core.belief.bundle)
+    install(files.snapshot, busiest[0].snapshot())
+    files.configure(Mode="enforce")
+    settings = watched.core.belief.config.removeprefix("Mode=enforce\n")
+    install(files.config, files.config.read_bytes() + settings.encode())
+    with harness:
+        files.wait_until_loaded("config", "bundle", "snapshot")
+        for i, decided in enumerate(busiest[: REPLAYED * 10 : 10]):
+            snapshot = decided.snapshot(sequence=i + 2)
+            install(files.snapshot, snapshot)
+            checksum = Snapshot.parse(snapshot).checksum
+            files.wait_for(lambda seen, own=checksum: seen["snapshot"]["checksum"] == f"{own:016x}")
+            harness.submit(time=decided.time, **decided.request)
+            (record,) = map(Record.parse, drain(files.socket))
+            assert record.decision.bytes == decided.decision
+            assert record.submission.bytes == decided.submission

@@ -101,9 +101,7 @@ def belief_of(
     return Belief(bundle, config, submissions, application, label)
 
 
-def _applications(
-    workload: Workload, profiles: Profiles, *, is_perfect: bool
-) -> NDArray[np.int64]:
+def _applications(workload: Workload, profiles: Profiles, *, is_perfect: bool) -> NDArray[np.int64]:
     step = PERFECT_SHARE_STEP if is_perfect else SHARE_STEP
     name = profiles.kind.astype(np.int64) * 1000 + np.floor(profiles.io_share / step).astype(int)
     if is_perfect:

@@ -243,7 +243,9 @@ POLICIES: Mapping[str, Policy] = {
     "sluice-auto": Policy(
         "Sluice as deployed: share, wait or take a lane, whichever loses least", _sluice(), SLUICE
     ),
-    "sluice-delay": Policy("Sluice, but nobody is confined to a lane", _sluice(lanes=False), SLUICE),
+    "sluice-delay": Policy(
+        "Sluice, but nobody is confined to a lane", _sluice(lanes=False), SLUICE
+    ),
     "sluice-disjoint": Policy("Sluice, but nobody waits", _sluice(delay=False), SLUICE),
     "sluice-colocate": Policy(
         "Sluice, but nobody waits or is confined: it decides and changes nothing",

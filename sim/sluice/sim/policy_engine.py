@@ -99,6 +99,7 @@ class Core:
 
     def __init__(self, belief: Belief, jobs: NDArray[Any], *, epoch: float) -> None:
         """Take the jobs of a workload (engine.JOB); epoch is the UTC second of time 0."""
+        self.belief = belief
         self._jobs = np.ascontiguousarray(jobs)
         self._application = np.ascontiguousarray(belief.application, np.uint32)
         self._submissions = ffi.from_buffer(
@@ -125,7 +126,7 @@ class Core:
         policy = lib.sluice_core_policy_new(self.setup)
         if policy == ffi.NULL:
             raise MemoryError
-        self._policy = ffi.gc(policy, lib.sluice_core_policy_destroy)
+        self.handle = ffi.gc(policy, lib.sluice_core_policy_destroy)
 
     @staticmethod
     def _parsed(content: bytes) -> Any:
@@ -137,11 +138,11 @@ class Core:
     @property
     def table(self) -> Any:
         """Valid as long as somebody holds it."""
-        return ffi.gc(lib.sluice_core_policy_table(self._policy), partial(outlive, self))
+        return ffi.gc(lib.sluice_core_policy_table(self.handle), partial(outlive, self))
 
     @property
     def choices(self) -> NDArray[Any]:
-        return results_of(lib.sluice_core_policy_results(self._policy), len(self._jobs))
+        return results_of(lib.sluice_core_policy_results(self.handle), len(self._jobs))
 
 
 def results_of(rows: Any, jobs: int) -> NDArray[Any]:

@@ -1,0 +1,149 @@
+"""Watches the decision core in a replay: each decision, and what it was made from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.snapshot import pack_snapshot
+from sluice.policies.structs import View
+from sluice.sim import engine
+from sluice.sim._engine import ffi, lib
+from sluice.sim.contention import Contention
+from sluice.sim.io_replay import with_room_for_io
+from sluice.sim.policies import POLICIES, Options, Question
+
+EPOCH = 1_800_000_000
+
+
+@dataclass(frozen=True)
+class Decided:
+    """One decision of a replay."""
+
+    time: int
+    """UTC seconds."""
+    job: int
+    request: dict[str, Any]
+    """Members of struct sluice_request."""
+    submission: bytes
+    decision: bytes
+    corunners: tuple[dict[str, Any], ...]
+    """Members of struct sluice_corunner."""
+
+    def snapshot(self, sequence: int = 1) -> bytes:
+        """Return a snapshot of who ran, as sluiced would publish it."""
+        return pack_snapshot(
+            state={"sequence": sequence, "taken": self.time, "running": len(self.corunners)},
+            corunners=self.corunners,
+        )
+
+
+class Watched:
+    """Stands between engine and policy; the same calls reach the policy in the same order."""
+
+    def __init__(self, replayable, site, *, profiles, storage, policy, **options) -> None:
+        work = with_room_for_io(replayable, profiles).workload
+        question = Question(work, profiles, storage, Options(**options), EPOCH)
+        plan = POLICIES[policy].plan(question)
+        self.core, self.jobs = plan.decider, work.jobs
+        self.bundle = Bundle.parse(self.core.belief.bundle)
+        self.config = core.parse_config("sluice.conf", self.core.belief.config.encode())
+        self.decided: list[Decided] = []
+        self.running: dict[int, dict[str, Any]] = {}
+        self._inner = self.core.table
+        self._counts = [0] * len(work.jobs)
+        config = storage.configuration()
+        contention = Contention(config, profiles.loads(work, config))
+        self._callbacks = self._table()
+        self.results = engine.run(
+            work, site.settings, storage=contention.storage, policy=self._callbacks[0]
+        )
+
+    def _table(self) -> tuple[Any, ...]:
+        kind = ffi.typeof("struct sluice_replay_policy")
+        calls = []
+        table = ffi.new("struct sluice_replay_policy *")
+        for name, field in kind.fields:
+            if name == "self":
+                continue
+            call = ffi.callback(field.type, getattr(self, f"_{name}"))
+            setattr(table, name, call)
+            calls.append(call)
+        return table, *calls
+
+    def _submitted(self, _self, now, job, choice):
+        before = tuple(self.running[i] for i in sorted(self.running))
+        self._inner.submitted(self._inner.self, now, job, choice)
+        self._note(now, job, before)
+
+    def _starting(self, _self, now, job, choice):
+        before = tuple(self.running[i] for i in sorted(self.running))
+        self._inner.starting(self._inner.self, now, job, choice)
+        self._note(now, job, before)
+
+    def _started(self, _self, now, job):
+        self._inner.started(self._inner.self, now, job)
+        prediction = self.bundle.predict(submission_view(self._submission(job)))
+        if prediction.klass != "none":
+            limit = float(min(self.jobs["limit"][job], 1e9))
+            self.running[job] = {
+                "job_id": job,
+                "nodes": int(self.jobs["slots"][job]),
+                "lane_mask": self._result(job).lane_mask,
+                "klass": prediction.klass,
+                "expected_end": EPOCH + math.floor(now + limit),
+                "profile": prediction.profile,
+            }
+
+    def _ended(self, _self, now, job):
+        self._inner.ended(self._inner.self, now, job)
+        self.running.pop(job, None)
+
+    def _result(self, job: int) -> Any:
+        return lib.sluice_core_policy_results(self.core.handle)[job]
+
+    def _submission(self, job: int) -> Any:
+        out = ffi.new("struct sluice_submission *")
+        lib.sluice_core_submission(self.core.setup, job, out)
+        return out
+
+    def _note(self, now: float, job: int, corunners: tuple[dict[str, Any], ...]) -> None:
+        count = self._result(job).decisions
+        if count == self._counts[job]:
+            return
+        self._counts[job] = count
+        latest = lib.sluice_core_policy_latest(self.core.handle)
+        submission = self._submission(job)
+        self.decided.append(
+            Decided(
+                EPOCH + math.floor(now),
+                job,
+                self._request(submission),
+                bytes(ffi.buffer(submission)),
+                bytes(ffi.buffer(latest, ffi.sizeof("struct sluice_decision"))),
+                corunners,
+            )
+        )
+
+    @staticmethod
+    def _request(submission: Any) -> dict[str, Any]:
+        return {
+            "uid": submission.uid,
+            "nodes": submission.nodes,
+            "time_limit": submission.time_limit,
+            "name": ffi.string(submission.name).decode(),
+            "script": "#!/bin/sh\n",
+            "io_dir": 1,
+        }
+
+
+def submission_view(struct: Any) -> View:
+    """Take a struct of the engine's library over into that of the core."""
+    from sluice.policies._core import ffi as core_ffi
+
+    copy = core_ffi.new("struct sluice_submission *")
+    core_ffi.buffer(copy)[:] = bytes(ffi.buffer(struct))
+    return View(copy)

@@ -1,0 +1,174 @@
+"""Sluice in a replay: the decision core as it is deployed, by the state of the simulated cluster."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from watched_core import Watched
+
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Situation, decide
+from sluice.policies.snapshot import Snapshot
+from sluice.policies.structs import View
+from sluice.sim.belief import UPPER_BOUND, belief_of, by_chunk_alone, without_classifier
+from sluice.sim.errors import PolicyError
+from sluice.sim.io_replay import replay_with_io
+from sluice.sim.lublin import generate
+from sluice.sim.machine import one_pool
+from sluice.sim.policies import Options
+from sluice.sim.profiles import drawn_profiles
+from sluice.sim.repairs import make_replayable
+from sluice.sim.storage import storage_for
+
+SLOTS = 64
+SITE = one_pool(SLOTS)
+STORAGE = storage_for(SLOTS, targets=8)
+
+
+def work(jobs=300, seed=5):
+    replayable = make_replayable(generate(jobs, slots=SLOTS, load=0.9, seed=seed), SITE)
+    return replayable, drawn_profiles(len(replayable.rows), heavy=0.7, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def watched():
+    replayable, profiles = work()
+    return Watched(
+        replayable, SITE, profiles=profiles, storage=STORAGE, policy="sluice-auto", max_delay=86400
+    )
+
+
+def test_watching_changes_nothing(watched):
+    replayable, profiles = work()
+    plain = replay_with_io(
+        replayable,
+        SITE,
+        profiles=profiles,
+        storage=STORAGE,
+        policy="sluice-auto",
+        options=Options(max_delay=86400),
+    )
+    assert plain.results.tobytes() == watched.results.tobytes()
+
+
+def test_every_decision_is_the_one_that_a_snapshot_of_the_cluster_leads_to(watched):
+    """As the plugin would: a published snapshot, a situation of its own, the same bytes."""
+    reasons = set()
+    for decided in watched.decided:
+        request = core.submission_of(decided.request)
+        situation = Situation(watched.bundle, Snapshot.parse(decided.snapshot()))
+        record = decide(situation, watched.config, request, decided.time)
+        assert request.bytes == decided.submission
+        assert record.decision.bytes == decided.decision
+        reasons.add(record.decision.reason)
+    assert max(len(decided.corunners) for decided in watched.decided) > 3
+    assert {"insignificant", "harmless", "sharing_cheapest", "delay_pays"} <= reasons
+
+
+def test_jobs_near_their_start_are_decided_on_again(watched):
+    counts = np.bincount([decided.job for decided in watched.decided])
+    assert counts.min() == 1
+    assert counts.max() > 2
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.sampled_from(["sluice-auto", "sluice-delay", "sluice-perfect"]),
+    st.integers(0, 1000),
+    st.sampled_from([0.0, 60.0, 1800.0, 86400.0]),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_sluice_keeps_nobody_back_longer_than_max_delay(policy, seed, most, wrong):
+    replayable, profiles = work(120, seed)
+    outcomes = replay_with_io(
+        replayable,
+        SITE,
+        profiles=profiles,
+        storage=STORAGE,
+        policy=policy,
+        options=Options(max_delay=most, wait_price=0.0, wrong=wrong, seed=seed),
+    )
+    assert outcomes.ran.all()
+    assert outcomes.delay.max() <= most
+    assert np.all(outcomes.wait + 1e-6 >= outcomes.delay)
+
+
+def test_a_replay_is_the_same_on_any_number_of_threads():
+    replayable, profiles = work()
+
+    def run(policy):
+        outcomes = replay_with_io(
+            replayable, SITE, profiles=profiles, storage=STORAGE, policy=policy
+        )
+        return outcomes.results.tobytes() + outcomes.choices.tobytes()
+
+    policies = ["sluice-auto", "sluice-disjoint", "two-groups", "none"] * 2
+    alone = [run(policy) for policy in policies]
+    for threads in (2, 8):
+        with ThreadPoolExecutor(threads) as pool:
+            assert list(pool.map(run, policies)) == alone
+
+
+@pytest.mark.parametrize("policy", ["sluice-colocate", "sluice-disjoint"])
+def test_without_delay_nobody_is_kept_back(policy):
+    replayable, profiles = work()
+    outcomes = replay_with_io(replayable, SITE, profiles=profiles, storage=STORAGE, policy=policy)
+    assert not outcomes.delay.any()
+    assert not np.any(outcomes.action == "delay")
+
+
+def test_a_belief_that_was_learned_in_the_world_that_answers_is_labelled():
+    replayable, profiles = work(50)
+
+    def label(belief):
+        return replay_with_io(
+            replayable,
+            SITE,
+            profiles=profiles,
+            storage=STORAGE,
+            policy="sluice-auto",
+            options=Options(belief=belief),
+        ).label
+
+    assert label("calibrated") == UPPER_BOUND
+    assert label("published") == ""
+    with pytest.raises(PolicyError, match="published"):
+        label("world")
+
+
+def test_the_belief_does_not_depend_on_the_world_that_answers():
+    """A perturbed world answers otherwise, and is predicted by what the site measured before."""
+    replayable, profiles = work(50)
+    beliefs = [
+        belief_of(replayable.workload, profiles, storage, max_delay=60).bundle
+        for storage in (STORAGE, replace(STORAGE, seed=3, spread=0.5))
+    ]
+    assert beliefs[0] == beliefs[1]
+
+
+def test_a_perfect_profile_knows_each_job_and_no_classifier_knows_no_kinds():
+    replayable, profiles = work()
+    heavy = profiles.io_share >= 0.02
+
+    def believed(**options):
+        belief = belief_of(replayable.workload, profiles, STORAGE, max_delay=60, **options)
+        bundle = Bundle.parse(belief.bundle)
+        return [bundle.predict(submission_of_job(belief, replayable, job)).profile
+                for job in np.flatnonzero(heavy)[:40]]  # fmt: skip
+
+    runtime = replayable.workload.jobs["runtime"][heavy][:40]
+    perfect = believed(is_perfect=True)
+    assert [p.runtime_seconds for p in perfect] == pytest.approx(runtime, rel=0.1)
+    assert [p.io_share for p in perfect] == pytest.approx(profiles.io_share[heavy][:40], abs=0.01)
+    assert {p.pattern for p in believed(seen_as=without_classifier)} == {"mixed"}
+    assert {p.pattern for p in believed(seen_as=by_chunk_alone)} == {"aw", "ws"}
+
+
+def submission_of_job(belief, replayable, job):
+    submission = View(belief.submissions[belief.application[job]].struct)
+    submission.struct.nodes = int(replayable.workload.jobs["slots"][job])
+    return submission
