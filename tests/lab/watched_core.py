@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.policies import core
+from sluice.policies._core import ffi as core_ffi
 from sluice.policies.bundle import Bundle
 from sluice.policies.snapshot import pack_snapshot
 from sluice.policies.structs import View
@@ -142,8 +143,6 @@ class Watched:
 
 def submission_view(struct: Any) -> View:
     """Take a struct of the engine's library over into that of the core."""
-    from sluice.policies._core import ffi as core_ffi
-
     copy = core_ffi.new("struct sluice_submission *")
     core_ffi.buffer(copy)[:] = bytes(ffi.buffer(struct))
     return View(copy)

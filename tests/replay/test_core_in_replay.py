@@ -1,4 +1,4 @@
-"""Sluice in a replay: the decision core as it is deployed, by the state of the simulated cluster."""
+"""Sluice in a replay: the deployed decision core, by the state of the simulated cluster."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +15,6 @@ from sluice.policies.record import Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View
 from sluice.sim.belief import UPPER_BOUND, belief_of, by_chunk_alone, without_classifier
-from sluice.sim.errors import PolicyError
 from sluice.sim.io_replay import replay_with_io
 from sluice.sim.lublin import generate
 from sluice.sim.machine import one_pool
@@ -121,23 +120,17 @@ def test_without_delay_nobody_is_kept_back(policy):
     assert not np.any(outcomes.action == "delay")
 
 
-def test_a_belief_that_was_learned_in_the_world_that_answers_is_labelled():
+def test_a_belief_that_was_measured_in_the_world_that_answers_is_labelled():
     replayable, profiles = work(50)
 
-    def label(belief):
+    def label(policy, storage=STORAGE):
         return replay_with_io(
-            replayable,
-            SITE,
-            profiles=profiles,
-            storage=STORAGE,
-            policy="sluice-auto",
-            options=Options(belief=belief),
+            replayable, SITE, profiles=profiles, storage=storage, policy=policy
         ).label
 
-    assert label("calibrated") == UPPER_BOUND
-    assert label("published") == ""
-    with pytest.raises(PolicyError, match="published"):
-        label("world")
+    assert label("sluice-auto") == UPPER_BOUND
+    assert label("sluice-auto", replace(STORAGE, seed=1, spread=0.2)) == ""
+    assert label("sluice-published") == label("none") == ""
 
 
 def test_the_belief_does_not_depend_on_the_world_that_answers():

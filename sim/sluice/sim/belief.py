@@ -40,8 +40,7 @@ CONFIDENCE = 0.95
 SCRIPT = "#!/bin/sh\n"
 """Jobs come from sbatch; by its script none is known."""
 UPPER_BOUND = "self-consistent upper bound"
-"""What a run is labelled whose interference model was learned in the world that answers."""
-MODELS = ("published", "calibrated")
+"""What a run is labelled whose belief was measured in the very world that answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +64,17 @@ def belief_of(
     *,
     max_delay: float,
     wait_price: float = 0.2,
-    model: str = "calibrated",
+    is_calibrated: bool = True,
     is_perfect: bool = False,
     is_confinable: bool = True,
     seen_as: Callable[[Profiles], Profiles] | None = None,
 ) -> Belief:
     """Return what runs of these profiles teach.
 
-    seen_as: what a classifier makes of them, rates alone apart; is_perfect: I/O shares and run times of the single job are known; is_confinable: jobs write
-    only where Sluice puts them, so that one lane can do.
+    is_calibrated: the site measured how programs disturb each other, else it goes by published
+    figures; is_perfect: I/O shares and run times of the single job are known; is_confinable: jobs
+    write only where Sluice puts them, so that one lane can do; seen_as: what a classifier makes
+    of the profiles, rates alone apart.
     """
     rates = _rates(workload, profiles, storage)
     if seen_as is not None:
@@ -85,7 +86,7 @@ def belief_of(
         for i in range(len(names))
     ]
     config = _config(storage, max_delay, wait_price)
-    interference = calibrated(storage) if model == "calibrated" else published_interference()
+    interference = calibrated(storage) if is_calibrated else published_interference()
     bundle = pack_bundle(
         policy=core.parse_config("sluice.conf", config.encode()).policy,
         interference=interference,
@@ -97,7 +98,7 @@ def belief_of(
         text="{}",
         created=0,
     )
-    label = UPPER_BOUND if model == "calibrated" else ""
+    label = UPPER_BOUND if is_calibrated and storage.seed is None else ""
     return Belief(bundle, config, submissions, application, label)
 
 
@@ -107,7 +108,7 @@ def _applications(workload: Workload, profiles: Profiles, *, is_perfect: bool) -
     if is_perfect:
         runtime = np.maximum(workload.jobs["runtime"], 1.0)
         name = name * 1000 + np.floor(RUNTIME_STEPS * np.log2(runtime)).astype(int)
-    return name
+    return np.asarray(name)
 
 
 def _rates(workload: Workload, profiles: Profiles, storage: Storage) -> NDArray[np.float64]:
@@ -205,7 +206,7 @@ def without_classifier(profiles: Profiles) -> Profiles:
 
 
 def by_chunk_alone(profiles: Profiles) -> Profiles:
-    """Who writes in large chunks streams, and who does not waits for each: nothing else is known."""
+    """Who writes in large chunks streams, whoever does not waits: nothing else is known."""
     heavy = classes.is_heavy(profiles)
     kinds = list(profiles.kinds)
     kind = profiles.kind.copy()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim import classes
-from sluice.sim.belief import MODELS, belief_of, by_chunk_alone, without_classifier
+from sluice.sim.belief import belief_of, by_chunk_alone, without_classifier
 from sluice.sim.contention import limited
 from sluice.sim.errors import PolicyError
 from sluice.sim.policy_engine import Core, Gates, Nobody
@@ -43,8 +43,6 @@ class Options:
     """`license-cap`: what may be promised, as a share of the storage's bandwidth."""
     heavy: int = 2
     """`two-groups`: I/O-heavy jobs that may run at a time."""
-    belief: str = "calibrated"
-    """Sluice: where it knows from how programs disturb each other; one of belief.MODELS."""
     wait_price: float = 0.2
     """Sluice: slot-seconds that one slot-second of added wait costs (WaitPrice)."""
     source_rate: float = 0.16
@@ -178,21 +176,20 @@ def _sluice(
     delay: bool = True,
     lanes: bool = True,
     is_perfect: bool = False,
+    is_calibrated: bool = True,
     seen_as: Callable[[Profiles], Profiles] | None = None,
 ) -> Callable[[Question], Plan]:
     """Return the policy of Sluice with some of its remedies, or with less or more known."""
 
     def plan(question: Question) -> Plan:
         options = question.options
-        if options.belief not in MODELS:
-            raise PolicyError(f"belief is {options.belief!r}; give {' or '.join(MODELS)}")
         belief = belief_of(
             question.workload,
             question.profiles,
             question.storage,
             max_delay=options.max_delay if delay else 0.0,
             wait_price=options.wait_price,
-            model=options.belief,
+            is_calibrated=is_calibrated,
             is_perfect=is_perfect,
             is_confinable=lanes,
             seen_as=seen_as,
@@ -203,7 +200,7 @@ def _sluice(
     return plan
 
 
-SLUICE = ("max_delay", "wait_price", "belief", "wrong")
+SLUICE = ("max_delay", "wait_price", "wrong")
 
 POLICIES: Mapping[str, Policy] = {
     "none": Policy("Slurm alone", _none),
@@ -250,6 +247,11 @@ POLICIES: Mapping[str, Policy] = {
     "sluice-colocate": Policy(
         "Sluice, but nobody waits or is confined: it decides and changes nothing",
         _sluice(delay=False, lanes=False),
+        SLUICE,
+    ),
+    "sluice-published": Policy(
+        "Sluice that never measured how programs disturb each other here",
+        _sluice(is_calibrated=False),
         SLUICE,
     ),
     "sluice-perfect": Policy(
