@@ -136,24 +136,18 @@ def fairness(outcomes: IoOutcomes, plain: IoOutcomes, what: str) -> list[dict[st
 
     Waits are means in seconds, losses slot-hours.
     """
-    names, index = report.groups(outcomes, what)
-    ran = outcomes.ran & plain.ran
-    rows: list[dict[str, Any]] = []
-    for i, name in enumerate(names):
-        own = ran & (index == i)
-        if own.any():
-            rows.append(
-                {
-                    what: name,
-                    "jobs": int(own.sum()),
-                    "wait_mean_s": float(outcomes.wait[own].mean()),
-                    "wait_plain_mean_s": float(plain.wait[own].mean()),
-                    "held_mean_s": float(outcomes.delay[own].mean()),
-                    "held_max_s": float(outcomes.delay[own].max()),
-                    "lost_slot_hours": float(outcomes.lost_slot_seconds[own].sum()) / 3600,
-                    "lost_plain_slot_hours": float(plain.lost_slot_seconds[own].sum()) / 3600,
-                }
-            )
-    if what == "size":
-        return rows
-    return sorted(rows, key=lambda row: -row["jobs"])[: report.MOST_GROUPS]
+    wait, wait_plain, held = outcomes.wait, plain.wait, outcomes.delay
+    lost, lost_plain = outcomes.lost_slot_seconds, plain.lost_slot_seconds
+    return [
+        {
+            what: name,
+            "jobs": int(own.sum()),
+            "wait_mean_s": float(wait[own].mean()),
+            "wait_plain_mean_s": float(wait_plain[own].mean()),
+            "held_mean_s": float(held[own].mean()),
+            "held_max_s": float(held[own].max()),
+            "lost_slot_hours": float(lost[own].sum()) / 3600,
+            "lost_plain_slot_hours": float(lost_plain[own].sum()) / 3600,
+        }
+        for name, own in report.members(outcomes, what, outcomes.ran & plain.ran)
+    ]

@@ -84,16 +84,27 @@ def recorded_wait(outcomes: Outcomes) -> dict[str, float | None] | None:
 
 def by_group(outcomes: Outcomes, what: str) -> list[dict[str, Any]]:
     """Return jobs, mean and p99 wait by `user`, `account`, `partition` or `size`."""
+    wait = outcomes.wait
+    return [
+        {what: name, "jobs": int(own.sum()), "wait_s": spread(wait[own])}
+        for name, own in members(outcomes, what, outcomes.ran)
+    ]
+
+
+def members(
+    outcomes: Outcomes, what: str, among: NDArray[np.bool_]
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield each group that has jobs among these, and which they are.
+
+    Sizes come in their order; of others the MOST_GROUPS with most jobs, those first.
+    """
     names, index = groups(outcomes, what)
-    wait, ran = outcomes.wait, outcomes.ran
-    rows: list[dict[str, Any]] = []
-    for i, name in enumerate(names):
-        own = (index == i) & ran
-        if own.any():
-            rows.append({what: name, "jobs": int(own.sum()), "wait_s": spread(wait[own])})
-    if what == "size":
-        return rows
-    return sorted(rows, key=lambda row: -row["jobs"])[:MOST_GROUPS]
+    counts = np.bincount(index[among & (index >= 0)], minlength=len(names))
+    shown = np.flatnonzero(counts)
+    if what != "size":
+        shown = shown[np.argsort(-counts[shown], kind="stable")][:MOST_GROUPS]
+    for group in shown.tolist():
+        yield names[group], among & (index == group)
 
 
 def groups(outcomes: Outcomes, what: str) -> tuple[Sequence[str], NDArray[np.int64]]:
@@ -107,7 +118,7 @@ def groups(outcomes: Outcomes, what: str) -> tuple[Sequence[str], NDArray[np.int
         return [*names, f"{SIZES[-1]}–"], np.searchsorted(SIZES, slots, side="right") - 1
     index = getattr(trace, what)
     if index is None:
-        return [], np.zeros(len(rows), np.int64)
+        return [], np.full(len(rows), -1)
     return getattr(trace, f"{what}s"), index[rows]
 
 

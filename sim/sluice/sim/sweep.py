@@ -13,13 +13,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.policies.container import write_atomically
 from sluice.sim.compare import compare_each
 from sluice.sim.engine import scheduler_defaults
 from sluice.sim.errors import SweepError
 from sluice.sim.experiment import Experiment, checksum
 from sluice.sim.figures_of_replay import FIGURES
 from sluice.sim.policies import Options
+from sluice.sim.whole_file import write_whole
 from sluice.sim.world import NAMES as WORLD_NUMBERS
 
 if TYPE_CHECKING:
@@ -171,14 +171,14 @@ def run(
 ) -> None:
     """Compute the cases that the document lacks, and replace the file after each of them."""
     missing = sweep.cases()[len(document["cases"]) :]
-    write_atomically(path, as_bytes(document))  # where that fails, nothing was computed in vain
+    write_whole(path, as_bytes(document))  # where that fails, nothing was computed in vain
     questions = [varied(sweep.experiment, case).draw for case in missing]
     answers = compare_each(
         questions, sweep.policies, repeats=sweep.repeats, workers=workers, advance=advance
     )
     for case, comparison in zip(missing, answers, strict=True):
         document["cases"].append({"parameters": case, **_answer(comparison)})
-        write_atomically(path, as_bytes(document))
+        write_whole(path, as_bytes(document))
 
 
 def as_bytes(document: Mapping[str, Any]) -> bytes:

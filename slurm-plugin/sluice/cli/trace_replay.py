@@ -176,10 +176,10 @@ def _replay_with_io(
 
 def write(path: Path, content: bytes) -> None:
     """Write a file as a whole, or leave the old one."""
-    from sluice.policies.container import write_atomically
+    from sluice.sim.whole_file import write_whole
 
     try:
-        write_atomically(path, content)
+        write_whole(path, content)
     except OSError as error:
         raise CommandError(
             f"{path}: {error.strerror}; nothing was written. Name a place with room for "
