@@ -167,3 +167,9 @@ def test_a_command_that_is_missing_or_hangs_is_named_with_a_remedy():
 def test_the_qos_that_preempt_are_those_that_name_others():
     answer = "normal|\nhigh|normal,low\nlow|\nurgent|high\nbroken\n"
     assert commands.parse_preempting_qos(answer) == ["high", "urgent"]
+
+
+def test_a_job_of_which_scontrol_tells_nothing_is_no_job_without_a_comment(monkeypatch):
+    answer = "JobId=1 JobName=a AdminComment=site sluice(v=1,\nJobId=2 JobName=b\n"
+    monkeypatch.setattr(commands, "run", lambda *_words, **_options: answer)
+    assert commands.admin_comments([1, 2, 3]) == {1: "site sluice(v=1,\n", 2: ""}

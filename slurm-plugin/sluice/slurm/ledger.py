@@ -202,8 +202,8 @@ class Ledger:
             if self._submissions[key].marks is None
         }
         comments = slurm_commands.admin_comments(unread)
-        for job_id, submission in unread.items():
-            submission.marks = marks_in(comments.get(job_id, ""))
+        for job_id in comments.keys() & unread.keys():
+            unread[job_id].marks = marks_in(comments[job_id])
 
     def _join(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
         matching = match(

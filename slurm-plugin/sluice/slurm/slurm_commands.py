@@ -211,8 +211,9 @@ def parse_wait_status(text: str) -> str | None:
 
 
 def admin_comments(job_ids: Iterable[int]) -> dict[int, str]:
-    """Ask for the admin comments of jobs; those that have none, or are gone, are left out.
+    """Ask for the admin comments of jobs, empty where there is none.
 
+    Jobs of which the controller tells nothing are left out: a busy one answers for some only.
     scontrol takes one job a command line but any number from its input. The text begins with
     the comment and goes on with the rest of the answer: where a comment ends cannot be told,
     and users may write ` AdminComment=` into names, so whoever finds something in it must
@@ -226,9 +227,7 @@ def admin_comments(job_ids: Iterable[int]) -> dict[int, str]:
     ends = [start.start() for start in starts[1:]] + [len(answer)]
     comments: dict[int, str] = {}
     for start, end in zip(starts, ends, strict=True):
-        _, key, comment = answer[start.end() : end].partition(" AdminComment=")
-        if key:
-            comments[int(start[1])] = comment
+        _, _, comments[int(start[1])] = answer[start.end() : end].partition(" AdminComment=")
     return comments
 
 
