@@ -264,6 +264,24 @@ availability_earliest (const struct availability *a, double now, double latest,
 	return INFINITY;
 }
 
+void
+availability_least (const struct availability *a, double from, double until,
+		    uint64_t groups, int32_t *least)
+{
+	uint32_t i = a->first;
+	while (i + 1 < a->end && a->time[i + 1] <= from)
+		i++;
+	for (uint64_t g = groups; g; g &= g - 1)
+		least[__builtin_ctzll (g)] = INT32_MAX;
+	for (uint32_t j = i; j < a->end && (j == i || a->time[j] < until); j++)
+		for (uint64_t g = groups; g; g &= g - 1) {
+			int group = __builtin_ctzll (g);
+			int32_t free = row (a, j)[group];
+			if (free < least[group])
+				least[group] = free;
+		}
+}
+
 struct opening
 availability_opening (const struct availability *a, double now, uint64_t groups)
 {

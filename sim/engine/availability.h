@@ -50,6 +50,10 @@ int availability_change (struct availability *a, double from, double until,
 double availability_earliest (const struct availability *a, double now, double latest,
 			      const struct demand *demand, int32_t *take);
 
+/* What each group of the mask has throughout [from, until), in least[group]. */
+void availability_least (const struct availability *a, double from, double until,
+			 uint64_t groups, int32_t *least);
+
 /* A bound on what can start now, for passing over many jobs quickly: such a job has
  * at most `slots`, and at most `later` unless its limit is at most `horizon` away. */
 struct opening {

@@ -31,6 +31,8 @@ static int
 change (struct sluice_engine *e, struct availability *a, const struct victim *v,
 	int32_t sign)
 {
+	if (a == &e->plan)
+		return run_change_plan (e, v->run, sign);
 	return availability_change (a, e->now, e->runs[v->run].expected_end,
 				    e->takes + (size_t)v->run * e->columns, sign);
 }
@@ -106,6 +108,8 @@ preempt_for (struct sluice_engine *e, uint32_t job, const struct demand *demand,
 		if (victims[i].is_needed && run_preempt (e, victims[i].run))
 			answer = -1;
 	free (victims);
+	if (answer > 0 && join_ends (e))
+		answer = -1;
 	if (answer > 0)
 		availability_earliest (a, e->now, e->now, demand, take);
 	return answer;

@@ -33,14 +33,29 @@ new_run (struct sluice_engine *e)
 	return e->run_count++;
 }
 
+int
+run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign)
+{
+	const struct run *r = &e->runs[run];
+	const int32_t *take = e->takes + (size_t)run * e->columns;
+	if (availability_change (&e->plan, e->now, r->expected_end, take, sign))
+		return -1;
+	if (r->planned_end == r->expected_end)
+		return 0;
+	int32_t slots[MAX_COLUMNS] = { 0 };
+	for (uint32_t g = 0; g < e->workload->machine.group_count; g++)
+		slots[g] = take[g];
+	return availability_change (&e->plan, r->expected_end, r->planned_end, slots, sign);
+}
+
 /* Take from, or give back to, everything the scheduler looks at. */
 static int
-change_free (struct sluice_engine *e, double until, const int32_t *take, int32_t sign)
+change_free (struct sluice_engine *e, uint32_t run, int32_t sign)
 {
-	if (availability_change (&e->base, e->now, until, take, sign))
+	const int32_t *take = e->takes + (size_t)run * e->columns;
+	if (availability_change (&e->base, e->now, e->runs[run].expected_end, take, sign))
 		return -1;
-	return e->pass.has_plan ? availability_change (&e->plan, e->now, until, take, sign)
-				: 0;
+	return e->pass.has_plan ? run_change_plan (e, run, sign) : 0;
 }
 
 /* Where storage says when jobs end, only a limit is known beforehand. */
@@ -78,7 +93,7 @@ run_start (struct sluice_engine *e, uint32_t job, const int32_t *take)
 	if (run == NOBODY)
 		return -1;
 	double until = e->now + j->limit;
-	e->runs[run] = (struct run){ until, job, ++e->serial };
+	e->runs[run] = (struct run){ until, until, job, ++e->serial };
 	for (uint32_t c = 0; c < e->columns; c++)
 		e->takes[(size_t)run * e->columns + c] = take[c];
 	e->running++;
@@ -86,7 +101,7 @@ run_start (struct sluice_engine *e, uint32_t job, const int32_t *take)
 	result->start = e->now;
 	result->state = SLUICE_JOB_RUNNING;
 	priority_started (&e->priority, job, e->now);
-	if (change_free (e, until, take, -1) || expect_end (e, run))
+	if (change_free (e, run, -1) || expect_end (e, run))
 		return -1;
 	if (result->restarts == 0 && eligible_started (e, job))
 		return -1;
@@ -100,7 +115,7 @@ static int
 release (struct sluice_engine *e, uint32_t run)
 {
 	struct run *r = &e->runs[run];
-	if (change_free (e, r->expected_end, e->takes + (size_t)run * e->columns, 1))
+	if (change_free (e, run, 1))
 		return -1;
 	if (has_event (e, r))
 		e->waits_in_heap--;

@@ -143,13 +143,13 @@ start (struct sluice_engine *e, uint32_t place, int32_t *take)
 		    = demand.needs[i].count;
 	queue_remove (&e->queue, place);
 	e->waiting_in[e->workload->jobs[job].partition]--;
-	return run_start (e, job, take) ? -1 : 1;
+	return run_start (e, job, take) || join_ends (e) ? -1 : 1;
 }
 
 /* The job cannot start now: keep room for it, or close the way for those behind. */
 static int
 block (struct sluice_engine *e, uint32_t partition, double start,
-       const struct demand *demand, const int32_t *take)
+       const struct demand *demand, int32_t *take)
 {
 	struct pass *p = &e->pass;
 	if (p->rule == SLUICE_BACKFILL_NONE) {
@@ -165,6 +165,7 @@ block (struct sluice_engine *e, uint32_t partition, double start,
 	}
 	if (p->rule == SLUICE_BACKFILL_EASY)
 		p->is_blocked[partition] = 1;
+	take_first_freed (e, start, demand, take);
 	return reserve (e, start, demand, take) ? -1 : 1;
 }
 
@@ -253,14 +254,30 @@ walk (struct sluice_engine *e, uint32_t place)
 	return 0;
 }
 
+/* Forget what the last pass found out. */
+static int
+begin_anew (struct sluice_engine *e, enum sluice_backfill rule)
+{
+	struct pass *p = &e->pass;
+	*p = (struct pass){ .next_start = INFINITY, .rule = rule, .is_valid = 1 };
+	if (!has_joined_ends (e, rule))
+		return 0;
+	for (uint32_t run = 0; run < e->run_count; run++)
+		e->runs[run].planned_end = e->runs[run].expected_end;
+	p->has_plan = 1;
+	return availability_copy (&e->plan, &e->base) || join_ends (e) ? -1 : 0;
+}
+
 int
 schedule_pass (struct sluice_engine *e, enum sluice_backfill rule)
 {
 	struct pass *p = &e->pass;
 	uint32_t from = e->queue.end - p->new_count;
 	p->new_count = 0;
-	if (!p->is_valid || p->rule != rule || e->now >= p->next_start) {
-		*p = (struct pass){ .next_start = INFINITY, .rule = rule, .is_valid = 1 };
+	if (!p->is_valid || p->rule != rule || e->now >= p->next_start
+	    || has_joined_ends (e, rule)) {
+		if (begin_anew (e, rule))
+			return -1;
 		from = 0;
 	} else if (p->has_plan) {
 		availability_advance (&e->plan, e->now);

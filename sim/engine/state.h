@@ -13,8 +13,17 @@
 /* A job while it runs. */
 struct run {
 	double expected_end; /* start + limit: what the scheduler counts with */
+	double planned_end;  /* until when the plan sees its slots (joined_ends.c) */
 	uint32_t job;
 	uint32_t serial; /* 0: free; tells this run from earlier ones in its place */
+};
+
+enum { MOST_WINDOWS = 2100 }; /* each twice as long, from 2^-1074 s to the largest double */
+
+/* An end of a run, to be sorted. */
+struct ending {
+	double time;
+	uint32_t run;
 };
 
 /* Jobs that must wait before they may enter the queue. */
@@ -58,8 +67,10 @@ struct sluice_engine {
 	struct priority priority;
 	struct eligibility eligibility;
 	struct pass pass;
-	struct availability base; /* running jobs and leases */
-	struct availability plan; /* and reservations */
+	struct availability base;	  /* running jobs and leases */
+	struct availability plan;	  /* and reservations */
+	double window_ends[MOST_WINDOWS]; /* joined_ends.c: the last end of each */
+	uint32_t window_count;
 	uint32_t columns;
 	struct run *runs;
 	int32_t *takes; /* [run * columns + column] */
@@ -99,6 +110,16 @@ int run_settle_victims (struct sluice_engine *e);	 /* after it */
 
 /* schedule.c */
 int schedule_pass (struct sluice_engine *e, enum sluice_backfill rule);
+
+/* joined_ends.c: let the plan of a backfill pass see ends as Slurm joins them, where
+ * passes by this rule (enum sluice_backfill) do. */
+int has_joined_ends (const struct sluice_engine *e, uint32_t rule);
+int join_ends (struct sluice_engine *e);
+void take_first_freed (const struct sluice_engine *e, double start,
+		       const struct demand *demand, int32_t *take);
+
+/* Take the run's part from the plan (sign -1) from now on, or give it back (1). */
+int run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign);
 
 /* preempt.c: make room for a job in a. 1: take says what it may have now; 0: cannot. */
 int preempt_for (struct sluice_engine *e, uint32_t job, const struct demand *demand,

@@ -109,6 +109,8 @@ enum sluice_preemption {
 	   "bf_window: how far ahead a start is planned")                                  \
 	X (resolution, 0.0, 0.0, 1e6, "s",                                                 \
 	   "bf_resolution: planned times are rounded down to it; 0: exact")                \
+	X (end_window, 0.0, 0.0, 1e6, "s",                                                 \
+	   "a plan joins ends of running jobs: first window, doubling; 0: exact")          \
 	X (depth, 0.0, 0.0, 1e9, "jobs", "bf_max_job_test: jobs looked at; 0: all")        \
 	X (weight_age, 0.0, 0.0, 4e9, "points", "PriorityWeightAge")                       \
 	X (weight_size, 0.0, 0.0, 4e9, "points", "PriorityWeightJobSize")                  \

@@ -69,7 +69,8 @@ class PrivateSlurmError(Exception):
 class PrivateSlurm:
     """One private cluster below a directory.
 
-    partitions maps names to slurm.conf options ("Default=YES MaxTime=5");
+    node_options and partitions map names to slurm.conf options ("Weight=2",
+    "Default=YES MaxTime=5");
     settings replaces or adds slurm.conf keys; extra is appended as it is;
     environment is given to slurmctld on top of this process's own.
     """
@@ -79,6 +80,7 @@ class PrivateSlurm:
         directory: Path | str,
         *,
         nodes: int = 2,
+        node_options: Mapping[str, str] | None = None,
         partitions: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
         extra: str = "",
@@ -87,6 +89,7 @@ class PrivateSlurm:
     ) -> None:
         self.directory = Path(directory).resolve()
         self.node_names = [f"n{i}" for i in range(1, nodes + 1)]
+        self.node_options = dict(node_options or {})
         self.partitions = dict(partitions or {"main": "Default=YES"})
         self.settings = dict(settings or {})
         self.extra = extra
@@ -285,7 +288,7 @@ class PrivateSlurm:
         lines = [f"{key}={value}" for key, value in settings.items()]
         lines += [
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} "
-            f"CPUs={NODE_CPUS} RealMemory=1000 State=UNKNOWN"
+            f"CPUs={NODE_CPUS} RealMemory=1000 State=UNKNOWN {self.node_options.get(name, '')}"
             for name, port in zip(self.node_names, self._ports[1:], strict=True)
         ]
         lines += [

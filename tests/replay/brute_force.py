@@ -85,24 +85,36 @@ class BruteForce:
                     licenses[name] -= one.licenses.get(name, 0)
         return slots, licenses
 
-    def place(self, intervals, start, job, groups, *, slots=True, licenses=True):
-        """What the job would take from each group, or None: at every moment of its limit."""
+    def least(self, intervals, start, job, groups):
+        """What each group has at every moment of the job's limit, and each licence."""
         moments = {start}
         for one in [*self.case.leases, *intervals]:
             moments |= {t for t in (one.begin, one.end) if start < t < start + job.limit}
-        least = dict.fromkeys(groups, FOREVER)
-        for moment in moments:
-            has_slots, has_licenses = self.free(intervals, moment, groups)
-            least = {g: min(least[g], has_slots[g]) for g in groups}
-            if licenses and any(has_licenses[n] < count for n, count in job.licenses.items()):
-                return None
+        had = [self.free(intervals, moment, groups) for moment in moments]
+        slots = {g: min(slots[g] for slots, _ in had) for g in groups}
+        licenses = {
+            name: min(licenses[name] for _, licenses in had)
+            for name in range(len(self.case.licenses))
+        }
+        return slots, licenses
+
+    def place(self, intervals, start, job, groups, *, slots=True, licenses=True):
+        """What the job would take from each group, or None: at every moment of its limit."""
+        least, has_licenses = self.least(intervals, start, job, groups)
+        if licenses and any(has_licenses[n] < count for n, count in job.licenses.items()):
+            return None
         if not slots:
             return {}
+        return self.share_out(job, least)
+
+    @staticmethod
+    def share_out(job, free):
+        """What the job takes of each group's free slots, or None: there are too few."""
         missing, taken = job.slots, {}
-        for g in sorted(groups):
-            taken[g] = max(0, min(least[g], missing))
+        for g in sorted(free):
+            taken[g] = max(0, min(free[g], missing))
             missing -= taken[g]
-        return taken if groups and missing == 0 else None
+        return taken if free and missing == 0 else None
 
     def earliest(self, intervals, job, groups, latest, **asked):
         times = {self.now}
@@ -259,6 +271,41 @@ class BruteForce:
 
     # Passes
 
+    def joined_ends(self):
+        """When the plan sees the slots of each running job free again, by its number."""
+        ends = {run.job.number: run.end for run in self.running}
+        window = self.settings["end_window"]
+        if not window or self.rule == "none" or min(ends.values(), default=FOREVER) == FOREVER:
+            return ends
+        bound = (min(ends.values()) // window + 1) * window
+        joined, seen = dict(ends), -FOREVER
+        while rest := [end for end in ends.values() if seen < end < FOREVER]:
+            while min(rest) > bound + window:
+                window *= 2
+            together = [end for end in rest if end <= bound + window]
+            joined |= {n: max(together) for n, end in ends.items() if end in together}
+            seen = max(together)
+            window *= 2
+        return joined
+
+    def first_freed(self, time, job, groups, planned):
+        """What a reservation takes: slots that are free for it, of those freed first."""
+        if not self.settings["end_window"]:
+            return self.place(planned, time, job, groups, licenses=False)
+        ends = self.joined_ends()
+        least, _ = self.least(planned, time, job, groups)
+        for moment in sorted({self.now, time, *(t for t in ends.values() if t < time)}):
+            free, _ = self.free(self.running, moment, groups)
+            taken = self.share_out(job, {g: min(free[g], least[g]) for g in groups})
+            if taken is not None:
+                return taken
+        raise AssertionError("a reservation where there is no room")
+
+    def seen(self, runs, ends):
+        """What the plan sees of running jobs: slots until `ends`, licences until the limit."""
+        slots = [Interval(run.begin, ends[run.job.number], run.slots, {}) for run in runs]
+        return slots + [Interval(run.begin, run.end, {}, run.licenses) for run in runs]
+
     def scheduling_pass(self, rule):
         self.rule = rule
         self.blocked, self.closed, self.reserved = set(), set(), []
@@ -287,7 +334,7 @@ class BruteForce:
         asked = {"licenses": bool(self.settings["plan_licenses"])}
         is_blocked = job.partition in self.blocked
         latest = self.now if is_blocked else self.now + self.settings["window"]
-        planned = [*self.running, *self.reserved]
+        planned = [*self.seen(self.running, self.joined_ends()), *self.reserved]
         time, taken = self.earliest(planned, job, groups, latest, **asked)
         victims = []
         if time != self.now and has_licenses and self.settings["preemption"] != "off":
@@ -296,7 +343,7 @@ class BruteForce:
                 self.preempt(run)
             if victims:
                 time = self.now
-                planned = [*self.running, *self.reserved]
+                planned = [*self.seen(self.running, self.joined_ends()), *self.reserved]
                 taken = self.place(planned, self.now, job, groups, **asked)
         if time == self.now:
             self.start(job, taken)
@@ -306,6 +353,7 @@ class BruteForce:
         elif not is_blocked and time is not None:
             if self.rule == "easy":
                 self.blocked.add(job.partition)
+            taken = self.first_freed(time, job, groups, planned)
             self.reserved.append(self.reservation(job, time, taken))
         return [run.job for run in victims]
 
@@ -329,8 +377,10 @@ class BruteForce:
         ]
         candidates.sort(key=lambda r: (partitions[r.job.partition].tier, -r.begin, -r.job.number))
 
+        ends = self.joined_ends()
+
         def fits_without(gone):
-            rest = [run for run in self.running if run not in gone]
+            rest = self.seen([run for run in self.running if run not in gone], ends)
             return self.place([*rest, *self.reserved], self.now, job, groups, **asked) is not None
 
         for count in range(1, len(candidates) + 1):

@@ -35,6 +35,7 @@ def settings(draw):
         "interval": interval,
         "window": draw(st.sampled_from([math.inf, math.inf, 20, 60])),
         "resolution": draw(st.sampled_from([0, 0, 10])),
+        "end_window": draw(st.sampled_from([0, 0, 5, 10])),
         "depth": draw(st.sampled_from([0, 0, 3])),
         "backfill": draw(st.sampled_from(engine.BACKFILLS)),
         "priority": draw(st.sampled_from(engine.PRIORITIES)),

@@ -28,6 +28,7 @@ SLURM: Mapping[str, float | str] = {
     "interval": 30,
     "window": 86400,
     "resolution": 60,
+    "end_window": 30,
     "depth": 500,
 }
 """What slurmctld does with default SchedulerParameters and sched/backfill."""
