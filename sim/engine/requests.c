@@ -116,7 +116,7 @@ static uint32_t
 first_target (const struct program *program, const struct process *process)
 {
 	const struct sluice_program *is = program->is;
-	double before = process->operation;
+	double before = process->operation - (process->is_draining ? process->staged : 0);
 	uint32_t first = process->file_target;
 	if (is->dispatch != SLUICE_DISPATCH_FREE)
 		return process->on;
@@ -133,16 +133,21 @@ open_flows (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
-	uint32_t count = process->flow_count;
+	struct span span = rq_targets_of (s, program);
+	uint32_t count
+	    = program->flow_count < span.count ? program->flow_count : span.count;
 	uint32_t first = first_target (program, process);
+	process->flow_count = count;
+	s->tickets++;
 	process->flows_open = count;
 	process->turn = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		struct flow *flow = &s->flows[flow_at (s, number, i)];
-		uint32_t target = (first + i) % program->target_count;
+		uint32_t target = span.first + (first + i) % span.count;
 		double bytes = operation_bytes (program->is) / count;
 		*flow = (struct flow){
 			.unsent = bytes,
+			.ticket = s->tickets,
 			.process = number,
 			.target = (uint32_t)program->is->first_target + target,
 			.is_new = 1,
@@ -153,18 +158,23 @@ open_flows (struct simulation *s, uint32_t number)
 	send_all (s, number);
 }
 
-/* Round robin over the targets, as allocators of parallel file systems go. */
+/* Round robin over the targets, as allocators of parallel file systems go: a file's
+ * stripes follow those of the file before it, unless each file is on all targets. */
 static void
 open_file (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
-	process->file_target = s->files++ % program->target_count;
+	double stripes = program->is->stripe_targets;
+	process->file_target = s->files % program->target_count;
+	s->files += stripes < program->target_count ? (uint32_t)stripes : 1;
 }
 
-static void
-begin_operation (struct simulation *s, uint32_t number)
+void
+rq_begin_operation (struct simulation *s, uint32_t number)
 {
+	if (rq_stage (s, number))
+		return;
 	if (program_of (s, number)->is->dispatch == SLUICE_DISPATCH_FREE)
 		rq_schedule (s, s->now + s->storage->setup_seconds, EVENT_OPERATION,
 			     number);
@@ -194,12 +204,17 @@ begin_burst (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	const struct program *program = program_of (s, number);
+	if (process->is_draining) {
+		process->is_burst_due = 1;
+		return;
+	}
 	if (!process->operation && !program->is->creates)
 		open_file (s, number);
 	process->bursts_left--;
 	process->operations_left = operations_of (program->is);
 	process->burst_began = s->now;
-	begin_operation (s, number);
+	rq_burst_begins (s, number);
+	rq_begin_operation (s, number);
 }
 
 static void
@@ -208,8 +223,14 @@ end_process (struct simulation *s, struct program *program)
 	if (--program->writing)
 		return;
 	program->outcome->end = s->now;
-	if (!program->is->noise && !--s->running)
-		s->stopped = 1;
+	s->running -= !program->is->noise;
+	rq_stop_if_over (s);
+}
+
+void
+rq_stop_if_over (struct simulation *s)
+{
+	s->stopped |= !s->running && !s->staged;
 }
 
 static void
@@ -217,13 +238,20 @@ end_operation (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
+	if (process->is_draining) {
+		rq_drained (s, number);
+		return;
+	}
 	process->operation++;
 	process->operations_left--;
 	if (program->is->dispatch != SLUICE_DISPATCH_FREE)
 		rq_give_turn (s, number);
 	if (process->operations_left) {
-		begin_operation (s, number);
-	} else if (process->bursts_left) {
+		rq_begin_operation (s, number);
+		return;
+	}
+	rq_burst_ends (s, number);
+	if (process->bursts_left) {
 		double next = process->burst_began + program->is->period;
 		rq_schedule (s, fmax (s->now, next), EVENT_BURST, number);
 	} else {
@@ -258,7 +286,8 @@ rq_unit_acknowledged (struct simulation *s, uint32_t number, double bytes)
 	struct flow *flow = &s->flows[number];
 	struct process *process = &s->processes[flow->process];
 	struct program *program = program_of (s, flow->process);
-	program->outcome->bytes += bytes;
+	if (!process->is_draining) /* the buffer has acknowledged what drains */
+		program->outcome->bytes += bytes;
 	program->target_bytes[flow->target] += bytes;
 	if (s->stop_share > 0.0)
 		note_share (s, program);
@@ -302,6 +331,11 @@ handle (struct simulation *s, const struct event *event)
 		break;
 	case EVENT_CACHED:
 		rq_unit_cached (s, event->index);
+		break;
+	case EVENT_STAGED:
+		program_of (s, event->index)->outcome->bytes
+		    += program_of (s, event->index)->is->operation_bytes;
+		end_operation (s, event->index);
 		break;
 	case EVENT_SERVED:
 		rq_target_served (s, event->index);

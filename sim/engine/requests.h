@@ -16,6 +16,9 @@
  * Where sources are faster than a server's port and its device slower, flows
  * above a limit are refused and try again after a timeout (incast).
  *
+ * Programs that yield stage in their nodes' memory while others write, and programs
+ * that divide keep to their part of the targets (requests_staging.c).
+ *
  * Deterministic: events at the same time keep the order of their scheduling.
  */
 #ifndef SLUICE_REQUESTS_H
@@ -48,6 +51,8 @@
 	X (target_bandwidth, 1e9, 1.0, 1e15, "B/s", "a target within a stream")            \
 	X (seek_seconds, 0.0, 0.0, 10.0, "s", "of a target to turn to another stream")     \
 	X (slice_bytes, 1e6, 1.0, 1e15, "B", "that a target stays with a stream for")      \
+	X (ordered, 0.0, 0.0, 1.0, "flag",                                                 \
+	   "1: targets serve operations in the order in which they began")                 \
 	X (commit_seconds, 0.0, 0.0, 100.0, "s", "of a target for a flush")                \
 	X (commit_group, 1e9, 1.0, 1e9, "flows", "that one commit can serve")              \
 	X (cache_bytes, 0.0, 0.0, 1e18, "B",                                               \
@@ -58,6 +63,9 @@
 	X (create_seconds, 0.0, 0.0, 100.0, "s", "of the metadata server for a create")    \
 	X (flow_limit, 0.0, 0.0, 1e9, "flows", "established at a server; 0: no limit")     \
 	X (retry_seconds, 0.2, 1e-6, 1e3, "s", "until a refused flow tries again")         \
+	X (buffer_bytes, 0.0, 0.0, 1e18, "B", "of a node, for programs that yield")        \
+	X (buffer_bandwidth, 1e10, 1.0, 1e15, "B/s",                                       \
+	   "of a process into its node's buffer")                                          \
 	X (jitter_seconds, 0.0, 0.0, 1e3, "s", "spread of the processes' starts")
 
 #define SLUICE_STORAGE_MEMBER(name, value, low, high, unit, text) double name;
@@ -79,6 +87,13 @@ enum sluice_dispatch {
 	SLUICE_DISPATCH_FREE,	/* everybody at any time */
 	SLUICE_DISPATCH_TURNS,	/* one operation at a time on each target */
 	SLUICE_DISPATCH_REROUTE /* likewise, and idle targets take from busy ones */
+};
+
+/* What a program does while one that never yields is in a burst (Kougkas et al.). */
+enum sluice_yield {
+	SLUICE_YIELD_NEVER, /* writes */
+	SLUICE_YIELD_BLOCK, /* fills its nodes' buffers, then waits for the other's end */
+	SLUICE_YIELD_FLUSH  /* fills them, and writes when it can do nothing else */
 };
 
 #define SLUICE_PROGRAM_FIELDS(X)                                                           \
@@ -105,15 +120,19 @@ struct sluice_program {
 			       * rank after rank); 0: a stream of its own for each */
 	uint32_t inquiry;     /* 1: REROUTE asks for the longest queue first */
 	uint32_t noise;	      /* 1: background that stops when the others have ended */
+	uint32_t yields;      /* enum sluice_yield */
+	uint32_t divides;     /* 1: while several that do so write, each has its part of
+			       * the targets */
 	uint32_t reserved;
 };
 
 struct sluice_program_outcome {
-	double first_start;	/* s */
-	double end;		/* s, of its last operation; INFINITY if it was stopped */
-	double bytes;		/* acknowledged until the end of the simulation */
-	double share_time;	/* s, when it had written stop_share; INFINITY: never */
-	double stopped;		/* s, the end of the simulation */
+	double first_start; /* s */
+	double end;	    /* s, of its last operation; INFINITY if it was stopped */
+	double drained;	    /* s, when the storage had what was staged; end: nothing was */
+	double bytes;	    /* acknowledged until the end of the simulation */
+	double share_time;  /* s, when it had written stop_share; INFINITY: never */
+	double stopped;	    /* s, the end of the simulation */
 	double largest_target;	/* B, on the target that got most */
 	double smallest_target; /* B, on the one that got least */
 	double messages;	/* of the coordinators */

@@ -84,9 +84,15 @@ check_program (const struct sluice_program *program, const struct sluice_storage
 		return sluice_fail (
 		    err, "program uses targets %g to %g of %g", program->first_target,
 		    program->first_target + fmax (count, 1.0) - 1.0, storage->targets);
-	if (program->sync > SLUICE_SYNC_FLUSH
-	    || program->dispatch > SLUICE_DISPATCH_REROUTE)
-		return sluice_fail (err, "program has an unknown sync or dispatch");
+	if (program->sync > SLUICE_SYNC_FLUSH || program->dispatch > SLUICE_DISPATCH_REROUTE
+	    || program->yields > SLUICE_YIELD_FLUSH)
+		return sluice_fail (err, "program has an unknown sync, dispatch or yields");
+	if (program->dispatch != SLUICE_DISPATCH_FREE
+	    && (program->yields != SLUICE_YIELD_NEVER || program->divides))
+		return sluice_fail (err, "program takes turns on targets: it can neither "
+					 "yield nor divide");
+	if (program->yields != SLUICE_YIELD_NEVER && program->sync == SLUICE_SYNC_BEHIND)
+		return sluice_fail (err, "program yields: give it sync ack or flush");
 	if (program->dispatch != SLUICE_DISPATCH_FREE && program->stripe_targets > 1.0)
 		return sluice_fail (err, "program takes turns on targets: give its files "
 					 "one target each (stripe_targets 1)");
@@ -167,11 +173,12 @@ allocate (struct simulation *s)
 	s->processes = calloc (s->process_count, sizeof *s->processes);
 	s->flows = calloc (flows, sizeof *s->flows);
 	s->node_clocks = calloc (s->node_count, sizeof *s->node_clocks);
+	s->node_staged = calloc (s->node_count, sizeof *s->node_staged);
 	s->streams = calloc (streams, sizeof *s->streams);
 	s->targets = calloc (s->target_count, sizeof *s->targets);
 	s->servers = calloc (s->server_count, sizeof *s->servers);
-	if (!s->processes || !s->flows || !s->node_clocks || !s->streams || !s->targets
-	    || !s->servers)
+	if (!s->processes || !s->flows || !s->node_clocks || !s->node_staged || !s->streams
+	    || !s->targets || !s->servers)
 		return -1;
 	for (size_t i = 0; i < streams; i++)
 		s->streams[i].head = NOTHING;
@@ -223,6 +230,7 @@ tear_down (struct simulation *s)
 	free (s->processes);
 	free (s->flows);
 	free (s->node_clocks);
+	free (s->node_staged);
 	free (s->streams);
 	free (s->targets);
 	free (s->servers);
@@ -238,6 +246,7 @@ report (const struct simulation *s)
 		struct sluice_program_outcome *outcome = program->outcome;
 		uint32_t first = (uint32_t)program->is->first_target;
 		outcome->stopped = s->now;
+		outcome->drained = fmax (outcome->drained, outcome->end);
 		outcome->smallest_target = INFINITY;
 		for (uint32_t t = first; t < first + program->target_count; t++) {
 			double bytes = program->target_bytes[t];

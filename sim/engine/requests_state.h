@@ -18,7 +18,8 @@ enum event_kind {
 	EVENT_SENT,	 /* a unit leaves its node */
 	EVENT_RECEIVED,	 /* a unit has reached its server */
 	EVENT_CACHED,	 /* a unit is in the server's memory */
-	EVENT_SERVED	 /* a target has done what it was at */
+	EVENT_SERVED,	 /* a target has done what it was at */
+	EVENT_STAGED	 /* a process: its node's buffer has the operation */
 };
 
 struct event {
@@ -38,12 +39,16 @@ struct process {
 	uint32_t turn;	       /* flow that sends next */
 	uint32_t home, on;     /* dispatch: target of its group; where it writes now */
 	uint32_t next_waiting; /* dispatch: in its group's queue */
+	uint32_t staged;       /* operations in its node's buffer */
+	uint32_t is_draining, is_blocked, is_burst_due;
 	double burst_began;
-	double clock; /* until when it produces what is sent already */
+	double copy_clock; /* until when it copies to the buffer */
+	double clock;	   /* until when it produces what is sent already */
 };
 
 struct flow {
-	double unsent; /* bytes */
+	double unsent;	 /* bytes */
+	uint64_t ticket; /* of its operation: they count up as operations open */
 	uint32_t process, target;
 	uint32_t in_flight, window; /* units */
 	uint32_t is_new;	    /* its server has not worked for it yet */
@@ -101,6 +106,7 @@ struct program {
 	uint32_t first_process, first_stream;
 	uint32_t target_count, flow_count;
 	uint32_t writing;     /* processes that have not ended */
+	uint32_t bursting;    /* processes in a burst */
 	uint32_t collapses;   /* its flows can be refused */
 	uint32_t turn;	      /* dispatch: group that is asked first */
 	uint32_t inquired;    /* dispatch: the lengths of the queues are known */
@@ -121,6 +127,9 @@ struct simulation {
 	struct flow *flows;
 	uint32_t flows_each; /* flows of a process at most */
 	double *node_clocks;
+	double *node_staged; /* bytes in each node's buffer */
+	uint32_t staged;     /* operations in all buffers */
+	uint32_t holders;    /* processes in a burst of programs that never yield */
 	struct unit *units;
 	uint32_t unit_room, free_unit;
 	struct stream *streams; /* by target, then stream */
@@ -129,6 +138,7 @@ struct simulation {
 	struct server *servers;
 	uint32_t target_count, server_count, process_count, node_count;
 	double metadata_clock;
+	uint64_t tickets;
 	uint32_t files; /* created or opened: the next one's target */
 	uint32_t stopped;
 	uint32_t out_of_memory;
@@ -154,7 +164,21 @@ uint32_t rq_flow_count (const struct program *program);
 uint32_t rq_can_collapse (const struct simulation *s, const struct program *program);
 void rq_unit_acknowledged (struct simulation *s, uint32_t flow, double bytes);
 void rq_flow_done (struct simulation *s, uint32_t flow);
+void rq_begin_operation (struct simulation *s, uint32_t process);
+void rq_stop_if_over (struct simulation *s);  /* no program writes, nothing is staged */
 int64_t rq_run_to_end (struct simulation *s); /* events, or -1 without memory */
+
+/* requests_staging.c: programs that keep off, or to their part of the targets. */
+struct span {
+	uint32_t first, count; /* of the targets that a program may use */
+};
+int rq_stage (struct simulation *s, uint32_t process); /* 0: the operation may be written */
+void rq_drain (struct simulation *s,
+	       uint32_t process); /* if there is anything, and it may */
+void rq_drained (struct simulation *s, uint32_t process); /* one operation */
+void rq_burst_begins (struct simulation *s, uint32_t process);
+void rq_burst_ends (struct simulation *s, uint32_t process);
+struct span rq_targets_of (const struct simulation *s, const struct program *program);
 
 /* requests_dispatch.c: who may write. */
 void rq_take_turn (struct simulation *s, uint32_t process);

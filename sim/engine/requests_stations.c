@@ -140,6 +140,18 @@ choose_stream (struct simulation *s, uint32_t target, double *seconds)
 	return stream;
 }
 
+/* Where on the device a unit lies: without a seek time it does not matter. */
+static uint32_t
+stream_of (const struct simulation *s, uint32_t unit)
+{
+	if (!(s->storage->seek_seconds > 0.0) || s->units[unit].kind == UNIT_COMMIT)
+		return 0;
+	uint32_t process = flow_of (s, unit)->process;
+	const struct program *program = &s->programs[s->processes[process].program];
+	return program->first_stream
+	       + (program->is->interleaved ? 0 : s->processes[process].rank);
+}
+
 static void
 serve_next (struct simulation *s, uint32_t target)
 {
@@ -153,6 +165,11 @@ serve_next (struct simulation *s, uint32_t target)
 	stream->head = s->units[unit].next;
 	t->present = unit;
 	t->slice_left -= s->units[unit].bytes;
+	if (s->storage->ordered > 0.0 && s->units[unit].kind != UNIT_COMMIT
+	    && t->position != stream_of (s, unit)) {
+		t->position = stream_of (s, unit);
+		seconds += s->storage->seek_seconds;
+	}
 	if (s->units[unit].kind == UNIT_COMMIT) {
 		if (t->joinable == unit)
 			t->joinable = NOTHING; /* who comes later waits for the next one */
@@ -163,29 +180,35 @@ serve_next (struct simulation *s, uint32_t target)
 	rq_schedule (s, s->now + seconds, EVENT_SERVED, target);
 }
 
-/* Without a seek time there is one stream: first come, first served. */
+/* Behind which unit of a queue one is put: the last, or where targets keep order that
+ * of the operation that began last before its own. NOTHING: it is the first. */
 static uint32_t
-stream_of (const struct simulation *s, uint32_t unit)
+place_in (const struct simulation *s, const struct stream *stream, uint32_t unit)
 {
-	if (!(s->storage->seek_seconds > 0.0) || s->units[unit].kind == UNIT_COMMIT)
-		return 0;
-	uint32_t process = flow_of (s, unit)->process;
-	const struct program *program = &s->programs[s->processes[process].program];
-	return program->first_stream
-	       + (program->is->interleaved ? 0 : s->processes[process].rank);
+	uint64_t ticket = flow_of (s, unit)->ticket;
+	if (stream->head == NOTHING)
+		return NOTHING;
+	if (!(s->storage->ordered > 0.0) || flow_of (s, stream->tail)->ticket <= ticket)
+		return stream->tail;
+	uint32_t before = NOTHING;
+	for (uint32_t i = stream->head; flow_of (s, i)->ticket <= ticket;
+	     i = s->units[i].next)
+		before = i;
+	return before;
 }
 
 static void
 queue_unit (struct simulation *s, uint32_t target, uint32_t unit)
 {
 	struct target *t = &s->targets[target];
-	uint32_t number = stream_of (s, unit);
+	uint32_t number = s->storage->ordered > 0.0 ? 0 : stream_of (s, unit);
 	struct stream *stream = stream_at (s, target, number);
-	if (stream->head == NOTHING)
-		stream->head = unit;
-	else
-		s->units[stream->tail].next = unit;
-	stream->tail = unit;
+	uint32_t before = place_in (s, stream, unit);
+	uint32_t *link = before == NOTHING ? &stream->head : &s->units[before].next;
+	s->units[unit].next = *link;
+	*link = unit;
+	if (s->units[unit].next == NOTHING)
+		stream->tail = unit;
 	if (!stream->is_ready && t->stream != number)
 		append_ready (s, target, number);
 	if (t->present == NOTHING)

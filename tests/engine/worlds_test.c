@@ -83,6 +83,8 @@ test_requests (double seek, uint32_t dispatch)
 	storage.flow_limit = 5.0;
 	storage.server_bandwidth = 2e10;
 	storage.flow_seconds = 1e-5;
+	storage.buffer_bytes = 4e6;
+	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
 
 	struct sluice_program programs[3];
 	for (uint32_t i = 0; i < 3; i++) {
@@ -96,7 +98,9 @@ test_requests (double seek, uint32_t dispatch)
 		programs[i].interleaved = i & 1U;
 		programs[i].stripe_bytes = 262144.0;
 		programs[i].stripe_targets = i ? 4.0 : 1.0;
+		programs[i].divides = i != 0;
 	}
+	programs[1].yields = dispatch; /* as many words as ways to yield */
 	programs[0].dispatch = dispatch;
 	programs[0].throttle = 0.5;
 	struct sluice_program_outcome outcomes[3];

@@ -17,11 +17,11 @@ from sluice.sim.scenario import delta_graph, keep_company, parse_scenario, read_
 
 ROOT = Path(__file__).resolve().parents[2]
 STATED = dict(
-    re.findall(r"^\| ([YSH]\d+[a-z]?) \| .*? \| ([a-z ()0-9]+) \|", (ROOT / "docs/worlds.md")
+    re.findall(r"^\| ([YSHK]\d+[a-z]?) \| .*? \| ([a-z ()0-9]+) \|", (ROOT / "docs/worlds.md")
                .read_text(), flags=re.MULTILINE)
 )  # fmt: skip
 """What docs/worlds.md says of each figure."""
-QUICK = ("Y1", "S1", "S2", "S6", "S7", "H")
+QUICK = ("Y1", "S1", "S2", "S6", "S7", "S8", "H", "K")
 """Those that take less than a second each."""
 
 

@@ -182,6 +182,7 @@ main (void)
 			for (w.scheduler.interval = 0; w.scheduler.interval <= 30;
 			     w.scheduler.interval += 30) {
 				uint32_t calls[3] = { 0 };
+				w.scheduler.end_window = w.scheduler.interval;
 				run (&w, NULL, NULL);
 				run (&w, new_storage (), NULL);
 				run (&w, new_storage (), calls);
@@ -189,6 +190,7 @@ main (void)
 			}
 	sluice_scheduler_init (&w.scheduler);
 	w.scheduler.preemption = SLUICE_PREEMPT_REQUEUE;
+	w.scheduler.end_window = 30;
 	struct storage *storage = new_storage ();
 	run (&w, storage, NULL);
 	CHECK (storage->stops > 0 && storage->starts > JOBS / 2);

@@ -33,7 +33,7 @@ STEP = 10.0
 """Seconds of the replay between two steps."""
 PATIENCE = 90.0
 """Seconds that slurmctld may take for a step on a busy machine."""
-QUIET = 2.5
+QUIET = 2.0
 """Seconds without a change after which a step is over: two passes of either scheduler."""
 
 
@@ -301,6 +301,7 @@ class Timed:
         for number, job in enumerate(self.wanted):
             if number == 1:
                 self.slurm.wait_for_job(job_ids[0], "RUNNING", timeout=PATIENCE)
+                time.sleep(1.1)  # Slurm's times are whole seconds: not to seem to come with it
                 self.lease()
             script = f"sleep {job.seconds:g}; exit {int(job.fails)}"
             job_ids.append(submit(self.slurm, self.wanted, number, job_ids, script))

@@ -155,7 +155,7 @@ def side_by_side(function, *arguments):
 @pytest.mark.slurm
 def test_after_each_end_the_same_jobs_run_on_a_real_slurmctld_and_in_the_replay():
     names = ("planned licences", "arrays", "dependencies")
-    for name, played in zip(names, side_by_side(play, names, [1] * 3, [9] * 3), strict=True):
+    for name, played in zip(names, side_by_side(play, names, [1] * 3, [6] * 3), strict=True):
         assert [real for _, real in played] == [expected for expected, _ in played], name
 
 
@@ -178,7 +178,7 @@ def run(name, seed):
     """Return (submission, start, end) of each task, and the start of each in the replay."""
     cluster, make = TIMED_CASES[name]
     rng = random.Random(seed)
-    wanted = [replace(job, seconds=rng.randint(20, 60)) for job in make(rng, 12)]
+    wanted = [replace(job, seconds=rng.randint(30, 75)) for job in make(rng, 12)]
     with lab(cluster) as slurm:
         timed = Timed(slurm, cluster, wanted)
         seen = timed.observe()

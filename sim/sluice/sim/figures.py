@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sluice.sim import figures_huang, figures_shah, figures_yildiz
+from sluice.sim import figures_huang, figures_kougkas, figures_shah, figures_yildiz
 from sluice.sim.errors import WorldError
 from sluice.sim.figure import ask
 
@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
     from sluice.sim.figure import Figure, Verdict
 
-FIGURES = (*figures_yildiz.FIGURES, *figures_shah.FIGURES, *figures_huang.FIGURES)
+FIGURES = (
+    *figures_yildiz.FIGURES,
+    *figures_shah.FIGURES,
+    *figures_huang.FIGURES,
+    *figures_kougkas.FIGURES,
+)
 
 
 def find(names: Sequence[str]) -> list[Figure]:

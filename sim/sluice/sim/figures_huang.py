@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.figure import Figure, Row, about, between
 from sluice.sim.platforms import PLATFORMS
+from sluice.sim.remedies import buffer_in_transit, outcomes
 from sluice.sim.requests import Outcome, simulate
+from sluice.sim.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,11 +115,6 @@ def _staged(buffer: float) -> tuple[float, ...]:
 
     All data goes through the memory of one staging area in front of all targets.
     """
-    if buffer:
-        changed = {"servers": 1.0, "cache_bytes": buffer, "cache_bandwidth": 1e10}
-        changed["server_bandwidth"] = 2e10
-    else:
-        changed = {}
     writers: Program = {
         "processes": 256,
         "nodes": 64,
@@ -125,10 +122,12 @@ def _staged(buffer: float) -> tuple[float, ...]:
         "operations": 32,
         "sync": "ack",
     }
-    storage = PLATFORMS["targets-16"].storage(**changed)
-    return tuple(
-        simulate(storage, [writers, *([_noise(n, 1)] if n else [])])[0].seconds for n in NOISES
-    )
+    storage = PLATFORMS["targets-16"].storage()
+    cases = [(writers, _noise(n, 1)) if n else (writers,) for n in NOISES]
+    scenarios = [Scenario(storage, ("",) * len(c), c, 0.0, (), 0) for c in cases]
+    if buffer:
+        scenarios = [buffer_in_transit(scenario, buffer) for scenario in scenarios]
+    return tuple(outcomes(scenario)[0].seconds for scenario in scenarios)
 
 
 VOLUME = 256 * 32 * CHUNK

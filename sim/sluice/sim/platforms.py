@@ -46,8 +46,8 @@ _ORANGEFS = (
     Parameter("node_bandwidth", 1.25e9, "10 GbE"),
     Parameter("server_bandwidth", 1.25e9, "10 GbE"),
     Parameter("process_bandwidth", 1.55e9, "one process to memory alone: 2 GB in 1.32 s", "Y1"),
-    Parameter("unit_bytes", 256 * KIB, "OrangeFS default FlowBufferSizeBytes"),
-    Parameter("flow_window", 8, "OrangeFS default FlowBuffersPerFlow"),
+    Parameter("unit_bytes", 256 * KIB, "OrangeFS reference: FlowBufferSizeBytes 262144"),
+    Parameter("flow_window", 8, "OrangeFS reference: FlowBuffersPerFlow 8"),
     Parameter("rewrite_window", 8, "the same: a server does not tell old blocks from new"),
     Parameter("cache_bandwidth", 1.96e9, "a server's memory: 4 GB in 2.09 s", "Y1"),
     Parameter("setup_seconds", 0.04, "the delayed acknowledgement of Linux TCP, once a request"),
@@ -98,10 +98,21 @@ _GPFS = (
     Parameter("unit_bytes", 4 * MIB, "assumed: the file system's block"),
     Parameter("flow_window", 1e6, "the process limits"),
     Parameter("rewrite_window", 1e6, "the process limits"),
-    Parameter("process_window", 18, "GPFS default prefetchThreads 72, by 4 processes a node"),
+    Parameter("process_window", 18, "effective: what is written behind, a process", "S2c"),
     Parameter("setup_seconds", 0.001, "assumed: token and round trips"),
     Parameter("commit_seconds", 0.0005, "assumed"),
     Parameter("create_seconds", 1 / 20000, "assumed"),
+)
+
+_PVFS_8 = (
+    Parameter("servers", 8, "the paper's platform: 8 PVFS servers"),
+    Parameter("targets", 8, "one device a server"),
+    Parameter("target_bandwidth", 100e6, "assumed; only ratios are compared"),
+    Parameter("node_bandwidth", 1.25e9, "assumed: 10 GbE, more than the devices take"),
+    Parameter("server_bandwidth", 1.25e9, "assumed: 10 GbE, more than the devices take"),
+    Parameter("unit_bytes", 256 * KIB, "OrangeFS reference: FlowBufferSizeBytes 262144"),
+    Parameter("buffer_bytes", 128 * MIB, "the paper's platform: 128 MB a node"),
+    Parameter("buffer_bandwidth", 1e9, "assumed: a process into memory"),
 )
 
 _TARGETS_16 = (
@@ -129,6 +140,7 @@ PLATFORMS = {
         *_orangefs("RAM", _RAM),
         Platform("lustre", "Lustre of TSUBAME 2.5 (Shah et al. 2019)", _LUSTRE),
         Platform("gpfs", "GPFS of TSUBAME 2.5 (Shah et al. 2019)", _GPFS),
+        Platform("pvfs-8", "8 PVFS servers with buffers in the nodes (Kougkas et al.)", _PVFS_8),
         Platform("targets-16", "16 targets (Huang et al.)", _TARGETS_16),
     )
 }

@@ -36,6 +36,8 @@ class Outcome:
     first_start: float
     end: float
     """Of its last operation; infinite if the simulation stopped before."""
+    drained: float
+    """When the storage had what was staged, too; never before `end`."""
     bytes: float
     """Acknowledged."""
     share_time: float
@@ -82,10 +84,15 @@ WORDS = {
         "turns": lib.SLUICE_DISPATCH_TURNS,
         "reroute": lib.SLUICE_DISPATCH_REROUTE,
     },
+    "yields": {
+        "never": lib.SLUICE_YIELD_NEVER,
+        "block": lib.SLUICE_YIELD_BLOCK,
+        "flush": lib.SLUICE_YIELD_FLUSH,
+    },
 }
 """What a program's words mean."""
 
-WHOLE = ("creates", "rewrites", "interleaved", "inquiry", "noise")
+WHOLE = ("creates", "rewrites", "interleaved", "inquiry", "noise", "divides")
 """Whole numbers of a program; all but the first are 0 or 1."""
 
 

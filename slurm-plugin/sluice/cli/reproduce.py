@@ -24,11 +24,17 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Simulate a scenario of your own (TOML, or JSON by its suffix) instead.",
 )
+@click.option(
+    "--what-if",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Try the papers' remedies on such a scenario instead.",
+)
 @click.option("--parameters", is_flag=True, help="List every number of the model and its source.")
 @json_option
 def command(
     names: tuple[str, ...],
     scenario: Path | None,
+    what_if: Path | None,
     *,
     parameters: bool,
     as_json: bool,
@@ -42,7 +48,10 @@ def command(
 
     A scenario names a platform of --parameters, or all numbers of a storage system, and
     programs. Each program is then simulated alone and with the others; with `offsets`, two
-    programs at each offset (a Δ-graph).
+    programs at each offset (a Δ-graph). With --what-if, each remedy of docs/worlds.md is tried
+    on it: staging in the nodes' buffers (buffer_bytes in [storage]), partition of the targets,
+    re-routing, in-transit buffering, one writer a node, larger stripes, ordered service and
+    balanced files.
 
     \b
     Examples:
@@ -50,6 +59,7 @@ def command(
         sluice reproduce Y6 S3 --json
         sluice reproduce --parameters
         sluice reproduce --scenario pair.toml
+        sluice reproduce --what-if pair.toml
     \b
     pair.toml:
         platform = "lustre"
@@ -70,12 +80,16 @@ def command(
         nodes = 32
         operations = 200
     """
-    if (scenario is not None) + parameters + bool(names) > 1:
-        raise click.UsageError("Give figures, or --scenario, or --parameters.")
+    if (scenario is not None) + (what_if is not None) + parameters + bool(names) > 1:
+        raise click.UsageError("Give figures, or --scenario, or --what-if, or --parameters.")
     if scenario is not None:
         from sluice.sim.scenario import read_scenario
 
         _show_scenario(read_scenario(scenario), as_json=as_json)
+    elif what_if is not None:
+        from sluice.sim.scenario import read_scenario
+
+        _show_what_if(read_scenario(what_if), as_json=as_json)
     elif parameters:
         _show_parameters(as_json=as_json)
     else:
@@ -225,6 +239,41 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
     ]
     columns = ("program", "alone, s", "rate", "together, s", "rate", "I", "rate lost")
     show_table(columns, rows)
+
+
+def _show_what_if(scenario: Scenario, *, as_json: bool) -> None:
+    from sluice.sim.remedies import what_if, writers
+
+    found = what_if(scenario)
+    if as_json:
+        show_json(
+            [
+                {
+                    "remedy": one.remedy,
+                    "title": one.title,
+                    "factors": [_finite(factor) for factor in one.factors],
+                    "mean_factor": _finite(one.mean_factor),
+                    "seconds": _finite(one.seconds),
+                    "why_not": one.why_not or None,
+                }
+                for one in found
+            ]
+        )
+        return
+    rows = [
+        (
+            one.remedy,
+            one.title,
+            *map(_seconds, (*one.factors, one.mean_factor, one.seconds)),
+        )
+        for one in found
+        if not one.why_not
+    ]
+    names = (f"I of {scenario.names[i]}" for i in writers(scenario))
+    show_table(("remedy", "", *names, "mean I", "last byte, s"), rows)
+    for one in found:
+        if one.why_not:
+            click.echo(f"{one.remedy} was not tried: it {one.why_not}.")
 
 
 def _finite(number: float) -> float | None:
