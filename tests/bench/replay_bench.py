@@ -1,12 +1,15 @@
-"""Jobs a second in the replay engine, and what a million jobs cost.
+"""Jobs a second in the replay engine, with and without I/O, and what a million jobs cost.
 
 KTH-SP2 (Parallel Workloads Archive, Lars Malinowsky, KTH) from the folder beside the repository
 where it is there, and generated traces of growing length: time a job must stay about the same.
-CPU time of the process, the best of several rounds, because machines are noisy.
+With I/O, jobs meet in the fast world and Sluice decides about each as it is deployed; their
+profiles are drawn from the mix. CPU time of the process, the best of several rounds, because
+machines are noisy.
 """
 
 import gzip
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,10 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sluice.sim import engine
+from sluice.sim.contention import Contention
+from sluice.sim.io_replay import replay_with_io, with_room_for_io
 from sluice.sim.lublin import generate
 from sluice.sim.machine import SLURM, site_of
+from sluice.sim.policies import POLICIES, Options, Question
+from sluice.sim.profiles import drawn_profiles
 from sluice.sim.repairs import Replayable, make_replayable
 from sluice.sim.sources import read_trace
+from sluice.sim.storage import storage_for
 from sluice.sim.trace import Trace
 
 KTH = Path(__file__).resolve().parents[3] / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
@@ -25,6 +33,9 @@ GOAL = 1_000_000  # jobs/s, KTH-SP2 with EASY
 ROUNDS = 15
 MILLION = 1_000_000
 LOAD = 0.8
+GOAL_WITH_IO = 100_000  # jobs/s, KTH-SP2 with EASY, the fast world and Sluice
+HEAVY = 0.3
+MILLION_SECONDS, MILLION_GIB = 15.0, 1.0
 LARGEST_GROWTH = 2.0  # of the time a job, from 10,000 jobs to a million
 SETTINGS = {
     "FCFS": {"backfill": "none"},
@@ -81,6 +92,71 @@ def growth() -> bool:
     return costs[-1] / costs[0] <= LARGEST_GROWTH
 
 
+def seconds_with_io(work: Replayable, policy: str, heavy: float, rounds: int) -> float:
+    """Of engine, world and policy; the belief is made beforehand, as a bundle is."""
+    jobs = len(work.rows)
+    profiles = drawn_profiles(jobs, heavy=heavy)
+    storage = storage_for(work.workload.machine.slots)
+    workload = with_room_for_io(work, profiles).workload
+    config = storage.configuration()
+    loads = profiles.loads(workload, config)
+
+    def prepare() -> tuple[Contention, object]:
+        plan = POLICIES[policy].plan(Question(workload, profiles, storage, Options()))
+        return Contention(config, loads, lanes=plan.lanes), plan.decider.table
+
+    times = []
+    for _ in range(rounds):
+        contention, table = prepare()
+        times.append(best(lambda c=contention, t=table: engine.run(
+            workload, storage=c.storage, policy=t), 1))  # fmt: skip
+    return min(times)
+
+
+def kth_with_io() -> bool:
+    if not KTH.exists():
+        return True
+    work = replayable(read_trace(KTH))
+    speeds = {}
+    for policy in ("none", "two-groups", "class-lanes", "sluice-auto"):
+        for heavy in (0.1, HEAVY, 0.6):
+            speed = len(work.rows) / seconds_with_io(work, policy, heavy, 5)
+            speeds[policy, heavy] = speed
+            print(f"KTH-SP2, EASY, {heavy:.0%} I/O-heavy, {policy}: {speed:,.0f} jobs/s")
+    print(f"  goal for Sluice at {HEAVY:.0%}: {GOAL_WITH_IO:,} jobs/s")
+    return speeds["sluice-auto", HEAVY] >= GOAL_WITH_IO
+
+
+def growth_with_io() -> bool:
+    costs = []
+    for count in (10_000, 30_000, 100_000, 300_000):
+        work = replayable(generate(count, load=LOAD))
+        costs.append(seconds_with_io(work, "sluice-auto", HEAVY, 2) / count)
+        print(f"generated, load {LOAD}, {HEAVY:.0%} I/O-heavy, sluice-auto: {count:>9,} jobs "
+              f"{costs[-1] * 1e6:.2f} us a job")  # fmt: skip
+    print(f"  time a job grows {costs[-1] / costs[0]:.2f}-fold (at most {LARGEST_GROWTH})")
+    return costs[-1] / costs[0] <= LARGEST_GROWTH
+
+
+def million_with_io() -> int:
+    """All of it: profiles, belief with its calibration, replay. In a process of its own."""
+    work = replayable(generate(MILLION, load=LOAD))
+    slots = work.workload.machine.slots
+    profiles, storage = drawn_profiles(MILLION, heavy=HEAVY), storage_for(slots)
+    site = site_of(work.trace)
+    seconds = best(
+        lambda: replay_with_io(
+            work, site, profiles=profiles, storage=storage, policy="sluice-auto"
+        ),
+        1,
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{MILLION:,} jobs with contention under sluice-auto: {seconds:.1f} s "
+          f"(at most {MILLION_SECONDS:.0f}), peak memory {peak:.2f} GiB "
+          f"(at most {MILLION_GIB:.0f})", flush=True)  # fmt: skip
+    return 0 if seconds <= MILLION_SECONDS and peak <= MILLION_GIB else 1
+
+
 def write_swf(trace: Trace, path: Path) -> None:
     columns = (trace.job_id, trace.submit, trace.runtime, trace.slots, trace.limit, trace.user)
     with gzip.open(path, "wt", compresslevel=1) as file:
@@ -108,9 +184,12 @@ def million() -> None:
 def main() -> int:
     is_good = kth()
     is_good &= growth()
+    is_good &= kth_with_io()
+    is_good &= growth_with_io()
     million()
-    return 0 if is_good else 1
+    child = subprocess.run([sys.executable, __file__, "million-with-io"], check=False)
+    return 0 if is_good and child.returncode == 0 else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(million_with_io() if sys.argv[1:] == ["million-with-io"] else main())
