@@ -119,6 +119,16 @@ def test_wrong_predictions_are_so_many_and_seeded():
         mistaken(profiles, share=1.5, seed=4)
 
 
+def test_whose_prediction_is_wrong_has_nothing_to_do_with_what_he_does():
+    """Also where one seed draws the profiles and the mistakes."""
+    profiles = drawn_profiles(20_000, heavy=0.3, seed=1)
+    wrong = mistaken(profiles, share=0.3, seed=1).io_share != profiles.io_share
+    heavy = profiles.io_share >= 0.02
+    assert wrong[heavy].mean() == pytest.approx(0.3, abs=0.02)
+    believed = mistaken(profiles, share=0.3, seed=1)
+    assert (believed.io_share >= 0.02).mean() == pytest.approx(heavy.mean(), abs=0.01)
+
+
 def test_an_unknown_policy_is_refused_by_name():
     with pytest.raises(PolicyError, match="class-lanes"):
         run("magic")

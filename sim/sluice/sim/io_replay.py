@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from sluice.sim.repairs import Replayable
     from sluice.sim.storage import Storage
 
+MISTAKES = 1
+"""A stream of random numbers of its own: not that by which profiles were drawn (mix.py)."""
 IO_ROOM = 5.0
 """I/O of a job may take so many times as long as alone before its limit kills it."""
 
@@ -90,7 +92,7 @@ def mistaken(profiles: Profiles, *, share: float, seed: int) -> Profiles:
         raise PolicyError(f"the share of wrong predictions is {share}; give 0 to 1")
     if share == 0:
         return profiles
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng((seed, MISTAKES))
     jobs = len(profiles.kind)
     is_wrong = random.uniform(size=jobs) < share
     other = np.where(is_wrong, random.integers(0, max(jobs, 1), jobs), np.arange(jobs))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sluice.sim.profiles import Profiles
     from sluice.sim.storage import Storage
 
+RANDOM_LANES = 2
+"""A stream of random numbers of its own (mix.py and io_replay.py have others)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -149,7 +152,7 @@ def _static_lanes(question: Question, streams: NDArray[np.bool_]) -> NDArray[np.
 
 
 def _random_lanes(question: Question) -> Plan:
-    random = np.random.default_rng(question.options.seed)
+    random = np.random.default_rng((question.options.seed, RANDOM_LANES))
     lanes = 1 << random.integers(0, _lane_count(question), len(question.workload.jobs))
     heavy = classes.is_heavy(question.profiles)
     return _on_lanes(question, np.where(heavy, lanes, 0).astype(np.uint32))
