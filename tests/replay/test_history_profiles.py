@@ -1,10 +1,13 @@
 """What the jobs of a trace do, from the logs in a history."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from sluice.classifier.made_history import made_history
+from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.sim.accounting import trace_of_jobs
 from sluice.sim.history_profiles import history_profiles, where_known
@@ -94,3 +97,30 @@ def test_profiles_of_a_history_become_loads_of_the_world(store, made):
     loads = profiles.loads(work.workload, storage_for(4096).configuration())
     busy = profiles.io_share > 0
     assert (loads["bursts"] > 0).tolist() == busy.tolist()
+
+
+@pytest.mark.parametrize("given", [[], ["--io-share", "0.5"]])
+def test_a_history_is_replayed_with_the_profiles_that_it_holds(tmp_path, made, given):
+    """The command says how many jobs the logs tell of, and what the others are taken to do."""
+    path = tmp_path / "history.db"
+    with Store(path, create=True) as store:
+        fill(store, made[::2])
+        store.upsert_jobs([run.job for run in made])
+    arguments = ["replay", str(path), "--policy", "two-groups", *given]
+    said = CliRunner().invoke(main, arguments).stdout.splitlines()[0]
+    others = "are drawn, 50% of them I/O-heavy" if given else "do no I/O"
+    assert said == f"Logs tell the I/O of 50.0% of the jobs; all others {others}."
+    document = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert list(document["inputs"]) == [str(path)]
+
+
+def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made):
+    path, trace = tmp_path / "history.db", tmp_path / "jobs.csv"
+    with Store(path, create=True) as store:
+        fill(store, made)
+    rows = [f"{j.job_id},{j.submit},{j.start},{j.end},{j.nodes}" for j in (r.job for r in made)]
+    trace.write_text("job,submit,start,end,slots\n" + "\n".join(rows))
+    arguments = ["replay", str(trace), "--profiles", str(path), "--policy", "two-groups"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("Logs tell the I/O of 100.0% of the jobs;")

@@ -250,7 +250,7 @@ def times_text(factor: float) -> str:
 
 def amount_text(amount: float) -> str:
     """Write an amount to two significant digits, and a large one in full."""
-    return f"{amount:.0f}" if amount >= 100 or amount == 0 else f"{amount:.2g}"
+    return f"{amount:.0f}" if amount >= 99.5 or amount == 0 else f"{amount:.2g}"
 
 
 def time_text(seconds: int | None) -> str:

@@ -73,9 +73,13 @@ def _fairness(comparison: Comparison) -> Iterator[str]:
     from sluice.sim.figures_of_replay import GROUPS
 
     for policy in comparison.policies:
-        for what in GROUPS if policy != PLAIN else ():
-            if rows := fairness_rows(comparison, policy, what):
-                yield table((what, *FAIRNESS_TITLES), rows, f"{policy}, by {what}")
+        if policy != PLAIN:
+            tables = [
+                table((what, *FAIRNESS_TITLES), rows, f"{policy}, by {what}")
+                for what in GROUPS
+                if (rows := fairness_rows(comparison, policy, what))
+            ]
+            yield f"<details open><summary>{escape(policy)}</summary>{''.join(tables)}</details>"
 
 
 def _made(experiment: Experiment, comparison: Comparison) -> Iterator[str]:

@@ -102,12 +102,13 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     less = -(comparison.difference(policy, "lost_slot_hours") or 0.0)
     found = comparison.difference_interval(policy, "lost_slot_hours")
     share = figures["share_of_bound"]
-    of_bound = f", {share:.1%} of the bound" if share is not None and less >= 0 else ""
-    said = (
-        f"gives back {amount_text(less)} slot-hours{of_bound}"
-        if less >= 0
-        else f"loses {amount_text(-less)} slot-hours more"
-    )
+    of_bound = f", {share:.1%} of the bound" if share is not None else ""
+    if not less:
+        said = "gives nothing back"
+    elif less > 0:
+        said = f"gives back {amount_text(less)} slot-hours{of_bound}"
+    else:
+        said = f"loses {amount_text(-less)} slot-hours more"
     if found is not None:
         low, high = (value_text(-end, "hours") for end in (found.high, found.low))
         said += f" (given back in other draws: {low} to {high})"
