@@ -72,9 +72,8 @@ overlaps_of (const struct sluice_situation *s, const struct newcomer *job,
 	     const struct side *side, const struct sluice_situation_member *member,
 	     struct sluice_load load, double remaining)
 {
-	double capacity = s->model->capacity;
-	double own_rho = sluice_load_rate (side->victim, load, capacity);
-	double other_rho = sluice_load_rate (member->victim, side->against, capacity);
+	double own_rho = sluice_load_rate (side->victim, load, s->model);
+	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
 	double own = sluice_load_overlap (side->pressure, &member->pressure, own_rho);
 	double other = sluice_load_overlap (&member->pressure, side->pressure, other_rho);
 	double own_stretch = factor_of (1.0 - own * (1.0 - own_rho));
@@ -110,8 +109,8 @@ own_factor (const struct sluice_situation *s, const struct sluice_situation_lane
 		shares[n++] = met[i].own;
 	}
 	sluice_load_sets_of (loads, shares, n, &sets);
-	return factor_of (sluice_load_mean_rate (side->victim, lane->background, &sets,
-						 s->model->capacity));
+	return factor_of (
+	    sluice_load_mean_rate (side->victim, lane->background, &sets, s->model));
 }
 
 /* A victim's factor without and with the newcomer, which is on for a share of
@@ -122,12 +121,11 @@ compare (const struct sluice_situation *s, const struct sluice_situation_member 
 	 const struct sluice_load *loads, const double *overlaps, uint32_t n,
 	 double *before, double *after)
 {
-	double capacity = s->model->capacity;
 	struct sluice_load_sets sets;
 	sluice_load_sets_of (loads, overlaps, n, &sets);
-	double without = sluice_load_mean_rate (victim->victim, always, &sets, capacity);
+	double without = sluice_load_mean_rate (victim->victim, always, &sets, s->model);
 	double with = sluice_load_mean_rate (
-	    victim->victim, sluice_load_add (always, side->against), &sets, capacity);
+	    victim->victim, sluice_load_add (always, side->against), &sets, s->model);
 	*before = factor_of (without);
 	*after = factor_of ((1.0 - overlap) * without + overlap * with);
 }
@@ -162,14 +160,11 @@ compare_rest (const struct sluice_situation *s, const struct sluice_situation_la
 	      const struct newcomer *job, const struct side *side, double start,
 	      struct meeting *out)
 {
-	struct sluice_load always = lane->background;
 	double remaining = lane->has_rest ? remaining_of (s, lane->rest, start) : 0.0;
 
 	if (remaining <= 0.0)
 		return;
-	always.weight = larger (0.0, always.weight - lane->rest_load.weight);
-	always.demand = larger (0.0, always.demand - lane->rest_load.demand);
-	always.metadata = larger (0.0, always.metadata - lane->rest_load.metadata);
+	struct sluice_load always = sluice_load_less (lane->background, lane->rest_load);
 	for (uint32_t i = 0; i < lane->count; i++)
 		if (remaining_of (s, lane->kept[i].member, start) > 0.0)
 			always = sluice_load_add (always, lane->kept[i].load);
@@ -375,9 +370,8 @@ encounter_with (const struct desk *desk, const struct side *side, uint32_t membe
 {
 	const struct sluice_situation *s = desk->situation;
 	const struct sluice_situation_member *m = &s->members[member];
-	double capacity = s->model->capacity;
-	double rho = sluice_load_rate (side->victim, m->against, capacity);
-	double other_rho = sluice_load_rate (m->victim, side->against, capacity);
+	double rho = sluice_load_rate (side->victim, m->against, s->model);
+	double other_rho = sluice_load_rate (m->victim, side->against, s->model);
 	double overlap = sluice_load_overlap (side->pressure, &m->pressure, rho);
 	double other_overlap
 	    = sluice_load_overlap (&m->pressure, side->pressure, other_rho);

@@ -1,6 +1,6 @@
 /*
  * What Slurm may pick is bounded by a virtual set: for each class as many jobs
- * as are admitted, each with the largest weight, demand and metadata share of
+ * as are admitted, each with the largest weights, demand and metadata share of
  * the waiting ones, and met by a victim as often as the one it meets most.
  * rho falls in all of these, so no set of real jobs is worse.
  *
@@ -50,7 +50,7 @@ overlap_of (const struct lane *lane, const struct sluice_pressure *victim,
 	    struct sluice_load self, const struct sluice_pressure *other)
 {
 	struct sluice_load load = sluice_load_of (other, lane->z, SLUICE_AGAINST);
-	double rho = sluice_load_rate (self, load, lane->model->capacity);
+	double rho = sluice_load_rate (self, load, lane->model);
 	return sluice_load_overlap (victim, other, rho);
 }
 
@@ -102,7 +102,7 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 	struct sluice_load loads[EXACT];
 	double overlaps[EXACT];
 	struct sluice_load_sets sets;
-	struct sluice_load always = { 0.0, 0.0, 0.0 };
+	struct sluice_load always = { 0 };
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < c->n_known; i++) {
@@ -123,7 +123,7 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 			}
 		}
 	sluice_load_sets_of (loads, overlaps, n, &sets);
-	return sluice_load_mean_rate (c->self, always, &sets, lane->model->capacity);
+	return sluice_load_mean_rate (c->self, always, &sets, lane->model);
 }
 
 static double
@@ -187,9 +187,7 @@ find_worst (struct lane *lane)
 		struct sluice_load load
 		    = sluice_load_of (&m->pressure, lane->z, SLUICE_AGAINST);
 		struct sluice_load *worst = &lane->worst[m->klass];
-		worst->weight = fmax (worst->weight, load.weight);
-		worst->demand = fmax (worst->demand, load.demand);
-		worst->metadata = fmax (worst->metadata, load.metadata);
+		*worst = sluice_load_most (*worst, load);
 		lane->waits[m->klass]++;
 	}
 }

@@ -56,9 +56,10 @@ sluice_interference_check (const struct sluice_interference *model,
 	if (model->capacity < 1.0)
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
-	if (model->process_exponent < 0.0 || model->log_sd < 0.0
+	if (model->process_exponent < 0.0 || model->pooling < 0.0 || model->log_sd < 0.0
 	    || model->site_log_sd < 0.0)
-		return sluice_fail (err, "a negative process exponent or deviation");
+		return sluice_fail (err,
+				    "a negative process exponent, pooling or deviation");
 	if (model->reserved != 0 || model->point_count > SLUICE_MAX_SITE_POINTS)
 		return sluice_fail (
 		    err, "interference has %u measured points, more than %u",
@@ -219,6 +220,7 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	set_activity (p, stretch, out);
 	out->weight
 	    = exp (clip_log (published_log_weight (features, model) + site.log_weight));
+	out->streaming = features[STREAMING];
 	out->log_hold = clip_log (site.log_hold);
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
@@ -242,8 +244,10 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {
 	double shift = smaller (z * pressure->log_sd, largest_log);
 	double hold = side == SLUICE_VICTIM ? pressure->log_hold : 0.0;
+	double weight = pressure->weight * exp (hold + side * shift);
 	struct sluice_load load = {
-		.weight = pressure->weight * exp (hold + side * shift),
+		.flushes = (1.0 - pressure->streaming) * weight,
+		.streams = pressure->streaming * weight,
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
 	};
@@ -253,19 +257,60 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 struct sluice_load
 sluice_load_add (struct sluice_load a, struct sluice_load b)
 {
-	a.weight += b.weight;
+	a.flushes += b.flushes;
+	a.streams += b.streams;
 	a.demand += b.demand;
 	a.metadata += b.metadata;
 	return a;
 }
 
-/* Without branches: sluice_load_mean_rate runs it over many sets at once. */
-static inline double
-rate_of (struct sluice_load victim, double weight, double demand, double metadata,
-	 double capacity)
+struct sluice_load
+sluice_load_less (struct sluice_load sum, struct sluice_load part)
 {
-	double left = capacity - demand;
-	double fair = capacity * victim.weight / (victim.weight + weight);
+	sum.flushes = larger (0.0, sum.flushes - part.flushes);
+	sum.streams = larger (0.0, sum.streams - part.streams);
+	sum.demand = larger (0.0, sum.demand - part.demand);
+	sum.metadata = larger (0.0, sum.metadata - part.metadata);
+	return sum;
+}
+
+struct sluice_load
+sluice_load_scale (struct sluice_load load, double factor)
+{
+	load.flushes *= factor;
+	load.streams *= factor;
+	load.demand *= factor;
+	load.metadata *= factor;
+	return load;
+}
+
+struct sluice_load
+sluice_load_most (struct sluice_load a, struct sluice_load b)
+{
+	a.flushes = larger (a.flushes, b.flushes);
+	a.streams = larger (a.streams, b.streams);
+	a.demand = larger (a.demand, b.demand);
+	a.metadata = larger (a.metadata, b.metadata);
+	return a;
+}
+
+struct sluice_load
+sluice_load_elsewhere (struct sluice_load load)
+{
+	load.flushes = load.streams = load.demand = 0.0;
+	return load;
+}
+
+/* Without branches: sluice_load_mean_rate runs it over many sets at once. The
+ * weights v of interference.h are multiplied by 1 + kappa U: their ratio counts. */
+static inline double
+rate_of (struct sluice_load victim, double flushes, double streams, double demand,
+	 double metadata, const struct sluice_interference *model)
+{
+	double left = model->capacity - demand;
+	double pool = 1.0 + model->pooling * (victim.streams + streams);
+	double own = victim.flushes * pool + victim.streams;
+	double fair = model->capacity * own / (own + flushes * pool + streams);
 	double share = larger (fair, left) / victim.demand;
 	double rho = victim.demand > 0.0 ? smaller (share, 1.0) : 1.0;
 	/* The metadata server takes operations as they come: an overload
@@ -275,23 +320,28 @@ rate_of (struct sluice_load victim, double weight, double demand, double metadat
 }
 
 double
-sluice_load_rate (struct sluice_load victim, struct sluice_load active, double capacity)
+sluice_load_rate (struct sluice_load victim, struct sluice_load active,
+		  const struct sluice_interference *model)
 {
-	return rate_of (victim, active.weight, active.demand, active.metadata, capacity);
+	return rate_of (victim, active.flushes, active.streams, active.demand,
+			active.metadata, model);
 }
 
 void
 sluice_load_sets_of (const struct sluice_load *others, const double *overlaps, uint32_t n,
 		     struct sluice_load_sets *out)
 {
-	out->weight[0] = out->demand[0] = out->metadata[0] = 0.0;
+	out->flushes[0] = out->streams[0] = out->demand[0] = out->metadata[0] = 0.0;
 	out->chance[0] = 1.0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t half = 1u << i;
+#ifndef __clang__ /* which sees for itself that the halves are apart */
 #pragma GCC ivdep
+#endif
 		for (uint32_t off = 0; off < half; off++) {
 			uint32_t on = off + half;
-			out->weight[on] = out->weight[off] + others[i].weight;
+			out->flushes[on] = out->flushes[off] + others[i].flushes;
+			out->streams[on] = out->streams[off] + others[i].streams;
 			out->demand[on] = out->demand[off] + others[i].demand;
 			out->metadata[on] = out->metadata[off] + others[i].metadata;
 			out->chance[on] = out->chance[off] * overlaps[i];
@@ -303,20 +353,23 @@ sluice_load_sets_of (const struct sluice_load *others, const double *overlaps, u
 
 double
 sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-		       const struct sluice_load_sets *sets, double capacity)
+		       const struct sluice_load_sets *sets,
+		       const struct sluice_interference *model)
 {
 	double rate[1 << SLUICE_EXACT_CORUNNERS], mean = 0.0;
 	uint32_t last = sets->count - 1;
 
-	if (rate_of (victim, always.weight + sets->weight[last],
+	if (rate_of (victim, always.flushes + sets->flushes[last],
+		     always.streams + sets->streams[last],
 		     always.demand + sets->demand[last],
-		     always.metadata + sets->metadata[last], capacity)
+		     always.metadata + sets->metadata[last], model)
 	    == 1.0)
 		return 1.0; /* room enough for everybody */
 	for (uint32_t s = 0; s < sets->count; s++)
-		rate[s] = rate_of (victim, always.weight + sets->weight[s],
+		rate[s] = rate_of (victim, always.flushes + sets->flushes[s],
+				   always.streams + sets->streams[s],
 				   always.demand + sets->demand[s],
-				   always.metadata + sets->metadata[s], capacity);
+				   always.metadata + sets->metadata[s], model);
 	for (uint32_t s = 0; s < sets->count; s++)
 		mean += sets->chance[s] * rate[s];
 	return mean;
@@ -327,12 +380,11 @@ sluice_rate_share (const struct sluice_pressure *victim,
 		   const struct sluice_pressure *const *others, uint32_t n,
 		   const struct sluice_interference *model, double z)
 {
-	struct sluice_load active = { 0.0, 0.0, 0.0 };
+	struct sluice_load active = { 0 };
 	for (uint32_t i = 0; i < n; i++)
 		active = sluice_load_add (active,
 					  sluice_load_of (others[i], z, SLUICE_AGAINST));
-	return sluice_load_rate (sluice_load_of (victim, z, SLUICE_VICTIM), active,
-				 model->capacity);
+	return sluice_load_rate (sluice_load_of (victim, z, SLUICE_VICTIM), active, model);
 }
 
 /* Integral from 0 to x of min (max (t, 0), most) dt. */
@@ -411,6 +463,7 @@ sluice_pressure_is_stronger (const struct sluice_pressure *a,
 	if (a->member != b->member)                                                        \
 		return a->member > b->member;
 	COMPARE (weight)
+	COMPARE (streaming)
 	COMPARE (demand)
 	COMPARE (metadata)
 	COMPARE (io_share)
@@ -430,7 +483,7 @@ sluice_io_factor (const struct sluice_pressure *victim,
 	struct sluice_load loads[SLUICE_EXACT_CORUNNERS];
 	double overlaps[SLUICE_EXACT_CORUNNERS];
 	struct sluice_load_sets sets;
-	struct sluice_load always = { 0.0, 0.0, 0.0 };
+	struct sluice_load always = { 0 };
 	struct sluice_load self = sluice_load_of (victim, z, SLUICE_VICTIM);
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -444,7 +497,7 @@ sluice_io_factor (const struct sluice_pressure *victim,
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_load load = sluice_load_of (ranked[i], z, SLUICE_AGAINST);
 		if (i < exact) {
-			double rho = sluice_load_rate (self, load, model->capacity);
+			double rho = sluice_load_rate (self, load, model);
 			overlaps[i] = sluice_load_overlap (victim, ranked[i], rho);
 			loads[i] = load;
 		} else {
@@ -452,8 +505,7 @@ sluice_io_factor (const struct sluice_pressure *victim,
 		}
 	}
 	sluice_load_sets_of (loads, overlaps, exact, &sets);
-	return larger (1.0,
-		       1.0 / sluice_load_mean_rate (self, always, &sets, model->capacity));
+	return larger (1.0, 1.0 / sluice_load_mean_rate (self, always, &sets, model));
 }
 
 double

@@ -5,14 +5,23 @@
  * as a share of the target's). While a set S of others is active, the targets
  * serve capacity * (a share by weight), as a fair-queueing server would:
  *
- *   rho_j(S) = min (1, max (K w_j / (d_j (w_j + sum_S w)), (K - sum_S d) / d_j))
+ *   rho_j(S) = min (1, max (K v_j / (d_j (v_j + sum_S v)), (K - sum_S d) / d_j))
  *
  * the guaranteed share or what the others leave over, whichever is more. K >= 1
  * because a mix uses more of a file system than one program (Shah S1).
  *
- * ln w is linear in the physical features. With s the streaming share
- * (unflushed bytes), k the share of writes that create a file, and
- * L = log2 (chunk / 1 MiB):
+ * Sharing has two levels. Data that nobody waits for lie in a cache, and go on from
+ * there in one queue, whosever they are. So streams share among each other by their
+ * weights, but beside writers that wait for each flush many streams are hardly more
+ * than one: with s the streaming share and U = sum s w over j and S,
+ *
+ *   v = w (1 - s + s / (1 + kappa U))
+ *
+ * kappa = 0 is sharing by weights alone; for a large one all streams together weigh
+ * 1 / kappa. More company never helps: v_j falls with U, and the others' sum rises.
+ *
+ * ln w is linear in the physical features. With s (unflushed bytes), k the share of
+ * writes that create a file, and L = log2 (chunk / 1 MiB):
  *
  *   ln w = s (a0 + a1 L) + (1 - s) (k (b0 + b1 L) + (1 - k) (c0 + c1 L))
  *          + gamma ln (nprocs)
@@ -57,6 +66,7 @@ enum {
 	X (rewrite_slope, "its change for each doubling of the chunk (c1)")                \
 	X (process_exponent, "gamma: how the weight grows with processes")                 \
 	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
+	X (pooling, "kappa: how far streams weigh as one, >= 0; 0: by weights alone")      \
 	X (log_sd, "sd of ln w where the site did not measure")                            \
 	X (site_log_sd, "sd of ln w where it did")
 
@@ -92,16 +102,17 @@ void sluice_traffic_features (const struct sluice_profile *profile,
 
 /* What a job presses on the targets it is spread over. */
 struct sluice_pressure {
-	double weight;	 /* w, on each of its targets */
-	double log_hold; /* ln h: as a victim it weighs w h */
-	double log_sd;	 /* sd of ln w */
-	double demand;	 /* d, 0..1 of the targets' rate, while in a burst */
-	double metadata; /* share of the metadata server, while in a burst */
-	double io_share; /* phi: share of time in bursts */
-	double burst;	 /* s; 0: much shorter than others' bursts */
-	double period;	 /* s; 0: unknown */
-	double confined; /* rate left on these targets even alone, 0 < c <= 1 */
-	double async_io; /* 1: computes while it writes */
+	double weight;	  /* w, on each of its targets */
+	double streaming; /* s: the share of it that counts as a stream */
+	double log_hold;  /* ln h: as a victim it weighs w h */
+	double log_sd;	  /* sd of ln w */
+	double demand;	  /* d, 0..1 of the targets' rate, while in a burst */
+	double metadata;  /* share of the metadata server, while in a burst */
+	double io_share;  /* phi: share of time in bursts */
+	double burst;	  /* s; 0: much shorter than others' bursts */
+	double period;	  /* s; 0: unknown */
+	double confined;  /* rate left on these targets even alone, 0 < c <= 1 */
+	double async_io;  /* 1: computes while it writes */
 };
 
 /* The pressure of a profile that is spread over the lanes in lane_mask (bit i

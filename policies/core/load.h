@@ -21,10 +21,13 @@ smaller (double a, double b)
 	return a < b ? a : b;
 }
 
-/* What a job puts on a lane while it is active; the weight is shifted to the
- * quantile already. */
+/* What a job puts on a lane while it is active, in parts that each can only slow
+ * others down; the weights are shifted to the quantile already. */
 struct sluice_load {
-	double weight, demand, metadata;
+	double flushes; /* weight outside the pool of streams */
+	double streams; /* weight in it */
+	double demand;
+	double metadata;
 };
 
 enum {
@@ -35,10 +38,17 @@ enum {
 struct sluice_load sluice_load_of (const struct sluice_pressure *pressure, double z,
 				   int side);
 struct sluice_load sluice_load_add (struct sluice_load a, struct sluice_load b);
+/* What is left of a sum when a part of it goes; never below 0. */
+struct sluice_load sluice_load_less (struct sluice_load sum, struct sluice_load part);
+struct sluice_load sluice_load_scale (struct sluice_load load, double factor);
+/* The larger one in each part: presses at least as much as either. */
+struct sluice_load sluice_load_most (struct sluice_load a, struct sluice_load b);
+/* Of a job whose files are elsewhere: the metadata server is everybody's. */
+struct sluice_load sluice_load_elsewhere (struct sluice_load load);
 
 /* rho of victim while active presses on its targets. */
 double sluice_load_rate (struct sluice_load victim, struct sluice_load active,
-			 double capacity);
+			 const struct sluice_interference *model);
 
 /* sluice_overlap when rho of the pair is known. */
 double sluice_load_overlap (const struct sluice_pressure *victim,
@@ -48,7 +58,8 @@ double sluice_load_overlap (const struct sluice_pressure *victim,
  * chance that just these are on. The last is all of them. */
 struct sluice_load_sets {
 	uint32_t count;
-	double weight[1 << SLUICE_EXACT_CORUNNERS];
+	double flushes[1 << SLUICE_EXACT_CORUNNERS];
+	double streams[1 << SLUICE_EXACT_CORUNNERS];
 	double demand[1 << SLUICE_EXACT_CORUNNERS];
 	double metadata[1 << SLUICE_EXACT_CORUNNERS];
 	double chance[1 << SLUICE_EXACT_CORUNNERS];
@@ -60,7 +71,8 @@ void sluice_load_sets_of (const struct sluice_load *others, const double *overla
 
 /* Mean rho while `always` is active and one of the sets beside it. */
 double sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-			      const struct sluice_load_sets *sets, double capacity);
+			      const struct sluice_load_sets *sets,
+			      const struct sluice_interference *model);
 
 /* The order by which sluice_io_factor chooses whom it enumerates: a total order
  * by content, so that the strongest of a set do not depend on how it is listed. */

@@ -21,14 +21,11 @@ is_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 	return crowd->lane_masks[i] == 0 || crowd->lane_masks[i] >> lane & 1;
 }
 
-/* The metadata server is everybody's, the targets are not. */
 static struct sluice_load
 load_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 {
 	struct sluice_load load = crowd->members[i].against;
-	if (!is_on_lane (crowd, i, lane))
-		load.weight = load.demand = 0.0;
-	return load;
+	return is_on_lane (crowd, i, lane) ? load : sluice_load_elsewhere (load);
 }
 
 static void
@@ -72,8 +69,10 @@ static int
 is_stronger (const struct sluice_crowd *crowd, const struct sluice_lane_member *a,
 	     const struct sluice_lane_member *b)
 {
-	if (a->load.weight != b->load.weight)
-		return a->load.weight > b->load.weight;
+	double weight = a->load.flushes + a->load.streams;
+	double other_weight = b->load.flushes + b->load.streams;
+	if (weight != other_weight)
+		return weight > other_weight;
 	if (a->load.metadata != b->load.metadata)
 		return a->load.metadata > b->load.metadata;
 	return crowd->members[a->member].job_id < crowd->members[b->member].job_id;
@@ -135,7 +134,7 @@ prepare_overlaps (const struct sluice_situation *s, struct sluice_situation_lane
 			const struct sluice_situation_member *other
 			    = &s->members[lane->kept[o].member];
 			double rho = sluice_load_rate (victim->victim, lane->kept[o].load,
-						       s->model->capacity);
+						       s->model);
 			lane->kept[v].overlaps[o] = sluice_load_overlap (
 			    &victim->pressure, &other->pressure, rho);
 		}
@@ -177,14 +176,11 @@ enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint3
 		rest->pressure.burst += part * m->pressure.burst;
 		rest->pressure.period += part * m->pressure.period;
 		rest->pressure.confined += part * m->pressure.confined;
-		rest->victim.weight += part * m->victim.weight;
-		rest->victim.demand += part * m->victim.demand;
-		rest->victim.metadata += part * m->victim.metadata;
+		rest->victim
+		    = sluice_load_add (rest->victim, sluice_load_scale (m->victim, part));
 		lane->rest_load = sluice_load_add (lane->rest_load, m->against);
 	}
-	lane->rest_load.weight /= count;
-	lane->rest_load.demand /= count;
-	lane->rest_load.metadata /= count;
+	lane->rest_load = sluice_load_scale (lane->rest_load, 1.0 / count);
 	lane->has_rest = 1;
 	lane->rest = s->member_count++;
 }

@@ -28,6 +28,7 @@ MODEL = View(
             "rewrite_slope": 0.12,
             "process_exponent": 0.4,
             "capacity": 1.2,
+            "pooling": 0.3,
             "log_sd": 0.0,
         },
     )
@@ -137,6 +138,7 @@ def pressures(*, periodic: bool = True) -> st.SearchStrategy[View]:
         lambda rhythm, **members: pressure(burst=rhythm[0], period=rhythm[1], **members),
         _RHYTHMS if periodic else st.just((0.0, 0.0)),
         weight=_numbers(0.01, 50.0),
+        streaming=st.sampled_from([0.0, 0.5, 1.0]),
         log_sd=st.sampled_from([0.0, 0.3]),
         demand=st.one_of(st.just(1.0), _numbers(0.0, 1.0)),
         metadata=st.one_of(st.just(0.0), _numbers(0.0, 1.0)),

@@ -63,6 +63,27 @@ def test_programs_between_the_measured_ones_are_foretold():
     assert np.median(errors) < 0.15
 
 
+def test_how_streams_share_is_learned():
+    """A site where all streams together weigh as one: twice as many take no more from others."""
+    programs = [Program(p, MIB, n) for p in ("ws", "aw") for n in (1, 2, 4)]
+
+    def kept_here(victim, other):
+        if victim.pattern == other.pattern:  # among equals, by processes
+            return victim.processes / (victim.processes + other.processes)
+        flushing = victim if victim.pattern == "ws" else other
+        share = flushing.processes / (flushing.processes + 12.0)
+        return share if victim == flushing else 1 - share
+
+    model = fit([Observation(a, (b,), kept_here(a, b), 1e8) for a in programs for b in programs])
+    assert model.interference["pooling"] > 0.3
+    for a in programs:
+        for b in programs:
+            assert model.share_kept(a, [b]) == pytest.approx(kept_here(a, b), rel=0.15)
+    many = [Program("aw", MIB, 4), Program("aw", MIB, 4)]
+    one, two = (model.share_kept(Program("ws", MIB, 2), many[:n]) for n in (1, 2))
+    assert two == pytest.approx(one, rel=0.25)
+
+
 def test_three_together_follow_from_pairs():
     model = fit(world())
     owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))
@@ -104,7 +125,8 @@ def test_an_observed_speed_up_does_not_break_the_fit():
 
 def test_the_slopes_are_those_of_the_residuals():
     problem = _Problem(world(noise=0.1), published_interference())
-    x = np.random.default_rng(1).normal(size=2 * len(problem.at)) * 0.3
+    x = np.random.default_rng(1).normal(size=2 * len(problem.at) + 1) * 0.3
+    x[-1] = 1.0  # where kappa counts
     step = 1e-6
     numeric = [
         (problem.residuals(x + step * e) - problem.residuals(x - step * e)) / (2 * step)
@@ -142,6 +164,8 @@ def test_the_core_evaluates_what_was_fitted():
         {"points": [{"at": [0.0] * 4, "hold": float("inf")}]},
         {"points": [{"at": [1e9, 0, 0, 0], "weight": 0.0}]},
         {"site_log_sd": -1.0},
+        {"pooling": -0.1},
+        {"pooling": float("nan")},
     ],
 )
 def test_a_bundle_with_a_damaged_site_is_refused(damage):

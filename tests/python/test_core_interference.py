@@ -88,6 +88,29 @@ def test_what_the_others_leave_is_free():
     assert core.rate_share(small, [other, other], FAIR) < 0.1
 
 
+def test_streams_share_by_weight_but_beside_a_flushing_writer_they_are_one():
+    """At a large kappa; at 0 each presses with its weight."""
+    stream = pressure(weight=2.0, streaming=1.0)
+    flushing = pressure(weight=0.5)
+    pooled, apart = (model(capacity=1.0, pooling=kappa) for kappa in (100.0, 0.0))
+    for count in (1, 2, 8):
+        streams = [stream] * count
+        kept = 0.5 / (0.5 + 2 * count / (1 + 100 * 2 * count))
+        assert core.rate_share(flushing, streams, pooled) == pytest.approx(kept)
+        assert core.rate_share(flushing, streams, apart) == pytest.approx(0.5 / (0.5 + 2 * count))
+        assert core.rate_share(stream, streams, pooled) == pytest.approx(1 / (1 + count))
+
+
+def test_a_half_streaming_writer_counts_in_both_ways():
+    mixed = pressure(weight=4.0, streaming=0.5)
+    kappa = 0.7
+    pool = 1 + kappa * 2.0
+    kept = 1 / (1 + 2.0 + 2.0 / pool)
+    assert core.rate_share(pressure(), [mixed], model(capacity=1.0, pooling=kappa)) == (
+        pytest.approx(kept)
+    )
+
+
 def test_an_overloaded_metadata_server_stretches_everybody_alike():
     creates = pressure(demand=0, metadata=0.6)
     stats = pressure(demand=0, metadata=0.9)

@@ -3,13 +3,18 @@
 The model is weighted sharing (`policies/core/interference.h`). For programs that write all the
 time it says, with w what a program takes from others and h w what it holds on with itself:
 
-    rho_j = 1 / (1 + sum_i w_i / (h_j w_j))
+    rho_j = 1 / (1 + sum_i v_i / (h_j v_j))
+    v_i   = w_i (1 - s_i + s_i / (1 + kappa U)),  U = sum of s w over all, s h w for j itself
+
+Streams (s = 1) have a queue to themselves: among each other they share by their weights, but
+beside those that flush they count as one, the more so the larger kappa.
 
 The published figures say what w is where nobody measured; measurements correct it. The
 corrections are Gaussian processes over the physical features of the programs, so that what was
 measured says most about what is alike, and nothing about what is not. Fitted are their values
-at the measured programs (maximum a posteriori, by non-linear least squares, since a rate
-depends on several programs at once). The bundle carries the points; the core evaluates them.
+at the measured programs, and kappa (maximum a posteriori, by non-linear least squares, since a
+rate depends on several programs at once). The bundle carries the points; the core evaluates
+them.
 
 Order is kept by the form of the model: no company makes a program faster, and more company
 never makes it faster than less. An observed speed-up stays in the history and counts in the
@@ -31,7 +36,7 @@ from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,6 +47,10 @@ WEIGHT_SD = 1.5
 """Of ln w around the published figures: how far a site may be from them."""
 HOLD_SD = 1.0
 EFFICIENCY_SD = 2.0
+LOG_POOLING = -1.5
+"""Of kappa, where a site's measurements do not say how streams share."""
+LOG_POOLING_SD = 1.5
+MOST_LOG_POOLING = 4.0
 NOISE_SD = 0.08
 """Of ln rho in one measurement."""
 RATE_NOISE_SD = 0.1
@@ -78,17 +87,24 @@ class SiteModel:
         self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]], *, z: float = 0.0
     ) -> float:
         """Do as share_kept, for members of struct sluice_profile."""
-        struct = self.struct()
-        policy = core.default_config().policy
-        pressures = [core.pressure_of(p, struct, policy) for p in (victim, *others)]
-        return core.rate_share(pressures[0], pressures[1:], struct, z)
+        (share,) = self._shares(victim, others, (z,))
+        return share
 
     def profile_interval(
         self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
     ) -> tuple[float, float]:
         noise = math.exp(NORMAL_90 * NOISE_SD)
-        low, high = (self.profile_share(victim, others, z=z) for z in (NORMAL_90, -NORMAL_90))
+        low, high = self._shares(victim, others, (NORMAL_90, -NORMAL_90))
         return low / noise, high * noise
+
+    def _shares(
+        self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]], zs: tuple[float, ...]
+    ) -> list[float]:
+        """Return rho at each z."""
+        struct = self.struct()
+        policy = core.default_config().policy
+        own, *their = (core.pressure_of(p, struct, policy) for p in (victim, *others))
+        return [core.rate_share(own, their, struct, z) for z in zs]
 
     def struct(self) -> View:
         return View(new("struct sluice_interference", self.interference))
@@ -98,7 +114,8 @@ def fit(observations: Sequence[Observation]) -> SiteModel:
     """Learn from these observations; without any, return the published model.
 
     The result depends on nothing but the set of observations. How far the model may be off
-    where it was fitted is judged on chunk sizes that were left out, in turn.
+    where it was fitted is judged on chunk sizes, numbers of processes, and patterns and sync
+    modes that were left out, in turn.
     """
     if not observations:
         return SiteModel(published_interference(), 0.0)
@@ -107,21 +124,13 @@ def fit(observations: Sequence[Observation]) -> SiteModel:
 
 def _fit(observations: Sequence[Observation]) -> SiteModel:
     problem = _Problem(observations, published_interference())
-    start = np.zeros(2 * len(problem.at))
+    start = np.zeros(2 * len(problem.at) + 1)
     return problem.model(least_squares(problem.residuals, start, jac=problem.jacobian).x)
 
 
 def _deviation_on_unseen(observations: Sequence[Observation]) -> float:
-    """Return the sd of ln w with which intervals contain 90 % of what was not fitted.
-
-    Each chunk size is left out in turn, with all programs that use it.
-    """
-    unseen: list[tuple[SiteModel, Observation]] = []
-    for chunk in sorted({item.victim.chunk_bytes for item in observations}):
-        known = [o for o in observations if chunk not in _chunks(o)]
-        if known:
-            model = _fit(known)
-            unseen += [(model, o) for o in observations if o.victim.chunk_bytes == chunk]
+    """Return the sd of ln w with which intervals contain 90 % of what was not fitted."""
+    unseen = [pair for trait in TRAITS for pair in _unseen(observations, trait)]
     if not unseen:
         return float(published_interference()["log_sd"])
 
@@ -139,12 +148,31 @@ def _deviation_on_unseen(observations: Sequence[Observation]) -> float:
     return high
 
 
-def _chunks(observation: Observation) -> set[int]:
-    return {p.chunk_bytes for p in (observation.victim, *observation.others)}
+TRAITS: tuple[Callable[[Program], Any], ...] = (
+    lambda program: program.chunk_bytes,
+    lambda program: program.processes,
+    lambda program: (program.pattern, program.sync, program.direct),
+)
+"""In which a program may differ from all that were measured."""
+
+
+def _unseen(
+    observations: Sequence[Observation], trait: Callable[[Program], Any]
+) -> Iterator[tuple[SiteModel, Observation]]:
+    """Leave out each value of a trait in turn; yield what was left out with what the rest says."""
+    traits = [{trait(p) for p in (item.victim, *item.others)} for item in observations]
+    for value in sorted(set().union(*traits)):
+        known = [o for o, values in zip(observations, traits, strict=True) if value not in values]
+        if known:
+            model = _fit(known)
+            yield from ((model, o) for o, v in zip(observations, traits, strict=True) if value in v)
 
 
 class _Problem:
-    """The least-squares problem: unknowns are whitened, so their prior is a unit normal."""
+    """The least-squares problem: unknowns are whitened, so their prior is a unit normal.
+
+    They are ln w and ln h at each point, and ln kappa.
+    """
 
     def __init__(self, observations: Sequence[Observation], published: Mapping[str, Any]) -> None:
         self.published = dict(published)
@@ -158,12 +186,15 @@ class _Problem:
         self.covariance = likeness(self.at, self.at) + NOISE_SD**2 * np.eye(len(self.at))
         self.root = np.linalg.cholesky(self.covariance)
         base = _published_log_weights(programs, published)
+        streaming = self.at[point, 0]
 
         self.victim = point[[index[item.victim] for item in items]]
         self.victim_base = base[[index[item.victim] for item in items]]
+        self.victim_streaming = streaming[[index[item.victim] for item in items]]
         pairs = [(row, index[p]) for row, o in enumerate(items) for p in o.others]
         self.row, other = np.array(pairs).T
         self.other, self.other_base = point[other], base[other]
+        self.other_streaming = streaming[other]
         self.seen = np.array([math.log(item.rho) for item in items])
         self.rates: dict[int, list[float]] = {}
         for item, at in zip(items, self.victim, strict=True):
@@ -186,34 +217,53 @@ class _Problem:
         self, unknowns: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ln rho of each observation, and its slopes over the unknowns."""
-        n = len(self.at)
-        weight = WEIGHT_SD * (self.root @ unknowns[:n])
-        hold = HOLD_SD * (self.root @ unknowns[n:])
-        own = self.victim_base + weight[self.victim] + hold[self.victim]
-        pressed = np.exp(self.other_base + weight[self.other] - own[self.row])
-        pressure = np.bincount(self.row, pressed, len(self.seen))
-        share = pressed / (1 + pressure[self.row])  # of the slope, by other
+        n, count = len(self.at), len(self.seen)
+        weight, hold, kappa = self._values(unknowns)
+        own = np.exp(self.victim_base + weight[self.victim] + hold[self.victim])
+        other = np.exp(self.other_base + weight[self.other])
+        own_streams, other_streams = self.victim_streaming * own, self.other_streaming * other
+        streams = np.bincount(self.row, other_streams, count)
+        queue = 1 + kappa * (own_streams + streams)
+        # What counts of each, in the queue of streams or beside it.
+        held = own - own_streams + own_streams / queue
+        pressed = other - other_streams + other_streams / queue[self.row]
+        pressure = np.bincount(self.row, pressed, count)
 
-        slopes = np.zeros((len(self.seen), 2 * n))
-        lost = pressure / (1 + pressure)
-        slopes[:, :n] += WEIGHT_SD * lost[:, None] * self.root[self.victim]
-        slopes[:, n:] += HOLD_SD * lost[:, None] * self.root[self.victim]
-        np.subtract.at(slopes[:, :n], self.row, WEIGHT_SD * share[:, None] * self.root[self.other])
-        return -np.log1p(pressure), slopes
+        # ln rho = -ln (1 + pressure / held): a slope in held, pressed and queue each.
+        by_pressed = -1 / (held + pressure)
+        by_held = -by_pressed * pressure / held
+        by_queue = -(by_held * own_streams + by_pressed * streams) / queue**2
+        by_own = by_held * held + by_queue * kappa * own_streams
+        by_other = by_pressed[self.row] * pressed + by_queue[self.row] * kappa * other_streams
+
+        slopes = np.zeros((count, 2 * n + 1))
+        slopes[:, :n] = WEIGHT_SD * by_own[:, None] * self.root[self.victim]
+        slopes[:, n:-1] = HOLD_SD * by_own[:, None] * self.root[self.victim]
+        np.add.at(slopes[:, :n], self.row, WEIGHT_SD * by_other[:, None] * self.root[self.other])
+        slopes[:, -1] = LOG_POOLING_SD * by_queue * (queue - 1)
+        return -np.log1p(pressure / held), slopes
+
+    def _values(
+        self, unknowns: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+        """Return the corrections of ln w and of ln h at the points, and kappa."""
+        n = len(self.at)
+        pooling = LOG_POOLING + LOG_POOLING_SD * float(unknowns[-1])
+        return (
+            WEIGHT_SD * (self.root @ unknowns[:n]),
+            HOLD_SD * (self.root @ unknowns[n:-1]),
+            math.exp(min(pooling, MOST_LOG_POOLING)),
+        )
 
     def model(self, unknowns: NDArray[np.float64]) -> SiteModel:
-        n = len(self.at)
-        values = (
-            WEIGHT_SD * (self.root @ unknowns[:n]),
-            HOLD_SD * (self.root @ unknowns[n:]),
-        )
+        *values, pooling = self._values(unknowns)
         pulls = [np.linalg.solve(self.covariance, value) for value in values]
         pulls.append(self._efficiency())
         points = [
             {"at": at.tolist(), "weight": float(a), "hold": float(h), "efficiency": float(b)}
             for at, a, h, b in zip(self.at, *pulls, strict=True)
         ]
-        site = {"capacity": 1.0, "scale": list(SCALES), "points": points}
+        site = {"capacity": 1.0, "pooling": pooling, "scale": list(SCALES), "points": points}
         return SiteModel(self.published | site, self.bandwidth)
 
     def _efficiency(self) -> NDArray[np.float64]:

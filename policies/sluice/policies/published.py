@@ -120,5 +120,6 @@ def published_interference() -> dict[str, float]:
     return {
         **dict(zip(_UNKNOWNS, map(float, solution), strict=True)),
         "capacity": capacity,
+        "pooling": 0.0,  # no figure has two streams beside one that flushes
         "log_sd": math.hypot(residual, between),
     }

@@ -131,8 +131,11 @@ class Sizer:
         rest = ranked[KEPT_BACKGROUND:]
         if not rest:
             return ranked
+        weights = [p.weight * math.exp(self._z * p.log_sd) for p in rest]
+        streams = sum(w * p.streaming for w, p in zip(weights, rest, strict=True))
         always = {
-            "weight": sum(p.weight * math.exp(self._z * p.log_sd) for p in rest),
+            "weight": sum(weights),
+            "streaming": streams / sum(weights) if streams else 0.0,
             "demand": sum(p.demand for p in rest),
             "metadata": sum(p.metadata for p in rest),
             "io_share": 1.0,
