@@ -271,3 +271,20 @@ def test_an_impossible_job_is_named_and_delays_nobody(tmp_path):
     repairs = json.loads(result.stdout)["repairs"]
     assert repairs[0]["what"] == "larger than its partition"
     assert repairs[0]["examples"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "verdict"),
+    [
+        ("1 0 0 60 99 -1 -1 99 90 -1 1 1 1 -1 -1 1 -1 -1\n", "Nothing remains"),
+        ("1 0 0 60 8 -1 -1 8 90 -1 1 1 1 -1 -1 1 -1 -1\n", "Nothing remains"),
+        ("1 0 0 0 1 -1 -1 1 90 -1 1 1 1 -1 -1 1 -1 -1\n", "Nothing remains"),
+    ],
+    ids=["nobody can run", "nobody is beside another", "nobody takes any time"],
+)
+def test_a_page_is_made_also_where_there_is_little_to_show(tmp_path, jobs, verdict):
+    trace, page = tmp_path / "trace.swf", tmp_path / "r.html"
+    trace.write_text("; MaxProcs: 8\n" + jobs)
+    result = sluice(trace, "--policy", "two-groups", "--repeat", "2", "--report", page)
+    assert result.exit_code == 0, result.output
+    assert verdict in page.read_text()

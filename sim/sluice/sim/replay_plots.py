@@ -122,6 +122,8 @@ def _use(comparison: Comparison, policy: str) -> tuple[Array, Array]:
 
 def _average(start: Array, end: Array, amount: Array, edges: Array) -> Array:
     """Average over each bin the sum of the amounts of what is between start and end."""
+    if not len(start):
+        return np.zeros(len(edges) - 1)
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")
     times, steps = times[order], np.concatenate([amount, -amount])[order]
@@ -151,22 +153,24 @@ def _tail(
     scale: str = "linear",
 ) -> Picture:
     """Draw which share of the jobs has more, which shows the tail that a mean hides."""
-    data = {name: np.sort(values(one)) for name, one in comparison.outcomes.items()}
+    drawn = {name: np.sort(values(one)) for name, one in comparison.outcomes.items()}
+    data = {name: one for name, one in drawn.items() if len(one)}
 
     def paint(axes: Axes, data: dict[str, Array]) -> None:
+        axes.set(xlabel=label, ylabel="share of the jobs with as much or more")
+        if not data:
+            return  # there is nothing to scale
         for name, sorted_values in data.items():
             count = len(sorted_values)
-            more = 1 - np.arange(count) / max(count, 1)
+            more = 1 - np.arange(count) / count
             axes.step(sorted_values, more, where="post", label=name, **_style(comparison, name))
-        axes.set(xlabel=label, ylabel="share of the jobs with as much or more", yscale="log")
-        axes.set_xscale(scale)
+        axes.set(xscale=scale, yscale="log")
         axes.legend(fontsize="small")
 
     words = "; ".join(
         f"{name}: median {np.quantile(one, 0.5):.3g}, p99 {np.quantile(one, 0.99):.3g}, "
         f"largest {one[-1]:.3g}"
         for name, one in data.items()
-        if len(one)
     )
     title = what[0].upper() + what[1:]
     return Picture(

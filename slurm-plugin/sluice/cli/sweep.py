@@ -100,9 +100,9 @@ def command(
 
     \b
     Examples:
-        sluice sweep KTH-SP2.swf.gz --policy two-groups,class-lanes --output kth.json \\
+        sluice sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes --output kth.json \\
             --vary io-share=0.1,0.3,0.6 --vary max-delay=600,1800,inf
-        sluice sweep --generate 20000 --slots 512 --policy two-groups --output load.json \\
+        sluice sweep --generate 20000 --slots 512 --policy sluice-auto --output load.json \\
             --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
         sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
     """
@@ -146,7 +146,7 @@ def _sweep_of(
 
     names = known_policies([name for group in policies for name in group])
     if not names:
-        raise click.UsageError("give a --policy, or several: --policy two-groups,class-lanes")
+        raise click.UsageError("give a --policy, or several: --policy sluice-auto,class-lanes")
     grid = {name.replace("-", "_"): tuple(text.split(",")) for name, text in vary.items()}
     sweep = Sweep(experiment_of(asked), names, grid, repeats)
     for case in sweep.cases():  # a wrong value of the last case is told before the first is run

@@ -109,9 +109,9 @@ def command(
 
     \b
     What would policies have gained, and whom would they have delayed?
-        sluice replay KTH-SP2.swf.gz --policy two-groups --compare class-lanes,server-fair
-        sluice replay history.db --policy two-groups --repeat 19 --report gain.html
-        sluice replay year.txt --profiles history.db --policy class-lanes --wrong 0.3
+        sluice replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
+        sluice replay history.db --policy sluice-auto --repeat 19 --report gain.html
+        sluice replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
     """
     if table is not None and table.suffix not in WRITERS:
         raise click.UsageError(f"--jobs {table}: end its name in .csv, .jsonl or .parquet")
