@@ -57,6 +57,8 @@
 	X (commit_group, 1e9, 1.0, 1e9, "flows", "that one commit can serve")              \
 	X (cache_bytes, 0.0, 0.0, 1e18, "B",                                               \
 	   "write-back cache of a server; 0: writes through")                              \
+	X (drain_window, 0.0, 0.0, 1e9, "units",                                           \
+	   "under way from a cache, in the order of arrival; 0: no limit")                 \
 	X (cache_bandwidth, 1e9, 1.0, 1e15, "B/s", "a server's memory")                    \
 	X (create_delay, 0.0, 0.0, 100.0, "s",                                             \
 	   "round trips of a create, on no shared station")                                \

@@ -182,6 +182,8 @@ allocate (struct simulation *s)
 		return -1;
 	for (size_t i = 0; i < streams; i++)
 		s->streams[i].head = NOTHING;
+	for (uint32_t i = 0; i < s->server_count; i++)
+		s->servers[i].arrived.first = s->servers[i].cached.first = NOTHING;
 	for (uint32_t i = 0; i < s->target_count; i++)
 		s->targets[i] = (struct target){
 			.present = NOTHING,

@@ -63,9 +63,10 @@ enum unit_kind {
 
 struct unit {
 	double bytes;
-	uint32_t flow; /* of a commit: the last of its flows to join (next_commit) */
-	uint32_t kind; /* enum unit_kind */
-	uint32_t next; /* in a queue, or free */
+	uint32_t flow;	 /* of a commit: the last of its flows to join (next_commit) */
+	uint32_t kind;	 /* enum unit_kind */
+	uint32_t next;	 /* in a queue, or free */
+	uint32_t target; /* of a write-back: its flow may be on to others */
 };
 
 /* Units of one stream that wait at one target. */
@@ -85,10 +86,17 @@ struct target {
 	double slice_left;    /* bytes */
 };
 
+/* Units one behind the other. */
+struct line {
+	uint32_t first, last; /* NOTHING: there are none */
+};
+
 struct server {
 	double link_clock, work_clock, memory_clock; /* until when each is busy */
 	double dirty;				     /* bytes in its cache */
 	uint32_t established;			     /* flows */
+	struct line arrived, cached; /* units that wait for room in it, and in it */
+	uint32_t draining;	     /* units on their way to targets */
 };
 
 /* Who may write on a target (dispatch.c). */

@@ -34,7 +34,8 @@ rq_new_unit (struct simulation *s, uint32_t flow, double bytes, enum unit_kind k
 	}
 	uint32_t unit = s->free_unit;
 	s->free_unit = s->units[unit].next;
-	s->units[unit] = (struct unit){ bytes, flow, kind, NOTHING };
+	s->units[unit]
+	    = (struct unit){ .bytes = bytes, .flow = flow, .kind = kind, .next = NOTHING };
 	return unit;
 }
 
@@ -215,30 +216,77 @@ queue_unit (struct simulation *s, uint32_t target, uint32_t unit)
 		serve_next (s, target);
 }
 
+static void
+append_unit (struct simulation *s, struct line *line, uint32_t unit)
+{
+	s->units[unit].next = NOTHING;
+	if (line->first == NOTHING)
+		line->first = unit;
+	else
+		s->units[line->last].next = unit;
+	line->last = unit;
+}
+
+static int
+fits_cache (const struct simulation *s, const struct server *server, uint32_t unit)
+{
+	double slack = 0.5; /* B: a sum of doubles need not come back to 0 */
+	return server->dirty + s->units[unit].bytes <= s->storage->cache_bytes + slack;
+}
+
+static void
+write_to_cache (struct simulation *s, struct server *server, uint32_t unit)
+{
+	double bytes = s->units[unit].bytes;
+	server->dirty += bytes;
+	double seconds = bytes / s->storage->cache_bandwidth;
+	rq_schedule (s, pass (&server->memory_clock, s->now, seconds), EVENT_CACHED, unit);
+}
+
+/* What a full cache cannot take goes through to the target; where a window drains it
+ * in order, everything waits for room, whatever its target. */
 void
 rq_unit_received (struct simulation *s, uint32_t unit)
 {
 	uint32_t target = flow_of (s, unit)->target;
 	struct server *server = server_of (s, target);
 	uint32_t sync = program_of (s, flow_of (s, unit)->process)->is->sync;
-	double bytes = s->units[unit].bytes;
-	int fits = server->dirty + bytes <= s->storage->cache_bytes;
-	if (sync == SLUICE_SYNC_FLUSH || !fits) {
+	int is_ordered = s->storage->drain_window > 0.0
+			 && s->units[unit].bytes <= s->storage->cache_bytes;
+	int fits = fits_cache (s, server, unit);
+	if (sync == SLUICE_SYNC_FLUSH || (!fits && !is_ordered))
 		queue_unit (s, target, unit);
-		return;
+	else if (is_ordered && (!fits || server->arrived.first != NOTHING))
+		append_unit (s, &server->arrived, unit);
+	else
+		write_to_cache (s, server, unit);
+}
+
+/* Let a cache send what its window allows. */
+static void
+drain_cache (struct simulation *s, struct server *server)
+{
+	double window = s->storage->drain_window;
+	while (server->cached.first != NOTHING
+	       && (!(window > 0.0) || server->draining < window)) {
+		uint32_t unit = server->cached.first;
+		server->cached.first = s->units[unit].next;
+		server->draining++;
+		queue_unit (s, s->units[unit].target, unit);
 	}
-	server->dirty += bytes;
-	double seconds = bytes / s->storage->cache_bandwidth;
-	rq_schedule (s, pass (&server->memory_clock, s->now, seconds), EVENT_CACHED, unit);
 }
 
 void
 rq_unit_cached (struct simulation *s, uint32_t unit)
 {
 	uint32_t flow = s->units[unit].flow;
+	double bytes = s->units[unit].bytes;
+	struct server *server = server_of (s, s->flows[flow].target);
 	s->units[unit].kind = UNIT_WRITE_BACK;
-	queue_unit (s, s->flows[flow].target, unit);
-	rq_unit_acknowledged (s, flow, s->units[unit].bytes);
+	s->units[unit].target = s->flows[flow].target;
+	append_unit (s, &server->cached, unit);
+	drain_cache (s, server);
+	rq_unit_acknowledged (s, flow, bytes);
 }
 
 void
@@ -263,6 +311,20 @@ rq_queue_commit (struct simulation *s, uint32_t flow)
 }
 
 static void
+written_back (struct simulation *s, struct server *server, double bytes)
+{
+	server->dirty -= bytes;
+	server->draining--;
+	drain_cache (s, server);
+	while (server->arrived.first != NOTHING
+	       && fits_cache (s, server, server->arrived.first)) {
+		uint32_t unit = server->arrived.first;
+		server->arrived.first = s->units[unit].next;
+		write_to_cache (s, server, unit);
+	}
+}
+
+static void
 end_flows (struct simulation *s, uint32_t flow)
 {
 	for (uint32_t next; flow != NOTHING; flow = next) {
@@ -283,7 +345,7 @@ rq_target_served (struct simulation *s, uint32_t target)
 	if (was.kind == UNIT_WRITE)
 		rq_unit_acknowledged (s, was.flow, was.bytes);
 	else if (was.kind == UNIT_WRITE_BACK)
-		server_of (s, target)->dirty -= was.bytes;
+		written_back (s, server_of (s, target), was.bytes);
 	if (was.kind == UNIT_COMMIT)
 		end_flows (s, was.flow);
 }

@@ -83,6 +83,7 @@ test_requests (double seek, uint32_t dispatch)
 	storage.flow_limit = 5.0;
 	storage.server_bandwidth = 2e10;
 	storage.flow_seconds = 1e-5;
+	storage.drain_window = dispatch == SLUICE_DISPATCH_TURNS ? 2.0 : 0.0;
 	storage.buffer_bytes = 4e6;
 	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
 

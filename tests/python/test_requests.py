@@ -146,6 +146,19 @@ def test_a_cache_absorbs_until_it_is_full():
     assert large.rate == pytest.approx(100e6, rel=0.1)
 
 
+def test_a_full_cache_that_drains_in_order_holds_up_writes_to_quiet_targets():
+    """Without a window they go through; with one they wait behind what the slow target has."""
+    storage = {"servers": 1, "targets": 2, "target_bandwidth": 100e6, "cache_bytes": 4e6}
+    quiet = {"processes": 8, "operations": 50, "first_target": 1, "target_count": 1}
+    busy = {"processes": 8, "operations": 50, "target_count": 1}
+    noise = {**busy, "operations": 1e6, "sync": "flush", "noise": 1}
+    free, ordered = (
+        simulate({**storage, "drain_window": window}, [quiet, busy, noise]) for window in (0, 2)
+    )
+    assert ordered[0].seconds > 1.3 * free[0].seconds
+    assert ordered[0].bytes == free[0].bytes
+
+
 def test_flows_above_the_limit_are_refused_only_where_sources_outrun_the_port():
     """Incast (Yildiz Y8), and how slow links prevent it (Y4)."""
     storage = {**DISK, "flow_limit": 4, "server_bandwidth": 1e9}

@@ -122,6 +122,12 @@ _TARGETS_16 = (
 )
 
 
+_STAGING_16 = (
+    *_TARGETS_16,
+    Parameter("cache_bytes", 11.5e9, "70 % of what H6's programs write in all", "H6b"),
+)
+
+
 def _orangefs(device: str, parameters: tuple[Parameter, ...]) -> tuple[Platform, Platform]:
     title = f"OrangeFS 2.8.3, 12 servers with {device} (Yildiz et al. 2016)"
     name = f"orangefs-{device.lower()}"
@@ -142,5 +148,6 @@ PLATFORMS = {
         Platform("gpfs", "GPFS of TSUBAME 2.5 (Shah et al. 2019)", _GPFS),
         Platform("pvfs-8", "8 PVFS servers with buffers in the nodes (Kougkas et al.)", _PVFS_8),
         Platform("targets-16", "16 targets (Huang et al.)", _TARGETS_16),
+        Platform("staging-16", "16 targets behind staging nodes (Huang et al.)", _STAGING_16),
     )
 }

@@ -143,7 +143,8 @@ def reroute(scenario: Scenario) -> Scenario:
 def buffer_in_transit(scenario: Scenario, memory: float = 0.0) -> Scenario:
     """Send everything through the memory of staging nodes in front of all targets (H6).
 
-    memory: bytes of them; without, as much as the buffers of all nodes.
+    memory: bytes of them; without, as much as the buffers of all nodes. It is drained in the
+    order of arrival, with as many units under way as there are targets.
     """
     nodes = sum(float(one.get("nodes", 1)) for one in scenario.programs if not one.get("noise"))
     memory = memory or nodes * scenario.storage.get("buffer_bytes", 0.0)
@@ -154,6 +155,7 @@ def buffer_in_transit(scenario: Scenario, memory: float = 0.0) -> Scenario:
         "server_bandwidth": 2 * STAGING_BANDWIDTH,
         "cache_bytes": memory,
         "cache_bandwidth": STAGING_BANDWIDTH,
+        "drain_window": scenario.storage.get("targets", 1.0),
     }
     return replace(scenario, storage={**scenario.storage, **changed})
 
