@@ -93,24 +93,34 @@ choose (struct sluice_engine *e, struct victim *victims, uint32_t count,
 	return is_enough;
 }
 
+static int
+preempt (struct sluice_engine *e, const struct victim *victims, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (victims[i].is_needed && run_preempt (e, victims[i].run))
+			return -1;
+	return join_ends (e);
+}
+
 int
-preempt_for (struct sluice_engine *e, uint32_t job, const struct demand *demand,
+preempt_for (struct sluice_engine *e, uint32_t place, const struct demand *demand,
 	     struct availability *a, int32_t *take)
 {
 	if (!e->running)
-		return 0;
+		return PREEMPT_CANNOT;
 	struct victim *victims = malloc (e->running * sizeof *victims);
 	if (!victims)
 		return -1;
-	uint32_t count = collect (e, job, victims);
+	uint32_t count = collect (e, e->queue.job[place], victims);
 	int answer = choose (e, victims, count, demand, a);
-	for (uint32_t i = 0; answer > 0 && i < count; i++)
-		if (victims[i].is_needed && run_preempt (e, victims[i].run))
-			answer = -1;
-	free (victims);
-	if (answer > 0 && join_ends (e))
+	if (answer > 0) {
+		int may = schedule_may_start (e, place);
+		answer = may > 0 ? PREEMPTED : may < 0 ? -1 : PREEMPT_HELD;
+	}
+	if (answer == PREEMPTED && preempt (e, victims, count))
 		answer = -1;
-	if (answer > 0)
+	free (victims);
+	if (answer == PREEMPTED)
 		availability_earliest (a, e->now, e->now, demand, take);
 	return answer;
 }

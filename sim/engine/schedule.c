@@ -109,9 +109,8 @@ wake_at (struct sluice_engine *e, struct sluice_choice *choice)
 	return events_push (&e->events, choice->wake, EVENT_LEASE, 0, 0);
 }
 
-/* Ask the policy about a job that could start: 1: it may; 0: it stays, or is held. */
-static int
-may_start (struct sluice_engine *e, uint32_t place)
+int
+schedule_may_start (struct sluice_engine *e, uint32_t place)
 {
 	if (!e->policy || !e->policy->starting)
 		return 1;
@@ -134,9 +133,6 @@ static int
 start (struct sluice_engine *e, uint32_t place, int32_t *take)
 {
 	uint32_t job = e->queue.job[place];
-	int answer = may_start (e, place);
-	if (answer <= 0)
-		return answer;
 	struct demand demand = demand_of (e, job);
 	for (uint32_t i = 0; i < demand.need_count; i++)
 		take[demand.first_license + demand.needs[i].license]
@@ -144,6 +140,13 @@ start (struct sluice_engine *e, uint32_t place, int32_t *take)
 	queue_remove (&e->queue, place);
 	e->waiting_in[e->workload->jobs[job].partition]--;
 	return run_start (e, job, take) || join_ends (e) ? -1 : 1;
+}
+
+static int
+start_if_allowed (struct sluice_engine *e, uint32_t place, int32_t *take)
+{
+	int answer = schedule_may_start (e, place);
+	return answer > 0 ? start (e, place, take) : answer;
 }
 
 /* The job cannot start now: keep room for it, or close the way for those behind. */
@@ -194,14 +197,19 @@ visit (struct sluice_engine *e, uint32_t place)
 	double latest = p->is_blocked[partition] ? e->now : e->now + s->window;
 	double when = availability_earliest (outlook (e), e->now, latest, &demand, take);
 	if (when > e->now && has_them && s->preemption != SLUICE_PREEMPT_OFF) {
-		int answer = preempt_for (e, job, &demand, outlook (e), take);
-		if (answer < 0)
+		switch (preempt_for (e, place, &demand, outlook (e), take)) {
+		case PREEMPTED:
+			return start (e, place, take);
+		case PREEMPT_HELD:
+			return 0;
+		case PREEMPT_CANNOT:
+			break;
+		default:
 			return -1;
-		if (answer)
-			when = e->now;
+		}
 	}
 	if (when <= e->now)
-		return start (e, place, take);
+		return start_if_allowed (e, place, take);
 	return block (e, partition, when, &demand, take);
 }
 

@@ -121,8 +121,17 @@ void take_first_freed (const struct sluice_engine *e, double start,
 /* Take the run's part from the plan (sign -1) from now on, or give it back (1). */
 int run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign);
 
-/* preempt.c: make room for a job in a. 1: take says what it may have now; 0: cannot. */
-int preempt_for (struct sluice_engine *e, uint32_t job, const struct demand *demand,
+/* Ask the policy about a job that could start: 1: it may; 0: it stays, or is held. */
+int schedule_may_start (struct sluice_engine *e, uint32_t place);
+
+/* preempt.c: make room in a for the job in a place of the queue. The policy is asked
+ * before anybody is preempted: who is held would preempt the same jobs for ever. */
+enum {
+	PREEMPT_CANNOT,
+	PREEMPTED,   /* take says what it may have now */
+	PREEMPT_HELD /* the policy holds it: nobody was preempted */
+};
+int preempt_for (struct sluice_engine *e, uint32_t place, const struct demand *demand,
 		 struct availability *a, int32_t *take);
 
 #endif

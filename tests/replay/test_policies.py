@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sluice.sim.engine import Machine, Partition
 from sluice.sim.errors import PolicyError
 from sluice.sim.io_replay import IO_ROOM, mistaken, replay_with_io
 from sluice.sim.lublin import generate
-from sluice.sim.machine import one_pool
+from sluice.sim.machine import Site, one_pool
 from sluice.sim.policies import POLICIES, Options
 from sluice.sim.profiles import Profiles, drawn_profiles, no_profiles
 from sluice.sim.repairs import make_replayable
@@ -68,6 +69,27 @@ def test_two_groups_let_so_many_heavy_jobs_run_and_no_more():
     change = np.concatenate([np.ones(heavy.sum()), -np.ones(heavy.sum())])
     order = np.lexsort((change, times))
     assert np.cumsum(change[order]).max() == 2
+
+
+def test_a_job_that_is_kept_back_preempts_nobody():
+    """It would, for ever: its victims start again in its place."""
+    tiers = (Partition("low"), Partition("high", tier=1))
+    machine = Machine((SLOTS,), tiers)
+    jobs = WORK.workload.jobs.copy()
+    jobs["partition"] = np.arange(len(jobs)) % 7 == 0
+    work = replace(WORK, workload=replace(WORK.workload, machine=machine, jobs=jobs))
+    site = Site(machine, {"preemption": "requeue"})
+    outcomes = replay_with_io(
+        work,
+        site,
+        profiles=PROFILES,
+        storage=STORAGE,
+        policy="two-groups",
+        options=Options(heavy=1, max_delay=600.0),
+    )
+    assert outcomes.ran.all()
+    assert outcomes.results["restarts"].any()
+    assert outcomes.delay.max() == 600
 
 
 def test_static_lanes_put_streams_and_synchronous_writers_apart():
