@@ -26,6 +26,8 @@ LEAST_REMOVED = 0.05
 MOST_WAIT = 1.05
 """Mean wait, over that of plain EASY."""
 MOST_MAKESPAN = 1.01
+MOST_HARM = 1.02
+"""Lost slot-hours with wrong predictions, over those of plain EASY."""
 
 TRACES = {
     "KTH-SP2": lambda: read_trace(KTH),
@@ -114,4 +116,4 @@ def test_wrong_predictions_do_no_harm(trace, sharing):
     found = outcomes(trace, sharing)
     plain, wrong = found["plain EASY"], found["the same, 30 % wrong"]
     assert makespan(wrong) <= MOST_MAKESPAN * makespan(plain)
-    assert lost(wrong) <= lost(plain)
+    assert lost(wrong) <= MOST_HARM * lost(plain)
