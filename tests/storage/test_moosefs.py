@@ -55,7 +55,7 @@ def test_a_directory_of_an_ordinary_user_inherits_the_lane(moosefs: MooseFS) -> 
     user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     subprocess.run([*user, "sh", "-c", script], check=True)
     assert file.stat().st_uid == 65534
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not moosefs.file_targets(file) and time.monotonic() < deadline:
         time.sleep(0.1)  # the client writes small files behind
     assert moosefs.file_targets(file) == {"sl1"}
@@ -114,7 +114,7 @@ def test_the_next_owner_removes_what_a_killed_one_left(place: Path) -> None:
     owner.communicate()
     assert remains.found() != []
     with StorageTargets(place / "next", limits=LIMITS, kinds=["simulated"]):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while remains.found() and time.monotonic() < deadline:
             time.sleep(0.05)  # the daemons die after their owner, not with it
         assert remains.found() == []
