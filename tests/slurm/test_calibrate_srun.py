@@ -1,0 +1,51 @@
+"""`sluice calibrate` starts its programs as tasks of real Slurm jobs."""
+
+import json
+import re
+from pathlib import Path
+
+import probe_program
+import pytest
+from click.testing import CliRunner
+from private_slurm import PrivateSlurm
+
+from sluice.cli.main import main
+from sluice.history_db.store import Store
+
+TASKS = 2
+
+
+@pytest.mark.acceptance
+def test_a_calibration_through_srun_measures_and_leaves_nothing(
+    plain: PrivateSlurm, lab_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The probe alone twice, and beside a signal that is stopped by a signal through srun.
+
+    Whether the rates agree is the disk's business; that all of them were measured is not.
+    """
+    target, history = lab_directory / "target", tmp_path / "history.db"
+    target.mkdir()
+    for name, value in plain.client_environment().items():
+        monkeypatch.setenv(name, value)
+    words = ["calibrate", "run", "--history", str(history), "--target", f"a={target}"]
+    words += ["--srun", f"srun -N 1 -n {TASKS} --overcommit", "--tasks", str(TASKS)]
+    words += ["--probe", str(probe_program.build()), "--encounter", "ws:4K:2 aw:64K:2"]
+    words += ["--window", "0.4", "--fill", "0.1", "--budget", "10m", "--json"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+
+    answer = json.loads(done.stdout)
+    with Store(history, read_only=True) as store:
+        encounters = store.encounters([answer["calibration"]])
+    assert len(encounters) == answer["measured"] >= 1
+    for encounter in encounters:
+        assert len(encounter.alone) == len(encounter.together) == 2
+        assert min(*encounter.alone, *encounter.together) > 0
+    assert list(target.iterdir()) == []
+
+    jobs = plain.run("scontrol", "-o", "show", "jobs").stdout.splitlines()
+    probes = [line for line in jobs if "JobName=sluice-probe" in line]
+    assert len(probes) >= 4 * len(encounters)  # more, where somebody was not ready in time
+    assert all(re.search(rf"\bNumTasks={TASKS}\b", line) for line in probes)
+    completed = [line for line in probes if "JobState=COMPLETED" in line]
+    assert len(completed) >= 4 * len(encounters)
