@@ -4,11 +4,13 @@
 #include "darshan.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* darshan.h describes the handle of these; a younger library may lay it out anew. */
 static const char known_version[] = "3.5.";
+static const int keep_bytes = 32 << 20; /* of memory that was used and will be again */
 
 /* ISO C has no cast from an object pointer to a function's, so the address is copied. */
 static int
@@ -49,6 +51,10 @@ bind (struct sluice_library *library, struct sluice_error *err)
 struct sluice_library *
 sluice_library_load (const char *path, struct sluice_error *err)
 {
+	/* Logs need the same few MiB one after the other: giving them back to the kernel
+	 * and clearing them anew costs as much as reading a log. */
+	mallopt (M_MMAP_THRESHOLD, keep_bytes);
+	mallopt (M_TRIM_THRESHOLD, keep_bytes);
 	struct sluice_library *library = calloc (1, sizeof *library);
 	if (!library) {
 		sluice_fail (err, "out of memory");

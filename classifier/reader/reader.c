@@ -240,7 +240,7 @@ add_mpiio (struct reading *r, void *bytes)
 		   : 0;
 }
 
-/* How a module's records are read. */
+/* How a module's records are read; in the order in which they lie in the file. */
 struct record_type {
 	int module;
 	const char *name;
@@ -249,8 +249,8 @@ struct record_type {
 
 static const struct record_type record_types[] = {
 	{ DARSHAN_POSIX, "POSIX", add_posix },
-	{ DARSHAN_STDIO, "STDIO", add_stdio },
 	{ DARSHAN_MPIIO, "MPI-IO", add_mpiio },
+	{ DARSHAN_STDIO, "STDIO", add_stdio },
 };
 
 union record {
@@ -282,9 +282,25 @@ read_records (struct reading *r, const struct record_type *type)
 	}
 }
 
+/* About how many records there are: real ones are packed into at least so many bytes. */
+static size_t
+expected_records (const struct darshan_handle *handle)
+{
+	const uint64_t packed = 12, most = 1024;
+	uint64_t expected = 0;
+	for (size_t i = 0; i < sizeof record_types / sizeof *record_types; i++) {
+		uint64_t length = handle->modules[record_types[i].module].length;
+		if (length / packed > expected)
+			expected = length / packed;
+	}
+	return (size_t)(expected < most ? expected : most);
+}
+
 static int
 read_all_records (struct reading *r)
 {
+	if (rows_reserve (&r->rows, expected_records (r->handle)) < 0)
+		return out_of_memory (r);
 	for (size_t i = 0; i < sizeof record_types / sizeof *record_types; i++)
 		if (read_records (r, &record_types[i]) < 0)
 			return -1;

@@ -30,9 +30,10 @@ enum {
 };
 
 /*
- * One file as one process saw it, or as all together (owner -1). Counts are doubles: sums
- * that cannot overflow, in the type that is computed with. What the log's format did not
- * have yet counts 0. Times are seconds from the job's start, sizes bytes.
+ * One file as one process saw it, or as all together (owner -1): sums over its records.
+ * Counts are in the type that is computed with, which cannot overflow; of histograms seven
+ * digits are enough. What the log's format did not have yet counts 0. Times are seconds
+ * from the job's start, sizes bytes. Rows are kept narrow: memory is what a record costs.
  */
 struct sluice_file_row {
 	uint64_t id;	 /* Darshan's hash of the name */
@@ -40,31 +41,40 @@ struct sluice_file_row {
 	uint64_t stem;	 /* hash of a written file's name without its numbers; 0: no name */
 	int64_t modules; /* SLUICE_FROM_... */
 	int64_t program; /* 1: only read, and by its name a part of a program */
-#define SUM(module, counter, field) double field;
-#define LARGEST(module, counter, bytes, field) double field;
-#define SECONDS SUM
-#define FIRST SUM
-#define LAST SUM
-#define SLUICE_POSIX
-#define SLUICE_STDIO
-#define SLUICE_MPIIO
-#include "file_row.def"
-#undef SLUICE_POSIX
-#undef SLUICE_STDIO
-#undef SLUICE_MPIIO
-#undef SUM
-#undef LARGEST
-#undef SECONDS
-#undef FIRST
-#undef LAST
-	double posix_size_read[SLUICE_SIZE_BINS];
-	double posix_size_write[SLUICE_SIZE_BINS];
-	double posix_access[SLUICE_ACCESSES]; /* commonest sizes, reads and writes */
-	double
-	    posix_access_count[SLUICE_ACCESSES]; /* of the record that moved most bytes */
-	double mpiio_size_write_agg[SLUICE_SIZE_BINS];
+	double posix_opens;
+	double posix_opens_on_top; /* of these: streams on descriptors, and duplicates */
+	double posix_reads;
+	double posix_writes;
+	double posix_seeks;
+	double posix_stats;
+	double posix_flushes; /* fsync and fdatasync */
+	double posix_renames; /* from this name or to it */
+	double posix_bytes_read;
+	double posix_bytes_written;
+	double posix_consec_writes;
+	double posix_seq_writes;
 	double posix_strides; /* forward jumps over one of the commonest distances */
-	double stripe_count;  /* Lustre targets of the file; 0: not known */
+	double posix_access[SLUICE_ACCESSES];	   /* commonest sizes, reads and writes */
+	float posix_access_count[SLUICE_ACCESSES]; /* of the record that moved most bytes */
+	float posix_size_read[SLUICE_SIZE_BINS];
+	float posix_size_write[SLUICE_SIZE_BINS];
+	double stdio_opens;
+	double stdio_fdopens;
+	double stdio_reads;
+	double stdio_writes;
+	double stdio_bytes_read;
+	double stdio_bytes_written;
+	double mpiio_bytes_written;
+	double mpiio_coll_writes; /* split ones too */
+	double mpiio_indep_writes;
+	double mpiio_nb_writes;
+	/* Of POSIX and STDIO together. */
+	double max_byte_written; /* -1: nothing was */
+	double read_time, write_time, meta_time;
+	double slowest_time;		/* of the slowest of the processes that share it */
+	double read_start, write_start; /* of the first; infinite: there is none */
+	double read_end, write_end;	/* of the last; 0: there is none */
+	double stripe_count;		/* Lustre targets of the file; 0: not known */
 };
 
 struct sluice_log {

@@ -8,10 +8,13 @@
 
 struct rows {
 	struct sluice_file_row *rows;
-	size_t count, capacity;
+	size_t count, cleared, capacity;
 	uint32_t *slots; /* open addressing; number of a row + 1, 0: free */
 	size_t slot_count;
 };
+
+/* Make room for so many rows; more find theirs as they come. 0, or -1: out of memory. */
+int rows_reserve (struct rows *rows, size_t count);
 
 /* Add a record to the row of its file and owner. 0, or -1: out of memory. */
 int rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t owner);

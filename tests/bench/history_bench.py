@@ -2,21 +2,23 @@
 
     python tests/bench/history_bench.py [RUNS]
 
-Makes the history anew (`made_history`, the same one every time) through the store, as ingest
-does, trains and publishes a model on it, and runs each command as a user would: a process of its
-own, whose start counts. Every run has a log, a profile, a job and its share of all indices; the
-latest ten thousand have a decision.
+Makes the history anew (`made_history`, the same one every time), trains and publishes a model on
+it, and runs each command as a user would: a process of its own, whose start counts. Every run has
+a log, a profile, a job and its share of all indices; the latest ten thousand have a decision.
+The first tenth of the year is written through the store, as ingest does; the other nine are the
+same applications' runs again, each as much later, which SQLite copies by itself.
 """
 
 import os
 import resource
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from sluice.classifier.features import FEATURES
-from sluice.classifier.made_history import MadeRun, made_history
+from sluice.classifier.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
 from sluice.classifier.ranking import refresh
 from sluice.history_db.records import Decision, Job
 from sluice.history_db.store import Store
@@ -34,6 +36,8 @@ from sluice.policies.record import Situation, decide
 
 RUNS = 1_000_000
 BATCH = 5000
+COPIES = 10  # of the first tenth, that one included
+YEAR = 365 * DAY
 ROUNDS = 15
 DECIDED = 10_000  # jobs with a decision
 GOAL_SECONDS = 0.2
@@ -41,16 +45,15 @@ GOAL_BYTES = 1024
 SLUICE = Path(sys.executable).parent / "sluice"
 
 
-def batches(runs: int) -> Iterator[list[MadeRun]]:
-    made = made_history(runs)
-    while batch := list(islice(made, BATCH)):
-        yield batch
-
-
 def fill(history: Path, runs: int) -> None:
+    """Write runs of as many applications as a year has with so many runs."""
+    span = YEAR // COPIES
+    first = made_history(
+        runs // COPIES, days=span / DAY, applications=max(12, runs // RUNS_FOR_AN_APPLICATION)
+    )
     random = np.random.default_rng(1)
     with Store(history, create=True) as store:
-        for batch in batches(runs):
+        while batch := list(islice(first, BATCH)):
             store.upsert_jobs(run.job for run in batch)
             features = random.normal(size=(len(batch), len(FEATURES))).astype("<f4")
             store.add_logs(
@@ -60,8 +63,40 @@ def fill(history: Path, runs: int) -> None:
                 ]
             )
             store.link_logs()
-        refresh(store)
-        store.update_coverage()
+    with closing(sqlite3.connect(history, isolation_level=None)) as db:
+        for copy in range(1, COPIES):
+            copy_runs(db, count=runs // COPIES, copy=copy, later=copy * span)
+
+
+def copy_runs(db: sqlite3.Connection, *, count: int, copy: int, later: int) -> None:
+    """Copy the first `count` runs under ids and numbers of their own, `later` seconds later."""
+    ids = count * copy
+    changes = {
+        "jobs": {
+            "id": f"id + {ids}",
+            "job_id": f"job_id + {ids}",
+            "submit": f"submit + {later}",
+            "start": f"start + {later}",
+            "end": f"end + {later}",
+        },
+        "logs": {
+            "id": f"id + {ids}",
+            "digest": "randomblob(16)",
+            "mtime_ns": f"mtime_ns + {later} * 1000000000",
+            "jobid": f"jobid + {ids}",
+            "start": f"start + {later}",
+            "end": f"end + {later}",
+            "job": f"job + {ids}",
+        },
+        "profiles": {"log": f"log + {ids}"},
+    }
+    db.execute("BEGIN")
+    for table, changed in changes.items():
+        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        selected = ", ".join(changed.get(name, name) for name in names)
+        key = "log" if table == "profiles" else "id"
+        db.execute(f"INSERT INTO {table} SELECT {selected} FROM {table} WHERE {key} <= {count}")
+    db.execute("COMMIT")
 
 
 def add_decisions(history: Path, bundle: Path) -> Job:
@@ -132,9 +167,12 @@ def main() -> int:
     try:
         start = time.perf_counter()
         fill(history, runs)
-        print(
-            f"{runs} runs written and added up in {time.perf_counter() - start:.0f} s", flush=True
-        )
+        print(f"{runs} runs written in {time.perf_counter() - start:.0f} s", flush=True)
+        start = time.perf_counter()
+        with Store(history) as store:
+            refresh(store)
+            store.update_coverage()
+        print(f"added up by week in {time.perf_counter() - start:.0f} s", flush=True)
         size = history.stat().st_size / runs
         print(f"{size:.0f} bytes a run (goal: under {GOAL_BYTES})", flush=True)
         start = time.perf_counter()

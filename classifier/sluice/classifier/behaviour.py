@@ -130,7 +130,7 @@ def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
     if not reopened.any():
         return np.zeros(len(files))
     sure = (files.stdio_written > 0.5 * files.written) | files.streamed
-    sure |= files.rows["posix_rename_targets"] + files.rows["posix_rename_sources"] > 0
+    sure |= files.rows["posix_renames"] > 0
     per_open = ratio(files.writes, files.opens)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
     likely = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1) * (seeks < 0.9)
@@ -225,13 +225,11 @@ def _time_shares(
 ) -> dict[str, float]:
     """Share out the seconds of each file by what was done in them."""
     rows = files.rows
-    reading = rows["posix_read_time"] + rows["stdio_read_time"]
-    reading = np.where(files.program, 0, reading) * ratio(supply.others, files.read)
-    writing = rows["posix_write_time"] + rows["stdio_write_time"]
+    reading = np.where(files.program, 0, rows["read_time"]) * ratio(supply.others, files.read)
     # of the seconds spent on metadata, the pattern's own: where there is data
     moving = ratio(files.written, files.written + files.read)
-    looking = rows["posix_meta_time"] + rows["stdio_meta_time"]
-    writing = writing + moving * looking
+    looking = rows["meta_time"]
+    writing = rows["write_time"] + moving * looking
     shares = _data_shares(by_pattern, writing, reading)
     idle = float(looking[(files.written + files.read) == 0].sum())
     spent = float(writing.sum() + reading.sum()) + idle

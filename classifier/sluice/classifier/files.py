@@ -78,9 +78,9 @@ def files_of(rows: NDArray[Any]) -> Files:
     def both(name: str) -> Array:
         return np.asarray(rows[f"posix_{name}"] + rows[f"stdio_{name}"])
 
-    posix_opens = np.maximum(rows["posix_opens"] - rows["posix_filenos"] - rows["posix_dups"], 0)
+    posix_opens = np.maximum(rows["posix_opens"] - rows["posix_opens_on_top"], 0)
     stdio_opens = np.maximum(rows["stdio_opens"] - rows["stdio_fdopens"], 0)
-    large = rows["posix_size_write"][:, LARGE:].sum(axis=1)
+    large = rows["posix_size_write"][:, LARGE:].sum(axis=1, dtype=np.float64)
     in_order = np.minimum(rows["posix_seq_writes"] + rows["posix_opens"], rows["posix_writes"])
     # any four jumps have at most four distances: only more of them can show an order
     jumps = rows["posix_seq_writes"] - rows["posix_consec_writes"] - DISTANCES
@@ -93,21 +93,21 @@ def files_of(rows: NDArray[Any]) -> Files:
         program=rows["program"] > 0,
         written=written,
         read=both("bytes_read"),
-        size=np.maximum(rows["posix_max_byte_written"], rows["stdio_max_byte_written"]) + 1,
+        size=rows["max_byte_written"] + 1,
         opens=posix_opens + stdio_opens,
         writes=both("writes"),
         reads=both("reads"),
         stdio_written=rows["stdio_bytes_written"],
         streamed=rows["stdio_opens"] > 0,
-        flushes=rows["posix_fsyncs"] + rows["posix_fdsyncs"],
+        flushes=rows["posix_flushes"],
         out_of_order=np.maximum(large - in_order, 0),
         large_writes=large,
         regular=ratio(rows["posix_strides"] - DISTANCES, jumps).clip(0, 1),
-        first_write=np.minimum(rows["posix_write_start"], rows["stdio_write_start"]),
-        last_write=np.maximum(rows["posix_write_end"], rows["stdio_write_end"]),
-        first_read=np.minimum(rows["posix_read_start"], rows["stdio_read_start"]),
-        last_read=np.maximum(rows["posix_read_end"], rows["stdio_read_end"]),
-        seconds=both("read_time") + both("write_time") + both("meta_time"),
+        first_write=rows["write_start"],
+        last_write=rows["write_end"],
+        first_read=rows["read_start"],
+        last_read=rows["read_end"],
+        seconds=rows["read_time"] + rows["write_time"] + rows["meta_time"],
         wrote=written > 0,
         shared=shared,
         in_common=shared | _repeated(rows["id"]),

@@ -85,15 +85,20 @@ class _Application:
     runs_since_change: int = 0
 
 
-def made_history(runs: int, *, seed: int = 1, days: int = 365) -> Iterator[MadeRun]:
-    """Yield so many runs in the order of their submission, over so many days."""
+def made_history(
+    runs: int, *, seed: int = 1, days: float = 365, applications: int | None = None
+) -> Iterator[MadeRun]:
+    """Yield so many runs in the order of their submission, over so many days.
+
+    applications: how many run at all; without, RUNS_FOR_AN_APPLICATION decides.
+    """
     random = np.random.default_rng(seed)
-    count = max(12, runs // RUNS_FOR_AN_APPLICATION)
-    applications = [_application(random, number, count) for number in range(count)]
+    count = applications or max(12, runs // RUNS_FOR_AN_APPLICATION)
+    made = [_application(random, number, count) for number in range(count)]
     common = np.cumsum(random.lognormal(0.0, 1.0, count))
     for number in range(runs):
         now = number / runs
-        application = _drawn(random, applications, common, now)
+        application = _drawn(random, made, common, now)
         yield _run(random, application, number, now, days)
 
 
@@ -142,7 +147,7 @@ def _drawn(
 
 
 def _run(
-    random: Generator, application: _Application, number: int, now: float, days: int
+    random: Generator, application: _Application, number: int, now: float, days: float
 ) -> MadeRun:
     changed = now >= application.changes
     size = application.sizes[int(random.integers(len(application.sizes)))]

@@ -77,7 +77,7 @@ def _collective_share(files: Files, written: float) -> float:
     rows = files.rows
     if not rows["mpiio_bytes_written"].any():
         return 0.0
-    collective = rows["mpiio_coll_writes"] + rows["mpiio_split_writes"]
+    collective = rows["mpiio_coll_writes"]
     others = rows["mpiio_indep_writes"] + rows["mpiio_nb_writes"]
     volume = rows["mpiio_bytes_written"] * ratio(collective, collective + others)
     return min(1.0, float(volume.sum()) / written)

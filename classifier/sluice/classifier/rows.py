@@ -28,7 +28,7 @@ BUCKETS = tuple(
 )
 """Darshan's classes of access sizes."""
 
-_FORMATS = {"uint64_t": "u8", "int64_t": "i8", "double": "f8"}
+_FORMATS = {"uint64_t": "u8", "int64_t": "i8", "double": "f8", "float": "f4"}
 
 
 def _dtype(struct: Any) -> np.dtype[Any]:

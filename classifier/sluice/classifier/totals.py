@@ -118,14 +118,12 @@ def times_of(files: Files, nprocs: int) -> Times:
     Files of one process count with that process, shared files with their slowest process.
     """
     rows = files.rows
-    metadata = rows["posix_meta_time"] + rows["stdio_meta_time"]
-    slowest = rows["posix_slowest_time"] + rows["stdio_slowest_time"]
     alone = ~files.shared
     ranks = files.owner[alone].clip(0, nprocs - 1)
     by_rank = sums(ranks, files.seconds[alone], 1)
-    spread = np.where(slowest > 0, slowest, files.seconds / nprocs)
+    spread = np.where(rows["slowest_time"] > 0, rows["slowest_time"], files.seconds / nprocs)
     return Times(
         slowest=float(by_rank.max()) + float(spread[~alone].sum()),
         total=float(files.seconds.sum()),
-        metadata=float(metadata.sum()),
+        metadata=float(rows["meta_time"].sum()),
     )
