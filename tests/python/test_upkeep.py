@@ -17,6 +17,7 @@ from sluice.classifier.ranking import harm_among, refresh
 from sluice.cli.main import main
 from sluice.history_db.records import Label, Run
 from sluice.history_db.store import Store
+from sluice.history_db.tables.ranking import SORTED_BY
 
 DAY = 86400
 KEY = bytes(range(32))
@@ -124,6 +125,19 @@ def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
         store.prune(before=int(time.time()))
         refresh(store)
         assert store.ranking("write_bytes", since_week=0, most=999) == []
+
+
+def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
+    with Store(tmp_path / "history.db") as store:
+        refresh(store)
+        first = min(run.log.start or 0 for run in made) // 604800
+        for order in SORTED_BY:
+            ever = store.ranking(order, since_week=0, most=7)
+            assert ever == store.ranking(order, since_week=first, most=7)
+        store.put_week(first, [])  # interrupted before all were added up again
+        assert store.ranking("write_bytes", since_week=0, most=7) == store.ranking(
+            "write_bytes", since_week=first + 1, most=7
+        )
 
 
 def writer(number: int, start: int, end: int, **numbers: float) -> Run:

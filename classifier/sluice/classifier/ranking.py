@@ -44,9 +44,12 @@ class Harm:
 
 def refresh(store: Store, advance: Callable[[], None] = lambda: None) -> None:
     """Add up the weeks that changed; `advance` is called after each. Raises HistoryError."""
-    for week in store.stale_weeks():
+    weeks = store.stale_weeks()
+    for week in weeks:
         store.put_week(week, totals_of(store, week))
         advance()
+    if weeks:
+        store.put_totals()
 
 
 def totals_of(store: Store, week: int) -> list[Total]:

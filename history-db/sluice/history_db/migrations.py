@@ -405,6 +405,34 @@ def m011_calibrations(db: Database) -> None:
     db.execute("CREATE INDEX encounters_calibration ON encounters (calibration)")
 
 
+def m012_totals_of_all_weeks(db: Database) -> None:
+    """Let a ranking of all time read a row an application."""
+    db.execute(
+        """
+        CREATE TABLE application_totals (         -- empty: to be added up from weekly_totals
+            uid             INTEGER NOT NULL,
+            application     TEXT    NOT NULL,
+            user            TEXT,
+            runs            INTEGER NOT NULL,
+            write_bytes     REAL    NOT NULL,
+            read_bytes      REAL    NOT NULL,
+            metadata        REAL    NOT NULL,
+            caused          REAL    NOT NULL,
+            suffered        REAL    NOT NULL,
+            PRIMARY KEY (uid, application)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO application_totals
+        SELECT uid, application, max(user), sum(runs), sum(write_bytes), sum(read_bytes),
+               sum(metadata), sum(caused), sum(suffered)
+        FROM weekly_totals GROUP BY uid, application
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -417,4 +445,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m009_io_of_jobs,
     m010_totals_by_application,
     m011_calibrations,
+    m012_totals_of_all_weeks,
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0  # seconds
 FIELD_END = "\x1f"
-ROW_END = f"\x1e{secrets.token_hex(8)}"
+ROW_END = f"\x1e{os.urandom(8).hex()}"
 
 # Names of `squeue -O`; the job's name comes last, so that nothing in it can shift a field.
 QUEUE_FIELDS = (

@@ -13,11 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WEEK = 7 * 86400  # seconds; week 0 began at 0
+SUMS = (
+    "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata), sum(caused), "
+    "sum(suffered)"
+)
 SORTED_BY = ("write_bytes", "read_bytes", "metadata", "caused", "suffered")
 
 
 class Ranking(Connection):
-    """Tables `weekly_totals` and `stale_weeks`; triggers on `logs` fill the second."""
+    """Tables `weekly_totals`, `application_totals` (all weeks) and `stale_weeks`.
+
+    Triggers on `logs` fill the last.
+    """
 
     def stale_weeks(self) -> list[int]:
         """Return the weeks whose totals are to be added up again, the oldest first."""
@@ -62,6 +69,16 @@ class Ranking(Connection):
                 ((total.uid, total.application, week, *astuple(total)[2:]) for total in totals),
             )
             db.execute("DELETE FROM stale_weeks WHERE week = ?", [week])
+            db.execute("DELETE FROM application_totals")
+
+    def put_totals(self) -> None:
+        """Add up all weeks; until then rankings of all time do so themselves, which is slow."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM application_totals")
+            db.execute(
+                f"INSERT INTO application_totals SELECT uid, application, {SUMS} "
+                "FROM weekly_totals GROUP BY uid, application"
+            )
 
     def ranking(self, by: str, *, since_week: int, most: int) -> list[Total]:
         """Return the applications with the largest totals since a week, the largest first.
@@ -69,18 +86,24 @@ class Ranking(Connection):
         `by` is one of SORTED_BY.
         """
         column = SORTED_BY[SORTED_BY.index(by)]  # never text from outside
-        rows = self._rows(
-            f"""
-            SELECT uid, application, max(user), sum(runs), sum(write_bytes), sum(read_bytes),
-                   sum(metadata), sum(caused), sum(suffered)
-            FROM (
-                SELECT uid, application FROM weekly_totals WHERE week >= :week
-                GROUP BY uid, application HAVING sum({column}) > 0
-                ORDER BY sum({column}) DESC, uid, application LIMIT :most
-            ) JOIN weekly_totals USING (uid, application)
-            WHERE week >= :week
-            GROUP BY uid, application ORDER BY sum({column}) DESC, uid, application
-            """,
-            {"week": since_week, "most": most},
-        )
+        if since_week == 0 and self._rows("SELECT 1 FROM application_totals LIMIT 1"):
+            rows = self._rows(
+                f"SELECT * FROM application_totals WHERE {column} > 0 "
+                f"ORDER BY {column} DESC, uid, application LIMIT ?",
+                [most],
+            )
+        else:
+            rows = self._rows(
+                f"""
+                SELECT uid, application, {SUMS}
+                FROM (
+                    SELECT uid, application FROM weekly_totals WHERE week >= :week
+                    GROUP BY uid, application HAVING sum({column}) > 0
+                    ORDER BY sum({column}) DESC, uid, application LIMIT :most
+                ) JOIN weekly_totals USING (uid, application)
+                WHERE week >= :week
+                GROUP BY uid, application ORDER BY sum({column}) DESC, uid, application
+                """,
+                {"week": since_week, "most": most},
+            )
         return [Total(*row) for row in rows]
