@@ -11,7 +11,8 @@ static const int64_t max_processes = 1 << 26;	 /* more than any machine has */
 static const int64_t max_records = 1 << 22;	 /* of one module: 3 GiB of POSIX records */
 static const int64_t max_count = 1ll << 60;	 /* no counter of a real job is larger */
 static const int64_t earliest_start = 946684800; /* 2000: Darshan is younger */
-static const int64_t max_bins = 1 << 16;	 /* of a heatmap; Darshan makes 200 */
+static const uint32_t max_version = 16;	 /* of a module; in ten years there were five */
+static const int64_t max_bins = 1 << 16; /* of a heatmap; Darshan makes 200 */
 
 enum {
 	EXE_BUFFER_SIZE
@@ -53,9 +54,31 @@ check_job (struct reading *r, const struct darshan_job *job, double runtime)
 	return 0;
 }
 
+/* What no checksum guards: the format, and the version of each module that is read. */
+static int
+check_versions (struct reading *r)
+{
+	const struct darshan_handle *handle = r->handle;
+	static const int modules[] = { DARSHAN_POSIX, DARSHAN_MPIIO, DARSHAN_LUSTRE,
+				       DARSHAN_STDIO, DARSHAN_HEATMAP };
+	for (size_t i = 0; i < sizeof handle->version; i++)
+		if (handle->version[i] && !strchr (".0123456789", handle->version[i]))
+			return sluice_fail (r->err, "its header is damaged");
+	for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+		uint32_t version = handle->versions[modules[i]];
+		if (handle->modules[modules[i]].length > 0
+		    && (version < 1 || version > max_version))
+			return sluice_fail (r->err, "has version %lu of module %d",
+					    (unsigned long)version, modules[i]);
+	}
+	return 0;
+}
+
 static int
 read_job (struct reading *r)
 {
+	if (check_versions (r) < 0)
+		return -1;
 	struct darshan_job job;
 	if (r->handle->job.length == 0 || r->handle->job.offset == 0
 	    || r->library->get_job (r->handle, &job) < 0)
@@ -431,6 +454,16 @@ add_heatmap (struct reading *r, const void *bytes, void *context)
 
 /* The whole log */
 
+/* Regions follow each other from the header to the end of the file, in all formats. */
+static int64_t
+size_told (const struct darshan_handle *handle)
+{
+	uint64_t told = handle->job.offset + handle->job.length + handle->names.length;
+	for (int module = 0; module < DARSHAN_MODULES; module++)
+		told += handle->modules[module].length;
+	return (int64_t)told;
+}
+
 static int
 read_all (struct reading *r)
 {
@@ -451,6 +484,7 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 	r.handle = library->open (path);
 	if (!r.handle)
 		return sluice_fail (err, "not a Darshan log, or its header is damaged");
+	log->size = size_told (r.handle);
 	int result = read_all (&r);
 	library->close (r.handle);
 	rows_finish (&r.rows);

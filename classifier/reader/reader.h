@@ -78,6 +78,8 @@ struct sluice_file_row {
 };
 
 struct sluice_log {
+	int64_t
+	    size; /* bytes of the file, as its header tells: a damaged one may miss some */
 	char format[8];
 	char exe[SLUICE_EXE_SIZE];
 	int64_t uid;

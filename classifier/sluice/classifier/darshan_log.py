@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.classifier._reader import ffi, lib
+from sluice.classifier.plausible import impossible
 from sluice.classifier.rows import ROW
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Heatmap:
     written: NDArray[np.float64]
     read: NDArray[np.float64]
 
+    @property
+    def moved(self) -> float:
+        return float(self.written.sum() + self.read.sum())
+
 
 @dataclass(frozen=True, slots=True)
 class DarshanLog:
@@ -118,6 +123,14 @@ def _digest(handle: int) -> bytes:
 def read_log(path: Path) -> DarshanLog:
     """Read one log. Raises DarshanLogError with the reason, OSError, or DarshanLibraryError."""
     with _regular_file(path) as (handle, status), _read(handle) as log:
+        if log.size != status.st_size:
+            raise DarshanLogError(
+                f"its header tells of {log.size} bytes, not of the {status.st_size} that it has"
+            )
+        rows, heatmap = _rows(log), _heatmap(log)
+        reason = impossible(rows, log.runtime, log.nprocs, heatmap.moved if heatmap else 0.0)
+        if reason:
+            raise DarshanLogError(reason)
         return DarshanLog(
             digest=_digest(handle),
             file=status,
@@ -131,8 +144,8 @@ def read_log(path: Path) -> DarshanLog:
             exe=_text(log.exe),
             modules=_names(log.modules),
             partial=_names(log.partial),
-            rows=_rows(log),
-            heatmap=_heatmap(log),
+            rows=rows,
+            heatmap=heatmap,
             targets=_targets(log),
         )
 

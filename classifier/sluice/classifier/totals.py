@@ -88,7 +88,7 @@ def _coverage(log: DarshanLog, seen: float) -> float:
     if log.heatmap is None:
         # The first 1,024 files are recorded; how many more there were is anybody's guess.
         return UNSEEN_COVERAGE if log.partial & {"POSIX", "STDIO"} else 1.0
-    moved = float(log.heatmap.written.sum() + log.heatmap.read.sum())
+    moved = log.heatmap.moved
     return min(1.0, (seen + UNRECORDED) / (moved + UNRECORDED))
 
 
