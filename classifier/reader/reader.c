@@ -4,6 +4,7 @@
 #include "names.h"
 #include "rows.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -481,6 +482,7 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 {
 	memset (log, 0, sizeof *log);
 	struct reading r = { .library = library, .log = log, .err = err };
+	errno = 0; /* the library prints it, though no call may have failed */
 	r.handle = library->open (path);
 	if (!r.handle)
 		return sluice_fail (err, "not a Darshan log, or its header is damaged");
