@@ -212,6 +212,7 @@ def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     assert "broken.darshan" in result.stderr
+    assert result.stdout.startswith("coverage: ")
     assert "4 logs: 3 with a heatmap, 0 without, 1 damaged" in result.stdout
     assert "0 of 2 shuffled worlds" in result.stdout
 

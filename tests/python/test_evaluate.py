@@ -202,6 +202,7 @@ def test_evaluate_judges_a_finished_classifier_on_labelled_logs(tmp_path, monkey
     arguments = ["evaluate", "--as-is", str(DATA / "holdout.csv"), "--output", str(tmp_path / "c")]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("coverage: ")
     assert "baseline: rules alone" in result.stdout
     assert (tmp_path / "c" / "card.html").exists()
 

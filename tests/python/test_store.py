@@ -167,6 +167,24 @@ def test_a_job_is_completed_but_never_forgotten(store):
     assert (job.name, job.state, job.end) == ("run", "COMPLETED", 1200)
 
 
+def test_a_job_of_an_unnamed_cluster_is_the_one_that_is_known(store):
+    """sacct without the column Cluster, after sluiced has seen the job, or before."""
+    assert store.upsert_jobs([a_job(cluster="c", state="RUNNING", end=None)]) == (1, 0)
+    assert store.upsert_jobs([a_job(cluster="", state="COMPLETED", end=1200)]) == (0, 1)
+    (job,) = store.jobs_with_id(a_job().job_id)
+    assert (job.cluster, job.state) == ("c", "COMPLETED")
+    assert store.upsert_jobs([a_job(cluster="", submit=7)]) == (1, 0)
+    assert store.upsert_jobs([a_job(cluster="c", submit=7)]) == (0, 1)
+    assert {job.cluster for job in store.jobs_with_id(a_job().job_id)} == {"c"}
+
+
+def test_a_job_of_an_unnamed_cluster_is_nobodys_where_two_have_its_number(store):
+    store.upsert_jobs([a_job(cluster="c"), a_job(cluster="d")])
+    assert store.upsert_jobs([a_job(cluster="", name="x")]) == (1, 0)
+    assert sorted(job.cluster for job in store.jobs_with_id(a_job().job_id)) == ["", "c", "d"]
+    assert store.upsert_jobs([a_job(cluster="", name="y")]) == (0, 1)
+
+
 def test_a_script_signature_uses_all_64_bits(store):
     store.upsert_jobs([a_job(script_signature=LARGEST)])
     store.upsert_jobs([a_job(script_signature=LARGEST)])

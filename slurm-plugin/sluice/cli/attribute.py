@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import click
 from sluice.cli.common import (
     CommandError,
     config_option,
+    coverage_beside,
     history_option,
     json_option,
     one_line,
@@ -108,9 +109,12 @@ def command(
     false = _control(read.timelines, control, false_rate)
     if not dry_run:
         _keep(findings, config, history)
+    line, coverage = coverage_beside(config, history)
     if as_json:
-        show_json(_as_json(read, findings, false, control))
+        shares = {"coverage": asdict(coverage) if coverage else None}
+        show_json(shares | _as_json(read, findings, false, control))
     else:
+        click.echo(line)
         _print(read, findings, false, control, false_rate)
     if read.damaged:
         ctx.exit(DAMAGED)

@@ -17,6 +17,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sluice.history_db.records import Coverage
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
 
@@ -24,6 +25,7 @@ DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
+NO_COVERAGE = "coverage: not known without accounting; see `sluice ingest --sacct`"
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -139,7 +141,7 @@ def coverage_line(store: Store) -> str:
     """Say how much of what ran the logs tell of: what a report opens with."""
     coverage = store.coverage()
     if coverage.jobs == 0:
-        return "coverage: not known without accounting; see `sluice ingest --sacct`"
+        return NO_COVERAGE
     shares = (
         ("jobs", coverage.logged_jobs, coverage.jobs),
         ("node-hours", coverage.logged_node_seconds, coverage.node_seconds),
@@ -149,6 +151,17 @@ def coverage_line(store: Store) -> str:
         f"{share_text(part / whole if whole else None)} of the {of}" for of, part, whole in shares
     )
     return f"coverage: logs of {', '.join(texts)}"
+
+
+def coverage_beside(config: Path | None, history: Path | None) -> tuple[str, Coverage | None]:
+    """Return the same line, and the shares, for a report that can do without a history."""
+    from sluice.history_db.errors import HistoryError
+
+    try:
+        with open_history(config, history, read_only=True) as store:
+            return coverage_line(store), store.coverage()
+    except HistoryError:
+        return NO_COVERAGE, None
 
 
 # Printing

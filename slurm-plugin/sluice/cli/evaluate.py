@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from sluice.cli.common import (
     NOTHING,
     CommandError,
     config_option,
+    coverage_beside,
     history_option,
     json_option,
     open_history,
@@ -104,9 +106,11 @@ def command(
         from sluice.classifier.card_page import save_card
 
         save_card(card, output)
+    line, coverage = coverage_beside(config, history)
     if as_json:
-        show_json(card)
+        show_json({"coverage": asdict(coverage) if coverage else None, **card})
     else:
+        click.echo(line)
         _print(card, output)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.records import Job
-from sluice.history_db.sql import columns, marks, signed, unsigned
+from sluice.history_db.sql import Database, columns, marks, signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +28,20 @@ def _tells_more(name: str, old: Any, new: Any) -> bool:
     return name not in COUNTED or old is None or bool(new > old)
 
 
+def _row_of(db: Database, job: Job, others: Sequence[str]) -> tuple[Any, ...] | None:
+    """Find a job: its id here, cluster, and the other columns; None: not known, or not which."""
+    rows = list(
+        db.execute(
+            f"SELECT id, cluster, {', '.join(others)} FROM jobs "
+            "WHERE job_id = ? AND array_task = ? AND submit = ? AND restarts = ?",
+            [job.job_id, job.array_task, job.submit, job.restarts],
+        )
+    )
+    same = [row for row in rows if row[1] == job.cluster]
+    same = same or [row for row in rows if not row[1] or not job.cluster]
+    return same[0] if len(same) == 1 else None
+
+
 def job_of(row: Sequence[Any]) -> Job:
     values = dict(zip(JOB_COLUMNS, row, strict=True))
     if values["script_signature"] is not None:
@@ -41,21 +55,19 @@ class Jobs(Connection):
     def upsert_jobs(self, jobs: Iterable[Job]) -> tuple[int, int]:
         """Add jobs or complete what is known of them; return how many were added and changed.
 
-        A field that is None never overwrites one that is known.
+        A field that is None never overwrites one that is known. An empty cluster, as of sacct
+        without that column, is any: its job is one that is known of a single cluster.
         """
         added = changed = 0
         others = [name for name in JOB_COLUMNS if name not in JOB_IDENTITY]
-        where = " AND ".join(f"{name} = ?" for name in JOB_IDENTITY)
         with self._transaction() as db:
             for job in jobs:
-                identity = [getattr(job, name) for name in JOB_IDENTITY]
                 values = {name: getattr(job, name) for name in others}
                 if job.script_signature is not None:
                     values["script_signature"] = signed(job.script_signature)
-                row = db.execute(
-                    f"SELECT {', '.join(others)} FROM jobs WHERE {where}", identity
-                ).fetchone()
+                row = _row_of(db, job, others)
                 if row is None:
+                    identity = [getattr(job, name) for name in JOB_IDENTITY]
                     db.execute(
                         f"INSERT INTO jobs ({', '.join((*JOB_IDENTITY, *others))}) "
                         f"VALUES ({marks(len(JOB_COLUMNS))})",
@@ -65,13 +77,15 @@ class Jobs(Connection):
                     continue
                 new = {
                     name: value
-                    for name, old, value in zip(others, row, values.values(), strict=True)
+                    for name, old, value in zip(others, row[2:], values.values(), strict=True)
                     if value is not None and _tells_more(name, old, value)
                 }
+                if job.cluster and not row[1]:
+                    new["cluster"] = job.cluster
                 if new:
                     db.execute(
-                        f"UPDATE jobs SET {', '.join(f'{name} = ?' for name in new)} WHERE {where}",
-                        [*new.values(), *identity],
+                        f"UPDATE jobs SET {', '.join(f'{name} = ?' for name in new)} WHERE id = ?",
+                        [*new.values(), row[0]],
                     )
                     changed += 1
         return added, changed

@@ -46,7 +46,9 @@ class Logs(Connection):
         A log that was in quarantine is replaced, a log that was read is never touched.
         """
         with self._transaction() as db:
-            return [_add_log(db, *entry) for entry in entries]
+            row = db.execute("SELECT EXISTS (SELECT 1 FROM logs WHERE reason IS NOT NULL)")
+            may_replace = bool(row.fetchone()[0]) or any(log.reason for log, _, _ in entries)
+            return [_add_log(db, *entry, may_replace=may_replace) for entry in entries]
 
     def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
         """Give logs the pattern, confidence and shares that another classifier found."""
@@ -76,9 +78,13 @@ class Logs(Connection):
         return found
 
 
-def _add_log(db: Database, log: Log, profile: Profile | None, features: bytes) -> bool:
-    db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
-    if log.reason is None:  # a copy that was not believed must not keep the true log out
+def _add_log(
+    db: Database, log: Log, profile: Profile | None, features: bytes, *, may_replace: bool
+) -> bool:
+    """may_replace: there are logs in quarantine, so that this one may take the place of one."""
+    if may_replace:
+        db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
+    if may_replace and log.reason is None:  # a copy not believed must not keep the true log out
         db.execute("DELETE FROM logs WHERE digest = ? AND reason IS NOT NULL", [log.digest])
     cursor = db.execute(
         f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
