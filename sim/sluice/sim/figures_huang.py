@@ -191,8 +191,8 @@ FIGURES = (
     Figure(
         "H5",
         "Write time saved under light noise",
-        "The strength of the noise on Titan and Hopper is not known; noise that never pauses, as "
-        "here, leaves more to save.",
+        "The strength of the noise on Titan and Hopper is not known, and noise that never "
+        "pauses, as here, leaves more to save; a measured course of the noise is missing.",
         _P,
         _time_saved,
     ),

@@ -272,7 +272,8 @@ FIGURES = (
     Figure(
         "S2d",
         "GPFS, 16 MiB: AW takes over 80 %",
-        "Four blocks against a window of 18 lose a little less than that.",
+        "Four blocks against a window of 18 lose a little less than that; write-behind whose "
+        "window grows while a program streams is missing.",
         ("gpfs",),
         partial(_gpfs_appender, 16),
     ),
@@ -323,7 +324,8 @@ FIGURES = (
     Figure(
         "S4c",
         "Lustre: WS even with AW at 16 MiB",
-        "A chunk of 16 MiB fills the windows of both, and flushes leave WS idle for a while.",
+        "A chunk of 16 MiB fills the windows of both, and flushes leave WS idle for a while; a "
+        "flush that overlaps with the next chunk is missing.",
         ("lustre",),
         _break_even_rewriters,
     ),
@@ -345,8 +347,9 @@ FIGURES = (
     Figure(
         "S7a",
         "OpenFOAM (OWC of a few KiB) beside AW of 1 MiB",
-        "Small synchronous writes queue behind full requests. On Lustre a create's round trips, "
-        "which nobody slows, are too large a part of the model's operation.",
+        "Small synchronous writes queue behind full requests. On Lustre a create's round trips "
+        "are a large part of the model's operation, and nobody slows them; round trips that "
+        "grow with the load are missing.",
         ("gpfs", "lustre"),
         _openfoam_small,
     ),
@@ -361,8 +364,8 @@ FIGURES = (
     Figure(
         "S7c",
         "OWC of 2 KiB beside OWC of 2 KiB",
-        "Creators meet at the metadata server and share it by halves; the paper's lose a little "
-        "more, as if its work grew with the load.",
+        "Creators meet at the metadata server and share it by halves; the paper's lose a "
+        "little more: work of a create that grows with the number of creators is missing.",
         ("lustre",),
         _creators,
     ),

@@ -338,8 +338,9 @@ FIGURES = (
     Figure(
         "Y4b",
         "Clients on 1 GbE, sync on: same peak, symmetric again",
-        "The disks are still full, but sources slower than the ports lose no packets, so nobody "
-        "is refused; yet in the model the first then loses a little more than the later one.",
+        "The disks are still full, but sources slower than the ports lose no packets, so "
+        "nobody is refused; yet the first then loses a little more than the later one. What "
+        "evens that out is missing: flows of the model have windows of fixed size.",
         _platforms("hdd-sync"),
         _slow_links_sync_on,
     ),
@@ -375,7 +376,9 @@ FIGURES = (
     Figure(
         "Y6c",
         "Stripe 64 to 256 KiB, sync off: faster alone",
-        "In the model a request's round trips, the same at every stripe, bound the time alone.",
+        "In the model a request's round trips, the same at every stripe, bound the time alone; "
+        "stalls that differ between connections, of which a request meets the longest, are "
+        "missing.",
         _platforms("hdd"),
         _stripes_alone_sync_off,
     ),
