@@ -301,11 +301,12 @@ sluice_load_elsewhere (struct sluice_load load)
 	return load;
 }
 
-/* Without branches: sluice_load_mean_rate runs it over many sets at once. The
+/* Without branches: sluice_load_mean_rate runs it over many sets at once, and knows
+ * beforehand whether any of them may_overload the metadata server. The
  * weights v of interference.h are multiplied by 1 + kappa U: their ratio counts. */
 static inline double
 rate_of (struct sluice_load victim, double flushes, double streams, double demand,
-	 double metadata, const struct sluice_interference *model)
+	 double metadata, int may_overload, const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
@@ -316,7 +317,7 @@ rate_of (struct sluice_load victim, double flushes, double streams, double deman
 	/* The metadata server takes operations as they come: an overload
 	 * stretches everybody alike. */
 	double operations = victim.metadata + metadata;
-	return operations * rho > 1.0 ? 1.0 / operations : rho;
+	return may_overload && operations * rho > 1.0 ? 1.0 / operations : rho;
 }
 
 double
@@ -324,7 +325,7 @@ sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
 	return rate_of (victim, active.flushes, active.streams, active.demand,
-			active.metadata, model);
+			active.metadata, 1, model);
 }
 
 void
@@ -358,18 +359,19 @@ sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
 {
 	double rate[1 << SLUICE_EXACT_CORUNNERS], mean = 0.0;
 	uint32_t last = sets->count - 1;
+	int may_overload = victim.metadata + always.metadata + sets->metadata[last] > 1.0;
 
 	if (rate_of (victim, always.flushes + sets->flushes[last],
 		     always.streams + sets->streams[last],
 		     always.demand + sets->demand[last],
-		     always.metadata + sets->metadata[last], model)
+		     always.metadata + sets->metadata[last], may_overload, model)
 	    == 1.0)
 		return 1.0; /* room enough for everybody */
 	for (uint32_t s = 0; s < sets->count; s++)
-		rate[s] = rate_of (victim, always.flushes + sets->flushes[s],
-				   always.streams + sets->streams[s],
-				   always.demand + sets->demand[s],
-				   always.metadata + sets->metadata[s], model);
+		rate[s] = rate_of (
+		    victim, always.flushes + sets->flushes[s],
+		    always.streams + sets->streams[s], always.demand + sets->demand[s],
+		    always.metadata + sets->metadata[s], may_overload, model);
 	for (uint32_t s = 0; s < sets->count; s++)
 		mean += sets->chance[s] * rate[s];
 	return mean;
