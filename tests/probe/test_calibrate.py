@@ -4,12 +4,12 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import interruptible
 import pytest
 from click.testing import CliRunner
 from storage_targets import StorageTargets
@@ -84,9 +84,7 @@ def measured(history: Path) -> int:
 def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path):
     many = [word for i in range(1, 6) for word in ("--encounter", f"ws:4K:1 aw:{4 * i}K:1")]
     words = ("calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "10m")
-    process = subprocess.Popen(
-        [Path(sys.executable).with_name("sluice"), *words], stderr=subprocess.PIPE, text=True
-    )
+    process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
     deadline = time.monotonic() + 60
     while measured(tmp_path / "history.db") < 2 and time.monotonic() < deadline:
         time.sleep(0.1)

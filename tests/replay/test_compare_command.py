@@ -11,6 +11,7 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import interruptible
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
@@ -214,14 +215,9 @@ def test_ctrl_c_ends_all_replays_and_leaves_nothing(tmp_path):
     pipe = tmp_path / "trace"
     os.mkfifo(pipe)
     lines = [f"{i} {i} 0 600 4 -1 -1 4 900 -1 1 1 1 -1 -1 1 -1 -1\n" for i in range(1, 20_000)]
-    process = subprocess.Popen(
-        [
-            *(SLUICE, "replay", pipe, "--policy", "two-groups", "--repeat", "500"),
-            *("--slots", "64", "--report", tmp_path / "r.html", "--jobs", tmp_path / "jobs.csv"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    process = interruptible.start(
+        *(SLUICE, "replay", pipe, "--policy", "two-groups", "--repeat", "500"),
+        *("--slots", "64", "--report", tmp_path / "r.html", "--jobs", tmp_path / "jobs.csv"),
     )
     pipe.write_text("".join(lines))
     process.send_signal(signal.SIGINT)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import interruptible
 import numpy as np
 import pytest
 
@@ -121,12 +122,8 @@ def test_a_full_disk_leaves_nothing_half_written(trace, tmp_path):
 
 def test_ctrl_c_stops_a_long_replay_and_leaves_nothing(tmp_path):
     trace = write_trace(tmp_path / "trace.swf", count=60_000)
-    process = subprocess.Popen(
-        [SLUICE, "replay", trace, "--slurm", "--set", "interval=1", "--jobs", tmp_path / "j.csv"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("--slurm", "--set", "interval=1", "--jobs", tmp_path / "j.csv")
+    process = interruptible.start(SLUICE, "replay", trace, *words)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(4)
     process.send_signal(signal.SIGINT)

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import interruptible
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -96,12 +97,8 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_was(made, tmp_path, done):
 def test_ctrl_c_keeps_what_was_finished_and_nothing_half(tmp_path):
     path = tmp_path / "sweep.json"
     seeds = ",".join(map(str, range(2000)))
-    process = subprocess.Popen(
-        [SLUICE, "sweep", *GENERATED, "--vary", f"seed={seeds}", "--output", path],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("--vary", f"seed={seeds}", "--output", path)
+    process = interruptible.start(SLUICE, "sweep", *GENERATED, *words)
     while process.poll() is None and not (path.exists() and cases_of(path)):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
