@@ -1,6 +1,6 @@
 /*
- * damage_test BUNDLE SNAPSHOT: every truncation of both files and every flipped
- * bit is refused with a reason; under a sanitizer, without touching a byte that
+ * damage_test BUNDLE SNAPSHOT STRIDE: every STRIDE-th truncation of both files and
+ * flipped bit is refused with a reason; under a sanitizer, without touching a byte that
  * is not there. Flips under a mended checksum are refused or harmless.
  */
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 #include "decide.h"
 
 enum { CHECKSUM_AT = 8, GUARDED_FROM = 16 };
+
+static size_t stride; /* odd, so that each bit of a byte has its turn */
 
 struct file {
 	void *bytes;
@@ -82,7 +84,7 @@ static void
 refuses_every_truncation (const struct file *file, usable *is_usable)
 {
 	struct sluice_error err;
-	for (size_t size = 0; size < file->size; size++) {
+	for (size_t size = 0; size < file->size; size += stride) {
 		void *copy = copy_of (file, size);
 		err.text[0] = '\0';
 		CHECK (!is_usable (copy, size, &err) && err.text[0]);
@@ -95,7 +97,7 @@ refuses_every_flip (const struct file *file, usable *is_usable)
 {
 	struct sluice_error err;
 	unsigned char *copy = copy_of (file, file->size);
-	for (size_t bit = 0; bit < 8 * file->size; bit++) {
+	for (size_t bit = 0; bit < 8 * file->size; bit += stride) {
 		copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
 		err.text[0] = '\0';
 		CHECK (!is_usable (copy, file->size, &err) && err.text[0]);
@@ -108,7 +110,7 @@ static void
 survives_flips_under_a_mended_checksum (const struct file *file, usable *is_usable)
 {
 	unsigned char *copy = copy_of (file, file->size);
-	for (size_t bit = 8 * GUARDED_FROM; bit < 8 * file->size; bit++) {
+	for (size_t bit = 8 * GUARDED_FROM; bit < 8 * file->size; bit += stride) {
 		struct sluice_error err = { "" };
 		copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
 		mend_checksum (copy, file->size);
@@ -131,7 +133,7 @@ int
 main (int argc, char **argv)
 {
 	static usable *const kinds[] = { bundle_is_usable, snapshot_is_usable };
-	if (argc != 3)
+	if (argc != 4 || (stride = strtoul (argv[3], NULL, 10)) == 0)
 		return 2;
 	for (int i = 0; i < 2; i++) {
 		struct sluice_error err;

@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 def test_every_seed_is_refused_with_a_reason_or_can_be_decided_with(tmp_path):
     """As `make fuzz` begins, without going on to look for more."""
     done = subprocess.run(
-        ["make", "-C", HERE, "check", f"OUT={tmp_path}"],
+        ["make", "--jobs=2", "-C", HERE, "check", f"OUT={tmp_path}"],
         check=False,
         capture_output=True,
         text=True,

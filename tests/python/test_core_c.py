@@ -84,8 +84,9 @@ def test_texts_under_sanitizers(built):
     assert ", 0 failed" in run(built("text_test", SANITIZERS))
 
 
-def test_no_damaged_file_gets_past_the_sanitizers(built, files):
-    assert ", 0 failed" in run(built("damage_test", SANITIZERS), *files)
+@pytest.mark.parametrize("stride", ["11", pytest.param("1", marks=pytest.mark.acceptance)])
+def test_no_damaged_file_gets_past_the_sanitizers(built, files, stride):
+    assert ", 0 failed" in run(built("damage_test", SANITIZERS), *files, stride)
 
 
 def test_decisions_under_sanitizers(built, files):
