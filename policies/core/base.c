@@ -76,7 +76,12 @@ sluice_hash_bytes (const void *bytes, size_t size, uint64_t seed)
 		hash ^= hash >> 32;
 	}
 	word = 0;
-	memcpy (&word, p, size);
+	if (size > 0 && p != bytes) { /* with bytes that had their turn, shifted out */
+		memcpy (&word, p + size - sizeof word, sizeof word);
+		word >>= 8 * (sizeof word - size);
+	} else {
+		memcpy (&word, p, size);
+	}
 	hash = (hash ^ word) * multiplier;
 	hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
 	hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53u;
