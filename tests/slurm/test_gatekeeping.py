@@ -327,7 +327,7 @@ def test_no_set_that_runs_together_exceeds_the_tolerance(sluiced, slurm, count):
     kinds: dict[int, str] = {}
     for _ in range(count):
         kind = rng.choice((*KINDS, "light", "dripper"))
-        job = submit(slurm, kind, f"--wrap=sleep {rng.choice((0.5, 1, 2))}")
+        job = submit(slurm, kind, f"--wrap=sleep {rng.choice((1, 2, 4))}")
         kinds[job] = kind
         time.sleep(rng.choice((0, 0, 0.3)))
     while slurm.run("squeue", "-h").stdout:
