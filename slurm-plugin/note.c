@@ -56,8 +56,8 @@ own_slowdown (const struct sluice_decision *decision)
 		   : 1.0;
 }
 
-/* Pieces of a note, which snprintf would take longer to write than the decision
- * to make; what does not fit is left out. */
+/* Pieces of a note, on the submit path and so without snprintf, which reads its
+ * format anew each time; what does not fit is left out. */
 struct writer {
 	char *at, *end;
 };

@@ -428,10 +428,12 @@ def test_an_array_is_released_as_a_whole(sluiced, slurm):
     running(slurm, holder)
     array = submit(slurm, "heavy", "--array=0-999", "-N3", "--exclusive", LONG)
     waits(slurm, array)
-    wait_for(lambda: slurm.job(array)["Licenses"] in {"", "(null)"})
-    rows = slurm.run("squeue", "-h", f"-j{array}", "-o", "%i:%W").stdout.splitlines()
-    assert {row.partition(":")[2] for row in rows} <= {"", "(null)"}
-    assert len(rows) <= 3  # one record still, but for tasks that Slurm tries to start
+
+    def released() -> list[str] | None:
+        rows = slurm.run("squeue", "-h", f"-j{array}", "-o", "%i:%W").stdout.splitlines()
+        return None if any(STREAM in row for row in rows) else rows
+
+    assert len(wait_for(released)) == 1  # one record still
     wait_for(lambda: releases(sluiced) == [(array, "max_delay")])
 
 
