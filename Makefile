@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture test lint format acceptance bench fuzz docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture test retest lint format acceptance bench fuzz docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ picture: build ## Take the pictures in the README anew, from the demo
 
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
 	$(BIN)/python -m pytest -m 'not acceptance'
+
+retest: ## Ask again the tests that failed last, and name them
+	$(BIN)/python -m pytest -m 'not acceptance' --last-failed --last-failed-no-failures none -rA
 
 lint: $(VENV)/.built probe ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
