@@ -114,6 +114,13 @@ def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
         f"{STREAM_JOB}0": stream,
         FLUSH_JOB: profile(rng, "ws") | {"unflushed_bytes": 0.0},
     }
+    return bundle_of_names(profiles, settings, created=created)
+
+
+def bundle_of_names(
+    profiles: Mapping[str, Mapping[str, Any]], settings: str, *, created: int
+) -> bytes:
+    """The bytes of a bundle that knows a profile for each of these job names, and no model."""
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=published_interference(),

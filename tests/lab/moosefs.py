@@ -27,13 +27,12 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import loop_device
 from loop_device import LoopDeviceError
 from storage_targets import StorageTargets, StorageTargetsError
 from target_kinds import MIB, Limits
+from up_and_down import UpAndDown
 
 ADDRESS = "10.231.77.1"
 TOOL_PORT, CHUNKSERVER_PORT, CLIENT_PORT, DATA_PORT = 19419, 19420, 19421, 19430
@@ -85,7 +84,7 @@ class MooseFSError(Exception):
     """It did not come up, or a tool failed; the text carries what was printed."""
 
 
-class MooseFS:
+class MooseFS(UpAndDown):
     """One MooseFS below a directory, with so many client mounts.
 
     A program that shall not share a client's cache with another, as on a node of
@@ -127,18 +126,6 @@ class MooseFS:
         return "" if Path("/dev/fuse").exists() else "no /dev/fuse"
 
     # -- life ---------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        self.up()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.down()
 
     def up(self) -> None:
         """Bring all of it up, or nothing."""

@@ -30,8 +30,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from up_and_down import UpAndDown
 
 NODE_CPUS = 4
 READY_TIMEOUT = 30.0  # seconds until a daemon counts as not coming up
@@ -66,7 +66,7 @@ class PrivateSlurmError(Exception):
     """A daemon did not come up, or did not go; the text carries its log."""
 
 
-class PrivateSlurm:
+class PrivateSlurm(UpAndDown):
     """One private cluster below a directory.
 
     node_options and partitions map names to slurm.conf options ("Weight=2",
@@ -100,18 +100,6 @@ class PrivateSlurm:
         self._ports: list[int] = []
 
     # -- life ---------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        self.up()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.down()
 
     def up(self) -> None:
         """Start a cluster without jobs and wait until all its nodes are idle.

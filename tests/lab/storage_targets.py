@@ -28,20 +28,20 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import loop_device
 from loop_device import LoopDeviceError
 from ownership import Hold, OwnershipError, abandoned, read_facts
 from target_kinds import LABELS, MIB, Kind, Limits, kind_named
+from up_and_down import UpAndDown
 
 
 class StorageTargetsError(Exception):
     """No targets could be made, or they are in use; the text says why."""
 
 
-class StorageTargets:
+class StorageTargets(UpAndDown):
     """Targets at a place, one per lane, of the first of the kinds (keys of LABELS)
     that works. mount_options are those of the file systems on loop devices."""
 
@@ -77,18 +77,6 @@ class StorageTargets:
         return targets
 
     # -- life ---------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        self.up()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.down()
 
     def up(self) -> None:
         """Make all targets, or none. Leftovers of dead owners are removed first."""

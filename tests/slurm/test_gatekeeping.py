@@ -19,8 +19,6 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.bundle_writer import Application, pack_bundle
-from sluice.policies.published import published_interference
 from sluice.policies.structs import View
 
 # With `make acceptance`: they wait for leases, passes and daemons by the clock for minutes.
@@ -52,20 +50,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def bundle(settings: str = "") -> bytes:
     """Knows jobs by these names, under these settings."""
-    return pack_bundle(
-        policy=core.parse_config("sluice.conf", settings.encode()).policy,
-        interference=published_interference(),
-        patterns=None,
-        numbers=None,
-        applications=[
-            Application(
-                core.application_key(core.submission({"name": name}), "name"), "name", i, known
-            )
-            for i, (name, known) in enumerate(KINDS.items(), start=1)
-        ],
-        text="{}",
-        created=int(time.time()),
-    )
+    return made_model.bundle_of_names(KINDS, settings, created=int(time.time()))
 
 
 def licenses(total: int = TOTAL, tokens: tuple[str, ...] = TOKENS + LANE_TOKENS) -> str:
