@@ -139,6 +139,10 @@ class StorageTargets(UpAndDown):
         """Bytes that reached the target, metadata included; only rises, from anywhere."""
         return self._made.bytes_written(lane)
 
+    def limit(self, lane: str, limits: Limits) -> None:
+        """Change the limits of one target, which then differs from the others."""
+        self._made.limit(lane, limits)
+
     def settle(self) -> None:
         """Wait until all targets have written what was given to them."""
         for lane in self.lanes:

@@ -114,7 +114,7 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
     [
         (("--target", "a"), "a: not a target like NAME=DIRECTORY"),
         (("--target", "a=/nowhere"), "/nowhere: no such directory"),
-        (("--target", "a=.", "--counter", "b=x"), "--counter b: no --target has that name"),
+        (("--target", "a=.", "--counter", "b=x"), "--counter b: no target has that name"),
         (("--target", "a=.", "--encounter", "owc:1M"), "name a probe and at least one signal"),
         (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
         (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),

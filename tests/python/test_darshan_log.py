@@ -392,6 +392,7 @@ def test_the_targets_of_files_on_lustre_are_known():
             log = read_log(path)
             assert log.targets
             assert log.rows["stripe_count"].max() == len(log.targets)
+            assert read_profile(path).log.osts == tuple(sorted(log.targets))
 
 
 def test_a_trace_of_single_operations_is_never_read(tmp_path):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from sluice.calibrate.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 SECTOR = 512  # bytes; the unit of /sys/dev/block/*/stat, whatever the device's own
 SAMPLE_SECONDS = 0.02
@@ -52,6 +52,18 @@ class Target:
     def settle(self) -> None:
         """Wait until everything that was given to the target is on it."""
         subprocess.run(["sync", "--file-system", *self.directories], check=True)
+
+
+def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target, ...]:
+    """Read targets, and what counts their bytes as `NAME=WHERE`. Raises CalibrationError."""
+    named = dict(text.partition("=")[::2] for text in counters)
+    targets = tuple(Target.parse(text, named) for text in texts)
+    names = [target.name for target in targets]
+    if unknown := sorted(named.keys() - set(names)):
+        raise CalibrationError(f"--counter {unknown[0]}: no target has that name")
+    if len(set(names)) < len(names):
+        raise CalibrationError("two targets have one name; give each its own")
+    return targets
 
 
 def counter_of(target: Target) -> Callable[[], int] | None:

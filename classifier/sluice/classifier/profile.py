@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+MOST_OSTS = 32  # of a run, to be kept: the more there are, the less it tells of each
 SINGLE_RUN_LOG_SD = 0.5  # of ln w: what repeated runs of one program commonly differ by
 
 
@@ -66,8 +67,14 @@ def read_measured(path: Path) -> Measured:
         nprocs=darshan.nprocs,
         partial=bool(darshan.partial),
         format=darshan.format,
+        osts=_few(darshan.targets),
     )
     return Measured(log, measure(darshan), darshan.file.st_uid)
+
+
+def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
+    """Leave out the targets of a run that was spread so wide that it tells of none of them."""
+    return tuple(sorted(osts)) if osts and len(osts) <= MOST_OSTS else None
 
 
 def readings(

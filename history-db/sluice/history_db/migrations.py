@@ -433,6 +433,36 @@ def m012_totals_of_all_weeks(db: Database) -> None:
     )
 
 
+def m013_rates_of_targets(db: Database) -> None:
+    """Let each storage target be compared with the others: who is slow, and since when."""
+    db.execute("ALTER TABLE logs ADD COLUMN osts TEXT")  # JSON: numbers; NULL: not known
+    db.execute("CREATE INDEX logs_osts ON logs (start) WHERE osts IS NOT NULL")
+    db.execute(
+        """
+        CREATE TABLE target_probes (
+            target        TEXT    NOT NULL,
+            program       TEXT    NOT NULL,       -- of sluice-probe, as aw:1M:2
+            observed      INTEGER NOT NULL,       -- UTC seconds
+            rate          REAL    NOT NULL CHECK (rate > 0),  -- B/s
+            PRIMARY KEY (target, program, observed)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX target_probes_observed ON target_probes (observed)")
+    db.execute(
+        """
+        CREATE TABLE confined_jobs (              -- that held tokens of one lane
+            cluster       TEXT    NOT NULL,
+            job_id        INTEGER NOT NULL,
+            submit        INTEGER NOT NULL,
+            lane          INTEGER NOT NULL,       -- its place in the policy
+            seen          INTEGER NOT NULL,       -- running for the first time, UTC seconds
+            PRIMARY KEY (cluster, job_id, submit)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -446,4 +476,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m010_totals_by_application,
     m011_calibrations,
     m012_totals_of_all_weeks,
+    m013_rates_of_targets,
 )

@@ -52,6 +52,8 @@ class Log:
     """Darshan ran out of records: what it says is incomplete."""
     format: str | None
     """Log format version, e.g. `3.41`."""
+    osts: tuple[int, ...] | None = None
+    """Lustre storage targets that its files lie on; None: not known, or many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,33 @@ class Encounter:
     foreign_share: float
     dropped: str
     """Why it does not count; empty: it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProbe:
+    """What one run of sluice-probe alone got from a storage target."""
+
+    target: str
+    program: str
+    """As `aw:1M:2`."""
+    observed: int
+    rate: float
+    """B/s that reached the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRun:
+    """A run of an application of which it is known where its files were."""
+
+    uid: int
+    exe: str
+    nprocs: int
+    observed: int
+    rate: float
+    """B/s while it did I/O."""
+    lane: int | None
+    """Place in the policy of the only lane of which its job held tokens."""
+    osts: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

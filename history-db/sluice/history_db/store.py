@@ -20,6 +20,7 @@ from sluice.history_db.tables.observed import Observed
 from sluice.history_db.tables.probes import Probes
 from sluice.history_db.tables.ranking import Ranking
 from sluice.history_db.tables.snapshots import Snapshots
+from sluice.history_db.tables.targets import Targets
 from sluice.history_db.tables.upkeep import Upkeep
 
 
@@ -38,6 +39,7 @@ class Store(
     Ranking,
     Upkeep,
     Probes,
+    Targets,
 ):
     """An open history. Use as a context manager, from one thread."""
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sluice.calibrate.grid import Encounterable
     from sluice.calibrate.report import Report
     from sluice.calibrate.session import Session, Settings
-    from sluice.calibrate.targets import Target
     from sluice.history_db.records import Calibration, Encounter
     from sluice.history_db.store import Store
 
@@ -440,8 +439,9 @@ def _settings(
     from sluice.calibrate.programs import parse_size
     from sluice.calibrate.protocol import Timing
     from sluice.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
+    from sluice.calibrate.targets import parse_targets
 
-    places = _targets(targets, counters)
+    places = parse_targets(targets, counters)
     grid = default_grid(
         tuple(sorted(map(parse_size, chunks))) or CHUNKS,
         processes=processes,
@@ -458,17 +458,6 @@ def _settings(
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
     )
-
-
-def _targets(targets: tuple[str, ...], counters: tuple[str, ...]) -> tuple[Target, ...]:
-    from sluice.calibrate.targets import Target
-
-    named = dict(text.partition("=")[::2] for text in counters)
-    places = tuple(Target.parse(text, named) for text in targets)
-    unknown = named.keys() - {place.name for place in places}
-    if unknown:
-        raise CommandError(f"--counter {unknown.pop()}: no --target has that name")
-    return places
 
 
 def _encounter(text: str) -> Encounterable:

@@ -51,6 +51,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("decisions", "List what Sluice decided, the latest last."),
         Verb("interference", "Say who loses how much beside whom."),
         Verb("why", "Tell the whole story of one job."),
+        Verb("targets", "Say which storage targets are slow."),
         Verb("assess", "Say what interference costs this site, from its history."),
         Verb("decide", "Replay a trace of submissions through the decision core."),
         Verb("reproduce", "Print published figures beside what the model makes of them."),

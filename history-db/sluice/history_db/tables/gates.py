@@ -17,7 +17,7 @@ RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
 
 
 class Gates(Connection):
-    """Tables `running_sets` and `releases`."""
+    """Tables `running_sets`, `confined_jobs` and `releases`."""
 
     def add_running_set(self, row: RunningSet) -> None:
         content = {
@@ -31,6 +31,21 @@ class Gates(Connection):
             db.execute(
                 "INSERT INTO running_sets (cluster, taken, content) VALUES (?, ?, ?)",
                 [row.cluster, row.taken, json.dumps(content, separators=(",", ":"))],
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO confined_jobs (cluster, job_id, submit, lane, seen) "
+                "VALUES (?, ?, ?, ?, ?)",
+                [
+                    (
+                        row.cluster,
+                        holder.job_id,
+                        holder.submit,
+                        holder.lane_mask.bit_length() - 1,
+                        row.taken,
+                    )
+                    for holder in row.holders
+                    if holder.klass and holder.lane_mask.bit_count() == 1
+                ],
             )
 
     def running_sets(self, *, since: int = 0) -> Iterator[RunningSet]:

@@ -18,7 +18,14 @@ LOG_COLUMNS = tuple(field.name for field in fields(Log))
 
 def log_of(row: Sequence[Any]) -> Log:
     values = dict(zip(LOG_COLUMNS, row, strict=True))
-    return Log(**{**values, "partial": bool(values["partial"])})
+    osts = values["osts"]
+    return Log(
+        **{
+            **values,
+            "partial": bool(values["partial"]),
+            "osts": None if osts is None else tuple(json.loads(osts)),
+        }
+    )
 
 
 class Logs(Connection):
@@ -89,13 +96,20 @@ def _add_log(
     cursor = db.execute(
         f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
         f"VALUES ({marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",
-        [getattr(log, name) for name in LOG_COLUMNS],
+        _values_of(log),
     )
     if cursor.rowcount == 0 or cursor.lastrowid is None:
         return False
     if profile is not None:
         _put_profile(db, cursor.lastrowid, profile, features)
     return True
+
+
+def _values_of(log: Log) -> list[Any]:
+    values = {name: getattr(log, name) for name in LOG_COLUMNS}
+    if log.osts is not None:
+        values["osts"] = json.dumps(log.osts, separators=(",", ":"))
+    return list(values.values())
 
 
 def _put_profile(db: Database, log_id: int, profile: Profile, features: bytes) -> None:

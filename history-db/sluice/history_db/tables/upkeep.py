@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = 2000  # rows read at once
-LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array_task")
+LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array_task", "osts")
 """Columns that mean nothing outside this file, or are no single value."""
 
 
@@ -41,6 +41,8 @@ class Upkeep(Connection):
             )
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
+            db.execute("DELETE FROM confined_jobs WHERE seen < ?", [before])
+            db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
         return Pruned(logs, jobs, decisions)
 
     def vacuum(self) -> None:

@@ -1,0 +1,145 @@
+"""`sluice targets`: which storage targets are slow."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    rate_text,
+    read_config,
+    share_text,
+    show_json,
+    show_table,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.calibrate.stragglers import TargetSpeed
+    from sluice.history_db.store import Store
+
+
+@click.command("targets", short_help="Say which storage targets are slow.")
+@click.option(
+    "--measure",
+    "places",
+    multiple=True,
+    metavar="NAME=DIR",
+    help="First run a probe in this directory, which lies on the lane or target NAME and on no "
+    "other; repeatable. A target is compared with others, so name at least two.",
+)
+@click.option(
+    "--counter",
+    "counters",
+    multiple=True,
+    metavar="NAME=WHERE",
+    help="What counts the bytes that reach a target: a command that prints them, or a "
+    "directory on its block device.  [default: the directory's block device, if any]",
+)
+@click.option(
+    "--program",
+    default="aw:1M:2",
+    show_default=True,
+    help="The probe, as in `sluice calibrate`: PATTERN:CHUNK:PROCESSES.",
+)
+@click.option(
+    "--rounds",
+    default=5,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How often each target is probed; four are the least that say anything.",
+)
+@click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH.")
+@config_option
+@history_option
+@json_option
+def command(
+    *,
+    places: tuple[str, ...],
+    counters: tuple[str, ...],
+    program: str,
+    rounds: int,
+    probe: str | None,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Say which storage targets are slow.
+
+    Each lane and target is compared with its peers: by probes (--measure), and by the runs of
+    applications that are known to have written there and elsewhere (a job that held tokens of
+    one lane; a Darshan log that names Lustre's targets). What was seen a day ago counts half,
+    what is older than a week nothing. A target straggles when its rate is below two thirds of
+    its peers', at 95 % confidence; on less than four fresh observations nothing is said.
+
+    \b
+        sluice targets
+        sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
+        sluice targets --json | jq '.[] | select(.verdict == "straggles")'
+    """
+    from sluice.calibrate.target_speeds import target_speeds
+
+    lanes = read_config(config).policy.lanes
+    with open_history(config, history, create=bool(places), read_only=not places) as store:
+        if places:
+            _measure(store, places, counters, program, rounds, probe)
+        found = target_speeds(store, lanes, int(time.time()))
+    if as_json:
+        show_json([asdict(one) | {"published": one.published} for one in found])
+    elif found:
+        show_table(
+            ("Target", "Speed", "Interval", "Worth", "Probes", "Runs", "Latest", "Verdict"),
+            [_row(one) for one in found],
+        )
+    else:
+        click.echo("No lanes are configured, and nothing was observed; see --measure.")
+
+
+def _measure(  # noqa: PLR0917 - as given on the command line
+    store: Store,
+    places: tuple[str, ...],
+    counters: tuple[str, ...],
+    program: str,
+    rounds: int,
+    probe: str | None,
+) -> None:
+    from sluice.calibrate.launch import Launcher, find_probe
+    from sluice.calibrate.programs import Program
+    from sluice.calibrate.protocol import Timing
+    from sluice.calibrate.target_speeds import probe_targets
+    from sluice.calibrate.targets import parse_targets
+
+    for seen, dropped in probe_targets(
+        parse_targets(places, counters),
+        Program.parse(program),
+        rounds=rounds,
+        launcher=Launcher(find_probe(probe)),
+        timing=Timing(),
+    ):
+        if not dropped:
+            store.add_target_probes([seen])
+        remark = f" (does not count: {dropped})" if dropped else ""
+        click.echo(f"{seen.target}: {rate_text(seen.rate)}{remark}", err=True)
+
+
+def _row(one: TargetSpeed) -> tuple[object, ...]:
+    return (
+        one.target,
+        share_text(one.speed),
+        NOTHING if one.low is None else f"{share_text(one.low)} to {share_text(one.high)}",
+        f"{one.evidence:.1f}",
+        one.probes,
+        one.runs,
+        time_text(one.latest),
+        one.verdict,
+    )
