@@ -13,11 +13,23 @@ struct newcomer {
 	double runtime; /* s, alone */
 };
 
-/* The newcomer as it would press on a lane. */
+/* What newcomer and co-runner do to each other while both run. */
+struct pair {
+	double own; /* share of the stretched I/O time that finds the other one active */
+	double other;
+	double own_stretch; /* of the I/O */
+	double other_stretch;
+	double own_slowdown; /* of the job */
+	double other_slowdown;
+};
+
+/* The newcomer as it would press on a lane, and what that means for members of
+ * the situation. */
 struct side {
 	const struct sluice_pressure *pressure;
 	struct sluice_load against;
 	struct sluice_load victim;
+	struct pair pairs[SLUICE_MAX_MEMBERS]; /* of those that it was introduced to */
 };
 
 /* What newcomer and co-runners do to each other on one lane: I, never below 1. */
@@ -47,8 +59,32 @@ remaining_of (const struct sluice_situation *s, uint32_t member, double start)
 	return larger (0.0, s->members[member].end - start);
 }
 
+/* load: what the co-runner puts on the lane. */
+static void
+pair_with (const struct sluice_situation *s, const struct side *side,
+	   const struct sluice_situation_member *member, struct sluice_load load,
+	   struct pair *out)
+{
+	double own_rho = sluice_load_rate (side->victim, load, s->model);
+	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
+
+	out->own = sluice_load_overlap (side->pressure, &member->pressure, own_rho);
+	out->other = sluice_load_overlap (&member->pressure, side->pressure, other_rho);
+	out->own_stretch = factor_of (1.0 - out->own * (1.0 - own_rho));
+	out->other_stretch = factor_of (1.0 - out->other * (1.0 - other_rho));
+	out->own_slowdown = sluice_job_slowdown (side->pressure, out->own_stretch);
+	out->other_slowdown = sluice_job_slowdown (&member->pressure, out->other_stretch);
+}
+
+static void
+introduce (const struct sluice_situation *s, uint32_t member, struct side *side)
+{
+	const struct sluice_situation_member *m = &s->members[member];
+	pair_with (s, side, m, m->against, &side->pairs[member]);
+}
+
 /* Shares of their stretched I/O times in which newcomer and co-runner find the
- * other one active. */
+ * other one active, before the first of them ends. */
 struct overlaps {
 	double own;
 	double other;
@@ -65,146 +101,124 @@ time_of (double work, double factor)
 /*
  * The two meet until the first of them ends, each slowed by the other: a stream
  * that fills the targets for T seconds costs a co-runner at most T, however much
- * of its rate it takes. load is what the co-runner puts on the lane.
+ * of its rate it takes.
  */
 static struct overlaps
-overlaps_of (const struct sluice_situation *s, const struct newcomer *job,
-	     const struct side *side, const struct sluice_situation_member *member,
-	     struct sluice_load load, double remaining)
+overlaps_of (const struct newcomer *job, const struct pair *pair, double remaining)
 {
-	double own_rho = sluice_load_rate (side->victim, load, s->model);
-	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
-	double own = sluice_load_overlap (side->pressure, &member->pressure, own_rho);
-	double other = sluice_load_overlap (&member->pressure, side->pressure, other_rho);
-	double own_stretch = factor_of (1.0 - own * (1.0 - own_rho));
-	double other_stretch = factor_of (1.0 - other * (1.0 - other_rho));
-	double own_length
-	    = job->runtime * sluice_job_slowdown (side->pressure, own_stretch);
-	double other_length
-	    = remaining * sluice_job_slowdown (&member->pressure, other_stretch);
+	double own_length = job->runtime * pair->own_slowdown;
+	double other_length = remaining * pair->other_slowdown;
 
 	struct overlaps result = {
-		.own = own * time_of (part_of (own_length, other_length), own_stretch),
+		.own = pair->own
+		       * time_of (part_of (own_length, other_length), pair->own_stretch),
 		.other
-		= other * time_of (part_of (other_length, own_length), other_stretch),
+		= pair->other
+		  * time_of (part_of (other_length, own_length), pair->other_stretch),
 	};
 	return result;
 }
 
-/* met: with the kept ones of the lane. */
-static double
-own_factor (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
-	    const struct side *side, const struct overlaps *met, double start)
-{
-	struct sluice_load loads[SLUICE_KEPT];
-	double shares[SLUICE_KEPT];
-	struct sluice_load_sets sets;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < lane->count; i++) {
-		const struct sluice_lane_member *other = &lane->kept[i];
-		if (remaining_of (s, other->member, start) <= 0.0)
-			continue;
-		loads[n] = other->load;
-		shares[n++] = met[i].own;
-	}
-	sluice_load_sets_of (loads, shares, n, &sets);
-	return factor_of (
-	    sluice_load_mean_rate (side->victim, lane->background, &sets, s->model));
-}
-
-/* A victim's factor without and with the newcomer, which is on for a share of
- * the victim's time. */
+/* A victim's factor without and with the newcomer, which is on for a share of the
+ * victim's time. */
 static void
-compare (const struct sluice_situation *s, const struct sluice_situation_member *victim,
-	 double overlap, const struct side *side, struct sluice_load always,
-	 const struct sluice_load *loads, const double *overlaps, uint32_t n,
-	 double *before, double *after)
+compare (double overlap, double without, double with, double *before, double *after)
 {
-	struct sluice_load_sets sets;
-	sluice_load_sets_of (loads, overlaps, n, &sets);
-	double without = sluice_load_mean_rate (victim->victim, always, &sets, s->model);
-	double with = sluice_load_mean_rate (
-	    victim->victim, sluice_load_add (always, side->against), &sets, s->model);
 	*before = factor_of (without);
 	*after = factor_of ((1.0 - overlap) * without + overlap * with);
 }
 
+/* remaining: of the kept ones of the lane; overlap: of the k-th with the newcomer. */
 static void
 compare_kept (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
-	      uint32_t k, const struct side *side, const struct overlaps *met, double start,
+	      uint32_t k, const struct side *side, const double *remaining, double overlap,
 	      struct meeting *out)
 {
 	const struct sluice_lane_member *self = &lane->kept[k];
-	struct sluice_load loads[SLUICE_KEPT];
 	double overlaps[SLUICE_KEPT];
-	double remaining = remaining_of (s, self->member, start);
 	uint32_t n = 0;
 
-	if (!self->is_here || remaining <= 0.0)
-		return;
-	for (uint32_t i = 0; i < lane->count; i++) {
-		double theirs = remaining_of (s, lane->kept[i].member, start);
-		if (i == k || theirs <= 0.0)
-			continue;
-		loads[n] = lane->kept[i].load;
-		overlaps[n++] = self->overlaps[i] * part_of (remaining, theirs);
-	}
-	compare (s, &s->members[self->member], met[k].other, side, lane->background, loads,
-		 overlaps, n, &out->before[k], &out->after[k]);
+	for (uint32_t i = 0; i < lane->count; i++)
+		if (i != k) {
+			overlaps[n]
+			    = self->overlaps[n] * part_of (remaining[k], remaining[i]);
+			n++;
+		}
+	double with
+	    = sluice_load_mean_rate (s->members[self->member].victim,
+				     sluice_load_add (lane->background, side->against),
+				     &self->others, overlaps, s->model);
+	compare (overlap, sluice_load_mean (self->rates, overlaps, n), with,
+		 &out->before[k], &out->after[k]);
 }
 
 /* For the mean of many, the kept ones are background like each other. */
 static void
 compare_rest (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
-	      const struct newcomer *job, const struct side *side, double start,
-	      struct meeting *out)
+	      const struct newcomer *job, const struct side *side, const double *remaining,
+	      double rest_remaining, struct meeting *out)
 {
-	double remaining = lane->has_rest ? remaining_of (s, lane->rest, start) : 0.0;
+	const struct sluice_situation_member *rest = &s->members[lane->rest];
+	struct sluice_load always = sluice_load_less (lane->background, rest->against);
 
-	if (remaining <= 0.0)
-		return;
-	struct sluice_load always = sluice_load_less (lane->background, lane->rest_load);
 	for (uint32_t i = 0; i < lane->count; i++)
-		if (remaining_of (s, lane->kept[i].member, start) > 0.0)
+		if (remaining[i] > 0.0)
 			always = sluice_load_add (always, lane->kept[i].load);
-	struct overlaps met = overlaps_of (s, job, side, &s->members[lane->rest],
-					   lane->rest_load, remaining);
-	compare (s, &s->members[lane->rest], met.other, side, always, NULL, NULL, 0,
+	struct overlaps met = overlaps_of (job, &side->pairs[lane->rest], rest_remaining);
+	compare (met.other, sluice_load_rate (rest->victim, always, s->model),
+		 sluice_load_rate (rest->victim, sluice_load_add (always, side->against),
+				   s->model),
 		 &out->before[SLUICE_KEPT], &out->after[SLUICE_KEPT]);
 }
 
+static struct overlaps
+overlaps_with_kept (const struct sluice_situation *s, const struct sluice_lane_member *kept,
+		    const struct newcomer *job, const struct side *side, double remaining)
+{
+	struct pair pair;
+	if (kept->is_here)
+		return overlaps_of (job, &side->pairs[kept->member], remaining);
+	pair_with (s, side, &s->members[kept->member], kept->load, &pair);
+	return overlaps_of (job, &pair, remaining);
+}
+
+/* side: introduced to those of the lane. Who has ended meets nobody. */
 static void
 meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane,
       const struct newcomer *job, const struct side *side, double start,
       struct meeting *out)
 {
-	struct overlaps met[SLUICE_KEPT] = { 0 };
+	double remaining[SLUICE_KEPT], own[SLUICE_KEPT];
 
 	for (int i = 0; i <= SLUICE_KEPT; i++)
 		out->before[i] = out->after[i] = 1.0;
-	for (uint32_t k = 0; k < lane->count; k++) {
-		const struct sluice_lane_member *other = &lane->kept[k];
-		double remaining = remaining_of (s, other->member, start);
-		if (remaining > 0.0)
-			met[k] = overlaps_of (s, job, side, &s->members[other->member],
-					      other->load, remaining);
-	}
-	out->own = own_factor (s, lane, side, met, start);
 	for (uint32_t k = 0; k < lane->count; k++)
-		compare_kept (s, lane, k, side, met, start, out);
-	compare_rest (s, lane, job, side, start, out);
+		remaining[k] = remaining_of (s, lane->kept[k].member, start);
+	for (uint32_t k = 0; k < lane->count; k++) {
+		own[k] = 0.0;
+		if (remaining[k] <= 0.0)
+			continue;
+		struct overlaps met
+		    = overlaps_with_kept (s, &lane->kept[k], job, side, remaining[k]);
+		own[k] = met.own;
+		if (lane->kept[k].is_here)
+			compare_kept (s, lane, k, side, remaining, met.other, out);
+	}
+	out->own = factor_of (sluice_load_mean_rate (side->victim, lane->background,
+						     &lane->sets, own, s->model));
+	double rest_remaining = lane->has_rest ? remaining_of (s, lane->rest, start) : 0.0;
+	if (rest_remaining > 0.0)
+		compare_rest (s, lane, job, side, remaining, rest_remaining, out);
 }
 
-static struct side
-side_of (const struct sluice_situation *s, const struct sluice_pressure *pressure)
+/* Not yet introduced to anybody. */
+static void
+side_of (const struct sluice_situation *s, const struct sluice_pressure *pressure,
+	 struct side *out)
 {
-	struct side side = {
-		.pressure = pressure,
-		.against = sluice_load_of (pressure, s->z, SLUICE_AGAINST),
-		.victim = sluice_load_of (pressure, s->z, SLUICE_VICTIM),
-	};
-	return side;
+	out->pressure = pressure;
+	out->against = sluice_load_of (pressure, s->z, SLUICE_AGAINST);
+	out->victim = sluice_load_of (pressure, s->z, SLUICE_VICTIM);
 }
 
 /* Meetings on all lanes -> what an alternative costs. A job on several lanes is
@@ -267,6 +281,7 @@ struct desk {
 	struct newcomer job;
 	int is_confinable;	       /* one lane can hold all that it writes */
 	struct sluice_pressure spread; /* over all lanes */
+	struct side sharing;	       /* with that, introduced to everybody */
 	double now;
 	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
 	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
@@ -289,14 +304,20 @@ price_sharing (const struct desk *desk, const struct meeting *meetings, double s
 }
 
 static void
-meet_on_all_lanes (const struct desk *desk, const struct sluice_pressure *pressure,
-		   double start, struct meeting *out)
+introduce_to_all (const struct sluice_situation *s, struct side *side)
+{
+	for (uint32_t m = 0; m < s->member_count; m++)
+		introduce (s, m, side);
+}
+
+static void
+meet_on_all_lanes (const struct desk *desk, const struct side *side, double start,
+		   struct meeting *out)
 {
 	const struct sluice_situation *s = desk->situation;
-	struct side side = side_of (s, pressure);
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (!s->lanes[l].is_copy)
-			meet (s, &s->lanes[l], &desk->job, &side, start, &out[l]);
+			meet (s, &s->lanes[l], &desk->job, side, start, &out[l]);
 }
 
 /* Elsewhere the newcomer loads the metadata server alone. */
@@ -306,8 +327,11 @@ meet_apart (struct desk *desk)
 	const struct sluice_situation *s = desk->situation;
 	if (desk->spread.metadata > 0.0) {
 		struct sluice_pressure elsewhere = desk->spread;
+		struct side side;
 		elsewhere.weight = elsewhere.demand = 0.0;
-		meet_on_all_lanes (desk, &elsewhere, desk->now, desk->apart);
+		side_of (s, &elsewhere, &side);
+		introduce_to_all (s, &side);
+		meet_on_all_lanes (desk, &side, desk->now, desk->apart);
 		return;
 	}
 	for (uint32_t l = 0; l < s->lane_count; l++) {
@@ -343,8 +367,14 @@ visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
 	out->lane = lane;
 	sluice_pressure_of (desk->job.profile, s->model, s->policy, 1u << lane,
 			    &out->pressure);
-	struct side side = side_of (s, &out->pressure);
-	meet (s, &s->lanes[lane], &desk->job, &side, desk->now, &out->meeting);
+	const struct sluice_situation_lane *place = &s->lanes[lane];
+	struct side side;
+	side_of (s, &out->pressure, &side);
+	for (uint32_t k = 0; k < place->count; k++)
+		introduce (s, place->kept[k].member, &side);
+	if (place->has_rest)
+		introduce (s, place->rest, &side);
+	meet (s, place, &desk->job, &side, desk->now, &out->meeting);
 }
 
 static void
@@ -366,23 +396,17 @@ price_lane (const struct desk *desk, uint32_t lane, const struct visit *visit,
 
 /* With one co-runner alone, while both run. */
 static struct sluice_encounter
-encounter_with (const struct desk *desk, const struct side *side, uint32_t member)
+encounter_with (const struct desk *desk, uint32_t member)
 {
 	const struct sluice_situation *s = desk->situation;
 	const struct sluice_situation_member *m = &s->members[member];
-	double rho = sluice_load_rate (side->victim, m->against, s->model);
-	double other_rho = sluice_load_rate (m->victim, side->against, s->model);
-	double overlap = sluice_load_overlap (side->pressure, &m->pressure, rho);
-	double other_overlap
-	    = sluice_load_overlap (&m->pressure, side->pressure, other_rho);
+	const struct pair *pair = &desk->sharing.pairs[member];
 
 	struct sluice_encounter encounter = {
 		.job_id = m->job_id,
 		.nodes = (uint32_t)m->nodes,
-		.own_slowdown = sluice_job_slowdown (
-		    side->pressure, factor_of (1.0 - overlap * (1.0 - rho))),
-		.other_slowdown = sluice_job_slowdown (
-		    &m->pressure, factor_of (1.0 - other_overlap * (1.0 - other_rho))),
+		.own_slowdown = pair->own_slowdown,
+		.other_slowdown = pair->other_slowdown,
 		.together
 		= smaller (desk->job.runtime, remaining_of (s, member, desk->now)),
 	};
@@ -441,12 +465,11 @@ meet_singly (const struct desk *desk, struct ends *ends, struct sluice_decision 
 {
 	const struct sluice_situation *s = desk->situation;
 	double harmless = s->policy->harmless_slowdown;
-	struct side side = side_of (s, &desk->spread);
 
 	for (uint32_t i = 0; i < s->member_count; i++) {
 		if (s->members[i].job_id == 0 || remaining_of (s, i, desk->now) <= 0.0)
 			continue;
-		struct sluice_encounter e = encounter_with (desk, &side, i);
+		struct sluice_encounter e = encounter_with (desk, i);
 		report (&e, &desk->job, out);
 		if ((e.own_slowdown > harmless || e.other_slowdown > harmless)
 		    && s->members[i].end - desk->now <= s->policy->max_delay)
@@ -467,7 +490,7 @@ price_delay (const struct desk *desk, const struct ends *ends, double sharing_co
 			.action = SLUICE_ACTION_DELAY,
 			.wait = ends->at[i] - desk->now,
 		};
-		meet_on_all_lanes (desk, &desk->spread, ends->at[i], meetings);
+		meet_on_all_lanes (desk, &desk->sharing, ends->at[i], meetings);
 		price_sharing (desk, meetings, ends->at[i], t, &candidate);
 		if (i == 0 || candidate.cost < out->cost)
 			*out = candidate;
@@ -525,7 +548,9 @@ consider (struct desk *desk, struct sluice_decision *out)
 
 	struct sluice_alternative *sharing = &out->alternatives[out->alternative_count++];
 	sharing->action = SLUICE_ACTION_COLOCATE;
-	meet_on_all_lanes (desk, &desk->spread, desk->now, desk->shared);
+	side_of (s, &desk->spread, &desk->sharing);
+	introduce_to_all (s, &desk->sharing);
+	meet_on_all_lanes (desk, &desk->sharing, desk->now, desk->shared);
 	price_sharing (desk, desk->shared, desk->now, &tally, sharing);
 	meet_singly (desk, &ends, out);
 	if (out->corunner_count == 0)
@@ -564,16 +589,16 @@ decide_beside_others (const struct sluice_situation *s, const struct sluice_conf
 		      struct sluice_decision *out)
 {
 	const struct sluice_profile *profile = &out->prediction.profile;
-	struct desk desk = {
-		.situation = s,
-		.job.profile = profile,
-		.job.nodes = submission->nodes ? submission->nodes : 1,
-		/* a lane that nobody holds the job to would be a wrong promise;
-		 * where nothing is enforced it shows what control would gain */
-		.is_confinable = config->mode != SLUICE_MODE_ENFORCE
-				 || sluice_is_controlled (config, submission),
-		.now = (double)now,
-	};
+	struct desk desk; /* large, and most of it is not needed for most jobs */
+
+	desk.situation = s;
+	desk.job.profile = profile;
+	desk.job.nodes = submission->nodes ? submission->nodes : 1;
+	/* a lane that nobody holds the job to would be a wrong promise; where nothing
+	 * is enforced it shows what control would gain */
+	desk.is_confinable = config->mode != SLUICE_MODE_ENFORCE
+			     || sluice_is_controlled (config, submission);
+	desk.now = (double)now;
 	desk.job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
 			   : submission->time_limit	  ? submission->time_limit * 60.0
 							  : longest_remaining (s, desk.now);

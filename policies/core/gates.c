@@ -122,8 +122,8 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 				always = sluice_load_add (always, lane->worst[k]);
 			}
 		}
-	sluice_load_sets_of (loads, overlaps, n, &sets);
-	return sluice_load_mean_rate (c->self, always, &sets, lane->model);
+	sluice_load_sets_of (loads, n, &sets);
+	return sluice_load_mean_rate (c->self, always, &sets, overlaps, lane->model);
 }
 
 static double

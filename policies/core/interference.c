@@ -301,39 +301,45 @@ sluice_load_elsewhere (struct sluice_load load)
 	return load;
 }
 
-/* Without branches: sluice_load_mean_rate runs it over many sets at once, and knows
- * beforehand whether any of them may_overload the metadata server. The
- * weights v of interference.h are multiplied by 1 + kappa U: their ratio counts. */
+/* Without branches, as sluice_load_rates runs it over many sets at once. The weights
+ * v of interference.h are multiplied by 1 + kappa U: their ratio counts. */
 static inline double
-rate_of (struct sluice_load victim, double flushes, double streams, double demand,
-	 double metadata, int may_overload, const struct sluice_interference *model)
+data_rate (struct sluice_load victim, double flushes, double streams, double demand,
+	   const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
 	double own = victim.flushes * pool + victim.streams;
-	double fair = model->capacity * own / (own + flushes * pool + streams);
-	double share = larger (fair, left) / victim.demand;
-	double rho = victim.demand > 0.0 ? smaller (share, 1.0) : 1.0;
-	/* The metadata server takes operations as they come: an overload
-	 * stretches everybody alike. */
-	double operations = victim.metadata + metadata;
-	return may_overload && operations * rho > 1.0 ? 1.0 / operations : rho;
+	double all = own + flushes * pool + streams;
+	/* of the guaranteed share K own / all and what is left the larger one, at the
+	 * price of one division */
+	double share = larger (model->capacity * own, left * all) / (all * victim.demand);
+	return victim.demand > 0.0 ? smaller (share, 1.0) : 1.0;
+}
+
+/* The metadata server takes operations as they come: an overload stretches
+ * everybody alike. */
+static inline double
+stretched_rate (double rate, double operations)
+{
+	return operations * rate > 1.0 ? 1.0 / operations : rate;
 }
 
 double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	return rate_of (victim, active.flushes, active.streams, active.demand,
-			active.metadata, 1, model);
+	double rate
+	    = data_rate (victim, active.flushes, active.streams, active.demand, model);
+	return stretched_rate (rate, victim.metadata + active.metadata);
 }
 
 void
-sluice_load_sets_of (const struct sluice_load *others, const double *overlaps, uint32_t n,
+sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		     struct sluice_load_sets *out)
 {
+	out->n = n;
 	out->flushes[0] = out->streams[0] = out->demand[0] = out->metadata[0] = 0.0;
-	out->chance[0] = 1.0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t half = 1u << i;
 #ifndef __clang__ /* which sees for itself that the halves are apart */
@@ -345,36 +351,56 @@ sluice_load_sets_of (const struct sluice_load *others, const double *overlaps, u
 			out->streams[on] = out->streams[off] + others[i].streams;
 			out->demand[on] = out->demand[off] + others[i].demand;
 			out->metadata[on] = out->metadata[off] + others[i].metadata;
-			out->chance[on] = out->chance[off] * overlaps[i];
-			out->chance[off] *= 1.0 - overlaps[i];
 		}
 	}
-	out->count = 1u << n;
+}
+
+void
+sluice_load_rates (struct sluice_load victim, struct sluice_load always,
+		   const struct sluice_load_sets *sets,
+		   const struct sluice_interference *model, double *restrict rates)
+{
+	uint32_t count = 1u << sets->n;
+	double metadata = victim.metadata + always.metadata;
+
+	for (uint32_t s = 0; s < count; s++)
+		rates[s] = data_rate (victim, always.flushes + sets->flushes[s],
+				      always.streams + sets->streams[s],
+				      always.demand + sets->demand[s], model);
+	if (metadata + sets->metadata[count - 1] <= 1.0)
+		return; /* not even all together overload the server */
+	for (uint32_t s = 0; s < count; s++)
+		rates[s] = stretched_rate (rates[s], metadata + sets->metadata[s]);
+}
+
+/* One after the other, from the last on, each is averaged over being on and off. */
+double
+sluice_load_mean (const double *by_set, const double *overlaps, uint32_t n)
+{
+	double mean[SLUICE_MAX_SETS / 2];
+
+	if (n == 0)
+		return by_set[0];
+	for (const double *from = by_set; n-- > 0; from = mean) {
+		uint32_t half = 1u << n;
+#ifndef __clang__
+#pragma GCC ivdep
+#endif
+		for (uint32_t off = 0; off < half; off++)
+			mean[off]
+			    = from[off] + overlaps[n] * (from[off + half] - from[off]);
+	}
+	return mean[0];
 }
 
 double
 sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-		       const struct sluice_load_sets *sets,
+		       const struct sluice_load_sets *sets, const double *overlaps,
 		       const struct sluice_interference *model)
 {
-	double rate[1 << SLUICE_EXACT_CORUNNERS], mean = 0.0;
-	uint32_t last = sets->count - 1;
-	int may_overload = victim.metadata + always.metadata + sets->metadata[last] > 1.0;
-
-	if (rate_of (victim, always.flushes + sets->flushes[last],
-		     always.streams + sets->streams[last],
-		     always.demand + sets->demand[last],
-		     always.metadata + sets->metadata[last], may_overload, model)
-	    == 1.0)
-		return 1.0; /* room enough for everybody */
-	for (uint32_t s = 0; s < sets->count; s++)
-		rate[s] = rate_of (
-		    victim, always.flushes + sets->flushes[s],
-		    always.streams + sets->streams[s], always.demand + sets->demand[s],
-		    always.metadata + sets->metadata[s], may_overload, model);
-	for (uint32_t s = 0; s < sets->count; s++)
-		mean += sets->chance[s] * rate[s];
-	return mean;
+	double rates[SLUICE_MAX_SETS];
+	sluice_load_rates (victim, always, sets, model, rates);
+	return sluice_load_mean (rates, overlaps, sets->n);
 }
 
 double
@@ -506,8 +532,9 @@ sluice_io_factor (const struct sluice_pressure *victim,
 			always = sluice_load_add (always, load);
 		}
 	}
-	sluice_load_sets_of (loads, overlaps, exact, &sets);
-	return larger (1.0, 1.0 / sluice_load_mean_rate (self, always, &sets, model));
+	sluice_load_sets_of (loads, exact, &sets);
+	return larger (1.0,
+		       1.0 / sluice_load_mean_rate (self, always, &sets, overlaps, model));
 }
 
 double

@@ -54,24 +54,33 @@ double sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 double sluice_load_overlap (const struct sluice_pressure *victim,
 			    const struct sluice_pressure *other, double rho);
 
-/* All sets of up to SLUICE_EXACT_CORUNNERS others: what each puts on a lane, and the
- * chance that just these are on. The last is all of them. */
+/* What each set of up to SLUICE_EXACT_CORUNNERS others puts on a lane. Bit i of a
+ * set's index says whether the i-th is on, so the last set is all of them. */
+enum { SLUICE_MAX_SETS = 1 << SLUICE_EXACT_CORUNNERS };
+
 struct sluice_load_sets {
-	uint32_t count;
-	double flushes[1 << SLUICE_EXACT_CORUNNERS];
-	double streams[1 << SLUICE_EXACT_CORUNNERS];
-	double demand[1 << SLUICE_EXACT_CORUNNERS];
-	double metadata[1 << SLUICE_EXACT_CORUNNERS];
-	double chance[1 << SLUICE_EXACT_CORUNNERS];
+	uint32_t n; /* others; 2^n sets */
+	double flushes[SLUICE_MAX_SETS];
+	double streams[SLUICE_MAX_SETS];
+	double demand[SLUICE_MAX_SETS];
+	double metadata[SLUICE_MAX_SETS];
 };
 
-/* Each of n others is on with its own probability, independently. */
-void sluice_load_sets_of (const struct sluice_load *others, const double *overlaps,
-			  uint32_t n, struct sluice_load_sets *out);
+void sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
+			  struct sluice_load_sets *out);
 
-/* Mean rho while `always` is active and one of the sets beside it. */
+/* rho of victim while `always` is active and one of the sets beside it, by set. */
+void sluice_load_rates (struct sluice_load victim, struct sluice_load always,
+			const struct sluice_load_sets *sets,
+			const struct sluice_interference *model, double *rates);
+
+/* Mean of what holds in each set, when each of n others is on with its own
+ * probability, independently. */
+double sluice_load_mean (const double *by_set, const double *overlaps, uint32_t n);
+
+/* Mean of sluice_load_rates. */
 double sluice_load_mean_rate (struct sluice_load victim, struct sluice_load always,
-			      const struct sluice_load_sets *sets,
+			      const struct sluice_load_sets *sets, const double *overlaps,
 			      const struct sluice_interference *model);
 
 /* The order by which sluice_io_factor chooses whom it enumerates: a total order

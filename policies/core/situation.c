@@ -124,21 +124,42 @@ enlist_kept (struct sluice_situation *s, struct sluice_crowd *crowd,
 	}
 }
 
+/* What the v-th of a lane loses to the other kept ones, whichever of them are on. */
 static void
-prepare_overlaps (const struct sluice_situation *s, struct sluice_situation_lane *lane)
+prepare_victim (const struct sluice_situation *s, struct sluice_situation_lane *lane,
+		uint32_t v)
 {
-	for (uint32_t v = 0; v < lane->count; v++) {
-		const struct sluice_situation_member *victim
-		    = &s->members[lane->kept[v].member];
-		for (uint32_t o = 0; o < lane->count; o++) {
-			const struct sluice_situation_member *other
-			    = &s->members[lane->kept[o].member];
-			double rho = sluice_load_rate (victim->victim, lane->kept[o].load,
-						       s->model);
-			lane->kept[v].overlaps[o] = sluice_load_overlap (
-			    &victim->pressure, &other->pressure, rho);
-		}
+	struct sluice_lane_member *self = &lane->kept[v];
+	const struct sluice_situation_member *victim = &s->members[self->member];
+	struct sluice_load loads[SLUICE_KEPT];
+	uint32_t n = 0;
+
+	if (!self->is_here)
+		return;
+	for (uint32_t o = 0; o < lane->count; o++) {
+		const struct sluice_lane_member *other = &lane->kept[o];
+		if (o == v)
+			continue;
+		double rho = sluice_load_rate (victim->victim, other->load, s->model);
+		self->overlaps[n] = sluice_load_overlap (
+		    &victim->pressure, &s->members[other->member].pressure, rho);
+		loads[n++] = other->load;
 	}
+	sluice_load_sets_of (loads, n, &self->others);
+	sluice_load_rates (victim->victim, lane->background, &self->others, s->model,
+			   self->rates);
+}
+
+static void
+prepare_sets (const struct sluice_situation *s, struct sluice_situation_lane *lane)
+{
+	struct sluice_load loads[SLUICE_KEPT];
+
+	for (uint32_t k = 0; k < lane->count; k++)
+		loads[k] = lane->kept[k].load;
+	sluice_load_sets_of (loads, lane->count, &lane->sets);
+	for (uint32_t k = 0; k < lane->count; k++)
+		prepare_victim (s, lane, k);
 }
 
 /* Each co-runner that no lane keeps is counted on the first of its lanes. */
@@ -151,7 +172,8 @@ is_at_home (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 	return is_on_lane (crowd, i, lane);
 }
 
-/* The mean, by nodes, of those at home on a lane that no lane keeps. */
+/* The mean, by nodes, of those at home on a lane that no lane keeps; what it puts on
+ * the lane is the mean of what they do. */
 static void
 enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint32_t l)
 {
@@ -178,9 +200,9 @@ enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint3
 		rest->pressure.confined += part * m->pressure.confined;
 		rest->victim
 		    = sluice_load_add (rest->victim, sluice_load_scale (m->victim, part));
-		lane->rest_load = sluice_load_add (lane->rest_load, m->against);
+		rest->against = sluice_load_add (rest->against, m->against);
 	}
-	lane->rest_load = sluice_load_scale (lane->rest_load, 1.0 / count);
+	rest->against = sluice_load_scale (rest->against, 1.0 / count);
 	lane->has_rest = 1;
 	lane->rest = s->member_count++;
 }
@@ -203,7 +225,7 @@ prepare_lanes (struct sluice_situation *s, struct sluice_crowd *crowd)
 			continue;
 		keep_strongest (lane, crowd, l);
 		enlist_kept (s, crowd, lane);
-		prepare_overlaps (s, lane);
+		prepare_sets (s, lane);
 	}
 	/* only now it is known who is kept nowhere */
 	for (uint32_t l = 0; l < s->lane_count; l++) {

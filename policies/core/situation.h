@@ -26,10 +26,13 @@ struct sluice_situation_member {
 
 /* What a kept co-runner is on a lane. */
 struct sluice_lane_member {
-	uint32_t member;	      /* index into members */
-	int is_here;		      /* 0: only its metadata reach this lane */
-	struct sluice_load load;      /* what it puts on this lane */
-	double overlaps[SLUICE_KEPT]; /* as a victim, with the others of the lane */
+	uint32_t member;	 /* index into members */
+	int is_here;		 /* 0: only its metadata reach this lane */
+	struct sluice_load load; /* what it puts on this lane */
+	/* As a victim of the other kept ones of the lane, in their order: */
+	double overlaps[SLUICE_KEPT - 1];
+	struct sluice_load_sets others;
+	double rates[SLUICE_MAX_SETS]; /* sluice_load_rates beside the background */
 };
 
 struct sluice_situation_lane {
@@ -37,11 +40,12 @@ struct sluice_situation_lane {
 	uint32_t original; /* that lane; itself where there is none */
 	uint32_t count;
 	struct sluice_lane_member kept[SLUICE_KEPT];
+	struct sluice_load_sets sets;  /* of the kept ones */
 	struct sluice_load background; /* all others, always on */
-	/* Those that no lane keeps lose too; their mean stands for them. */
+	/* Those that no lane keeps lose too; their mean stands for them, and what it
+	 * puts on the lane is a part of the background. */
 	int has_rest;
-	uint32_t rest;		      /* index into members */
-	struct sluice_load rest_load; /* what the mean puts into the background */
+	uint32_t rest; /* index into members */
 };
 
 struct sluice_situation {
