@@ -128,9 +128,9 @@ def test_a_belief_that_was_measured_in_the_world_that_answers_is_labelled():
             replayable, SITE, profiles=profiles, storage=storage, policy=policy
         ).label
 
-    assert label("sluice-auto") == UPPER_BOUND
-    assert label("sluice-auto", replace(STORAGE, seed=1, spread=0.2)) == ""
-    assert label("sluice-published") == label("none") == ""
+    assert label("sluice-same-world") == UPPER_BOUND
+    assert label("sluice-same-world", replace(STORAGE, seed=1, spread=0.2)) == ""
+    assert label("sluice-auto") == label("sluice-published") == label("none") == ""
 
 
 def test_the_belief_does_not_depend_on_the_world_that_answers():

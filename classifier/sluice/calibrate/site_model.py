@@ -83,31 +83,50 @@ class SiteModel:
         """Return the bounds within which 90 % of measurements of rho should lie."""
         return self.profile_interval(victim.profile(), [p.profile() for p in others])
 
+    def hits(self, observations: Sequence[Observation]) -> int:
+        """Return how many lie within the interval of 90 %."""
+        struct = self.struct()
+        count = 0
+        for item in observations:
+            others = [program.profile() for program in item.others]
+            low, high = _interval(struct, item.victim.profile(), others)
+            count += low <= item.rho <= high
+        return count
+
     def profile_share(
         self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]], *, z: float = 0.0
     ) -> float:
         """Do as share_kept, for members of struct sluice_profile."""
-        (share,) = self._shares(victim, others, (z,))
+        (share,) = _shares(self.struct(), victim, others, (z,))
         return share
 
     def profile_interval(
         self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
     ) -> tuple[float, float]:
-        noise = math.exp(NORMAL_90 * NOISE_SD)
-        low, high = self._shares(victim, others, (NORMAL_90, -NORMAL_90))
-        return low / noise, high * noise
-
-    def _shares(
-        self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]], zs: tuple[float, ...]
-    ) -> list[float]:
-        """Return rho at each z."""
-        struct = self.struct()
-        policy = core.default_config().policy
-        own, *their = (core.pressure_of(p, struct, policy) for p in (victim, *others))
-        return [core.rate_share(own, their, struct, z) for z in zs]
+        return _interval(self.struct(), victim, others)
 
     def struct(self) -> View:
         return View(new("struct sluice_interference", self.interference))
+
+
+def _shares(
+    interference: View,
+    victim: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+    zs: tuple[float, ...],
+) -> list[float]:
+    """Return rho at each z."""
+    policy = core.default_config().policy
+    own, *their = (core.pressure_of(p, interference, policy) for p in (victim, *others))
+    return [core.rate_share(own, their, interference, z) for z in zs]
+
+
+def _interval(
+    interference: View, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> tuple[float, float]:
+    low, high = _shares(interference, victim, others, (NORMAL_90, -NORMAL_90))
+    noise = math.exp(NORMAL_90 * NOISE_SD)
+    return low / noise, high * noise
 
 
 def fit(observations: Sequence[Observation]) -> SiteModel:
@@ -133,13 +152,11 @@ def _deviation_on_unseen(observations: Sequence[Observation]) -> float:
     unseen = [pair for trait in TRAITS for pair in _unseen(observations, trait)]
     if not unseen:
         return float(published_interference()["log_sd"])
+    count = sum(len(left_out) for _, left_out in unseen)
 
     def covers(deviation: float) -> bool:
-        inside = 0
-        for model, item in unseen:
-            low, high = model.with_deviation(deviation).interval(item.victim, item.others)
-            inside += low <= item.rho <= high
-        return inside >= COVERAGE * len(unseen)
+        inside = sum(model.with_deviation(deviation).hits(left_out) for model, left_out in unseen)
+        return inside >= COVERAGE * count
 
     low, high = 0.0, MOST_DEVIATION
     for _ in range(BISECTIONS):
@@ -158,14 +175,14 @@ TRAITS: tuple[Callable[[Program], Any], ...] = (
 
 def _unseen(
     observations: Sequence[Observation], trait: Callable[[Program], Any]
-) -> Iterator[tuple[SiteModel, Observation]]:
-    """Leave out each value of a trait in turn; yield what was left out with what the rest says."""
+) -> Iterator[tuple[SiteModel, list[Observation]]]:
+    """Leave out each value of a trait in turn; yield what the rest says and what was left out."""
     traits = [{trait(p) for p in (item.victim, *item.others)} for item in observations]
     for value in sorted(set().union(*traits)):
         known = [o for o, values in zip(observations, traits, strict=True) if value not in values]
         if known:
-            model = _fit(known)
-            yield from ((model, o) for o, v in zip(observations, traits, strict=True) if value in v)
+            left_out = [o for o, v in zip(observations, traits, strict=True) if value in v]
+            yield _fit(known), left_out
 
 
 class _Problem:

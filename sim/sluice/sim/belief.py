@@ -3,12 +3,13 @@
 Every job is a run of an application, told by its job name. What the history knows of an
 application is the mean of its runs, of each octave of sizes apart: their I/O share, and the rate
 that runs without company reach. How programs disturb each other it does not know from the world
-that answers, but from published figures or a calibration (probing.py).
+that answers, but from published figures or a calibration in another world (probing.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,13 @@ SCRIPT = "#!/bin/sh\n"
 """Jobs come from sbatch; by its script none is known."""
 UPPER_BOUND = "self-consistent upper bound"
 """What a run is labelled whose belief was measured in the very world that answers."""
+CALIBRATIONS: Mapping[str, Callable[[Storage], dict[str, Any]]] = {
+    "requests": calibrated,
+    "same world": partial(calibrated, in_same_world=True),
+    "none": lambda _: published_interference(),
+}
+"""Where a site measured how programs disturb each other: request by request, in the world that
+answers, or nowhere, so that published figures must do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +72,17 @@ def belief_of(
     *,
     max_delay: float,
     wait_price: float = 0.2,
-    is_calibrated: bool = True,
+    calibration: str = "requests",
     is_perfect: bool = False,
     is_confinable: bool = True,
     seen_as: Callable[[Profiles], Profiles] | None = None,
 ) -> Belief:
     """Return what runs of these profiles teach.
 
-    is_calibrated: the site measured how programs disturb each other, else it goes by published
-    figures; is_perfect: I/O shares and run times of the single job are known; is_confinable: jobs
-    write only where Sluice puts them, so that one lane can do; seen_as: what a classifier makes
-    of the profiles, rates alone apart.
+    calibration: where the site learned how programs disturb each other, a key of CALIBRATIONS;
+    is_perfect: I/O shares and run times of the single job are known; is_confinable: jobs write
+    only where Sluice puts them, so that one lane can do; seen_as: what a classifier makes of the
+    profiles, rates alone apart.
     """
     rates = _rates(workload, profiles, storage)
     if seen_as is not None:
@@ -86,10 +94,9 @@ def belief_of(
         for i in range(len(names))
     ]
     config = _config(storage, max_delay, wait_price)
-    interference = calibrated(storage) if is_calibrated else published_interference()
     bundle = pack_bundle(
         policy=core.parse_config("sluice.conf", config.encode()).policy,
-        interference=interference,
+        interference=CALIBRATIONS[calibration](storage),
         patterns=None,
         numbers=None,
         applications=_table(
@@ -98,7 +105,7 @@ def belief_of(
         text="{}",
         created=0,
     )
-    label = UPPER_BOUND if is_calibrated and storage.seed is None else ""
+    label = UPPER_BOUND if calibration == "same world" and storage.seed is None else ""
     return Belief(bundle, config, submissions, application, label)
 
 

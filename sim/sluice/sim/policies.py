@@ -179,7 +179,7 @@ def _sluice(
     delay: bool = True,
     lanes: bool = True,
     is_perfect: bool = False,
-    is_calibrated: bool = True,
+    calibration: str = "requests",
     seen_as: Callable[[Profiles], Profiles] | None = None,
 ) -> Callable[[Question], Plan]:
     """Return the policy of Sluice with some of its remedies, or with less or more known."""
@@ -192,7 +192,7 @@ def _sluice(
             question.storage,
             max_delay=options.max_delay if delay else 0.0,
             wait_price=options.wait_price,
-            is_calibrated=is_calibrated,
+            calibration=calibration,
             is_perfect=is_perfect,
             is_confinable=lanes,
             seen_as=seen_as,
@@ -254,7 +254,12 @@ POLICIES: Mapping[str, Policy] = {
     ),
     "sluice-published": Policy(
         "Sluice that never measured how programs disturb each other here",
-        _sluice(is_calibrated=False),
+        _sluice(calibration="none"),
+        SLUICE,
+    ),
+    "sluice-same-world": Policy(
+        "Sluice that measured how programs disturb each other in the very world that answers",
+        _sluice(calibration="same world"),
         SLUICE,
     ),
     "sluice-perfect": Policy(

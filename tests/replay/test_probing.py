@@ -1,0 +1,71 @@
+"""What a replay's Sluice believes was measured in another world than the one that answers."""
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.sim import probing
+from sluice.sim.probing import program_of, storage_of_one_target
+from sluice.sim.requests import STORAGE_FIELDS, simulate
+from sluice.sim.storage import storage_for
+from sluice.sim.world import NAMES, World
+
+STORAGE = storage_for(64)
+
+
+def test_a_calibration_is_of_the_request_level_world_and_not_of_the_one_that_answers(monkeypatch):
+    """It comes about where the fast world cannot be asked at all."""
+
+    def refuse(*_):
+        raise AssertionError
+
+    for name in ("start", "rate", "run"):
+        monkeypatch.setattr(World, name, refuse)
+    slower = replace(STORAGE, numbers={"commit_seconds": 2e-3})
+    assert probing.calibrated(slower) != probing.calibrated(STORAGE)
+    with pytest.raises(AssertionError):
+        probing.calibrated(slower, in_same_world=True)
+
+
+def test_one_target_of_a_world_has_its_numbers_and_the_platform_s_round_trips():
+    one = storage_of_one_target({"target_bandwidth": 7e8, "metadata_rate": 500.0})
+    assert one["target_bandwidth"] == 7e8
+    assert one["create_seconds"] == pytest.approx(1 / 500)
+    assert one["servers"] == one["targets"] == 1
+    assert one["setup_seconds"] > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("number", [1e-9, 1e18])
+def test_the_target_of_any_world_is_one_of_the_request_level_world(name, number):
+    """Whose numbers have other limits."""
+    limits = {field.name: (field.low, field.high) for field in STORAGE_FIELDS}
+    for key, value in storage_of_one_target({name: number}).items():
+        low, high = limits[key]
+        assert low <= value <= high
+
+
+def test_a_file_for_each_write_without_flushes_keeps_as_many_files_under_way_as_its_window():
+    storage = storage_of_one_target({})
+    small, large = (
+        program_of(Program("owc", chunk, 2, "none"), storage) for chunk in (MIB, 16 * MIB)
+    )
+    assert small["processes"] == 2 * storage["flow_window"]
+    assert large["processes"] == 2
+
+
+def test_streams_take_from_small_synchronous_writes_and_hardly_lose_beside_them():
+    """The ordering of Shah et al. (S1), request by request."""
+    storage = storage_of_one_target({})
+    stream, small = (
+        {**program_of(Program(pattern, 64 * KIB), storage), "operations": 200.0}
+        for pattern in ("aw", "ws")
+    )
+    endless = {"operations": 1e9, "noise": 1.0}
+
+    def kept(probe, signal):
+        alone = simulate(storage, [probe])[0].rate
+        return simulate(storage, [probe, {**signal, **endless}], stop_share=0.9)[0].rate / alone
+
+    assert kept(small, stream) < 0.5 < kept(stream, small)
