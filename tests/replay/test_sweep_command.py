@@ -172,8 +172,8 @@ def test_a_file_of_another_sweep_is_left_alone(made, tmp_path):
     ("content", "text"),
     [
         (b"", "not a sweep"),
-        (b'{"format": "sluice sweep 1", "cases": [', "not a sweep"),
-        (b'{"format": "sluice sweep 1"}', "not a whole sweep"),
+        (b'{"format": "sluice sweep 2", "cases": [', "not a sweep"),
+        (b'{"format": "sluice sweep 2"}', "not a whole sweep"),
         (b"[1, 2]", "not a file of `sluice sweep`"),
         (b"\xff\xfe\x00", "not a sweep"),
     ],
@@ -250,3 +250,10 @@ def test_an_experiment_comes_back_from_a_file_as_it_was(case):
 def test_no_name_can_vary_in_two_tables():
     names = [name for table in TABLES.values() for name in table]
     assert len(names) == len(set(names))
+
+
+def test_a_sweep_over_max_delay_says_which_one_pays(tmp_path):
+    result = sluice(*GENERATED, "--vary", "max-delay=0,900", "--output", tmp_path / "sweep.json")
+    assert result.exit_code == 0, result.output
+    (said,) = [line for line in result.output.splitlines() if "MaxDelay" in line]
+    assert said.startswith("two-groups: ")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sluice.sim.compare import Comparison
 
-FORMAT = "sluice sweep 1"
+FORMAT = "sluice sweep 2"
 NUMBERS = {
     "io_share": float,
     "load": float,
@@ -200,9 +200,12 @@ def _answer(comparison: Comparison) -> dict[str, Any]:
 
 def _figure(comparison: Comparison, policy: str, name: str) -> dict[str, Any]:
     found = comparison.interval(policy, name)
+    above = comparison.difference_interval(policy, name)
     return {
         "value": comparison.figures[policy][0][name],
         "interval": None if found is None else asdict(found),
+        "above_none": comparison.difference(policy, name),
+        "above_none_interval": None if above is None else asdict(above),
     }
 
 

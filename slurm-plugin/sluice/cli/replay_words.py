@@ -118,6 +118,21 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
         f"{_change(comparison, policy, 'wait_mean_s')}, p99 "
         f"{_change(comparison, policy, 'wait_p99_s')}, makespan "
         f"{_change(comparison, policy, 'makespan_s')}."
+        f"{_outlasted_text(comparison, policy)}"
+    )
+
+
+def _outlasted_text(comparison: Comparison, policy: str) -> str:
+    """Say so where most of those that a policy keeps back wait in vain."""
+    outcomes, most = comparison.outcomes[policy], comparison.draw.options.max_delay
+    held = outcomes.delay[outcomes.ran & (outcomes.choices["held"] > 0)]
+    in_vain = int((held >= most).sum())
+    if in_vain <= len(held) / 2:
+        return ""
+    return (
+        f" {in_vain} of the {len(held)} jobs that it kept back were so for all of MaxDelay: "
+        f"what they waited for lasts longer than {duration_text(most)}. "
+        "`sluice sweep --vary max-delay=…` says whether more would pay."
     )
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import CommandError, json_option, show_json, show_table
+from sluice.cli.common import (
+    CommandError,
+    amount_text,
+    duration_text,
+    json_option,
+    show_json,
+    show_table,
+)
 from sluice.cli.progress import progress
 from sluice.cli.replay_options import (
     STORAGE,
@@ -24,6 +31,7 @@ from sluice.cli.replay_options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sluice.sim.advice import Advice
     from sluice.sim.sweep import Sweep
 
 SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
@@ -96,12 +104,15 @@ def command(
     Each combination of the values is a case: a comparison as that of `sluice replay --compare`.
     FILE holds the inputs' checksums, seeds, version, command and all answers, and is a whole
     document after each case. The same command goes on with it where it was stopped, and --again
-    computes it once more: with the same inputs, the same bytes.
+    computes it once more: with the same inputs, the same bytes. A sweep over max-delay says which
+    MaxDelay pays.
 
     \b
     Examples:
         sluice sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes --output kth.json \\
             --vary io-share=0.1,0.3,0.6 --vary max-delay=600,1800,inf
+        sluice sweep KTH-SP2.swf.gz --policy sluice-auto --repeat 19 --output waits.json \\
+            --vary max-delay=1800,7200,28800,86400
         sluice sweep --generate 20000 --slots 512 --policy sluice-auto --output load.json \\
             --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
         sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
@@ -216,6 +227,7 @@ def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def _show(document: Mapping[str, Any]) -> None:
     from sluice.cli.replay_words import value_text
+    from sluice.sim.advice import advice
     from sluice.sim.figures_of_replay import FIGURES
     from sluice.sim.sweep import flat_rows
 
@@ -235,3 +247,30 @@ def _show(document: Mapping[str, Any]) -> None:
     nothing = sum(not case["is_anything_to_gain"] for case in document["cases"])
     if nothing:
         click.echo(f"In {nothing} of {len(document['cases'])} cases nothing remains to be gained.")
+    for one in advice(document):
+        click.echo(advice_text(one))
+
+
+def advice_text(advice: Advice) -> str:
+    """Say which MaxDelay pays, or why none does."""
+    where = ", ".join(f"{name}={value}" for name, value in advice.parameters.items())
+    whom = f"{advice.policy}{f' at {where}' if where else ''}"
+    best = advice.best
+    if best is not None:
+        return (
+            f"{whom}: MaxDelay={best.max_delay} pays: {amount_text(best.saved)} slot-hours saved "
+            f"for waits worth {amount_text(best.price)}; who is kept back is kept back for "
+            f"{duration_text(best.held_mean)} on average, and jobs wait "
+            f"{duration_text(best.wait_mean)} anyhow."
+        )
+    unfair = [wait for wait in advice.waits if wait.pays]
+    if unfair:
+        named = ", ".join(wait.max_delay for wait in unfair)
+        return (
+            f"{whom}: MaxDelay={named} would pay, but at the expense of few: who is kept back "
+            "is kept back for longer than jobs wait anyhow. Leave it as it is."
+        )
+    return (
+        f"{whom}: none of these MaxDelays pays; waits save less than they cost, or not in "
+        "every draw. Leave it as it is."
+    )
