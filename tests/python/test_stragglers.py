@@ -22,7 +22,7 @@ from sluice.calibrate.stragglers import (
     Observation,
     speeds_of,
 )
-from sluice.calibrate.target_speeds import lane_speeds, target_speeds
+from sluice.calibrate.target_speeds import speeds_of_lanes, target_speeds
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
 
@@ -187,6 +187,10 @@ def store(tmp_path):
         yield store
 
 
+def published(store, lanes=LANES):
+    return [speed.published for speed in speeds_of_lanes(store, lanes, NOW)]
+
+
 def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
     rates = {"sl0": 100e6, "sl1": 30e6, "big": 200e6, "spare": 10e6}
     store.add_target_probes(
@@ -201,12 +205,12 @@ def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
         ("big", LONELY),
         ("spare", LONELY),
     ]
-    assert lane_speeds(store, LANES, NOW) == [1.0, pytest.approx(0.3), 1.0]
+    assert published(store) == [1.0, pytest.approx(0.3), 1.0]
 
 
 def test_a_site_without_observations_has_lanes_of_full_speed(store):
-    assert lane_speeds(store, LANES, NOW) == [1.0, 1.0, 1.0]
-    assert lane_speeds(store, (), NOW) == []
+    assert published(store) == [1.0, 1.0, 1.0]
+    assert published(store, ()) == []
 
 
 def run_on(store, number, rate, *, lane_mask=0, osts=None):
@@ -244,12 +248,13 @@ def test_runs_on_lustre_tell_of_the_targets_that_their_logs_name(store):
     assert found["OST0002"].evidence < found["OST0001"].evidence  # a run on two tells half
 
 
-def test_a_placed_run_comes_back_with_its_place_and_is_counted_once(store):
+def test_a_run_comes_back_with_its_place(store):
     run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9))
-    assert store.placed_runs(since=0, latest=10) == [
-        PlacedRun(1000, "/apps/a", 4, NOW - 600, 5.0, 1, (7, 9))
-    ]
-    assert store.placed_runs(since=NOW, latest=10) == []
+    run = PlacedRun(1000, "/apps/a", 4, NOW - 600, 5.0, 1, (7, 9))
+    assert store.runs_on_lanes(since=0, latest=10) == [run]
+    assert store.runs_on_osts(since=0, latest=10) == [replace(run, lane=None)]
+    assert store.runs_on_lanes(since=NOW, latest=10) == []
+    assert store.runs_on_osts(since=NOW, latest=10) == []
 
 
 def test_pruning_forgets_what_targets_did(store):
@@ -257,4 +262,4 @@ def test_pruning_forgets_what_targets_did(store):
     store.add_target_probes([TargetProbe("sl0", "aw:1M:2", NOW - 9, 1.0)])
     store.prune(before=NOW)
     assert store.target_probes(since=0) == []
-    assert store.placed_runs(since=0, latest=10) == []
+    assert store.runs_on_lanes(since=0, latest=10) == []

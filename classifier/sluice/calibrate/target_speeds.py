@@ -38,27 +38,35 @@ class Lane(Protocol):
 
 
 def target_speeds(store: Store, lanes: Sequence[Lane], now: int) -> list[TargetSpeed]:
-    """Judge the lanes, then other targets that were probed, then Lustre's.
+    """Judge the lanes, then other targets that were probed, then Lustre's."""
+    probed = _probed(store, now)
+    runs = store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
+    on_osts = [one for run in runs for one in _on_osts(run)]
+    others = sorted({one.target for one in probed} - {lane.name for lane in lanes})
+    return [
+        *speeds_of_lanes(store, lanes, now),
+        *speeds_of([others], probed, now),
+        *speeds_of([sorted({one.target for one in on_osts})], on_osts, now),
+    ]
 
-    Lanes are compared with lanes of the same size alone: a larger one is faster by design.
+
+def speeds_of_lanes(store: Store, lanes: Sequence[Lane], now: int) -> list[TargetSpeed]:
+    """Judge the lanes, in their order.
+
+    They are compared with lanes of the same size alone: a larger one is faster by design.
     """
     names = [lane.name for lane in lanes]
-    probes = store.target_probes(since=now - WINDOW)
-    runs = store.placed_runs(since=now - WINDOW, latest=MOST_RUNS)
+    runs = store.runs_on_lanes(since=now - WINDOW, latest=MOST_RUNS)
     observed = [
-        *(Observation(p.target, p.program, p.observed, p.rate) for p in probes),
-        *(one for run in runs for one in _of_run(run, names)),
+        *_probed(store, now),
+        *(
+            Observation(names[run.lane], _program(run), run.observed, run.rate, is_probe=False)
+            for run in runs
+            if run.lane is not None and run.lane < len(names)
+        ),
     ]
-    others = sorted({one.target for one in observed if one.is_probe} - set(names))
-    osts = sorted({ost for run in runs for ost in run.osts or ()})
-    groups = [*_alike(lanes), others, [_ost(number) for number in osts]]
-    found = {speed.target: speed for speed in speeds_of(groups, observed, now)}
-    return [found[name] for name in (*names, *others, *map(_ost, osts))]
-
-
-def lane_speeds(store: Store, lanes: Sequence[Lane], now: int) -> list[float]:
-    """Return what decisions count with: a lane's rate as a share of its peers', 1 if not known."""
-    return [speed.published for speed in target_speeds(store, lanes, now)[: len(lanes)]]
+    found = {speed.target: speed for speed in speeds_of(_alike(lanes), observed, now)}
+    return [found[name] for name in names]
 
 
 def probe_targets(
@@ -90,14 +98,24 @@ def _reason_to_drop(rate: float, foreign: float) -> str:
     return ""
 
 
-def _of_run(run: PlacedRun, lanes: Sequence[str]) -> Iterator[Observation]:
-    """Say where a run was; one on several targets is as slow as one of them, and tells a share."""
-    program = f"{run.uid} {run.exe.partition(' ')[0]} {run.nprocs}"
-    if run.lane is not None and run.lane < len(lanes):
-        yield Observation(lanes[run.lane], program, run.observed, run.rate, is_probe=False)
-    for ost in run.osts or ():
-        weight = 1 / len(run.osts or ())
-        yield Observation(_ost(ost), program, run.observed, run.rate, weight, is_probe=False)
+def _probed(store: Store, now: int) -> list[Observation]:
+    return [
+        Observation(probe.target, probe.program, probe.observed, probe.rate)
+        for probe in store.target_probes(since=now - WINDOW)
+    ]
+
+
+def _on_osts(run: PlacedRun) -> list[Observation]:
+    """Share a run among its targets: it is as slow as one of them, and does not say which."""
+    osts, program = run.osts or (), _program(run)
+    return [
+        Observation(_ost(ost), program, run.observed, run.rate, 1 / len(osts), is_probe=False)
+        for ost in osts
+    ]
+
+
+def _program(run: PlacedRun) -> str:
+    return f"{run.uid} {run.exe.partition(' ')[0]} {run.nprocs}"
 
 
 def _ost(number: int) -> str:

@@ -461,6 +461,7 @@ def m013_rates_of_targets(db: Database) -> None:
         ) STRICT, WITHOUT ROWID
         """
     )
+    db.execute("CREATE INDEX confined_jobs_seen ON confined_jobs (seen)")
 
 
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (

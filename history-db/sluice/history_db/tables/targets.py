@@ -10,7 +10,10 @@ from sluice.history_db.connection import Connection
 from sluice.history_db.records import PlacedRun, TargetProbe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+COLUMNS = "logs.uid, logs.exe, logs.nprocs, logs.start, profiles.rate"
+USABLE = "logs.reason IS NULL AND logs.start >= ? AND profiles.rate > 0"
 
 
 class Targets(Connection):
@@ -35,29 +38,29 @@ class Targets(Connection):
             )
         ]
 
-    def placed_runs(self, *, since: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs that started from a time on and wrote to known targets.
-
-        Those on Lustre's targets and those on lanes: at most `latest` of each, the newest first.
-        """
-        columns = "logs.uid, logs.exe, logs.nprocs, logs.start, profiles.rate"
-        usable = "logs.reason IS NULL AND logs.start >= ? AND profiles.rate > 0"
-        on_lanes = self._rows(
-            f"SELECT {columns}, confined_jobs.lane, logs.osts FROM confined_jobs "
+    def runs_on_lanes(self, *, since: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started from a time on, whose jobs held tokens of one lane."""
+        return self._placed_runs(
+            f"SELECT {COLUMNS}, confined_jobs.lane, logs.osts FROM confined_jobs "
             "JOIN jobs USING (cluster, job_id, submit) JOIN logs ON logs.job = jobs.id "
             "JOIN profiles ON profiles.log = logs.id "
-            f"WHERE {usable} ORDER BY logs.start DESC, logs.id LIMIT ?",
+            f"WHERE confined_jobs.seen >= ? AND {USABLE} "
+            "ORDER BY logs.start DESC, logs.id LIMIT ?",
+            [since, since, latest],
+        )
+
+    def runs_on_osts(self, *, since: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started from a time on, whose logs name Lustre's targets."""
+        return self._placed_runs(
+            f"SELECT {COLUMNS}, NULL, logs.osts FROM logs "
+            "JOIN profiles ON profiles.log = logs.id "
+            f"WHERE logs.osts IS NOT NULL AND {USABLE} "
+            "ORDER BY logs.start DESC, logs.id LIMIT ?",
             [since, latest],
         )
-        elsewhere = self._rows(
-            f"SELECT {columns}, NULL, logs.osts FROM logs "
-            "JOIN profiles ON profiles.log = logs.id LEFT JOIN jobs ON jobs.id = logs.job "
-            f"WHERE logs.osts IS NOT NULL AND {usable} AND NOT EXISTS (SELECT 1 "
-            "FROM confined_jobs AS c WHERE c.cluster = jobs.cluster AND c.job_id = jobs.job_id "
-            "AND c.submit = jobs.submit) ORDER BY logs.start DESC, logs.id LIMIT ?",
-            [since, latest],
-        )
-        return [_placed_run(*row) for row in (*on_lanes, *elsewhere)]
+
+    def _placed_runs(self, sql: str, values: Sequence[int]) -> list[PlacedRun]:
+        return [_placed_run(*row) for row in self._rows(sql, values)]
 
 
 def _placed_run(*values: Any) -> PlacedRun:
