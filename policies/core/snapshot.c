@@ -11,7 +11,9 @@ struct sluice_snapshot {
 	const struct sluice_user *users;
 	const struct sluice_holder *holders;
 	const struct sluice_qos *qos;
+	const struct sluice_lane_speed *lanes;
 	uint64_t corunner_count, partition_count, user_count, holder_count, qos_count;
+	uint64_t lane_count;
 };
 
 static int
@@ -26,7 +28,8 @@ find_sections (struct sluice_snapshot *s, struct sluice_error *err)
 	    || !FIND (partitions, PARTITION, SLUICE_MAX_PARTITIONS, &s->partition_count)
 	    || !FIND (users, USER, SLUICE_MAX_USERS, &s->user_count)
 	    || !FIND (holders, HOLDER, SLUICE_MAX_HOLDERS, &s->holder_count)
-	    || !FIND (qos, QOS, SLUICE_MAX_QOS, &s->qos_count))
+	    || !FIND (qos, QOS, SLUICE_MAX_QOS, &s->qos_count)
+	    || !FIND (lanes, LANE, SLUICE_MAX_LANES, &s->lane_count))
 		return -1;
 #undef FIND
 	if (states != 1)
@@ -38,6 +41,21 @@ static int
 is_name (const char *name)
 {
 	return memchr (name, '\0', SLUICE_NAME_SIZE) != NULL;
+}
+
+static int
+check_lanes (const struct sluice_snapshot *s, struct sluice_error *err)
+{
+	for (uint64_t i = 0; i < s->lane_count; i++) {
+		if (!is_name (s->lanes[i].name))
+			return sluice_fail (err, "lane %u has a name without end",
+					    (unsigned int)i);
+		/* the other way round it would let a NaN pass */
+		if (!(s->lanes[i].speed > 0.0 && s->lanes[i].speed <= 1.0))
+			return sluice_fail (err, "lane %.60s has a speed of %g",
+					    s->lanes[i].name, s->lanes[i].speed);
+	}
+	return 0;
 }
 
 static int
@@ -81,7 +99,7 @@ check_content (void *object, struct sluice_error *err)
 		if (!is_name (s->qos[i].name))
 			return sluice_fail (err, "QoS %u has a name without end",
 					    (unsigned int)i);
-	return 0;
+	return check_lanes (s, err);
 }
 
 static const struct sluice_loadable type = {
@@ -181,6 +199,15 @@ sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char *qo
 		if (strcmp (snapshot->qos[i].name, qos) == 0)
 			return 1;
 	return 0;
+}
+
+double
+sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot, const char *lane)
+{
+	for (uint64_t i = 0; i < snapshot->lane_count; i++)
+		if (strcmp (snapshot->lanes[i].name, lane) == 0)
+			return snapshot->lanes[i].speed;
+	return 1.0;
 }
 
 const struct sluice_user *

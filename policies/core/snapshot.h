@@ -16,6 +16,7 @@ enum sluice_snapshot_section {
 	SLUICE_SECTION_USER,
 	SLUICE_SECTION_HOLDER,
 	SLUICE_SECTION_QOS,
+	SLUICE_SECTION_LANE,
 };
 
 enum {
@@ -85,6 +86,13 @@ struct sluice_qos {
 	char name[SLUICE_NAME_SIZE];
 };
 
+/* A lane that gives less than its peers: a target of it straggles. Others are
+ * not there. */
+struct sluice_lane_speed {
+	char name[SLUICE_NAME_SIZE];
+	double speed; /* its rate as a share of its peers', 0 < speed <= 1 */
+};
+
 struct sluice_snapshot; /* validated, in memory of its own, read-only */
 
 int sluice_snapshot_parse (const void *bytes, size_t size, struct sluice_snapshot **out,
@@ -112,6 +120,9 @@ const struct sluice_user *sluice_snapshot_user (const struct sluice_snapshot *sn
 						uint32_t uid);
 /* Whether the jobs of a QoS may preempt others. */
 int sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char *qos);
+/* 1 for a lane of which nothing is published. */
+double sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot,
+				   const char *lane);
 /* NULL when the job has no tokens. */
 const struct sluice_holder *sluice_snapshot_holder (const struct sluice_snapshot *snapshot,
 						    uint32_t job_id);

@@ -67,6 +67,7 @@ def small_snapshot() -> bytes:
         corunners=[{"job_id": 1, "klass": "stream", "profile": STREAMING}],
         partitions=[{"name": "batch", "flags": ["default"]}],
         users=[{"uid": 1, "account": "a"}, {"uid": 2, "account": "b"}],
+        lane_speeds={"sl1": 0.25},
     )
 
 
@@ -434,6 +435,7 @@ def test_a_snapshot_is_read_back_as_it_was_written(tmp_path):
         corunners=[{"job_id": 5, "klass": "stream", "profile": STREAMING, "lane_mask": 2}],
         partitions=[{"name": "a"}, {"name": "b", "flags": ["default", "preempts"], "qos": "q"}],
         users=[{"uid": 9, "account": "nine"}, {"uid": 4, "account": "four", "qos": "low"}],
+        lane_speeds={"sl1": 0.3, "sl0": 1.0},
     )
     read = Snapshot.load(path, os.getuid())
     assert read.checksum == Snapshot.parse(content).checksum
@@ -452,6 +454,7 @@ def test_a_snapshot_is_read_back_as_it_was_written(tmp_path):
     assert read.partition("a").flags == ()
     assert read.partition("c") is None
     assert (read.user(4).qos, read.user(9).account, read.user(5)) == ("low", "nine", None)
+    assert [read.lane_speed(name) for name in ("sl0", "sl1", "sl2")] == [1.0, 0.3, 1.0]
 
 
 def test_views_go_back_into_a_snapshot_unchanged():
@@ -470,6 +473,10 @@ def test_views_go_back_into_a_snapshot_unchanged():
         ({"corunners": [{"profile": {"log_sd": float("nan")}}]}, "log_sd is"),
         ({"corunners": [{"profile": {"share": {"owc": 0.5}}}]}, "add up to 0.5"),
         ({"corunners": [{}] * 257}, "257 elements"),
+        ({"lane_speeds": {"sl0": 0.0}}, "lane sl0 has a speed of 0"),
+        ({"lane_speeds": {"sl0": 1.01}}, "lane sl0 has a speed of 1.01"),
+        ({"lane_speeds": {"sl0": float("nan")}}, "lane sl0 has a speed of"),
+        ({"lane_speeds": dict.fromkeys(map(str, range(17)), 0.5)}, "17 elements"),
     ],
 )
 def test_a_snapshot_that_makes_no_sense_is_refused(parts, says):

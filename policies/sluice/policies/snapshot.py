@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
@@ -55,6 +56,10 @@ class Snapshot:
         found = lib.sluice_snapshot_user(self.handle, uid)
         return View(found) if found else None
 
+    def lane_speed(self, name: str) -> float:
+        """Return a lane's rate as a share of its peers'; 1 where nothing is published."""
+        return float(lib.sluice_snapshot_lane_speed(self.handle, name.encode()))
+
     def holder(self, job_id: int) -> View | None:
         """Return the tokens that a job was given and still has."""
         found = lib.sluice_snapshot_holder(self.handle, job_id)
@@ -74,6 +79,7 @@ def write_snapshot(
     users: Sequence[Item] = (),
     holders: Sequence[Item] = (),
     preempting_qos: Sequence[str] = (),
+    lane_speeds: Mapping[str, float] = MappingProxyType({}),
 ) -> bytes:
     """Write a snapshot that the core accepts, atomically, and return its content."""
     content = pack_snapshot(
@@ -83,6 +89,7 @@ def write_snapshot(
         users=users,
         holders=holders,
         preempting_qos=preempting_qos,
+        lane_speeds=lane_speeds,
     )
     Snapshot.parse(content)
     write_atomically(path, content)
@@ -97,6 +104,7 @@ def pack_snapshot(
     users: Sequence[Item] = (),
     holders: Sequence[Item] = (),
     preempting_qos: Sequence[str] = (),
+    lane_speeds: Mapping[str, float] = MappingProxyType({}),
 ) -> bytes:
     """Return the bytes of a snapshot."""
 
@@ -117,6 +125,11 @@ def pack_snapshot(
             section("USER", "struct sluice_user", _sorted(users, "uid")),
             section("HOLDER", "struct sluice_holder", _sorted(holders, "job_id")),
             section("QOS", "struct sluice_qos", [{"name": name} for name in preempting_qos]),
+            section(
+                "LANE",
+                "struct sluice_lane_speed",
+                [{"name": name, "speed": speed} for name, speed in sorted(lane_speeds.items())],
+            ),
         ],
         created=state["taken"],
     )

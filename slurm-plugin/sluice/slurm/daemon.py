@@ -31,6 +31,7 @@ from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.settings import Settings
 from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
+from sluice.slurm.speeds import LaneSpeeds
 from sluice.slurm.troubles import EXPECTED, Troubles, log
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Daemon:
         self._publisher = Publisher(Path(self.config.snapshot))
         self._drainer = Drainer(self._publisher.kept)
         self._gatekeeper = GateKeeper()
+        self._lane_speeds = LaneSpeeds()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
@@ -78,6 +80,9 @@ class Daemon:
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
         with self._troubles.about("history"):
             self._keep(jobs, now)
+        with self._troubles.about("targets"):
+            if self._store:
+                self._lane_speeds.refresh(self._store, self.config.policy, now)
         if jobs is not None:
             holdings: list[Holding] = []
             with self._troubles.about("gates"):
@@ -88,6 +93,7 @@ class Daemon:
                     self._ledger.prediction if self._ledger else lambda _job: None,
                     self._settings,
                     holdings=holdings,
+                    lane_speeds=self._lane_speeds.latest,
                     is_off=Path(self.config.off_file).exists(),
                     now=now,
                 )

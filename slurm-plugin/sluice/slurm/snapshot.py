@@ -20,7 +20,7 @@ from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from sluice.slurm.holdings import Holding
@@ -64,6 +64,7 @@ class Publisher:
         settings: Settings,
         *,
         holdings: list[Holding],
+        lane_speeds: Mapping[str, float],
         is_off: bool,
         now: int,
     ) -> None:
@@ -94,6 +95,7 @@ class Publisher:
             users=self._user_views(settings.users),
             holders=_holders(holdings),
             preempting_qos=settings.preempting_qos[:MAX_PARTITIONS],
+            lane_speeds=lane_speeds,
         )
         self._keep(content)
         self.summary = (

@@ -1,0 +1,35 @@
+"""Which lanes straggle, as the history has it: looked up now and then, for every snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice.calibrate.target_speeds import speeds_of_lanes
+from sluice.slurm.troubles import log
+
+if TYPE_CHECKING:
+    from sluice.history_db.store import Store
+    from sluice.policies.core import View
+
+REFRESH_SECONDS = 60
+
+
+class LaneSpeeds:
+    """Speeds of the lanes that straggle, by name; all others go at full speed."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, float] = {}
+        self._asked: int | None = None
+
+    def refresh(self, store: Store, policy: View, now: int) -> None:
+        """Ask the history again, if that was long ago. A history that fails leaves no straggler."""
+        if self._asked is not None and 0 <= now - self._asked < REFRESH_SECONDS:
+            return
+        before, self.latest = self.latest, {}
+        self._asked = now
+        found = speeds_of_lanes(store, policy.lanes, now)
+        self.latest = {one.target: one.published for one in found if one.straggles}
+        for lane in sorted(self.latest.keys() - before.keys()):
+            log.info("lane %s straggles: %.0f %% of its peers", lane, 100 * self.latest[lane])
+        for lane in sorted(before.keys() - self.latest.keys()):
+            log.info("lane %s straggles no longer", lane)

@@ -1,0 +1,53 @@
+"""What sluiced takes from the history about slow lanes."""
+
+import time
+
+import pytest
+
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.records import TargetProbe
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.slurm.speeds import REFRESH_SECONDS, LaneSpeeds
+
+NOW = int(time.time())
+POLICY = core.parse_config("test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n").policy
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "history.db", create=True) as store:
+        yield store
+
+
+def probe(store, rates, at):
+    store.add_target_probes(
+        TargetProbe(name, "aw:1M:2", at - i, rate) for name, rate in rates.items() for i in range(5)
+    )
+
+
+def test_lanes_that_straggle_are_known_and_all_others_are_not_there(store):
+    probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
+    speeds = LaneSpeeds()
+    speeds.refresh(store, POLICY, NOW)
+    assert speeds.latest == {"sl1": pytest.approx(0.25)}
+
+
+def test_the_history_is_asked_now_and_then(store):
+    speeds = LaneSpeeds()
+    speeds.refresh(store, POLICY, NOW)
+    probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
+    speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS - 1)
+    assert speeds.latest == {}
+    speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS)
+    assert list(speeds.latest) == ["sl1"]
+
+
+def test_a_history_that_fails_leaves_no_straggler(store):
+    probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
+    speeds = LaneSpeeds()
+    speeds.refresh(store, POLICY, NOW)
+    store.close()
+    with pytest.raises(HistoryError):
+        speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS)
+    assert speeds.latest == {}
