@@ -355,7 +355,8 @@ is_alike (const struct sluice_situation *s, uint32_t lane, uint32_t other)
 	const struct sluice_lane *a = &s->policy->lanes[lane];
 	const struct sluice_lane *b = &s->policy->lanes[other];
 	return s->lanes[lane].original == s->lanes[other].original
-	       && a->targets == b->targets && a->bandwidth == b->bandwidth;
+	       && a->targets == b->targets && a->bandwidth == b->bandwidth
+	       && s->speeds[lane] == s->speeds[other];
 }
 
 static void
@@ -367,6 +368,7 @@ visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
 	out->lane = lane;
 	sluice_pressure_of (desk->job.profile, s->model, s->policy, 1u << lane,
 			    &out->pressure);
+	sluice_pressure_slow_down (&out->pressure, s->speeds[lane]);
 	const struct sluice_situation_lane *place = &s->lanes[lane];
 	struct side side;
 	side_of (s, &out->pressure, &side);
@@ -518,9 +520,19 @@ is_harmless (const struct desk *desk, const struct tally *t,
 	return 1;
 }
 
-static uint32_t
-weigh (const struct sluice_policy *policy, struct sluice_decision *out)
+/* Whether most of what a lane saves is that it does not straggle. */
+static int
+is_for_speed (const struct sluice_situation *s, const struct sluice_alternative *sharing,
+	      const struct sluice_alternative *lane)
 {
+	return s->slowest < 1.0
+	       && sharing->confined - lane->confined > (sharing->cost - lane->cost) / 2.0;
+}
+
+static uint32_t
+weigh (const struct sluice_situation *s, struct sluice_decision *out)
+{
+	const struct sluice_policy *policy = s->policy;
 	const struct sluice_alternative *sharing = &out->alternatives[0];
 	uint32_t best = 0;
 	for (uint32_t i = 1; i < out->alternative_count; i++)
@@ -533,8 +545,10 @@ weigh (const struct sluice_policy *policy, struct sluice_decision *out)
 	if (saving <= policy->margin * sharing->cost || saving < policy->min_saving)
 		return SLUICE_REASON_MARGIN;
 	out->chosen = best;
-	return out->alternatives[best].action == SLUICE_ACTION_DELAY
-		   ? SLUICE_REASON_DELAY_PAYS
+	if (out->alternatives[best].action == SLUICE_ACTION_DELAY)
+		return SLUICE_REASON_DELAY_PAYS;
+	return is_for_speed (s, sharing, &out->alternatives[best])
+		   ? SLUICE_REASON_SLOW_LANE
 		   : SLUICE_REASON_SEPARATION_PAYS;
 }
 
@@ -553,10 +567,11 @@ consider (struct desk *desk, struct sluice_decision *out)
 	meet_on_all_lanes (desk, &desk->sharing, desk->now, desk->shared);
 	price_sharing (desk, desk->shared, desk->now, &tally, sharing);
 	meet_singly (desk, &ends, out);
-	if (out->corunner_count == 0)
+	if (out->corunner_count == 0 && s->slowest == 1.0)
 		return SLUICE_REASON_NO_CORUNNERS;
 	if (is_harmless (desk, &tally, sharing))
-		return SLUICE_REASON_HARMLESS;
+		return out->corunner_count ? SLUICE_REASON_HARMLESS
+					   : SLUICE_REASON_NO_CORUNNERS;
 
 	if (s->policy->lane_count >= 2 && desk->is_confinable) {
 		meet_apart (desk);
@@ -570,7 +585,7 @@ consider (struct desk *desk, struct sluice_decision *out)
 	if (price_delay (desk, &ends, sharing->cost, &tally,
 			 &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
-	return weigh (s->policy, out);
+	return weigh (s, out);
 }
 
 /* Longest that any co-runner will be there, for a job of unknown length. */
@@ -603,6 +618,7 @@ decide_beside_others (const struct sluice_situation *s, const struct sluice_conf
 			   : submission->time_limit	  ? submission->time_limit * 60.0
 							  : longest_remaining (s, desk.now);
 	sluice_pressure_of (profile, s->model, s->policy, 0, &desk.spread);
+	sluice_pressure_slow_down (&desk.spread, s->slowest);
 	out->corunner_count = s->corunner_count;
 	out->reason = consider (&desk, out);
 	out->action = out->alternatives[out->chosen].action;

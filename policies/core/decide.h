@@ -25,7 +25,7 @@ struct sluice_alternative {
 	double slowdown;    /* of the job itself, >= 1 */
 	double own;	    /* lost by the job through others */
 	double caused;	    /* lost by others through the job */
-	double confined;    /* lost by having fewer targets */
+	double confined;    /* lost by having fewer targets, or slow ones */
 	double wait;	    /* seconds of added wait */
 	double cost;	    /* own + caused + confined + wait price */
 };

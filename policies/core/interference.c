@@ -239,6 +239,18 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	}
 }
 
+void
+sluice_pressure_slow_down (struct sluice_pressure *pressure, double speed)
+{
+	if (speed >= 1.0 || pressure->demand <= 0.0)
+		return;
+	/* what it would take alone, as a share of what its lanes give to their peers */
+	double wanted
+	    = pressure->confined < 1.0 ? 1.0 / pressure->confined : pressure->demand;
+	pressure->demand = smaller (1.0, wanted / speed);
+	pressure->confined = smaller (1.0, speed / wanted);
+}
+
 struct sluice_load
 sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {

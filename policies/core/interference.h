@@ -111,7 +111,8 @@ struct sluice_pressure {
 	double io_share;  /* phi: share of time in bursts */
 	double burst;	  /* s; 0: much shorter than others' bursts */
 	double period;	  /* s; 0: unknown */
-	double confined;  /* rate left on these targets even alone, 0 < c <= 1 */
+	double confined;  /* rate left on these targets even alone, 0 < c <= 1: they are
+			   * fewer, or slow */
 	double async_io;  /* 1: computes while it writes */
 };
 
@@ -128,6 +129,15 @@ void sluice_pressure_of (const struct sluice_profile *profile,
 			 const struct sluice_interference *model,
 			 const struct sluice_policy *policy, uint32_t lane_mask,
 			 struct sluice_pressure *out);
+
+/*
+ * What becomes of a pressure where targets straggle: speed is the rate of the slowest
+ * of its lanes as a share of its peers', 0 < speed <= 1, and bounds a striped
+ * operation. Alone the job gets no more than that, and it fills what it gets.
+ * On its other lanes it presses less than that; this is not told apart. At speed 1
+ * nothing changes.
+ */
+void sluice_pressure_slow_down (struct sluice_pressure *pressure, double speed);
 
 /* rho of victim while all n others are active; in (0, 1]. z >= 0 shifts every
  * ln w by z sd against the victim. */

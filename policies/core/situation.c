@@ -8,6 +8,7 @@ struct sluice_crowd {
 	const struct sluice_bundle *bundle;
 	double z;     /* of the policy's quantile */
 	uint32_t all; /* lanes, as bits */
+	double speeds[SLUICE_MAX_LANES];
 	uint32_t count;
 	struct sluice_situation_member members[SLUICE_MAX_CORUNNERS];
 	uint32_t lane_masks[SLUICE_MAX_CORUNNERS];
@@ -28,6 +29,17 @@ load_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
 	return is_on_lane (crowd, i, lane) ? load : sluice_load_elsewhere (load);
 }
 
+/* Of the lanes in the mask (0: of all): a striped operation takes its slowest target. */
+static double
+slowest_of (const double *speeds, uint32_t mask)
+{
+	double slowest = 1.0;
+	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
+		if (mask == 0 || mask >> l & 1)
+			slowest = smaller (slowest, speeds[l]);
+	return slowest;
+}
+
 static void
 describe (const struct sluice_crowd *crowd, const struct sluice_corunner *c,
 	  struct sluice_situation_member *out)
@@ -38,6 +50,8 @@ describe (const struct sluice_crowd *crowd, const struct sluice_corunner *c,
 	out->end = (double)c->expected_end;
 	sluice_pressure_of (&c->profile, sluice_bundle_interference (bundle),
 			    sluice_bundle_policy (bundle), c->lane_mask, &out->pressure);
+	sluice_pressure_slow_down (&out->pressure,
+				   slowest_of (crowd->speeds, c->lane_mask & crowd->all));
 	out->against = sluice_load_of (&out->pressure, crowd->z, SLUICE_AGAINST);
 	out->victim = sluice_load_of (&out->pressure, crowd->z, SLUICE_VICTIM);
 }
@@ -248,6 +262,8 @@ sluice_crowd_create (const struct sluice_bundle *bundle)
 	crowd->bundle = bundle;
 	crowd->z = sluice_normal_quantile (policy->quantile);
 	crowd->all = (1u << (policy->lane_count ? policy->lane_count : 1)) - 1;
+	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
+		crowd->speeds[l] = 1.0;
 	return crowd;
 }
 
@@ -314,9 +330,14 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	s->z = crowd->z;
 	s->lane_count = s->policy->lane_count ? s->policy->lane_count : 1;
 	if (snapshot) {
+		for (uint32_t l = 0; l < s->policy->lane_count; l++)
+			crowd->speeds[l] = sluice_snapshot_lane_speed (
+			    snapshot, s->policy->lanes[l].name);
 		gather (snapshot, crowd);
 		prepare_lanes (s, crowd);
 	}
+	memcpy (s->speeds, crowd->speeds, sizeof s->speeds);
+	s->slowest = slowest_of (s->speeds, 0);
 done:
 	sluice_crowd_destroy (crowd);
 	return s;

@@ -56,7 +56,9 @@ struct sluice_situation {
 	double z; /* of the policy's quantile */
 	uint32_t corunner_count;
 	uint32_t member_count;
-	uint32_t lane_count; /* at least 1: the undivided file system */
+	uint32_t lane_count;		 /* at least 1: the undivided file system */
+	double slowest;			 /* of the speeds */
+	double speeds[SLUICE_MAX_LANES]; /* sluice_snapshot_lane_speed */
 	struct sluice_situation_member members[SLUICE_MAX_MEMBERS];
 	struct sluice_situation_lane lanes[SLUICE_MAX_LANES];
 };

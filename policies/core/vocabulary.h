@@ -83,7 +83,8 @@
 	X (SEPARATION_PAYS, "separation_pays",                                             \
 	   "a lane of its own loses fewer node-seconds than sharing")                      \
 	X (DELAY_PAYS, "delay_pays",                                                       \
-	   "waiting loses fewer node-seconds than running beside the others")
+	   "waiting loses fewer node-seconds than running beside the others")              \
+	X (SLOW_LANE, "slow_lane", "storage targets straggle, so it is kept to faster ones")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \

@@ -1,8 +1,10 @@
 """`sluice why` and `sluice decisions`: the story is true, also where it is uncertain."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import core_worlds as worlds
 import pytest
@@ -77,11 +79,14 @@ class Site:
         *corunners: dict[str, object],
         now: int = NOW,
         keep_snapshot: bool = True,
+        lane_speeds: Mapping[str, float] = MappingProxyType({}),
         **submission: object,
     ) -> Record:
         """Decide on a submission beside co-runners and put the record into the history."""
         content = worlds.pack_snapshot(
-            state={"sequence": 1, "taken": now, "running": len(corunners)}, corunners=corunners
+            state={"sequence": 1, "taken": now, "running": len(corunners)},
+            corunners=corunners,
+            lane_speeds=lane_speeds,
         )
         snapshot = worlds.Snapshot.parse(content)
         self.numbers += 1
@@ -153,6 +158,16 @@ def test_the_whole_story_of_a_job_beside_another(site, busy):
     assert "Mode was observe: the job was not touched." in story
     assert f"{record.bundle_checksum:016x}" in story
     assert "after waiting 1 min 30 s, ran 10 min, exit code 0:0." in story
+
+
+def test_a_lane_that_straggled_is_told(site):
+    site.join(site.decide(lane_speeds={"sl1": 0.25}), 4711)
+    story = site.run("why", "4711")
+    assert "storage targets straggle, so it is kept to faster ones" in story
+    assert "Nobody whose I/O matters." in story
+    assert "→ only sl0" in story
+    assert "Lane sl1 straggled, at 25% of its peers' rate." in story
+    assert site.facts("4711")["slow_lanes"] == {"sl1": 0.25}
 
 
 def test_what_the_user_said_is_told_and_whether_it_counted(site):

@@ -246,6 +246,13 @@ def pressure_of(
     return View(out)
 
 
+def slowed_down(pressure: View, speed: float) -> View:
+    """Return the pressure on lanes of which the slowest gives this share of its peers' rate."""
+    out = ffi.new("struct sluice_pressure *", pressure.struct[0])
+    lib.sluice_pressure_slow_down(out, speed)
+    return View(out)
+
+
 def traffic_features(profile: View | Mapping[str, Any]) -> list[float]:
     """Return where a profile lies among the kinds of traffic, as the interference model does."""
     out = ffi.new("double[]", lib.SLUICE_TRAFFIC_FEATURES)

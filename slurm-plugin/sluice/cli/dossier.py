@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.common import CommandError, user_text
 from sluice.policies.bundle import HEAD_BYTES, policy_in
+from sluice.policies.core import CoreError
 from sluice.policies.record import Record
+from sluice.policies.snapshot import Snapshot
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import SlurmError
 
@@ -93,6 +95,7 @@ def gather(
         "record": record.to_dict() if record else None,
         "evidence": _evidence(record, store) if record else None,
         "lanes": _lanes(record, store) if record else [],
+        "slow_lanes": _slow_lanes(record, store) if record else {},
         "decided_again": _decided_again(found.decision, store),
         "releases": _releases(found.decision, store),
         "slurm": _slurm(job, queued),
@@ -258,3 +261,16 @@ def _lanes(record: Record, store: Store) -> list[str]:
     """Names of the lanes that the decision chose among, by their bit in lane masks."""
     policy = policy_in(store.bundle_head(record.bundle_checksum, HEAD_BYTES))
     return [lane.name for lane in policy.lanes] if policy else []
+
+
+def _slow_lanes(record: Record, store: Store) -> dict[str, float]:
+    """Speeds of the lanes that straggled by the snapshot of the decision, where that was kept."""
+    stored = store.snapshot(record.snapshot_checksum)
+    if stored is None:
+        return {}
+    try:
+        snapshot = Snapshot.parse(stored.content)
+    except CoreError:
+        return {}  # of another version of Sluice
+    speeds = {lane: snapshot.lane_speed(lane) for lane in _lanes(record, store)}
+    return {lane: speed for lane, speed in speeds.items() if speed < 1}

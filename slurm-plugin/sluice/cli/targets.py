@@ -82,6 +82,9 @@ def command(
     what is older than a week nothing. A target straggles when its rate is below two thirds of
     its peers', at 95 % confidence; on less than four fresh observations nothing is said.
 
+    sluiced tells the plugin of lanes that straggle, and jobs are kept to the others where that
+    pays. Without lanes, or for targets that are no lanes, this is for you to know.
+
     \b
         sluice targets
         sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe

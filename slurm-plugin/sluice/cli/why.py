@@ -94,6 +94,8 @@ def story(facts: Facts) -> Iterator[str]:
         yield from _hints(record["submission"]["hints"], decision["prediction"])
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
+        for lane, speed in facts["slow_lanes"].items():
+            yield f"  Lane {lane} straggled, at {share_text(speed)} of its peers' rate."
         yield from _decision(record, facts)
         yield from _decided_again(facts)
     yield from _what_slurm_did(facts["slurm"])
@@ -253,7 +255,7 @@ def _choices(decision: Facts, lanes: list[str]) -> Iterator[str]:
         )
         for i, alternative in enumerate(decision["alternatives"])
     ]
-    columns = ("  Choice", "Own", "Caused", "Fewer targets", "Wait", "Cost", "This job takes")
+    columns = ("  Choice", "Own", "Caused", "Fewer, slow targets", "Wait", "Cost", "This job takes")
     yield from (f"  {line}" for line in aligned(columns, rows))
 
 
