@@ -240,11 +240,12 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
 	char note[NOTE_SIZE];
 	uint64_t start = thread_cpu_ns ();
 
+	ring_expect (&plugin->ring);
+
 	if (view->config.mode == SLUICE_MODE_ENFORCE)
 		enforce_strip (view, job, &plugin->counters);
 	decide (view, job, submit_uid, &record);
 	enforce_grant (view, job, &record);
-	record.elapsed_ns = (uint32_t)(thread_cpu_ns () - start);
 	ring_push (&plugin->ring, &record);
 	if (note_is_wanted (view, &record)) {
 		note_format (&record, note);

@@ -1,5 +1,7 @@
 #include "note.h"
 
+#include <string.h>
+
 /* Reasons that say why nothing was decided. */
 static int
 is_decided (uint32_t reason)
@@ -57,34 +59,43 @@ own_slowdown (const struct sluice_decision *decision)
 }
 
 /* Pieces of a note, on the submit path and so without snprintf, which reads its
- * format anew each time; what does not fit is left out. */
+ * format anew each time; a piece that does not fit is left out. */
 struct writer {
 	char *at, *end;
 };
 
+static inline void
+put_bytes (struct writer *w, const char *bytes, size_t size)
+{
+	if (size > (size_t)(w->end - w->at))
+		return;
+	memcpy (w->at, bytes, size);
+	w->at += size;
+}
+
+#define PUT(writer, literal) put_bytes (writer, literal, sizeof literal - 1)
+
 static void
 put_text (struct writer *w, const char *text)
 {
-	while (*text && w->at < w->end)
-		*w->at++ = *text++;
+	put_bytes (w, text, strlen (text));
 }
 
-static void
+static inline void
 put_number (struct writer *w, uint64_t value, uint32_t base, int least_digits)
 {
-	char digits[24];
+	char digits[20]; /* of the largest number in base 10 */
 	char *first = digits + sizeof digits;
-	*--first = '\0';
 	for (; value > 0 || least_digits > 0; value /= base, least_digits--)
 		*--first = "0123456789abcdef"[value % base];
-	put_text (w, first);
+	put_bytes (w, first, (size_t)(digits + sizeof digits - first));
 }
 
 static void
 put_hundredths (struct writer *w, unsigned int value)
 {
 	put_number (w, value / 100, 10, 1);
-	put_text (w, ".");
+	PUT (w, ".");
 	put_number (w, value % 100, 10, 2);
 }
 
@@ -95,26 +106,26 @@ note_format (const struct sluice_record *record, char out[NOTE_SIZE])
 	const struct sluice_prediction *prediction = &decision->prediction;
 	struct writer w = { out, out + NOTE_SIZE - 1 };
 
-	put_text (&w, "sluice(v=1,rec=");
+	PUT (&w, "sluice(v=1,rec=");
 	put_number (&w, record->boot, 16, 16);
-	put_text (&w, "-");
+	PUT (&w, "-");
 	put_number (&w, record->number, 10, 1);
-	put_text (&w, ",act=");
+	PUT (&w, ",act=");
 	put_text (&w, sluice_action_name (decision->action));
-	put_text (&w, ",why=");
+	PUT (&w, ",why=");
 	put_text (&w, sluice_reason_name (decision->reason));
-	put_text (&w, ",pat=");
+	PUT (&w, ",pat=");
 	put_text (&w, sluice_pattern_name (prediction->profile.pattern));
-	put_text (&w, ",conf=");
+	PUT (&w, ",conf=");
 	put_hundredths (&w, hundredths (prediction->profile.confidence));
-	put_text (&w, ",class=");
+	PUT (&w, ",class=");
 	put_text (&w, sluice_class_name (prediction->klass));
-	put_text (&w, ",slow=");
+	PUT (&w, ",slow=");
 	put_hundredths (&w, hundredths (own_slowdown (decision)));
 	if (record->mode == SLUICE_MODE_ENFORCE) {
-		put_text (&w, ",token=");
+		PUT (&w, ",token=");
 		put_text (&w, sluice_grant_name (record->grant.outcome));
 	}
-	put_text (&w, ")");
+	PUT (&w, ")");
 	*w.at = '\0';
 }

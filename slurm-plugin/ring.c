@@ -36,6 +36,19 @@ ring_reserve (struct ring *ring, uint32_t size)
 }
 
 void
+ring_expect (struct ring *ring)
+{
+	enum { CACHE_LINE = 64 };
+	pthread_mutex_lock (&ring->lock);
+	if (ring->size > 0) {
+		const char *slot = (const char *)&ring->slots[ring->written % ring->size];
+		for (size_t i = 0; i < sizeof *ring->slots; i += CACHE_LINE)
+			__builtin_prefetch (slot + i, 1);
+	}
+	pthread_mutex_unlock (&ring->lock);
+}
+
+void
 ring_push (struct ring *ring, struct sluice_record *record)
 {
 	pthread_mutex_lock (&ring->lock);

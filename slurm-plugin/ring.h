@@ -36,6 +36,10 @@ void ring_destroy (struct ring *ring);
  * memory; every record is dropped then. */
 int ring_reserve (struct ring *ring, uint32_t size);
 
+/* A record will be pushed soon: fetch the memory that it will go to, which nobody has
+ * touched since the ring was there the last time, meanwhile. */
+void ring_expect (struct ring *ring);
+
 /* Number the record and put it in, or drop it. */
 void ring_push (struct ring *ring, struct sluice_record *record);
 

@@ -22,7 +22,7 @@ struct sluice_record {
 	uint64_t snapshot_sequence;
 	uint64_t config_checksum; /* CRC-64 of the text of sluice.conf */
 	uint32_t mode;		  /* enum sluice_mode */
-	uint32_t elapsed_ns;	  /* thread CPU time; not part of a replay */
+	uint32_t reserved;
 	char cluster[SLUICE_NAME_SIZE];
 	struct sluice_submission submission;
 	struct sluice_decision decision;

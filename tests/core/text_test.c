@@ -86,6 +86,67 @@ test_a_signature_is_that_of_the_code_alone (void)
 	CHECK (sluice_script_signature (NULL, 5) == 0);
 }
 
+static int
+is_blank (char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* The lines of code of a text, one at a time; returns their bytes. */
+static size_t
+code_of (const char *text, size_t size, char *out)
+{
+	size_t copied = 0;
+	for (size_t start = 0, stop; start < size; start = stop + 1) {
+		for (stop = start; stop < size && text[stop] != '\n';)
+			stop++;
+		size_t first = start, end = stop;
+		while (end > start && is_blank (text[end - 1]))
+			end--;
+		while (first < end && is_blank (text[first]))
+			first++;
+		if (first == end || text[first] == '#')
+			continue;
+		memcpy (out + copied, text + start, end - start);
+		copied += end - start;
+		out[copied++] = '\n';
+	}
+	return copied;
+}
+
+static void
+test_a_signature_takes_every_short_script_line_by_line (void)
+{
+	static const char letters[] = { 'a', '#', ' ', '\r', '\n' };
+	enum { LONGEST = 7, LETTERS = sizeof letters };
+	char text[LONGEST], code[LONGEST + 1];
+
+	for (size_t size = 0, all = 1; size <= LONGEST; size++, all *= LETTERS)
+		for (size_t i = 0; i < all; i++) {
+			for (size_t k = 0, rest = i; k < size; k++, rest /= LETTERS)
+				text[k] = letters[rest % LETTERS];
+			size_t length = code_of (text, size, code);
+			CHECK (sluice_script_signature (text, size)
+			       == sluice_script_signature (code, length));
+			CHECK ((sluice_script_signature (text, size) == 0)
+			       == (length == 0));
+		}
+}
+
+static void
+test_a_signature_depends_on_every_byte (void)
+{
+	char script[200];
+	memset (script, 'x', sizeof script);
+	uint64_t whole = sluice_script_signature (script, sizeof script);
+	for (size_t i = 0; i < sizeof script; i++) {
+		script[i] = 'y';
+		CHECK (sluice_script_signature (script, sizeof script) != whole);
+		script[i] = 'x';
+		CHECK (sluice_script_signature (script, i) != whole);
+	}
+}
+
 static void
 test_a_signature_reads_no_more_than_16_kib (void)
 {
@@ -264,6 +325,8 @@ main (void)
 	test_the_checksum_is_crc64_xz ();
 	test_hashes_tell_texts_seeds_and_lengths_apart ();
 	test_a_signature_is_that_of_the_code_alone ();
+	test_a_signature_takes_every_short_script_line_by_line ();
+	test_a_signature_depends_on_every_byte ();
 	test_a_signature_reads_no_more_than_16_kib ();
 	test_stems_forget_digits_and_case ();
 	test_a_key_needs_all_its_parts ();

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PLENTY = (1_000_000,) * MAX_LANES
 """Replay assumes that slurm.conf defines every token, as it should."""
 
-ONLY_LIVE = ("version", "size", "boot", "number", "elapsed_ns", "cluster")
+ONLY_LIVE = ("version", "size", "boot", "number", "cluster")
 """Members of a record that depend on the slurmctld it was made in, not on the decision."""
 
 
