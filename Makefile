@@ -23,6 +23,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	touch $@
 
 build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
+	@$(BIN)/python -m compileall -q $(wildcard */sluice) # whoever runs a command may not write here
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*) \
 		policies/build_core.py classifier/build_reader.py sim/build_engine.py

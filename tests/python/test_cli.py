@@ -9,13 +9,17 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from core_worlds import bundle_bytes
 
 from sluice.cli import common
 from sluice.cli.main import SECTIONS
 from sluice.cli.main import main as sluice
+from sluice.history_db.records import Job
+from sluice.history_db.store import Store
 from sluice.slurm.daemon import main as sluiced
 
 BIN = Path(sys.executable).parent
+HEAVY = {"numpy", "sklearn", "scipy", "darshan", "rich"}
 VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
 
 
@@ -75,16 +79,39 @@ def test_the_overview_says_of_a_command_what_its_own_help_says(verb):
     assert command.get_short_help_str(limit=200) == verb.help
 
 
-def test_help_imports_nothing_heavy():
+def modules_of(*words: str | Path) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it has imported by then."""
     code = (
         "import sys; from sluice.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: print(*sys.modules, file=sys.stderr)"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Usage: " in done.stdout
-    heavy = {"numpy", "sklearn", "darshan", "rich", "sqlite3", "sluice.policies._core"}
-    assert heavy & set(done.stderr.split()) == set()
+    command = [sys.executable, "-c", code, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stderr.split())
+
+
+def test_help_imports_nothing_heavy():
+    text, modules = modules_of("--help")
+    assert "Usage: " in text
+    assert modules & {*HEAVY, "sqlite3", "sluice.policies._core"} == set()
+
+
+@pytest.mark.parametrize("words", [["history"], ["history", "top", "writers"], ["why", "5"]])
+def test_what_is_asked_often_imports_nothing_heavy(tmp_path, words):
+    job = {"cluster": "c1", "job_id": 5, "submit": 900, "restarts": 0, "source": "sacct"}
+    with Store(tmp_path / "history.db", create=True) as store:
+        store.upsert_jobs([Job(**dict.fromkeys(Job.__slots__) | job | {"array_task": -1})])
+    text, modules = modules_of(*words, "--history", tmp_path / "history.db")
+    assert text
+    assert modules & HEAVY == set()
+
+
+def test_a_prediction_imports_nothing_heavy(tmp_path):
+    (tmp_path / "bundle").write_bytes(bundle_bytes())
+    text, modules = modules_of("predict", "--bundle", tmp_path / "bundle")
+    assert "nothing is known" in text
+    assert modules & HEAVY == set()
 
 
 def test_the_version_is_the_distribution_s():

@@ -240,6 +240,13 @@ def test_bundles_that_decisions_refer_to_are_kept(store):
     assert [model.id for model in store.models()] == [1, 4, 5]
 
 
+def test_the_first_bytes_of_a_bundle_are_read_alone(store):
+    store.add_bundle(Bundle(LARGEST, None, "/b", 1, bytes(range(256)) * 64))
+    assert store.bundle_head(LARGEST, 300) == bytes(range(256)) + bytes(range(44))
+    assert store.bundle_head(LARGEST, 1 << 20) == bytes(range(256)) * 64
+    assert store.bundle_head(LARGEST - 1, 300) == b""
+
+
 def test_labels_can_be_corrected(store):
     store.add_logs([(a_log(), a_profile(), b"")])
     store.put_labels([Label(1, "owc", "ior")])

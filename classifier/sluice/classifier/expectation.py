@@ -115,22 +115,30 @@ def _medians(
     jobs: Sequence[FinishedJob], weights: Array, size: float, exponents: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the medians of what most runs know: a number of a few does not speak for all."""
-    numbers = {}
-    for name in sorted({name for job in jobs for name in job.profile.numbers}):
-        known = [i for i, job in enumerate(jobs) if name in job.profile.numbers]
-        if weights[known].sum() >= weights.sum() / 2:
-            values = np.array([jobs[i].profile.numbers[name] for i in known])
-            if name in exponents and size > 0:
-                sizes = np.array([jobs[i].size or size for i in known])
-                values = values * (size / sizes) ** exponents[name]
-            numbers[name] = weighted_median(values, weights[known])
-    return numbers
+    names = sorted({name for job in jobs for name in job.profile.numbers})
+    values = np.array([[job.profile.numbers.get(name, np.nan) for job in jobs] for name in names])
+    if size > 0 and exponents:
+        sizes = np.array([job.size or size for job in jobs])
+        follows = np.array([[exponents.get(name, 0.0)] for name in names])
+        values = values * (size / sizes) ** follows
+    return {
+        name: median
+        for name, median in zip(names, _weighted_medians(values, weights), strict=True)
+        if median is not None
+    }
 
 
-def weighted_median(values: Array, weights: Array) -> float:
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+def _weighted_medians(values: Array, weights: Array) -> list[float | None]:
+    """Return the median of each row; None where less than half of the weight knows a number."""
+    if not values.size:
+        return [None] * len(values)
+    order = np.argsort(values, axis=1, kind="stable")  # nan, not known, comes last
+    known = np.where(np.isnan(values), 0.0, weights)
+    reached = np.cumsum(np.take_along_axis(known, order, axis=1), axis=1)
+    middle = (reached >= reached[:, -1:] / 2).argmax(axis=1)
+    medians = values[np.arange(len(values)), order[np.arange(len(values)), middle]]
+    enough = reached[:, -1] >= weights.sum() / 2
+    return [float(m) if is_enough else None for m, is_enough in zip(medians, enough, strict=True)]
 
 
 def _log_sd(profiles: Sequence[Profile]) -> float:

@@ -106,18 +106,18 @@ def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, Train
     return store.add_model(model.to_bytes(), model.metrics, applications, created=created), model
 
 
-def jobs_of(store: Store) -> list[FinishedJob]:
+def jobs_of(store: Store, *, latest: int = LATEST_RUNS) -> list[FinishedJob]:
     """Return the jobs of the latest runs, with what the plugin saw of them.
 
     A job without a log counts where no run of its user and name has one.
     Raises EmptyHistoryError or HistoryError.
     """
-    seen = Submissions(store.joined_decisions(LATEST_RUNS))
-    jobs = finished_jobs(store.runs(store.run_ids(latest=LATEST_RUNS)), seen)
+    seen = Submissions(store.joined_decisions(latest))
+    jobs = finished_jobs(store.runs(store.run_ids(latest=latest)), seen)
     logged = {(job.uid, core.name_stem(job.name)) for job in jobs}
     jobs += [
         job
-        for job in unlogged_jobs(store, seen, latest=LATEST_RUNS)
+        for job in unlogged_jobs(store, seen, latest=latest)
         if (job.uid, core.name_stem(job.name)) not in logged
     ]
     jobs.sort(key=lambda job: (job.start, job.logs))

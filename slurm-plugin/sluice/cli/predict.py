@@ -121,7 +121,7 @@ def command(
     path = bundle or Path(read_config(config).bundle)
     if not path.exists():
         raise CommandError(f"{path}: no bundle yet; write one with `sluice train --publish`")
-    loaded = Bundle.parse(path.read_bytes())
+    loaded = Bundle.load(path, path.stat().st_uid)
     submission = core.submission_of(
         {
             "uid": _uid(user, config, history),

@@ -36,11 +36,8 @@ class Bundles(Connection):
 
     def bundle_head(self, checksum: int, size: int) -> bytes:
         """Return the first bytes of a bundle that may have many; none if it is not known."""
-        rows = self._rows(
-            "SELECT substr(content, 1, ?) FROM bundles WHERE checksum = ?",
-            [size, signed(checksum)],
-        )
-        return bytes(rows[0][0]) if rows else b""
+        rows = self._rows("SELECT 1 FROM bundles WHERE checksum = ?", [signed(checksum)])
+        return self._blob_head("bundles", "content", signed(checksum), size) if rows else b""
 
     def bundles(self) -> list[Bundle]:
         """Return the bundles that are kept, the latest last."""
