@@ -67,6 +67,16 @@ class Sluiced:
         wait_for(lambda: self.files.snapshot.exists() and self.sequence() >= wanted)
         return self.snapshot()
 
+    def wait_until_loaded(self) -> None:
+        """Wait until the plugin has a snapshot that was there after this call."""
+        current: set[int] = set()  # checksums
+
+        def is_loaded(stats: dict[str, Any]) -> bool:
+            current.add(self.snapshot().checksum)
+            return int(stats["snapshot"]["checksum"], 16) in current
+
+        self.files.wait_for(is_loaded)
+
     def sequence(self) -> int:
         return int(self.snapshot().state.sequence)
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import made_model
 import numpy as np
@@ -123,13 +122,7 @@ def test_a_decision_is_made_again_from_the_history(sluiced, guarded):
     """Law 6, with the snapshot that sluiced wrote and the plugin took up."""
     guarded.submit("-J", known_name(), "--wrap=sleep 60")
     wait_for(lambda: sluiced.snapshot().corunners())
-    telling: set[int] = set()  # checksums of snapshots that name the co-runner
-
-    def is_loaded(stats: dict[str, Any]) -> bool:
-        telling.add(sluiced.snapshot().checksum)
-        return int(stats["snapshot"]["checksum"], 16) in telling
-
-    sluiced.files.wait_for(is_loaded)
+    sluiced.wait_until_loaded()
     job = guarded.submit("-J", known_name(), *HELD)
     sluiced.wait_until_joined(job)
     with sqlite3.connect(sluiced.history) as db:  # as `sluice publish` would have
