@@ -63,11 +63,22 @@ def test_none_is_advised_that_few_pay_for():
     assert best(*cases) == "60"
     (one,) = advice(document(case("60", saved=-1), cases[1]))
     assert one.best is None
-    assert "at the expense of few" in advice_text(one)
+    assert "pays fairly" in advice_text(one)
+
+
+def test_where_waits_cost_too_much_the_price_is_told_at_which_they_would_not():
+    (one,) = advice(document(case("60", saved=1, held=50), case("900", saved=5, held=50)))
+    assert one.best is None
+    assert one.nearest.max_delay == "900"
+    assert "Nearest is 900, which would at 0.1:" in advice_text(one)
 
 
 @pytest.mark.parametrize(
-    ("saved", "says"), [(9, "sluice-auto at load=0.7: MaxDelay=900 pays: 9"), (-1, "none of these")]
+    ("saved", "says"),
+    [
+        (9, "sluice-auto at load=0.7: MaxDelay=900 pays: 9"),
+        (-1, "none loses less in nearly every draw"),
+    ],
 )
 def test_each_value_of_what_else_varies_has_its_own_advice(saved, says):
     found = list(

@@ -30,16 +30,28 @@ class Wait:
     """Lost less than without the policy, in the draw as asked."""
     least_saved: float
     """Of further draws, at the lower end of the interval; without any, `saved`."""
-    price: float
-    """What the waits that it imposed cost."""
+    held: float
+    """For which it kept jobs back: an upper bound of the waits that it imposed."""
+    wait_price: float
+    """Lost slot-hours that one of those is worth."""
     held_mean: float
     """Seconds for which those were kept back that were."""
     wait_mean: float
     """Seconds that jobs wait without the policy."""
 
     @property
+    def price(self) -> float:
+        """What these waits cost."""
+        return self.wait_price * self.held
+
+    @property
     def net(self) -> float:
         return self.saved - self.price
+
+    @property
+    def break_even(self) -> float:
+        """The WaitPrice at which it would save just what its waits cost."""
+        return self.saved / self.held if self.held else 0.0
 
     @property
     def is_fair(self) -> bool:
@@ -47,9 +59,9 @@ class Wait:
         return self.held_mean <= self.wait_mean
 
     @property
-    def pays(self) -> bool:
-        """Whether it saves in nearly every draw, and more than its waits cost."""
-        return self.least_saved > 0 and self.net > 0
+    def saves(self) -> bool:
+        """Whether it loses less in the draw as asked and, by the interval, in others."""
+        return self.least_saved > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +75,15 @@ class Advice:
 
     @property
     def best(self) -> Wait | None:
-        """The one that gains most of those that pay and are fair; None: none does."""
-        good = [wait for wait in self.waits if wait.pays and wait.is_fair]
+        """The one that gains most of those that save, fairly, more than they cost; None: none."""
+        good = [wait for wait in self.waits if wait.saves and wait.is_fair and wait.net > 0]
         return max(good, key=lambda wait: wait.net, default=None)
+
+    @property
+    def nearest(self) -> Wait | None:
+        """The one that would pay at the highest WaitPrice; None: no fair one saves anything."""
+        good = [wait for wait in self.waits if wait.saves and wait.is_fair]
+        return max(good, key=lambda wait: wait.break_even, default=None)
 
 
 def advice(document: Mapping[str, Any]) -> Iterator[Advice]:
@@ -92,12 +110,12 @@ def _wait(document: Mapping[str, Any], case: Mapping[str, Any], policy: str) -> 
     given = {**document["experiment"]["options"], **parameters}
     more = figures["lost_slot_hours"]["above_none"]
     most_lost = (figures["lost_slot_hours"]["above_none_interval"] or {"high": more})["high"]
-    held = figures["held_slot_hours"]["value"]
     return Wait(
         parameters[VARIED],
         saved=-more,
         least_saved=-most_lost,
-        price=float(given.get("wait_price", Options().wait_price)) * held,
+        held=figures["held_slot_hours"]["value"],
+        wait_price=float(given.get("wait_price", Options().wait_price)),
         held_mean=figures["held_mean_s"]["value"] or 0.0,
         wait_mean=case["policies"][PLAIN]["wait_mean_s"]["value"] or 0.0,
     )

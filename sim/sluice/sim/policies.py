@@ -204,6 +204,8 @@ def _sluice(
 
 
 SLUICE = ("max_delay", "wait_price", "wrong")
+AT_ONCE = ("wait_price", "wrong")
+"""Of Sluice where nobody waits."""
 
 POLICIES: Mapping[str, Policy] = {
     "none": Policy("Slurm alone", _none),
@@ -246,11 +248,11 @@ POLICIES: Mapping[str, Policy] = {
     "sluice-delay": Policy(
         "Sluice, but nobody is confined to a lane", _sluice(lanes=False), SLUICE
     ),
-    "sluice-disjoint": Policy("Sluice, but nobody waits", _sluice(delay=False), SLUICE),
+    "sluice-disjoint": Policy("Sluice, but nobody waits", _sluice(delay=False), AT_ONCE),
     "sluice-colocate": Policy(
         "Sluice, but nobody waits or is confined: it decides and changes nothing",
         _sluice(delay=False, lanes=False),
-        SLUICE,
+        AT_ONCE,
     ),
     "sluice-published": Policy(
         "Sluice that never measured how programs disturb each other here",

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from sluice.sim.repairs import Replayable
 
 
+HARDLY = 0.01
+"""Of the jobs with I/O: so few are hardly anybody."""
+
+
 def value_text(value: float | None, unit: str) -> str:
     """Write a figure by the unit that its Meaning has."""
     if value is None:
@@ -118,21 +122,29 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
         f"{_change(comparison, policy, 'wait_mean_s')}, p99 "
         f"{_change(comparison, policy, 'wait_p99_s')}, makespan "
         f"{_change(comparison, policy, 'makespan_s')}."
-        f"{_outlasted_text(comparison, policy)}"
+        f"{_hardly_anybody_text(comparison, policy)}"
     )
 
 
-def _outlasted_text(comparison: Comparison, policy: str) -> str:
-    """Say so where most of those that a policy keeps back wait in vain."""
+def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
+    """Say so where MaxDelay leaves Sluice hardly anybody to keep back."""
+    from sluice.sim.figures_of_replay import has_io
+    from sluice.sim.policies import POLICIES
+
     outcomes, most = comparison.outcomes[policy], comparison.draw.options.max_delay
-    held = outcomes.delay[outcomes.ran & (outcomes.choices["held"] > 0)]
-    in_vain = int((held >= most).sum())
-    if in_vain <= len(held) / 2:
+    held, count = int((outcomes.delay > 0).sum()), int(has_io(outcomes).sum())
+    is_sluice = policy.startswith("sluice-") and "max_delay" in POLICIES[policy].options
+    if (
+        not is_sluice
+        or most == float("inf")
+        or held >= HARDLY * count
+        or not comparison.bounds[0].is_anything_to_gain
+    ):
         return ""
     return (
-        f" {in_vain} of the {len(held)} jobs that it kept back were so for all of MaxDelay: "
-        f"what they waited for lasts longer than {duration_text(most)}. "
-        "`sluice sweep --vary max-delay=…` says whether more would pay."
+        f" It kept back {held} of {count} jobs with I/O: only those whose conflict should be over "
+        f"within MaxDelay, {duration_text(most)}. `sluice sweep --vary max-delay=…` says whether "
+        "more would pay."
     )
 
 

@@ -31,7 +31,7 @@ from sluice.cli.replay_options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sluice.sim.advice import Advice
+    from sluice.sim.advice import Advice, Wait
     from sluice.sim.sweep import Sweep
 
 SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
@@ -255,22 +255,25 @@ def advice_text(advice: Advice) -> str:
     """Say which MaxDelay pays, or why none does."""
     where = ", ".join(f"{name}={value}" for name, value in advice.parameters.items())
     whom = f"{advice.policy}{f' at {where}' if where else ''}"
-    best = advice.best
-    if best is not None:
+    if best := advice.best:
+        return f"{whom}: MaxDelay={best.max_delay} pays: {_saved_text(best)}."
+    if nearest := advice.nearest:
         return (
-            f"{whom}: MaxDelay={best.max_delay} pays: {amount_text(best.saved)} slot-hours saved "
-            f"for waits worth {amount_text(best.price)}; who is kept back is kept back for "
-            f"{duration_text(best.held_mean)} on average, and jobs wait "
-            f"{duration_text(best.wait_mean)} anyhow."
+            f"{whom}: none of these MaxDelays pays at WaitPrice={nearest.wait_price:g}. Nearest "
+            f"is {nearest.max_delay}, which would at {nearest.break_even:.2g}: "
+            f"{_saved_text(nearest)}."
         )
-    unfair = [wait for wait in advice.waits if wait.pays]
-    if unfair:
-        named = ", ".join(wait.max_delay for wait in unfair)
+    if any(wait.saves for wait in advice.waits):
         return (
-            f"{whom}: MaxDelay={named} would pay, but at the expense of few: who is kept back "
-            "is kept back for longer than jobs wait anyhow. Leave it as it is."
+            f"{whom}: none of these MaxDelays pays fairly: those that save keep jobs back for "
+            "longer, on average, than jobs wait anyhow."
         )
+    return f"{whom}: none of these MaxDelays pays: none loses less in nearly every draw."
+
+
+def _saved_text(wait: Wait) -> str:
     return (
-        f"{whom}: none of these MaxDelays pays; waits save less than they cost, or not in "
-        "every draw. Leave it as it is."
+        f"{amount_text(wait.saved)} slot-hours less are lost, and jobs are kept back for "
+        f"{amount_text(wait.held)}, those that are for {duration_text(wait.held_mean)} on "
+        f"average beside a mean wait of {duration_text(wait.wait_mean)}"
     )
