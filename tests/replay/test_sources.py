@@ -145,3 +145,33 @@ def test_broken_rows_are_counted_and_the_others_read(tmp_path):
     assert (len(trace), [bad.number for bad in trace.bad_lines]) == (2, [3])
     assert np.isnan(trace.runtime[1])
     assert trace.slots[1] == -1
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_table_from_a_spreadsheet_is_read_whatever_separates_and_encodes_it(
+    separator, encoding, tmp_path
+):
+    path = tmp_path / "jobs.csv"
+    rows = ("submit,slots,runtime,limit", "5,2,00:10:00,1-00:00:00", "9,1,10:30,UNLIMITED")
+    path.write_text("\r\n".join(rows).replace(",", separator), encoding=encoding)
+    trace = read_trace(path, kind="csv")
+    assert trace.submit.tolist() == [5, 9]
+    assert trace.runtime.tolist() == [600, 630]
+    assert trace.limit[0] == 86400
+    assert np.isnan(trace.limit[1])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_mark_before_a_workload_costs_no_job(encoding, tmp_path):
+    path = tmp_path / "jobs.swf"
+    path.write_text("1 0 0 9 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1\r\n", encoding=encoding)
+    trace = read_trace(path)
+    assert (len(trace), trace.bad_line_count) == (1, 0)
+
+
+def test_half_a_character_of_utf_16_is_said(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_bytes("submit,slots,runtime\n1,2,3".encode("utf-16")[:-1])
+    with pytest.raises(TraceError, match="damaged UTF-16"):
+        read_trace(path)

@@ -90,7 +90,8 @@ def make_replayable(trace: Trace, site: Site, *, kills: bool = False) -> Replaya
         mender.found.append(Repair("broken line", trace.bad_line_count, lines))
     rows = _usable(trace, mender)
     if not len(rows):
-        raise TraceError(f"{trace.name}: none of its {len(trace)} jobs can be replayed")
+        why = ", ".join(f"{repair.what}: {repair.count}" for repair in mender.found)
+        raise TraceError(f"{trace.name}: none of its {len(trace)} jobs can be replayed ({why})")
     if np.any(np.diff(trace.submit[rows]) < 0):
         back = np.flatnonzero(np.diff(trace.submit[rows]) < 0) + 1
         mender.note("out of order", rows[back])

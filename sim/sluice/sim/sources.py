@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ def guess(text: bytes) -> str:
     """Say which format a text looks like."""
     if text.startswith(SQLITE):
         return "history"
-    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    start = text[:4096].lstrip()
     first = start.split(b"\n", 1)[0]
     if start.startswith(b"{"):
         return "sacct-json"
@@ -77,9 +78,19 @@ def guess(text: bytes) -> str:
 
 def _content(path: Path) -> bytes:
     content = path.read_bytes()
-    if not content.startswith(b"\x1f\x8b"):
-        return content
+    if content.startswith(b"\x1f\x8b"):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise TraceError(f"{path}: damaged gzip file ({error}); fetch it again") from error
+    return _without_mark(path, content)
+
+
+def _without_mark(path: Path, content: bytes) -> bytes:
+    """Take off what spreadsheets and Windows put before a text; UTF-16 becomes UTF-8."""
+    if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.removeprefix(codecs.BOM_UTF8)
     try:
-        return gzip.decompress(content)
-    except (EOFError, OSError, zlib.error) as error:
-        raise TraceError(f"{path}: damaged gzip file ({error}); fetch it again") from error
+        return content.decode("utf-16").encode()
+    except UnicodeError as error:
+        raise TraceError(f"{path}: damaged UTF-16 text ({error}); fetch it again") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ COLUMNS = {
     "begin": "when it became eligible",
     "start": "when it started",
     "end": "when it ended",
-    "runtime": "seconds it ran; without: end - start",
-    "limit": "seconds asked for",
+    "runtime": "how long it ran: seconds, or days-hours:minutes:seconds; without: end - start",
+    "limit": "how long it may, likewise",
     "slots": "nodes or processors",
     "user": "who",
     "account": "for whom",
@@ -32,15 +33,23 @@ COLUMNS = {
     "state": "Slurm's name of how it ended",
 }
 """What a CSV may hold, each in a column of that name unless the map says otherwise."""
+SEPARATORS = ",;\t|"
+_DURATION = re.compile(r"(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):(\d\d(?:\.\d+)?)")
+"""As Slurm writes it: [[days-]hours:]minutes:seconds."""
 
 
 def read_csv(name: str, text: str, columns: Mapping[str, str]) -> Trace:
-    """Read a CSV with a heading; columns maps a key of COLUMNS to the name in the heading."""
+    """Read a CSV with a heading; columns maps a key of COLUMNS to the name in the heading.
+
+    What separates fields is that of SEPARATORS which the heading holds most of.
+    """
     for key in columns:
         if key not in COLUMNS:
             raise TraceError(f"{name}: no column {key} in a trace; map {', '.join(COLUMNS)}")
-    reader = csv.reader(text.splitlines())
-    heading = [title.strip() for title in next(reader, [])]
+    lines = text.splitlines()
+    separator = max(SEPARATORS, key="".join(lines[:1]).count)
+    reader = csv.reader(lines, delimiter=separator)
+    heading = [_printable(title.strip()) for title in next(reader, [])]
     place = _places(name, heading, columns)
     rows: list[list[str]] = []
     bad: list[BadLine] = []
@@ -116,14 +125,22 @@ def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[s
     return place
 
 
+def _printable(title: str) -> str:
+    """Of a file that is no table at all, errors quote its beginning on a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in title)
+
+
 def _number(word: str | None) -> float:
-    """Seconds of a number, or of a date and time; NaN where it is neither."""
+    """Seconds of a number, a duration, or a date and time; NaN where it is none."""
     if not word:
         return np.nan
     try:
         return float(word)
     except ValueError:
         pass
+    if duration := _DURATION.fullmatch(word):
+        days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     try:
         time = datetime.fromisoformat(word)
     except ValueError:
