@@ -49,8 +49,9 @@ install: build ## Copy plugins, probe and man pages into DESTDIR (see docs/opera
 demo: build ## A real Slurm controller decides on a mixed workload, then makes jobs wait (KEEP=1: keep its files)
 	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
 
-picture: build ## Take the pictures in the README anew, from the demo
+picture: build ## Take the pictures in README and docs anew, from the demo and from replays
 	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg --png docs/enforce.png
+	$(BIN)/python tests/bench/replay_pictures.py
 
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
 	$(BIN)/python -m pytest -m 'not acceptance'

@@ -43,7 +43,10 @@ def read_trace(
     kind = kind or ("csv" if columns else guess(text))
     if kind == "history":
         with Store(path, read_only=True) as store:
-            return trace_of_jobs(name, store.all_jobs(), slot=slot)
+            jobs = store.all_jobs()
+        if not jobs:
+            raise TraceError(f"{name}: no job in it; read accounting with `sluice ingest --sacct`")
+        return trace_of_jobs(name, jobs, slot=slot)
     if kind == "swf":
         return read_swf(name, text)
     if kind == "csv":

@@ -38,6 +38,41 @@ class Names(click.ParamType[tuple[str, ...]]):
         return tuple(value.split(",")) if isinstance(value, str) else value
 
 
+def written(
+    *names: str,
+    endings: Sequence[str] = (),
+    required: bool = False,
+    metavar: str = "FILE",
+    text: str,
+) -> Callable[[Function], Function]:
+    """Return an option for a file that the command writes, whose name must have such an ending."""
+
+    def check(
+        _context: click.Context, parameter: click.Parameter, path: Path | None
+    ) -> Path | None:
+        if path is not None and endings and path.suffix not in endings:
+            *most, last = endings
+            said = f"{', '.join(most)} or {last}" if most else last
+            raise click.UsageError(f"{parameter.opts[0]} {path}: end its name in {said}")
+        return path
+
+    return click.option(
+        *names,
+        type=click.Path(dir_okay=False, path_type=Path),
+        callback=check,
+        required=required,
+        metavar=metavar,
+        help=text,
+    )
+
+
+def repeat(text: str) -> Callable[[Function], Function]:
+    """Return the option for more draws, as `repeats`."""
+    return click.option(
+        "--repeat", "repeats", type=click.IntRange(min=0), default=0, metavar="N", help=text
+    )
+
+
 TRACE = (
     click.argument("trace", type=FILE, required=False),
     click.option(

@@ -26,6 +26,8 @@ from sluice.cli.replay_options import (
     known_policies,
     options,
     pairs,
+    repeat,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -57,32 +59,22 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     "combinations are computed.",
 )
 @options(STORAGE)
-@click.option(
-    "--repeat",
-    "repeats",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Ask each case again of N more draws of seeds and worlds, for intervals.",
-)
+@repeat("Ask each case again of N more draws of seeds and worlds, for intervals.")
 @click.option(
     "--again",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Compute the sweep in FILE once more, into --output; takes no other parameters.",
 )
-@click.option(
+@written(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    metavar="FILE",
-    help="Where the results go; a sweep that was stopped goes on there.",
+    text="Where the results go; a sweep that was stopped goes on there.",
 )
-@click.option(
+@written(
     "--table",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write a row a case and policy, too: .csv or .parquet.",
+    endings=(".csv", ".parquet"),
+    text="Write a row a case and policy, too: .csv or .parquet.",
 )
 @json_option
 @click.pass_context
@@ -119,8 +111,6 @@ def command(
     """
     from sluice.sim import sweep as sweeping
 
-    if table is not None and table.suffix not in (".csv", ".parquet"):
-        raise click.UsageError(f"--table {table}: end its name in .csv or .parquet")
     if again is not None:
         _refuse_others(context)
         sweep, old = sweeping.read_sweep(again)

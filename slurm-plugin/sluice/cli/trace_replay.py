@@ -26,6 +26,8 @@ from sluice.cli.replay_options import (
     experiment_of,
     known_policies,
     options,
+    repeat,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -57,32 +59,25 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
     help="Other policies to replay the same jobs under, and set beside it.",
 )
 @options(STORAGE)
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Ask again of N more draws of seeds and worlds, for intervals; 19 make them 90 %.",
-)
-@click.option(
+@repeat("Ask again of N more draws of seeds and worlds, for intervals; 19 make them 90 %.")
+@written(
     "--jobs",
     "table",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write a line a job: .csv, .parquet, or .jsonl for JSON Lines.",
+    endings=tuple(WRITERS),
+    text="Write a line a job: .csv, .parquet, or .jsonl for JSON Lines.",
 )
-@click.option(
+@written(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    endings=(".html",),
     metavar="FILE.html",
-    help="Write a page with tables and pictures, all in one file.",
+    text="Write a page with tables and pictures, all in one file.",
 )
 @json_option
 def command(
     *,
     policy: str,
     compare: tuple[tuple[str, ...], ...],
-    repeat: int,
+    repeats: int,
     table: Path | None,
     report: Path | None,
     as_json: bool,
@@ -113,18 +108,14 @@ def command(
         sluice replay history.db --policy sluice-auto --repeat 19 --report gain.html
         sluice replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
     """
-    if table is not None and table.suffix not in WRITERS:
-        raise click.UsageError(f"--jobs {table}: end its name in .csv, .jsonl or .parquet")
-    if report is not None and report.suffix != ".html":
-        raise click.UsageError(f"--report {report}: end its name in .html")
     for path in (table, report):
         if path is not None and not os.access(path.parent, os.W_OK):
             raise CommandError(f"{path}: {path.parent} is no folder that you may write to")
     names = known_policies((policy, *(name for group in compare for name in group)))
     experiment = experiment_of(asked)
-    does_io = names != ("none",) or repeat > 0 or report is not None
+    does_io = names != ("none",) or repeats > 0 or report is not None
     if does_io or experiment.io_share is not None or experiment.profiles is not None:
-        _replay_with_io(experiment, names, repeat, table, report, as_json=as_json)
+        _replay_with_io(experiment, names, repeats, table, report, as_json=as_json)
     else:
         _replay_without_io(experiment, table, as_json=as_json)
 
