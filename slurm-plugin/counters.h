@@ -8,6 +8,10 @@
 #include "histogram.h"
 #include "vocabulary.h"
 
+/* Reading the thread's clock is a call of the kernel, and two of them would take a tenth
+ * of the time of a decision: so one job in so many is timed. */
+enum { TIMED_ONE_IN = 8 };
+
 struct counters {
 	_Atomic uint64_t submissions;	/* calls of job_submit */
 	_Atomic uint64_t modifications; /* calls of job_modify */
@@ -18,17 +22,18 @@ struct counters {
 	_Atomic uint64_t grants[SLUICE_GRANT_COUNT];
 	_Atomic uint64_t actions[SLUICE_ACTION_COUNT];
 	_Atomic uint64_t reasons[SLUICE_REASON_COUNT];
-	/* thread CPU time of job_submit: applications found in the table; jobs
-	 * for which the forest ran; all that were recorded */
+	/* thread CPU time of job_submit, of one in TIMED_ONE_IN: applications found in
+	 * the table; jobs for which the forest ran; all that were recorded */
 	struct histogram known;
 	struct histogram forest;
 	struct histogram all;
 };
 
-static inline void
+/* Returns how many there were before. */
+static inline uint64_t
 count (_Atomic uint64_t *counter)
 {
-	atomic_fetch_add_explicit (counter, 1, memory_order_relaxed);
+	return atomic_fetch_add_explicit (counter, 1, memory_order_relaxed);
 }
 
 #endif

@@ -214,34 +214,38 @@ is_known (const struct view *view, const struct sluice_prediction *prediction)
 }
 
 static void
-count_decision (const struct view *view, const struct sluice_record *record,
-		uint64_t cpu_ns)
+count_decision (const struct sluice_record *record)
 {
-	const struct sluice_decision *decision = &record->decision;
 	struct counters *counters = &plugin->counters;
-	const struct sluice_prediction *prediction = &decision->prediction;
 
 	count (&counters->decided);
-	count (&counters->actions[decision->action]);
-	count (&counters->reasons[decision->reason]);
+	count (&counters->actions[record->decision.action]);
+	count (&counters->reasons[record->decision.reason]);
 	if (record->mode == SLUICE_MODE_ENFORCE)
 		count (&counters->grants[record->grant.outcome]);
-	histogram_add (&counters->all, cpu_ns);
-	if (prediction->evidence == SLUICE_EVIDENCE_NONE)
-		return;
-	histogram_add (is_known (view, prediction) ? &counters->known : &counters->forest,
-		       cpu_ns);
 }
 
 static void
-consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
+count_time (const struct view *view, const struct sluice_prediction *prediction,
+	    uint64_t cpu_ns)
+{
+	struct counters *counters = &plugin->counters;
+
+	histogram_add (&counters->all, cpu_ns);
+	if (prediction->evidence != SLUICE_EVIDENCE_NONE)
+		histogram_add (is_known (view, prediction) ? &counters->known
+							   : &counters->forest,
+			       cpu_ns);
+}
+
+static void
+consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int is_timed)
 {
 	struct sluice_record record;
 	char note[NOTE_SIZE];
-	uint64_t start = thread_cpu_ns ();
+	uint64_t start = is_timed ? thread_cpu_ns () : 0;
 
 	ring_expect (&plugin->ring);
-
 	if (view->config.mode == SLUICE_MODE_ENFORCE)
 		enforce_strip (view, job, &plugin->counters);
 	decide (view, job, submit_uid, &record);
@@ -252,7 +256,9 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid)
 		if (adapter_annotate (job, note) == 0)
 			count (&plugin->counters.notes);
 	}
-	count_decision (view, &record, thread_cpu_ns () - start);
+	count_decision (&record);
+	if (is_timed)
+		count_time (view, &record.decision.prediction, thread_cpu_ns () - start);
 }
 
 EXPORT int
@@ -261,10 +267,10 @@ job_submit (job_desc_msg_t *job, uint32_t submit_uid, char **err_msg)
 	(void)err_msg;
 	if (!plugin || !plugin->has_loader)
 		return SLURM_SUCCESS;
-	count (&plugin->counters.submissions);
+	int is_timed = count (&plugin->counters.submissions) % TIMED_ONE_IN == 0;
 	const struct view *view = loader_acquire (&plugin->loader);
 	if (view && view->config.mode != SLUICE_MODE_OFF)
-		consider (view, job, submit_uid);
+		consider (view, job, submit_uid, is_timed);
 	loader_release (&plugin->loader);
 	return SLURM_SUCCESS;
 }

@@ -313,8 +313,9 @@ sluice_load_elsewhere (struct sluice_load load)
 	return load;
 }
 
-/* Without branches, as sluice_load_rates runs it over many sets at once. The weights
- * v of interference.h are multiplied by 1 + kappa U: their ratio counts. */
+/* Of a victim with a demand. Without branches, as sluice_load_rates runs it over many
+ * sets at once. The weights v of interference.h are multiplied by 1 + kappa U: their
+ * ratio counts. */
 static inline double
 data_rate (struct sluice_load victim, double flushes, double streams, double demand,
 	   const struct sluice_interference *model)
@@ -326,7 +327,7 @@ data_rate (struct sluice_load victim, double flushes, double streams, double dem
 	/* of the guaranteed share K own / all and what is left the larger one, at the
 	 * price of one division */
 	double share = larger (model->capacity * own, left * all) / (all * victim.demand);
-	return victim.demand > 0.0 ? smaller (share, 1.0) : 1.0;
+	return smaller (share, 1.0);
 }
 
 /* The metadata server takes operations as they come: an overload stretches
@@ -341,8 +342,9 @@ double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	double rate
-	    = data_rate (victim, active.flushes, active.streams, active.demand, model);
+	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes,
+						       active.streams, active.demand, model)
+					  : 1.0;
 	return stretched_rate (rate, victim.metadata + active.metadata);
 }
 
@@ -376,6 +378,8 @@ sluice_load_rates (struct sluice_load victim, struct sluice_load always,
 	double metadata = victim.metadata + always.metadata;
 
 	for (uint32_t s = 0; s < count; s++)
+		rates[s] = 1.0;
+	for (uint32_t s = 0; s < count && victim.demand > 0.0; s++)
 		rates[s] = data_rate (victim, always.flushes + sets->flushes[s],
 				      always.streams + sets->streams[s],
 				      always.demand + sets->demand[s], model);

@@ -332,7 +332,8 @@ def speed(site: Site) -> Iterator[Finding]:
         yield Finding(
             "OK",
             "CPU time",
-            f"{words}: {shown}, max {histogram['max'] / 1000:.3g} µs of {histogram['count']}",
+            f"{words}: {shown}, max {histogram['max'] / 1000:.3g} µs "
+            f"of {histogram['count']} that were timed",
         )
 
 
