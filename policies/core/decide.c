@@ -295,7 +295,7 @@ price_sharing (const struct desk *desk, const struct meeting *meetings, double s
 	const struct sluice_situation *s = desk->situation;
 	tally_reset (s, t);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
-		if (s->lanes[l].is_copy)
+		if (s->lanes[l].original != l)
 			continue;
 		t->own = larger (t->own, meetings[l].own);
 		tally_others (&s->lanes[l], &meetings[l], t);
@@ -316,7 +316,7 @@ meet_on_all_lanes (const struct desk *desk, const struct side *side, double star
 {
 	const struct sluice_situation *s = desk->situation;
 	for (uint32_t l = 0; l < s->lane_count; l++)
-		if (!s->lanes[l].is_copy)
+		if (s->lanes[l].original == l)
 			meet (s, &s->lanes[l], &desk->job, side, start, &out[l]);
 }
 
@@ -369,7 +369,7 @@ visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
 	sluice_pressure_of (desk->job.profile, s->model, s->policy, 1u << lane,
 			    &out->pressure);
 	sluice_pressure_slow_down (&out->pressure, s->speeds[lane]);
-	const struct sluice_situation_lane *place = &s->lanes[lane];
+	const struct sluice_situation_lane *place = &s->lanes[s->lanes[lane].original];
 	struct side side;
 	side_of (s, &out->pressure, &side);
 	for (uint32_t k = 0; k < place->count; k++)
@@ -389,9 +389,9 @@ price_lane (const struct desk *desk, uint32_t lane, const struct visit *visit,
 	out->lane_mask = 1u << lane;
 	tally_reset (s, t);
 	t->own = visit->meeting.own;
-	tally_others (&s->lanes[lane], &visit->meeting, t);
+	tally_others (&s->lanes[s->lanes[lane].original], &visit->meeting, t);
 	for (uint32_t l = 0; l < s->lane_count; l++)
-		if (!s->lanes[l].is_copy && l != lane)
+		if (s->lanes[l].original == l && l != lane)
 			tally_others (&s->lanes[l], &desk->apart[l], t);
 	price (s, &desk->job, &visit->pressure, t, desk->now, out);
 }

@@ -224,32 +224,27 @@ enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint3
 static void
 prepare_lanes (struct sluice_situation *s, struct sluice_crowd *crowd)
 {
-	uint32_t original[SLUICE_MAX_LANES];
-
 	s->corunner_count = crowd->count;
 	s->member_count = 0;
 	memset (crowd->is_kept, 0, crowd->count * sizeof *crowd->is_kept);
-	memset (s->lanes, 0, s->lane_count * sizeof *s->lanes);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		struct sluice_situation_lane *lane = &s->lanes[l];
-		original[l] = 0;
-		while (!is_copy_of (crowd, l, original[l]))
-			original[l]++;
-		if (original[l] < l)
+		lane->original = 0;
+		while (!is_copy_of (crowd, l, lane->original))
+			lane->original++;
+		if (lane->original < l)
 			continue;
+		lane->count = 0;
+		lane->has_rest = 0;
+		lane->background = (struct sluice_load){ 0 };
 		keep_strongest (lane, crowd, l);
 		enlist_kept (s, crowd, lane);
 		prepare_sets (s, lane);
 	}
 	/* only now it is known who is kept nowhere */
-	for (uint32_t l = 0; l < s->lane_count; l++) {
-		if (original[l] == l)
+	for (uint32_t l = 0; l < s->lane_count; l++)
+		if (s->lanes[l].original == l)
 			enlist_rest (s, crowd, l);
-		else
-			s->lanes[l] = s->lanes[original[l]];
-		s->lanes[l].is_copy = original[l] < l;
-		s->lanes[l].original = original[l];
-	}
 }
 
 struct sluice_crowd *

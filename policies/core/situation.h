@@ -36,8 +36,7 @@ struct sluice_lane_member {
 };
 
 struct sluice_situation_lane {
-	int is_copy;	   /* an earlier lane has the same co-runners */
-	uint32_t original; /* that lane; itself where there is none */
+	uint32_t original; /* the first lane with the same co-runners: all else is there */
 	uint32_t count;
 	struct sluice_lane_member kept[SLUICE_KEPT];
 	struct sluice_load_sets sets;  /* of the kept ones */
