@@ -18,7 +18,7 @@ from target_kinds import Limits
 from sluice.calibrate.errors import CalibrationError
 from sluice.calibrate.launch import Launcher
 from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.calibrate.protocol import Block, Member, Rates, Timing, _reason_to_drop, measure_block
+from sluice.calibrate.protocol import Block, Member, Rates, Timing, _reason_to_drop, measure_blocks
 from sluice.calibrate.targets import Target
 from sluice.cli.main import main
 from sluice.history_db.errors import HistoryError
@@ -50,11 +50,14 @@ def place(tmp_path):
 
 
 def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place):
-    plan = json.loads(sluice("calibrate", "plan", "--target", f"a={place}", "--json"))
-    assert 60 <= len(plan["planned"]) <= 120
-    assert len(plan["planned"]) * plan["seconds_for_all"] <= plan["budget_seconds"] * (
-        len(plan["planned"]) + len(plan["left_out"]) + 1
-    )
+    words = ("calibrate", "plan", "--target", f"a={place}")
+    plan = json.loads(sluice(*words, "--json"))
+    assert 90 <= len(plan["planned"]) <= 120
+    assert plan["left_out"] == []
+    assert plan["seconds_for_all"] <= plan["budget_seconds"]
+    short = json.loads(sluice(*words, "--budget", "3m", "--json"))
+    assert short["planned"] == plan["planned"][: len(short["planned"])]
+    assert len(short["planned"]) == pytest.approx(180 / plan["seconds_for_all"] * 109, abs=10)
     assert list(place.iterdir()) == []
 
 
@@ -128,9 +131,9 @@ def test_a_full_target_is_an_error_and_no_measurement(program, place):
     target = Target("a", (place,))
     signal_program = Program("aw", 1 << 40)
     with pytest.raises(CalibrationError):
-        measure_block(
+        measure_blocks(
             Member(Program("ws", 4 * KIB, 1), target),
-            [Member(signal_program, target)],
+            [[Member(signal_program, target)]],
             launcher=Launcher(str(program)),
             timing=Timing(fill=0, window=0.2),
             order=random.Random(1),
@@ -167,11 +170,11 @@ def test_a_stream_is_found_to_hurt_a_flushing_program(program):
         targets = StorageTargets(name, lanes=["a"], limits=limits, kinds=["blkio", "io.max"])
         with targets:
             target = Target("a", (targets.path("a"),))
-            found = measure_block(
+            (found,) = measure_blocks(
                 Member(Program("ws", MIB), target),
-                [Member(Program("aw", MIB), target)],
+                [[Member(Program("aw", MIB), target)]],
                 launcher=Launcher(str(program)),
-                timing=Timing(),
+                timing=Timing(window=1.0),
                 order=random.Random(1),
             )
     assert found.probe_kept < 0.5

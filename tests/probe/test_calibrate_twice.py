@@ -2,37 +2,24 @@
 
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from default_calibration import LIMITS, calibration, default_calibration
 from moosefs import LIMITS as MOOSEFS_LIMITS
 from moosefs import MooseFS
 from storage_targets import StorageTargets
-from target_kinds import Limits
 
 from sluice.calibrate.analysis import agreement, losses, stability
-from sluice.calibrate.grid import Encounterable, default_grid, most_informative_first
+from sluice.calibrate.grid import Encounterable, default_grid
 from sluice.calibrate.programs import MIB
 from sluice.calibrate.protocol import Timing
-from sluice.calibrate.session import Session, Settings
 from sluice.calibrate.targets import Target
 from sluice.history_db.records import Encounter
 from sluice.history_db.store import Store
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.storage]
-
-DEFAULT_BUDGET = 570.0  # seconds
-
-
-def calibration(
-    store: Store, probe: Path, targets: Sequence[Target], plan: Sequence[Encounterable], **how
-) -> list[Encounter]:
-    settings = Settings(tuple(targets), tuple(plan), **how)
-    session = Session.begin(store, settings, site="lab", probe=str(probe))
-    session.run(lambda _: None)
-    return session.measured
 
 
 def compare(first: list[Encounter], second: list[Encounter], capsys) -> None:
@@ -47,19 +34,16 @@ def compare(first: list[Encounter], second: list[Encounter], capsys) -> None:
 
 
 def test_two_default_calibrations_of_throttled_targets_agree(program, tmp_path, capsys):
-    limits = Limits(size=4096 * MIB)
-    plan = most_informative_first(default_grid())
     with (
         tempfile.TemporaryDirectory(prefix="sluice-storage-") as name,
-        StorageTargets(name, limits=limits, kinds=["blkio", "io.max"]) as lab,
+        StorageTargets(name, limits=LIMITS, kinds=["blkio", "io.max"]) as lab,
         Store(tmp_path / "history.db", create=True) as store,
     ):
         targets = [Target(lane, (lab.path(lane),)) for lane in lab.lanes]
         results = []
         for seed in (1, 2):
             begin = time.monotonic()
-            how = {"timing": Timing(), "budget": DEFAULT_BUDGET, "seed": seed}
-            results.append(calibration(store, program, targets, plan, **how))
+            results.append(default_calibration(store, program, targets, seed=seed))
             with capsys.disabled():
                 print(f"\n{len(results[-1])} encounters in {time.monotonic() - begin:.0f} s")
     compare(*results, capsys)
@@ -68,7 +52,7 @@ def test_two_default_calibrations_of_throttled_targets_agree(program, tmp_path, 
 @pytest.mark.skipif(bool(MooseFS.missing()), reason=MooseFS.missing() or "available")
 def test_two_calibrations_of_moosefs_agree_on_an_order_of_its_own(program, tmp_path, capsys):
     """A file system each: deleted data stays for minutes. Here WS hurts OWC more than AW does."""
-    plan = [e for e in default_grid((MIB,), several_targets=False) if is_plain(e)] * 2
+    plan = [e for e in default_grid((MIB,), several_targets=False) if is_plain(e)] * 4
     results = []
     with Store(tmp_path / "history.db", create=True) as store:
         for seed in (1, 2):

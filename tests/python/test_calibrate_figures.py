@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from sluice.calibrate import analysis
 from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.grid import Encounterable, default_grid, most_informative_first
+from sluice.calibrate.grid import (
+    BLOCK,
+    WRITES,
+    Encounterable,
+    blocks,
+    default_grid,
+    most_informative_first,
+)
 from sluice.calibrate.launch import Trace
 from sluice.calibrate.observations import observations
 from sluice.calibrate.programs import KIB, MIB, SYNCS, Program
@@ -64,14 +71,28 @@ def test_what_is_no_program_is_refused_by_name(text):
 
 def test_the_default_grid_has_each_pattern_beside_each_at_every_chunk():
     grid = default_grid((64 * KIB, MIB, 16 * MIB))
-    for chunk, a, b in itertools.product((64 * KIB, MIB, 16 * MIB), ("owc", "ws", "aw"), "xyz"):
-        signal = Program({"x": "owc", "y": "ws", "z": "aw"}[b], chunk)
-        assert Encounterable(Program(a, chunk), (signal,)) in grid
+    met = {frozenset((e.probe, *e.signals)) for e in grid}
+    for chunk, a, b in itertools.product((64 * KIB, MIB, 16 * MIB), WRITES, WRITES):
+        assert frozenset((Program(a, chunk), Program(b, chunk))) in met
     assert len(grid) == len(set(grid))
     assert any(len(e.signals) == 2 for e in grid)  # triples
     assert any(e.probe.processes != e.signals[0].processes for e in grid)
+    assert any(len(e.probe.parts) > 1 for e in grid)  # mixes
     assert any(e.disjoint for e in grid)
     assert not any(e.disjoint for e in default_grid(several_targets=False))
+
+
+def test_every_signal_of_the_default_grid_is_measured_alone_as_a_probe():
+    """Else nobody knows what it lost."""
+    grid = default_grid()
+    assert {signal for e in grid for signal in e.signals} <= {e.probe for e in grid}
+
+
+def test_encounters_of_one_probe_share_its_runs_alone():
+    found = list(blocks(most_informative_first(default_grid())))
+    assert all(len({e.probe for e in block}) == 1 for block in found)
+    assert {len(block) for block in found} <= set(range(1, BLOCK + 1))
+    assert sum(map(len, found)) > 2 * len(found)
 
 
 def test_the_order_does_not_depend_on_how_the_grid_is_listed():

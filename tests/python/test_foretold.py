@@ -2,15 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from held_out import kept
 
 from sluice.calibrate.observations import Observation, observations
-from sluice.calibrate.programs import Program
 from sluice.calibrate.site_model import SiteModel, fit
 from sluice.history_db.records import Encounter
 
@@ -31,18 +30,6 @@ def calibration() -> list[Encounter]:
     ]
 
 
-def pairs() -> Iterator[Observation]:
-    """Yield what each of two programs kept of its median rate alone."""
-    recorded = rows("pairs.jsonl")
-    alone = {row["program"]: median(row["alone"]) for row in recorded if "program" in row}
-    for row in recorded:
-        if "members" in row:
-            both = list(zip(row["members"], row["together"], strict=True))
-            for (name, rate), (other, _) in (both, both[::-1]):
-                own = alone[name]
-                yield Observation(Program.parse(name), (Program.parse(other),), rate / own, own)
-
-
 def median_error(model: SiteModel, seen: list[Observation]) -> float:
     """Of log I, both members writing throughout."""
     return median(abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in seen)
@@ -55,7 +42,7 @@ def model() -> SiteModel:
 
 def test_a_calibration_foretells_pairs_of_other_programs(model, capsys):
     """Better than the published figures alone, and as well as its intervals say."""
-    seen = list(pairs())
+    seen = list(kept(rows("pairs.jsonl")))
     error, published = median_error(model, seen), median_error(fit([]), seen)
     inside = [
         low <= o.rho <= high for o in seen for low, high in [model.interval(o.victim, o.others)]
@@ -74,6 +61,6 @@ def test_a_calibration_foretells_pairs_of_other_programs(model, capsys):
 def test_streams_are_found_to_press_as_one(model):
     """Sharing by weights alone foretells the same pairs less exactly."""
     apart = SiteModel(model.interference | {"pooling": 0.0}, model.bandwidth)
-    seen = list(pairs())
+    seen = list(kept(rows("pairs.jsonl")))
     assert model.interference["pooling"] > 0.1
     assert median_error(model, seen) < median_error(apart, seen)

@@ -5,6 +5,9 @@ of the target a byte of it costs), see `policies/core/interference.h`. Programs 
 have alike values, so one encounter says something about others. Each next encounter is the
 one whose outcome is least certain, given those before it: a Gaussian process over the
 programs' features, as the model itself uses (`site_model.py`).
+
+Encounters of one probe that follow each other share its runs alone (`session.py`), so they are
+chosen by blocks: the best encounter, and the best of those with the same probe.
 """
 
 from __future__ import annotations
@@ -19,12 +22,16 @@ from sluice.calibrate.features import features, likeness
 from sluice.calibrate.programs import KIB, MIB, Program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from numpy.typing import NDArray
 
 WRITES = ("owc", "ws", "aw")
 CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 NOISE_VARIANCE = 0.05**2
 """Of ln rho in one block."""
+BLOCK = 3
+"""Encounters of one probe that share its runs alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +49,22 @@ class Encounterable:
 
 
 def default_grid(
-    chunks: tuple[int, ...] = CHUNKS, *, processes: int = 2, several_targets: bool = True
+    chunks: tuple[int, ...] = CHUNKS,
+    *,
+    processes: int = 2,
+    several_targets: bool = True,
+    varied: bool = True,
 ) -> list[Encounterable]:
     """Return what a default calibration chooses from.
 
     Every pattern beside every other at each chunk; unequal shares of processes, sync modes
-    and unequal chunks; triples; another target as a control.
+    and unequal chunks; triples; another target as a control. Where `varied`, unequal shares
+    come with unequal chunks, there are mixes, and a pair is there once, since both of its
+    members are judged.
     """
     middle = chunks[len(chunks) // 2]
     grid = [e for chunk in chunks for e in _each_beside_each(chunk, processes)]
-    grid += _unequal_processes(middle, processes)
+    grid += _varied(chunks, processes) if varied else _unequal_processes(middle, processes)
     grid += _sync_modes(middle, processes)
     grid += _unequal_chunks(chunks, processes)
     owc, ws, aw = _plain(middle, processes)
@@ -62,7 +75,12 @@ def default_grid(
     ]
     if several_targets:
         grid += [Encounterable(victim, (aw,), disjoint=True) for victim in (owc, ws, aw)]
-    return list(dict.fromkeys(grid))
+    return _each_pair_once(grid) if varied else list(dict.fromkeys(grid))
+
+
+def _each_pair_once(grid: list[Encounterable]) -> list[Encounterable]:
+    pairs = {(*sorted((e.probe, *e.signals)), e.disjoint): e for e in reversed(grid)}
+    return list(reversed(pairs.values()))
 
 
 def _plain(chunk: int, processes: int) -> list[Program]:
@@ -100,6 +118,29 @@ def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[Encounterab
     ]
 
 
+def _varied(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    """Each beside the three plain patterns at the middle chunk."""
+    middle = chunks[len(chunks) // 2]
+    small, large = chunks[1 % len(chunks)], chunks[-2 % len(chunks)]
+    unlike = [
+        Program(pattern, chunk, count)
+        for pattern, chunk, count in itertools.product(
+            WRITES, (small, large), (max(1, processes // 2), 3 * processes)
+        )
+    ]
+    mixes = ("owc+aw", "ws+aw") if processes > 1 else ()
+    unlike += [Program(mix, chunk, processes) for mix in mixes for chunk in (small, middle)]
+    pairs = itertools.product(dict.fromkeys(unlike), _plain(middle, processes))
+    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+
+
+def blocks(encounters: Iterable[Encounterable]) -> Iterator[list[Encounterable]]:
+    """Yield up to BLOCK encounters at a time that follow each other and have the same probe."""
+    for _, same in itertools.groupby(encounters, key=lambda encounter: encounter.probe):
+        while block := list(itertools.islice(same, BLOCK)):
+            yield block
+
+
 def most_informative_first(encounters: list[Encounterable]) -> list[Encounterable]:
     """Order them so that any beginning of the list says as much as it can. Deterministic."""
     programs = sorted({p for e in encounters for p in (e.probe, *e.signals)})
@@ -108,16 +149,20 @@ def most_informative_first(encounters: list[Encounterable]) -> list[Encounterabl
     n = len(programs)
     prior = likeness(rows, rows)
     cov = np.block([[prior, np.zeros((n, n))], [np.zeros((n, n)), prior]])
-    left = list(encounters)
-    ordered = []
+    left = {e: _directions(e, index, n) for e in encounters}
+    ordered: list[Encounterable] = []
+    block: list[Encounterable] = []
     while left:
-        directions = [_directions(e, index, n) for e in left]
-        gains = [sum(np.log1p(h @ cov @ h / NOISE_VARIANCE) for h in pair) for pair in directions]
-        best = int(np.argmax(np.round(gains, 9)))
-        for h in directions[best]:
+        same = [e for e in left if block and e.probe == block[0].probe]
+        if not same or len(block) == BLOCK:
+            same, block = list(left), []
+        gains = [sum(np.log1p(h @ cov @ h / NOISE_VARIANCE) for h in left[e]) for e in same]
+        best = same[int(np.argmax(np.round(gains, 9)))]
+        for h in left.pop(best):
             gain = cov @ h / (h @ cov @ h + NOISE_VARIANCE)
             cov -= np.outer(gain, h @ cov)
-        ordered.append(left.pop(best))
+        block.append(best)
+        ordered.append(best)
     return ordered
 
 

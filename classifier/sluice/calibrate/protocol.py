@@ -1,10 +1,11 @@
 """How one encounter is measured so that the figures mean something.
 
 A block is: the probe alone, probe and signals together, the probe alone again, in random
-order. In each run everybody first fills the caches; then a window opens in which all are
-active, and closes when the first has written 90 % of what it writes in the run. The signals
-outlast the probe. What counts is what reached the target, not what write() took. Rates are
-compared at equal length, because a cache takes its constant share of every run.
+order; several companies of one probe share its runs alone. In each run everybody first fills
+the caches; then a window opens in which all are active, and closes when the first has written
+90 % of what it writes in the run. The signals outlast the probe. What counts is what reached
+the target, not what write() took. Rates are compared at equal length, because a cache takes
+its constant share of every run.
 
 A block is dropped when its two alone runs differ by more than 5 %, or when others used more
 than 10 % of the target (Shah et al., facts S8).
@@ -41,7 +42,7 @@ class Timing:
 
     fill: float = 0.4
     """Until the caches are full."""
-    window: float = 1.0
+    window: float = 1.5
     tail: float = 0.1
     """By which the signals outlast the probe."""
     quiet: float = 0.1
@@ -92,29 +93,29 @@ class Block:
         return self.together.rates[0] / self.probe_alone
 
 
-def measure_block(
+def measure_blocks(
     probe: Member,
-    signals: Sequence[Member],
+    companies: Sequence[Sequence[Member]],
     *,
     launcher: Launcher,
     timing: Timing,
     order: random.Random,
-) -> Block:
-    """Measure the probe alone, beside the signals, and alone again, in random order.
+) -> list[Block]:
+    """Measure the probe alone twice and once beside each company, in random order.
 
-    Raises CalibrationError when a probe fails: a full target is no measurement.
+    Returns a block for each company; the runs alone are the same in all. Raises
+    CalibrationError when a probe fails: a full target is no measurement.
     """
-    runs = ["alone", "alone", "together"]
-    order.shuffle(runs)
-    alone: list[Rates] = []
-    together: list[Rates] = []
-    for kind in runs:
-        members = [probe, *signals] if kind == "together" else [probe]
-        (together if kind == "together" else alone).append(
-            measure(members, launcher=launcher, timing=timing)
-        )
-    block = Block((alone[0], alone[1]), together[0], "")
-    return Block(block.alone, block.together, _reason_to_drop(block))
+    runs: list[Sequence[Member]] = [(), (), *companies]
+    numbers = list(range(len(runs)))
+    order.shuffle(numbers)
+    measured = {
+        number: measure([probe, *runs[number]], launcher=launcher, timing=timing)
+        for number in numbers
+    }
+    alone = (measured[0], measured[1])
+    found = [Block(alone, measured[number], "") for number in range(2, len(runs))]
+    return [replace(block, dropped=_reason_to_drop(block)) for block in found]
 
 
 def _reason_to_drop(block: Block) -> str:

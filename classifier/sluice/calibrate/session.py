@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.grid import Encounterable
+from sluice.calibrate.grid import Encounterable, blocks
 from sluice.calibrate.launch import Launcher
 from sluice.calibrate.programs import Program
-from sluice.calibrate.protocol import Member, Timing, measure_block
+from sluice.calibrate.protocol import Member, Timing, measure_blocks
 from sluice.calibrate.targets import Target
 from sluice.history_db.records import Encounter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sluice.history_db.records import Calibration
     from sluice.history_db.store import Store
 
 LEAD_SECONDS = 0.15
 SRUN_LEAD_SECONDS = 5.0
+RUNS_ALONE = 2  # of a block
 START_SECONDS = 0.35  # from a run's end to the next one's start, beside what Timing says
-LEARN_FROM = 3  # blocks, before their own time says how long the rest will take
+LEARN_FROM = 9  # runs, before their own time says how long the rest will take
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,26 @@ class Settings:
         )
 
 
-def estimate_seconds(blocks: int, timing: Timing, lead_seconds: float) -> float:
-    """Estimate how long so many blocks take, before the first."""
-    return blocks * 3 * (timing.quiet + lead_seconds + timing.run + timing.tail + START_SECONDS)
+def estimate_seconds(plan: Iterable[Encounterable], timing: Timing, lead_seconds: float) -> float:
+    """Estimate how long these encounters take, before the first."""
+    runs = sum(RUNS_ALONE + len(block) for block in blocks(plan))
+    return runs * _run_seconds(timing, lead_seconds)
 
 
-def blocks_within(settings: Settings) -> int:
-    """How many blocks of the plan fit into the budget, by the estimate."""
-    one = estimate_seconds(1, settings.timing, settings.lead_seconds)
-    return min(len(settings.plan), int(settings.budget // one))
+def _run_seconds(timing: Timing, lead_seconds: float) -> float:
+    return timing.quiet + lead_seconds + timing.run + timing.tail + START_SECONDS
+
+
+def encounters_within(settings: Settings) -> int:
+    """How many encounters of the plan fit into the budget, by the estimate; whole blocks."""
+    runs_left = settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
+    count = 0
+    for block in blocks(settings.plan):
+        runs_left -= RUNS_ALONE + len(block)
+        if runs_left < 0:
+            break
+        count += len(block)
+    return count
 
 
 @dataclass(slots=True)
@@ -124,74 +136,84 @@ class Session:
     def run(self, tell: Callable[[Encounter], None]) -> None:
         """Measure what is left of the plan until the budget is used up.
 
-        Each encounter is in the history before the next one begins. What was dropped is tried
-        again at the end, once. Raises CalibrationError when a program fails.
+        Each block of encounters is in the history before the next one begins. What was dropped
+        is tried again at the end, once. Raises CalibrationError when a program fails.
         """
         begin = time.monotonic()
-        spent = self._spent_before()
-        for ours, encounter in enumerate(self._to_do()):
+        spent, runs = self._runs_before() * self._estimate, 0
+        for block in self._to_do():
             elapsed = time.monotonic() - begin
-            one = elapsed / ours if ours >= LEARN_FROM else self._one()
-            if spent + elapsed + one > self.settings.budget:
+            of_a_run = elapsed / runs if runs >= LEARN_FROM else self._estimate
+            next_runs = RUNS_ALONE + len(block)
+            if spent + elapsed + next_runs * of_a_run > self.settings.budget:
                 break
-            measured = self._measure(encounter)
-            self.store.add_encounter(self.number, measured)
-            self.measured.append(measured)
-            tell(measured)
+            runs += next_runs
+            for measured in self._measure(block):
+                self.store.add_encounter(self.number, measured)
+                self.measured.append(measured)
+                tell(measured)
         self.store.finish_calibration(self.number)
 
-    def _one(self) -> float:
-        return estimate_seconds(1, self.settings.timing, self.settings.lead_seconds)
+    @property
+    def _estimate(self) -> float:
+        """Seconds of a run."""
+        return _run_seconds(self.settings.timing, self.settings.lead_seconds)
 
-    def _spent_before(self) -> float:
-        """Seconds of the budget that went before an interruption."""
-        return len(self.measured) * self._one()
+    def _runs_before(self) -> int:
+        """How many runs of the budget went before an interruption."""
+        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self.measured})
 
-    def _to_do(self) -> Iterator[Encounterable]:
+    def _to_do(self) -> Iterator[list[Encounterable]]:
         """Yield what the history does not hold: first everything once, then what was dropped."""
-        tried = Counter(_key(e) for e in self.measured)
-        for encounter in self.settings.plan:
-            if tried[_planned_key(encounter)] > 0:
-                tried[_planned_key(encounter)] -= 1
-            else:
-                yield encounter
-        good = Counter(_key(e) for e in self.measured if not e.dropped)
-        for encounter in self.settings.plan:
-            if good[_planned_key(encounter)] > 0:
-                good[_planned_key(encounter)] -= 1
-            else:
-                yield encounter
+        yield from blocks(self._missing(Counter(_key(e) for e in self.measured)))
+        yield from blocks(self._missing(Counter(_key(e) for e in self.measured if not e.dropped)))
 
-    def _measure(self, encounter: Encounterable) -> Encounter:
+    def _missing(self, done: Counter[tuple[object, ...]]) -> list[Encounterable]:
+        missing = []
+        for encounter in self.settings.plan:
+            if done[_planned_key(encounter)] > 0:
+                done[_planned_key(encounter)] -= 1
+            else:
+                missing.append(encounter)
+        return missing
+
+    def _measure(self, block: list[Encounterable]) -> list[Encounter]:
         settings = self.settings
         here = settings.targets[0]
-        there = settings.targets[-1] if encounter.disjoint else here
-        if encounter.disjoint and there == here:
-            raise CalibrationError(f"{encounter}: needs a second --target")
+        where = [settings.targets[-1] if e.disjoint else here for e in block]
+        for encounter, there in zip(block, where, strict=True):
+            if encounter.disjoint and there == here:
+                raise CalibrationError(f"{encounter}: needs a second --target")
         # An own sequence for each block: resumed or not, the order of its runs is the same.
         order = random.Random(f"{settings.seed} {len(self.measured)}")  # noqa: S311
         launcher = Launcher(
             self.probe, settings.prefix, settings.tasks, lead_seconds=settings.lead_seconds
         )
         started = int(time.time())
-        block = measure_block(
-            Member(encounter.probe, here),
-            [Member(signal, there) for signal in encounter.signals],
+        found = measure_blocks(
+            Member(block[0].probe, here),
+            [
+                [Member(signal, there) for signal in encounter.signals]
+                for encounter, there in zip(block, where, strict=True)
+            ],
             launcher=launcher,
             timing=settings.timing,
             order=order,
         )
-        return Encounter(
-            started=started,
-            mode="rates",
-            members=(str(encounter.probe), *map(str, encounter.signals)),
-            targets=(here.name, *(there.name for _ in encounter.signals)),
-            offset=0.0,
-            alone=tuple(run.rates[0] for run in block.alone),
-            together=block.together.rates,
-            foreign_share=max(run.foreign for run in (*block.alone, block.together)),
-            dropped=block.dropped,
-        )
+        return [
+            Encounter(
+                started=started,
+                mode="rates",
+                members=(str(encounter.probe), *map(str, encounter.signals)),
+                targets=(here.name, *(there.name for _ in encounter.signals)),
+                offset=0.0,
+                alone=tuple(run.rates[0] for run in one.alone),
+                together=one.together.rates,
+                foreign_share=max(run.foreign for run in (*one.alone, one.together)),
+                dropped=one.dropped,
+            )
+            for encounter, there, one in zip(block, where, found, strict=True)
+        ]
 
 
 def _planned_key(encounter: Encounterable) -> tuple[object, ...]:

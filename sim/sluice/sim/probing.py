@@ -64,7 +64,8 @@ def _calibrated(measure: Measure, numbers: tuple[tuple[str, float], ...]) -> dic
     rates_of = partial(measure, dict(numbers))
     alone: dict[Program, float] = {}
     observations = []
-    for encounter in default_grid(CHUNKS, several_targets=False):
+    # A mix of patterns is no program of the request-level world.
+    for encounter in default_grid(CHUNKS, several_targets=False, varied=False):
         programs = (encounter.probe, *encounter.signals)
         for program in programs:
             if program not in alone:

@@ -1,0 +1,166 @@
+"""Options of the commands that measure storage: together they make the settings of a session."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import CommandError
+
+if TYPE_CHECKING:
+    from sluice.calibrate.grid import Encounterable
+    from sluice.calibrate.session import Settings
+
+DEFAULT_BUDGET = "9m30s"
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
+
+def _seconds(_ctx: click.Context, _parameter: click.Parameter, text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if not text or not match:
+        raise click.BadParameter(f"{text!r} is no time like 90s, 10m or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(3600 * hours + 60 * minutes + seconds)
+
+
+def target_options(function: Any) -> Any:
+    for option in (
+        click.option(
+            "--target",
+            "targets",
+            multiple=True,
+            required=True,
+            metavar="NAME=DIR[,DIR]",
+            help="A directory whose files lie on one target; with two, probe and signals see it "
+            "through clients of their own. The first --target is measured, a second one serves "
+            "as a control.",
+        ),
+        click.option(
+            "--counter",
+            "counters",
+            multiple=True,
+            metavar="NAME=WHERE",
+            help="What counts the bytes that reach a target: a command that prints them, or a "
+            "directory on its block device.  [default: the directory's block device, if any]",
+        ),
+        click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH."),
+        click.option(
+            "--srun",
+            metavar="WORDS",
+            help="Start the programs through this, e.g. 'srun -N 4 --ntasks-per-node 1 -p test'.",
+        ),
+        click.option(
+            "--tasks",
+            default=1,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Tasks that --srun starts; a program's processes are dealt to them.",
+        ),
+        click.option(
+            "--window",
+            default=1.5,
+            show_default=True,
+            type=click.FloatRange(0.2),
+            help="Seconds that are measured in each run.",
+        ),
+        click.option(
+            "--fill",
+            default=0.4,
+            show_default=True,
+            type=click.FloatRange(0),
+            help="Seconds before, in which caches fill.",
+        ),
+        click.option("--seed", default=1, show_default=True, help="Of the random order of runs."),
+        click.option("--site", help="What is measured, in your words.  [default: the directory]"),
+    ):
+        function = option(function)
+    return function
+
+
+def grid_options(function: Any) -> Any:
+    """Add what says which encounters are measured, and within which time."""
+    for option in (
+        click.option(
+            "--budget",
+            default=DEFAULT_BUDGET,
+            show_default=True,
+            callback=_seconds,
+            help="Time that it may take, like 90s, 10m or 1h30m.",
+        ),
+        click.option(
+            "--chunk",
+            "chunks",
+            multiple=True,
+            metavar="BYTES",
+            help="Chunk sizes of the grid.  [default: 64K 256K 1M 4M 16M]",
+        ),
+        click.option(
+            "--processes",
+            default=2,
+            show_default=True,
+            type=click.IntRange(1),
+            help="Of each plain program in the grid.",
+        ),
+        click.option(
+            "--encounter",
+            "encounters",
+            multiple=True,
+            metavar="'PROBE SIGNAL…'",
+            help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def settings_of(
+    *,
+    targets: tuple[str, ...],
+    counters: tuple[str, ...],
+    srun: str | None,
+    tasks: int,
+    window: float,
+    fill: float,
+    seed: int,
+    budget: float,
+    chunks: tuple[str, ...],
+    processes: int,
+    encounters: tuple[str, ...],
+    **_: object,
+) -> Settings:
+    from sluice.calibrate.grid import CHUNKS, default_grid, most_informative_first
+    from sluice.calibrate.programs import parse_size
+    from sluice.calibrate.protocol import Timing
+    from sluice.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
+    from sluice.calibrate.targets import parse_targets
+
+    places = parse_targets(targets, counters)
+    grid = default_grid(
+        tuple(sorted(map(parse_size, chunks))) or CHUNKS,
+        processes=processes,
+        several_targets=len(places) > 1,
+    )
+    plan = [_encounter(text) for text in encounters] or most_informative_first(grid)
+    return Settings(
+        targets=places,
+        plan=tuple(plan),
+        timing=Timing(fill=fill, window=window),
+        budget=budget,
+        seed=seed,
+        prefix=tuple(shlex.split(srun or "")),
+        tasks=tasks,
+        lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
+    )
+
+
+def _encounter(text: str) -> Encounterable:
+    from sluice.calibrate.grid import Encounterable
+    from sluice.calibrate.programs import Program
+
+    programs = [Program.parse(word) for word in text.split()]
+    if len(programs) < 2:
+        raise CommandError(f"{text!r}: name a probe and at least one signal")
+    return Encounterable(programs[0], tuple(programs[1:]))

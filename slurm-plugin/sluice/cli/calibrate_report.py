@@ -1,0 +1,162 @@
+"""`sluice calibrate list` and `report`: what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    config_option,
+    history_option,
+    json_option,
+    open_history,
+    share_text,
+    show_json,
+    show_table,
+    time_text,
+)
+
+if TYPE_CHECKING:
+    from sluice.calibrate.report import Report
+    from sluice.history_db.records import Calibration, Encounter
+    from sluice.history_db.store import Store
+
+
+@click.command("list")
+@config_option
+@history_option
+@json_option
+def list_command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
+    """List the calibrations in the history.
+
+    \b
+        sluice calibrate list
+        sluice calibrate list --json | jq '.[-1].measured'
+    """
+    with open_history(config, history, read_only=True) as store:
+        rows = [(c, store.encounters([c.id])) for c in store.calibrations()]
+    if as_json:
+        show_json([_calibration_json(c, encounters) for c, encounters in rows])
+        return
+    show_table(
+        ("Number", "When", "Site", "Measured", "Dropped", "State"),
+        [
+            (
+                c.id,
+                time_text(c.created),
+                c.site,
+                len(encounters),
+                sum(bool(e.dropped) for e in encounters),
+                "finished" if c.finished else "interrupted",
+            )
+            for c, encounters in rows
+        ],
+    )
+
+
+@click.command("report")
+@click.option("--calibration", "number", type=int, help="Its number.  [default: the latest]")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write pictures, one HTML page and JSON into this directory, made if missing.",
+)
+@config_option
+@history_option
+@json_option
+def report_command(
+    *,
+    number: int | None,
+    output: Path | None,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what a calibration found, and whether the one before agrees.
+
+    Losses in % of the rate alone; the row is who loses, the column beside whom. A second
+    calibration of the same site is compared with the first: rank correlation and mean
+    difference, to be held against the bound that the first one states.
+
+    \b
+        sluice calibrate report
+        sluice calibrate report --output /tmp/calibration && xdg-open /tmp/calibration/index.html
+    """
+    from sluice.calibrate.report import make_report, to_json, write
+
+    with open_history(config, history, read_only=True) as store:
+        chosen, before = _chosen(store, number)
+        report = make_report(
+            chosen.site,
+            store.encounters([chosen.id]),
+            store.encounters([before.id]) if before else (),
+        )
+    if output:
+        for path in write(report, output):
+            click.echo(path, err=as_json)
+    if as_json:
+        show_json(to_json(report))
+    else:
+        _print_report(report)
+
+
+def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration | None]:
+    """Return the calibration asked for, and the one of the same site before it."""
+    known = store.calibrations()
+    if not known:
+        raise CommandError(f"{store.path}: no calibration yet; see `sluice calibrate run --help`")
+    chosen = known[-1] if number is None else next((c for c in known if c.id == number), None)
+    if chosen is None:
+        raise CommandError(
+            f"calibration {number}: not in {store.path}; see `sluice calibrate list`"
+        )
+    earlier = [c for c in known if c.id < chosen.id and c.site == chosen.site]
+    return chosen, earlier[-1] if earlier else None
+
+
+def _calibration_json(calibration: Calibration, encounters: list[Encounter]) -> dict[str, object]:
+    return {
+        "calibration": calibration.id,
+        "created": calibration.created,
+        "site": calibration.site,
+        "finished": calibration.finished,
+        "measured": len(encounters),
+        "dropped": sum(bool(e.dropped) for e in encounters),
+    }
+
+
+def _print_report(report: Report) -> None:
+    from sluice.calibrate.programs import size_text
+    from sluice.calibrate.report import agreement_text, even_text, stability_text
+
+    click.echo(f"{report.site}: {stability_text(report.stability)}")
+    if report.agreement:
+        click.echo(agreement_text(report.agreement))
+    for matrix in report.matrices:
+        click.echo(f"\n{size_text(matrix.chunk_bytes)} chunks, {matrix.processes} processes each")
+        show_table(
+            ("Loses", *(f"beside {name}" for name in matrix.patterns)),
+            [
+                (name, *(NOTHING if loss is None else share_text(loss) for loss in row))
+                for name, row in zip(matrix.patterns, matrix.loss, strict=True)
+            ],
+        )
+    if report.even:
+        click.echo()
+    for item in report.even:
+        click.echo(even_text(item))
+    for control in report.controls:
+        others = " and ".join(map(str, control.others))
+        click.echo(
+            f"{control.victim} beside {others} on another target: {share_text(control.loss)}"
+        )
+    for members, points in report.deltas.items():
+        click.echo(f"\n{members[0]} and {members[1]}, I/O time over alone")
+        show_table(
+            ("Offset s", members[0], members[1]),
+            [(f"{p.offset:+.1f}", f"{p.first:.2f}×", f"{p.second:.2f}×") for p in points],
+        )

@@ -1,0 +1,33 @@
+"""Calibrations as `sluice calibrate run` does them, on targets of the tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from target_kinds import Limits
+
+from sluice.calibrate.grid import Encounterable, default_grid, most_informative_first
+from sluice.calibrate.programs import MIB
+from sluice.calibrate.protocol import Timing
+from sluice.calibrate.session import Session, Settings
+from sluice.calibrate.targets import Target
+from sluice.history_db.records import Encounter
+from sluice.history_db.store import Store
+
+BUDGET = 570.0  # seconds; of `sluice calibrate run`
+LIMITS = Limits(size=4096 * MIB)
+
+
+def calibration(
+    store: Store, probe: Path, targets: Sequence[Target], plan: Sequence[Encounterable], **how
+) -> list[Encounter]:
+    settings = Settings(tuple(targets), tuple(plan), **how)
+    session = Session.begin(store, settings, site="lab", probe=str(probe))
+    session.run(lambda _: None)
+    return session.measured
+
+
+def default_calibration(
+    store: Store, probe: Path, targets: Sequence[Target], *, seed: int = 1
+) -> list[Encounter]:
+    plan = most_informative_first(default_grid())
+    return calibration(store, probe, targets, plan, timing=Timing(), budget=BUDGET, seed=seed)

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Programs and pairs that no calibration plans, and what they get on a throttled target.
+
+    tests/lab/held_out.py /tmp/lab pairs.jsonl
+
+Chunk sizes, numbers of processes and mixes are others than those of the default grid, drawn at
+random but the same each time. Each program is measured alone, each pair once together, all in
+random order; a line a program (`program`, `alone`) and a line a pair (`members`, `together`),
+rates in B/s.
+"""
+
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from storage_targets import StorageTargets
+from target_kinds import Limits
+
+from sluice.calibrate.launch import Launcher, find_probe
+from sluice.calibrate.observations import Observation
+from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.calibrate.protocol import Member, Timing, measure
+from sluice.calibrate.targets import Target
+
+TIMING = Timing(fill=0.5, window=2.0)
+PROGRAMS = 36
+PAIRS = 160
+RUNS_ALONE = 2
+CHUNKS = (48, 96, 128, 192, 384, 512, 768, 1536, 2048, 3072, 6144, 8192, 12288)  # KiB
+PROCESSES = (1, 2, 3, 4, 6)
+PATTERNS = ("owc", "ws", "aw")
+MIXES = ("owc+aw", "ws+aw", "owc+ws")
+SYNCS = {"owc": ("none",), "aw": ("each", "close", "direct")}
+
+
+def draw(seed: int = 1) -> list[tuple[Program, Program]]:
+    """Return pairs of PROGRAMS programs; each takes part about as often as the others."""
+    rng = random.Random(seed)
+    programs: dict[Program, None] = {}
+    while len(programs) < PROGRAMS:
+        programs[_program(rng)] = None
+    pairs: list[tuple[Program, Program]] = []
+    while len(pairs) < PAIRS:
+        deck = rng.sample(list(programs), len(programs))
+        pairs += zip(deck[::2], deck[1::2], strict=True)
+    return pairs[:PAIRS]
+
+
+def _program(rng: random.Random) -> Program:
+    chunk = rng.choice(CHUNKS) * KIB
+    processes = rng.choice(PROCESSES)
+    if rng.random() < 0.2:
+        return Program(rng.choice(MIXES), chunk, max(2, processes // 2 * 2))
+    pattern = rng.choice(PATTERNS)
+    if pattern in SYNCS and rng.random() < 0.3:
+        how = rng.choice(SYNCS[pattern])
+        direct = how == "direct"
+        return Program(pattern, chunk, processes, "" if direct else how, direct=direct)
+    return Program(pattern, chunk, processes)
+
+
+def measure_pairs(
+    pairs: Sequence[tuple[Program, Program]],
+    target: Target,
+    probe: str,
+    keep: Callable[[dict[str, Any]], None],
+    *,
+    seed: int = 1,
+) -> None:
+    """Measure each pair and its programs; `keep` gets each row as soon as it is there."""
+    programs = sorted({program for pair in pairs for program in pair})
+    runs: list[tuple[Program, ...]] = [(p,) for p in programs] * RUNS_ALONE + list(pairs)
+    random.Random(seed).shuffle(runs)
+    launcher = Launcher(probe)
+    for members in runs:
+        rates = measure([Member(p, target) for p in members], launcher=launcher, timing=TIMING)
+        together = list(map(round, rates.rates))
+        if len(members) == 1:
+            keep({"program": str(members[0]), "alone": together})
+        else:
+            keep({"members": list(map(str, members)), "together": together})
+
+
+def kept(rows: Sequence[dict[str, Any]]) -> Iterator[Observation]:
+    """Yield what each of two programs kept of its median rate alone."""
+    alone = defaultdict(list)
+    for row in rows:
+        if "program" in row:
+            alone[row["program"]] += row["alone"]
+    for row in rows:
+        if "members" in row:
+            both = list(zip(row["members"], row["together"], strict=True))
+            for (name, rate), (other, _) in (both, both[::-1]):
+                own = median(alone[name])
+                yield Observation(Program.parse(name), (Program.parse(other),), rate / own, own)
+
+
+def main(lab: str, output: str, seed: str = "1") -> None:
+    with (
+        StorageTargets(
+            lab, lanes=["a"], limits=Limits(size=4096 * MIB), kinds=["blkio", "io.max"]
+        ) as targets,
+        Path(output).open("w") as file,
+    ):
+        target = Target("a", (targets.path("a"),))
+        measure_pairs(
+            draw(int(seed)),
+            target,
+            find_probe(),
+            lambda row: print(json.dumps(row), file=file, flush=True),
+        )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
