@@ -107,6 +107,7 @@ sluice_world_new (const struct sluice_world_config *config, struct sluice_error 
 	}
 	w->config = *config;
 	w->now = -INFINITY;
+	world_init_sets (w);
 	return w;
 }
 
@@ -176,14 +177,26 @@ leave_lanes (struct sluice_world *w, struct world_job *job)
 }
 
 static void
-begin_burst (struct sluice_world *w, struct world_job *job)
+write_burst (struct sluice_world *w, struct world_job *job)
 {
 	job->phase = WORLD_WRITING;
-	job->burst_began = job->since = w->now;
+	job->since = w->now;
 	job->remaining = job->load.burst;
 	job->speed = 1.0;
 	enter_lanes (w, job);
 	schedule (w, job, w->now + job->remaining);
+}
+
+static void
+begin_burst (struct sluice_world *w, struct world_job *job)
+{
+	job->burst_began = w->now;
+	if (world_take_turn (w, job)) {
+		write_burst (w, job);
+		return;
+	}
+	job->phase = WORLD_QUEUED;
+	schedule (w, job, INFINITY);
 }
 
 static void
@@ -203,7 +216,11 @@ account_burst (struct sluice_world *w, struct world_job *job, double done)
 {
 	job->io += w->now - job->burst_began;
 	job->io_alone += done;
-	leave_lanes (w, job);
+	if (job->phase == WORLD_WRITING)
+		leave_lanes (w, job);
+	struct world_job *next = world_give_turn (w, job);
+	if (next)
+		write_burst (w, next);
 }
 
 void
@@ -317,6 +334,9 @@ sluice_world_stop (struct sluice_world *w, double now, uint32_t slot,
 		world_set_speed (w, job, job->speed);
 		account_burst (w, job, job->load.burst - job->remaining);
 		lost = job->io - job->io_alone;
+	} else if (job->phase == WORLD_QUEUED) {
+		account_burst (w, job, 0.0);
+		lost = job->io - job->io_alone;
 	}
 	describe_end (w, job, job->load.async ? passed : passed - lost, out);
 	release (w, job);
@@ -350,5 +370,8 @@ sluice_world_rate (struct sluice_world *w, uint32_t slot)
 {
 	if (w->dirty)
 		world_solve (w);
-	return w->jobs[slot].phase == WORLD_WRITING ? w->jobs[slot].speed : 1.0;
+	const struct world_job *job = &w->jobs[slot];
+	if (job->phase == WORLD_QUEUED)
+		return 0.0;
+	return job->phase == WORLD_WRITING ? job->speed : 1.0;
 }

@@ -82,7 +82,13 @@ struct sluice_world_load {
 	double burst;		 /* s of a burst, alone on all lanes */
 	uint32_t bursts;	 /* cycles of computing, then a burst; 0: no I/O */
 	uint32_t async;		 /* 1: the burst runs beside the computing of its cycle */
+	uint32_t set; /* of which one job at a time may be in a burst, in the order
+		       * of asking (Boito et al., IO-Sets); 0: of none */
+	uint32_t reserved;
 };
+
+/* Sets are numbered from 1 to this. */
+enum { SLUICE_WORLD_SETS = 32 };
 
 /* How a job ended. Seconds of one job, not of its nodes. */
 struct sluice_world_end {
@@ -143,7 +149,8 @@ void sluice_world_stop (struct sluice_world *world, double now, uint32_t slot,
 int sluice_world_run (struct sluice_world *world, double until,
 		      struct sluice_world_end *out);
 
-/* Of a running job: rate of its burst as a share of alone; 1 while it computes. */
+/* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
+ * another of its set is in a burst. */
 double sluice_world_rate (struct sluice_world *world, uint32_t slot);
 
 #endif

@@ -11,6 +11,7 @@
 enum world_phase {
 	WORLD_FREE,	 /* the slot has no job */
 	WORLD_COMPUTING, /* until `next` */
+	WORLD_QUEUED,	 /* another job of its set is in a burst */
 	WORLD_WRITING	 /* its burst ends at `next` if no rate changes before */
 };
 
@@ -33,6 +34,14 @@ struct world_job {
 	uint32_t phase; /* enum world_phase */
 	uint32_t bursts_left;
 	uint32_t heap_at; /* its place in the heap */
+	uint32_t behind;  /* QUEUED: who comes next in its set; NOBODY */
+};
+
+enum { WORLD_NOBODY = UINT32_MAX };
+
+/* Jobs of which one may be in a burst: slots, or NOBODY. */
+struct world_set {
+	uint32_t writing, first, last; /* first and last: of those that are queued */
 };
 
 /* The jobs in a burst on one lane, and how long a request waits there. */
@@ -67,6 +76,7 @@ struct sluice_world {
 	uint32_t burst_count; /* bursts going on */
 	uint32_t wide_count;  /* bursts on more than one lane: they tie lanes together */
 	struct world_lane lanes[SLUICE_MAX_LANES];
+	struct world_set sets[SLUICE_WORLD_SETS];
 };
 
 static inline uint32_t
@@ -104,6 +114,16 @@ double world_fill_station (struct sluice_world *world, enum world_station statio
 /* Solve the network for the dirty lanes and all that these reach, and set the
  * speed of every job there that changes. */
 void world_solve (struct sluice_world *world);
+
+/* Let a job into its burst, or queue it behind its set. Returns 1 when it may go on. */
+int world_take_turn (struct sluice_world *world, struct world_job *job);
+
+/* Give the turn of a job, which wrote or was queued, to the next of its set. Returns
+ * that one, which may go on now; NULL: there is none. */
+struct world_job *world_give_turn (struct sluice_world *world, struct world_job *job);
+
+/* Nobody writes and nobody is queued. */
+void world_init_sets (struct sluice_world *world);
 
 /* From now on the burst of a job passes at this share of its rate alone. */
 void world_set_speed (struct sluice_world *world, struct world_job *job, double speed);

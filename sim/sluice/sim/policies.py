@@ -112,10 +112,16 @@ def _two_groups(question: Question) -> Plan:
 
 
 def _period_sets(question: Question) -> Plan:
-    heavy = classes.is_heavy(question.profiles)
     decade = classes.decades(question.profiles)
-    sets = [np.flatnonzero(heavy & (decade == one)) for one in np.unique(decade[heavy])]
-    return _gates(question, [1.0] * len(sets), [(jobs, np.ones(len(jobs))) for jobs in sets])
+    sets = np.unique(decade, return_inverse=True)[1] + 1
+    sets = np.where(classes.is_heavy(question.profiles), sets, 0)
+
+    def reshape(loads: NDArray[Any], _config: Any) -> NDArray[Any]:
+        divided = np.array(loads)
+        divided["set"] = sets
+        return divided
+
+    return replace(_none(question), reshape=reshape)
 
 
 def _gates(
@@ -224,9 +230,9 @@ POLICIES: Mapping[str, Policy] = {
         ("max_delay", "heavy", "wrong"),
     ),
     "period-sets": Policy(
-        "of I/O-heavy jobs with periods of the same decade one at a time",
+        "of I/O-heavy jobs with periods of the same decade one writes at a time",
         _period_sets,
-        ("max_delay", "wrong"),
+        ("wrong",),
     ),
     "class-lanes": Policy(
         "streaming writers on one half of the lanes, synchronous ones on the other",
