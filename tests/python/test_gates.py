@@ -311,6 +311,22 @@ def test_an_array_counts_with_all_its_tasks():
     assert 1 < many["all_stream"] <= LIMIT
 
 
+def test_a_lane_that_straggles_has_room_for_fewer_and_is_not_closed():
+    """Three that take a fifth of a lane each have room; at a third of its rate one has."""
+    lanes = "Lane=a Targets=1 Bandwidth=1G\nLane=b Targets=1 Bandwidth=1G\n"
+    quiet = load(profile={"io_share": 0.9, "rate": 0.2 * 2**30})
+    sizes = sizer(lanes)
+    full = sizes.gates([], [quiet] * 3, [])
+    sizes.take_speeds({"b": 1 / 3})
+    assert sizes.gates([], [quiet] * 3, []) == full
+    sizes.take_speeds({"a": 1 / 3})
+    slow = sizes.gates([], [quiet] * 3, [])
+    assert 0 < slow["a_stream"] < full["a_stream"] == 3
+    assert sizes.is_admissible(replace(load(), lane_mask=0b11))  # slow alone, as everywhere
+    sizes.take_speeds({})
+    assert sizes.gates([], [quiet] * 3, []) == full
+
+
 def test_a_job_of_which_nothing_is_known_has_the_lane_for_itself():
     gates = sizer().gates([Load("stream", 1, None)], [load("flush")], [])
     assert gates["all_flush"] == 0

@@ -96,11 +96,13 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
         wait_for(lambda: sluiced.snapshot().lane_speed("sl1") < 1)
         sluiced.wait_until_loaded()
         after = decision_on(sluiced, guarded, "stream_2")
+        warnings = [f["text"] for f in sluiced.sluice("doctor") if f["topic"] == "targets"]
     finally:
         sluiced.stop()
     assert before["reason"] == "no_corunners"
     assert speeds["sl0"]["published"] == 1.0
-    assert speeds["sl1"]["published"] == pytest.approx(1 / 3, rel=0.2)
+    assert 0.2 < speeds["sl1"]["published"] < 0.5
+    assert [text.partition(",")[0] for text in warnings] == ["lane sl1 straggles"]
     assert (after["action"], after["reason"]) == ("disjoint", "slow_lane")
     assert after["alternatives"][after["chosen"]]["lane_mask"] == 0b01
 

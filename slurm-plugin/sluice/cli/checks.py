@@ -13,6 +13,7 @@ from sluice.cli.common import (
     DEFAULT_CONFIG,
     duration_text,
     read_config,
+    share_text,
     sluiced_runs,
     user_text,
 )
@@ -182,6 +183,15 @@ def snapshot(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("OK", "snapshot", text)
+    for lane in site.config.policy.lanes:
+        speed = published.lane_speed(lane.name)
+        if speed < 1:
+            yield Finding(
+                "WARN",
+                "targets",
+                f"lane {lane.name} straggles, at {share_text(speed)} of its peers' rate",
+                "`sluice targets` shows the evidence; jobs are kept off it where that pays",
+            )
 
 
 def slurm(site: Site) -> Iterator[Finding]:

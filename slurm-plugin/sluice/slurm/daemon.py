@@ -151,6 +151,7 @@ class Daemon:
             self.config,
             self._store,
             snapshot=self._publisher.latest,
+            lane_speeds=self._lane_speeds.latest,
             slurm_uid=self._settings.controller.slurm_uid,
             now=now,
         )

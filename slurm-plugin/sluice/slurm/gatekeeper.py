@@ -70,6 +70,7 @@ class GateKeeper:
         store: Store | None,
         *,
         snapshot: StoredSnapshot | None,
+        lane_speeds: Mapping[str, float],
         slurm_uid: int,
         now: int,
     ) -> list[Holding]:
@@ -103,6 +104,7 @@ class GateKeeper:
                     licenses=licenses,
                     now=now,
                 )
+            self._sizer.take_speeds(lane_speeds)
             gates = self._size(self._sizer, found, jobs, prediction)
             self._may_have_leases = True
             present = leases(slurm_commands.reservations())

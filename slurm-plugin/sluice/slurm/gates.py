@@ -17,7 +17,7 @@ from sluice.policies.structs import View, new
 from sluice.policies.tokens import token_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sluice.policies.bundle import Bundle
 
@@ -54,8 +54,15 @@ class Sizer:
         self.names = token_names(self.policy)
         self._model = bundle.interference
         self._z = core.normal_quantile(self.policy.quantile)
+        self._speeds: dict[str, float] = {}
         self._pressures: dict[tuple[bytes, int], View] = {}
         self._latest: dict[int, tuple[object, dict[str, int]]] = {}
+
+    def take_speeds(self, speeds: Mapping[str, float]) -> None:
+        """Take up the speeds of the lanes that straggle, by name."""
+        if speeds != self._speeds:
+            self._speeds = dict(speeds)
+            self._pressures.clear()
 
     def gates(
         self, running: Sequence[Load], waiting: Sequence[Load], background: Sequence[Load]
@@ -86,10 +93,13 @@ class Sizer:
             return _unknown(load.klass)
         key = (load.profile.bytes, load.lane_mask)
         if key not in self._pressures:
-            self._pressures[key] = core.pressure_of(
-                load.profile, self._model, self.policy, load.lane_mask
-            )
+            pressure = core.pressure_of(load.profile, self._model, self.policy, load.lane_mask)
+            self._pressures[key] = _fuller(pressure, self._slowest(load.lane_mask))
         return self._pressures[key]
+
+    def _slowest(self, lane_mask: int) -> float:
+        lanes = [lane.name for i, lane in enumerate(self.policy.lanes) if lane_mask >> i & 1]
+        return min((self._speeds.get(name, 1.0) for name in lanes), default=1.0)
 
     def _members(self, loads: Iterable[Load]) -> list[tuple[Load, View]]:
         return [(load, self.pressure(load)) for load in loads]
@@ -142,6 +152,14 @@ class Sizer:
             "confined": 1.0,
         }
         return [*ranked[:KEPT_BACKGROUND], View(new("struct sluice_pressure", always))]
+
+
+def _fuller(pressure: View, speed: float) -> View:
+    """Fill a slow lane sooner; that jobs are slow there is not for the tolerance to judge."""
+    if speed >= 1:
+        return pressure
+    demand = core.slowed_down(pressure, speed).demand
+    return View(new("struct sluice_pressure", pressure.to_dict() | {"demand": demand}))
 
 
 def _most(lane: int, klass: str, running: Sequence[Load], waiting: Sequence[Load]) -> int:
