@@ -335,6 +335,8 @@ meet_apart (struct desk *desk)
 		return;
 	}
 	for (uint32_t l = 0; l < s->lane_count; l++) {
+		if (s->lanes[l].original != l)
+			continue;
 		desk->apart[l] = desk->shared[l];
 		memcpy (desk->apart[l].after, desk->apart[l].before,
 			sizeof desk->apart[l].after);

@@ -137,6 +137,15 @@ def test_job_modify_succeeds_and_is_counted(harness: Harness) -> None:
     assert harness.files.stats()["modifications"] == 1
 
 
+def test_one_submission_in_eight_is_timed_from_the_first_on(harness: Harness) -> None:
+    for submitted, timed in ((1, 1), (8, 1), (9, 2)):
+        while harness.files.stats()["submissions"] < submitted:
+            submit_known(harness)
+        seen = harness.files.stats()
+        assert seen["decided"] == submitted
+        assert (seen["cpu_ns"]["all"]["count"], seen["cpu_ns"]["known"]["count"]) == (timed, timed)
+
+
 def test_the_off_file_stops_everything_within_a_second(harness: Harness) -> None:
     harness.files.configure(Mode="advise", PollInterval=60_000)
     harness.files.wait_for(lambda seen: seen["mode"] == "advise")

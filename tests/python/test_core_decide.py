@@ -332,6 +332,16 @@ SITUATIONS = st.builds(
 JOBS = st.builds(submission, nodes=st.integers(0, 1000), time_limit=st.integers(0, 3000))
 
 
+@settings(max_examples=200)
+@given(corunners(most=5), st.sampled_from(["", TWO_LANES, THREE_LANES]))
+def test_whoever_has_ended_counts_for_nothing_to_the_last_bit(others, conf):
+    still = [other for other in others if other["expected_end"] > NOW]
+    crowded = decision_beside(*others, profile=HEAVY, conf=conf)
+    known_better = decision_beside(*still, profile=HEAVY, conf=conf)
+    assert crowded.alternatives == known_better.alternatives
+    assert crowded.encounters == known_better.encounters
+
+
 @settings(max_examples=3000)
 @given(SITUATIONS, JOBS)
 def test_every_decision_is_reproducible_and_adds_up(made_ready, job):
