@@ -99,16 +99,22 @@ def _server_fair(question: Question) -> Plan:
 
 
 def _license_cap(question: Question) -> Plan:
-    jobs = np.flatnonzero(classes.is_heavy(question.profiles))
-    storage = question.storage
+    storage, slots = question.storage, question.workload.jobs["slots"]
     room = question.options.bandwidth * storage.targets * storage.number("target_bandwidth")
-    need = question.workload.jobs["slots"][jobs] * storage.number("node_rate")
-    return _gates(question, [room], [(jobs, need)])
+    return _gate(question, room, slots * storage.number("node_rate"))
 
 
 def _two_groups(question: Question) -> Plan:
+    return _gate(question, question.options.heavy, np.ones(len(question.workload.jobs)))
+
+
+def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
+    """Let I/O-heavy jobs run while what they need fits the room."""
     jobs = np.flatnonzero(classes.is_heavy(question.profiles))
-    return _gates(question, [question.options.heavy], [(jobs, np.ones(len(jobs)))])
+    decider = Gates(
+        [room], [(jobs, need[jobs])], jobs=len(need), max_delay=question.options.max_delay
+    )
+    return Plan(decider, question.storage)
 
 
 def _period_sets(question: Question) -> Plan:
@@ -124,44 +130,31 @@ def _period_sets(question: Question) -> Plan:
     return replace(_none(question), reshape=reshape)
 
 
-def _gates(
-    question: Question,
-    room: list[float],
-    needs: list[tuple[NDArray[Any], NDArray[Any]]],
-) -> Plan:
-    if not room:
-        return _none(question)
-    options = question.options
-    decider = Gates(room, needs, jobs=len(question.workload.jobs), max_delay=options.max_delay)
-    return Plan(decider, question.storage)
+def _on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
+    """Put I/O-heavy jobs there, and nobody else anywhere."""
+    heavy = classes.is_heavy(question.profiles)
+    of_heavy = np.where(heavy, lanes, 0).astype(np.uint32)
+    return Plan(Nobody(len(of_heavy), of_heavy), question.storage, of_heavy)
 
 
-def _on_lanes(question: Question, lanes: NDArray[np.uint32]) -> Plan:
-    return Plan(Nobody(len(lanes), lanes), question.storage, lanes)
+def _static_lanes(
+    is_first: Callable[[Profiles], NDArray[np.bool_]],
+) -> Callable[[Question], Plan]:
+    """Return the policy of half of the lanes for those and the other half for other heavy jobs."""
 
+    def plan(question: Question) -> Plan:
+        count = _lane_count(question)
+        first = (1 << (count + 1) // 2) - 1
+        lanes = np.where(is_first(question.profiles), first, ((1 << count) - 1) ^ first)
+        return _on_lanes(question, lanes)
 
-def _class_lanes(question: Question) -> Plan:
-    streams = classes.streams(question.profiles)
-    return _on_lanes(question, _static_lanes(question, streams))
-
-
-def _chunk_lanes(question: Question) -> Plan:
-    large = classes.has_large_chunks(question.profiles)
-    return _on_lanes(question, _static_lanes(question, large))
-
-
-def _static_lanes(question: Question, streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
-    count = _lane_count(question)
-    first = (1 << (count + 1) // 2) - 1
-    lanes = np.where(streams, first, ((1 << count) - 1) ^ first)
-    return np.where(classes.is_heavy(question.profiles), lanes, 0).astype(np.uint32)
+    return plan
 
 
 def _random_lanes(question: Question) -> Plan:
     random = np.random.default_rng((question.options.seed, RANDOM_LANES))
     lanes = 1 << random.integers(0, _lane_count(question), len(question.workload.jobs))
-    heavy = classes.is_heavy(question.profiles)
-    return _on_lanes(question, np.where(heavy, lanes, 0).astype(np.uint32))
+    return _on_lanes(question, lanes)
 
 
 def _lane_count(question: Question) -> int:
@@ -236,12 +229,12 @@ POLICIES: Mapping[str, Policy] = {
     ),
     "class-lanes": Policy(
         "streaming writers on one half of the lanes, synchronous ones on the other",
-        _class_lanes,
+        _static_lanes(classes.streams),
         ("wrong",),
     ),
     "chunk-lanes": Policy(
         "the same, told apart by the size of their writes alone",
-        _chunk_lanes,
+        _static_lanes(classes.has_large_chunks),
         ("wrong",),
     ),
     "random-lanes": Policy("each I/O-heavy job on a random lane", _random_lanes, ("seed",)),
