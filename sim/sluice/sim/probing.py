@@ -51,7 +51,7 @@ SEED = 1
 def calibrated(storage: Storage, *, in_same_world: bool = False) -> dict[str, Any]:
     """Return the interference model (members of struct sluice_interference) of a calibration.
 
-    Measured on storage with the numbers that it has without a seed, by the programs that
+    Measured on storage with the numbers that it has without a seed, by programs that
     `sluice calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
     in_same_world: measured in the fast world, which answers in a replay.
     """
