@@ -26,7 +26,7 @@ PROBE = HERE.parent / "build" / "bin" / "sluice-probe"
 KINDS = {
     "mode": "The trust ladder",
     "path": "Paths",
-    "list": "Who is left alone",
+    "list": "Who is left alone, and other lists",
     "number": "Plugin and daemon",
     "setting": "How Sluice decides (published with the bundle)",
     "lane": "Lanes (published with the bundle)",

@@ -57,6 +57,9 @@ enum {
 	X (ControlledAccounts, controlled_accounts, "accounts of which that is true")      \
 	X (ControlledPartitions, controlled_partitions,                                    \
 	   "partitions of which that is true")                                             \
+	X (LaneOsts, lane_osts,                                                            \
+	   "Lustre's targets of each lane, as in sl0:0-3,8,sl1:4-7, so that what logs "    \
+	   "tell of a slow target counts for its lane")                                    \
 	X (Include, include,                                                               \
 	   "kinds of job exempt by default that are included after all: "                  \
 	   "reservation, deadline, preempt, salloc, interactive, immediate, cron")

@@ -11,7 +11,7 @@ from sluice.policies import core
 from sluice.slurm.speeds import REFRESH_SECONDS, LaneSpeeds
 
 NOW = int(time.time())
-POLICY = core.parse_config("test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n").policy
+CONFIG = core.parse_config("test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n")
 
 
 @pytest.fixture
@@ -29,25 +29,25 @@ def probe(store, rates, at):
 def test_lanes_that_straggle_are_known_and_all_others_are_not_there(store):
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
     speeds = LaneSpeeds()
-    speeds.refresh(store, POLICY, NOW)
+    speeds.refresh(store, CONFIG, NOW)
     assert speeds.latest == {"sl1": pytest.approx(0.25)}
 
 
 def test_the_history_is_asked_now_and_then(store):
     speeds = LaneSpeeds()
-    speeds.refresh(store, POLICY, NOW)
+    speeds.refresh(store, CONFIG, NOW)
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
-    speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS - 1)
+    speeds.refresh(store, CONFIG, NOW + REFRESH_SECONDS - 1)
     assert speeds.latest == {}
-    speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS)
+    speeds.refresh(store, CONFIG, NOW + REFRESH_SECONDS)
     assert list(speeds.latest) == ["sl1"]
 
 
 def test_a_history_that_fails_leaves_no_straggler(store):
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
     speeds = LaneSpeeds()
-    speeds.refresh(store, POLICY, NOW)
+    speeds.refresh(store, CONFIG, NOW)
     store.close()
     with pytest.raises(HistoryError):
-        speeds.refresh(store, POLICY, NOW + REFRESH_SECONDS)
+        speeds.refresh(store, CONFIG, NOW + REFRESH_SECONDS)
     assert speeds.latest == {}

@@ -3,7 +3,6 @@
 import math
 import random
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -22,20 +21,21 @@ from sluice.calibrate.stragglers import (
     Observation,
     speeds_of,
 )
-from sluice.calibrate.target_speeds import speeds_of_lanes, target_speeds
+from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
+from sluice.policies import core
 
 NOW = 1_800_000_000
 
 
-class Lane(NamedTuple):
-    name: str
-    targets: int
-    bandwidth: float = 0.0
+def lanes_of(conf: str) -> Lanes:
+    return Lanes.of(core.parse_config("sluice.conf", conf.encode()))
 
 
-LANES = (Lane("sl0", 4), Lane("sl1", 4), Lane("big", 8))
+THREE = "Lane=sl0 Targets=4\nLane=sl1 Targets=4\nLane=big Targets=8\n"
+LANES = lanes_of(THREE)
+NO_LANES = lanes_of("")
 
 
 def seen(target, rates, *, program="aw:1M:2", age=0, **others):
@@ -210,7 +210,7 @@ def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
 
 def test_a_site_without_observations_has_lanes_of_full_speed(store):
     assert published(store) == [1.0, 1.0, 1.0]
-    assert published(store, ()) == []
+    assert published(store, NO_LANES) == []
 
 
 def run_on(store, number, rate, *, lane_mask=0, osts=None):
@@ -242,10 +242,30 @@ def test_runs_on_lustre_tell_of_the_targets_that_their_logs_name(store):
         run_on(store, 100 + i, 90e6, osts=(1,))
         run_on(store, 200 + i, 90e6, osts=(2, 3))
         run_on(store, 300 + i, 10e6, osts=(26,))
-    found = {speed.target: speed for speed in target_speeds(store, (), NOW)}
+    found = {speed.target: speed for speed in target_speeds(store, NO_LANES, NOW)}
     assert list(found) == ["OST0001", "OST0002", "OST0003", "OST001a"]
     assert [one.target for one in found.values() if one.straggles] == ["OST001a"]
     assert found["OST0002"].evidence < found["OST0001"].evidence  # a run on two tells half
+
+
+def test_a_slow_target_of_lustre_slows_the_lane_that_the_site_says_it_is_of(store):
+    for i in range(8):
+        run_on(store, 100 + i, 90e6, osts=(1,))
+        run_on(store, 200 + i, 90e6, osts=(5,))
+        run_on(store, 300 + i, 10e6, osts=(8,))
+    lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,8,sl1:4-7\n")
+    first, second, third = speeds_of_lanes(store, lanes, NOW)
+    assert (first.target, first.verdict, first.runs) == ("sl0", STRAGGLES, 8)
+    assert first.published == pytest.approx(1 / 9)
+    assert (second.published, third.published) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["0-3", "sl9:0", "sl0:", "sl0:3-1", "sl0:x", "sl0:65536", "sl0:1-2-3", "sl0:-1"]
+)
+def test_targets_of_lanes_that_make_no_sense_are_refused(text):
+    with pytest.raises(core.CoreError, match=r"LaneOsts: .* write sl0:0-3,8,sl1:4-7"):
+        lanes_of(f"{THREE}LaneOsts={text}\n")
 
 
 def test_a_run_comes_back_with_its_place(store):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
 from sluice.calibrate.stragglers import WINDOW, Observation, speeds_of
 from sluice.history_db.records import TargetProbe
+from sluice.policies.core import CoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sluice.calibrate.launch import Launcher
     from sluice.calibrate.programs import Program
@@ -20,6 +23,10 @@ if TYPE_CHECKING:
     from sluice.calibrate.targets import Target
     from sluice.history_db.records import PlacedRun
     from sluice.history_db.store import Store
+    from sluice.policies.core import View
+
+LAST_OST = 0xFFFF
+_OSTS = re.compile(r"(?:(?P<lane>[^:]+):)?(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
 
 MOST_RUNS = 5000  # of lanes, and as many of Lustre's targets: the latest
 
@@ -37,25 +44,38 @@ class Lane(Protocol):
     def bandwidth(self) -> float: ...
 
 
-def target_speeds(store: Store, lanes: Sequence[Lane], now: int) -> list[TargetSpeed]:
-    """Judge the lanes, then other targets that were probed, then Lustre's."""
-    probed = _probed(store, now)
-    runs = store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
-    on_osts = [one for run in runs for one in _on_osts(run)]
-    others = sorted({one.target for one in probed} - {lane.name for lane in lanes})
-    return [
-        *speeds_of_lanes(store, lanes, now),
-        *speeds_of([others], probed, now),
-        *speeds_of([sorted({one.target for one in on_osts})], on_osts, now),
-    ]
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of a site, in the order of its policy."""
+
+    lanes: tuple[Lane, ...]
+    osts: Mapping[str, frozenset[str]]
+    """Lustre's targets of a lane, where the site says so."""
+
+    @classmethod
+    def of(cls, config: View) -> Lanes:
+        """Read them from a configuration. Raises CoreError for a LaneOsts that makes no sense."""
+        lanes = tuple(config.policy.lanes)
+        return cls(lanes, _osts_by_lane(config.lane_osts, {lane.name for lane in lanes}))
+
+    @property
+    def names(self) -> list[str]:
+        return [lane.name for lane in self.lanes]
 
 
-def speeds_of_lanes(store: Store, lanes: Sequence[Lane], now: int) -> list[TargetSpeed]:
+def target_speeds(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
+    """Judge the lanes, then other targets: those that were probed, and Lustre's."""
+    return [*speeds_of_lanes(store, lanes, now), *_speeds_of_others(store, lanes, now)]
+
+
+def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     """Judge the lanes, in their order.
 
-    They are compared with lanes of the same size alone: a larger one is faster by design.
+    They are compared with lanes of the same size alone: a larger one is faster by design. One
+    of Lustre's targets that straggles makes its lane as slow, for a striped operation takes its
+    slowest target; the evidence is then that target's.
     """
-    names = [lane.name for lane in lanes]
+    names = lanes.names
     runs = store.runs_on_lanes(since=now - WINDOW, latest=MOST_RUNS)
     observed = [
         *_probed(store, now),
@@ -65,8 +85,19 @@ def speeds_of_lanes(store: Store, lanes: Sequence[Lane], now: int) -> list[Targe
             if run.lane is not None and run.lane < len(names)
         ),
     ]
-    found = {speed.target: speed for speed in speeds_of(_alike(lanes), observed, now)}
+    found = {speed.target: speed for speed in speeds_of(_alike(lanes.lanes), observed, now)}
+    others = _speeds_of_others(store, lanes, now) if lanes.osts else []
+    for name, osts in lanes.osts.items():
+        on_lane = [found[name], *(o for o in others if o.straggles and o.target in osts)]
+        found[name] = replace(min(on_lane, key=lambda one: one.published), target=name)
     return [found[name] for name in names]
+
+
+def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
+    runs = store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
+    observed = [*_probed(store, now), *(one for run in runs for one in _on_osts(run))]
+    others = sorted({one.target for one in observed} - set(lanes.names))
+    return speeds_of([others], observed, now)
 
 
 def probe_targets(
@@ -121,6 +152,23 @@ def _program(run: PlacedRun) -> str:
 def _ost(number: int) -> str:
     """Name a target as `lfs` and the servers do, in hexadecimal digits."""
     return f"OST{number:04x}"
+
+
+def _osts_by_lane(text: str, lanes: Collection[str]) -> dict[str, frozenset[str]]:
+    """Read `sl0:0-3,8,sl1:4-7`: a lane's name stands before the first of its targets."""
+    found: dict[str, set[str]] = defaultdict(set)
+    lane = ""
+    for item in filter(None, text.split(",")):
+        match = _OSTS.fullmatch(item)
+        lane = (match and match["lane"]) or lane
+        first, last = (int(match[2]), int(match[3] or match[2])) if match else (1, 0)
+        if lane not in lanes or not first <= last <= LAST_OST:
+            raise CoreError(
+                f"LaneOsts: {item!r} is not a lane and numbers of Lustre's targets; write "
+                "sl0:0-3,8,sl1:4-7"
+            )
+        found[lane] |= {_ost(number) for number in range(first, last + 1)}
+    return {lane: frozenset(osts) for lane, osts in found.items()}
 
 
 def _alike(lanes: Iterable[Lane]) -> list[list[str]]:

@@ -63,7 +63,9 @@ def check(config: Path | None) -> None:
         sluice config check
         sluice config check --config new.conf && cp new.conf /etc/slurm/sluice.conf
     """
-    read_config(config)
+    from sluice.calibrate.target_speeds import Lanes
+
+    Lanes.of(read_config(config))
     path = config or DEFAULT_CONFIG
     if path.exists():
         click.echo(f"{path}: valid.")

@@ -90,9 +90,9 @@ def command(
         sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
         sluice targets --json | jq '.[] | select(.verdict == "straggles")'
     """
-    from sluice.calibrate.target_speeds import target_speeds
+    from sluice.calibrate.target_speeds import Lanes, target_speeds
 
-    lanes = read_config(config).policy.lanes
+    lanes = Lanes.of(read_config(config))
     with open_history(config, history, create=bool(places), read_only=not places) as store:
         if places:
             _measure(store, places, counters, program, rounds, probe)

@@ -82,7 +82,7 @@ class Daemon:
             self._keep(jobs, now)
         with self._troubles.about("targets"):
             if self._store:
-                self._lane_speeds.refresh(self._store, self.config.policy, now)
+                self._lane_speeds.refresh(self._store, self.config, now)
         if jobs is not None:
             holdings: list[Holding] = []
             with self._troubles.about("gates"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.target_speeds import speeds_of_lanes
+from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ class LaneSpeeds:
         self.latest: dict[str, float] = {}
         self._asked: int | None = None
 
-    def refresh(self, store: Store, policy: View, now: int) -> None:
+    def refresh(self, store: Store, config: View, now: int) -> None:
         """Ask the history again, if that was long ago. A history that fails leaves no straggler."""
         if self._asked is not None and 0 <= now - self._asked < REFRESH_SECONDS:
             return
         before, self.latest = self.latest, {}
         self._asked = now
-        found = speeds_of_lanes(store, policy.lanes, now)
+        found = speeds_of_lanes(store, Lanes.of(config), now)
         self.latest = {one.target: one.published for one in found if one.straggles}
         for lane in sorted(self.latest.keys() - before.keys()):
             log.info("lane %s straggles: %.0f %% of its peers", lane, 100 * self.latest[lane])
