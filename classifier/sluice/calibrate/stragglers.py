@@ -95,7 +95,7 @@ def speeds_of(
     Observations of other targets, of the future and of before WINDOW count for nothing.
     """
     by_target: dict[str, list[Observation]] = defaultdict(list)
-    for one in sorted(observations, key=lambda o: (o.observed, o.program, o.rate, o.weight)):
+    for one in sorted(observations, key=_place):
         if now - WINDOW <= one.observed <= now:
             by_target[one.target].append(one)
     found = []
@@ -103,6 +103,11 @@ def speeds_of(
         cells = {target: _cells(by_target[target], now) for target in group}
         found += [_judge(target, cells, by_target[target]) for target in group]
     return found
+
+
+def _place(one: Observation) -> tuple[object, ...]:
+    """Sort by all that is compared, so that sums do not depend on who told first."""
+    return one.observed, one.program, one.is_probe, one.rate, one.weight
 
 
 def _cells(observations: Iterable[Observation], now: int) -> dict[Hashable, list[_Weighed]]:
