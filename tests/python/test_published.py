@@ -1,5 +1,7 @@
 """The default interference model says what the papers say (facts S1 to S7)."""
 
+import math
+
 import pytest
 
 from sluice.policies import core
@@ -11,7 +13,7 @@ POLICY = core.default_config().policy
 POINTS = 0.10  # of rho: reading a plot costs +-0.05, a fit of nine numbers as much again
 
 
-def pressure(program):
+def pressure(program, model=MODEL):
     """A program of the paper as the core sees it: by its physical numbers alone."""
     chunk = program.chunk_bytes
     creates, flushes = program.pattern == "owc", program.pattern != "aw"
@@ -27,12 +29,12 @@ def pressure(program):
         "metadata_rate": 0.0,
         "io_share": 1.0,
     }
-    return core.pressure_of(profile, MODEL, POLICY)
+    return core.pressure_of(profile, model, POLICY)
 
 
-def kept(probe, signal):
+def kept(probe, signal, model=MODEL):
     """What the probe keeps of its rate beside the signal."""
-    return core.rate_share(pressure(probe), [pressure(signal)], MODEL)
+    return core.rate_share(pressure(probe, model), [pressure(signal, model)], model)
 
 
 @pytest.mark.parametrize("figure", LUSTRE, ids=lambda figure: figure.source)
@@ -70,6 +72,21 @@ def test_rewriting_and_appending_break_even_near_16_mib():
         return kept(ws, aw) - kept(aw, ws)
 
     assert lead(2 * MIB) < 0 < lead(128 * MIB)
+
+
+@pytest.mark.parametrize(("victim", "published"), [("owc", 256), ("ws", 16)])
+def test_break_even_chunks_follow_from_figures_of_other_encounters(victim, published):
+    """S4 from S1 to S3 alone: 1 MiB, and what WS takes at 256 MiB; to one doubling."""
+    others = [figure for figure in LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}]
+    model = View(new("struct sluice_interference", published_interference(others)))
+
+    def lead(level):
+        """How much more the victim keeps beside AW than AW beside it."""
+        one, aw = (Program(name, MIB * 2**level) for name in (victim, "aw"))
+        return kept(one, aw, model) - kept(aw, one, model)
+
+    even = math.log2(published)
+    assert lead(even - 1) < 0 < lead(even + 1)
 
 
 def test_pattern_weighs_more_than_the_number_of_processes():

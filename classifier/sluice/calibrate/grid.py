@@ -122,15 +122,15 @@ def _varied(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
     """Each beside the three plain patterns at the middle chunk."""
     middle = chunks[len(chunks) // 2]
     small, large = chunks[1 % len(chunks)], chunks[-2 % len(chunks)]
-    unlike = [
-        Program(pattern, chunk, count)
-        for pattern, chunk, count in itertools.product(
-            WRITES, (small, large), (max(1, processes // 2), 3 * processes)
-        )
+    unlike = [Program(pattern, small, max(1, processes // 2)) for pattern in WRITES]
+    unlike += [Program(pattern, large, 3 * processes) for pattern in WRITES]
+    unlike += [
+        Program("aw", small, 2 * processes, "each"),
+        Program("owc", small, 2 * processes, "none"),
+        Program("owc+aw", small, 2 * processes),
+        Program("ws+aw", small, 2 * processes),
     ]
-    mixes = ("owc+aw", "ws+aw") if processes > 1 else ()
-    unlike += [Program(mix, chunk, processes) for mix in mixes for chunk in (small, middle)]
-    pairs = itertools.product(dict.fromkeys(unlike), _plain(middle, processes))
+    pairs = itertools.product(unlike, _plain(middle, processes))
     return [Encounterable(probe, (signal,)) for probe, signal in pairs]
 
 

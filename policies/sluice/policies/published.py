@@ -17,8 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MIB = 1024.0 * 1024.0
 PROCESSES = 256.0
@@ -101,16 +105,16 @@ def _log_ratio(figure: Figure, capacity: float) -> float:
     return math.log(figure.probe_rho / (capacity - figure.probe_rho))
 
 
-def published_interference() -> dict[str, float]:
-    """Return the fields of struct sluice_interference, fitted to the Lustre figures.
+def published_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
+    """Return the fields of struct sluice_interference, fitted to figures of Lustre.
 
     `log_sd` is what the fit leaves, together with half of what Lustre and GPFS differ by
     where the paper gives both: how far a file system that nobody measured may be off.
     """
-    sums = [f.probe_rho + f.signal_rho for f in LUSTRE if f.signal_rho and f.weight == TABLE]
+    sums = [f.probe_rho + f.signal_rho for f in figures if f.signal_rho and f.weight == TABLE]
     capacity = sum(sums) / len(sums)
-    design = np.array([f.weight * (_row(f.probe) - _row(f.signal)) for f in LUSTRE])
-    wanted = np.array([f.weight * _log_ratio(f, capacity) for f in LUSTRE])
+    design = np.array([f.weight * (_row(f.probe) - _row(f.signal)) for f in figures])
+    wanted = np.array([f.weight * _log_ratio(f, capacity) for f in figures])
     solution = np.linalg.lstsq(design, wanted, rcond=None)[0]
     residual = float(np.sqrt(np.mean((design @ solution - wanted) ** 2)))
 
