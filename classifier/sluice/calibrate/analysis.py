@@ -143,7 +143,9 @@ class Stability:
 
     cells: int
     pairs: int
-    """Cells that were measured twice, which this is judged from."""
+    """Cells that were measured twice, which this is judged from: most of them as two equal
+    programs side by side. What one gets the other lacks, so they differ by more than two
+    repetitions would, and the bound is on the safe side."""
     mean_difference: float | None
     """Between two measurements of a loss, 0..1."""
     bound: float | None

@@ -97,7 +97,7 @@ def stability_text(figures: analysis.Stability) -> str:
     return (
         f"{figures.cells} cells; two measurements of one differ by "
         f"{100 * figures.mean_difference:.1f} points on average, and a repetition by at most "
-        f"{100 * figures.bound:.1f} (95 %); {figures.dropped} blocks were dropped"
+        f"{100 * figures.bound:.1f} (95 %); {figures.dropped} encounters were dropped"
     )
 
 
