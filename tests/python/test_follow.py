@@ -1,17 +1,19 @@
 """`sluice ingest --follow`: what anybody may have put there is believed only if it fits a job."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_ingest import NOBODY, as_nobody
+from test_ingest import NOBODY
 
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.follow import EVERYTHING, UNSETTLED, Tree
@@ -292,12 +294,21 @@ def test_only_directories_can_be_followed(tmp_path, paths):
     assert "directories" in result.stderr
 
 
+@pytest.fixture
+def open_place():
+    """A directory that everybody may enter, as pytest's own are not."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)
+        yield place
+
+
 @pytest.mark.skipif(ME != 0, reason="needs root to become somebody who may only read")
-def test_following_needs_no_right_but_to_read(store, tmp_path):
+def test_following_needs_no_right_but_to_read(store, tmp_path, open_place):
     """Directory and logs are of others, and open to the reader's group alone."""
     store.upsert_jobs([replace(JOB, uid=1234)])
     store.close()
-    logs, home = tmp_path / "logs", tmp_path / "home"
+    logs, home = open_place / "logs", open_place / "home"
     logs.mkdir()
     path = a_log(logs / "a.darshan", uid=1234)
     home.mkdir()
@@ -307,14 +318,32 @@ def test_following_needs_no_right_but_to_read(store, tmp_path):
         place.chmod(mode)
     for place in (home, home / "history.db"):
         os.chown(place, NOBODY, NOBODY)
-    for directory in (tmp_path, *tmp_path.parents[:-2]):
-        directory.chmod(directory.stat().st_mode | 0o055)
-    history = str(home / "history.db")
-    arguments = ["ingest", "--history", history, "--follow", "--once", "--no-ask-sacct", str(logs)]
-    stdout, stderr = as_nobody(lambda: outputs(CliRunner().invoke(main, arguments)))
+
+    def follow(history: Path) -> tuple[str, str]:
+        words = ("--history", str(history), "--follow", "--once", "--no-ask-sacct", str(logs))
+        result = CliRunner().invoke(main, ["ingest", *words])
+        return result.stdout, result.stderr
+
+    follow(tmp_path / "history.db")  # imports all that nobody may not from root's interpreter
+    stdout, stderr = as_nobody(lambda: follow(home / "history.db"))
     assert stdout.startswith("read 1,")
     assert "root" not in stderr
 
 
-def outputs(result) -> tuple[str, str]:
-    return result.stdout, result.stderr
+def as_nobody(function):
+    """Return what a function returns in a process of a user without rights."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.write(writer, json.dumps(function()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        result = json.load(file)
+    os.waitpid(child, 0)
+    return result
