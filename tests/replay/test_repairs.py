@@ -119,3 +119,11 @@ def test_partitions_of_the_trace_are_those_of_the_machine_file():
     replayable = make_replayable(read_swf("x", lines), parse_site("m", text))
     assert list(replayable.workload.jobs["partition"]) == [1, 0, 0]
     assert [repair.what for repair in replayable.repairs] == ["unknown partition"]
+
+
+def test_a_machine_larger_than_can_be_counted_is_refused():
+    line = b"; MaxProcs: 99999999999999999999\n1 0 0 9 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1\n"
+    with pytest.raises(MachineError, match="can count; give its size with --slots"):
+        site_of(read_swf("x", line))
+    with pytest.raises(MachineError, match="groups are more than"):
+        parse_site("x", "[groups]\na = 1000000000\nb = 1000000000\n")

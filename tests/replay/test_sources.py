@@ -175,3 +175,14 @@ def test_half_a_character_of_utf_16_is_said(tmp_path):
     path.write_bytes("submit,slots,runtime\n1,2,3".encode("utf-16")[:-1])
     with pytest.raises(TraceError, match="damaged UTF-16"):
         read_trace(path)
+
+
+def test_numbers_that_no_job_can_have_are_not_known(tmp_path):
+    path = tmp_path / "jobs.csv"
+    wrong = ("1e30", "inf", "-3", "nan", "9" * 400)
+    rows = [f"{word},{word},{word}" for word in wrong]
+    path.write_text("\n".join(["submit,slots,runtime", *rows]))
+    trace = read_trace(path)
+    assert np.isnan(trace.submit).all()
+    assert np.isnan(trace.runtime).all()
+    assert set(trace.slots.tolist()) == {-1}

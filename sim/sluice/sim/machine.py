@@ -75,7 +75,12 @@ class Site:
 
 
 def one_pool(slots: int) -> Site:
-    """All slots are alike."""
+    """All slots are alike. Raises MachineError where they are more than can be counted."""
+    if slots > engine.MAX_SLOTS:
+        raise MachineError(
+            f"a machine of {slots} slots is more than the {engine.MAX_SLOTS} that a replay can "
+            "count; give its size with --slots"
+        )
     return Site(Machine((slots,)))
 
 
@@ -132,6 +137,8 @@ def _totals(table: Mapping[str, Any], title: str) -> dict[str, int]:
     for name, total in table.items():
         if not isinstance(total, int) or isinstance(total, bool) or total < 0:
             raise ValueError(f"{title}.{name} is {total!r}; give a whole number")
+    if sum(table.values()) > engine.MAX_SLOTS:
+        raise ValueError(f"{title} are more than {engine.MAX_SLOTS} in all; give fewer")
     return dict(table)
 
 

@@ -33,6 +33,8 @@ COLUMNS = {
     "state": "Slurm's name of how it ended",
 }
 """What a CSV may hold, each in a column of that name unless the map says otherwise."""
+MOST = 1e12
+"""Of seconds, of slots, of a job's number."""
 SEPARATORS = ",;\t|"
 _DURATION = re.compile(r"(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):(\d\d(?:\.\d+)?)")
 """As Slurm writes it: [[days-]hours:]minutes:seconds."""
@@ -78,7 +80,7 @@ def _trace(
         return np.array([_number(word) for word in words(key)], np.float64)
 
     start, end = numbers("start"), numbers("end")
-    slots = np.nan_to_num(numbers("slots"), nan=-1.0, posinf=-1.0, neginf=-1.0)
+    slots = np.nan_to_num(numbers("slots"), nan=-1.0)
     ids = numbers("job")
     users, user_names = codes(words("user"))
     accounts, account_names = codes(words("account"))
@@ -131,13 +133,19 @@ def _printable(title: str) -> str:
 
 
 def _number(word: str | None) -> float:
-    """Seconds of a number, a duration, or a date and time; NaN where it is none."""
+    """Seconds of a number, a duration, or a date and time; NaN where it is none.
+
+    Numbers below 0 mean that nothing is known, as in the Standard Workload Format; those that no
+    job can have mean nothing either.
+    """
     if not word:
         return np.nan
     try:
-        return float(word)
+        number = float(word)
     except ValueError:
         pass
+    else:
+        return number if 0 <= number <= MOST else np.nan
     if duration := _DURATION.fullmatch(word):
         days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
