@@ -85,7 +85,9 @@ docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
-	$(BIN)/python -m sluice.classifier.shipped tests/data/darshan/index.csv
+	$(BIN)/python -m sluice.classifier.shipped tests/data/darshan/index.csv \
+		tests/data/programs/labels.csv tests/data/programs/round6.csv \
+		tests/data/programs/round7.csv
 
 lock: ## Pin every Python dependency with its hash
 	$(BIN)/pip install --quiet uv

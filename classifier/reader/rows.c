@@ -161,6 +161,7 @@ rows_add_posix (struct rows *rows, const struct darshan_posix *record, int64_t o
 	row->posix_bytes_written += written;
 	row->posix_consec_writes += counted (c[POSIX_CONSEC_WRITES]);
 	row->posix_seq_writes += counted (c[POSIX_SEQ_WRITES]);
+	row->posix_turns += counted (c[POSIX_RW_SWITCHES]);
 	for (int i = 0; i < STRIDES; i++)
 		if (c[POSIX_STRIDE + i] > 0) /* 0: contiguous, or backwards */
 			row->posix_strides += counted (c[POSIX_STRIDE_COUNT + i]);

@@ -177,15 +177,15 @@ def test_what_ships_holds_on_real_programs(synthesised):
     assert found["unseen_applications"]["calibration_error"] <= 0.05
 
 
-def test_what_ships_is_sure_only_where_it_is_right_on_programs_nobody_tried(synthesised):
-    """Round 6 was asked about once; the six misses are explained in docs/patterns.md."""
+@pytest.mark.parametrize(("name", "logs"), [("round6.csv", 33), ("round7.csv", 60)])
+def test_what_ships_holds_on_the_rounds_that_were_asked_about_once(synthesised, name, logs):
+    """What the first answers were, and what was learned from them: docs/patterns.md."""
     programs = DATA.parent / "programs"
-    found = as_is(load(programs / "round6.csv", programs), packaged_classifier(), synthesised)
+    found = as_is(load(programs / name, programs), packaged_classifier(), synthesised)
     judged = found["unseen_applications"]
-    assert judged["logs"] == 33
-    assert judged["accuracy"] >= 0.8
+    assert judged["logs"] == logs
+    assert judged["accuracy"] >= 0.9
     assert all(right >= 0.95 for threshold, _, right in judged["abstentions"] if threshold >= 0.8)
-    assert found["chunk"]["within_factor_two"] >= 0.95
 
 
 @pytest.mark.skipif(not PUBLIC.exists(), reason="the collection of public logs is not here")

@@ -483,3 +483,90 @@ def test_phases_are_shared_out_by_time_too(tmp_path):
 def test_bursts_in_groups_have_the_period_of_the_group():
     groups = [(start + gap, 1) for start in range(0, 180, 30) for gap in (0, 4)]
     assert find_bursts(heatmap(groups, 180)).period == pytest.approx(3.0)
+
+
+# What feeds the writes
+
+
+def aside(log: MadeLog, *, read_begin: float, read_end: float) -> None:
+    """A file of 20 MiB, written between 1 s and 5 s and read back later."""
+    back = {"READS": 20, "BYTES_READ": 20 * MIB, "RW_SWITCHES": 1, "F_WRITE_END_TIMESTAMP": 5.0}
+    span = {"F_READ_START_TIMESTAMP": read_begin, "F_READ_END_TIMESTAMP": read_end}
+    appended(log, file=2, count=20, **(back | span))
+
+
+def test_scratch_read_back_while_something_else_is_written_is_no_phase(tmp_path):
+    log = MadeLog()
+    appended(log, count=20, F_WRITE_START_TIMESTAMP=6.0)
+    aside(log, read_begin=6.0, read_end=88.0)
+    found = profile(log, tmp_path)
+    assert found.pattern == "aw"
+    assert "read" not in found.shares
+
+
+def test_scratch_read_after_everything_is_written_is_a_phase(tmp_path):
+    log = MadeLog()
+    appended(log, count=5, F_WRITE_START_TIMESTAMP=6.0)
+    aside(log, read_begin=91.0, read_end=95.0)
+    assert profile(log, tmp_path).shares["read"] == pytest.approx(20 / 45)
+
+
+def test_who_reads_back_each_of_its_files_is_not_fed_by_them(tmp_path):
+    """A benchmark that checks every file before it writes the next one."""
+    log = MadeLog()
+    for i in range(10):
+        back = {"READS": 1, "BYTES_READ": MIB, "F_READ_START_TIMESTAMP": i + 1.5}
+        times = {"F_WRITE_START_TIMESTAMP": i + 1.0, "F_WRITE_END_TIMESTAMP": i + 1.4}
+        end = {"F_READ_END_TIMESTAMP": i + 1.9}
+        appended(log, file=i + 1, count=1, **(back | times | end))
+    assert profile(log, tmp_path).shares["read"] == pytest.approx(0.5)
+
+
+def rewritten_by_block(log: MadeLog, turns: int) -> None:
+    """Each of 50 blocks of a file is read and written ten times over."""
+    back = {"READS": 500, "BYTES_READ": 500 * MIB, "RW_SWITCHES": turns}
+    span = {"F_READ_START_TIMESTAMP": 1.0, "F_READ_END_TIMESTAMP": 89.9}
+    appended(log, count=500, MAX_BYTE_WRITTEN=50 * MIB - 1, SEEKS=500, **(back | span))
+
+
+def test_blocks_read_to_be_rewritten_are_no_phase(tmp_path):
+    log = MadeLog()
+    rewritten_by_block(log, turns=999)
+    assert profile(log, tmp_path).pattern == "ws"
+
+
+def test_reads_and_rewrites_that_do_not_take_turns_are_two_phases(tmp_path):
+    log = MadeLog()
+    rewritten_by_block(log, turns=19)
+    assert profile(log, tmp_path).pattern == "mixed"
+
+
+def test_files_that_are_read_and_then_replaced_are_an_input(tmp_path):
+    log = MadeLog()
+    for i in range(12):
+        given = {"READS": 8, "BYTES_READ": MIB, "F_READ_START_TIMESTAMP": i + 1.0}
+        times = {"F_WRITE_START_TIMESTAMP": i + 1.4, "F_WRITE_END_TIMESTAMP": i + 1.9}
+        end = {"F_READ_END_TIMESTAMP": i + 1.4, "OPENS": 2}
+        appended(log, file=i + 1, count=1, **(given | times | end))
+    found = profile(log, tmp_path)
+    assert found.pattern == "owc"
+    assert found.shares.get("read", 0) < 0.1  # the first one's
+
+
+# Created again, or rewritten in place
+
+
+def test_a_file_opened_for_each_rewrite_was_emptied_unless_each_write_is_placed(tmp_path):
+    log, placed = MadeLog(), MadeLog()
+    appended(log, OPENS=50, MAX_BYTE_WRITTEN=MIB - 1, SEQ_WRITES=0, CONSEC_WRITES=0)
+    assert profile(log, tmp_path).pattern == "owc"
+    appended(placed, OPENS=50, SEEKS=50, MAX_BYTE_WRITTEN=MIB - 1, SEQ_WRITES=0, CONSEC_WRITES=0)
+    assert profile(placed, tmp_path).pattern == "ws"
+
+
+def test_headers_that_a_library_writes_again_do_not_make_a_file_rewritten(tmp_path):
+    log = MadeLog()
+    appended(log, MAX_BYTE_WRITTEN=40 * MIB - 1)  # 50 MiB in all
+    found = profile(log, tmp_path)
+    assert found.pattern == "aw"
+    assert "ws" not in found.shares

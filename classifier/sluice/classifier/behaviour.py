@@ -6,9 +6,7 @@
   the file is truncated for each rewrite, or renamed over: created again (owc).
 - Everything else that is written: appended (aw).
 - Many opens and stats with few bytes behind each file: metadata.
-- Reads: read, but for what a program is fed with (the input of one that reads a file while it
-  writes another, a small input before most of the writes) and for a glance at a file that is
-  being written. Such a run is named by its writes.
+- Reads: read, but for what a program is fed with (supply.py). Such a run is named by its writes.
 """
 
 from __future__ import annotations
@@ -20,7 +18,8 @@ import numpy as np
 
 from sluice.classifier.files import ratio, weighted
 from sluice.classifier.series import Series, find_series
-from sluice.classifier.totals import METADATA_OPERATIONS, READ_MOSTLY
+from sluice.classifier.supply import Supply, find_supply
+from sluice.classifier.totals import METADATA_OPERATIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,10 +33,9 @@ SIGNIFICANT_BYTES = 96 * 1024  # a run that moves fewer has no I/O to speak of
 OPERATION_BYTES = 6 * 1024  # that take as long as to make or flush a file
 METADATA_BYTES = 4096  # a file; with more the data matter more
 OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
-GLANCE = 0.1  # of the time or the number of the writes: reads below are no phase
-REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again
+REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again;
+REWRITTEN_BAND = 0.5  # unsure so far around it: libraries write their headers several times
 PIECE = 16 * 1024  # bytes: streams opened again to add fewer are logs
-INPUT_DECK = 8 << 20  # bytes read before most are written: no phase of their own
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
 """Those a share can be given to."""
@@ -66,22 +64,23 @@ class Behaviour:
     random: float
     """that are written in no order."""
     supplied: float
-    """Share of the bytes read that are the input of a stream."""
+    """Share of the bytes read that feed writes."""
 
 
 def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     series = find_series(files)
     overwrite = files.written / np.maximum(files.size, 1)
     opens = files.opens / np.where(files.shared, totals.nprocs, 1)
-    again = ((overwrite - 1) / (REWRITTEN - 1)).clip(0, 1)
+    again = ((overwrite - REWRITTEN) / REWRITTEN_BAND + 0.5).clip(0, 1)
     reopened = (opens >= 0.5 * overwrite) & (opens >= 2)
     truncated = _truncated(files, reopened)
     random = _random(files)
-    ws = np.maximum(again * (1 - truncated), random)
+    in_place = again * (1 - truncated)
+    ws = np.maximum(in_place, random)
     once = np.maximum(_once(series), _pieces(files, opens))
     owc = np.maximum(again * truncated, (1 - ws) * once)
     by_pattern = {"owc": owc, "ws": ws, "aw": 1 - ws - owc}
-    supply = _supply(files, totals)
+    supply = find_supply(files, totals, in_place)
     of_data = _data_shares(by_pattern, files.written, supply.others)
     significance = _significance(files, totals)
     metadata = metadata_share(files, totals)
@@ -123,17 +122,18 @@ def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
     """How surely a reopened file is empty when its rewrite begins.
 
     fopen and C++ streams truncate what they open for writing, and so does who renames a new file
-    over the old one. Of a bare open nothing is recorded: who then writes from the start on,
-    in several writes of which not each is placed by a seek, has most likely truncated it; one
-    write, or a place sought for each, is a rewrite in place.
+    over the old one. Of a bare open nothing is recorded: who then writes without seeking has most
+    likely truncated it; a place sought for each write is a rewrite in place. MPI-IO opens never
+    truncate: only several writes from the start on speak for a file that was removed before.
     """
     if not reopened.any():
         return np.zeros(len(files))
     sure = (files.stdio_written > 0.5 * files.written) | files.streamed
     sure |= files.rows["posix_renames"] > 0
     per_open = ratio(files.writes, files.opens)
+    several = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
-    likely = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1) * (seeks < 0.9)
+    likely = np.where(files.rows["mpiio_bytes_written"] > 0, several, 1.0) * (seeks < 0.9)
     return np.where(reopened, np.where(sure, 1.0, likely), 0)
 
 
@@ -165,52 +165,6 @@ def _random(files: Files) -> Array:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Supply:
-    share: float
-    """Of the bytes read."""
-    others: Array
-    """Bytes read of each file that are no stream's input."""
-
-
-def _supply(files: Files, totals: Totals) -> _Supply:
-    """Tell what the program is fed with from other reads.
-
-    That is a file which is only read: while others are written (a copy, a compressor, a
-    converter), or before most of them are, as long as it is small. What reads much more than it
-    writes is named by its reads.
-    """
-    read = np.where(files.program, 0, files.read)
-    wrote = files.wrote
-    if not wrote.any() or totals.read == 0 or totals.read > READ_MOSTLY * totals.written:
-        return _Supply(0.0, read)
-    begin = float(files.first_write[wrote].min())
-    end = float(files.last_write[wrote].max())
-    fed = (read > 0) & ~wrote
-    span = np.where(fed, files.last_read - files.first_read, 0)
-    common = np.minimum(files.last_read, end) - np.maximum(files.first_read, begin)
-    inside = ratio(np.where(fed, np.maximum(common, 0), 0), span)
-    stream = np.where(fed, ((inside - 0.5) / 0.3).clip(0, 1), 0)
-    middle = weighted((files.first_write + files.last_write)[wrote] / 2, files.written[wrote])
-    before = fed & (files.last_read <= middle)
-    volume = max(1.0, float(read[before].sum()))
-    deck = np.where(before, min(1.0, max(0.0, 1 - float(np.log2(volume / INPUT_DECK)) / 3)), 0)
-    supply = read * np.maximum(np.maximum(stream, deck), _glanced(files))
-    return _Supply(float(supply.sum()) / max(1.0, float(read.sum())), read - supply)
-
-
-def _glanced(files: Files) -> NDArray[np.bool_]:
-    """Whether a file is looked at while it is being written, as for a checksum.
-
-    That lasts for a moment, or takes few reads among many writes.
-    """
-    inside = (files.first_read >= files.first_write) & (files.last_read <= files.last_write)
-    lasted, glance = files.last_write - files.first_write, files.last_read - files.first_read
-    rarely = (glance < GLANCE * lasted) | (files.reads < GLANCE * files.writes)
-    result: NDArray[np.bool_] = inside & (files.read > 0) & rarely
-    return result
-
-
 def _data_shares(by_pattern: dict[str, Array], written: Array, read: Array) -> dict[str, float]:
     weights = {name: float((written * share).sum()) for name, share in by_pattern.items()}
     return _normal(weights | {"read": float(read.sum())})
@@ -219,7 +173,7 @@ def _data_shares(by_pattern: dict[str, Array], written: Array, read: Array) -> d
 def _time_shares(
     files: Files,
     by_pattern: dict[str, Array],
-    supply: _Supply,
+    supply: Supply,
     metadata: float,
     significance: float,
 ) -> dict[str, float]:

@@ -50,10 +50,15 @@ class Fold:
 
 
 def train_patterns(
-    examples: Sequence[Example], synthesised: Sequence[Example] | None = None
+    examples: Sequence[Example],
+    synthesised: Sequence[Example] | None = None,
+    *,
+    calibrating: Sequence[Example] = (),
 ) -> PatternClassifier:
     """Fit on labelled, weakly labelled and synthesised logs; judge on held-out applications.
 
+    calibrating: logs of other programs, which teach nothing but how sure an answer about a new
+    program may be; without any, held-out applications and libraries tell that.
     Deterministic. Raises TooFewLabelsError when there are not two applications to hold out.
     """
     labelled = [example for example in examples if example.kind == LABELLED]
@@ -67,12 +72,15 @@ def train_patterns(
     everything = [*synthesised, *examples]
     applications = folds(everything, by_application, judged=is_labelled)
     libraries = folds(everything, by_library, judged=writes)
-    temperature = temperature_of([*applications, *libraries])
+    whole = fit(everything)
+    strangers = [Fold("calibrating", list(calibrating), whole)] if calibrating else []
+    temperature = temperature_of(strangers or [*applications, *libraries])
     return replace(
-        fit(everything),
+        whole,
         temperature=temperature,
         metrics={
             "examples": dict(shares_of(everything)),
+            "calibrated_on": len(calibrating),
             "applications": len(applications),
             "libraries": len(libraries),
             "min_confidence": MIN_CONFIDENCE,

@@ -1,7 +1,8 @@
-"""Trains the classifier that ships: `python -m sluice.classifier.shipped LABELS.csv`.
+"""Trains the classifier that ships: `python -m sluice.classifier.shipped LABELS.csv [OTHERS.csv…]`.
 
-The logs lie beside the labels; only those whose label is certain teach. The same logs always
-give the same file.
+The logs lie beside the labels; only those whose label is certain count. The first file teaches;
+the others, real programs, tell how sure an answer may be. The same logs always give the same
+file.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sluice.classifier.examples import labelled_examples
+from sluice.classifier.examples import Example, labelled_examples
 from sluice.classifier.pattern_training import train_patterns
 from sluice.classifier.patterns import PACKAGED
 from sluice.history_db.labels import read_labels
 
 
 def main() -> None:
-    labels = Path(sys.argv[1])
+    teaching, *others = (_examples(Path(name)) for name in sys.argv[1:])
+    classifier = train_patterns(teaching, calibrating=[each for part in others for each in part])
+    Path(__file__).with_name(PACKAGED).write_bytes(classifier.to_bytes())
+
+
+def _examples(labels: Path) -> list[Example]:
     with labels.open() as file:
         rows = [row for row in read_labels(file, name=str(labels)) if row.certain]
-    classifier = train_patterns(labelled_examples(labels.parent, rows))
-    Path(__file__).with_name(PACKAGED).write_bytes(classifier.to_bytes())
+    return labelled_examples(labels.parent, rows)
 
 
 if __name__ == "__main__":

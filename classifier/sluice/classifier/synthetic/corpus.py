@@ -19,10 +19,13 @@ from sluice.classifier.synthetic.others import (
     READ,
     add_deck,
     add_noise,
+    add_scratch,
     add_stream,
+    add_turns,
+    read_back,
 )
 from sluice.classifier.synthetic.run import Recording, Run, write_log
-from sluice.classifier.synthetic.writers import AW, OWC, WS, Program
+from sluice.classifier.synthetic.writers import AW, OWC, WS, Program, in_place, reopened, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +37,14 @@ PROGRAMS = {"owc": OWC, "ws": WS, "aw": AW, "read": READ, "metadata": METADATA, 
 PATTERNS = (*PROGRAMS, "mixed")
 MIXED = (0.32, 0.68)  # share of the bytes of a mixture's first phase
 LOGS_A_DIRECTORY = 1000
+APPENDING = {program.__name__ for program in AW}
+ALTERNATING = {in_place.__name__, reopened.__name__}  # may read a block before they rewrite it
 WRITERS = ("owc", "ws", "aw")
 ACCOMPANIED = 0.3  # of the writers: share with a smaller phase of another pattern
 MINOR = 0.25  # of the bytes: largest share of such a phase
-FED = 0.25  # of the writers: share that reads an input of about as many bytes
+FED = 0.35  # of the writers: share that reads what it needs for its writes
+READ_BACK = 0.2  # of the mixtures: share that reads what it has written,
+BESIDE = 0.1  # that reads and writes here and there
 MOST_BYTES = 2**46  # of a run
 
 
@@ -103,13 +110,39 @@ def _draw(random: Generator, pattern: str) -> tuple[Run, str, float]:
         if pattern in WRITERS and random.random() < ACCOMPANIED:
             _accompany(run, pattern)
         if pattern in WRITERS and random.random() < FED:
-            (add_deck if random.random() < 0.5 else add_stream)(run)
+            _feed(run, drawn[0])
+        if pattern == "mixed" and not run.bytes_read() and random.random() < FED:
+            add_stream(run)
         add_noise(run)
         return run, *drawn
 
 
+def _feed(run: Run, program: str) -> None:
+    """Add reads that serve the writes (supply.py)."""
+    kind = run.random.random()
+    if kind < 0.3:
+        add_deck(run)
+    elif kind < 0.6:
+        add_stream(run)
+    elif program in ALTERNATING:
+        add_turns(run)
+    else:
+        add_scratch(run, share=1.0 if program in APPENDING else MINOR)
+
+
 def _mixture(run: Run) -> tuple[str, float] | None:
     """Two phases that move about as many bytes; None where they do not."""
+    kind = run.random.random()
+    if kind < BESIDE:
+        scattered(run)
+        add_turns(run)
+        return "scattered+read", 0.0
+    if kind < BESIDE + READ_BACK:
+        phase = _choose(run.random, PROGRAMS[str(run.random.choice(WRITERS))])
+        phase(run)
+        run.clock += run.random.exponential(2)
+        read_back(run)
+        return f"{phase.__name__}+read_back", 0.0
     first, second = run.random.choice(["owc", "ws", "aw", "read"], size=2, replace=False)
     phases = [_choose(run.random, PROGRAMS[str(name)]) for name in (first, second)]
     phases[0](run)

@@ -137,6 +137,50 @@ def add_stream(run: Run) -> None:
     run.clock = max(end, run.clock)
 
 
+def add_scratch(run: Run, *, share: float) -> None:
+    """Let a program put a part of its work aside first, and read it while it writes its result.
+
+    share: of the bytes already written, at most.
+    """
+    end = run.clock
+    volume = run.bytes_moved() * run.random.uniform(0.2, 1) * share
+    calls = max(1, int(volume / 2 ** run.random.uniform(12, 20)))
+    file = run.file("/scratch/run/part.tmp")
+    run.clock = 0.05
+    write_file(run, PLAIN, file, 0, Writes(chunk=volume / calls, count=calls))
+    begun, run.clock = run.clock, max(end, run.clock)
+    read_file(run, file, 0, volume=volume, calls=calls)
+    run.rows["POSIX", file, 0]["F_READ_START_TIMESTAMP"] = begun
+    run.rows["POSIX", file, 0]["F_READ_END_TIMESTAMP"] = max(end, begun)
+    run.count("POSIX", file, 0, RW_SWITCHES=1)
+
+
+def add_turns(run: Run) -> None:
+    """Let a program read most blocks before it writes them: a matrix out of core, a database."""
+    part = run.random.uniform(0.5, 1)
+    for (module, file, rank), row in list(run.rows.items()):
+        if module == "POSIX" and row.get("WRITES", 0) > 1:
+            calls = max(1, int(part * row["WRITES"]))
+            begin, end, clock = (
+                row["F_WRITE_START_TIMESTAMP"],
+                row["F_WRITE_END_TIMESTAMP"],
+                run.clock,
+            )
+            read_file(run, file, rank, volume=part * row["BYTES_WRITTEN"], calls=calls)
+            row |= {"F_READ_START_TIMESTAMP": begin, "F_READ_END_TIMESTAMP": end}
+            run.count("POSIX", file, rank, RW_SWITCHES=int(run.random.uniform(1.2, 2) * calls))
+            run.clock = clock
+
+
+def read_back(run: Run) -> None:
+    """Read what was written, after all of it: a check, a restart, a reduction."""
+    for (module, file, rank), row in list(run.rows.items()):
+        if module != "MPI-IO" and row.get("BYTES_WRITTEN", 0):
+            calls = max(1, int(row["WRITES"]))
+            read_file(run, file, rank, volume=row["BYTES_WRITTEN"], calls=calls)
+            run.count("POSIX", file, rank, RW_SWITCHES=1)
+
+
 READ: tuple[Program, ...] = (scanned, gathered, distilled)
 METADATA: tuple[Program, ...] = (created, looked_at)
 NONE: tuple[Program, ...] = (nothing,)

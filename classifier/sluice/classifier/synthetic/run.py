@@ -63,6 +63,9 @@ class Run:
     def bytes_moved(self) -> float:
         return sum(written + read for _, _, written, read in self.moved)
 
+    def bytes_read(self) -> float:
+        return sum(read for _, _, _, read in self.moved)
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:

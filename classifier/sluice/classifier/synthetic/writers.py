@@ -82,7 +82,6 @@ def fields(run: Run) -> float:
 def toggled(run: Run) -> float:
     """One or two names, truncated and written again: restart files."""
     style = draw_style(run, libraries=("stdio", "iostream", "posix", "python"))
-    style = replace(style, calls=max(2, style.calls))
     names = int(run.random.integers(1, 3))
     times = int(2 ** run.random.uniform(1.6, 5))
     least = 4 * 16 * KIB if style.library == "iostream" else 9
