@@ -45,7 +45,7 @@ class Supply:
 def find_supply(files: Files, totals: Totals, in_place: Array) -> Supply:
     """Tell what the program is fed with from other reads.
 
-    in_place is how surely each file is rewritten in place, 0..1.
+    in_place is how surely each file is written in place, 0..1.
     """
     read = np.where(files.program, 0, files.read)
     if not files.wrote.any() or totals.read == 0 or totals.read > READ_MOSTLY * totals.written:
@@ -59,12 +59,13 @@ def find_supply(files: Files, totals: Totals, in_place: Array) -> Supply:
 
 
 def _beside_writes(files: Files, read: Array) -> Array:
-    """How surely a file is read while others are written."""
+    """How surely a file is read while others are written: for most of what lasts less."""
     begin, end = _span_of_others(files)
     some = read > 0
-    span = np.where(some, files.last_read - files.first_read, 0)
+    reading = np.where(some, files.last_read - files.first_read, 0)
     common = np.minimum(files.last_read, end) - np.maximum(files.first_read, begin)
-    inside = ratio(np.where(some, np.maximum(common, 0), 0), span)
+    shorter = np.minimum(reading, np.maximum(end - begin, 0))
+    inside = ratio(np.where(some, np.maximum(common, 0), 0), shorter)
     return np.where(some, ((inside - 0.5) / 0.3).clip(0, 1), 0)
 
 
@@ -126,7 +127,10 @@ def _glanced(files: Files) -> NDArray[np.bool_]:
 
 
 def _alternating(files: Files) -> Array:
-    """How surely each block is read and then written: a file's reads and writes take turns."""
+    """How surely each block is read and then written: a file's reads and writes take turns.
+
+    Where they come at random, in equal numbers, half as often.
+    """
     pairs = np.minimum(files.reads, files.writes)
     turns = ratio(files.rows["posix_turns"], 2 * pairs)
-    return ((turns - 0.2) / 0.3).clip(0, 1)
+    return ((turns - 0.65) / 0.2).clip(0, 1)

@@ -25,7 +25,7 @@ from sluice.classifier.synthetic.others import (
     read_back,
 )
 from sluice.classifier.synthetic.run import Recording, Run, write_log
-from sluice.classifier.synthetic.writers import AW, OWC, WS, Program, in_place, reopened, scattered
+from sluice.classifier.synthetic.writers import AW, OWC, WS, Program, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ PATTERNS = (*PROGRAMS, "mixed")
 MIXED = (0.32, 0.68)  # share of the bytes of a mixture's first phase
 LOGS_A_DIRECTORY = 1000
 APPENDING = {program.__name__ for program in AW}
-ALTERNATING = {in_place.__name__, reopened.__name__}  # may read a block before they rewrite it
+ALTERNATING = {program.__name__ for program in WS}  # may read a block before they rewrite it
 WRITERS = ("owc", "ws", "aw")
 ACCOMPANIED = 0.3  # of the writers: share with a smaller phase of another pattern
 MINOR = 0.25  # of the bytes: largest share of such a phase
@@ -125,7 +125,7 @@ def _feed(run: Run, program: str) -> None:
     elif kind < 0.6:
         add_stream(run)
     elif program in ALTERNATING:
-        add_turns(run)
+        add_turns(run, ordered=True)
     else:
         add_scratch(run, share=1.0 if program in APPENDING else MINOR)
 
@@ -135,7 +135,7 @@ def _mixture(run: Run) -> tuple[str, float] | None:
     kind = run.random.random()
     if kind < BESIDE:
         scattered(run)
-        add_turns(run)
+        add_turns(run, ordered=False)
         return "scattered+read", 0.0
     if kind < BESIDE + READ_BACK:
         phase = _choose(run.random, PROGRAMS[str(run.random.choice(WRITERS))])

@@ -48,6 +48,22 @@ def distilled(run: Run) -> float:
     return chunk
 
 
+def trained(run: Run) -> float:
+    """Read many files whole, again and again, and keep a state in one file or a few."""
+    chunk = gathered(run)
+    share = run.random.uniform(8, 100)
+    times = int(run.random.integers(2, 12))
+    state = run.bytes_moved() / share / times
+    one = run.random.random() < 0.5
+    style = PLAIN if run.random.random() < 0.5 else LOG
+    if one:
+        kept = Writes(chunk=max(64, state), count=times, opens=times, rewrites=True)
+        write_file(run, style, run.file("/scratch/model"), 0, kept)
+    for number in range(0 if one else times):
+        write_file(run, style, run.file(f"/scratch/model{number}"), 0, Writes(max(64, state)))
+    return chunk
+
+
 def created(run: Run) -> float:
     """Create, look at, remove: an archive unpacked, a benchmark of metadata."""
     files = int(2 ** run.random.uniform(6.5, 9))
@@ -155,8 +171,9 @@ def add_scratch(run: Run, *, share: float) -> None:
     run.count("POSIX", file, 0, RW_SWITCHES=1)
 
 
-def add_turns(run: Run) -> None:
-    """Let a program read most blocks before it writes them: a matrix out of core, a database."""
+def add_turns(run: Run, *, ordered: bool) -> None:
+    """Let a program read most blocks before it writes them, or others in no order."""
+    least, most = (1.8, 2.0) if ordered else (0.8, 1.2)
     part = run.random.uniform(0.5, 1)
     for (module, file, rank), row in list(run.rows.items()):
         if module == "POSIX" and row.get("WRITES", 0) > 1:
@@ -168,7 +185,7 @@ def add_turns(run: Run) -> None:
             )
             read_file(run, file, rank, volume=part * row["BYTES_WRITTEN"], calls=calls)
             row |= {"F_READ_START_TIMESTAMP": begin, "F_READ_END_TIMESTAMP": end}
-            run.count("POSIX", file, rank, RW_SWITCHES=int(run.random.uniform(1.2, 2) * calls))
+            run.count("POSIX", file, rank, RW_SWITCHES=int(run.random.uniform(least, most) * calls))
             run.clock = clock
 
 
@@ -181,6 +198,6 @@ def read_back(run: Run) -> None:
             run.count("POSIX", file, rank, RW_SWITCHES=1)
 
 
-READ: tuple[Program, ...] = (scanned, gathered, distilled)
+READ: tuple[Program, ...] = (scanned, gathered, distilled, trained)
 METADATA: tuple[Program, ...] = (created, looked_at)
 NONE: tuple[Program, ...] = (nothing,)

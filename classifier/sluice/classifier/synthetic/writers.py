@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 KIB = 1024
 MOST_FILES = 256  # of a run
+PLACED = 0.8  # of those who open a file to rewrite it in place: share that seeks first
 LEAST = 128 * KIB  # bytes of a run that is to be seen
 
 
@@ -145,7 +146,8 @@ def in_place(run: Run) -> float:
 def reopened(run: Run) -> float:
     """Open the file, write over its start, close it: it is never truncated."""
     style = draw_style(run, libraries=("posix", "mpiio"))
-    style = replace(style, calls=1)
+    placed = run.random.random() < PLACED
+    style = replace(style, calls=1 if placed else style.calls)
     count = int(2 ** run.random.uniform(1.6, 6))
     chunk = draw_chunk(run, count * style.writers)
     for rank in style.owners:
@@ -155,10 +157,10 @@ def reopened(run: Run) -> float:
             style,
             file,
             rank,
-            Writes(chunk=chunk, count=count, rewrites=True, opens=count, seeks=1.0),
+            Writes(chunk=chunk, count=count, rewrites=True, opens=count, seeks=float(placed)),
         )
         pause(run)
-    return chunk
+    return chunk / style.calls
 
 
 def scattered(run: Run) -> float:
