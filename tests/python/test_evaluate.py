@@ -177,7 +177,10 @@ def test_what_ships_holds_on_real_programs(synthesised):
     assert found["unseen_applications"]["calibration_error"] <= 0.05
 
 
-@pytest.mark.parametrize(("name", "logs"), [("round6.csv", 33), ("round7.csv", 60), ("round8.csv", 37)])
+@pytest.mark.parametrize(
+    ("name", "logs"),
+    [("round6.csv", 33), ("round7.csv", 60), ("round8.csv", 37), ("round9.csv", 26)],
+)
 def test_what_ships_holds_on_the_rounds_that_were_asked_about_once(synthesised, name, logs):
     """What the first answers were, and what was learned from them: docs/patterns.md."""
     programs = DATA.parent / "programs"

@@ -108,10 +108,15 @@ def _middle_written(files: Files) -> Array:
 
 
 def _replaced(files: Files) -> NDArray[np.bool_]:
-    """Whether a file is read and then, at once, written anew: an image that is rotated."""
+    """Whether a file is read and then, at once, written anew: an image that is rotated.
+
+    At once: after no longer than it was read, or in a small part of the time of all writes.
+    """
+    wrote = files.wrote
     took = np.where(files.read > 0, files.last_read - files.first_read, 0)
+    lasted = float(files.last_write[wrote].max() - files.first_write[wrote].min())
     before = files.first_read + files.last_read < files.first_write + files.last_write
-    return before & (files.first_write <= files.last_read + took)
+    return before & (files.first_write - files.last_read <= np.maximum(took, GLANCE * lasted))
 
 
 def _glanced(files: Files) -> NDArray[np.bool_]:
