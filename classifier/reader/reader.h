@@ -53,7 +53,7 @@ struct sluice_file_row {
 	double posix_bytes_written;
 	double posix_consec_writes;
 	double posix_seq_writes;
-	double posix_turns; /* from reading to writing, or back */
+	double posix_turns;   /* from reading to writing, or back */
 	double posix_strides; /* forward jumps over one of the commonest distances */
 	double posix_access[SLUICE_ACCESSES];	   /* commonest sizes, reads and writes */
 	float posix_access_count[SLUICE_ACCESSES]; /* of the record that moved most bytes */
