@@ -4,7 +4,7 @@
 jobs that the table knows, then 10,000 for which the forest has to run; in observe, and in
 enforce, where they take tokens as well. The harness times every call from outside; the
 plugin's own histogram, of one call in eight, is printed beside it. A machine may be half
-as fast in one run as in another, so a loop of fixed work is timed in every run too.
+as fast in one run as in another, so a fixed number of multiplications is timed in every run too.
 """
 
 import statistics
@@ -56,7 +56,7 @@ class Measured:
     as_long: list[Timing]
     """Loops of arithmetic that take as long as the calls."""
     fixed: list[Timing]
-    """Loops of FIXED_STEPS additions."""
+    """Loops of FIXED_STEPS multiplications."""
 
 
 def measure(harness: Harness, route: Route) -> Measured:
@@ -129,7 +129,7 @@ def main() -> int:
             "median {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us".format(*middle(measured.as_long))
         )
         fixed, *_ = middle(measured.fixed)
-        print(f"  a loop of {FIXED_STEPS} additions, the same in every run: median {fixed:.2f} us")
+        print(f"  {FIXED_STEPS} multiplications in a row, in every run: median {fixed:.2f} us")
         is_good &= median <= route.median_goal and tail <= TAIL_GOAL
     return 0 if is_good else 1
 
