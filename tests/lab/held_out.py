@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs and pairs that no calibration plans, and what they get on a throttled target.
+"""Programs and pairs that no calibration plans, what they get, and how well that is foretold.
 
     tests/lab/held_out.py /tmp/lab pairs.jsonl
 
@@ -10,6 +10,7 @@ rates in B/s.
 """
 
 import json
+import math
 import random
 import sys
 from collections import defaultdict
@@ -25,6 +26,7 @@ from sluice.calibrate.launch import Launcher, find_probe
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import KIB, MIB, Program
 from sluice.calibrate.protocol import Member, Timing, measure
+from sluice.calibrate.site_model import SiteModel
 from sluice.calibrate.targets import Target
 
 TIMING = Timing(fill=0.5, window=2.0)
@@ -98,6 +100,20 @@ def kept(rows: Sequence[dict[str, Any]]) -> Iterator[Observation]:
             for (name, rate), (other, _) in (both, both[::-1]):
                 own = median(alone[name])
                 yield Observation(Program.parse(name), (Program.parse(other),), rate / own, own)
+
+
+def median_error(model: SiteModel, seen: Sequence[Observation]) -> float:
+    """Of log I, all members writing throughout."""
+    return median(abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in seen)
+
+
+def coverage(model: SiteModel, seen: Sequence[Observation]) -> float:
+    """Share of what was seen that lies inside the intervals of 90 %."""
+    inside = 0
+    for item in seen:
+        low, high = model.interval(item.victim, item.others)
+        inside += low <= item.rho <= high
+    return inside / len(seen)
 
 
 def main(lab: str, output: str, seed: str = "1") -> None:

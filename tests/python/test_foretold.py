@@ -1,15 +1,13 @@
 """What a calibration foretells of programs that it did not measure, on recorded measurements."""
 
 import json
-import math
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
-from held_out import kept
+from held_out import coverage, kept, median_error
 
-from sluice.calibrate.observations import Observation, observations
+from sluice.calibrate.observations import observations
 from sluice.calibrate.site_model import SiteModel, fit
 from sluice.history_db.records import Encounter
 
@@ -30,11 +28,6 @@ def calibration() -> list[Encounter]:
     ]
 
 
-def median_error(model: SiteModel, seen: list[Observation]) -> float:
-    """Of log I, both members writing throughout."""
-    return median(abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in seen)
-
-
 @pytest.fixture(scope="module")
 def model() -> SiteModel:
     return fit(observations(calibration()))
@@ -44,18 +37,16 @@ def test_a_calibration_foretells_pairs_of_other_programs(model, capsys):
     """Better than the published figures alone, and as well as its intervals say."""
     seen = list(kept(rows("pairs.jsonl")))
     error, published = median_error(model, seen), median_error(fit([]), seen)
-    inside = [
-        low <= o.rho <= high for o in seen for low, high in [model.interval(o.victim, o.others)]
-    ]
+    inside = coverage(model, seen)
     with capsys.disabled():
         print(
             f"\n{len(seen)} losses in {len(seen) // 2} pairs: median error of log I {error:.3f}, "
-            f"published figures alone {published:.3f}; {sum(inside) / len(inside):.0%} inside "
+            f"published figures alone {published:.3f}; {inside:.0%} inside "
             "intervals of 90 %"
         )
     assert error < 0.18
     assert error < 0.75 * published
-    assert 0.85 <= sum(inside) / len(inside) <= 0.95
+    assert 0.85 <= inside <= 0.95
 
 
 def test_streams_are_found_to_press_as_one(model):
