@@ -89,13 +89,16 @@ def measure_pairs(
 
 
 def kept(rows: Sequence[dict[str, Any]]) -> Iterator[Observation]:
-    """Yield what each of two programs kept of its median rate alone."""
+    """Yield what each of two programs kept of its median rate alone.
+
+    As in a calibration, a run in which a program did nothing does not count.
+    """
     alone = defaultdict(list)
     for row in rows:
         if "program" in row:
             alone[row["program"]] += row["alone"]
     for row in rows:
-        if "members" in row:
+        if "members" in row and min(row["together"]) > 0:
             both = list(zip(row["members"], row["together"], strict=True))
             for (name, rate), (other, _) in (both, both[::-1]):
                 own = median(alone[name])
