@@ -262,7 +262,24 @@ wanted (const struct files *files, const struct sluice_file_row *rows, size_t co
 	return series_possible (rows, count);
 }
 
-/* A lone file is a series of its own, whatever it is called. */
+int
+names_tell_nothing (const struct sluice_file_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].posix_bytes_read > 0 || rows[i].stdio_bytes_read > 0)
+			return 0;
+	return series_possible (rows, count) == 0;
+}
+
+void
+names_by_id (const struct darshan_handle *handle, struct sluice_file_row *rows,
+	     size_t count)
+{
+	for (size_t i = 0; handle->names.length > 0 && i < count; i++)
+		rows[i].stem = rows[i].id;
+}
+
+/* Likewise where some were only read in part, or have a layout. */
 static void
 name_by_id (struct files *files)
 {

@@ -28,6 +28,13 @@ void files_into_rows (const struct files *files, struct sluice_file_row *rows,
 		      size_t count);
 void files_free (struct files *files);
 
+/* Whether names tell nothing of files, also without listing these: none was read, and no
+ * process has written several. */
+int names_tell_nothing (const struct sluice_file_row *rows, size_t count);
+/* A lone file is a series of its own, whatever it is called: name the rows of such a log.
+ */
+void names_by_id (const struct darshan_handle *handle, struct sluice_file_row *rows,
+		  size_t count);
 /* Read the names of the listed files, if they tell anything. 0, or -1 and a reason. */
 int names_read (const struct sluice_library *library, struct darshan_handle *handle,
 		const struct sluice_file_row *rows, size_t count, struct files *files,

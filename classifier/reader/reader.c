@@ -393,10 +393,15 @@ read_files (struct reading *r)
 {
 	struct files files = { 0 };
 	struct sluice_file_row *rows = r->rows.rows;
+	int has_layouts = r->handle->modules[DARSHAN_LUSTRE].length > 0;
+	if (!has_layouts && names_tell_nothing (rows, r->rows.count)) {
+		names_by_id (r->handle, rows, r->rows.count);
+		return 0;
+	}
 	if (files_of_rows (&files, rows, r->rows.count) < 0)
 		return out_of_memory (r);
 	int result = 0;
-	if (r->handle->modules[DARSHAN_LUSTRE].length > 0)
+	if (has_layouts)
 		result = read_layouts (r, &files);
 	if (result == 0 && r->rows.count > 0)
 		result = names_read (r->library, r->handle, rows, r->rows.count, &files,

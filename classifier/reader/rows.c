@@ -109,6 +109,11 @@ earlier (double a, double b)
 static void
 add_histogram (float *bins, const int64_t *counters)
 {
+	int64_t bits = 0;
+	for (int i = 0; i < SLUICE_SIZE_BINS; i++)
+		bits |= counters[i];
+	if (!bits)
+		return; /* most files are only read or only written */
 	for (int i = 0; i < SLUICE_SIZE_BINS; i++)
 		bins[i] += counters[i] > 0 ? (float)counters[i] : 0;
 }

@@ -3,8 +3,9 @@
 The loop is the floor for a reader that must read every format: in C, it opens a log, reads job
 and records of the same modules, and forgets them. `read` is the C reader on top of it: checks,
 one row a file, names. The others add what Python does: numpy arrays and digest of the file,
-profile, SQLite. Rates are logs by processor time, whichever process spent it, and their ratios
-are measured in turns within this run.
+profile, SQLite. Rates are logs by processor time, whichever process spent it. Each is compared
+with the loop in pairs of runs, one behind the other, by turns the one first and the other: what
+else the machine does then slows both alike. Medians of the pairs are printed.
 """
 
 import resource
@@ -21,7 +22,7 @@ from sluice.classifier.ingest import ingest
 from sluice.classifier.profile import read_profile
 from sluice.history_db.store import Store
 
-ROUNDS = 5
+ROUNDS = 16
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 SIZES = {1: 600, 32: 300, 1024: 30}  # records in a log: logs
 
@@ -101,13 +102,27 @@ STEPS = {
 }
 
 
-def compare(name: str, paths: list[Path]) -> None:
+def pair(
+    work: Callable[[list[Path]], None], paths: list[Path], *, first: bool
+) -> tuple[float, float]:
+    """The rates of one run of the work and one of the loop, and which comes first."""
+    if first:
+        own = rate(work, paths)
+        return own, rate(bare_loop, paths)
+    loop = rate(bare_loop, paths)
+    return rate(work, paths), loop
+
+
+def compare(name: str, paths: list[Path]) -> dict[str, float]:
+    """Print the rate of each step; return its share of the loop's."""
     profile(paths[:3])  # load what is loaded once
-    rounds = [{step: rate(work, paths) for step, work in STEPS.items()} for _ in range(ROUNDS)]
-    for step in STEPS:
-        logs = statistics.median(each[step] for each in rounds)
-        share = statistics.median(each[step] / each["bare loop"] for each in rounds)
-        print(f"{name:14} {step:10} {logs:9.0f}/s  {share:6.1%}")
+    shares = {}
+    for step, work in STEPS.items():
+        pairs = [pair(work, paths, first=number % 2 == 0) for number in range(ROUNDS)]
+        logs = statistics.median(own for own, _ in pairs)
+        shares[step] = statistics.median(own / loop for own, loop in pairs)
+        print(f"{name:14} {step:10} {logs:9.0f}/s  {shares[step]:6.1%}", flush=True)
+    return shares
 
 
 def skip_known(name: str, paths: list[Path]) -> None:
