@@ -3,6 +3,7 @@
     python tests/data/make_history.py tests/data/history/history-v1.db
 
 Every table has something in it. Run it with the release that is to be kept, never again later.
+history-v1-m009.db was made so by the code whose last migration was m009.
 """
 
 import sqlite3

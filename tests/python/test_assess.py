@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.classifier.jobs import FinishedJob
 from sluice.classifier.to_core import profile_members
 from sluice.cli.main import main
 from sluice.history_db.records import Profile
@@ -38,23 +38,8 @@ def job(name: str, start: float, *, pattern: str = "owc", hours: float = 1.0, no
         "nprocs": 64.0,
     }
     profile = Profile(pattern, 0.95, {pattern: 1.0}, numbers, 0.2)
-    return FinishedJob(
-        logs=(1,),
-        uid=1000,
-        name=name,
-        account="a",
-        partition="p",
-        qos="q",
-        nodes=nodes,
-        tasks=64,
-        cpus_per_task=1,
-        time_limit=120,
-        script_signature=0,
-        submit=int(start),
-        start=int(start),
-        end=int(start + seconds),
-        profile=profile,
-    )
+    times = {"start": int(start), "end": int(start + seconds)}
+    return finished_job(profile, name=name, nodes=nodes, tasks=64, time_limit=120, **times)
 
 
 def ask(jobs) -> Assessment:

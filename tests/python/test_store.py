@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice.history_db import upgrade
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -16,6 +17,7 @@ from sluice.history_db.errors import (
     HistoryError,
     MissingHistoryError,
     NewerHistoryError,
+    OldHistoryError,
     ReadOnlyHistoryError,
 )
 from sluice.history_db.migrations import MIGRATIONS
@@ -35,6 +37,7 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 
 OLD_DATABASES = sorted((Path(__file__).parents[1] / "data" / "history").glob("*.db"))
+(FIRST_DATABASE,) = (path for path in OLD_DATABASES if path.stem == "history-v1")
 LARGEST = (1 << 64) - 1
 
 
@@ -280,8 +283,37 @@ def test_every_released_database_is_brought_up_to_date(path, tmp_path):
     assert applied == {migration.__name__ for migration in MIGRATIONS}
 
 
-def test_there_is_a_released_database():
-    assert OLD_DATABASES
+def content_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every table's rows and the schema; not when migrations were applied."""
+    with sqlite3.connect(path) as db:
+        schema = db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY name").fetchall()
+        tables = [name for kind, name, _ in schema if kind == "table" and name != "migrations"]
+        rows = {name: db.execute(f"SELECT * FROM {name}").fetchall() for name in tables}  # noqa: S608 - the schema's names
+        applied = db.execute("SELECT name FROM migrations").fetchall()
+    return {**rows, "schema": schema, "migrations": applied}
+
+
+@pytest.mark.parametrize("steps", range(5, len(MIGRATIONS)))
+def test_an_upgrade_goes_on_from_each_version_in_between(tmp_path, monkeypatch, steps):
+    at_once, in_steps = tmp_path / "at_once.db", tmp_path / "in_steps.db"
+    for path in (at_once, in_steps):
+        shutil.copy(FIRST_DATABASE, path)
+    Store(at_once).close()
+    with monkeypatch.context() as older:
+        older.setattr(upgrade, "MIGRATIONS", MIGRATIONS[:steps])
+        Store(in_steps).close()
+    with pytest.raises(OldHistoryError, match="from an older Sluice"):
+        Store(in_steps, read_only=True)
+    Store(in_steps).close()
+    assert content_of(in_steps) == content_of(at_once)
+
+
+def test_an_upgraded_history_has_the_tables_of_a_new_one(tmp_path):
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    shutil.copy(FIRST_DATABASE, old)
+    Store(old).close()
+    Store(new, create=True).close()
+    assert content_of(old)["schema"] == content_of(new)["schema"]
 
 
 # What can go wrong

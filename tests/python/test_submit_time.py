@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,24 +36,9 @@ def a_job(number: int, pattern: str = "owc", **changes) -> FinishedJob:
     numbers = {"chunk_bytes": 1e6, "write_bytes": 1e10, "io_share": 0.4, "rate": 1e9}
     numbers |= changes.pop("numbers", {})
     submit = changes.pop("submit", START + number * DAY // 4)
-    job = FinishedJob(
-        logs=(number,),
-        uid=1000,
-        name="cavity",
-        account="phys",
-        partition="main",
-        qos="normal",
-        nodes=2,
-        tasks=8,
-        cpus_per_task=1,
-        time_limit=60,
-        script_signature=0,
-        submit=submit,
-        start=submit + 60,
-        end=submit + 3600,
-        profile=Profile(pattern, 0.95, {pattern: 1.0}, numbers, 0.5),
-    )
-    return replace(job, **changes)
+    profile = changes.pop("profile", Profile(pattern, 0.95, {pattern: 1.0}, numbers, 0.5))
+    times = {"submit": submit, "start": submit + 60, "end": submit + 3600}
+    return finished_job(profile, number=number, **times | changes)
 
 
 def table_of(jobs):

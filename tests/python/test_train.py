@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,26 +34,8 @@ def a_profile(pattern: str = "owc", confidence: float = 0.95, **numbers: float) 
 
 
 def a_job(number: int = 1, **changes) -> FinishedJob:
-    job = FinishedJob(
-        logs=(number,),
-        uid=1000,
-        name="cavity",
-        account="phys",
-        partition="main",
-        qos="normal",
-        nodes=2,
-        tasks=8,
-        cpus_per_task=1,
-        time_limit=60,
-        script_signature=0,
-        submit=0,
-        start=1_700_000_000 + 3600 * number,
-        end=0,
-        profile=a_profile(),
-    )
-    job = replace(job, **changes)
-    times = {"submit": job.submit or job.start, "end": job.end or job.start + 600}
-    return replace(job, **times)
+    changes = {"start": 1_700_000_000 + 3600 * number, "profile": a_profile()} | changes
+    return finished_job(number=number, **changes)
 
 
 def model_of(jobs: list[FinishedJob]) -> TrainedModel:
