@@ -140,6 +140,21 @@ def test_an_impossible_counter_is_named(counter, value, tmp_path):
         read_log(path)
 
 
+@pytest.mark.parametrize(
+    ("writes", "moved", "sizes", "words"),
+    [
+        (1, 1 << 20, {"100K_1M": 1 << 40}, "more writes than there were"),
+        (10, 4096, {"1G_PLUS": 10}, "more bytes than were moved"),
+        (10, 1 << 33, {"0_100": 10}, "fewer bytes than were moved"),
+    ],
+)
+def test_sizes_that_contradict_what_was_moved_are_named(writes, moved, sizes, words, tmp_path):
+    counters = {f"SIZE_WRITE_{name}": count for name, count in sizes.items()}
+    path = a_posix_log(tmp_path / "a.darshan", WRITES=writes, BYTES_WRITTEN=moved, **counters)
+    with pytest.raises(DarshanLogError, match=f"sizes of writes tell of {words}"):
+        read_log(path)
+
+
 def test_undefined_sizes_of_accesses_that_never_happened_do_no_harm(tmp_path):
     """Runtime 3.2.0 leaves them so."""
     path = a_posix_log(tmp_path / "a.darshan", ACCESS2_ACCESS=1 << 61, ACCESS2_COUNT=0)

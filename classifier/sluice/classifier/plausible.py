@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -20,6 +22,19 @@ SHORTEST = 1.0  # seconds; the run time is rounded in logs before 3.41
 BYTES = ("posix_bytes_read", "posix_bytes_written", "stdio_bytes_read", "stdio_bytes_written")
 SECONDS = ("read_time", "write_time", "meta_time")
 ENDS = ("read_end", "write_end")
+
+KIB, MIB = 1 << 10, 1 << 20
+SMALLEST = np.array(
+    [0, 100, KIB, 10 * KIB, 100 * KIB, MIB, 4 * MIB, 10 * MIB, 100 * MIB, 1024 * MIB], float
+)
+"""Bytes that an access in each bin of Darshan's histogram has at least."""
+LARGEST = np.append(SMALLEST[1:], 1 << 60)
+"""And at most."""
+ROUNDING = 1.001  # histograms are added up with seven digits
+HISTOGRAMS = (
+    ("reads", "posix_reads", "posix_bytes_read", "posix_size_read"),
+    ("writes", "posix_writes", "posix_bytes_written", "posix_size_write"),
+)
 
 
 def impossible(rows: NDArray[Any], runtime: float, nprocs: int, in_heatmap: float) -> str | None:
@@ -37,4 +52,20 @@ def impossible(rows: NDArray[Any], runtime: float, nprocs: int, in_heatmap: floa
     spent = max(float(rows[name].sum()) for name in SECONDS)
     if spent > THREADS * longest * nprocs:
         return f"says that {nprocs} processes did I/O for {spent:.3g} s in {runtime:.3g} s"
+    return _contradiction(rows)
+
+
+def _contradiction(rows: NDArray[Any]) -> str | None:
+    """Return where the sizes of accesses contradict their number or their bytes."""
+    for what, number, moved, sizes in HISTOGRAMS:
+        told = rows[rows[number] > 0]  # runtimes may leave counters out
+        histogram = told[sizes].astype(float)
+        accesses = histogram.sum(axis=1)
+        if (accesses > ROUNDING * told[number]).any():
+            return f"its sizes of {what} tell of more {what} than there were"
+        if (histogram @ SMALLEST > ROUNDING * told[moved] + 1).any():
+            return f"its sizes of {what} tell of more bytes than were moved"
+        is_whole = ROUNDING * accesses >= told[number]
+        if (is_whole & (told[moved] > ROUNDING * (histogram @ LARGEST))).any():
+            return f"its sizes of {what} tell of fewer bytes than were moved"
     return None
