@@ -288,7 +288,7 @@ def test_it_outlives_slurmctld_and_says_so_once(sluiced, guarded):
 def full_disk(path: Path) -> Iterator[Path]:
     """A small file system; whoever enters finds room, fill() takes it."""
     path.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", path], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", path], check=True)
     try:
         yield path
     finally:
