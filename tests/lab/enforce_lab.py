@@ -11,8 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from enforce_cases import BYSTANDER, COMPUTING, WIDE, Case, Outcome, Prediction, Run
 from measured_programs import STREAM, VICTIM, Lesson, MeasurementError, Program, learn
@@ -21,6 +20,7 @@ from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 from storage_targets import StorageTargets
 from target_kinds import LABELS, Limits
+from up_and_down import UpAndDown
 
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -52,7 +52,7 @@ MaxDelay=120
 """
 
 
-class EnforceLab:
+class EnforceLab(UpAndDown):
     """Targets, cluster and daemon below one directory, which everybody must be able to enter.
 
     Coming up takes the half minute in which the programs are measured.
@@ -78,7 +78,7 @@ class EnforceLab:
         self.sluiced = Sluiced(self.slurm, self.files)
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def up(self) -> None:
         with ExitStack() as stack:
             stack.enter_context(self.targets)
             self.lesson = learn(self.targets)
@@ -89,14 +89,8 @@ class EnforceLab:
             self._write_plugstack()
             stack.enter_context(self._daemon())
             self._stack = stack.pop_all()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def down(self) -> None:
         self._stack.close()
 
     def run(self, case: Case, mode: str) -> Run:
