@@ -1,8 +1,6 @@
 """The application table: what earlier runs of a script, a name, an account or the site did.
 
-An entry says how certain it is that the next run is alike. One run proves little, and the more
-general the key, the more it takes: runs of several users for a name, several applications for
-an account or the site.
+An entry says how certain it is that the next run is alike: one run proves little.
 """
 
 from __future__ import annotations
@@ -13,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.expectation import expected, likeness, recency, vote
+from sluice.classifier.application_keys import LATEST_JOBS, LEVELS, Level, breadth, groups_of
+from sluice.classifier.expectation import expected, likeness, recency
 from sluice.classifier.scaling import exponents
-from sluice.classifier.to_core import submission_of
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 KEPT_LOGS = 20  # listed behind an entry; the newest
-LATEST_JOBS = 200  # looked at for an entry; older ones weigh little
 MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
 MAX_SIZED = 8  # entries for sizes that one key may have
 DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need its own
@@ -48,54 +45,6 @@ class Learned:
     """The smallest and the largest of the runs behind it."""
     exponents: Mapping[str, float] = field(default_factory=dict)
     """How numbers of the profile follow the size, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A kind of evidence that the table holds."""
-
-    evidence: str
-    label: Callable[[FinishedJob], str]
-    witness: Callable[[FinishedJob], object] | None
-    """What must vary for the entry to hold for others too; None: the runs themselves do."""
-    doubt: float
-    """Witnesses that are assumed to disagree."""
-
-
-def _stem(job: FinishedJob) -> str:
-    return core.name_stem(job.name)
-
-
-LEVELS = (
-    Level(
-        "user_script",
-        lambda job: f"script {job.script_signature:016x} ({_stem(job)}) of user {job.uid}",
-        None,
-        0,
-    ),
-    Level("user_name", lambda job: f"{_stem(job)} of user {job.uid}", None, 0),
-    Level("name", _stem, lambda job: job.uid, 0.5),
-    Level("account", lambda job: f"account {job.account}", _stem, 2.0),
-    Level("site", lambda _: "all applications", _stem, 2.0),
-)
-"""From the specific to the general, as policies/core/predict.c asks them."""
-
-
-def groups_of(jobs: Sequence[FinishedJob]) -> dict[tuple[int, int], list[FinishedJob]]:
-    """Return jobs by (number of the level, key), each group the oldest first."""
-    groups: dict[tuple[int, int], list[FinishedJob]] = defaultdict(list)
-    for job in jobs:
-        for number, key in keys_of(job):
-            groups[number, key].append(job)
-    return groups
-
-
-def keys_of(job: FinishedJob) -> Iterator[tuple[int, int]]:
-    submission = submission_of(job)
-    for number, level in enumerate(LEVELS):
-        key = core.application_key(submission, level.evidence)
-        if key:
-            yield number, key
 
 
 def learn_applications(
@@ -198,15 +147,3 @@ def _differs(entry: Learned, general: Learned) -> bool:
         if abs(np.log2(own) - scaled) > DIFFERENT:
             return True
     return False
-
-
-def breadth(level: Level, jobs: Sequence[FinishedJob]) -> float:
-    """Return how far the witnesses carry: the share of them that agree, of those that doubt too."""
-    if level.witness is None:
-        return 1.0
-    by_witness: dict[object, list[FinishedJob]] = defaultdict(list)
-    for job in jobs:
-        by_witness[level.witness(job)].append(job)
-    pattern, _ = vote(jobs, recency(jobs))
-    agreeing = sum(vote(group, recency(group))[0] == pattern for group in by_witness.values())
-    return agreeing / (len(by_witness) + level.doubt)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.applications import LATEST_JOBS, LEVELS, breadth, groups_of, keys_of
+from sluice.classifier.application_keys import LATEST_JOBS, LEVELS, breadth, groups_of, keys_of
 from sluice.classifier.expectation import UNKNOWN, recency, vote
 
 if TYPE_CHECKING:
