@@ -10,8 +10,8 @@ from test_follow import END, JOB, ME, START, a_log, look
 from sluice.classifier.requested import Submissions
 from sluice.classifier.unlogged import coarse_profile, unlogged_jobs
 from sluice.cli.main import main
-from sluice.history_db.accounting import add_accounting
-from sluice.history_db.job_stats import JobStatsError, add_job_stats, parse_job_stats
+from sluice.history_db.accounting import add_accounting, add_job_stats
+from sluice.history_db.job_stats import JobStatsError, parse_job_stats
 from sluice.history_db.store import Store
 
 STEPS = f"""\

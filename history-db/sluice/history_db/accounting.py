@@ -1,10 +1,11 @@
-"""Accounting into the history."""
+"""What Slurm and the storage servers count of jobs, into the history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.history_db.job_stats import parse_job_stats
 from sluice.history_db.sacct import BrokenLine, parse_sacct
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ class JobSummary:
     unchanged: int = 0
     broken: int = 0
     """Lines that could not be understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatsSummary:
+    jobs: int
+    """Whose figures the history now has."""
+    unmatched: int
+    """Jobs that the accounting does not know (yet)."""
+    others: int
+    """Entries that are not of a job: of daemons, of logins."""
 
 
 def add_accounting(
@@ -54,6 +65,14 @@ def add_accounting(
     store.link_logs()
     store.update_coverage()
     return summary
+
+
+def add_job_stats(store: Store, lines: Iterable[str], *, name: str) -> JobStatsSummary:
+    """Give jobs the servers' figures. Raises JobStatsError or HistoryError."""
+    stats, others = parse_job_stats(lines, name=name)
+    matched = store.put_job_stats(stats.values())
+    store.update_coverage()
+    return JobStatsSummary(matched, len(stats) - matched, others)
 
 
 def _keep(store: Store, batch: list[Job], summary: JobSummary) -> None:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sluice.history_db.store import Store
-
 DATA = {"write_bytes", "read_bytes"}
 METADATA = {
     *("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename"),
@@ -44,26 +42,11 @@ class JobStats:
     metadata_operations: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatsSummary:
-    jobs: int
-    """Whose figures the history now has."""
-    unmatched: int
-    """Jobs that the accounting does not know (yet)."""
-    others: int
-    """Entries that are not of a job: of daemons, of logins."""
-
-
-def add_job_stats(store: Store, lines: Iterable[str], *, name: str) -> JobStatsSummary:
-    """Give jobs the servers' figures. Raises JobStatsError or HistoryError."""
-    stats, others = parse_job_stats(lines, name=name)
-    matched = store.put_job_stats(stats.values())
-    store.update_coverage()
-    return JobStatsSummary(matched, len(stats) - matched, others)
-
-
 def parse_job_stats(lines: Iterable[str], *, name: str) -> tuple[dict[int, JobStats], int]:
-    """Return the sums by job id, and the number of entries without one."""
+    """Return the sums by job id, and the number of entries without one.
+
+    Raises JobStatsError.
+    """
     found: dict[int, JobStats] = {}
     others = 0
     heading = False

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from sluice.classifier.ingest import Summary
     from sluice.classifier.workers import Failure
-    from sluice.history_db.accounting import JobSummary
-    from sluice.history_db.job_stats import JobStatsSummary
+    from sluice.history_db.accounting import JobStatsSummary, JobSummary
     from sluice.history_db.labels import LabelSummary
     from sluice.history_db.store import Store
 
@@ -199,7 +198,8 @@ def _read_accounting(
 def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
     if file is None:
         return None
-    from sluice.history_db.job_stats import JobStatsError, add_job_stats
+    from sluice.history_db.accounting import add_job_stats
+    from sluice.history_db.job_stats import JobStatsError
 
     try:
         return add_job_stats(store, file, name=_name(file))
