@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from sluice.policies.snapshot import pack_snapshot
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "policies" / "core"
 WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
-SANITIZERS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 STUMP = {
     "roots": np.array([0]),
@@ -36,14 +37,20 @@ STUMP = {
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Compile a test of tests/core; the core itself once for each set of flags."""
-    folder = tmp_path_factory.mktemp("core")
 
-    def build(name: str, flags: list[str]) -> Path:
-        program = folder / f"{name}{'-'.join(flags).replace('/', '')}"
-        if not program.exists():
-            sources = [ROOT / "tests" / "core" / f"{name}.c", *sorted(CORE.glob("*.c"))]
-            command = ["cc", *WARNINGS, *flags, f"-I{CORE}", "-o", program, *sources, "-lm"]
-            subprocess.run(command, check=True)
+    @cache
+    def core(*flags: str) -> list[Path]:
+        folder = tmp_path_factory.mktemp("core")
+        command = ["cc", *WARNINGS, *flags, "-c", *sorted(CORE.glob("*.c"))]
+        subprocess.run(command, check=True, cwd=folder)
+        return sorted(folder.glob("*.o"))
+
+    @cache
+    def build(name: str, *flags: str) -> Path:
+        program = tmp_path_factory.mktemp(name) / name
+        sources = [ROOT / "tests" / "core" / f"{name}.c", *core(*flags)]
+        command = ["cc", *WARNINGS, *flags, f"-I{CORE}", "-o", program, *sources, "-lm"]
+        subprocess.run(command, check=True)
         return program
 
     return build
@@ -81,25 +88,25 @@ def run(*command: str | Path) -> str:
 
 
 def test_texts_under_sanitizers(built):
-    assert ", 0 failed" in run(built("text_test", SANITIZERS))
+    assert ", 0 failed" in run(built("text_test", *SANITIZERS))
 
 
 @pytest.mark.parametrize("stride", ["11", pytest.param("1", marks=pytest.mark.acceptance)])
 def test_no_damaged_file_gets_past_the_sanitizers(built, files, stride):
-    assert ", 0 failed" in run(built("damage_test", SANITIZERS), *files, stride)
+    assert ", 0 failed" in run(built("damage_test", *SANITIZERS), *files, stride)
 
 
 def test_decisions_under_sanitizers(built, files):
-    assert ", 0 failed" in run(built("decide_test", SANITIZERS), *files)
+    assert ", 0 failed" in run(built("decide_test", *SANITIZERS), *files)
 
 
 def test_nothing_is_allocated_for_a_decision(built, files):
-    assert ", 0 failed" in run(built("allocation_test", ["-O2", "-fno-builtin"]), *files)
+    assert ", 0 failed" in run(built("allocation_test", "-O2", "-fno-builtin"), *files)
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 @pytest.mark.parametrize("name", ["text_test", "decide_test"])
 def test_valgrind_finds_nothing(built, files, name):
-    program = built(name, ["-O2", "-g"])
+    program = built(name, "-O2", "-g")
     arguments = files if name == "decide_test" else []
     run("valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", program, *arguments)
