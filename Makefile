@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture test retest lint format acceptance bench fuzz docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture test test-shared test-alone retest lint format acceptance bench fuzz docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,8 +53,18 @@ picture: build ## Take the pictures in README and docs anew, from the demo and f
 	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg --png docs/enforce.png
 	$(BIN)/python tests/bench/replay_pictures.py
 
+# What measures storage wants the machine to itself; all else shares it, a file of tests to a
+# core at a time, so that what its fixtures train and start is made once.
+ALONE := tests/probe tests/storage
+
 test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
-	$(BIN)/python -m pytest -m 'not acceptance'
+	@$(MAKE) --no-print-directory --jobs=1 --keep-going test-shared test-alone
+
+test-shared:
+	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=auto --dist=loadfile $(ALONE:%=--ignore=%)
+
+test-alone:
+	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
 
 retest: ## Ask again the tests that failed last, and name them
 	$(BIN)/python -m pytest -m 'not acceptance' --last-failed --last-failed-no-failures none -rA

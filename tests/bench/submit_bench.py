@@ -106,7 +106,7 @@ def middle(rounds: list[Timing]) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    built = build(REPOSITORY / "build")
+    built = build()
     bundles = {
         mode: made_model.bundle(applications=JOBS, trees=200, jobs=JOBS, settings=settings)
         for mode, settings in SETTINGS.items()

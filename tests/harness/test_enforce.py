@@ -7,7 +7,7 @@ from pathlib import Path
 import made_model
 import pytest
 from plugin_harness import Change, Harness, build, drain, install
-from test_plugin import BUILD, KINDS
+from test_plugin import KINDS
 
 from sluice.policies import core
 from sluice.policies.record import Record
@@ -25,7 +25,7 @@ HELD = [
 
 @pytest.fixture(scope="module")
 def built() -> Path:
-    return build(BUILD)
+    return build()
 
 
 @pytest.fixture(params=["harness"])

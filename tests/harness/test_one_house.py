@@ -8,7 +8,7 @@ from pathlib import Path
 import made_model
 import pytest
 from plugin_harness import Harness, build, drain, install
-from test_plugin import BUILD, KINDS
+from test_plugin import KINDS
 from watched_core import Watched
 
 from sluice.policies import core
@@ -44,7 +44,7 @@ def trace(start: int) -> list[dict[str, str | int]]:
 
 @pytest.fixture(params=["observe", "enforce"])
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    harness = Harness(build(BUILD), tmp_path)
+    harness = Harness(build(), tmp_path)
     files = harness.files
     install(files.bundle, made_model.bundle(trees=40, jobs=2000, applications=150))
     install(files.snapshot, made_model.snapshot(corunners=12))
@@ -96,7 +96,7 @@ def test_plugin_and_replay_of_policies_decide_alike(tmp_path: Path) -> None:
         replayable, site, profiles=profiles, storage=storage, policy="sluice-auto", max_delay=86400
     )
     busiest = sorted(watched.decided, key=lambda decided: -len(decided.corunners))
-    harness = Harness(build(BUILD), tmp_path)
+    harness = Harness(build(), tmp_path)
     files = harness.files
     install(files.bundle, watched.core.belief.bundle)
     install(files.snapshot, busiest[0].snapshot())

@@ -13,8 +13,6 @@ import made_model
 import pytest
 from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = REPOSITORY / "build"
 NOBODY = 65534
 
 # One job of every kind that job_submit sees, as fields of struct sluice_request.
@@ -45,12 +43,12 @@ KINDS: dict[str, dict[str, str | int]] = {
 
 @pytest.fixture(scope="session")
 def built() -> Path:
-    return build(BUILD)
+    return build()
 
 
 @pytest.fixture(scope="session")
 def sanitized() -> Path:
-    return build(BUILD / "asan", sanitize="address,undefined")
+    return build(sanitize="address,undefined")
 
 
 @pytest.fixture(scope="module")

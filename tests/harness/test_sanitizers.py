@@ -13,7 +13,6 @@ import pytest
 from plugin_harness import Harness, PluginFiles, build, drain, install
 from test_plugin import KINDS
 
-BUILD = Path(__file__).resolve().parents[2] / "build"
 THREADS = 8
 RANDOM_BITS = Path("/proc/sys/vm/mmap_rnd_bits")
 
@@ -88,14 +87,14 @@ def stress(harness: Harness, calls: int) -> None:
 
 @pytest.mark.parametrize("sanitize", ["address,undefined", "thread"])
 def test_nothing_is_found_by_the_sanitizers(tmp_path: Path, sanitize: str) -> None:
-    built = build(BUILD / sanitize.replace(",", "-"), sanitize=sanitize)
+    built = build(sanitize=sanitize)
     stress(Harness(built, tmp_path, wrapper=fixed_addresses()), calls=20_000)
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("sanitize", ["address,undefined", "thread"])
 def test_nothing_is_found_by_the_sanitizers_in_a_long_run(tmp_path: Path, sanitize: str) -> None:
-    built = build(BUILD / sanitize.replace(",", "-"), sanitize=sanitize)
+    built = build(sanitize=sanitize)
     stress(Harness(built, tmp_path, wrapper=fixed_addresses()), calls=200_000)
 
 
@@ -108,4 +107,4 @@ def test_valgrind_finds_nothing(tmp_path: Path) -> None:
         "--leak-check=full",
         "--errors-for-leak-kinds=definite",
     )
-    stress(Harness(build(BUILD), tmp_path, wrapper=valgrind), calls=300)
+    stress(Harness(build(), tmp_path, wrapper=valgrind), calls=300)

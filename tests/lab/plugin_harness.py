@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from compile_c import BUILD, make
+
 ANSWER_TIMEOUT = 60.0  # seconds; a plugin that takes longer hangs
 
 
@@ -51,20 +52,10 @@ class Timing:
     max: int
 
 
-def build(build_directory: Path, *, sanitize: str = "") -> Path:
-    """Build harness and plugin below a directory; returns it."""
-    subprocess.run(
-        [
-            "make",
-            "--silent",
-            "-C",
-            REPOSITORY / "tests" / "harness",
-            f"BUILD={build_directory}",
-            f"SANITIZE={sanitize}",
-        ],
-        check=True,
-    )
-    return build_directory
+def build(*, sanitize: str = "") -> Path:
+    """Build harness and plugin, with sanitizers in a folder of their own; returns the folder."""
+    directory = BUILD / sanitize.replace(",", "-")
+    return make("tests/harness", directory, f"SANITIZE={sanitize}")
 
 
 def ask(path: Path, request: str, timeout: float = 5.0) -> bytes:
@@ -131,7 +122,7 @@ class PluginFiles:
         return json.loads(ask(self.socket, "stats\n"))  # type: ignore[no-any-return]
 
     def wait_for(
-        self, condition: Callable[[dict[str, Any]], bool], timeout: float = 10.0
+        self, condition: Callable[[dict[str, Any]], bool], timeout: float = 60.0
     ) -> dict[str, Any]:
         """Wait until the statistics meet the condition; returns them."""
         deadline = time.monotonic() + timeout

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from compile_c import BUILD, make
 
 
 def build(name: str = "", *variables: str) -> Path:
     """The probe, built in build/NAME with make's variables; what is up to date stays."""
-    directory = ROOT / "build" / name
-    words = ("make", "--silent", "-C", ROOT / "classifier" / "probe", f"BUILD={directory}")
-    subprocess.run([*words, *variables], check=True)
-    return directory / "bin" / "sluice-probe"
+    return make("classifier/probe", BUILD / name, *variables) / "bin" / "sluice-probe"
 
 
 @dataclass(frozen=True)

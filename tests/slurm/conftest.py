@@ -1,17 +1,14 @@
 """Fixtures with real Slurm daemons."""
 
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compile_c import compiled, make
 from plugin_harness import PluginFiles
 from private_slurm import PrivateSlurm
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = REPOSITORY / "build"
 
 # Two partitions, licences of the site's own, and arrays: what jobs may ask for.
 SETTINGS = {"Licenses": "tool:4"}
@@ -31,21 +28,13 @@ def lab_directory() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def plugin_directory() -> Path:
     """Where the freshly built plugin lies."""
-    subprocess.run(
-        ["make", "--silent", "-C", REPOSITORY / "slurm-plugin", f"BUILD={BUILD}"], check=True
-    )
-    return BUILD / "plugins"
+    return make("slurm-plugin") / "plugins"
 
 
 @pytest.fixture(scope="session")
 def bulk_submit() -> Path:
     """The libslurm client that submits many jobs."""
-    program = BUILD / "tests" / "bulk_submit"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    source = Path(__file__).with_name("bulk_submit.c")
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", *flags, source, "-o", program, "-lslurm"], check=True)
-    return program
+    return compiled(Path(__file__).with_name("bulk_submit.c"), "-lslurm")
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from compile_c import BUILD, make
 from private_slurm import PrivateSlurm
 
-REPOSITORY = Path(__file__).parents[2]
-BUILD = REPOSITORY / "build"
 PLUGIN = BUILD / "plugins" / "spank_sluice.so"
 NAMES = ("SLUICE_LANE", "SLUICE_TARGETS", "SLUICE_DIR", "SLUICE_JOB_ID")
 OTHER_USER = 65534  # nobody
@@ -90,12 +89,7 @@ def variables(text: str) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def built() -> Path:
     """The folder with the test programs; builds them and the plugin if need be."""
-    subprocess.run(
-        ["make", "--no-print-directory", "-C", REPOSITORY / "tests" / "spank", f"BUILD={BUILD}"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return BUILD / "spank-tests"
+    return make("tests/spank") / "spank-tests"
 
 
 @pytest.fixture(scope="session")
