@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, OTHER_USER, Lab, variables
 from moosefs import MooseFS
+from spank_lab import OTHER_USER, PLUGIN, Lab, variables
 
 PRIVATE_SLURM = Path(__file__).parents[1] / "lab" / "private_slurm.py"
-PLUGIN = BUILD / "plugins" / "spank_sluice.so"
 HOLDING = "--licenses=sl0_stream"
 
 pytestmark = pytest.mark.slurm

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import OTHER_USER, Lab, needs_root, variables
+from spank_lab import OTHER_USER, Lab, needs_root, variables
 
 pytestmark = pytest.mark.slurm
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Lab, variables
+from spank_lab import Lab, variables
 
 pytestmark = pytest.mark.slurm
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from conftest import Lab
+from spank_lab import Lab
 
 pytestmark = pytest.mark.slurm
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conftest import OTHER_USER, PLUGIN, Lab, needs_root, variables
 from private_slurm import PrivateSlurm
+from spank_lab import OTHER_USER, PLUGIN, Lab, needs_root, variables
 
 pytestmark = pytest.mark.slurm
 
