@@ -20,7 +20,10 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from sluice.history_db.records import Bundle, Model
 
 
 @click.command("models", short_help="List what was trained and published.")
@@ -42,27 +45,9 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     with open_history(config, history, read_only=True) as store:
         models, bundles, in_use = store.models(), store.bundles(), store.model_in_use()
         coverage = coverage_line(store)
+    published = {model.id: [b for b in bundles if b.model == model.id] for model in models}
     if as_json:
-        show_json(
-            [
-                {
-                    "model": model.id,
-                    "in_use": model.id == in_use,
-                    "trained": model.created,
-                    "metrics": model.metrics,
-                    "bundles": [
-                        {
-                            "checksum": f"{bundle.checksum:016x}",
-                            "path": bundle.path,
-                            "published_at": bundle.published_at,
-                        }
-                        for bundle in bundles
-                        if bundle.model == model.id
-                    ],
-                }
-                for model in models
-            ]
-        )
+        show_json([_fields(model, published[model.id], in_use) for model in models])
         return
     click.echo(coverage)
     show_table(
@@ -84,11 +69,28 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
                 model.metrics["jobs"],
                 *_range(model.metrics),
                 *_quality(model.metrics),
-                _published([b.published_at for b in bundles if b.model == model.id]),
+                _latest(published[model.id]),
             )
             for model in models
         ],
     )
+
+
+def _fields(model: Model, published: Sequence[Bundle], in_use: int | None) -> dict[str, Any]:
+    return {
+        "model": model.id,
+        "in_use": model.id == in_use,
+        "trained": model.created,
+        "metrics": model.metrics,
+        "bundles": [
+            {
+                "checksum": f"{bundle.checksum:016x}",
+                "path": bundle.path,
+                "published_at": bundle.published_at,
+            }
+            for bundle in published
+        ],
+    }
 
 
 def _range(metrics: dict[str, Any]) -> tuple[str, str]:
@@ -103,5 +105,5 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
     return share_text(answered), share_text(right), f"{later['brier']:.3f}"
 
 
-def _published(times: list[int]) -> str:
-    return time_text(max(times)) if times else NOTHING
+def _latest(published: Sequence[Bundle]) -> str:
+    return time_text(max((bundle.published_at for bundle in published), default=None))

@@ -84,40 +84,39 @@ class GateKeeper:
             return []
         self._take_bundle(Path(config.bundle), slurm_uid)
         is_off = Path(config.off_file).exists()
+        sizer = None if is_off else self._sizer
         policy = self._sizer.policy if self._sizer else config.policy
         names = token_names(policy)
         found = holdings(jobs, names)
-        if is_off or self._sizer is None:
+        if sizer is None:
             self.open_all()
         waiting = [holding for holding in found if holding.job.is_pending]
         licenses = slurm_commands.licenses()
         gates: dict[str, int] = {}
         reasons: dict[Key, str] = {}
-        if self._sizer and not is_off:
+        if sizer is not None:
             if snapshot is not None:
                 self._second.look(
                     waiting,
                     ledger,
-                    self._sizer.bundle,
+                    sizer.bundle,
                     snapshot,
                     config=config,
                     licenses=licenses,
                     now=now,
                 )
-            self._sizer.take_speeds(lane_speeds)
-            gates = self._size(self._sizer, found, jobs, prediction)
+            sizer.take_speeds(lane_speeds)
+            gates = self._size(sizer, found, jobs, prediction)
             self._may_have_leases = True
             present = leases(slurm_commands.reservations())
             self._compare(accounts(found, licenses, present, names, now))
-            wanted = reserved_for(gates, licenses, MIN_TOTAL)
-            length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
-            slurm_commands.control(plan(present, wanted, now, length))
+            _impose(gates, present, licenses, config, now)
         self._waits.follow(waiting, now)
         if store is not None:
             self._keep_releases(store, found, jobs)
             others = [job for job, _ in _background(found, jobs, prediction)]
             self._keep_set(store, running_set(found, others, gates, cluster, now))
-            if self._sizer and not is_off:
+            if sizer is not None:
                 reasons = self._second.releases(found, jobs, gates, now)
                 self._act_on_seconds(store, found, reasons, licenses, names)
         reasons |= self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
@@ -282,6 +281,19 @@ def running_set(
     holders += [Holder(job.job_id, job.submit, "", 0) for job in others]
     holders.sort(key=lambda holder: holder.job_id)
     return RunningSet(cluster, now, tuple(holders), gates)
+
+
+def _impose(
+    gates: Mapping[str, int],
+    present: Iterable[Lease],
+    licenses: Mapping[str, License],
+    config: Config,
+    now: int,
+) -> None:
+    """Renew the leases that hold back what the gates do not let out."""
+    wanted = reserved_for(gates, licenses, MIN_TOTAL)
+    length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
+    slurm_commands.control(plan(present, wanted, now, length))
 
 
 def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
