@@ -1,7 +1,11 @@
 """What Slurm's commands print, read without being led astray by what users write."""
 
+import os
+
 import pytest
 
+from sluice.cli import slurm_checks
+from sluice.cli.findings import Site
 from sluice.slurm import slurm_commands as commands
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.records import Partition, QueuedJob, UserDefaults
@@ -167,6 +171,26 @@ def test_a_command_that_is_missing_or_hangs_is_named_with_a_remedy():
 def test_the_qos_that_preempt_are_those_that_name_others():
     answer = "normal|\nhigh|normal,low\nlow|\nurgent|high\nbroken\n"
     assert commands.parse_preempting_qos(answer) == ["high", "urgent"]
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("normal|\nhigh|normal", ("OK", "left alone, as they preempt: QoS high")),
+        ("normal|", ("WARN", "sacctmgr tells of no QoS that preempts")),
+    ],
+)
+def test_the_doctor_names_the_qos_that_are_left_alone_as_they_preempt(
+    tmp_path, monkeypatch, told, found
+):
+    """sacctmgr is a stand-in: a database cannot run here."""
+    (tmp_path / "sacctmgr").write_text(f"#!/bin/sh\necho '{told}'\n")
+    (tmp_path / "sacctmgr").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    controller = commands.parse_controller("PreemptType = preempt/qos")
+    (finding,) = slurm_checks.preemption(Site(None, controller=controller))
+    assert finding.level == found[0]
+    assert found[1] in finding.text
 
 
 def test_a_job_of_which_scontrol_tells_nothing_is_no_job_without_a_comment(monkeypatch):

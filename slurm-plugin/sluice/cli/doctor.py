@@ -44,13 +44,30 @@ def command(
         sluice doctor --preflight && systemctl restart slurmctld
         sluice doctor --json | jq '.[] | select(.level == "FAIL")'
     """
-    from sluice.cli import checks
+    from sluice.cli import own_checks, slurm_checks
+    from sluice.cli.findings import Site
 
-    site = checks.Site(config)
+    site = Site(config)
     if preflight_only or plugin:
-        findings = list(checks.preflight(site, plugin))
+        findings = list(slurm_checks.preflight(site, plugin))
     else:
-        findings = [finding for check in checks.CHECKS for finding in check(site)]
+        checks = (
+            own_checks.configuration,
+            own_checks.switch,
+            slurm_checks.slurm,  # before those that ask whose files slurmctld believes
+            slurm_checks.preflight,
+            slurm_checks.plugin,
+            own_checks.bundle,
+            own_checks.daemon,
+            own_checks.snapshot,
+            own_checks.history,
+            slurm_checks.tokens,
+            slurm_checks.speed,
+            slurm_checks.gates,
+            slurm_checks.preemption,
+            slurm_checks.scheduling,
+        )
+        findings = [finding for check in checks for finding in check(site)]
     if as_json:
         show_json([asdict(finding) for finding in findings])
     else:

@@ -1,197 +1,26 @@
-"""What `sluice doctor` looks at. Each check says what it found, and how to mend it."""
+"""What `sluice doctor` looks at in Slurm: slurm.conf, the plugin in slurmctld, tokens, gates."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import (
-    DEFAULT_CONFIG,
-    duration_text,
-    read_config,
-    share_text,
-    sluiced_runs,
-    user_text,
-)
-from sluice.history_db.errors import HistoryError
-from sluice.history_db.store import Store
-from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot
+from sluice.cli.findings import Finding, Site
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.settings import BY_QOS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from sluice.policies.core import Config
-    from sluice.slurm.records import Controller
-
-OLD_BUNDLE = 30 * 86400  # seconds
 DEFAULT_SCHED_INTERVAL = 60  # seconds, slurm.conf(5)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    level: str
-    """OK, WARN or FAIL."""
-    topic: str
-    text: str
-    remedy: str = ""
-
-
-@dataclass(slots=True)
-class Site:
-    """What the checks know; the first ones fill it for the others."""
-
-    config_path: Path | None
-    config: Config | None = None
-    controller: Controller | None = None
-    stats: dict[str, Any] = field(default_factory=dict)
-
-
-def configuration(site: Site) -> Iterator[Finding]:
-    path = site.config_path or DEFAULT_CONFIG
-    try:
-        site.config = read_config(site.config_path)
-    except (CoreError, OSError) as error:
-        yield Finding("FAIL", "configuration", str(error), "`sluice config check` after the repair")
-        return
-    if not path.exists():
-        yield Finding(
-            "WARN",
-            "configuration",
-            f"{path} does not exist: the plugin is as if not loaded",
-            "create it; an empty file observes. `sluice config explain` lists the settings",
-        )
-        return
-    yield Finding("OK", "configuration", f"{path}, Mode={site.config.mode}")
-
-
-def switch(site: Site) -> Iterator[Finding]:
-    if site.config is not None and Path(site.config.off_file).exists():
-        yield Finding(
-            "WARN", "switch", f"Sluice is switched off: {site.config.off_file}", "`sluice on`"
-        )
-
-
-def history(site: Site) -> Iterator[Finding]:
-    if site.config is None:
-        return
-    path = Path(site.config.history)
-    try:
-        with Store(path, read_only=not os.access(path, os.W_OK)) as store:
-            counts = store.counts()
-    except HistoryError as error:
-        yield Finding(
-            "FAIL", "history", str(error), "see the text; sluiced and `sluice ingest` create it"
-        )
-        return
-    text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
-    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        yield Finding("OK", "history", text)
-    else:
-        yield Finding(
-            "WARN",
-            "history",
-            f"{text}; not writable by {user_text(os.geteuid())}",
-            "only the user of sluiced needs to write it: run this as that user to be sure",
-        )
-
-
-def bundle(site: Site) -> Iterator[Finding]:
-    if site.config is None:
-        return
-    path = Path(site.config.bundle)
-    if not path.exists():
-        yield Finding(
-            "FAIL",
-            "bundle",
-            f"{path} does not exist: every job is left alone",
-            "`sluice train && sluice publish`",
-        )
-        return
-    try:
-        model = Bundle.load(path, _slurm_uid(site))
-    except CoreError as error:
-        yield Finding("FAIL", "bundle", str(error), "`sluice publish` writes it anew")
-        return
-    age = time.time() - model.created
-    text = (
-        f"{path}: {model.application_count} applications, {model.tree_count} trees, "
-        f"{duration_text(age)} old, owned by {user_text(path.stat().st_uid)}"
-    )
-    if age > OLD_BUNDLE:
-        yield Finding("WARN", "bundle", text, "`sluice ingest`, `sluice train`, `sluice publish`")
-    else:
-        yield Finding("OK", "bundle", text)
-
-
-def daemon(site: Site) -> Iterator[Finding]:
-    if site.config is None:
-        return
-    lock = Path(site.config.snapshot + ".lock")
-    try:
-        is_running = sluiced_runs(site.config)
-    except PermissionError:
-        yield Finding(
-            "WARN", "sluiced", f"{lock} cannot be read", "run this as the user of sluiced"
-        )
-        return
-    except FileNotFoundError:
-        yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
-        return
-    if is_running:
-        yield Finding("OK", "sluiced", "is running")
-    else:
-        yield Finding(
-            "FAIL", "sluiced", "is not running: decisions pile up in slurmctld", "start sluiced"
-        )
-
-
-def snapshot(site: Site) -> Iterator[Finding]:
-    if site.config is None:
-        return
-    path = Path(site.config.snapshot)
-    if not path.exists():
-        yield Finding(
-            "FAIL", "snapshot", f"{path} does not exist: every job is left alone", "start sluiced"
-        )
-        return
-    try:
-        published = Snapshot.load(path, _slurm_uid(site))
-    except CoreError as error:
-        yield Finding("FAIL", "snapshot", str(error), "sluiced writes it anew each FollowInterval")
-        return
-    state = published.state
-    age = max(0.0, time.time() - state.taken)
-    text = (
-        f"{path}: {state.running} jobs run, {len(published.corunners())} with I/O that matters, "
-        f"{state.unknown} unknown, {state.pending} wait; {duration_text(age)} old"
-    )
-    if age > site.config.policy.max_snapshot_age:
-        yield Finding(
-            "FAIL", "snapshot", text + ": too old to be believed", "see the log of sluiced"
-        )
-    else:
-        yield Finding("OK", "snapshot", text)
-    for lane in site.config.policy.lanes:
-        speed = published.lane_speed(lane.name)
-        if speed < 1:
-            yield Finding(
-                "WARN",
-                "targets",
-                f"lane {lane.name} straggles, at {share_text(speed)} of its peers' rate",
-                "`sluice targets` shows the evidence; jobs are kept off it where that pays",
-            )
 
 
 def slurm(site: Site) -> Iterator[Finding]:
@@ -379,17 +208,30 @@ def gates(site: Site) -> Iterator[Finding]:
         yield Finding("OK", "books", f"they balance: {held} tokens held, {wanted} waited for")
 
 
+def preemption(site: Site) -> Iterator[Finding]:
+    """Say which QoS are left alone because they preempt."""
+    if site.controller is None or site.controller.preempt_type != BY_QOS:
+        return
+    try:
+        names = slurm_commands.preempting_qos()
+    except SlurmError as error:
+        yield Finding("WARN", "preemption", str(error), "name the QoS that preempt in ExemptQos")
+        return
+    if names:
+        yield Finding("OK", "preemption", f"left alone, as they preempt: QoS {', '.join(names)}")
+    else:
+        yield Finding(
+            "WARN",
+            "preemption",
+            "PreemptType=preempt/qos, but sacctmgr tells of no QoS that preempts",
+            "if some do, name them in ExemptQos",
+        )
+
+
 def scheduling(site: Site) -> Iterator[Finding]:
     """Look at settings of Slurm that Sluice meets."""
     if site.controller is None:
         return
-    if site.controller.preempt_type == "preempt/qos":
-        yield Finding(
-            "WARN",
-            "preemption",
-            "PreemptType=preempt/qos: which QoS preempt is not published to the plugin",
-            "name those QoS in ExemptQos",
-        )
     interval = next(
         (
             int(value)
@@ -407,25 +249,3 @@ def scheduling(site: Site) -> Iterator[Finding]:
         f"sched_interval={interval}, PriorityFlags {'with' if accrue else 'without'} "
         "ACCRUE_ALWAYS; observe and advise need neither changed",
     )
-
-
-CHECKS: tuple[Callable[[Site], Iterator[Finding]], ...] = (
-    configuration,
-    switch,
-    slurm,  # before those that ask whose files slurmctld believes
-    preflight,
-    plugin,
-    bundle,
-    daemon,
-    snapshot,
-    history,
-    tokens,
-    speed,
-    gates,
-    scheduling,
-)
-
-
-def _slurm_uid(site: Site) -> int:
-    """Whose files slurmctld believes, besides root's."""
-    return site.controller.slurm_uid if site.controller else os.geteuid()
