@@ -208,6 +208,7 @@ rank_anew (struct sluice_engine *e)
 			q->rank[i] = priority_rank (&e->priority, q->job[i],
 						    e->results[q->job[i]].eligible, e->now);
 	e->pass.is_valid = 0;
+	e->is_quiet = 0;
 	return queue_sort (q);
 }
 
@@ -258,9 +259,18 @@ schedule (struct sluice_engine *e, int is_tick)
 	const struct sluice_scheduler *s = &e->workload->scheduler;
 	if (s->interval == 0)
 		return pass_until_settled (e, s->backfill);
+	if (e->is_quiet && e->now < e->settled_until)
+		return 0;
+	e->settled_until = -INFINITY;
 	if (pass_until_settled (e, SLUICE_BACKFILL_NONE))
 		return -1;
-	return is_tick ? pass_until_settled (e, s->backfill) : 0;
+	if (!is_tick)
+		return 0;
+	if (pass_until_settled (e, s->backfill))
+		return -1;
+	if (e->pass.is_lasting)
+		e->settled_until = e->pass.next_start;
+	return 0;
 }
 
 /* Waiting jobs need the clock: the next backfill pass, the next priorities. Not where
@@ -298,6 +308,7 @@ step (struct sluice_engine *e)
 	int has_ended = e->storage ? end_by_storage (e, next) : 0;
 	if (has_ended < 0)
 		return -1;
+	e->is_quiet = !has_ended;
 	if (!has_ended) {
 		if (next == INFINITY)
 			return 0;
@@ -307,13 +318,18 @@ step (struct sluice_engine *e)
 	int is_tick = 0;
 	while (e->events.count && e->events.heap[0].time <= e->now) {
 		struct event event = events_pop (&e->events);
-		is_tick |= event_kind (&event) == EVENT_BACKFILL;
+		if (event_kind (&event) == EVENT_BACKFILL)
+			is_tick = 1;
+		else
+			e->is_quiet = 0;
 		if (happen (e, &event))
 			return -1;
 	}
-	while (e->next_submit < w->job_count && w->jobs[e->next_submit].submit <= e->now)
+	while (e->next_submit < w->job_count && w->jobs[e->next_submit].submit <= e->now) {
+		e->is_quiet = 0;
 		if (submit (e))
 			return -1;
+	}
 	uint32_t waiting = e->queue.waiting;
 	if (schedule (e, is_tick))
 		return -1;

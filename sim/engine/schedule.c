@@ -116,6 +116,7 @@ schedule_may_start (struct sluice_engine *e, uint32_t place)
 		return 1;
 	uint32_t job = e->queue.job[place];
 	struct sluice_choice *choice = &e->choices[job];
+	e->pass.is_lasting = 0; /* it may answer otherwise next time */
 	e->policy->starting (e->policy->self, e->now, job, choice);
 	if (choice->not_before > e->now) {
 		queue_remove (&e->queue, place);
@@ -139,6 +140,7 @@ start (struct sluice_engine *e, uint32_t place, int32_t *take)
 		    = demand.needs[i].count;
 	queue_remove (&e->queue, place);
 	e->waiting_in[e->workload->jobs[job].partition]--;
+	e->pass.is_lasting = 0;
 	return run_start (e, job, take) || join_ends (e) ? -1 : 1;
 }
 
@@ -163,7 +165,7 @@ block (struct sluice_engine *e, uint32_t partition, double start,
 	if (p->is_blocked[partition])
 		return 0;
 	if (start == INFINITY) { /* beyond the window: time may bring it in */
-		p->is_valid = 0;
+		p->is_valid = p->is_lasting = 0;
 		return 0;
 	}
 	if (p->rule == SLUICE_BACKFILL_EASY)
@@ -268,6 +270,7 @@ begin_anew (struct sluice_engine *e, enum sluice_backfill rule)
 {
 	struct pass *p = &e->pass;
 	*p = (struct pass){ .next_start = INFINITY, .rule = rule, .is_valid = 1 };
+	p->is_lasting = e->workload->scheduler.preemption == SLUICE_PREEMPT_OFF;
 	if (!has_joined_ends (e, rule))
 		return 0;
 	for (uint32_t run = 0; run < e->run_count; run++)

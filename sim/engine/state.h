@@ -46,6 +46,7 @@ struct pass {
 	uint32_t new_count; /* jobs at the queue's end that it has not seen */
 	uint32_t rule;	    /* enum sluice_backfill */
 	int is_valid;	    /* new jobs may be looked at alone */
+	int is_lasting;	    /* time alone changes nothing before next_start */
 	int is_stopped;	    /* a licence is missing: nobody below may start */
 	int has_plan;	    /* plan differs from base */
 	uint8_t is_blocked[SLUICE_REPLAY_PARTITIONS];
@@ -62,6 +63,8 @@ struct sluice_engine {
 	uint32_t waits_in_heap; /* ends of runs, leases and begins still to come */
 	int has_tick;
 	int has_period;
+	int is_quiet;	      /* at this instant only time has passed */
+	double settled_until; /* so long a pass finds what the last one found */
 	struct events events;
 	struct queue queue;
 	struct priority priority;
