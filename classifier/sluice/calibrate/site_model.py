@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import least_squares
+from threadpoolctl import threadpool_limits
 
 from sluice.calibrate.features import SCALES, features, likeness
 from sluice.policies import core
@@ -138,7 +139,9 @@ def fit(observations: Sequence[Observation]) -> SiteModel:
     """
     if not observations:
         return SiteModel(published_interference(), 0.0)
-    return _fit(observations).with_deviation(_deviation_on_unseen(observations))
+    # The matrices are small: several threads would mostly wait for each other.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return _fit(observations).with_deviation(_deviation_on_unseen(observations))
 
 
 def _fit(observations: Sequence[Observation]) -> SiteModel:
