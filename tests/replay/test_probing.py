@@ -6,7 +6,7 @@ import pytest
 
 from sluice.calibrate.programs import KIB, MIB, Program
 from sluice.sim import probing
-from sluice.sim.probing import program_of, storage_of_one_target
+from sluice.sim.probing import programs_of, storage_of_one_target
 from sluice.sim.requests import STORAGE_FIELDS, simulate
 from sluice.sim.storage import storage_for
 from sluice.sim.world import NAMES, World
@@ -22,6 +22,7 @@ def test_a_calibration_is_of_the_request_level_world_and_not_of_the_one_that_ans
 
     for name in ("start", "rate", "run"):
         monkeypatch.setattr(World, name, refuse)
+    monkeypatch.setattr(probing, "CHUNKS", (64 * KIB, MIB))
     slower = replace(STORAGE, numbers={"commit_seconds": 2e-3})
     assert probing.calibrated(slower)["points"]
     with pytest.raises(AssertionError):
@@ -49,7 +50,7 @@ def test_the_target_of_any_world_is_one_of_the_request_level_world(name, number)
 def test_a_file_for_each_write_without_flushes_keeps_as_many_files_under_way_as_its_window():
     storage = storage_of_one_target({})
     small, large = (
-        program_of(Program("owc", chunk, 2, "none"), storage) for chunk in (MIB, 16 * MIB)
+        programs_of(Program("owc", chunk, 2, "none"), storage)[0] for chunk in (MIB, 16 * MIB)
     )
     assert small["processes"] == 2 * storage["flow_window"]
     assert large["processes"] == 2
@@ -59,7 +60,7 @@ def test_streams_take_from_small_synchronous_writes_and_hardly_lose_beside_them(
     """The ordering of Shah et al. (S1), request by request."""
     storage = storage_of_one_target({})
     stream, small = (
-        {**program_of(Program(pattern, 64 * KIB), storage), "operations": 200.0}
+        {**programs_of(Program(pattern, 64 * KIB), storage)[0], "operations": 200.0}
         for pattern in ("aw", "ws")
     )
     endless = {"operations": 1e9, "noise": 1.0}
@@ -69,3 +70,17 @@ def test_streams_take_from_small_synchronous_writes_and_hardly_lose_beside_them(
         return simulate(storage, [probe, {**signal, **endless}], stop_share=0.9)[0].rate / alone
 
     assert kept(small, stream) < 0.5 < kept(stream, small)
+
+
+def test_a_mix_is_a_program_for_each_of_its_parts_and_loses_as_they_do_on_average():
+    storage = storage_of_one_target({})
+    mix = Program("ws+aw", 64 * KIB, 3)
+    assert [part["processes"] for part in programs_of(mix, storage)] == [2, 1]
+    stream = Program("aw", MIB)
+    kept = {}
+    for program in (mix, Program("ws", 64 * KIB), Program("aw", 64 * KIB)):
+        (alone,), (beside, _) = (
+            probing.rates_by_request({}, programs) for programs in ([program], [program, stream])
+        )
+        kept[program.pattern] = beside / alone
+    assert kept["ws"] < kept["ws+aw"] < kept["aw"]

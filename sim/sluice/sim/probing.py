@@ -7,7 +7,10 @@ measured in the world that answers itself.
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +49,8 @@ COUNTED = 0.9
 JITTER = 0.01
 """Seconds between the starts of processes that begin together."""
 SEED = 1
+_ONE_AT_A_TIME = threading.Lock()
+"""Replays on several threads ask for the same calibration at once: the first makes it."""
 
 
 def calibrated(storage: Storage, *, in_same_world: bool = False) -> dict[str, Any]:
@@ -55,8 +60,9 @@ def calibrated(storage: Storage, *, in_same_world: bool = False) -> dict[str, An
     `sluice calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
     in_same_world: measured in the fast world, which answers in a replay.
     """
-    measure = _rates_in_world if in_same_world else _rates_by_request
-    return dict(_calibrated(measure, tuple(sorted(storage.numbers.items()))))
+    measure = rates_in_world if in_same_world else rates_by_request
+    with _ONE_AT_A_TIME:
+        return dict(_calibrated(measure, tuple(sorted(storage.numbers.items()))))
 
 
 @lru_cache(maxsize=8)
@@ -64,8 +70,7 @@ def _calibrated(measure: Measure, numbers: tuple[tuple[str, float], ...]) -> dic
     rates_of = partial(measure, dict(numbers))
     alone: dict[Program, float] = {}
     observations = []
-    # A mix of patterns is no program of the request-level world.
-    for encounter in default_grid(CHUNKS, several_targets=False, varied=False):
+    for encounter in default_grid(CHUNKS, several_targets=False):
         programs = (encounter.probe, *encounter.signals)
         for program in programs:
             if program not in alone:
@@ -77,21 +82,24 @@ def _calibrated(measure: Measure, numbers: tuple[tuple[str, float], ...]) -> dic
     return fit(observations).interference
 
 
-def _rates_by_request(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
+def rates_by_request(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
     """Return the B/s of each, the first being the probe and the others outlasting it."""
     storage = storage_of_one_target(numbers)
-    probe = program_of(programs[0], storage)
+    written = [programs_of(program, storage) for program in programs]
+    (probe, *_), *_ = written
+    others = [
+        {**part, "operations": ENDLESS, "noise": 1.0}
+        for part in itertools.chain.from_iterable(written)
+        if part is not probe
+    ]
+    company = others[: len(written[0]) - 1]
     probe["operations"] = float(LEAST_OPERATIONS)
-    (brief,) = requests.simulate(storage, [probe], seed=SEED)
+    brief, *_ = requests.simulate(storage, [probe, *company], seed=SEED)
     window = min(WINDOW, MOST_UNITS * storage["unit_bytes"] / storage["target_bandwidth"])
     enough = math.ceil(LEAST_OPERATIONS * window / brief.seconds)
     probe["operations"] = float(max(LEAST_OPERATIONS, enough))
-    signals = [
-        {**program_of(program, storage), "operations": ENDLESS, "noise": 1.0}
-        for program in programs[1:]
-    ]
-    outcomes = requests.simulate(storage, [probe, *signals], stop_share=COUNTED, seed=SEED)
-    return [outcome.rate for outcome in outcomes]
+    outcomes = iter(requests.simulate(storage, [probe, *others], stop_share=COUNTED, seed=SEED))
+    return [sum(next(outcomes).rate for _ in parts) for parts in written]
 
 
 def storage_of_one_target(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -123,8 +131,19 @@ def storage_of_one_target(numbers: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def program_of(program: Program, storage: Mapping[str, float]) -> dict[str, float | str]:
-    """Return a probe's program (struct sluice_program) without its number of operations."""
+def programs_of(program: Program, storage: Mapping[str, float]) -> list[dict[str, float | str]]:
+    """Return what a probe is (struct sluice_program), without the numbers of operations.
+
+    One program, or one for each part of a mix: processes are dealt to the parts in turn.
+    """
+    dealt = [program.parts[i % len(program.parts)] for i in range(program.processes)]
+    return [
+        _program_of(replace(program, pattern=part, processes=dealt.count(part)), storage)
+        for part in dict.fromkeys(dealt)
+    ]
+
+
+def _program_of(program: Program, storage: Mapping[str, float]) -> dict[str, float | str]:
     creates = program.pattern == "owc"
     sync = {"each": "flush", "none": "behind"}[program.sync_of(program.pattern)]
     processes = program.processes
@@ -145,7 +164,7 @@ def program_of(program: Program, storage: Mapping[str, float]) -> dict[str, floa
     }
 
 
-def _rates_in_world(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
+def rates_in_world(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
     """Return the B/s of each while all of them write in the fast world."""
     world = World(numbers, lanes=((1, 1 / TARGETS_A_SERVER),))
     loads = [_load_of(program, world.config) for program in programs]
