@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from sluice.cli.main import main
+from sluice.sim.ladder import RUNGS
 
 SLUICE = Path(sys.executable).with_name("sluice")
 GENERATED = ("--generate", "400", "--slots", "64", "--load", "0.9")
@@ -159,6 +160,23 @@ def test_the_terminal_shows_a_column_a_policy_and_no_interval_without_repetition
     assert heading.split() == ["total", "none", "two-groups", "class-lanes", "server-fair"]
     assert "Perfect knowledge could give back" in result.stdout
     assert " to " not in result.stdout.split("total", 1)[1].replace("lost to", "")
+
+
+def test_explained_is_how_much_of_the_bound_more_knowledge_and_longer_waits_would_give():
+    result = sluice(*GENERATED, "--policy", "sluice-auto", "--explain", "--json")
+    document = json.loads(result.stdout)
+    rungs = document["ladder"]
+    assert [rung["policy"] for rung in rungs] == ["sluice-auto", *RUNGS]
+    assert max(rungs, key=lambda rung: rung["share_of_bound"])["policy"] == "one-at-a-time"
+    for rung in rungs:
+        figures = document["policies"][rung["policy"]]["figures"]
+        assert rung["share_of_bound"] == figures["share_of_bound"]["value"]
+        saved = -figures["lost_slot_hours"]["above_none"]
+        assert rung["kept_back"] == pytest.approx(
+            figures["held_slot_hours"]["value"] / saved if saved > 0 else None
+        )
+    (said,) = (text for text in document["verdict"] if text.startswith("The bound takes waits"))
+    assert all(how in said for how in RUNGS.values())
 
 
 def test_jobs_that_were_loaded_more_heavily_wait_longer(tmp_path):

@@ -108,6 +108,11 @@ def _two_groups(question: Question) -> Plan:
     return _gate(question, question.options.heavy, np.ones(len(question.workload.jobs)))
 
 
+def _one_at_a_time(question: Question) -> Plan:
+    options = replace(question.options, heavy=1, max_delay=np.inf)
+    return _two_groups(replace(question, options=options))
+
+
 def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
     """Let I/O-heavy jobs run while what they need fits the room."""
     jobs = np.flatnonzero(classes.is_heavy(question.profiles))
@@ -180,11 +185,15 @@ def _sluice(
     is_perfect: bool = False,
     calibration: str = "requests",
     seen_as: Callable[[Profiles], Profiles] | None = None,
+    **instead: Any,
 ) -> Callable[[Question], Plan]:
-    """Return the policy of Sluice with some of its remedies, or with less or more known."""
+    """Return the policy of Sluice with some of its remedies, or with less or more known.
+
+    instead: members of Options that it does not leave to the question.
+    """
 
     def plan(question: Question) -> Plan:
-        options = question.options
+        options = replace(question.options, **instead)
         belief = belief_of(
             question.workload,
             question.profiles,
@@ -205,6 +214,9 @@ def _sluice(
 SLUICE = ("max_delay", "wait_price", "wrong")
 AT_ONCE = ("wait_price", "wrong")
 """Of Sluice where nobody waits."""
+ORACLE: Mapping[str, Any] = {"is_perfect": True, "calibration": "same world"}
+WEEK = 7 * 86400.0
+"""The longest MaxDelay that Sluice takes."""
 
 POLICIES: Mapping[str, Policy] = {
     "none": Policy("Slurm alone", _none),
@@ -267,6 +279,26 @@ POLICIES: Mapping[str, Policy] = {
         "Sluice that knows I/O share and run time of each single job",
         _sluice(is_perfect=True),
         SLUICE,
+    ),
+    "sluice-oracle": Policy(
+        "Sluice that knows single jobs, and measured in the very world that answers",
+        _sluice(**ORACLE),
+        SLUICE,
+    ),
+    "sluice-oracle-free-waits": Policy(
+        "the same where waits cost nothing",
+        _sluice(**ORACLE, wait_price=0.0),
+        ("max_delay", "wrong"),
+    ),
+    "sluice-oracle-patient": Policy(
+        "the same where waits cost nothing and may last a week",
+        _sluice(**ORACLE, wait_price=0.0, max_delay=WEEK),
+        ("wrong",),
+    ),
+    "one-at-a-time": Policy(
+        "one I/O-heavy job at a time, however long the others wait",
+        _one_at_a_time,
+        ("wrong",),
     ),
     "sluice-no-classifier": Policy(
         "Sluice that knows how much I/O a job does, but not how",

@@ -45,12 +45,14 @@ def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
     """Return what `--json` adds where jobs do I/O."""
     from sluice.cli.replay_words import verdict
     from sluice.sim.figures_of_replay import FIGURES
+    from sluice.sim.ladder import ladder
 
     return {
         "experiment": experiment.plain(),
         "inputs": inputs(experiment),
         "verdict": verdict(comparison),
         "bound": _bound(comparison),
+        "ladder": [asdict(rung) for rung in ladder(comparison)],
         "repetitions": comparison.repetitions,
         "policies": {
             policy: {

@@ -65,6 +65,7 @@ def verdict(comparison: Comparison) -> list[str]:
     bound = comparison.bounds[0]
     said = [_lost_text(bound), _bound_text(bound)]
     said += [_policy_text(comparison, name) for name in comparison.policies if name != PLAIN]
+    said += _ladder_texts(comparison)
     if comparison.repetitions:
         said.append(interval_text(comparison))
     return said
@@ -124,6 +125,22 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
         f"{_change(comparison, policy, 'makespan_s')}."
         f"{_hardly_anybody_text(comparison, policy)}"
     )
+
+
+def _ladder_texts(comparison: Comparison) -> list[str]:
+    """Return what is given back with one limit after the other taken away, in a sentence."""
+    from sluice.sim.ladder import ladder
+
+    steps = [
+        f"{rung.how}: {rung.share_of_bound:.1%}"
+        + (f" ({amount_text(rung.kept_back)})" if rung.kept_back is not None else "")
+        for rung in ladder(comparison)
+    ]
+    said = (
+        "The bound takes waits for free. Share of it that is given back, and slot-hours kept back "
+        f"for each slot-hour of that: {'; '.join(steps)}."
+    )
+    return [said] if steps else []
 
 
 def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
