@@ -24,6 +24,12 @@ operations_of (const struct sluice_program *program)
 	return program->sync == SLUICE_SYNC_BEHIND ? 1 : (uint32_t)program->operations;
 }
 
+double
+rq_random (const struct simulation *s, const void *bytes, size_t size)
+{
+	return (double)(sluice_hash_bytes (bytes, size, s->storage->seed) >> 11) * 0x1p-53;
+}
+
 uint32_t
 rq_flow_count (const struct program *program)
 {
@@ -94,7 +100,7 @@ establish (struct simulation *s, uint32_t number)
 	struct program *program = program_of (s, flow->process);
 	if (program->collapses && server->established >= s->storage->flow_limit) {
 		program->outcome->collapses++;
-		rq_schedule (s, s->now + s->storage->retry_seconds, EVENT_RETRY, number);
+		rq_schedule (s, s->now + s->storage->retry_seconds, EVENT_CONNECT, number);
 		return;
 	}
 	server->established++;
@@ -104,10 +110,23 @@ establish (struct simulation *s, uint32_t number)
 }
 
 static void
-retry (struct simulation *s, uint32_t flow)
+try_again (struct simulation *s, uint32_t flow)
 {
 	establish (s, flow);
 	send_all (s, s->flows[flow].process);
+}
+
+/* Each connection stalls for a time of its own, so an operation meets the longest. */
+static void
+connect_flow (struct simulation *s, uint32_t number)
+{
+	double longest = s->storage->stall_seconds;
+	uint64_t which[2] = { s->flows[number].ticket, s->flows[number].target };
+	if (longest > 0.0)
+		rq_schedule (s, s->now + longest * rq_random (s, which, sizeof which),
+			     EVENT_CONNECT, number);
+	else
+		establish (s, number);
 }
 
 /* The target, of the program's, on which an operation begins: its file's first, and
@@ -128,6 +147,18 @@ first_target (const struct program *program, const struct process *process)
 	return first + (uint32_t)fmod (floor (stripes), is->stripe_targets);
 }
 
+/* What an operation writes to the i-th of count targets: whole stripes in turn, the last
+ * of them perhaps in part. */
+static double
+flow_bytes (const struct sluice_program *program, uint32_t i, uint32_t count)
+{
+	double bytes = operation_bytes (program), stripe = program->stripe_bytes;
+	double full = floor (bytes / stripe);
+	double turns = floor (full / count), last = full - turns * count;
+	double whole = (turns + (i < last)) * stripe;
+	return i == (uint32_t)last ? whole + (bytes - full * stripe) : whole;
+}
+
 static void
 open_flows (struct simulation *s, uint32_t number)
 {
@@ -144,16 +175,15 @@ open_flows (struct simulation *s, uint32_t number)
 	for (uint32_t i = 0; i < count; i++) {
 		struct flow *flow = &s->flows[flow_at (s, number, i)];
 		uint32_t target = span.first + (first + i) % span.count;
-		double bytes = operation_bytes (program->is) / count;
 		*flow = (struct flow){
-			.unsent = bytes,
+			.unsent = flow_bytes (program->is, i, count),
 			.ticket = s->tickets,
 			.process = number,
 			.target = (uint32_t)program->is->first_target + target,
 			.is_new = 1,
 			.next_commit = NOTHING,
 		};
-		establish (s, flow_at (s, number, i));
+		connect_flow (s, flow_at (s, number, i));
 	}
 	send_all (s, number);
 }
@@ -187,13 +217,15 @@ static void
 operate (struct simulation *s, uint32_t number)
 {
 	const struct sluice_program *program = program_of (s, number)->is;
-	double seconds = program->creates * s->storage->create_seconds;
+	double crowd = 1.0 + s->storage->create_crowding * s->creating;
+	double seconds = program->creates * s->storage->create_seconds * crowd;
 	if (program->creates)
 		open_file (s, number);
 	if (!(seconds > 0.0)) {
 		open_flows (s, number);
 		return;
 	}
+	s->creating++;
 	s->metadata_clock = fmax (s->metadata_clock, s->now) + seconds;
 	rq_schedule (s, s->metadata_clock + program->creates * s->storage->create_delay,
 		     EVENT_OPEN, number);
@@ -298,7 +330,9 @@ rq_unit_acknowledged (struct simulation *s, uint32_t number, double bytes)
 	else
 		send_from (s, number);
 	int is_complete = !(flow->unsent > 0.0) && !flow->in_flight;
-	if (is_complete && program->is->sync == SLUICE_SYNC_FLUSH)
+	int commits
+	    = program->is->sync == SLUICE_SYNC_FLUSH && s->storage->commit_seconds > 0.0;
+	if (is_complete && commits)
 		rq_queue_commit (s, number);
 	else if (is_complete)
 		rq_flow_done (s, number);
@@ -315,10 +349,11 @@ handle (struct simulation *s, const struct event *event)
 		operate (s, event->index);
 		break;
 	case EVENT_OPEN:
+		s->creating--;
 		open_flows (s, event->index);
 		break;
-	case EVENT_RETRY:
-		retry (s, event->index);
+	case EVENT_CONNECT:
+		try_again (s, event->index);
 		break;
 	case EVENT_PRODUCED:
 		rq_unit_produced (s, event->index);

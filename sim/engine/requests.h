@@ -6,8 +6,9 @@
  * numbers below are not zero: a delay (set-up), the metadata server (creates), and
  * then ceil (bytes / stripe) targets at once, and ends with the slowest of them
  * (fork-join). What goes to one target is a flow: units of at most unit_bytes, a
- * bounded number of them in flight, through the producing process, its node's
- * link, the server's link, the server's work for a new flow, and the target.
+ * bounded number of them in flight, through its connection's stall, the producing
+ * process, its node's link, the server's link, the server's work for a new flow, and
+ * the target.
  *
  * A target serves units first come, first served; if it has a seek time, it
  * stays with a stream for up to a slice before it turns to the next one. A flush
@@ -42,6 +43,8 @@
 	X (call_seconds, 0.0, 0.0, 10.0, "s", "of a process for one write call")           \
 	X (setup_seconds, 0.0, 0.0, 100.0, "s",                                            \
 	   "delay of an operation, on no shared station")                                  \
+	X (stall_seconds, 0.0, 0.0, 10.0, "s",                                             \
+	   "a new flow's connection stalls for up to this, each for its own time")         \
 	X (flow_seconds, 0.0, 0.0, 10.0, "s", "work of a server for a new flow")           \
 	X (unit_bytes, 1048576.0, 512.0, 1e12, "B", "largest unit on the wire")            \
 	X (flow_window, 8.0, 1.0, 1e6, "units", "in flight of a flow to new blocks")       \
@@ -63,6 +66,8 @@
 	X (create_delay, 0.0, 0.0, 100.0, "s",                                             \
 	   "round trips of a create, on no shared station")                                \
 	X (create_seconds, 0.0, 0.0, 100.0, "s", "of the metadata server for a create")    \
+	X (create_crowding, 0.0, 0.0, 10.0, "share",                                       \
+	   "of create_seconds more for each other create under way")                       \
 	X (flow_limit, 0.0, 0.0, 1e9, "flows", "established at a server; 0: no limit")     \
 	X (retry_seconds, 0.2, 1e-6, 1e3, "s", "until a refused flow tries again")         \
 	X (buffer_bytes, 0.0, 0.0, 1e18, "B", "of a node, for programs that yield")        \

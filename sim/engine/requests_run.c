@@ -99,13 +99,6 @@ check_program (const struct sluice_program *program, const struct sluice_storage
 	return 0;
 }
 
-/* Uniform in [0, 1). */
-static double
-jitter_of (uint64_t seed, uint64_t process)
-{
-	return (double)(sluice_hash_bytes (&process, sizeof process, seed) >> 11) * 0x1p-53;
-}
-
 static void
 set_up_outcome (struct program *program, struct sluice_program_outcome *outcome)
 {
@@ -147,7 +140,7 @@ set_up_processes (struct simulation *s, struct program *program, uint32_t first_
 {
 	const struct sluice_program *is = program->is;
 	for (uint32_t rank = 0; rank < (uint32_t)is->processes; rank++) {
-		uint32_t number = program->first_process + rank;
+		uint64_t number = program->first_process + rank;
 		double node = floor (rank * is->nodes / is->processes);
 		s->processes[number] = (struct process){
 			.program = (uint32_t)(program - s->programs),
@@ -158,8 +151,8 @@ set_up_processes (struct simulation *s, struct program *program, uint32_t first_
 			.home = rank % program->target_count,
 		};
 		double late
-		    = s->storage->jitter_seconds * jitter_of (s->storage->seed, number);
-		rq_schedule (s, is->start + late, EVENT_BURST, number);
+		    = s->storage->jitter_seconds * rq_random (s, &number, sizeof number);
+		rq_schedule (s, is->start + late, EVENT_BURST, (uint32_t)number);
 	}
 }
 

@@ -13,7 +13,7 @@ enum event_kind {
 	EVENT_BURST,	 /* a process: its next burst begins */
 	EVENT_OPERATION, /* a process: set up, on to the metadata server */
 	EVENT_OPEN,	 /* a process: its flows may open */
-	EVENT_RETRY,	 /* a flow that was refused */
+	EVENT_CONNECT,	 /* a flow that stalled or was refused tries to open */
 	EVENT_PRODUCED,	 /* a unit leaves its process */
 	EVENT_SENT,	 /* a unit leaves its node */
 	EVENT_RECEIVED,	 /* a unit has reached its server */
@@ -146,6 +146,7 @@ struct simulation {
 	struct server *servers;
 	uint32_t target_count, server_count, process_count, node_count;
 	double metadata_clock;
+	uint32_t creating; /* operations whose files are being created */
 	uint64_t tickets;
 	uint32_t files; /* created or opened: the next one's target */
 	uint32_t stopped;
@@ -168,6 +169,8 @@ void rq_target_served (struct simulation *s, uint32_t target);
 void rq_queue_commit (struct simulation *s, uint32_t flow);
 
 /* requests.c: the life of an operation. */
+/* Uniform in [0, 1), the same for the same bytes and seed. */
+double rq_random (const struct simulation *s, const void *bytes, size_t size);
 uint32_t rq_flow_count (const struct program *program);
 uint32_t rq_can_collapse (const struct simulation *s, const struct program *program);
 void rq_unit_acknowledged (struct simulation *s, uint32_t flow, double bytes);

@@ -47,9 +47,9 @@ class Figure:
 
     @property
     def fitted(self) -> list[str]:
-        """Numbers that were fitted to this very figure."""
-        names = [n for name in self.platforms for n in PLATFORMS[name].fitted_to(self.name)]
-        return sorted(set(names))
+        """Names of the numbers that were fitted to this very figure, once for each value."""
+        numbers = {n for name in self.platforms for n in PLATFORMS[name].fitted_to(self.name)}
+        return [name for name, _ in sorted(numbers)]
 
 
 @dataclass(frozen=True, slots=True)

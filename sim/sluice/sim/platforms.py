@@ -35,9 +35,9 @@ class Platform:
         """Return its numbers, some of them changed."""
         return {**{p.name: p.value for p in self.parameters}, **changed}
 
-    def fitted_to(self, figure: str) -> list[str]:
-        """Return the names of the numbers that were fitted to a figure."""
-        return [p.name for p in self.parameters if p.fitted == figure]
+    def fitted_to(self, figure: str) -> list[tuple[str, float]]:
+        """Return the names and values of the numbers that were fitted to a figure."""
+        return [(p.name, p.value) for p in self.parameters if p.fitted == figure]
 
 
 _ORANGEFS = (
@@ -50,11 +50,11 @@ _ORANGEFS = (
     Parameter("flow_window", 8, "OrangeFS reference: FlowBuffersPerFlow 8"),
     Parameter("rewrite_window", 8, "the same: a server does not tell old blocks from new"),
     Parameter("cache_bandwidth", 1.96e9, "a server's memory: 4 GB in 2.09 s", "Y1"),
-    Parameter("setup_seconds", 0.04, "the delayed acknowledgement of Linux TCP, once a request"),
-    Parameter("flow_seconds", 235e-6, "where requests of 128 KiB stop interfering", "Y7a"),
-    Parameter("flow_limit", 600, "between 512 and 704 clients", "Y8a"),
+    Parameter("stall_seconds", 0.04, "Linux: TCP_DELACK_MIN, of each connection"),
+    Parameter("flow_seconds", 170e-6, "where requests of 128 KiB stop interfering", "Y7a"),
+    Parameter("flow_limit", 550, "between 512 and 704 clients", "Y8a"),
     Parameter("retry_seconds", 0.2, "Linux: TCP_RTO_MIN"),
-    Parameter("slice_bytes", 2 * MIB, "what a flow has in flight: 8 × 256 KiB"),
+    Parameter("slice_bytes", 512 * KIB, "Linux: max_sectors_kb, the largest request to a disk"),
     Parameter("commit_group", 1, "OrangeFS syncs each request by itself (TroveSyncData)"),
     Parameter("jitter_seconds", 0.01, "processes of an MPI program leave a barrier within this"),
 )
@@ -63,7 +63,7 @@ _CACHED = Parameter("cache_bytes", 1e12, "sync off: the volume fits into the ser
 
 _HDD = (
     Parameter("target_bandwidth", 150e6, "2 GB in 13.4 s", "Y1"),
-    Parameter("seek_seconds", 0.0035, "two streams take 33.4 s", "Y1"),
+    Parameter("seek_seconds", 0.00087, "two streams take 33.4 s", "Y1"),
     Parameter("commit_seconds", 0.0042, "half a turn at 7200/min"),
 )
 _SSD = (
@@ -84,8 +84,9 @@ _LUSTRE = (
     Parameter("rewrite_window", 6, "twice that where no block is allocated", "S3a"),
     Parameter("setup_seconds", 0.0026, "lock, write and sync round trips of an operation", "S1"),
     Parameter("commit_seconds", 0.00093, "an OST's time for a sync", "S1"),
-    Parameter("create_seconds", 1 / 31000, "what one MDS creates", "S1"),
-    Parameter("create_delay", 0.0029, "open and close round trips", "S1"),
+    Parameter("create_seconds", 24e-6, "what one MDS needs for one create at a time", "S1"),
+    Parameter("create_crowding", 0.00067, "two programs create less than twice one's", "S7c"),
+    Parameter("create_delay", 0.0026, "open and close: as many round trips as a write and sync"),
 )
 
 _GPFS = (
@@ -98,10 +99,10 @@ _GPFS = (
     Parameter("unit_bytes", 4 * MIB, "assumed: the file system's block"),
     Parameter("flow_window", 1e6, "the process limits"),
     Parameter("rewrite_window", 1e6, "the process limits"),
-    Parameter("process_window", 18, "effective: what is written behind, a process", "S2c"),
+    Parameter("process_window", 18, "GPFS default: prefetchThreads 72 write behind, 4 processes"),
     Parameter("setup_seconds", 0.001, "assumed: token and round trips"),
-    Parameter("commit_seconds", 0.0005, "assumed"),
     Parameter("create_seconds", 1 / 20000, "assumed"),
+    Parameter("create_crowding", 0.00067, "as on Lustre", "S7c"),
 )
 
 _PVFS_8 = (
