@@ -26,6 +26,16 @@ def _seconds(_ctx: click.Context, _parameter: click.Parameter, text: str) -> flo
     return float(3600 * hours + 60 * minutes + seconds)
 
 
+counter_option = click.option(
+    "--counter",
+    "counters",
+    multiple=True,
+    metavar="NAME=WHERE",
+    help="What counts the bytes that reach a target: a command that prints them, or a "
+    "directory on its block device.  [default: the directory's block device, if any]",
+)
+
+
 def target_options(function: Any) -> Any:
     for option in (
         click.option(
@@ -38,14 +48,7 @@ def target_options(function: Any) -> Any:
             "through clients of their own. The first --target is measured, a second one serves "
             "as a control.",
         ),
-        click.option(
-            "--counter",
-            "counters",
-            multiple=True,
-            metavar="NAME=WHERE",
-            help="What counts the bytes that reach a target: a command that prints them, or a "
-            "directory on its block device.  [default: the directory's block device, if any]",
-        ),
+        counter_option,
         click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH."),
         click.option(
             "--srun",

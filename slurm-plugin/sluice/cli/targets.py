@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sluice.cli.calibrate_options import counter_option
 from sluice.cli.common import (
     NOTHING,
     config_option,
@@ -38,14 +39,7 @@ if TYPE_CHECKING:
     help="First run a probe in this directory, which lies on the lane or target NAME and on no "
     "other; repeatable. A target is compared with others, so name at least two.",
 )
-@click.option(
-    "--counter",
-    "counters",
-    multiple=True,
-    metavar="NAME=WHERE",
-    help="What counts the bytes that reach a target: a command that prints them, or a "
-    "directory on its block device.  [default: the directory's block device, if any]",
-)
+@counter_option
 @click.option(
     "--program",
     default="aw:1M:2",
