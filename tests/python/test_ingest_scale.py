@@ -217,17 +217,19 @@ def test_kill_at_any_point_neither_loses_nor_doubles_a_row(tmp_path):
     logs = tmp_path / "logs"
     make_logs(logs, 1500)
     damaged_logs(logs / "damaged", 50)
+    begun = time.monotonic()
     subprocess.run(command(tmp_path / "whole.db", logs), check=False, capture_output=True)
+    whole = time.monotonic() - begun
     killed = tmp_path / "killed.db"
     dice = random.Random(4)
     deaths = 0
-    for _ in range(12):
+    for _ in range(8):
         arguments = command(killed, logs)
         with subprocess.Popen(
             arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         ) as process:
             try:
-                process.wait(timeout=dice.uniform(0.5, 3))
+                process.wait(timeout=dice.uniform(0.1, 0.9) * whole)
             except subprocess.TimeoutExpired:
                 os.kill(process.pid, signal.SIGKILL)
                 deaths += 1
