@@ -26,6 +26,27 @@ def test_every_relative_link_leads_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_of_the_repository_that_is_named_exists(page):
+    """A path in backticks that begins in one of the repository's folders, and a test's name."""
+    text = page.read_text()
+    folders = "classifier|docs|history-db|policies|sim|slurm-plugin|tests"
+    named = re.findall(rf"`((?:{folders})/[\w./*-]+)`", text)
+    assert not [path for path in named if not any(ROOT.glob(path))]
+    tests = "".join(path.read_text() for path in ROOT.glob("tests/**/test_*.py"))
+    assert not [name for name in re.findall(r"`(test_\w{12,})`", text) if name not in tests]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_make_target_shown_exists(page):
+    shown = "\n".join(fenced(page, "console")) + "\n".join(
+        re.findall(r"`(make [^`]+)`", page.read_text())
+    )
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^(?:sudo )?make ([a-z]+)", shown, flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_sluice_command_shown_exists_with_its_options(page):
     """`sluice VERB --option` in a console block or a table is a real command line."""
     shown = "\n".join(fenced(page, "console")) + "\n".join(
