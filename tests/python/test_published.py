@@ -1,4 +1,4 @@
-"""The default interference model says what the papers say (facts S1 to S7)."""
+"""The default interference model says what the papers say (Shah et al., S1 to S7)."""
 
 import math
 
