@@ -186,6 +186,16 @@ def test_a_directory_or_pipe_is_no_log(tmp_path):
             read_log(path)
 
 
+def test_no_file_can_keep_who_digests_it(tmp_path):
+    """Whoever waits for a worker digests what the worker could not read."""
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("pipe", "sparse"):
+        with pytest.raises(DarshanLogError):
+            digest_file(tmp_path / name)
+
+
 def test_a_header_that_does_not_tell_of_the_whole_file_is_refused(tmp_path):
     """A module whose place in the header was lost would be missed without a word."""
     content = SMALL.read_bytes()

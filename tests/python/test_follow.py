@@ -132,6 +132,24 @@ def test_a_log_waits_for_the_accounting_of_its_job(store, tmp_path):
     assert store.counts().linked == 1
 
 
+def test_a_log_from_the_future_is_read_again_when_that_is_past_and_not_before(store, tmp_path):
+    """Else thousands of them would be read at each look, and keep those of others waiting."""
+    store.upsert_jobs([replace(JOB, end=None, state="RUNNING")])
+    look(store, a_log(tmp_path / "a.darshan", end=int(NOW) + 1000))
+    assert store.believable_logs(1, now=NOW) == []
+    assert look(store, now=NOW + 2000).read == 1
+
+
+def test_a_file_may_bear_any_time(store, tmp_path):
+    """Its owner sets it: later than 2262 overflows a column of nanoseconds."""
+    store.upsert_jobs([JOB])
+    path = a_log(tmp_path / "a.darshan")
+    for time_of_file in (10_000_000_000, 0):
+        os.utime(path, (time_of_file, time_of_file))
+        assert look(store, path).quarantined == []
+    assert store.counts().logs == 1
+
+
 def test_accounting_without_users_proves_nothing(store, tmp_path):
     store.upsert_jobs([replace(JOB, uid=None)])
     assert look(store, a_log(tmp_path / "a.darshan")).waiting == 1
@@ -209,6 +227,18 @@ def test_everything_is_listed_once_in_a_while(tmp_path):
     settled(tmp_path)
     tree = Tree([tmp_path])
     assert list(tree.files(NOW)) == list(tree.files(NOW + EVERYTHING + 1))
+
+
+def test_links_are_not_followed(tmp_path):
+    """Who puts one there would vouch for a file that its owner never put there."""
+    (tmp_path / "elsewhere" / "below").mkdir(parents=True)
+    true = tmp_path / "elsewhere" / "below" / "a.darshan"
+    true.touch()
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "a.darshan").symlink_to(true)
+    (logs / "below").symlink_to(true.parent)
+    assert list(Tree([logs]).files(NOW)) == []
 
 
 def test_a_directory_that_is_gone_is_named_and_the_rest_is_read(tmp_path):

@@ -54,6 +54,7 @@ MODULES = {
 
 
 PIECE = 1 << 18  # bytes of a file that are digested at once
+LARGEST_DIGESTED = 1 << 28  # bytes of a file that could not be read as a log
 
 
 class DarshanLogError(Exception):
@@ -106,17 +107,18 @@ class DarshanLog:
 
 
 def digest_file(path: Path) -> bytes:
-    """Return the BLAKE2b-128 of a file. Raises OSError."""
-    with path.open("rb") as file:
-        return _digest(file.fileno())
+    """Return the BLAKE2b-128 of a file. Raises DarshanLogError if it is no such file, OSError."""
+    with _regular_file(path) as (handle, status):
+        if status.st_size > LARGEST_DIGESTED:
+            raise DarshanLogError("the file is too large")
+        return _digest(handle, status.st_size)
 
 
-def _digest(handle: int) -> bytes:
+def _digest(handle: int, size: int) -> bytes:
+    """Digest what there was when the file was opened: it may grow faster than it is read."""
     digest = hashlib.blake2b(digest_size=16)
-    place = 0
-    while piece := os.pread(handle, PIECE, place):
-        digest.update(piece)
-        place += len(piece)
+    for place in range(0, size, PIECE):
+        digest.update(os.pread(handle, min(PIECE, size - place), place))
     return digest.digest()
 
 
@@ -132,7 +134,7 @@ def read_log(path: Path) -> DarshanLog:
         if reason:
             raise DarshanLogError(reason)
         return DarshanLog(
-            digest=_digest(handle),
+            digest=_digest(handle, status.st_size),
             file=status,
             format=_text(log.format),
             uid=log.uid,

@@ -3,7 +3,8 @@
 By polling: Darshan's directories lie on shared file systems, where inotify does not tell of
 what other machines do. A directory whose modification time has not changed has no new names in
 it, so a look costs one stat a directory and a listing of today's. Darshan writes a log under
-another name and renames it when it is whole.
+another name and renames it when it is whole; a symbolic link is not its work, and would vouch for
+a file that its owner never put there.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Tree:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     directory.below.append(Path(entry.path))
-                elif entry.name.endswith(SUFFIX):
+                elif entry.name.endswith(SUFFIX) and not entry.is_symlink():
                     names.append(entry.name)
         directory.below.sort()
         self._known[path] = directory

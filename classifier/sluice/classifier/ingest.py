@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.classifier.profile import Reading, path_text
+from sluice.classifier.profile import Reading, modified_ns, path_text
 from sluice.classifier.trust import Doubt, doubt
 from sluice.classifier.workers import Failure, read_profiles
 from sluice.history_db.records import Log, LogKey
@@ -113,7 +113,7 @@ def ingest_checked(
     summary = Summary()
     read = partial(read_profiles, workers=workers, classifier=classifier)
     new = _unknown(store, iter(paths), summary, worth_it=_unreadable_before)
-    for paths_to_read in (_believable(store), new):
+    for paths_to_read in (_believable(store, now), new):
         results = read(paths_to_read)
         for batch in _batches(_checked(store, result, now) for result in results):
             _keep(store, batch, summary)
@@ -123,8 +123,8 @@ def ingest_checked(
     return summary
 
 
-def _believable(store: Store) -> Iterator[Path]:
-    return (Path(path) for path in store.believable_logs(AT_ONCE))
+def _believable(store: Store, now: float) -> Iterator[Path]:
+    return (Path(path) for path in store.believable_logs(AT_ONCE, now=now))
 
 
 def _batches(results: Iterator[Result]) -> Iterator[list[Result]]:
@@ -206,7 +206,7 @@ def _key(path: Path) -> LogKey:
         status = path.stat()
     except OSError:  # a dangling link; reading it will say so
         return LogKey(path_text(path), 0, 0)
-    return LogKey(path_text(path), status.st_size, status.st_mtime_ns)
+    return LogKey(path_text(path), status.st_size, modified_ns(status))
 
 
 def _unreadable_before(path: Path, reason: str) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_OSTS = 32  # of a run, to be kept: the more there are, the less it tells of each
+LATEST_NS = (1 << 63) - 1  # in 2262; file systems hold later times
 SINGLE_RUN_LOG_SD = 0.5  # of ln w: what repeated runs of one program commonly differ by
 
 
@@ -40,6 +41,11 @@ def path_text(path: Path) -> str:
     return os.fsencode(path.absolute()).decode(errors="backslashreplace")
 
 
+def modified_ns(status: os.stat_result) -> int:
+    """Return when a file was changed, as a column can hold it: its owner can set any time."""
+    return max(-LATEST_NS, min(LATEST_NS, status.st_mtime_ns))
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What one log says, before anybody gave it a name."""
@@ -57,7 +63,7 @@ def read_measured(path: Path) -> Measured:
         digest=darshan.digest,
         path=path_text(path),
         size=darshan.file.st_size,
-        mtime_ns=darshan.file.st_mtime_ns,
+        mtime_ns=modified_ns(darshan.file),
         reason=None,
         jobid=darshan.jobid,
         uid=darshan.uid,

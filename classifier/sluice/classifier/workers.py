@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need
-LARGEST_DIGESTED = 1 << 28  # bytes of a file that is no log
 BATCH = 32  # logs handed to a worker at once
 NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
 
@@ -150,13 +149,11 @@ def _outcome(worker: _Worker, seconds: float) -> tuple[Any, bool]:
 
 
 def _failure(path: Path, reason: str) -> Failure:
-    """Name the file by its bytes where that costs little and cannot block, as a pipe would."""
+    """Name the file by its bytes where there are some, and not too many."""
     try:
-        if path.is_file() and path.stat().st_size <= LARGEST_DIGESTED:
-            return Failure(path, reason, digest_file(path))
-    except OSError:
-        pass
-    return Failure(path, reason)
+        return Failure(path, reason, digest_file(path))
+    except (OSError, DarshanLogError):
+        return Failure(path, reason)
 
 
 # In the worker

@@ -41,24 +41,25 @@ class Links(Connection):
                 {"slack": CLOCK_SLACK_SECONDS},
             ).rowcount
 
-    def believable_logs(self, limit: int) -> list[str]:
+    def believable_logs(self, limit: int, *, now: float) -> list[str]:
         """Return the paths of unbelieved logs whose job has become known since, oldest first.
 
-        The files are to be read again: what they say is not kept before it is believed.
+        The files are to be read again: what they say is not kept before it is believed. now is in
+        UTC seconds; logs that end later would be refused again at each look.
         """
         rows = self._rows(
             """
             SELECT path FROM logs
-            WHERE reason IS NOT NULL AND EXISTS (
+            WHERE reason IS NOT NULL AND logs.end <= :now + :slack AND EXISTS (
                 SELECT 1 FROM jobs
                 WHERE jobs.job_id = logs.jobid
                   AND jobs.uid = logs.uid
-                  AND jobs.start <= logs.start + ?
-                  AND (jobs.end IS NULL OR jobs.end >= logs.end - ?)
+                  AND jobs.start <= logs.start + :slack
+                  AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
             )
-            ORDER BY start LIMIT ?
+            ORDER BY start LIMIT :limit
             """,
-            [CLOCK_SLACK_SECONDS, CLOCK_SLACK_SECONDS, limit],
+            {"now": now, "slack": CLOCK_SLACK_SECONDS, "limit": limit},
         )
         return [row[0] for row in rows]
 
