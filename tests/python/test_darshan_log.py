@@ -155,6 +155,34 @@ def test_sizes_that_contradict_what_was_moved_are_named(writes, moved, sizes, wo
         read_log(path)
 
 
+@pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        ({"WRITES": 10, "SEQ_WRITES": 11}, "more sequential writes than there were"),
+        ({"WRITES": 10, "CONSEC_WRITES": 11}, "more consecutive writes than there were"),
+        ({"WRITES": 10, "ACCESS1_COUNT": 11}, "more accesses than there were"),
+        ({"F_WRITE_START_TIMESTAMP": 90.0, "F_WRITE_END_TIMESTAMP": 1.0}, "after the last"),
+    ],
+)
+def test_accesses_that_contradict_each_other_are_named(counters, words, tmp_path):
+    with pytest.raises(DarshanLogError, match=words):
+        read_log(a_posix_log(tmp_path / "a.darshan", **counters))
+
+
+@pytest.mark.parametrize("rank", [2, 1 << 40])
+def test_a_record_of_a_process_that_there_was_not_is_named(rank, tmp_path):
+    log = MadeLog(nprocs=2)
+    log.add("POSIX", file=1, rank=rank, counters={"OPENS": 1})
+    with pytest.raises(DarshanLogError, match=f"record of process {rank}, and had 2 processes"):
+        read_log(log.write(tmp_path / "a.darshan"))
+
+
+@pytest.mark.skipif(not REAL_LOGS, reason="the collection of public logs is not here")
+def test_no_genuine_log_is_suspected():
+    for path in [*REAL_LOGS, *sorted(LOGS.glob("*.darshan"))]:
+        assert read_log(path).nprocs
+
+
 def test_undefined_sizes_of_accesses_that_never_happened_do_no_harm(tmp_path):
     """Runtime 3.2.0 leaves them so."""
     path = a_posix_log(tmp_path / "a.darshan", ACCESS2_ACCESS=1 << 61, ACCESS2_COUNT=0)

@@ -35,6 +35,10 @@ HISTOGRAMS = (
     ("reads", "posix_reads", "posix_bytes_read", "posix_size_read"),
     ("writes", "posix_writes", "posix_bytes_written", "posix_size_write"),
 )
+PARTS_OF_WRITES = (
+    ("posix_consec_writes", "consecutive"),
+    ("posix_seq_writes", "sequential"),
+)
 
 
 def impossible(rows: NDArray[Any], runtime: float, nprocs: int, in_heatmap: float) -> str | None:
@@ -52,11 +56,19 @@ def impossible(rows: NDArray[Any], runtime: float, nprocs: int, in_heatmap: floa
     spent = max(float(rows[name].sum()) for name in SECONDS)
     if spent > THREADS * longest * nprocs:
         return f"says that {nprocs} processes did I/O for {spent:.3g} s in {runtime:.3g} s"
-    return _contradiction(rows)
+    return _stranger(rows, nprocs) or _contradiction(rows) or _disorder(rows, longest)
+
+
+def _stranger(rows: NDArray[Any], nprocs: int) -> str | None:
+    """Return whose record this is if not of one of the log's processes."""
+    strange = rows["owner"][rows["owner"] >= nprocs]
+    if len(strange):
+        return f"has a record of process {strange[0]}, and had {nprocs} processes"
+    return None
 
 
 def _contradiction(rows: NDArray[Any]) -> str | None:
-    """Return where the sizes of accesses contradict their number or their bytes."""
+    """Return where details of accesses contradict their number or their bytes."""
     for what, number, moved, sizes in HISTOGRAMS:
         told = rows[rows[number] > 0]  # runtimes may leave counters out
         histogram = told[sizes].astype(float)
@@ -68,4 +80,25 @@ def _contradiction(rows: NDArray[Any]) -> str | None:
         is_whole = ROUNDING * accesses >= told[number]
         if (is_whole & (told[moved] > ROUNDING * (histogram @ LARGEST))).any():
             return f"its sizes of {what} tell of fewer bytes than were moved"
+    return _contradicting_parts(rows)
+
+
+def _contradicting_parts(rows: NDArray[Any]) -> str | None:
+    """Return which of the accesses are more than all."""
+    for name, what in PARTS_OF_WRITES:
+        if (rows[name] > rows["posix_writes"])[rows["posix_writes"] > 0].any():
+            return f"it tells of more {what} writes than there were"
+    accesses = rows["posix_reads"] + rows["posix_writes"]
+    commonest = rows["posix_access_count"].sum(axis=1, dtype=float)
+    if (commonest > ROUNDING * accesses)[accesses > 0].any():
+        return "its commonest sizes tell of more accesses than there were"
+    return None
+
+
+def _disorder(rows: NDArray[Any], longest: float) -> str | None:
+    """Return what ended before it began, by more than a clock that was put back."""
+    for what in ("read", "write"):
+        start, end = rows[f"{what}_start"], rows[f"{what}_end"]
+        if (np.isfinite(start) & (start > end + 0.1 * longest + LATE_SECONDS)).any():
+            return f"its first {what} of a file comes after the last"
     return None
