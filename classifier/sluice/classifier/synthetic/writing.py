@@ -104,7 +104,7 @@ def _posix_counters(
         "STRIDE1_COUNT": jumps,
         "ACCESS1_ACCESS": each,
         "ACCESS1_COUNT": sums.calls,
-        _bucket("WRITE", each): sums.calls,
+        _bucket("WRITE", sums.total / sums.calls): sums.calls,
     }
 
 
@@ -158,7 +158,7 @@ def read_file(run: Run, file: int, rank: int, *, volume: float, calls: int) -> N
         F_READ_END_TIMESTAMP=run.clock,
         F_READ_TIME=volume / RATE,
         F_META_TIME=OPEN,
-        **{_bucket("READ", each): calls},
+        **{_bucket("READ", volume / calls): calls},
     )
 
 
