@@ -131,6 +131,20 @@ def test_balanced_files_leave_every_target_with_as_much():
     assert after.largest_target == pytest.approx(after.smallest_target)
 
 
+def test_rerouting_gains_over_turns_and_an_inquiry_saves_messages():
+    """H2: the same time with about half of the messages; the throttle of a program counts."""
+    writer = {"processes": 256, "operation_bytes": MIB, "sync": "flush"}
+    noise = {**writer, "processes": 16, "operations": 1e6, "target_count": 1, "noise": 1}
+    storage = {"targets": 8, "servers": 8, "target_bandwidth": 32 * MIB}
+    bound, free = (
+        {one.remedy: one for one in what_if(parse_scenario({"storage": storage, "program": both}))}
+        for both in ([{**writer, "throttle": throttle}, noise] for throttle in (0.01, 1.0))
+    )
+    assert free["reroute"].seconds < bound["reroute"].seconds == bound["turns"].seconds
+    assert free["reroute-asked"].seconds == pytest.approx(free["reroute"].seconds, rel=0.05)
+    assert 0 < free["reroute-asked"].messages < 0.8 * free["reroute"].messages
+
+
 def test_ordered_targets_serve_first_what_began_first():
     """Of two operations that queue for one target, the one that began first ends first."""
     storage = {"targets": 1, "target_bandwidth": MIB, "unit_bytes": MIB / 16, "flow_window": 2}
@@ -153,7 +167,7 @@ def test_a_remedy_that_lacks_something_says_what():
     with pytest.raises(NotApplicableError, match="buffer_bytes"):
         stage(scenario, is_first=True, yields="block")
     with pytest.raises(NotApplicableError, match="stripe_targets 1"):
-        reroute(scenario)
+        reroute(scenario, inquiry=True)
     by_name = {one.remedy: one for one in what_if(scenario)}
     assert "buffer_bytes" in by_name["1a"].why_not
     assert by_name["1a"].factors == ()
@@ -202,6 +216,7 @@ def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
     assert [row["remedy"] for row in rows] == [remedy.name for remedy in REMEDIES]
     assert "reroute was not tried: it needs files on one target each" in table.stdout
     for row in rows:
+        assert row["programs"] == ["A", "B"]
         assert row["remedy"] in table.stdout
         assert (row["mean_factor"] is None) == bool(row["why_not"])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.sim.errors import WorldError
@@ -53,6 +54,8 @@ class Worth:
     """Of each program: its I/O time, as it sees it, over that alone without any remedy."""
     seconds: float = math.nan
     """Until the storage has the last byte."""
+    messages: float = 0.0
+    """Of the coordinators that re-route."""
     why_not: str = ""
     """It was not simulated; why."""
 
@@ -128,16 +131,24 @@ def part_dynamically(scenario: Scenario) -> Scenario:
     return _each(scenario, lambda _: {"divides": 1})
 
 
-def reroute(scenario: Scenario) -> Scenario:
-    """Let idle targets take writes from busy ones, up to the program's throttle (H2 to H4)."""
+def take_turns(scenario: Scenario) -> Scenario:
+    """Let each program write one operation at a time on each target (H2)."""
+    if any(float(one.get("stripe_targets", 1)) > 1 for one in scenario.programs):
+        raise NotApplicableError("needs files on one target each (stripe_targets 1)")
+    return _each(scenario, lambda _: {"dispatch": "turns"})
+
+
+def reroute(scenario: Scenario, *, inquiry: bool) -> Scenario:
+    """Let idle targets take writes from busy ones, up to the program's throttle (H2 to H4).
+
+    With an inquiry, from the longest queue first.
+    """
 
     def rerouted(program: Program) -> Program:
         throttle = float(program.get("throttle", 0)) or 1.0
-        return {"dispatch": "reroute", "throttle": throttle, "inquiry": 1}
+        return {"dispatch": "reroute", "throttle": throttle, "inquiry": float(inquiry)}
 
-    if any(float(one.get("stripe_targets", 1)) > 1 for one in scenario.programs):
-        raise NotApplicableError("needs files on one target each (stripe_targets 1)")
-    return _each(scenario, rerouted)
+    return _each(take_turns(scenario), rerouted)
 
 
 def buffer_in_transit(scenario: Scenario, memory: float = 0.0) -> Scenario:
@@ -221,7 +232,17 @@ REMEDIES = (
     _staging("2b", "the later stages, and flushes when full (K)", is_first=False, yields="flush"),
     Remedy("3-static", "targets of its own for each, for good (K, Y5)", part_statically),
     Remedy("3-dynamic", "targets of its own for each while several write (K)", part_dynamically),
-    Remedy("reroute", "idle targets take from busy ones (H2 to H4)", reroute),
+    Remedy("turns", "one write at a time on each target (H2)", take_turns),
+    Remedy(
+        "reroute",
+        "turns, and idle targets take from busy ones (H2 to H4)",
+        partial(reroute, inquiry=False),
+    ),
+    Remedy(
+        "reroute-asked",
+        "likewise, from the longest queue first (H2)",
+        partial(reroute, inquiry=True),
+    ),
     Remedy("in-transit", "through the memory of staging nodes (H6)", buffer_in_transit),
     Remedy("one-writer", "one writer a node (Y3)", one_writer_a_node),
     Remedy("stripes", f"stripes {STRIPES} times as large (Y6)", larger_stripes),
@@ -259,6 +280,7 @@ def worth(scenario: Scenario, remedy: Remedy, alone: Sequence[float]) -> Worth:
         remedy.title,
         tuple(found[i].seconds / alone[i] for i in own),
         max(found[i].drained for i in own),
+        sum(found[i].messages for i in own),
     )
 
 

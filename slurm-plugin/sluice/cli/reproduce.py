@@ -50,8 +50,8 @@ def command(
     programs. Each program is then simulated alone and with the others; with `offsets`, two
     programs at each offset (a Δ-graph). With --what-if, each remedy of docs/worlds.md is tried
     on it: staging in the nodes' buffers (buffer_bytes in [storage]), partition of the targets,
-    re-routing, in-transit buffering, one writer a node, larger stripes, ordered service and
-    balanced files.
+    turns and re-routing (throttle of a program) with the coordinators' messages, in-transit
+    buffering, one writer a node, larger stripes, ordered service and balanced files.
 
     \b
     Examples:
@@ -245,15 +245,18 @@ def _show_what_if(scenario: Scenario, *, as_json: bool) -> None:
     from sluice.sim.remedies import what_if, writers
 
     found = what_if(scenario)
+    programs = [scenario.names[i] for i in writers(scenario)]
     if as_json:
         show_json(
             [
                 {
                     "remedy": one.remedy,
                     "title": one.title,
+                    "programs": programs,
                     "factors": [_finite(factor) for factor in one.factors],
                     "mean_factor": _finite(one.mean_factor),
                     "seconds": _finite(one.seconds),
+                    "messages": one.messages,
                     "why_not": one.why_not or None,
                 }
                 for one in found
@@ -265,12 +268,13 @@ def _show_what_if(scenario: Scenario, *, as_json: bool) -> None:
             one.remedy,
             one.title,
             *map(_seconds, (*one.factors, one.mean_factor, one.seconds)),
+            f"{one.messages:.0f}",
         )
         for one in found
         if not one.why_not
     ]
-    names = (f"I of {scenario.names[i]}" for i in writers(scenario))
-    show_table(("remedy", "", *names, "mean I", "last byte, s"), rows)
+    names = (f"I of {name}" for name in programs)
+    show_table(("remedy", "", *names, "mean I", "last byte, s", "messages"), rows)
     for one in found:
         if one.why_not:
             click.echo(f"{one.remedy} was not tried: it {one.why_not}.")
