@@ -33,6 +33,8 @@ STEP = 10.0
 """Seconds of the replay between two steps."""
 PATIENCE = 90.0
 """Seconds that slurmctld may take for a step on a busy machine."""
+LONGEST = 1800.0
+"""Seconds that all jobs of a timed run may take."""
 QUIET = 2.0
 """Seconds without a change after which a step is over: two passes of either scheduler."""
 
@@ -90,6 +92,7 @@ class Cluster:
             },
             "settings": {
                 "Licenses": f"tool:{self.tools}",
+                "MinJobAge": "3600",  # records stay until all jobs have ended
                 "SchedulerParameters": ",".join(filter(None, (parameters, self.parameters))),
                 **dict(self.slurm),
             },
@@ -308,9 +311,13 @@ class Timed:
             for task in range(job.tasks):
                 suffix = f"_{task}" if job.tasks > 1 else ""
                 names[f"{job_ids[-1]}{suffix}"] = Task(number, task, 0).name
+        deadline = time.monotonic() + LONGEST
+        while self.slurm.run("squeue", "-h").stdout.strip():  # seldom: asking slows it down
+            assert time.monotonic() < deadline, "there are jobs left"
+            time.sleep(1)
         seen = {}
         for job_id, name in names.items():
-            record = self.slurm.wait_for_job(job_id, "COMPLETED", "FAILED", timeout=1800)
+            record = self.slurm.wait_for_job(job_id, "COMPLETED", "FAILED", timeout=PATIENCE)
             submit_, start, end = (moment(record[f"{w}Time"]) for w in ("Submit", "Start", "End"))
             seen[name] = (submit_, start, end)
         return seen
