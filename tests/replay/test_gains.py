@@ -14,6 +14,7 @@ and fewer than 15 worse ones as no harm that can be told from chance.
 """
 
 import os
+import re
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -90,7 +91,38 @@ def gains(trace, sharing):
           f"{span(ratios(found, STATIC, 'lost_slot_hours'), '{:.1f}')} times that")  # fmt: skip
     for what in ASKED:
         print(f"  {what}: {describe(found, what)}")
+    for row in rows_of_the_docs(found):
+        print(f"| {trace} | {SHARING[sharing]} | {' | '.join(row)} |")
     return found
+
+
+def rows_of_the_docs(found):
+    """Yield this cell's row of each of the two tables in docs/replay.md."""
+
+    def shares(what):
+        return cell([100 * (one["share_of_bound"] or 0.0) for one in found[what]], "{:.0f}")
+
+    def changes(what, figure):
+        return cell([100 * (ratio - 1) for ratio in ratios(found, what, figure)], "{:+.1f}")
+
+    def wins(what):
+        return str(better(found, what, PLAIN, "lost_slot_hours"))
+
+    short, day, wrong = ASKED
+    yield shares(short), shares(day), wins(day), shares(wrong), wins(wrong)
+    yield (
+        changes(day, "wait_mean_s"),
+        changes(day, "wait_p99_s"),
+        changes(wrong, "makespan_s"),
+        changes("nudged", "makespan_s"),
+        span(ratios(found, STATIC, "lost_slot_hours"), "{:.1f}"),
+    )
+
+
+def cell(percent, form):
+    text = span(percent, form).replace(" (", " % (")
+    text = re.sub(r"[+-](0(\.0)?)(?![.\d])", r"\1", text)
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def nudged(experiment):
