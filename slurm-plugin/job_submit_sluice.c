@@ -48,6 +48,8 @@ struct plugin {
 	uint64_t boot;
 	int stop_fd;
 	struct counters counters;
+	pthread_mutex_t desk_lock; /* slurmctld may have several jobs submitted at once */
+	struct sluice_desk *desk;
 	struct ring ring;
 	struct loader loader;
 	struct server server;
@@ -95,10 +97,12 @@ start (struct plugin *new)
 		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
 			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
 	sources.boot = new->boot;
+	pthread_mutex_init (&new->desk_lock, NULL);
 	ring_init (&new->ring);
 	find_config (config);
+	new->desk = sluice_desk_create ();
 	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (new->stop_fd < 0)
+	if (!new->desk || new->stop_fd < 0)
 		return;
 	new->has_loader = loader_start (&new->loader, config, slurms_config (), &new->ring,
 					new->stop_fd)
@@ -138,6 +142,8 @@ stop (struct plugin *old)
 	if (old->has_loader)
 		loader_destroy (&old->loader);
 	ring_destroy (&old->ring);
+	sluice_desk_destroy (old->desk);
+	pthread_mutex_destroy (&old->desk_lock);
 	if (old->stop_fd >= 0)
 		close (old->stop_fd);
 	free (old);
@@ -197,8 +203,10 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 				  slurm_conf.cluster_name);
 	adapter_read (job, submit_uid, &out->submission);
 	sluice_submission_complete (&out->submission, view->snapshot);
-	sluice_decide (view->situation, &view->config, &out->submission, out->now,
-		       &out->decision);
+	pthread_mutex_lock (&plugin->desk_lock);
+	sluice_decide (plugin->desk, view->situation, &view->config, &out->submission,
+		       out->now, &out->decision);
+	pthread_mutex_unlock (&plugin->desk_lock);
 }
 
 /* A job whose prediction came from the application table; else the forest was

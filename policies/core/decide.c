@@ -1,5 +1,6 @@
 #include "decide.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "load.h"
@@ -38,6 +39,41 @@ struct meeting {
 	double before[SLUICE_KEPT + 1]; /* of each kept one, and of the rest */
 	double after[SLUICE_KEPT + 1];
 };
+
+/* Meetings on all lanes -> what an alternative costs. A job on several lanes is
+ * as slow as on the worst of them: a striped operation takes its slowest target. */
+struct tally {
+	double own;
+	double before[SLUICE_MAX_MEMBERS];
+	double after[SLUICE_MAX_MEMBERS];
+};
+
+/* All that an evaluation of one job needs. */
+struct sluice_desk {
+	const struct sluice_situation *situation;
+	struct newcomer job;
+	int is_confinable;	       /* one lane can hold all that it writes */
+	struct sluice_pressure spread; /* over all lanes */
+	struct side sharing;	       /* with that, introduced to everybody */
+	struct side confined;	       /* as it would press on some of the lanes only */
+	double now;
+	struct tally tally;			 /* of the alternative at hand */
+	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
+	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
+	struct meeting later[SLUICE_MAX_LANES];	 /* after a wait, spread over all lanes */
+};
+
+struct sluice_desk *
+sluice_desk_create (void)
+{
+	return malloc (sizeof (struct sluice_desk));
+}
+
+void
+sluice_desk_destroy (struct sluice_desk *desk)
+{
+	free (desk);
+}
 
 static double
 factor_of (double mean_rate)
@@ -221,14 +257,6 @@ side_of (const struct sluice_situation *s, const struct sluice_pressure *pressur
 	out->victim = sluice_load_of (pressure, s->z, SLUICE_VICTIM);
 }
 
-/* Meetings on all lanes -> what an alternative costs. A job on several lanes is
- * as slow as on the worst of them: a striped operation takes its slowest target. */
-struct tally {
-	double own;
-	double before[SLUICE_MAX_MEMBERS];
-	double after[SLUICE_MAX_MEMBERS];
-};
-
 static void
 tally_reset (const struct sluice_situation *s, struct tally *t)
 {
@@ -275,24 +303,13 @@ price (const struct sluice_situation *s, const struct newcomer *job,
 		    + s->policy->wait_price * out->wait * job->nodes;
 }
 
-/* All that an evaluation of one job needs. */
-struct desk {
-	const struct sluice_situation *situation;
-	struct newcomer job;
-	int is_confinable;	       /* one lane can hold all that it writes */
-	struct sluice_pressure spread; /* over all lanes */
-	struct side sharing;	       /* with that, introduced to everybody */
-	double now;
-	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
-	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
-};
-
 /* Sharing all lanes from `start` on. */
 static void
-price_sharing (const struct desk *desk, const struct meeting *meetings, double start,
-	       struct tally *t, struct sluice_alternative *out)
+price_sharing (struct sluice_desk *desk, const struct meeting *meetings, double start,
+	       struct sluice_alternative *out)
 {
 	const struct sluice_situation *s = desk->situation;
+	struct tally *t = &desk->tally;
 	tally_reset (s, t);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		if (s->lanes[l].original != l)
@@ -311,7 +328,7 @@ introduce_to_all (const struct sluice_situation *s, struct side *side)
 }
 
 static void
-meet_on_all_lanes (const struct desk *desk, const struct side *side, double start,
+meet_on_all_lanes (const struct sluice_desk *desk, const struct side *side, double start,
 		   struct meeting *out)
 {
 	const struct sluice_situation *s = desk->situation;
@@ -322,16 +339,15 @@ meet_on_all_lanes (const struct desk *desk, const struct side *side, double star
 
 /* Elsewhere the newcomer loads the metadata server alone. */
 static void
-meet_apart (struct desk *desk)
+meet_apart (struct sluice_desk *desk)
 {
 	const struct sluice_situation *s = desk->situation;
 	if (desk->spread.metadata > 0.0) {
 		struct sluice_pressure elsewhere = desk->spread;
-		struct side side;
 		elsewhere.weight = elsewhere.demand = 0.0;
-		side_of (s, &elsewhere, &side);
-		introduce_to_all (s, &side);
-		meet_on_all_lanes (desk, &side, desk->now, desk->apart);
+		side_of (s, &elsewhere, &desk->confined);
+		introduce_to_all (s, &desk->confined);
+		meet_on_all_lanes (desk, &desk->confined, desk->now, desk->apart);
 		return;
 	}
 	for (uint32_t l = 0; l < s->lane_count; l++) {
@@ -362,9 +378,10 @@ is_alike (const struct sluice_situation *s, uint32_t lane, uint32_t other)
 }
 
 static void
-visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
+visit_lane (struct sluice_desk *desk, uint32_t lane, struct visit *out)
 {
 	const struct sluice_situation *s = desk->situation;
+	struct side *side = &desk->confined;
 	if (lane > 0 && is_alike (s, lane, out->lane))
 		return;
 	out->lane = lane;
@@ -372,20 +389,20 @@ visit_lane (const struct desk *desk, uint32_t lane, struct visit *out)
 			    &out->pressure);
 	sluice_pressure_slow_down (&out->pressure, s->speeds[lane]);
 	const struct sluice_situation_lane *place = &s->lanes[s->lanes[lane].original];
-	struct side side;
-	side_of (s, &out->pressure, &side);
+	side_of (s, &out->pressure, side);
 	for (uint32_t k = 0; k < place->count; k++)
-		introduce (s, place->kept[k].member, &side);
+		introduce (s, place->kept[k].member, side);
 	if (place->has_rest)
-		introduce (s, place->rest, &side);
-	meet (s, place, &desk->job, &side, desk->now, &out->meeting);
+		introduce (s, place->rest, side);
+	meet (s, place, &desk->job, side, desk->now, &out->meeting);
 }
 
 static void
-price_lane (const struct desk *desk, uint32_t lane, const struct visit *visit,
-	    struct tally *t, struct sluice_alternative *out)
+price_lane (struct sluice_desk *desk, uint32_t lane, const struct visit *visit,
+	    struct sluice_alternative *out)
 {
 	const struct sluice_situation *s = desk->situation;
+	struct tally *t = &desk->tally;
 
 	out->action = SLUICE_ACTION_DISJOINT;
 	out->lane_mask = 1u << lane;
@@ -400,7 +417,7 @@ price_lane (const struct desk *desk, uint32_t lane, const struct visit *visit,
 
 /* With one co-runner alone, while both run. */
 static struct sluice_encounter
-encounter_with (const struct desk *desk, uint32_t member)
+encounter_with (const struct sluice_desk *desk, uint32_t member)
 {
 	const struct sluice_situation *s = desk->situation;
 	const struct sluice_situation_member *m = &s->members[member];
@@ -465,7 +482,7 @@ note_end (struct ends *ends, double end)
 }
 
 static void
-meet_singly (const struct desk *desk, struct ends *ends, struct sluice_decision *out)
+meet_singly (const struct sluice_desk *desk, struct ends *ends, struct sluice_decision *out)
 {
 	const struct sluice_situation *s = desk->situation;
 	double harmless = s->policy->harmless_slowdown;
@@ -484,18 +501,16 @@ meet_singly (const struct desk *desk, struct ends *ends, struct sluice_decision 
 /* Wait for the first end after which sharing costs less than it does now; if
  * there is none, show the cheapest wait all the same. */
 static int
-price_delay (const struct desk *desk, const struct ends *ends, double sharing_cost,
-	     struct tally *t, struct sluice_alternative *out)
+price_delay (struct sluice_desk *desk, const struct ends *ends, double sharing_cost,
+	     struct sluice_alternative *out)
 {
-	struct meeting meetings[SLUICE_MAX_LANES];
-
 	for (uint32_t i = 0; i < ends->count; i++) {
 		struct sluice_alternative candidate = {
 			.action = SLUICE_ACTION_DELAY,
 			.wait = ends->at[i] - desk->now,
 		};
-		meet_on_all_lanes (desk, &desk->sharing, ends->at[i], meetings);
-		price_sharing (desk, meetings, ends->at[i], t, &candidate);
+		meet_on_all_lanes (desk, &desk->sharing, ends->at[i], desk->later);
+		price_sharing (desk, desk->later, ends->at[i], &candidate);
 		if (i == 0 || candidate.cost < out->cost)
 			*out = candidate;
 		if (out->cost < sharing_cost)
@@ -505,10 +520,10 @@ price_delay (const struct desk *desk, const struct ends *ends, double sharing_co
 }
 
 static int
-is_harmless (const struct desk *desk, const struct tally *t,
-	     const struct sluice_alternative *sharing)
+is_harmless (const struct sluice_desk *desk, const struct sluice_alternative *sharing)
 {
 	const struct sluice_situation *s = desk->situation;
+	const struct tally *t = &desk->tally; /* of sharing */
 	double harmless = s->policy->harmless_slowdown;
 	if (sharing->slowdown > harmless)
 		return 0;
@@ -556,22 +571,21 @@ weigh (const struct sluice_situation *s, struct sluice_decision *out)
 
 /* Price every way to run the job; returns the reason for the one chosen. */
 static uint32_t
-consider (struct desk *desk, struct sluice_decision *out)
+consider (struct sluice_desk *desk, struct sluice_decision *out)
 {
 	const struct sluice_situation *s = desk->situation;
 	struct ends ends = { 0 };
-	struct tally tally;
 
 	struct sluice_alternative *sharing = &out->alternatives[out->alternative_count++];
 	sharing->action = SLUICE_ACTION_COLOCATE;
 	side_of (s, &desk->spread, &desk->sharing);
 	introduce_to_all (s, &desk->sharing);
 	meet_on_all_lanes (desk, &desk->sharing, desk->now, desk->shared);
-	price_sharing (desk, desk->shared, desk->now, &tally, sharing);
+	price_sharing (desk, desk->shared, desk->now, sharing);
 	meet_singly (desk, &ends, out);
 	if (out->corunner_count == 0 && s->slowest == 1.0)
 		return SLUICE_REASON_NO_CORUNNERS;
-	if (is_harmless (desk, &tally, sharing))
+	if (is_harmless (desk, sharing))
 		return out->corunner_count ? SLUICE_REASON_HARMLESS
 					   : SLUICE_REASON_NO_CORUNNERS;
 
@@ -580,11 +594,11 @@ consider (struct desk *desk, struct sluice_decision *out)
 		struct visit visit;
 		for (uint32_t l = 0; l < s->policy->lane_count; l++) {
 			visit_lane (desk, l, &visit);
-			price_lane (desk, l, &visit, &tally,
+			price_lane (desk, l, &visit,
 				    &out->alternatives[out->alternative_count++]);
 		}
 	}
-	if (price_delay (desk, &ends, sharing->cost, &tally,
+	if (price_delay (desk, &ends, sharing->cost,
 			 &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
 	return weigh (s, out);
@@ -601,28 +615,28 @@ longest_remaining (const struct sluice_situation *s, double now)
 }
 
 static void
-decide_beside_others (const struct sluice_situation *s, const struct sluice_config *config,
+decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s,
+		      const struct sluice_config *config,
 		      const struct sluice_submission *submission, int64_t now,
 		      struct sluice_decision *out)
 {
 	const struct sluice_profile *profile = &out->prediction.profile;
-	struct desk desk; /* large, and most of it is not needed for most jobs */
 
-	desk.situation = s;
-	desk.job.profile = profile;
-	desk.job.nodes = submission->nodes ? submission->nodes : 1;
+	desk->situation = s;
+	desk->job.profile = profile;
+	desk->job.nodes = submission->nodes ? submission->nodes : 1;
 	/* a lane that nobody holds the job to would be a wrong promise; where nothing
 	 * is enforced it shows what control would gain */
-	desk.is_confinable = config->mode != SLUICE_MODE_ENFORCE
-			     || sluice_is_controlled (config, submission);
-	desk.now = (double)now;
-	desk.job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
-			   : submission->time_limit	  ? submission->time_limit * 60.0
-							  : longest_remaining (s, desk.now);
-	sluice_pressure_of (profile, s->model, s->policy, 0, &desk.spread);
-	sluice_pressure_slow_down (&desk.spread, s->slowest);
+	desk->is_confinable = config->mode != SLUICE_MODE_ENFORCE
+			      || sluice_is_controlled (config, submission);
+	desk->now = (double)now;
+	desk->job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
+			    : submission->time_limit	   ? submission->time_limit * 60.0
+						     : longest_remaining (s, desk->now);
+	sluice_pressure_of (profile, s->model, s->policy, 0, &desk->spread);
+	sluice_pressure_slow_down (&desk->spread, s->slowest);
 	out->corunner_count = s->corunner_count;
-	out->reason = consider (&desk, out);
+	out->reason = consider (desk, out);
 	out->action = out->alternatives[out->chosen].action;
 	out->wait = out->alternatives[out->chosen].wait;
 }
@@ -683,7 +697,8 @@ check_tokens_fit (const struct sluice_policy *policy,
 }
 
 void
-sluice_decide (const struct sluice_situation *situation, const struct sluice_config *config,
+sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
+	       const struct sluice_config *config,
 	       const struct sluice_submission *submission, int64_t now,
 	       struct sluice_decision *out)
 {
@@ -711,7 +726,7 @@ sluice_decide (const struct sluice_situation *situation, const struct sluice_con
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
-		decide_beside_others (situation, config, &completed, now, out);
+		decide_beside_others (desk, situation, config, &completed, now, out);
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
 		out->action = SLUICE_ACTION_LEAVE;
 	if (config->mode == SLUICE_MODE_ENFORCE)

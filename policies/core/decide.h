@@ -93,9 +93,20 @@ uint32_t sluice_scope (const struct sluice_config *config,
 int sluice_is_controlled (const struct sluice_config *config,
 			  const struct sluice_submission *submission);
 
+/*
+ * Where decisions are worked out, one at a time: 16 KiB that a caller keeps. On a stack
+ * they would cost more than the decision: slurmctld answers each request in a new
+ * thread, and of a thread that ended the C library gives the deep pages back, for which
+ * the kernel interrupts every core that slurmctld runs on.
+ */
+struct sluice_desk;
+struct sluice_desk *sluice_desk_create (void); /* NULL: no memory */
+void sluice_desk_destroy (struct sluice_desk *desk);
+
 /* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation
- * NULL: no valid bundle. Allocates nothing, cannot fail. */
-void sluice_decide (const struct sluice_situation *situation,
+ * NULL: no valid bundle. Allocates nothing, cannot fail; what the desk was used for
+ * before makes no difference. */
+void sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
 		    const struct sluice_config *config,
 		    const struct sluice_submission *submission, int64_t now,
 		    struct sluice_decision *out);

@@ -147,30 +147,41 @@ find_leaves (const struct sluice_tree *trees, uint32_t count, const float *featu
 	} while (!(reached & LEAF));
 }
 
+/* Sums of what the trees reached, each tree after the one before: their order decides on
+ * the last bit. */
+static void
+add_reached (const double *const *reached, uint32_t count, uint32_t outputs, double *out)
+{
+	for (uint32_t t = 0; t < count; t++)
+		for (uint32_t k = 0; k < outputs; k++)
+			out[k] += reached[t][k];
+}
+
 void
 sluice_trees_mean (const struct sluice_tree *trees, uint32_t count, uint32_t outputs,
 		   const float *features, double *out)
 {
-	const double *reached[SLUICE_MAX_TREES];
+	const double *reached[GROUP] = { NULL };
 	uint16_t leaves[GROUP];
+	uint32_t waiting = 0; /* reached, on their way from memory, not added yet */
 
+	for (uint32_t k = 0; k < outputs; k++)
+		out[k] = 0.0;
 	for (uint32_t t = 0; t < count; t += GROUP) {
 		uint32_t left = count - t;
 		uint32_t group = left < GROUP ? left : GROUP;
 		find_leaves (trees + t, group, features, leaves);
+		add_reached (reached, waiting, outputs, out);
 		for (uint32_t g = 0; g < group; g++) {
 			const double *values
 			    = trees[t + g].leaves + (size_t)(leaves[g] & ~LEAF) * outputs;
 			__builtin_prefetch (values);
 			__builtin_prefetch (values + outputs - 1);
-			reached[t + g] = values;
+			reached[g] = values;
 		}
+		waiting = group;
 	}
-	for (uint32_t k = 0; k < outputs; k++)
-		out[k] = 0.0;
-	for (uint32_t t = 0; t < count; t++)
-		for (uint32_t k = 0; k < outputs; k++)
-			out[k] += reached[t][k];
+	add_reached (reached, waiting, outputs, out);
 	for (uint32_t k = 0; k < outputs; k++)
 		out[k] /= count;
 }

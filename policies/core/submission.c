@@ -2,15 +2,23 @@
 #include "vocabulary.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 enum {
 	SCRIPT_BYTES = 16 * 1024,
+	SCRIPT_WINDOW = 1024, /* looked through at a time */
 	HASH_LANES = 4,
 	HASH_BLOCK = HASH_LANES * sizeof (uint64_t),
 	NAME_BUCKETS = 32,
 	HASH_BITS = 8,
 };
+
+static size_t
+smaller (size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
 
 static int
 is_blank (char c)
@@ -38,55 +46,73 @@ next_code (const char *script, size_t from, size_t end)
 }
 
 /*
- * Mark the ends of lines at which something may have to be left out: there is a blank
- * in front of them, or a blank, an empty line or a comment behind. Most lines of most
- * scripts have none of this, and here many bytes are looked at in one instruction.
- * marks holds one more than the bytes of the script.
+ * Where lines end at which something may have to be left out: there is a blank in front
+ * of the end, or a blank, an empty line or a comment behind. Most lines of most scripts
+ * have none of this, and here many bytes are looked at in one instruction. A window at
+ * a time, as a deep stack is dear (decide.h).
  */
+struct line_ends {
+	const char *script;
+	size_t size;
+	size_t window; /* its start */
+	size_t next;   /* the start of the next one */
+	char marks[SCRIPT_WINDOW];
+};
+
 static void
-mark_ends (const char *script, size_t size, char *marks)
+mark_window (struct line_ends *ends)
 {
-	const unsigned char *p = (const unsigned char *)script;
-	marks[0] = 0; /* there is no empty line at the start of a run */
-	for (size_t i = 1; i + 1 < size; i++)
+	const size_t first = ends->next, last = ends->size - 1;
+	const size_t n = smaller (SCRIPT_WINDOW, ends->size - first);
+	const size_t inner = smaller (n, last - first); /* with a byte behind */
+	const unsigned char *p = (const unsigned char *)ends->script + first;
+	char *restrict marks = ends->marks;
+
+	ends->window = first;
+	ends->next = first + n;
+	marks[0] = 0; /* at the start of a script nothing has to be left out */
+	for (size_t i = first == 0; i < inner; i++)
 		marks[i] = (p[i] == '\n')
-			   & ((p[i - 1] <= ' ') | (p[i + 1] <= ' ') | (p[i + 1] == '#'));
-	marks[size - 1] = p[size - 1] == '\n';
-	marks[size] = 1;
+			   & ((p[(ptrdiff_t)i - 1] <= ' ') | (p[i + 1] <= ' ')
+			      | (p[i + 1] == '#'));
+	if (inner < n)
+		marks[inner] = p[inner] == '\n';
 }
 
-/* Copy the lines that say what a script does; returns their bytes. out holds those of
- * the script and one more. */
+/* The first one from here on; the script's size where there is none. */
 static size_t
-copy_code (const char *script, size_t size, char *out)
+next_end (struct line_ends *ends, size_t from)
 {
-	char marks[SCRIPT_BYTES + 1];
-	size_t copied = 0, run = next_code (script, 0, size);
-
-	if (run < size)
-		mark_ends (script, size, marks);
-	while (run < size) {
-		const char *mark = memchr (marks + run, 1, size + 1 - run);
-		size_t stop = (size_t)(mark - marks), end = stop;
-		while (is_blank (script[end - 1]))
-			end--;
-		memcpy (out + copied, script + run, end - run);
-		copied += end - run;
-		out[copied++] = '\n';
-		run = next_code (script, stop + 1, size);
+	while (from < ends->size) {
+		if (from >= ends->next)
+			mark_window (ends);
+		if (from < ends->next) {
+			const char *mark = memchr (ends->marks + (from - ends->window), 1,
+						   ends->next - from);
+			if (mark)
+				return ends->window + (size_t)(mark - ends->marks);
+			from = ends->next;
+		}
 	}
-	return copied;
+	return ends->size;
 }
 
 /* A script is long, and a processor multiplies several numbers at a time: so its words
- * go round lanes that do not wait for each other. bytes has room for a block more. */
-static uint64_t
-hash_long_text (char *bytes, size_t size)
+ * go round lanes that do not wait for each other. */
+struct long_hash {
+	uint64_t lanes[HASH_LANES];
+	size_t size;		  /* bytes so far */
+	char pending[HASH_BLOCK]; /* size % HASH_BLOCK of them */
+};
+
+/* size: whole blocks. */
+static void
+hash_blocks (struct long_hash *h, const char *bytes, size_t size)
 {
 	const uint64_t multiplier = 0x9e3779b97f4a7c15u;
-	uint64_t lanes[HASH_LANES] = { 0 };
+	uint64_t lanes[HASH_LANES]; /* in registers */
 
-	memset (bytes + size, 0, HASH_BLOCK);
+	memcpy (lanes, h->lanes, sizeof lanes);
 	for (const char *p = bytes; p < bytes + size; p += HASH_BLOCK) {
 		uint64_t words[HASH_LANES];
 		memcpy (words, p, HASH_BLOCK);
@@ -95,17 +121,62 @@ hash_long_text (char *bytes, size_t size)
 			lanes[i] ^= lanes[i] >> 32;
 		}
 	}
-	return sluice_hash_bytes (lanes, sizeof lanes, size);
+	memcpy (h->lanes, lanes, sizeof lanes);
+}
+
+static void
+hash_more (struct long_hash *h, const char *bytes, size_t size)
+{
+	size_t filled = h->size % HASH_BLOCK;
+	h->size += size;
+	if (filled > 0) {
+		size_t part = HASH_BLOCK - filled < size ? HASH_BLOCK - filled : size;
+		memcpy (h->pending + filled, bytes, part);
+		if (filled + part < HASH_BLOCK)
+			return;
+		hash_blocks (h, h->pending, HASH_BLOCK);
+		bytes += part;
+		size -= part;
+	}
+	size_t rest = size % HASH_BLOCK;
+	hash_blocks (h, bytes, size - rest);
+	memcpy (h->pending, bytes + size - rest, rest);
+}
+
+static uint64_t
+hash_end (struct long_hash *h)
+{
+	size_t filled = h->size % HASH_BLOCK;
+	if (filled > 0) {
+		memset (h->pending + filled, 0, HASH_BLOCK - filled);
+		hash_blocks (h, h->pending, HASH_BLOCK);
+	}
+	return sluice_hash_bytes (h->lanes, sizeof h->lanes, h->size);
 }
 
 uint64_t
 sluice_script_signature (const char *script, size_t size)
 {
-	char code[SCRIPT_BYTES + 1 + HASH_BLOCK];
+	struct long_hash hash = { .size = 0 };
+	struct line_ends ends;
 	if (!script)
 		return 0;
-	size_t length = copy_code (script, size < SCRIPT_BYTES ? size : SCRIPT_BYTES, code);
-	return length > 0 ? hash_long_text (code, length) : 0;
+	ends.script = script;
+	ends.size = smaller (size, SCRIPT_BYTES);
+	ends.next = 0;
+	for (size_t run = next_code (script, 0, ends.size); run < ends.size;) {
+		size_t stop = next_end (&ends, run), end = stop;
+		while (is_blank (script[end - 1]))
+			end--;
+		if (end == stop && stop < ends.size) {
+			hash_more (&hash, script + run, end + 1 - run);
+		} else {
+			hash_more (&hash, script + run, end - run);
+			hash_more (&hash, "\n", 1);
+		}
+		run = next_code (script, stop + 1, ends.size);
+	}
+	return hash.size > 0 ? hash_end (&hash) : 0;
 }
 
 void

@@ -32,6 +32,7 @@ struct sluice_core_policy {
 	struct sluice_state state; /* of the snapshot: just taken */
 	struct sluice_snapshot *snapshot;
 	struct sluice_situation *situation;
+	struct sluice_desk *desk;
 	struct crowd_of_jobs *crowd;
 	uint64_t renewed; /* version of the crowd in the situation */
 	uint32_t decided; /* the job whose prediction `latest` holds; UINT32_MAX: none */
@@ -99,7 +100,7 @@ decide (struct sluice_core_policy *p, double now, uint32_t job)
 	}
 	p->state.taken = utc (p, now);
 	sluice_core_submission (&p->setup, job, &submission);
-	sluice_decide (p->situation, p->setup.config, &submission, p->state.taken,
+	sluice_decide (p->desk, p->situation, p->setup.config, &submission, p->state.taken,
 		       &p->latest);
 	p->decided = job;
 	note (p, now, job, &p->latest);
@@ -252,7 +253,8 @@ prepare (struct sluice_core_policy *p)
 	p->crowd = crowd_of_jobs_new (bundle);
 	p->snapshot = sluice_snapshot_of_state (&p->state);
 	p->situation = p->snapshot ? sluice_situation_create (bundle, p->snapshot) : NULL;
-	return p->plans && p->results && p->crowd && p->situation ? 0 : -1;
+	p->desk = sluice_desk_create ();
+	return p->plans && p->results && p->crowd && p->situation && p->desk ? 0 : -1;
 }
 
 struct sluice_core_policy *
@@ -281,6 +283,7 @@ sluice_core_policy_destroy (struct sluice_core_policy *p)
 	if (!p)
 		return;
 	sluice_situation_destroy (p->situation);
+	sluice_desk_destroy (p->desk);
 	sluice_snapshot_destroy (p->snapshot);
 	crowd_of_jobs_destroy (p->crowd);
 	free (p->plans);

@@ -57,10 +57,13 @@ bundle_is_usable (const void *bytes, size_t size, struct sluice_error *err)
 		return 0;
 	struct sluice_submission job = { .uid = 1, .name = "run", .nodes = 4 };
 	struct sluice_situation *situation = sluice_situation_create (bundle, NULL);
+	struct sluice_desk *desk = sluice_desk_create ();
 	static struct sluice_config config;
 	static struct sluice_decision decision;
 	sluice_config_init (&config);
-	sluice_decide (situation, &config, &job, 0, &decision);
+	CHECK (desk != NULL);
+	sluice_decide (desk, situation, &config, &job, 0, &decision);
+	sluice_desk_destroy (desk);
 	sluice_situation_destroy (situation);
 	sluice_bundle_destroy (bundle);
 	return 1;

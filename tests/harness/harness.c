@@ -14,7 +14,12 @@
  *   repeat <threads> <count>      each thread submits count of the jobs so far,
  *                                 in turn; answers, in ns of thread CPU time,
  *                                 <calls> <median> <p99> <p99.9> <max>
+ *   chilled <count>               the same figures for count calls as slurmctld makes
+ *                                 them: each in a new thread, and after other work
  *
+ *   stack                         every job so far once more, each in a new thread;
+ *                                 answers the bytes of its stack that job_submit took
+ *                                 at most
  *   spin <steps> <count>          the same figures for count loops of so much
  *                                 arithmetic: what the machine itself adds
  *
@@ -431,6 +436,18 @@ work (void *data)
 	return NULL;
 }
 
+/* Fills the caches of its core first, those of addresses too. */
+static void *
+work_chilled (void *data)
+{
+	enum { BYTES = 16 << 20, CACHE_LINE = 64 };
+	static volatile char others[BYTES];
+
+	for (size_t i = 0; i < BYTES; i += CACHE_LINE)
+		others[i]++;
+	return work (data);
+}
+
 static int
 compare_ns (const void *a, const void *b)
 {
@@ -469,6 +486,9 @@ spin (const char *arguments)
 	free (ns);
 }
 
+/* Repetitions go on with the jobs where the last command stopped. */
+static size_t next;
+
 static void
 repeat (const char *arguments)
 {
@@ -480,7 +500,6 @@ repeat (const char *arguments)
 	size_t calls = threads * count;
 	uint64_t *ns = malloc (calls * sizeof *ns);
 	struct worker *workers = calloc (threads, sizeof *workers);
-	static size_t next; /* go on with the jobs where the last command stopped */
 	for (size_t t = 0; t < threads; t++) {
 		workers[t] = (struct worker){ .first = next + t * job_count / threads,
 					      .count = count,
@@ -492,6 +511,64 @@ repeat (const char *arguments)
 	next += count;
 	print_timing (ns, calls);
 	free (workers);
+	free (ns);
+}
+
+enum { STACK = 1 << 20 };
+
+/* Where the stack stood when job_submit was called. */
+static void *
+submit_on_own_stack (void *data)
+{
+	struct outcome outcome;
+	char *here = __builtin_frame_address (0);
+
+	submit_once (data, &outcome);
+	outcome_free (&outcome);
+	return here;
+}
+
+static void
+measure_stack (void)
+{
+	static const char paint = 0x5a;
+	char *stack = aligned_alloc (4096, STACK);
+	size_t most = 0;
+
+	for (size_t i = 0; i < job_count; i++) {
+		pthread_attr_t attributes;
+		pthread_t thread;
+		void *from;
+		size_t untouched = 0;
+
+		memset (stack, paint, STACK);
+		pthread_attr_init (&attributes);
+		pthread_attr_setstack (&attributes, stack, STACK);
+		pthread_create (&thread, &attributes, submit_on_own_stack, &jobs[i]);
+		pthread_join (thread, &from);
+		pthread_attr_destroy (&attributes);
+		while (stack[untouched] == paint)
+			untouched++;
+		size_t used = (size_t)((char *)from - stack) - untouched;
+		most = used > most ? used : most;
+	}
+	printf ("%zu\n", most);
+	free (stack);
+}
+
+static void
+repeat_chilled (const char *argument)
+{
+	size_t count = strtoul (argument, NULL, 10);
+	if (count == 0 || job_count == 0)
+		die ("chilled", argument);
+	uint64_t *ns = malloc (count * sizeof *ns);
+	for (size_t i = 0; i < count; i++) {
+		struct worker worker = { .first = next++, .count = 1, .ns = ns + i };
+		pthread_create (&worker.thread, NULL, work_chilled, &worker);
+		pthread_join (worker.thread, NULL);
+	}
+	print_timing (ns, count);
 	free (ns);
 }
 
@@ -521,6 +598,10 @@ main (int argc, char **argv)
 			add_and_submit (line + 4);
 		else if (strncmp (line, "repeat\t", 7) == 0)
 			repeat (line + 7);
+		else if (strncmp (line, "chilled\t", 8) == 0)
+			repeat_chilled (line + 8);
+		else if (strcmp (line, "stack") == 0)
+			measure_stack ();
 		else if (strncmp (line, "spin\t", 5) == 0)
 			spin (line + 5);
 		else if (strncmp (line, "modify\t", 7) == 0)

@@ -14,6 +14,7 @@ import pytest
 from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
 NOBODY = 65534
+KIB = 1024
 
 # One job of every kind that job_submit sees, as fields of struct sluice_request.
 KINDS: dict[str, dict[str, str | int]] = {
@@ -102,6 +103,15 @@ def test_advise_allocates_its_note_and_nothing_else(harness: Harness) -> None:
     assert not outcome.altered
     assert outcome.allocations == 1
     assert outcome.admin_comment.startswith("sluice(v=1,rec=")
+
+
+def test_a_submission_takes_little_of_a_stack(harness: Harness) -> None:
+    """The C library keeps 16 KiB of an ended thread's stack, and slurmctld needs half."""
+    harness.files.configure(Mode="enforce")
+    harness.files.wait_for(lambda seen: seen["mode"] == "enforce")
+    submit_known(harness)
+    harness.submit(uid=4711, name="never_seen", nodes=3, script="#!/bin/sh\n\n./run\n" * 999)
+    assert harness.stack_bytes() <= 8 * KIB
 
 
 def test_the_note_stands_behind_what_the_site_wrote(harness: Harness) -> None:

@@ -214,6 +214,14 @@ class Harness:
         """Each thread submits count of the jobs submitted so far, in turn."""
         return Timing(*map(int, self._call("repeat", threads, count).split("\t")))
 
+    def repeat_chilled(self, *, count: int) -> Timing:
+        """As repeat, but each call in a new thread whose caches hold other things."""
+        return Timing(*map(int, self._call("chilled", count).split("\t")))
+
+    def stack_bytes(self) -> int:
+        """Of the stack, the bytes that one submission takes at most, over all jobs so far."""
+        return int(self._call("stack"))
+
     def spin(self, *, steps: int, count: int) -> Timing:
         """Times count loops of arithmetic, to tell the machine's part in a tail."""
         return Timing(*map(int, self._call("spin", steps, count).split("\t")))

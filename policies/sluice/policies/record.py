@@ -113,7 +113,13 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
 
 def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:
     handle = situation.handle if situation else ffi.NULL
-    lib.sluice_decide(handle, config, submission, now, out)
+    desk = lib.sluice_desk_create()
+    if desk == ffi.NULL:
+        raise MemoryError
+    try:
+        lib.sluice_decide(desk, handle, config, submission, now, out)
+    finally:
+        lib.sluice_desk_destroy(desk)
 
 
 def replay_grant(record: Record, situation: Situation | None) -> bytes:
