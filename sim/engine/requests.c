@@ -30,10 +30,18 @@ rq_random (const struct simulation *s, const void *bytes, size_t size)
 	return (double)(sluice_hash_bytes (bytes, size, s->storage->seed) >> 11) * 0x1p-53;
 }
 
+static double
+full_stripes (const struct sluice_program *program)
+{
+	return floor (operation_bytes (program) / program->stripe_bytes);
+}
+
 uint32_t
 rq_flow_count (const struct program *program)
 {
-	double stripes = ceil (operation_bytes (program->is) / program->is->stripe_bytes);
+	double full = full_stripes (program->is);
+	double stripes
+	    = full + (operation_bytes (program->is) > full * program->is->stripe_bytes);
 	return (uint32_t)fmin (stripes,
 			       fmin (program->is->stripe_targets, program->target_count));
 }
@@ -153,7 +161,7 @@ static double
 flow_bytes (const struct sluice_program *program, uint32_t i, uint32_t count)
 {
 	double bytes = operation_bytes (program), stripe = program->stripe_bytes;
-	double full = floor (bytes / stripe);
+	double full = full_stripes (program);
 	double turns = floor (full / count), last = full - turns * count;
 	double whole = (turns + (i < last)) * stripe;
 	return i == (uint32_t)last ? whole + (bytes - full * stripe) : whole;

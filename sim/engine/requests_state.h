@@ -63,6 +63,7 @@ enum unit_kind {
 
 struct unit {
 	double bytes;
+	uint64_t ticket; /* of its operation */
 	uint32_t flow;	 /* of a commit: the last of its flows to join (next_commit) */
 	uint32_t kind;	 /* enum unit_kind */
 	uint32_t next;	 /* in a queue, or free */

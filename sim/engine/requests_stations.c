@@ -34,8 +34,13 @@ rq_new_unit (struct simulation *s, uint32_t flow, double bytes, enum unit_kind k
 	}
 	uint32_t unit = s->free_unit;
 	s->free_unit = s->units[unit].next;
-	s->units[unit]
-	    = (struct unit){ .bytes = bytes, .flow = flow, .kind = kind, .next = NOTHING };
+	s->units[unit] = (struct unit){
+		.bytes = bytes,
+		.ticket = s->flows[flow].ticket,
+		.flow = flow,
+		.kind = kind,
+		.next = NOTHING,
+	};
 	return unit;
 }
 
@@ -186,14 +191,13 @@ serve_next (struct simulation *s, uint32_t target)
 static uint32_t
 place_in (const struct simulation *s, const struct stream *stream, uint32_t unit)
 {
-	uint64_t ticket = flow_of (s, unit)->ticket;
+	uint64_t ticket = s->units[unit].ticket;
 	if (stream->head == NOTHING)
 		return NOTHING;
-	if (!(s->storage->ordered > 0.0) || flow_of (s, stream->tail)->ticket <= ticket)
+	if (!(s->storage->ordered > 0.0) || s->units[stream->tail].ticket <= ticket)
 		return stream->tail;
 	uint32_t before = NOTHING;
-	for (uint32_t i = stream->head; flow_of (s, i)->ticket <= ticket;
-	     i = s->units[i].next)
+	for (uint32_t i = stream->head; s->units[i].ticket <= ticket; i = s->units[i].next)
 		before = i;
 	return before;
 }

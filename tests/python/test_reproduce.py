@@ -70,9 +70,9 @@ def test_names_stand_for_parts_and_papers():
 
 
 def test_the_command_prints_paper_and_model_side_by_side():
-    result = run("H3", "S2f")
+    result = run("H4a", "S2f")
     assert result.exit_code == 0
-    assert "The optimal throttling factor: explained" in result.output
+    assert "A larger throttle writes no faster: explained" in result.output
     assert "is serialised: not reproduced" in result.output
     assert "1 explained, 0 fitted, 1 not reproduced" in result.output
 

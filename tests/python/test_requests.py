@@ -139,6 +139,16 @@ def test_an_operation_is_striped_by_whole_stripes():
     assert outcome.smallest_target == MIB
 
 
+@given(stripe=st.floats(1e3, 1e6), stripes=st.integers(1, 40), rest=st.floats(0, 1))
+def test_an_operation_ends_whatever_its_stripes_are(stripe, stripes, rest):
+    """Sizes that no double divides evenly leave no target with nothing to wait for."""
+    size = stripes * stripe + rest
+    program = {"operation_bytes": size, "stripe_bytes": stripe, "stripe_targets": 7}
+    (outcome,) = simulate({**DISK, "targets": 7}, [program])
+    assert math.isfinite(outcome.end)
+    assert outcome.bytes == pytest.approx(size)
+
+
 def test_creates_that_crowd_take_longer():
     """Two programs of creators get less than one alone in all (Shah S7)."""
     creator = {"processes": 64, "operations": 50, "operation_bytes": 1, "creates": 1, "sync": "ack"}
