@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "fail.h"
+#include "meeting.h"
 #include "worker.h"
 
 enum { ALIGNMENT = 4096 };
@@ -22,8 +23,8 @@ static const double run_up = 0.02;
 
 /* Where the processes meet; in memory that they share. */
 struct meeting {
-	pthread_barrier_t barrier;
-	atomic_bool stop; /* told by SIGUSR1 */
+	pthread_barrier_t barrier; /* first: arrange_meeting */
+	atomic_bool stop;	   /* told by SIGUSR1 */
 	double start;
 	double ends[MAX_PROCESSES];
 };
@@ -129,22 +130,6 @@ run_process (const struct options *options, const struct place *places, struct t
 
 /* ---- all of them ------------------------------------------------------------ */
 
-static struct meeting *
-arrange_meeting (unsigned processes)
-{
-	struct meeting *meeting = mmap (NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pthread_barrierattr_t shared;
-
-	if (meeting == MAP_FAILED)
-		fail ("processes", "map");
-	pthread_barrierattr_init (&shared);
-	pthread_barrierattr_setpshared (&shared, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init (&meeting->barrier, &shared, processes);
-	pthread_barrierattr_destroy (&shared);
-	return meeting;
-}
-
 /* The signals that the parent waits for; it alone decides what to do. */
 static sigset_t
 awaited_signals (void)
@@ -222,7 +207,9 @@ crew_create (const struct options *options)
 
 	if (!crew)
 		fail ("processes", "allocate");
-	crew->meeting = arrange_meeting (options->processes);
+	crew->meeting = arrange_meeting (sizeof *crew->meeting, options->processes);
+	if (!crew->meeting)
+		fail ("processes", "map");
 	crew->chunk = random_chunk (options->chunk);
 	return crew;
 }

@@ -31,11 +31,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../../classifier/probe/meeting.h"
 
 #define MAX_BURSTS 10000
 #define MAX_PROCESSES 1024
@@ -71,8 +72,8 @@ struct options {
 
 /* What the processes share: where they meet, and when they did (CLOCK_MONOTONIC). */
 struct meeting {
-	pthread_barrier_t barrier;
-	double started; /* seconds since the epoch */
+	pthread_barrier_t barrier; /* first: arrange_meeting */
+	double started;		   /* seconds since the epoch */
 	struct {
 		double start;
 		double end;
@@ -273,22 +274,6 @@ run_process (const struct options *options, unsigned number, pid_t run,
 
 /* ---- the program ---------------------------------------------------------- */
 
-static struct meeting *
-arrange_meeting (unsigned processes)
-{
-	pthread_barrierattr_t shared;
-	struct meeting *meeting = mmap (NULL, sizeof *meeting, PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (meeting == MAP_FAILED)
-		fail ("shared memory", "map");
-	pthread_barrierattr_init (&shared);
-	pthread_barrierattr_setpshared (&shared, PTHREAD_PROCESS_SHARED);
-	pthread_barrier_init (&meeting->barrier, &shared, processes);
-	pthread_barrierattr_destroy (&shared);
-	return meeting;
-}
-
 /* Processes end with the program, however that ends. */
 static void
 start_processes (const struct options *options, struct meeting *meeting, pid_t *pids)
@@ -485,9 +470,11 @@ int
 main (int argc, char **argv)
 {
 	struct options options = parse_options (argc, argv);
-	struct meeting *meeting = arrange_meeting (options.processes);
+	struct meeting *meeting = arrange_meeting (sizeof *meeting, options.processes);
 	pid_t pids[MAX_PROCESSES];
 
+	if (!meeting)
+		fail ("shared memory", "map");
 	start_processes (&options, meeting, pids);
 	if (!wait_for_processes (&options, pids))
 		return EXIT_FAILURE;
