@@ -56,10 +56,12 @@ sluice_interference_check (const struct sluice_interference *model,
 	if (model->capacity < 1.0)
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
-	if (model->process_exponent < 0.0 || model->pooling < 0.0 || model->log_sd < 0.0
+	if (model->process_exponent < 0.0 || model->stream_exponent < 0.0
+	    || model->queueing < 0.0 || model->pooling < 0.0 || model->log_sd < 0.0
 	    || model->site_log_sd < 0.0)
 		return sluice_fail (err,
-				    "a negative process exponent, pooling or deviation");
+				    "a negative process exponent, queueing, pooling or "
+				    "deviation");
 	if (model->reserved != 0 || model->point_count > SLUICE_MAX_SITE_POINTS)
 		return sluice_fail (
 		    err, "interference has %u measured points, more than %u",
@@ -82,26 +84,38 @@ sluice_traffic_features (const struct sluice_profile *p,
 }
 
 static double
-published_log_weight (const double *features, const struct sluice_interference *m)
-{
-	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
-	double stream = m->stream_level + m->stream_slope * level;
-	double create = m->create_level + m->create_slope * level;
-	double rewrite = m->rewrite_level + m->rewrite_slope * level;
-	double processes = features[PROCESSES] * log (2.0);
-	return s * stream + (1.0 - s) * (k * create + (1.0 - k) * rewrite)
-	       + m->process_exponent * processes;
-}
-
-static double
 clip_log (double ln)
 {
 	return fmax (-largest_log, fmin (largest_log, ln));
 }
 
+/* The two parts of a weight. */
+struct parts {
+	double flushes, streams;
+};
+
+static struct parts
+parts_of (const double *features, double log_correction, double log_efficiency,
+	  const struct sluice_interference *m)
+{
+	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
+	double create = m->create_level + m->create_slope * level;
+	double rewrite = m->rewrite_level + m->rewrite_slope * level;
+	double processes = features[PROCESSES] * log (2.0);
+	double flush = k * create + (1.0 - k) * rewrite + m->process_exponent * processes
+		       - m->queueing * log_efficiency;
+	double stream
+	    = m->stream_level + m->stream_slope * level + m->stream_exponent * processes;
+	struct parts parts = {
+		.flushes = (1.0 - s) * exp (clip_log (flush + log_correction)),
+		.streams = s * exp (clip_log (stream + log_correction)),
+	};
+	return parts;
+}
+
 /* What the site's own measurements say about a kind of traffic. */
 struct site_view {
-	double log_weight;     /* to add to the published one */
+	double log_weight;     /* to add to what the law says */
 	double log_hold;       /* 0: it keeps as much as it takes */
 	double log_efficiency; /* 0: as efficient as the target's bandwidth says */
 	double log_sd;	       /* of ln w */
@@ -217,10 +231,16 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	struct site_view site = site_view_of (model, features);
 	double efficiency = exp (clip_log (site.log_efficiency));
 
+	/* what it was seen to get alone it can get */
+	double seen = rate_known
+			  ? log (rate / larger (reach.all_bandwidth, reach.bandwidth))
+			  : -largest_log;
+	struct parts parts = parts_of (features, site.log_weight,
+				       larger (site.log_efficiency, seen), model);
+
 	set_activity (p, stretch, out);
-	out->weight
-	    = exp (clip_log (published_log_weight (features, model) + site.log_weight));
-	out->streaming = features[STREAMING];
+	out->weight = parts.flushes + parts.streams;
+	out->streaming = parts.streams / out->weight;
 	out->log_hold = clip_log (site.log_hold);
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);

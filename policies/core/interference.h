@@ -20,16 +20,27 @@
  * kappa = 0 is sharing by weights alone; for a large one all streams together weigh
  * 1 / kappa. More company never helps: v_j falls with U, and the others' sum rises.
  *
- * ln w is linear in the physical features. With s (unflushed bytes), k the share of
- * writes that create a file, and L = log2 (chunk / 1 MiB):
+ * A weight is the sum of two parts, that of the bytes which are flushed and that of
+ * those which stream, each with a logarithm that is linear in the physical features.
+ * With s (unflushed bytes), k the share of writes that create a file, and
+ * L = log2 (chunk / 1 MiB):
  *
- *   ln w = s (a0 + a1 L) + (1 - s) (k (b0 + b1 L) + (1 - k) (c0 + c1 L))
- *          + gamma ln (nprocs)
+ *   w    = (1 - s) f + s g
+ *   ln f = k (b0 + b1 L) + (1 - k) (c0 + c1 L) + gamma ln (nprocs) - alpha ln e
+ *   ln g = a0 + a1 L + delta ln (nprocs)
+ *
+ * The term in e (below) is there because a server that takes requests as they come
+ * serves each program by how long its requests keep the queue busy: alone, a program
+ * that flushes has nprocs * chunk bytes in a queue which it empties at its rate, so
+ * at b1 = c1 = ln 2 and gamma = alpha = 1, f is the time of a round of its flushes. A
+ * rate that is known tells it better than the kind of traffic does: where a job alone
+ * gets more than e of the targets, it is as efficient as that.
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
- * and S6. A site's own measurements (`sluice calibrate`) correct them: each
- * measured kind of traffic is a point x_i in the space of the features, and moves
- * what is like it, by a share that falls with the distance:
+ * and S6, with alpha = 0. A site's own measurements (`sluice calibrate`) replace them,
+ * and correct what the law does not hold: each measured kind of traffic is a point
+ * x_i in the space of the features, and moves what is like it, by a share that falls
+ * with the distance:
  *
  *   ln w += sum_i a_i c (x, x_i)
  *   ln h  = sum_i h_i c (x, x_i)    as a victim, a job weighs w h instead of w
@@ -40,8 +51,8 @@
  * a program that waits for each flush leaves a target idle in between, which does
  * not help it when others come. e is the efficiency: the rate that such a program
  * gets alone as a share of the target's bandwidth; small flushes are limited by
- * operations. Far from everything measured the published figures hold, with their
- * own uncertainty.
+ * operations. Far from everything measured the law with the site's coefficients holds,
+ * with the uncertainty of a site that did not measure.
  */
 #ifndef SLUICE_INTERFERENCE_H
 #define SLUICE_INTERFERENCE_H
@@ -64,7 +75,9 @@ enum {
 	X (create_slope, "its change for each doubling of the chunk (b1)")                 \
 	X (rewrite_level, "ln w of a rewriting, flushing writer at 1 MiB (c0)")            \
 	X (rewrite_slope, "its change for each doubling of the chunk (c1)")                \
-	X (process_exponent, "gamma: how the weight grows with processes")                 \
+	X (process_exponent, "gamma: how a flushing weight grows with processes")          \
+	X (stream_exponent, "delta: how a streaming weight grows with processes")          \
+	X (queueing, "alpha: how far a flushing weight is a time: 0 not, 1 wholly")        \
 	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
 	X (pooling, "kappa: how far streams weigh as one, >= 0; 0: by weights alone")      \
 	X (log_sd, "sd of ln w where the site did not measure")                            \

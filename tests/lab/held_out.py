@@ -4,11 +4,12 @@
     tests/lab/held_out.py /tmp/lab pairs.jsonl
 
 Chunk sizes, numbers of processes and mixes are others than those of the default grid, drawn at
-random but the same each time. Each program is measured alone, each pair once together, all in
-random order; a line a program (`program`, `alone`) and a line a pair (`members`, `together`),
-rates in B/s.
+random but the same each time. Each program is measured alone, each pair once together and some
+twice, all in random order; a line a program (`program`, `alone`) and a line a pair (`members`,
+`together`), rates in B/s.
 """
 
+import itertools
 import json
 import math
 import random
@@ -29,9 +30,10 @@ from sluice.calibrate.protocol import Member, Timing, measure
 from sluice.calibrate.site_model import SiteModel
 from sluice.calibrate.targets import Target
 
-TIMING = Timing(fill=0.5, window=2.0)
-PROGRAMS = 36
-PAIRS = 160
+TIMING = Timing(window=2.0)
+PROGRAMS = 30
+PAIRS = 150
+TWICE = 15  # pairs, which say how far two measurements of the same are apart
 RUNS_ALONE = 2
 CHUNKS = (48, 96, 128, 192, 384, 512, 768, 1536, 2048, 3072, 6144, 8192, 12288)  # KiB
 PROCESSES = (1, 2, 3, 4, 6)
@@ -76,7 +78,8 @@ def measure_pairs(
 ) -> None:
     """Measure each pair and its programs; `keep` gets each row as soon as it is there."""
     programs = sorted({program for pair in pairs for program in pair})
-    runs: list[tuple[Program, ...]] = [(p,) for p in programs] * RUNS_ALONE + list(pairs)
+    runs: list[tuple[Program, ...]] = [(p,) for p in programs] * RUNS_ALONE
+    runs += [*pairs, *pairs[:TWICE]]
     random.Random(seed).shuffle(runs)
     launcher = Launcher(probe)
     for members in runs:
@@ -101,22 +104,39 @@ def kept(rows: Sequence[dict[str, Any]]) -> Iterator[Observation]:
         if "members" in row and min(row["together"]) > 0:
             both = list(zip(row["members"], row["together"], strict=True))
             for (name, rate), (other, _) in (both, both[::-1]):
-                own = median(alone[name])
-                yield Observation(Program.parse(name), (Program.parse(other),), rate / own, own)
+                own, its = median(alone[name]), median(alone[other])
+                pair = Program.parse(name), (Program.parse(other),)
+                yield Observation(*pair, rate / own, own, (its,))
+
+
+def noise_floor(rows: Sequence[dict[str, Any]]) -> float:
+    """Return what a perfect model's median error would be, from pairs measured more than once.
+
+    Two measurements of one rate differ by the noise of both, and so by sqrt 2 more than one of
+    them does from the truth.
+    """
+    found = defaultdict(list)
+    for row in rows:
+        if "members" in row and min(row["together"]) > 0:
+            both = zip(row["members"], row["together"], strict=True)
+            found[tuple(sorted(row["members"]))].append(dict(both))
+    apart = [
+        abs(math.log(one[name] / other[name]))
+        for measured in found.values()
+        for one, other in itertools.combinations(measured, 2)
+        for name in one
+    ]
+    return median(apart) / math.sqrt(2)
 
 
 def median_error(model: SiteModel, seen: Sequence[Observation]) -> float:
-    """Of log I, all members writing throughout."""
-    return median(abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in seen)
+    """Of log I, all members writing throughout, their rates alone being known."""
+    return median(abs(math.log(model.foretell(o) / o.rho)) for o in seen)
 
 
 def coverage(model: SiteModel, seen: Sequence[Observation]) -> float:
     """Share of what was seen that lies inside the intervals of 90 %."""
-    inside = 0
-    for item in seen:
-        low, high = model.interval(item.victim, item.others)
-        inside += low <= item.rho <= high
-    return inside / len(seen)
+    return model.hits(seen) / len(seen)
 
 
 def main(lab: str, output: str, seed: str = "1") -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from default_calibration import LIMITS, default_calibration
-from held_out import coverage, draw, kept, measure_pairs, median_error
+from held_out import coverage, draw, kept, measure_pairs, median_error, noise_floor
 from storage_targets import StorageTargets
 
 from sluice.calibrate.grid import default_grid
@@ -28,7 +28,7 @@ def verdict(value: float, low: float, high: float) -> str:
 def test_a_default_calibration_foretells_programs_that_it_did_not_plan(program, tmp_path, capsys):
     """Held out by configuration: no program of a pair has a chunk of the grid.
 
-    Prints whether the goals are met; asserts what is met today.
+    Prints the figures, also when it fails. Nothing else may run meanwhile: about 19 minutes.
     """
     pairs = draw()
     planned = {p for e in default_grid() for p in (e.probe, *e.signals)}
@@ -49,19 +49,24 @@ def test_a_default_calibration_foretells_programs_that_it_did_not_plan(program, 
 
     seen = list(kept(rows))
     model = fit(observations(calibration))
-    error, published = median_error(model, seen), median_error(fit([]), seen)
+    error, published, floor = (
+        median_error(model, seen),
+        median_error(fit([]), seen),
+        noise_floor(rows),
+    )
     inside = coverage(model, seen)
     dropped = sum(bool(e.dropped) for e in calibration)
     with capsys.disabled():
         print(
             f"\n{len(calibration)} encounters, {dropped} of them dropped, in {seconds:.0f} s; "
             f"{len(seen)} losses in {len(seen) // 2} runs that were not in it:\n"
-            f"median error of log I {error:.3f} (published figures alone {published:.3f}), "
-            f"goal {MOST_ERROR}: {verdict(error, 0, MOST_ERROR)}\n"
+            f"median error of log I {error:.3f} (published figures alone {published:.3f}, "
+            f"a perfect model {floor:.3f}), goal {MOST_ERROR}: {verdict(error, 0, MOST_ERROR)}\n"
             f"{inside:.0%} inside intervals of 90 %, goal 85-95 %: "
-            f"{verdict(inside, *COVERAGE)}"
+            f"{verdict(inside, *COVERAGE)}\n"
+            f"history and pairs are in {tmp_path}"
         )
-    assert len(seen) >= 300
+    assert len(seen) >= 2 * 150
     assert seconds <= 600
-    assert error < published
+    assert error <= MOST_ERROR
     assert COVERAGE[0] <= inside <= COVERAGE[1]

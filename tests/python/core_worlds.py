@@ -27,6 +27,7 @@ MODEL = View(
             "rewrite_level": -0.4,
             "rewrite_slope": 0.12,
             "process_exponent": 0.4,
+            "stream_exponent": 0.4,
             "capacity": 1.2,
             "pooling": 0.3,
             "log_sd": 0.0,

@@ -9,7 +9,7 @@ import pytest
 from sluice.calibrate.features import features, likeness
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.calibrate.site_model import _Problem, fit
+from sluice.calibrate.site_model import QUEUE, _Problem, fit
 from sluice.policies import core
 from sluice.policies.published import published_interference
 from sluice.policies.structs import CoreError, View, new
@@ -75,7 +75,8 @@ def test_how_streams_share_is_learned():
         return share if victim == flushing else 1 - share
 
     model = fit([Observation(a, (b,), kept_here(a, b), 1e8) for a in programs for b in programs])
-    assert model.interference["pooling"] > 0.3
+    together = model.interference["pooling"] * math.exp(model.interference["stream_level"])
+    assert together > 0.3
     for a in programs:
         for b in programs:
             assert model.share_kept(a, [b]) == pytest.approx(kept_here(a, b), rel=0.15)
@@ -90,13 +91,18 @@ def test_three_together_follow_from_pairs():
     assert model.share_kept(owc, [ws, aw]) == pytest.approx(kept(owc, [ws, aw]), rel=0.1)
 
 
-def test_far_from_everything_measured_the_published_figures_hold():
-    small = [o for o in world() if o.victim.pattern == "ws" == o.others[0].pattern]
-    model = fit(small).struct()
+def law_of(interference):
+    """The law with a site's coefficients, without what its measurements correct."""
+    return View(new("struct sluice_interference", interference | {"points": []}))
+
+
+def test_far_from_everything_measured_the_law_holds():
+    small = fit([o for o in world() if o.victim.pattern == "ws" == o.others[0].pattern])
+    model = small.struct()
     profile = Program("aw", 1 << 34, 1 << 16).profile()
     policy = core.default_config().policy
-    prior = View(new("struct sluice_interference", published_interference()))
-    here, there = (core.pressure_of(profile, m, policy) for m in (model, prior))
+    law = law_of(small.interference)
+    here, there = (core.pressure_of(profile, m, policy) for m in (model, law))
     assert here.weight == pytest.approx(there.weight, rel=1e-3)
     assert here.log_sd == pytest.approx(model.log_sd, rel=1e-3)
 
@@ -124,9 +130,8 @@ def test_an_observed_speed_up_does_not_break_the_fit():
 
 
 def test_the_slopes_are_those_of_the_residuals():
-    problem = _Problem(world(noise=0.1), published_interference())
-    x = np.random.default_rng(1).normal(size=2 * len(problem.at) + 1) * 0.3
-    x[-1] = 1.0  # where kappa counts
+    problem = _Problem(world(noise=0.1), QUEUE)
+    x = np.random.default_rng(1).normal(size=problem.size) * 0.3
     step = 1e-6
     numeric = [
         (problem.residuals(x + step * e) - problem.residuals(x - step * e)) / (2 * step)
@@ -148,9 +153,10 @@ def test_the_core_evaluates_what_was_fitted():
     policy = core.parse_config("x", b"Lane=a Targets=1 Bandwidth=100M\n").policy
     rate = 0.25 * policy.lanes[0].bandwidth
     found = core.pressure_of(program.profile(rate), struct, policy)
-    prior = View(new("struct sluice_interference", published_interference()))
-    base = core.pressure_of(program.profile(), prior, policy)
-    assert math.log(found.weight / base.weight) == pytest.approx(pulls["weight"], abs=1e-9)
+    base = core.pressure_of(program.profile(), law_of(model.interference), policy)
+    efficiency = max(pulls["efficiency"], math.log(0.25))
+    moved = pulls["weight"] - model.interference["queueing"] * efficiency
+    assert math.log(found.weight / base.weight) == pytest.approx(moved, abs=1e-9)
     assert found.log_hold == pytest.approx(pulls["hold"], abs=1e-9)
     assert found.demand == pytest.approx(min(1, 0.25 / math.exp(pulls["efficiency"])))
 
@@ -166,6 +172,8 @@ def test_the_core_evaluates_what_was_fitted():
         {"site_log_sd": -1.0},
         {"pooling": -0.1},
         {"pooling": float("nan")},
+        {"stream_exponent": -0.1},
+        {"queueing": -0.1},
     ],
 )
 def test_a_bundle_with_a_damaged_site_is_refused(damage):

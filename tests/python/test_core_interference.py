@@ -266,6 +266,27 @@ def test_the_weight_follows_the_formula_of_the_header():
     assert of(half_creating).weight == pytest.approx(math.exp(expected))
 
 
+def test_a_mix_weighs_what_its_two_parts_do():
+    half = {**STREAMING, "bytes_per_flush": 2.0 * MIB, "unflushed_bytes": 0.0}
+    stream, rewriter = 64**0.4 * math.exp(0.5), 64**0.4 * math.exp(-0.4)
+    assert of(half).weight == pytest.approx((stream + rewriter) / 2)
+    assert of(half).streaming == pytest.approx(stream / (stream + rewriter))
+
+
+def test_a_flushing_writer_weighs_the_time_that_its_rate_alone_says():
+    """Half the rate, twice as long in the queue; but not below what its kind could get."""
+    half = {"at": [0.0, 1.0, 0.0, 6.0], "efficiency": math.log(0.5)}
+    queueing = model(queueing=1.0, scale=[1.0] * 4, points=[half])
+    lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
+    unknown, slow, fast = (
+        core.pressure_of({**FLUSHING, **rate}, queueing, lanes).weight
+        for rate in ({}, {"rate": 0.1 * GIB}, {"rate": 0.8 * GIB})
+    )
+    base = of(FLUSHING).weight
+    assert unknown == slow == pytest.approx(base / 0.5)
+    assert fast == pytest.approx(base / 0.8)
+
+
 def test_unmeasured_numbers_fall_back_to_what_the_pattern_stands_for():
     vague = {"chunk_bytes": MIB, "nprocs": 64, "io_share": 0.5}
     for measured, pattern in [(STREAMING, "aw"), (FLUSHING, "owc")]:

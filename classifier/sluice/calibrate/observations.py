@@ -25,6 +25,8 @@ class Observation:
     """Its rate over its rate alone; above 1 where company helped."""
     rate_alone: float
     """B/s."""
+    others_alone: tuple[float | None, ...] = ()
+    """B/s; None where a program was never measured alone."""
 
 
 def valid(encounters: Iterable[Encounter]) -> list[Encounter]:
@@ -59,5 +61,7 @@ def observations(
             own = sum(encounter.alone) / len(encounter.alone) if i == 0 else rates.get(member)
             if own:
                 others = (*members[:i], *members[i + 1 :])
-                found.append(Observation(member, others, rate / own, own))
+                found.append(
+                    Observation(member, others, rate / own, own, tuple(map(rates.get, others)))
+                )
     return found

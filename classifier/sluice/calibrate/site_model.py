@@ -9,12 +9,16 @@ time it says, with w what a program takes from others and h w what it holds on w
 Streams (s = 1) have a queue to themselves: among each other they share by their weights, but
 beside those that flush they count as one, the more so the larger kappa.
 
-The published figures say what w is where nobody measured; measurements correct it. The
-corrections are Gaussian processes over the physical features of the programs, so that what was
-measured says most about what is alike, and nothing about what is not. Fitted are their values
-at the measured programs, and kappa (maximum a posteriori, by non-linear least squares, since a
-rate depends on several programs at once). The bundle carries the points; the core evaluates
-them.
+A first guess of w is the law of a queue that is served in order: of a program that flushes, the
+time of a round of its flushes, all its processes' chunks over its rate alone; of streams, what
+they keep in the cache, nearly whatever they write. The measurements of a site fit the few
+coefficients of that law, and correct what it does not hold: the corrections are Gaussian
+processes over the physical features of the programs, so that what was measured says most about
+what is alike. Where programs that were left out are foretold better so, the fit begins at the
+published coefficients instead, with larger corrections. Fitted are the coefficients (`LAW`) and
+the corrections at the measured programs (maximum a posteriori, by non-linear least squares,
+since a rate depends on several programs at once). The bundle carries coefficients and points;
+the core evaluates them. Where nobody measured anything, the published figures hold.
 
 Order is kept by the form of the model: no company makes a program faster, and more company
 never makes it faster than less. An observed speed-up stays in the history and counts in the
@@ -25,6 +29,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,13 +49,10 @@ if TYPE_CHECKING:
     from sluice.calibrate.observations import Observation
     from sluice.calibrate.programs import Program
 
-WEIGHT_SD = 1.5
-"""Of ln w around the published figures: how far a site may be from them."""
-HOLD_SD = 1.0
+    Profile = Mapping[str, Any]
+    Unseen = tuple["SiteModel", list[Observation]]
+
 EFFICIENCY_SD = 2.0
-LOG_POOLING = -1.5
-"""Of kappa, where a site's measurements do not say how streams share."""
-LOG_POOLING_SD = 1.5
 MOST_LOG_POOLING = 4.0
 NOISE_SD = 0.08
 """Of ln rho in one measurement."""
@@ -58,8 +60,61 @@ RATE_NOISE_SD = 0.1
 """Of the logarithm of a rate alone."""
 COVERAGE = 0.9
 NORMAL_90 = 1.6448536269514722
+LEAST_DEVIATION = 0.25
 MOST_DEVIATION = 4.0
 BISECTIONS = 8
+
+
+LAW = (
+    *("create_level", "create_slope", "rewrite_level", "rewrite_slope", "process_exponent"),
+    *("stream_level", "stream_slope", "stream_exponent"),
+    "pooling",
+)
+"""Coefficients of the law, members of struct sluice_interference; of pooling the logarithm."""
+FLUSHING = slice(0, 5)
+STREAMING = slice(5, 8)
+POOLING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is expected of a site before it is measured."""
+
+    law: tuple[tuple[float, float], ...]
+    """Mean and sd of each coefficient of LAW."""
+    queueing: float
+    weight_sd: float
+    """Of ln w around the law, and of ln h."""
+    hold_sd: float
+    noise_sd: float
+    """Of ln rho in one observation: noise, and what no form says."""
+
+
+LN_2 = math.log(2.0)
+QUEUE = Beginning(
+    law=(
+        *((0.0, 1.0), (LN_2, 0.15), (0.0, 1.0), (LN_2, 0.15), (1.0, 0.2)),
+        *((math.log(32.0), 1.5), (0.0, 0.15), (0.5, 0.5)),
+        (-3.5, 1.5),
+    ),
+    queueing=1.0,
+    weight_sd=0.25,
+    hold_sd=0.3,
+    noise_sd=0.2,
+)
+"""Weights are MiB that a target could take while it serves what is in its queue."""
+
+
+def _as_published() -> Beginning:
+    """Return the published coefficients, held; what the site differs by is of any form."""
+    figures = published_interference()
+    return Beginning(
+        law=(*((figures[name], 0.0) for name in LAW[:POOLING]), (-1.5, 1.5)),
+        queueing=figures["queueing"],
+        weight_sd=1.5,
+        hold_sd=1.0,
+        noise_sd=0.08,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,48 +139,65 @@ class SiteModel:
         """Return the bounds within which 90 % of measurements of rho should lie."""
         return self.profile_interval(victim.profile(), [p.profile() for p in others])
 
+    def foretell(self, item: Observation, *, z: float = 0.0) -> float:
+        """Return rho of an observation, knowing what its members get alone.
+
+        As of jobs that have run before.
+        """
+        (share,) = _shares(self.struct(), *_profiles(item), (z,), self.policy())
+        return share
+
     def hits(self, observations: Sequence[Observation]) -> int:
-        """Return how many lie within the interval of 90 %."""
-        struct = self.struct()
+        """Return how many lie within the interval of 90 %, knowing the rates alone."""
+        struct, policy = self.struct(), self.policy()
         count = 0
         for item in observations:
-            others = [program.profile() for program in item.others]
-            low, high = _interval(struct, item.victim.profile(), others)
+            low, high = _interval(struct, *_profiles(item), policy)
             count += low <= item.rho <= high
         return count
 
-    def profile_share(
-        self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]], *, z: float = 0.0
-    ) -> float:
+    def profile_share(self, victim: Profile, others: Sequence[Profile], *, z: float = 0.0) -> float:
         """Do as share_kept, for members of struct sluice_profile."""
-        (share,) = _shares(self.struct(), victim, others, (z,))
+        (share,) = _shares(self.struct(), victim, others, (z,), core.default_config().policy)
         return share
 
-    def profile_interval(
-        self, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
-    ) -> tuple[float, float]:
-        return _interval(self.struct(), victim, others)
+    def profile_interval(self, victim: Profile, others: Sequence[Profile]) -> tuple[float, float]:
+        return _interval(self.struct(), victim, others, core.default_config().policy)
 
     def struct(self) -> View:
         return View(new("struct sluice_interference", self.interference))
 
+    def policy(self) -> View:
+        """Return a policy with the target as its one lane, as far as its bandwidth is known."""
+        lane = f"Lane=target Targets=1 Bandwidth={self.bandwidth:.0f}\n" if self.bandwidth else ""
+        policy: View = core.parse_config("target", lane.encode()).policy
+        return policy
+
+
+def _profiles(item: Observation) -> tuple[Profile, list[Profile]]:
+    """Return victim and others, with the rates that they get alone."""
+    rates = item.others_alone or (None,) * len(item.others)
+    return item.victim.profile(item.rate_alone), [
+        program.profile(rate) for program, rate in zip(item.others, rates, strict=True)
+    ]
+
 
 def _shares(
     interference: View,
-    victim: Mapping[str, Any],
-    others: Sequence[Mapping[str, Any]],
+    victim: Profile,
+    others: Sequence[Profile],
     zs: tuple[float, ...],
+    policy: View,
 ) -> list[float]:
     """Return rho at each z."""
-    policy = core.default_config().policy
     own, *their = (core.pressure_of(p, interference, policy) for p in (victim, *others))
     return [core.rate_share(own, their, interference, z) for z in zs]
 
 
 def _interval(
-    interference: View, victim: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+    interference: View, victim: Profile, others: Sequence[Profile], policy: View
 ) -> tuple[float, float]:
-    low, high = _shares(interference, victim, others, (NORMAL_90, -NORMAL_90))
+    low, high = _shares(interference, victim, others, (NORMAL_90, -NORMAL_90), policy)
     noise = math.exp(NORMAL_90 * NOISE_SD)
     return low / noise, high * noise
 
@@ -133,26 +205,44 @@ def _interval(
 def fit(observations: Sequence[Observation]) -> SiteModel:
     """Learn from these observations; without any, return the published model.
 
-    The result depends on nothing but the set of observations. How far the model may be off
-    where it was fitted is judged on chunk sizes, numbers of processes, and patterns and sync
-    modes that were left out, in turn.
+    The result depends on nothing but the set of observations. From what the fit begins, and
+    how far the model may be off where it was fitted, is judged on chunk sizes, numbers of
+    processes, and patterns and sync modes that were left out, in turn.
     """
     if not observations:
         return SiteModel(published_interference(), 0.0)
     # The matrices are small: several threads would mostly wait for each other.
     with threadpool_limits(limits=1, user_api="blas"):
-        return _fit(observations).with_deviation(_deviation_on_unseen(observations))
+        beginnings = (QUEUE, _as_published())
+        unseen = [
+            [pair for trait in TRAITS for pair in _unseen(observations, trait, beginning)]
+            for beginning in beginnings
+        ]
+        best = min(range(len(beginnings)), key=lambda i: _median_error(unseen[i]))
+        model = _fit(observations, beginnings[best])
+        return model.with_deviation(_deviation_on(unseen[best]))
 
 
-def _fit(observations: Sequence[Observation]) -> SiteModel:
-    problem = _Problem(observations, published_interference())
-    start = np.zeros(2 * len(problem.at) + 1)
-    return problem.model(least_squares(problem.residuals, start, jac=problem.jacobian).x)
+def _median_error(unseen: Sequence[Unseen]) -> float:
+    """Return that of ln rho; 0 where nothing could be left out."""
+    errors = [
+        abs(math.log(model.foretell(item) / item.rho)) for model, items in unseen for item in items
+    ]
+    return median(errors) if errors else 0.0
 
 
-def _deviation_on_unseen(observations: Sequence[Observation]) -> float:
-    """Return the sd of ln w with which intervals contain 90 % of what was not fitted."""
-    unseen = [pair for trait in TRAITS for pair in _unseen(observations, trait)]
+def _fit(observations: Sequence[Observation], beginning: Beginning) -> SiteModel:
+    problem = _Problem(observations, beginning)
+    found = least_squares(problem.residuals, np.zeros(problem.size), jac=problem.jacobian)
+    return problem.model(found.x)
+
+
+def _deviation_on(unseen: Sequence[Unseen]) -> float:
+    """Return the sd of ln w with which intervals contain 90 % of what was not fitted.
+
+    No less than programs are expected to differ from the law: what else is like those that
+    were measured may show too little of it.
+    """
     if not unseen:
         return float(published_interference()["log_sd"])
     count = sum(len(left_out) for _, left_out in unseen)
@@ -161,7 +251,9 @@ def _deviation_on_unseen(observations: Sequence[Observation]) -> float:
         inside = sum(model.with_deviation(deviation).hits(left_out) for model, left_out in unseen)
         return inside >= COVERAGE * count
 
-    low, high = 0.0, MOST_DEVIATION
+    low, high = LEAST_DEVIATION, MOST_DEVIATION
+    if covers(low):
+        return low
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if covers(middle) else (middle, high)
@@ -177,25 +269,25 @@ TRAITS: tuple[Callable[[Program], Any], ...] = (
 
 
 def _unseen(
-    observations: Sequence[Observation], trait: Callable[[Program], Any]
-) -> Iterator[tuple[SiteModel, list[Observation]]]:
+    observations: Sequence[Observation], trait: Callable[[Program], Any], beginning: Beginning
+) -> Iterator[Unseen]:
     """Leave out each value of a trait in turn; yield what the rest says and what was left out."""
     traits = [{trait(p) for p in (item.victim, *item.others)} for item in observations]
     for value in sorted(set().union(*traits)):
         known = [o for o, values in zip(observations, traits, strict=True) if value not in values]
         if known:
             left_out = [o for o, v in zip(observations, traits, strict=True) if value in v]
-            yield _fit(known), left_out
+            yield _fit(known, beginning), left_out
 
 
 class _Problem:
     """The least-squares problem: unknowns are whitened, so their prior is a unit normal.
 
-    They are ln w and ln h at each point, and ln kappa.
+    They are the coefficients of the law, and the corrections of ln w and ln h at each point.
     """
 
-    def __init__(self, observations: Sequence[Observation], published: Mapping[str, Any]) -> None:
-        self.published = dict(published)
+    def __init__(self, observations: Sequence[Observation], beginning: Beginning) -> None:
+        self.beginning = beginning
         items = sorted(observations, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
         self.bandwidth = max(item.rate_alone for item in items)
         programs = sorted({p for o in items for p in (o.victim, *o.others)})
@@ -205,86 +297,120 @@ class _Problem:
         point = where.reshape(-1)
         self.covariance = likeness(self.at, self.at) + NOISE_SD**2 * np.eye(len(self.at))
         self.root = np.linalg.cholesky(self.covariance)
-        base = _published_log_weights(programs, published)
-        streaming = self.at[point, 0]
 
         self.victim = point[[index[item.victim] for item in items]]
-        self.victim_base = base[[index[item.victim] for item in items]]
-        self.victim_streaming = streaming[[index[item.victim] for item in items]]
         pairs = [(row, index[p]) for row, o in enumerate(items) for p in o.others]
         self.row, other = np.array(pairs).T
-        self.other, self.other_base = point[other], base[other]
-        self.other_streaming = streaming[other]
+        self.other = point[other]
         self.seen = np.array([math.log(item.rho) for item in items])
         self.rates: dict[int, list[float]] = {}
         for item, at in zip(items, self.victim, strict=True):
             self.rates.setdefault(int(at), []).append(math.log(item.rate_alone / self.bandwidth))
+        self.efficiency = self._efficiency()
+        self._state_the_law()
+
+    @property
+    def size(self) -> int:
+        return len(LAW) + 2 * len(self.at)
+
+    def _state_the_law(self) -> None:
+        """Set what ln f and ln g of each point are, as sums over the coefficients."""
+        streaming, creating, level, processes = self.at.T
+        one, processes = np.ones(len(self.at)), processes * LN_2
+        rewriting = 1 - creating
+        flushing = [creating, creating * level, rewriting, rewriting * level, processes]
+        self.flush_terms, self.stream_terms = np.zeros((2, len(self.at), len(LAW)))
+        self.flush_terms[:, FLUSHING] = np.array(flushing).T
+        self.stream_terms[:, STREAMING] = np.array([one, level, processes]).T
+        self.streaming = streaming
+        self.log_efficiency = likeness(self.at, self.at) @ self.efficiency
 
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = (self._log_rho(unknowns)[0] - self.seen) / NOISE_SD
+        error = (self._log_rho(unknowns)[0] - self.seen) / self.beginning.noise_sd
         # Pseudo-Huber: what the form of the model cannot say must not spoil the rest.
         robust = np.sign(error) * np.sqrt(2 * (np.hypot(1.0, error) - 1))
         return np.concatenate([robust, unknowns])
 
     def jacobian(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
         log_rho, slopes = self._log_rho(unknowns)
-        long = np.hypot(1.0, (log_rho - self.seen) / NOISE_SD)
+        long = np.hypot(1.0, (log_rho - self.seen) / self.beginning.noise_sd)
         # of the pseudo-Huber residual r: e / (r sqrt (1 + e^2)), 1 at 0
         steep = np.sqrt((long + 1) / 2) / long
-        return np.vstack([steep[:, None] * slopes / NOISE_SD, np.eye(len(unknowns))])
+        return np.vstack([steep[:, None] * slopes / self.beginning.noise_sd, np.eye(len(unknowns))])
 
     def _log_rho(
         self, unknowns: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ln rho of each observation, and its slopes over the unknowns."""
         n, count = len(self.at), len(self.seen)
-        weight, hold, kappa = self._values(unknowns)
-        own = np.exp(self.victim_base + weight[self.victim] + hold[self.victim])
-        other = np.exp(self.other_base + weight[self.other])
-        own_streams, other_streams = self.victim_streaming * own, self.other_streaming * other
-        streams = np.bincount(self.row, other_streams, count)
-        queue = 1 + kappa * (own_streams + streams)
+        law, weight, hold = self._values(unknowns)
+        kappa = math.exp(min(law[POOLING], MOST_LOG_POOLING))
+        flush = self.flush_terms @ law - self.beginning.queueing * self.log_efficiency + weight
+        flushes = (1 - self.streaming) * np.exp(flush)
+        streams = self.streaming * np.exp(self.stream_terms @ law + weight)
+
+        victim, other, holds = self.victim, self.other, np.exp(hold[self.victim])
+        own_flushes, own_streams = flushes[victim] * holds, streams[victim] * holds
+        other_streams = np.bincount(self.row, streams[other], count)
+        queue = 1 + kappa * (own_streams + other_streams)
         # What counts of each, in the queue of streams or beside it.
-        held = own - own_streams + own_streams / queue
-        pressed = other - other_streams + other_streams / queue[self.row]
-        pressure = np.bincount(self.row, pressed, count)
+        held = own_flushes + own_streams / queue
+        pressure = np.bincount(self.row, flushes[other], count) + other_streams / queue
 
-        # ln rho = -ln (1 + pressure / held): a slope in held, pressed and queue each.
-        by_pressed = -1 / (held + pressure)
-        by_held = -by_pressed * pressure / held
-        by_queue = -(by_held * own_streams + by_pressed * streams) / queue**2
-        by_own = by_held * held + by_queue * kappa * own_streams
-        by_other = by_pressed[self.row] * pressed + by_queue[self.row] * kappa * other_streams
+        # ln rho = -ln (1 + pressure / held): a slope in held, pressure and queue each.
+        by_pressure = -1 / (held + pressure)
+        by_held = -by_pressure * pressure / held
+        by_queue = -(by_held * own_streams + by_pressure * other_streams) / queue**2
+        by_own_streams = by_held / queue + by_queue * kappa
+        by_streams = by_pressure / queue + by_queue * kappa
 
-        slopes = np.zeros((count, 2 * n + 1))
-        slopes[:, :n] = WEIGHT_SD * by_own[:, None] * self.root[self.victim]
-        slopes[:, n:-1] = HOLD_SD * by_own[:, None] * self.root[self.victim]
-        np.add.at(slopes[:, :n], self.row, WEIGHT_SD * by_other[:, None] * self.root[self.other])
-        slopes[:, -1] = LOG_POOLING_SD * by_queue * (queue - 1)
-        return -np.log1p(pressure / held), slopes
+        # Over ln f, ln g and ln h of each point.
+        by_flush, by_stream, by_hold = np.zeros((3, count, n))
+        rows = np.arange(count)
+        by_flush[rows, victim] = by_held * own_flushes
+        by_stream[rows, victim] = by_own_streams * own_streams
+        by_hold[rows, victim] = by_flush[rows, victim] + by_stream[rows, victim]
+        np.add.at(by_flush, (self.row, other), by_pressure[self.row] * flushes[other])
+        np.add.at(by_stream, (self.row, other), by_streams[self.row] * streams[other])
+
+        by_law = by_flush @ self.flush_terms + by_stream @ self.stream_terms
+        by_law[:, POOLING] = by_queue * (queue - 1)
+        slopes = [
+            by_law * [sd for _, sd in self.beginning.law],
+            self.beginning.weight_sd * (by_flush + by_stream) @ self.root,
+            self.beginning.hold_sd * by_hold @ self.root,
+        ]
+        return -np.log1p(pressure / held), np.hstack(slopes)
 
     def _values(
         self, unknowns: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-        """Return the corrections of ln w and of ln h at the points, and kappa."""
-        n = len(self.at)
-        pooling = LOG_POOLING + LOG_POOLING_SD * float(unknowns[-1])
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the coefficients, and the corrections of ln w and of ln h at the points."""
+        law, weight, hold = np.split(unknowns, [len(LAW), len(LAW) + len(self.at)])
+        means, sds = np.array(self.beginning.law).T
         return (
-            WEIGHT_SD * (self.root @ unknowns[:n]),
-            HOLD_SD * (self.root @ unknowns[n:-1]),
-            math.exp(min(pooling, MOST_LOG_POOLING)),
+            means + sds * law,
+            self.beginning.weight_sd * (self.root @ weight),
+            self.beginning.hold_sd * (self.root @ hold),
         )
 
     def model(self, unknowns: NDArray[np.float64]) -> SiteModel:
-        *values, pooling = self._values(unknowns)
+        law, *values = self._values(unknowns)
         pulls = [np.linalg.solve(self.covariance, value) for value in values]
-        pulls.append(self._efficiency())
         points = [
             {"at": at.tolist(), "weight": float(a), "hold": float(h), "efficiency": float(b)}
-            for at, a, h, b in zip(self.at, *pulls, strict=True)
+            for at, a, h, b in zip(self.at, *pulls, self.efficiency, strict=True)
         ]
-        site = {"capacity": 1.0, "pooling": pooling, "scale": list(SCALES), "points": points}
-        return SiteModel(self.published | site, self.bandwidth)
+        site = {name: float(value) for name, value in zip(LAW, law, strict=True)}
+        site |= {
+            "process_exponent": max(0.0, site["process_exponent"]),
+            "stream_exponent": max(0.0, site["stream_exponent"]),
+            "queueing": self.beginning.queueing,
+            "capacity": 1.0,
+            "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
+        }
+        measured = {"scale": list(SCALES), "points": points}
+        return SiteModel(published_interference() | site | measured, self.bandwidth)
 
     def _efficiency(self) -> NDArray[np.float64]:
         """Return the pulls on ln e: a Gaussian process through the rates alone."""
@@ -295,12 +421,3 @@ class _Problem:
         pulls = np.zeros(len(self.at))
         pulls[known] = np.linalg.solve(covariance, seen)
         return pulls
-
-
-def _published_log_weights(
-    programs: Sequence[Program], published: Mapping[str, Any]
-) -> NDArray[np.float64]:
-    model = View(new("struct sluice_interference", published))
-    policy = core.default_config().policy
-    weights = [core.pressure_of(p.profile(), model, policy).weight for p in programs]
-    return np.array([math.log(weight) for weight in weights])

@@ -121,8 +121,11 @@ def published_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, floa
     lustre = next(f for f in LUSTRE if f.source == "S1: OWC beside AW")
     gpfs = math.log(_GPFS_OWC_BESIDE_AW[0] / _GPFS_OWC_BESIDE_AW[1])
     between = abs(gpfs - _log_ratio(lustre, capacity)) / 2
+    coefficients = dict(zip(_UNKNOWNS, map(float, solution), strict=True))
     return {
-        **dict(zip(_UNKNOWNS, map(float, solution), strict=True)),
+        **coefficients,
+        "stream_exponent": coefficients["process_exponent"],  # no figure tells them apart
+        "queueing": 0.0,  # nor is it known what small flushes get alone
         "capacity": capacity,
         "pooling": 0.0,  # no figure has two streams beside one that flushes
         "log_sd": math.hypot(residual, between),
