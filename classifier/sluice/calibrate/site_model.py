@@ -226,7 +226,9 @@ def fit(observations: Sequence[Observation]) -> SiteModel:
 def _median_error(unseen: Sequence[Unseen]) -> float:
     """Return that of ln rho; 0 where nothing could be left out."""
     errors = [
-        abs(math.log(model.foretell(item) / item.rho)) for model, items in unseen for item in items
+        abs(math.log(model.share_kept(item.victim, item.others) / item.rho))
+        for model, items in unseen
+        for item in items
     ]
     return median(errors) if errors else 0.0
 
