@@ -136,7 +136,7 @@ def median_error(model: SiteModel, seen: Sequence[Observation]) -> float:
 
 def coverage(model: SiteModel, seen: Sequence[Observation]) -> float:
     """Share of what was seen that lies inside the intervals of 90 %."""
-    return model.hits(seen) / len(seen)
+    return model.hits(seen, with_rates=True) / len(seen)
 
 
 def main(lab: str, output: str, seed: str = "1") -> None:

@@ -144,15 +144,15 @@ class SiteModel:
 
         As of jobs that have run before.
         """
-        (share,) = _shares(self.struct(), *_profiles(item), (z,), self.policy())
+        (share,) = _shares(self.struct(), *_profiles(item, with_rates=True), (z,), self.policy())
         return share
 
-    def hits(self, observations: Sequence[Observation]) -> int:
-        """Return how many lie within the interval of 90 %, knowing the rates alone."""
+    def hits(self, observations: Sequence[Observation], *, with_rates: bool) -> int:
+        """Return how many lie within the interval of 90 %; the rates alone may be known."""
         struct, policy = self.struct(), self.policy()
         count = 0
         for item in observations:
-            low, high = _interval(struct, *_profiles(item), policy)
+            low, high = _interval(struct, *_profiles(item, with_rates=with_rates), policy)
             count += low <= item.rho <= high
         return count
 
@@ -174,8 +174,10 @@ class SiteModel:
         return policy
 
 
-def _profiles(item: Observation) -> tuple[Profile, list[Profile]]:
-    """Return victim and others, with the rates that they get alone."""
+def _profiles(item: Observation, *, with_rates: bool) -> tuple[Profile, list[Profile]]:
+    """Return victim and others, or also the rates that they get alone."""
+    if not with_rates:
+        return item.victim.profile(), [program.profile() for program in item.others]
     rates = item.others_alone or (None,) * len(item.others)
     return item.victim.profile(item.rate_alone), [
         program.profile(rate) for program, rate in zip(item.others, rates, strict=True)
@@ -250,7 +252,10 @@ def _deviation_on(unseen: Sequence[Unseen]) -> float:
     count = sum(len(left_out) for _, left_out in unseen)
 
     def covers(deviation: float) -> bool:
-        inside = sum(model.with_deviation(deviation).hits(left_out) for model, left_out in unseen)
+        inside = sum(
+            model.with_deviation(deviation).hits(left_out, with_rates=False)
+            for model, left_out in unseen
+        )
         return inside >= COVERAGE * count
 
     low, high = LEAST_DEVIATION, MOST_DEVIATION
