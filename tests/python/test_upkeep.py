@@ -12,12 +12,14 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
+from sluice.classifier.anonymise import Anonymiser
 from sluice.classifier.made_history import MadeRun, made_history
 from sluice.classifier.ranking import harm_among, refresh
 from sluice.cli.main import main
 from sluice.history_db.records import Label, Run
 from sluice.history_db.store import Store
 from sluice.history_db.tables.ranking import SORTED_BY
+from sluice.policies.core import name_stem
 
 DAY = 86400
 KEY = bytes(range(32))
@@ -212,6 +214,11 @@ def test_csv_and_parquet_hold_the_same_runs(sluice, tmp_path, made):
         assert plain["write_bytes"] == run.profile.numbers["write_bytes"]
 
 
+def test_an_empty_ranking_says_so(sluice):
+    sluice("prune", "--older-than", "1d", "--labelled")
+    assert "none: no run" in sluice("top", "harmful")
+
+
 def test_another_format_is_refused(sluice, tmp_path):
     assert ".csv or .parquet" in sluice("export", tmp_path / "runs.xlsx", exit_code=2)
 
@@ -249,6 +256,13 @@ def test_what_is_shared_has_the_same_statistics(shared, made):
     assert (first.submit_line, first.tasks is None) == (None, False)
     assert first.user is not None
     assert first.user.startswith("user-")
+
+
+def test_no_two_applications_become_one():
+    """Applications are told apart by names without numbers, so words have none."""
+    anonymiser = Anonymiser(KEY)
+    words = {anonymiser.name(f"{first}{second}") for first in "abcdefgh" for second in "klmnopqr"}
+    assert len({name_stem(word or "") for word in words}) == 64
 
 
 def test_the_same_key_makes_the_same_words_and_another_does_not(sluice, tmp_path, shared):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIN_KEY = 16  # bytes
-WORD = 12  # hexadecimal digits: 48 bits, no two of 10^6 names alike but once in 500 copies
+WORD = 12  # letters of four bits: no two of 10^6 names alike but once in 500 copies
+LETTERS = str.maketrans("0123456789", "ghijklmnop")
+"""Of hexadecimal digits: a name's stem has no numbers, and its word must be its own stem."""
 
 
 class WeakKeyError(Exception):
@@ -46,7 +48,9 @@ class Anonymiser:
         return hmac.digest(self._key, text, hashlib.sha256)
 
     def word(self, kind: str, value: str | None) -> str | None:
-        return value and f"{kind}-{self._digest(kind, value).hex()[:WORD]}"
+        if not value:
+            return value
+        return f"{kind}-{self._digest(kind, value).hex()[:WORD].translate(LETTERS)}"
 
     def number(self, kind: str, value: int | None) -> int | None:
         """Return a positive number of 31 bits; root stays root."""

@@ -156,6 +156,9 @@ def top(
         show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
         return
     click.echo(coverage)
+    if not totals:
+        click.echo("none: no run of that time is known to have done so")
+        return
     show_table(
         ("user", "application", "runs", "written", "read", "opens, stats", "harms", "is harmed"),
         [
