@@ -40,7 +40,7 @@ def a_job(number: int = 1, **changes) -> FinishedJob:
 
 def model_of(jobs: list[FinishedJob]) -> TrainedModel:
     forests, _ = fit_submit_model(jobs)
-    return TrainedModel(forests, tuple(learn_applications(jobs)), {})
+    return TrainedModel(forests, learn_applications(jobs), {})
 
 
 def bundle_of(jobs: list[FinishedJob]) -> Bundle:

@@ -18,7 +18,7 @@ from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,25 +48,22 @@ class Learned:
 
 
 def learn_applications(
-    jobs: Sequence[FinishedJob],
-    *,
-    first_id: int = 1,
-    calibration: Mapping[str, Calibration] | None = None,
-) -> list[Learned]:
-    """Return the table's entries, numbered from `first_id`; deterministic."""
-    entries = [
-        entry
+    jobs: Sequence[FinishedJob], *, calibration: Mapping[str, Calibration] | None = None
+) -> tuple[Learned, ...]:
+    """Return the table's entries, numbered from 1; deterministic."""
+    return numbered(
+        replace(entry, profile=_calibrated(entry, calibration or {}))
         for (number, key), group in sorted(groups_of(jobs).items())
         for entry in _entries(LEVELS[number], key, sorted(group, key=_age)[-LATEST_JOBS:])
-    ]
-    return [
-        replace(
-            entry,
-            application=replace(entry.application, id=first_id + i),
-            profile=_calibrated(entry, calibration or {}),
-        )
-        for i, entry in enumerate(entries)
-    ]
+    )
+
+
+def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:
+    """Return the entries with ids from `first_id` on."""
+    return tuple(
+        replace(entry, application=replace(entry.application, id=number))
+        for number, entry in enumerate(entries, first_id)
+    )
 
 
 def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:

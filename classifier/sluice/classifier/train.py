@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.classifier.applications import Learned, learn_applications
+from sluice.classifier.applications import Learned, learn_applications, numbered
 from sluice.classifier.backtest import ended_before, foretell, judge
 from sluice.classifier.calibration import calibrate
 from sluice.classifier.forest import Forest
@@ -55,7 +55,7 @@ class TrainedModel:
         about = {
             "patterns": self.forests.patterns,
             "numbers": self.forests.numbers,
-            "table": [_plain(entry) for entry in self.table],
+            "table": [asdict(entry) for entry in self.table],
             "metrics": self.metrics,
         }
         np.savez_compressed(
@@ -82,10 +82,6 @@ class TrainedModel:
             )
 
 
-def _plain(entry: Learned) -> dict[str, object]:
-    return asdict(entry)
-
-
 def _learned(entry: dict[str, Any]) -> Learned:
     application = entry["application"]
     return Learned(
@@ -101,7 +97,7 @@ def _learned(entry: dict[str, Any]) -> Learned:
 def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, TrainedModel]:
     """Keep a model in the history, its entries numbered; return its id. Raises HistoryError."""
     first_id = store.reserve_applications(len(model.table))
-    model = replace(model, table=_numbered(model.table, first_id))
+    model = replace(model, table=numbered(model.table, first_id))
     applications = [entry.application for entry in model.table]
     return store.add_model(model.to_bytes(), model.metrics, applications, created=created), model
 
@@ -158,7 +154,7 @@ def fit_quickly(
     calibration = calibrate(jobs)
     table = learn_applications(jobs, calibration=calibration)
     plain = {evidence: asdict(curve) for evidence, curve in sorted(calibration.items())}
-    return TrainedModel(forests, tuple(table), {"calibration": plain}), judgement
+    return TrainedModel(forests, table, {"calibration": plain}), judgement
 
 
 def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
@@ -178,13 +174,6 @@ def bundle_of(model: TrainedModel) -> Bundle:
     """Return the model as the core sees it, under the default settings."""
     policy = core.default_config().policy
     return Bundle.parse(pack(model, policy=policy, created=0, text="{}"))
-
-
-def _numbered(table: Sequence[Learned], first_id: int) -> tuple[Learned, ...]:
-    return tuple(
-        replace(entry, application=replace(entry.application, id=first_id + i))
-        for i, entry in enumerate(table)
-    )
 
 
 def pack(
