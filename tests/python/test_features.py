@@ -464,6 +464,15 @@ def test_odd_sizes_prove_that_nothing_bypassed_the_cache(tmp_path):
     assert "direct_share" not in profile(whole, tmp_path).numbers
 
 
+def test_large_writes_of_odd_sizes_are_not_averaged_with_many_small_ones(tmp_path):
+    """Darshan keeps four common sizes; of the others it counts how many are of which class."""
+    log = MadeLog()
+    classes = {"SIZE_WRITE_0_100": 40, "SIZE_WRITE_100K_1M": 3}
+    volume = 40 * 50 + 450_000 + 500_000 + 550_000
+    appended(log, count=43, ACCESS1_COUNT=0, BYTES_WRITTEN=volume, **classes)
+    assert profile(log, tmp_path).numbers["chunk_bytes"] == pytest.approx(500_000, rel=0.05)
+
+
 def test_a_run_of_varied_sizes_has_the_chunk_that_halves_its_bytes(tmp_path):
     log = MadeLog()
     for power in range(12, 23):

@@ -47,7 +47,8 @@ def _page(card: Card, pictures: dict[str, bytes]) -> str:
     how = (
         f"{card['how'].capitalize()}. Learned from {kinds} logs; asked about {tested}. "
         f"Best guesses count, also those below the threshold of {card['min_confidence']}; "
-        "the interval is that of 95 %, over resampled logs."
+        "the interval is that of 95 %, over resampled logs. By chance: the calibration error "
+        "that so few logs would show if every confidence were right."
     )
     return document(
         "Model card: patterns",
@@ -55,7 +56,7 @@ def _page(card: Card, pictures: dict[str, bytes]) -> str:
             heading("Model card: patterns of I/O", 1),
             paragraph(how),
             table(
-                ("", "logs", "accuracy", "macro-F1", "interval", "calibration error"),
+                ("", "logs", "accuracy", "macro-F1", "interval", "calibration error", "by chance"),
                 [(title, *_cells(found)) for title, found in quality_rows(card)],
             ),
             _chunk_table(card),
@@ -72,6 +73,7 @@ def _cells(found: dict[str, Any]) -> tuple[str, ...]:
         f"{found['macro_f1']:.3f}",
         f"{low:.3f} to {high:.3f}",
         f"{found['calibration_error']:.3f}",
+        f"{found['calibration_error_by_chance']:.3f}",
     )
 
 

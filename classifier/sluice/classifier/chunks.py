@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # a size is in the class before the first edge that is not smaller
 EDGES = np.array([100, 1024, 10240, 102400, 1 << 20, 1 << 22, 10 << 20, 100 << 20, 1 << 30])
+LOWEST = np.append(1.0, EDGES)  # of each class, in bytes
+HIGHEST = np.append(EDGES, 10.0 * EDGES[-1])
+MIDDLES = np.sqrt(LOWEST) * np.sqrt(HIGHEST)
 DOMINANT = 0.4  # share of the bytes from which one size speaks for all
 
 
@@ -24,9 +27,10 @@ def chunk_size(files: Files, *, reading: bool) -> float:
     """Return bytes of the operation that moves most; 0: nothing was moved.
 
     That is a write, or a read where only reads matter. Darshan keeps the four commonest sizes of
-    a file, reads and writes together, and how many operations are in which class of sizes; STDIO
-    has only sums, so there it is bytes over operations. Where no size moves a large part of the
-    bytes, half of them are moved by smaller and half by larger operations than the result.
+    a file, reads and writes together, and how many operations are in which class of sizes, which
+    places the others; STDIO has only sums, so there it is bytes over operations. Where no size
+    moves a large part of the bytes, half of them are moved by smaller and half by larger
+    operations than the result.
     """
     sizes, weights = _masses(files, "read" if reading else "write")
     moved = weights > 0
@@ -42,20 +46,42 @@ def chunk_size(files: Files, *, reading: bool) -> float:
 def _masses(files: Files, verb: str) -> tuple[Array, Array]:
     """Return sizes of operations and the bytes that each of them moved in all."""
     rows, past = files.rows, "read" if verb == "read" else "written"
-    volume, count = rows[f"posix_bytes_{past}"], rows[f"posix_{verb}s"]
+    volume = rows[f"posix_bytes_{past}"]
     mine, others = rows[f"posix_size_{verb}"], rows[f"posix_size_{_other(verb)}"]
     access, times = rows["posix_access"], rows["posix_access_count"]
     kept = (times > 0) & (access <= volume[:, np.newaxis])
     row, common = kept.nonzero()[0], access[kept]
     bucket = EDGES.searchsorted(common, side="left")
-    mine, others = mine[row, bucket], others[row, bucket]
-    known = times[kept] * ratio(mine, mine + others)
+    known = times[kept] * ratio(mine[row, bucket], (mine + others)[row, bucket])
     bytes_known = known * common
+    left = mine.astype(np.float64)
+    np.subtract.at(left, (row, bucket), known)
     rest = np.maximum(volume - sums(row, bytes_known, len(rows)), 0)
-    rest_count = np.maximum(count - sums(row, known, len(rows)), 1)
     stdio, stdio_count = rows[f"stdio_bytes_{past}"], np.maximum(rows[f"stdio_{verb}s"], 1)
-    sizes = [common, rest / rest_count, stdio / stdio_count]
-    return np.concatenate(sizes), np.concatenate([bytes_known, rest, stdio])
+    rest_count = np.maximum(rows[f"posix_{verb}s"] - sums(row, known, len(rows)), 1)
+    sizes, bytes_left = _by_class(np.maximum(left, 0), rest, rest / rest_count)
+    return (
+        np.concatenate([common, sizes, stdio / stdio_count]),
+        np.concatenate([bytes_known, bytes_left, stdio]),
+    )
+
+
+def _by_class(left: Array, rest: Array, mean: Array) -> tuple[Array, Array]:
+    """Share the bytes of a row that no common size explains among its classes of sizes.
+
+    left: operations of each class that are not of a common size, (rows, classes). Their sizes are
+    the middles of the classes, all scaled alike until they move `rest`, within their class; where
+    no class is left, `mean`.
+    """
+    scale = ratio(rest, left @ MIDDLES)[:, np.newaxis]
+    sizes = np.clip(scale * MIDDLES, LOWEST, HIGHEST)
+    moved = left * sizes
+    share = moved * ratio(rest, moved.sum(axis=1))[:, np.newaxis]
+    unexplained = np.where(moved.any(axis=1), 0.0, rest)
+    return (
+        np.concatenate([sizes.ravel(), mean]),
+        np.concatenate([share.ravel(), unexplained]),
+    )
 
 
 def _other(verb: str) -> str:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.confidence import calibration_error, reliability
+from sluice.classifier.confidence import (
+    calibration_error,
+    debiased_error,
+    reliability,
+    resampled_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,15 +123,19 @@ def abstentions(outcomes: Outcomes) -> list[tuple[float, float, float | None]]:
 def quality(outcomes: Outcomes) -> dict[str, object]:
     """Return all figures about answers, rounded for print; best guesses, none withheld."""
     low, high = f1_interval(outcomes)
+    said = (outcomes.confidence, outcomes.correct)
+    least, most, chance = resampled_errors(*said)
     return {
         "logs": len(outcomes),
         "accuracy": _rounded(outcomes.correct.mean()),
         "macro_f1": _rounded(macro_f1(outcomes.truth, outcomes.answer)),
         "macro_f1_interval": [_rounded(low), _rounded(high)],
-        "calibration_error": _rounded(calibration_error(outcomes.confidence, outcomes.correct)),
+        "calibration_error": _rounded(calibration_error(*said)),
+        "calibration_error_interval": [_rounded(least), _rounded(most)],
+        "calibration_error_by_chance": _rounded(chance),
+        "calibration_error_debiased": _rounded(debiased_error(*said)),
         "reliability": [
-            [_rounded(mean), _rounded(right), count]
-            for mean, right, count in reliability(outcomes.confidence, outcomes.correct)
+            [_rounded(mean), _rounded(right), count] for mean, right, count in reliability(*said)
         ],
         "confusion": confusion(outcomes),
         "abstentions": [

@@ -24,7 +24,7 @@ def draw(card: Card) -> dict[str, bytes]:
     found = card["unseen_applications"]
     pictures = {
         "confusion": picture(_confusion, found["confusion"]),
-        "reliability": picture(_reliability, found),
+        "reliability": picture(reliability_plot, found),
         "abstentions": picture(_abstentions, found["abstentions"]),
     }
     if card["chunk"]:
@@ -60,7 +60,8 @@ def _confusion(axes: Axes, table: dict[str, dict[str, int]]) -> None:
     axes.set(xlabel="answer", ylabel="truth", title="What was said of what")
 
 
-def _reliability(axes: Axes, found: dict[str, Any]) -> None:
+def reliability_plot(axes: Axes, found: dict[str, Any]) -> None:
+    """Paint how often answers of each class of confidence were right; found is `quality`."""
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
     for confidence, right, count in found["reliability"]:
         axes.scatter(confidence, right, s=20 + 200 * count / found["logs"], color=BLUE)

@@ -17,12 +17,13 @@ from sluice.history_db.labels import read_labels
 
 
 def main() -> None:
-    teaching, *others = (_examples(Path(name)) for name in sys.argv[1:])
+    teaching, *others = (certain_examples(Path(name)) for name in sys.argv[1:])
     classifier = train_patterns(teaching, calibrating=[each for part in others for each in part])
     Path(__file__).with_name(PACKAGED).write_bytes(classifier.to_bytes())
 
 
-def _examples(labels: Path) -> list[Example]:
+def certain_examples(labels: Path) -> list[Example]:
+    """Read the logs beside a file of labels whose label is certain."""
     with labels.open() as file:
         rows = [row for row in read_labels(file, name=str(labels)) if row.certain]
     return labelled_examples(labels.parent, rows)

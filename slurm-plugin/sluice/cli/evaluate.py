@@ -145,7 +145,15 @@ def _print(card: Card, output: Path | None) -> None:
     kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
     click.echo(f"{card['how']}; learned from {kinds} logs")
     show_table(
-        ("asked about", "logs", "accuracy", "macro-F1", "95 % interval", "calibration error"),
+        (
+            "asked about",
+            "logs",
+            "accuracy",
+            "macro-F1",
+            "95 % interval",
+            "calibration error",
+            "by chance",
+        ),
         [(title, *_cells(found)) for title, found in quality_rows(card)],
     )
     click.echo()
@@ -176,6 +184,7 @@ def _cells(found: dict[str, Any]) -> tuple[object, ...]:
         f"{found['macro_f1']:.3f}",
         f"{low:.3f} to {high:.3f}",
         f"{found['calibration_error']:.3f}",
+        f"{found['calibration_error_by_chance']:.3f}",
     )
 
 
