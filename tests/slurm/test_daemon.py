@@ -1,5 +1,6 @@
 """sluiced beside a real slurmctld: it loses and doubles nothing, whatever happens to it."""
 
+import fcntl
 import itertools
 import json
 import os
@@ -24,6 +25,7 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
+from sluice.slurm import daemon
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -352,6 +354,16 @@ def test_only_one_follows_a_cluster(sluiced):
     )
     assert second.returncode == 1
     assert "another sluiced holds" in second.stderr
+
+
+def test_a_command_that_asks_whether_it_runs_does_not_keep_it_from_starting(tmp_path, monkeypatch):
+    with (tmp_path / "snapshot.lock").open("w") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(asking, fcntl.LOCK_UN))
+        held = daemon.lock_snapshot(tmp_path / "snapshot")
+        with pytest.raises(BlockingIOError):  # until it ends, nobody else has it
+            fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        held.close()
 
 
 def test_it_leaves_at_once_and_cleanly(sluiced):

@@ -14,7 +14,7 @@ import logging
 import signal
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,18 +176,19 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _lock(snapshot: Path) -> IO[str]:
+def lock_snapshot(snapshot: Path) -> IO[str]:
     """Make sure that one sluiced writes this snapshot; the lock ends with the process."""
     path = snapshot.with_name(snapshot.name + ".lock")
     handle = path.open("a")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        handle.close()
-        raise click.ClickException(
-            f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
-        ) from None
-    return handle
+    for pause in (0.01, 0.1, 1.0):
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        time.sleep(pause)  # a command that asks whether we run holds it for a moment
+    handle.close()
+    raise click.ClickException(
+        f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
+    )
 
 
 def _follow(daemon: Daemon) -> None:
@@ -251,7 +252,7 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
     )
     try:
         daemon = Daemon(config)
-        lock = _lock(Path(daemon.config.snapshot))
+        lock = lock_snapshot(Path(daemon.config.snapshot))
     except EXPECTED as error:
         raise click.ClickException(str(error)) from error
     with lock, closing(daemon):
