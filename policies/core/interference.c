@@ -2,6 +2,9 @@
 
 #include "load.h"
 
+/* ln of how much less than its kind of traffic a program may get alone and still get
+ * all that it can. */
+static const double log_rate_slack = 0.4;
 /* Logarithms of weights stay below this, so that weights, their sums and their
  * ratios stay finite whatever a bundle holds. */
 static const double largest_log = 100.0;
@@ -145,6 +148,8 @@ site_view_of (const struct sluice_interference *m, const double *features)
 		view.log_efficiency += like * point->efficiency;
 		nearest = fmax (nearest, like);
 	}
+	/* nothing gets more than all; what lies between points might seem to */
+	view.log_efficiency = smaller (0.0, view.log_efficiency);
 	double measured = nearest * nearest;
 	view.log_sd = sqrt (measured * m->site_log_sd * m->site_log_sd
 			    + (1.0 - measured) * m->log_sd * m->log_sd);
@@ -229,14 +234,16 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	double features[SLUICE_TRAFFIC_FEATURES];
 	sluice_traffic_features (p, features);
 	struct site_view site = site_view_of (model, features);
-	double efficiency = exp (clip_log (site.log_efficiency));
-
-	/* what it was seen to get alone it can get */
-	double seen = rate_known
-			  ? log (rate / larger (reach.all_bandwidth, reach.bandwidth))
-			  : -largest_log;
-	struct parts parts = parts_of (features, site.log_weight,
-				       larger (site.log_efficiency, seen), model);
+	double log_efficiency = site.log_efficiency;
+	if (rate_known) {
+		/* What it was seen to get alone it can get; and where that is about what
+		 * its kind gets, it is all that it can. */
+		double seen = log (rate / larger (reach.all_bandwidth, reach.bandwidth));
+		double slack = model->point_count > 0 ? log_rate_slack : 0.0;
+		log_efficiency = larger (smaller (0.0, seen), log_efficiency - slack);
+	}
+	double efficiency = exp (clip_log (log_efficiency));
+	struct parts parts = parts_of (features, site.log_weight, log_efficiency, model);
 
 	set_activity (p, stretch, out);
 	out->weight = parts.flushes + parts.streams;

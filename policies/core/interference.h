@@ -33,8 +33,11 @@
  * serves each program by how long its requests keep the queue busy: alone, a program
  * that flushes has nprocs * chunk bytes in a queue which it empties at its rate, so
  * at b1 = c1 = ln 2 and gamma = alpha = 1, f is the time of a round of its flushes. A
- * rate that is known tells it better than the kind of traffic does: where a job alone
- * gets more than e of the targets, it is as efficient as that.
+ * rate that is known tells it better than the kind of traffic does: a job that alone
+ * gets a share r of the targets has max (r, e exp (-0.4)) for its e where the site has
+ * measured. So one that gets more than its kind is as efficient as that; one that gets
+ * about as much as its kind wants nothing more, so d = 1; and one that gets much less
+ * could get more, so d < 1.
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
  * and S6, with alpha = 0. A site's own measurements (`sluice calibrate`) replace them,
@@ -44,7 +47,7 @@
  *
  *   ln w += sum_i a_i c (x, x_i)
  *   ln h  = sum_i h_i c (x, x_i)    as a victim, a job weighs w h instead of w
- *   ln e  = sum_i b_i c (x, x_i)
+ *   ln e  = min (0, sum_i b_i c (x, x_i))
  *   c (x, y) = exp (-1/2 sum_k ((x_k - y_k) / scale_k)^2)
  *
  * h is there because what a job takes from others and what it keeps are two things:

@@ -254,6 +254,7 @@ def of(profile: dict, conf: str = "", lane_mask: int = 0) -> View:
 
 TWO_LANES = "Lane=a Targets=3 Bandwidth=3G\nLane=b Targets=1 Bandwidth=1G\n"
 GIB = 2**30
+SLACK = math.exp(0.4)  # of rates alone, where a site measured
 
 
 def test_the_weight_follows_the_formula_of_the_header():
@@ -274,7 +275,7 @@ def test_a_mix_weighs_what_its_two_parts_do():
 
 
 def test_a_flushing_writer_weighs_the_time_that_its_rate_alone_says():
-    """Half the rate, twice as long in the queue; but not below what its kind could get."""
+    """Half the rate, twice as long in the queue; but not far below what its kind could get."""
     half = {"at": [0.0, 1.0, 0.0, 6.0], "efficiency": math.log(0.5)}
     queueing = model(queueing=1.0, scale=[1.0] * 4, points=[half])
     lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
@@ -283,8 +284,34 @@ def test_a_flushing_writer_weighs_the_time_that_its_rate_alone_says():
         for rate in ({}, {"rate": 0.1 * GIB}, {"rate": 0.8 * GIB})
     )
     base = of(FLUSHING).weight
-    assert unknown == slow == pytest.approx(base / 0.5)
+    assert unknown == pytest.approx(base / 0.5)
+    assert slow == pytest.approx(base / 0.5 * SLACK)
     assert fast == pytest.approx(base / 0.8)
+
+
+def test_a_rate_like_that_of_its_kind_is_all_that_a_program_can_get():
+    """So beside others it leaves nothing over; a far lower one it could surpass."""
+    half = {"at": [0.0, 1.0, 0.0, 6.0], "efficiency": math.log(0.5)}
+    measured = model(scale=[1.0] * 4, points=[half])
+    lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
+    usual, less, little = (
+        core.pressure_of({**FLUSHING, "rate": rate * GIB}, measured, lanes).demand
+        for rate in (0.5, 0.35, 0.05)
+    )
+    assert usual == less == pytest.approx(1.0)
+    assert little == pytest.approx(0.05 / (0.5 / SLACK))
+    unmeasured = core.pressure_of({**FLUSHING, "rate": 0.35 * GIB}, MODEL, lanes)
+    assert unmeasured.demand == pytest.approx(0.35)
+
+
+def test_no_kind_of_traffic_gets_more_than_all():
+    """Two points that measurements pull up make nothing between them faster than the target."""
+    points = [{"at": [0.0, 1.0, level, 6.0], "efficiency": 0.4} for level in (-1.0, 1.0)]
+    measured = model(scale=[1.0] * 4, points=points)
+    lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
+    all_there_is = core.pressure_of({**FLUSHING, "rate": GIB}, measured, lanes)
+    assert all_there_is.demand == pytest.approx(1.0)
+    assert core.pressure_of(FLUSHING, measured, lanes).weight == pytest.approx(of(FLUSHING).weight)
 
 
 def test_unmeasured_numbers_fall_back_to_what_the_pattern_stands_for():
