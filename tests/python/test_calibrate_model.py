@@ -85,6 +85,14 @@ def test_how_streams_share_is_learned():
     assert two == pytest.approx(one, rel=0.25)
 
 
+def test_streams_take_by_processes_where_no_others_were_measured():
+    """A kernel that throttles writers throttles each alike."""
+    programs = [Program("aw", chunk, 2) for chunk in CHUNKS]
+    model = fit([Observation(a, (b,), 0.5, 1e8) for a in programs for b in programs])
+    kept_here = model.share_kept(Program("aw", MIB, 2), [Program("aw", MIB, 6)])
+    assert kept_here == pytest.approx(0.25, rel=0.1)
+
+
 def test_three_together_follow_from_pairs():
     model = fit(world())
     owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))

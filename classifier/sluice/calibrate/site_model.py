@@ -96,7 +96,7 @@ LN_2 = math.log(2.0)
 QUEUE = Beginning(
     law=(
         *((0.0, 1.0), (LN_2, 0.15), (0.0, 1.0), (LN_2, 0.15), (1.0, 0.2)),
-        *((math.log(32.0), 1.5), (0.0, 0.15), (0.5, 0.5)),
+        *((math.log(32.0), 1.5), (0.0, 0.15), (1.0, 0.2)),
         (-3.5, 1.5),
     ),
     queueing=1.0,
@@ -104,7 +104,8 @@ QUEUE = Beginning(
     hold_sd=0.5,
     noise_sd=0.1,
 )
-"""Weights are MiB that a target could take while it serves what is in its queue."""
+"""Weights are MiB that a target could take while it serves what is in its queue. Streams take
+by processes, since a kernel that throttles writers throttles each alike."""
 
 
 def _as_published() -> Beginning:
