@@ -17,8 +17,8 @@ from sluice.history_db.records import Encounter
 pytestmark = pytest.mark.acceptance  # prints the figures that docs/calibration.md has
 
 DATA = Path(__file__).parents[1] / "data" / "throttled"
-CALIBRATIONS = ("calibration", "calibration-again", "calibration-third")
-PAIRS = ("pairs-first", "pairs", "pairs-third")
+CALIBRATIONS = ("calibration", "calibration-again", "calibration-third", "calibration-fourth")
+PAIRS = ("pairs-first", "pairs", "pairs-third", "pairs-fourth")
 
 
 def rows(name: str) -> list[dict[str, Any]]:
