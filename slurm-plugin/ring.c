@@ -22,7 +22,7 @@ ring_reserve (struct ring *ring, uint32_t size)
 {
 	if (ring->slots)
 		return 0;
-	struct sluice_record *slots = malloc (size * sizeof *slots);
+	struct sluice_record *slots = sluice_allocate (size * sizeof *slots);
 	if (!slots)
 		return -1;
 	/* touch every page now and not in job_submit */

@@ -1,8 +1,11 @@
+#define _DEFAULT_SOURCE /* madvise */
 #include "base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int
 sluice_fail (struct sluice_error *err, const char *format, ...)
@@ -26,6 +29,20 @@ sluice_copy_text (char *dst, size_t size, const char *src)
 		memcpy (dst, src, n);
 	}
 	memset (dst + n, 0, size - n);
+}
+
+void *
+sluice_allocate (size_t size)
+{
+	const size_t cache_line = 64, huge_page = 2 << 20, worth_one = huge_page / 8;
+	void *memory = NULL;
+	if (size < worth_one)
+		return posix_memalign (&memory, cache_line, size) ? NULL : memory;
+	size = (size + huge_page - 1) & ~(huge_page - 1);
+	if (posix_memalign (&memory, huge_page, size) != 0)
+		return NULL;
+	madvise (memory, size, MADV_HUGEPAGE); /* where it fails, small ones do */
+	return memory;
 }
 
 uint64_t

@@ -36,6 +36,13 @@ int sluice_fail (struct sluice_error *err, const char *format, ...)
 void sluice_copy_text (char *dst, size_t size, const char *src);
 #endif
 
+/*
+ * Memory for what decisions look up, from a cache line's start; free() it. NULL: there is
+ * none. Much of it comes in huge pages where the kernel has them: a forest is read at
+ * hundreds of places a job, and to find a small page costs as much as to read it.
+ */
+void *sluice_allocate (size_t size);
+
 /* CRC-64/XZ of a buffer: guards files against damage, not against malice. */
 uint64_t sluice_crc64 (const void *bytes, size_t size);
 

@@ -161,7 +161,7 @@ sluice_read_trusted_file (const char *path, uint32_t owner_uid, size_t max_size,
 	}
 	if (check_trust (&st, owner_uid, max_size, &why) < 0)
 		goto error;
-	buffer = malloc ((size_t)st.st_size + 1);
+	buffer = sluice_allocate ((size_t)st.st_size + 1);
 	if (!buffer) {
 		sluice_fail (&why, "no memory for %lld bytes", (long long)st.st_size);
 		goto error;
@@ -216,7 +216,7 @@ int
 sluice_container_parse (const struct sluice_loadable *type, const void *bytes, size_t size,
 			void **out, struct sluice_error *err)
 {
-	void *copy = malloc (size + 1);
+	void *copy = sluice_allocate (size + 1);
 	if (!copy)
 		return sluice_fail (err, "no memory for %zu bytes", size);
 	memcpy (copy, bytes, size);

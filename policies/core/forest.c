@@ -68,7 +68,7 @@ sluice_tree_check (const struct sluice_node *nodes, uint32_t count,
 struct sluice_block *
 sluice_blocks_allocate (uint64_t trees, uint64_t nodes)
 {
-	return aligned_alloc (LINE, (trees + nodes / 2 + 1) * sizeof (struct sluice_block));
+	return sluice_allocate ((trees + nodes / 2 + 1) * sizeof (struct sluice_block));
 }
 
 /* Fill a block from a tree's node down; exits[] become the nodes behind it. */
