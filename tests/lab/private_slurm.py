@@ -12,8 +12,11 @@ free ports of the loopback address, so any number of instances run side by side.
     tests/lab/private_slurm.py down /tmp/lab
 
 From Python, `with PrivateSlurm(directory) as slurm: slurm.run("sinfo")`; what was
-started is taken down again, also when the block fails.
-Only daemons whose pid file and command line belong to the directory are signalled.
+started is taken down again, also when the block fails or its process is killed.
+`up` from the command line stays.
+`down` signals only daemons whose pid file and command line belong to the directory,
+and jobs; `wipe`, for a cluster whose owner has died, all that was started with its
+slurm.conf in the environment.
 """
 
 import argparse
@@ -28,9 +31,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import processes
+from guard import Guard
 from up_and_down import UpAndDown
 
 NODE_CPUS = 4
@@ -98,6 +103,7 @@ class PrivateSlurm(UpAndDown):
         self.slurm_conf = self.directory / "etc" / "slurm.conf"
         self.controller_log = self.directory / "log" / "slurmctld.log"
         self._ports: list[int] = []
+        self._guard = Guard(__file__, "wipe", self.directory)
 
     # -- life ---------------------------------------------------------------
 
@@ -106,6 +112,7 @@ class PrivateSlurm(UpAndDown):
 
         All or nothing: when a daemon fails, the others are taken down again.
         """
+        self._guard.start()
         try:
             self._make_directories()
             self._ports = _free_ports(1 + len(self.node_names))
@@ -123,10 +130,19 @@ class PrivateSlurm(UpAndDown):
         self._stop("slurmctld")
         for pid_file in (self.directory / "run").glob("slurmd.*.pid"):
             self._stop(pid_file.stem)
-        for pid in _job_processes(self.slurm_conf):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        processes.kill(processes.of_jobs(self.slurm_conf))
         self._stop("munged")
+        self.leave()
+
+    def leave(self) -> None:
+        """Let the cluster stay when this process ends; `down` stops it."""
+        self._guard.dismiss()
+
+    def wipe(self) -> None:
+        """Kill every daemon, job and command of the cluster, also those just being started."""
+        while found := processes.of_cluster(self.slurm_conf):
+            processes.kill(found)
+            time.sleep(0.05)
 
     def start_controller(self) -> None:
         """Start slurmctld and wait until it answers.
@@ -156,7 +172,7 @@ class PrivateSlurm(UpAndDown):
         pid = self.controller_pid()
         if pid:
             os.kill(pid, signal.SIGKILL)
-            _wait_gone(pid, STOP_TIMEOUT)
+            processes.wait_gone(pid, STOP_TIMEOUT)
 
     def restart_controller(self) -> None:
         self.stop_controller()
@@ -359,9 +375,9 @@ class PrivateSlurm(UpAndDown):
         if pid is None:
             return
         os.kill(pid, signal.SIGTERM)
-        if not _wait_gone(pid, STOP_TIMEOUT):
+        if not processes.wait_gone(pid, STOP_TIMEOUT):
             os.kill(pid, signal.SIGKILL)
-            _wait_gone(pid, STOP_TIMEOUT)
+            processes.wait_gone(pid, STOP_TIMEOUT)
 
     def _pid_file(self, daemon: str) -> Path:
         return self.directory / "run" / f"{daemon}.pid"
@@ -373,7 +389,7 @@ class PrivateSlurm(UpAndDown):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except (OSError, ValueError):
             return None
-        return pid if str(self.directory).encode() in command and _runs(pid) else None
+        return pid if str(self.directory).encode() in command and processes.runs(pid) else None
 
     def _tail(self, daemon: str) -> str:
         lines: list[str] = []
@@ -421,54 +437,6 @@ def _system_plugin_dir() -> str:
     return str(found.parent)
 
 
-def _stat(pid: int) -> list[str]:
-    """/proc/PID/stat behind the command: state, parent, ..."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
-def _runs(pid: int) -> bool:
-    """False also for a zombie: who reaps it, and when, is not ours to wait for."""
-    try:
-        return _stat(pid)[0] != "Z"
-    except OSError:
-        return False
-
-
-def _wait_gone(pid: int, timeout: float) -> bool:
-    deadline = time.monotonic() + timeout
-    while _runs(pid):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _job_processes(slurm_conf: Path) -> list[int]:
-    """Step daemons of this cluster, jobs' processes, and their descendants."""
-    parents: dict[int, int] = {}
-    roots: set[int] = set()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        pid = int(entry.name)
-        try:
-            parents[pid] = int(_stat(pid)[1])
-            environment = (entry / "environ").read_bytes().split(b"\0")
-            step = (entry / "comm").read_text().startswith("slurmstepd")
-        except OSError:
-            continue  # gone meanwhile, or somebody else's
-        in_job = any(word.startswith(b"SLURM_JOB_ID=") for word in environment)
-        if (step or in_job) and f"SLURM_CONF={slurm_conf}".encode() in environment:
-            roots.add(pid)
-    return [pid for pid in parents if roots & set(_ancestry(pid, parents))]
-
-
-def _ancestry(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
-    while pid in parents:
-        yield pid
-        pid = parents[pid]
-
-
 def _settings(words: Sequence[str]) -> dict[str, str]:
     """Turn KEY=VALUE words into a mapping."""
     pairs = (word.partition("=") for word in words)
@@ -479,7 +447,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=("up", "down", "status", "env"))
+    parser.add_argument("action", choices=("up", "down", "status", "env", "wipe"))
     parser.add_argument("directory", type=Path, help="where the cluster lives")
     start = parser.add_argument_group("for `up`")
     start.add_argument("--nodes", type=int, default=2, help=f"of {NODE_CPUS} CPUs each")
@@ -523,9 +491,12 @@ def main() -> int:
     try:
         if arguments.action == "up":
             slurm.up()
+            slurm.leave()
             print(f'up; next: eval "$({sys.argv[0]} env {slurm.directory})"')
         elif arguments.action == "down":
             slurm.down()
+        elif arguments.action == "wipe":
+            slurm.wipe()
         elif arguments.action == "env":
             print(f"export SLURM_CONF={shlex.quote(str(slurm.slurm_conf))}")
         elif slurm.responds():

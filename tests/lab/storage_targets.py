@@ -14,8 +14,9 @@ first way that works here is taken; `status` says which, and why no better one:
     simulated  a model (no root); programs likewise; say so wherever it is shown
 
 From Python, `with StorageTargets(directory) as targets: targets.path("sl0")`.
-What was made is taken down again, also when the block fails; when the owner was
-killed, the next `up` on the machine does it. `up` from the command line stays.
+What was made is taken down again, also when the block fails or its process is killed;
+where its guard was killed, too, the next `up` on the machine does it. `up` from the
+command line stays.
 
 The kernel throttles in bursts of 100 ms: judge nothing from less than 0.5 s.
 """
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Self
 
 import loop_device
+from guard import Guard
 from loop_device import LoopDeviceError
 from ownership import Hold, OwnershipError, abandoned, read_facts
 from target_kinds import LABELS, MIB, Kind, Limits, kind_named
@@ -63,6 +65,7 @@ class StorageTargets(UpAndDown):
         self._kinds = tuple(kinds)
         self._mount_options = mount_options
         self._hold: Hold | None = None
+        self._guard = Guard(__file__, "down", self.place)
         self._made: Kind
 
     @classmethod
@@ -90,6 +93,7 @@ class StorageTargets(UpAndDown):
             _take_down(hold)  # brought up from the command line before
             hold = Hold.take(self.place)
         self._hold = hold
+        self._guard.start()
         try:
             self._choose(hold)
         except BaseException:
@@ -105,12 +109,14 @@ class StorageTargets(UpAndDown):
                 raise StorageTargetsError(str(error)) from None
         _take_down(self._hold)
         self._hold = None
+        self._guard.dismiss()
 
     def leave(self) -> None:
         """Let the targets stay when this process ends; `down` removes them."""
         if self._hold is not None:
             self._hold.leave()
             self._hold = None
+        self._guard.dismiss()
 
     def also_unmount(self, mount: Path) -> None:
         """Have `down` unmount this first; call it before mounting there.

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from other_owner import kill, other_owner
 from private_slurm import PrivateSlurm, PrivateSlurmError
+from sluiced import wait_for
 
 pytestmark = pytest.mark.slurm
 
@@ -25,22 +27,34 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
-def test_two_clusters_run_side_by_side_and_leave_nothing(lab_directory: Path) -> None:
+def test_two_clusters_run_side_by_side_and_leave_nothing_of_themselves_or_jobs(
+    lab_directory: Path,
+) -> None:
     with (
         PrivateSlurm(lab_directory / "a", nodes=1) as first,
         PrivateSlurm(lab_directory / "b", nodes=3) as second,
     ):
         assert first.run("sinfo", "-h", "-o", "%D").stdout.strip() == "1"
         assert second.run("srun", "-N3", "-l", "true").stderr == ""
-        first.submit("--wrap", "sleep 1000 & sleep 1000")
+        job = first.submit("--wrap", "setsid sleep 1000 & sleep 1000")
+        first.wait_for_job(job, "RUNNING")
     assert processes_of(lab_directory) == []
 
 
-def test_a_job_and_its_background_processes_end_with_the_cluster(lab_directory: Path) -> None:
-    with PrivateSlurm(lab_directory / "c", nodes=1) as slurm:
-        job = slurm.submit("--wrap", "setsid sleep 1000 & sleep 1000")
-        slurm.wait_for_job(job, "RUNNING")
-    assert processes_of(lab_directory) == []
+def test_a_cluster_ends_with_its_killed_owner_and_so_do_jobs_and_commands(
+    lab_directory: Path,
+) -> None:
+    owner = other_owner(
+        "import subprocess, sys; from private_slurm import PrivateSlurm\n"
+        "slurm = PrivateSlurm(sys.argv[1], nodes=1); slurm.up()\n"
+        "job = slurm.submit('--wrap', 'setsid sleep 1000 & sleep 1000')\n"
+        "slurm.wait_for_job(job, 'RUNNING')\n"
+        "command, environment = ['srun', '--exclusive', 'true'], slurm.client_environment()\n"
+        "subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)",
+        lab_directory / "killed",
+    )
+    kill(owner)
+    wait_for(lambda: not processes_of(lab_directory))
 
 
 def test_a_failed_start_shows_the_log_and_leaves_nothing(lab_directory: Path) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from target_kinds import MIB, Limits, kind_named
 
 # Slow enough that two cores are idle: only the target is contended.
 LIMITS = Limits(bandwidth=40_000_000, operations=300, dirty=16 * MIB, size=1024 * MIB)
+PATIENCE = 120.0  # seconds
 
 
 def require(kind: str, place: Path) -> None:
@@ -58,6 +60,13 @@ class Remains:
             *(f"directory {path}" for path in self._place.glob("targets")),
             *(f"process {line}" for line in _command_lines() if f"{self._place}/" in line),
         ]
+
+    def left(self) -> list[str]:
+        """What is found in the end, where it may take a while to go: only what stays."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.found()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
 
 
 def _command_lines() -> Iterator[str]:

@@ -1,9 +1,7 @@
 """A real parallel file system, on which it can be proven where a file lies."""
 
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,11 +9,9 @@ from pathlib import Path
 
 import pytest
 from moosefs import MooseFS, MooseFSError
-from storage_lab import LIMITS, Remains, report, start
-from storage_targets import StorageTargets
+from other_owner import kill, other_owner
+from storage_lab import Remains, report, start
 from target_kinds import MIB
-
-LAB = Path(__file__).parents[1] / "lab"
 
 pytestmark = [
     pytest.mark.storage,
@@ -97,26 +93,13 @@ def test_a_second_one_at_the_same_place_is_refused_and_harms_nothing(moosefs: Mo
     assert moosefs.file_targets(write(moosefs.path("sl0") / "after")) == {"sl0"}
 
 
-def test_the_next_owner_removes_what_a_killed_one_left(place: Path) -> None:
-    program = (
-        "import sys, time; from moosefs import MooseFS\n"
-        "MooseFS(sys.argv[1], lanes=['a']).up(); print('up', flush=True); time.sleep(600)"
+def test_it_goes_with_its_killed_owner_and_the_place_can_be_used_again(place: Path) -> None:
+    owner = other_owner(
+        "import sys; from moosefs import MooseFS; MooseFS(sys.argv[1], lanes=['a']).up()", place
     )
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program, place],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(LAB)},
-    )
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == b"up\n"
     remains = Remains(place / "moosefs")
-    owner.send_signal(signal.SIGKILL)
-    owner.communicate()
     assert remains.found() != []
-    with StorageTargets(place / "next", limits=LIMITS, kinds=["simulated"]):
-        deadline = time.monotonic() + 120
-        while remains.found() and time.monotonic() < deadline:
-            time.sleep(0.05)  # the daemons die after their owner, not with it
-        assert remains.found() == []
+    kill(owner)
+    assert remains.left() == []
     with MooseFS(place, lanes=["a"]) as moosefs:
         assert moosefs.file_targets(write(moosefs.path("a") / "file")) == {"a"}

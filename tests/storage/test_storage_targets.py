@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import loop_device
 import pytest
+from other_owner import guard_of, kill, other_owner
 from storage_lab import LIMITS, Remains, report, require, start
 from storage_targets import StorageTargets, StorageTargetsError
 from target_kinds import LABELS, MIB
@@ -152,28 +152,33 @@ def test_a_failed_start_says_why_and_leaves_nothing(place: Path, remains: Remain
     assert remains.found() == []
 
 
+OWNER = (
+    "import sys; from storage_targets import StorageTargets\n"
+    "StorageTargets(sys.argv[1], kinds=[sys.argv[2]]).up()"
+)
+
+
 @pytest.mark.parametrize("kind", LABELS)
-def test_the_next_owner_removes_what_a_killed_one_left(
-    place: Path, remains: Remains, kind: str
+def test_targets_go_with_their_killed_owner(place: Path, remains: Remains, kind: str) -> None:
+    require(kind, place)
+    owner = other_owner(OWNER, place, kind)
+    remains.note(StorageTargets.existing(place))
+    assert remains.found() != []
+    kill(owner)
+    assert remains.left() == []
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_the_next_owner_removes_what_a_killed_one_left_whose_guard_was_killed_before(
+    place: Path, tmp_path: Path, remains: Remains, kind: str
 ) -> None:
     require(kind, place)
-    program = (
-        "import sys, time; from storage_targets import *\n"
-        "targets = StorageTargets(sys.argv[1], kinds=[sys.argv[2]]); targets.up()\n"
-        "print('up', flush=True); time.sleep(600)"
-    )
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program, place, kind],
-        stdout=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": str(PROGRAM.parent)},
-    )
-    assert owner.stdout is not None
-    assert owner.stdout.readline() == b"up\n"
+    owner = other_owner(OWNER, place, kind)
     remains.note(StorageTargets.existing(place))
-    owner.send_signal(signal.SIGKILL)
-    owner.communicate()
+    os.kill(guard_of(owner), signal.SIGKILL)
+    kill(owner)
     assert remains.found() != []
-    with StorageTargets(place / "next", limits=LIMITS, kinds=["simulated"]):
+    with StorageTargets(tmp_path, limits=LIMITS, kinds=["simulated"]):
         assert remains.found() == []
 
 
@@ -206,10 +211,7 @@ def test_a_program_that_will_not_leave_holds_nothing_up(place: Path, remains: Re
         stubborn = subprocess.Popen(["sleep", "600"], cwd=targets.path("a"))
     stubborn.kill()
     stubborn.wait()
-    deadline = time.monotonic() + 30
-    while remains.found() and time.monotonic() < deadline:
-        time.sleep(0.05)  # the kernel detaches the device when its last user has gone
-    assert remains.found() == []
+    assert remains.left() == []  # the kernel detaches the device when its last user has gone
 
 
 # -- the command --------------------------------------------------------------------
