@@ -9,7 +9,7 @@ from sluice.history_db.job_stats import parse_job_stats
 from sluice.history_db.sacct import BrokenLine, parse_sacct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import tzinfo
 
     from sluice.history_db.records import Job
@@ -25,6 +25,8 @@ class JobSummary:
     unchanged: int = 0
     broken: int = 0
     """Lines that could not be understood."""
+    joined: int = 0
+    """Decisions that were without a job, and are not any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,22 @@ def add_accounting(
     zone: tzinfo | None,
     cluster: str,
     report: Callable[[int, str], None],
+    join: Callable[[Sequence[Job]], int] | None = None,
 ) -> JobSummary:
     """Add what sacct printed; `report` is told number and fault of each broken line.
 
+    `join` gets the jobs, some at a time, and returns to how many of them it gave a decision.
     Raises SacctError when there is no heading, HistoryError when it cannot be kept.
     """
     summary = JobSummary()
+
+    def keep(batch: list[Job]) -> None:
+        added, changed = store.upsert_jobs(batch)
+        summary.added += added
+        summary.changed += changed
+        summary.unchanged += len(batch) - added - changed
+        summary.joined += join(batch) if join else 0
+
     batch: list[Job] = []
     for item in parse_sacct(lines, zone=zone, cluster=cluster, name=name):
         if isinstance(item, BrokenLine):
@@ -59,9 +71,9 @@ def add_accounting(
             continue
         batch.append(item)
         if len(batch) == BATCH:
-            _keep(store, batch, summary)
+            keep(batch)
             batch = []
-    _keep(store, batch, summary)
+    keep(batch)
     store.link_logs()
     store.update_coverage()
     return summary
@@ -73,10 +85,3 @@ def add_job_stats(store: Store, lines: Iterable[str], *, name: str) -> JobStatsS
     matched = store.put_job_stats(stats.values())
     store.update_coverage()
     return JobStatsSummary(matched, len(stats) - matched, others)
-
-
-def _keep(store: Store, batch: list[Job], summary: JobSummary) -> None:
-    added, changed = store.upsert_jobs(batch)
-    summary.added += added
-    summary.changed += changed
-    summary.unchanged += len(batch) - added - changed

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -103,6 +104,7 @@ def _accounted(store: Store, since: float) -> bool:
     from sluice.history_db.accounting import add_accounting
     from sluice.history_db.sacct import SacctError
     from sluice.slurm.errors import CommandFailedError
+    from sluice.slurm.late_joins import join_late
     from sluice.slurm.slurm_commands import accounting
 
     if shutil.which("sacct") is None:
@@ -110,7 +112,13 @@ def _accounted(store: Store, since: float) -> bool:
     try:
         text = accounting(int(since))
         add_accounting(
-            store, io.StringIO(text), name="sacct", zone=None, cluster="", report=_broken
+            store,
+            io.StringIO(text),
+            name="sacct",
+            zone=None,
+            cluster="",
+            report=_broken,
+            join=partial(join_late, store, now=time.time()),
         )
     except (CommandFailedError, SacctError) as error:
         click.echo(one_line(f"sluice: no accounting this time: {error}"), err=True)

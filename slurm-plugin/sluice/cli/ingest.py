@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -155,7 +157,7 @@ def command(
         coverage = coverage_line(store)
         shares = asdict(store.coverage())
     if as_json:
-        show_json(_as_json(logs, jobs, stats, marked) | {"coverage": shares})
+        show_json({"coverage": shares} | _as_json(logs, jobs, stats, marked))
     else:
         click.echo(coverage)
         _print(logs, jobs, stats, marked, time_zone, offset)
@@ -183,14 +185,18 @@ def _read_accounting(
         return None
     from sluice.history_db.accounting import add_accounting
     from sluice.history_db.sacct import SacctError
+    from sluice.slurm.late_joins import join_late
 
     name = _name(file)
+    join = partial(join_late, store, now=time.time())
 
     def report(number: int, reason: str) -> None:
         click.echo(one_line(f"{name}:{number}: skipped: {reason}"), err=True)
 
     try:
-        return add_accounting(store, file, name=name, zone=zone, cluster=cluster, report=report)
+        return add_accounting(
+            store, file, name=name, zone=zone, cluster=cluster, report=report, join=join
+        )
     except SacctError as error:
         raise CommandError(str(error)) from error
 
@@ -279,6 +285,8 @@ def _print(  # noqa: PLR0917 - one of each kind of input
             f"accounting: {jobs.added} jobs added, {jobs.changed} completed, "
             f"{jobs.unchanged} already known, {jobs.broken} lines skipped; times read as {zone}"
         )
+        if jobs.joined:
+            click.echo(f"decisions: {jobs.joined} have found their job by its submit line")
     if offset is not None:
         click.echo(
             f"Logs and accounting of the same jobs are {offset:+d} h apart: say with --time-zone "
@@ -335,6 +343,7 @@ def _as_json(
             "changed": jobs.changed,
             "unchanged": jobs.unchanged,
             "broken_lines": jobs.broken,
+            "joined_decisions": jobs.joined,
         }
     if stats is not None:
         result["job_stats"] = asdict(stats)

@@ -322,12 +322,17 @@ def record_traits(record: Record) -> RecordTraits:
     )
 
 
+def cut_name(name: str) -> str:
+    """Return as much of a job's name as a record keeps."""
+    kept = name.encode(errors="surrogateescape")[: NAME_SIZE - 1]
+    return kept.decode(errors="surrogateescape")
+
+
 def job_traits(job: QueuedJob) -> JobTraits:
-    name = job.name.encode(errors="surrogateescape")[: NAME_SIZE - 1]
     return JobTraits(
         uid=job.uid,
         submit=job.submit,
-        name=name.decode(errors="surrogateescape"),
+        name=cut_name(job.name),
         is_array=job.is_array,
         component=job.component,
         nodes=job.nodes,

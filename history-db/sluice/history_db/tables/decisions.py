@@ -41,6 +41,16 @@ class Decisions(Connection):
             "job_id IS NULL AND joined_by IS NULL AND now >= ? ORDER BY now, number", [since]
         )
 
+    def decisions_without_job(self, *, since: int, until: int) -> list[Decision]:
+        """Return the plugin's decisions of a span of time that are tied or have no job.
+
+        The oldest first.
+        """
+        return self._decisions(
+            "job_id IS NULL AND is_second = 0 AND now BETWEEN ? AND ? ORDER BY now, number",
+            [since, until],
+        )
+
     def decisions_of_user(self, uid: int, *, since: int, until: int) -> list[Decision]:
         """Return a user's decisions of a span of time, joined or not, oldest first."""
         return self._decisions(

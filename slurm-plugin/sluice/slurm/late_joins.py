@@ -1,0 +1,84 @@
+"""Finds the jobs of records that sluiced could not join, by what only accounting knows.
+
+Who submits a sweep of one name within a second leaves records that the queue does not tell
+apart, and a job that had ended before sluiced looked was never in it. The accounting has the
+line that each was submitted with, and the record the line's hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sluice.classifier.requested import SLACK
+from sluice.policies import core
+from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
+from sluice.slurm.ledger import HOPE, Known, cut_name, known_of, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.history_db.records import Job
+    from sluice.history_db.store import Store
+
+SEVERAL_JOBS = frozenset({"array", "het"})
+"""Flags of submissions whose jobs the accounting lists one by one, not saying so."""
+
+
+def join_late(store: Store, jobs: Sequence[Job], *, now: float) -> int:
+    """Join records without a job with these jobs of the accounting; return how many.
+
+    Only records that sluiced has given up by now (UTC seconds), and where line, user, name and
+    second leave one choice; so nothing is joined where the accounting lacks SubmitLine.
+    """
+    told = [job for job in jobs if job.submit_line and job.uid is not None and not job.restarts]
+    if not told:
+        return 0
+    joined = 0
+    for cluster, records in _given_up(store, told, now).items():
+        submitted = [
+            Submitted(job, _traits(job))
+            for job in told
+            if job.cluster == cluster and not _has_decision(store, job)
+        ]
+        joins = match({key: known.traits for key, known in records.items()}, submitted).joins
+        for join in joins:
+            store.join_decision(*join.record, join.job.job_id, join.by)
+            signature = records[join.record].script_signature or None
+            store.upsert_jobs([replace(join.job, script_signature=signature)])
+        joined += len(joins)
+    return joined
+
+
+def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[RecordKey, Known]]:
+    """Return the records without a job of the seconds in which these were submitted, by cluster."""
+    seconds = {job.submit + near for job in jobs for near in range(-WINDOW, WINDOW + 1)}
+    found: dict[str, dict[RecordKey, Known]] = {}
+    for decision in store.decisions_without_job(
+        since=min(seconds), until=min(max(seconds), int(now) - HOPE)
+    ):
+        record = readable(decision) if decision.now in seconds else None
+        if record and not SEVERAL_JOBS & set(record.submission.flags):
+            found.setdefault(decision.cluster, {})[record.key] = known_of(record)
+    return found
+
+
+def _has_decision(store: Store, job: Job) -> bool:
+    decisions = store.decisions_for_job(job.job_id, job.cluster)
+    return any(abs(decision.now - job.submit) <= SLACK for decision in decisions)
+
+
+def _traits(job: Job) -> JobTraits:
+    line = core.submission_of({"submit_line": job.submit_line})
+    return JobTraits(
+        uid=job.uid or 0,
+        submit=job.submit,
+        name=cut_name(job.name or ""),
+        is_array=False,
+        component=None,
+        nodes=job.nodes or 0,
+        time_limit=job.time_limit,
+        account=job.account and job.account.lower(),
+        partitions=tuple((job.partition or "").split(",")),
+        submit_line_hash=line.submit_line_hash,
+    )
