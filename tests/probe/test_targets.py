@@ -47,21 +47,21 @@ def keep(tmp_path, rates):
 
 def test_a_straggler_is_named_with_its_evidence(sluice, tmp_path):
     keep(tmp_path, {"sl0": 60e6, "sl1": 20e6})
-    first, second = json.loads(sluice("--json"))
+    first, second = json.loads(sluice("--json"))["targets"]
     assert first["verdict"] == "keeps up with its peers"
     assert (second["target"], second["verdict"]) == ("sl1", "straggles")
     assert second["published"] == second["speed"] == pytest.approx(1 / 3)
     assert second["low"] <= second["speed"] <= second["high"]
     assert second["probes"] == 5
     lines = sluice().splitlines()
-    assert lines[0].split()[:2] == ["Target", "Speed"]
-    assert lines[2].startswith("sl1")
-    assert lines[2].endswith("straggles")
+    assert lines[1].split()[:2] == ["Target", "Speed"]
+    assert lines[3].startswith("sl1")
+    assert lines[3].endswith("straggles")
 
 
 def test_lanes_that_nobody_looked_at_are_shown_as_unknown(sluice, tmp_path):
     keep(tmp_path, {})
-    assert [one["verdict"] for one in json.loads(sluice("--json"))] == [
+    assert [one["verdict"] for one in json.loads(sluice("--json"))["targets"]] == [
         "nothing to compare with"
     ] * 2
 
@@ -70,7 +70,7 @@ def test_a_measured_place_leaves_its_probe_in_the_history_and_nothing_else(sluic
     place = tmp_path / "ost0"
     place.mkdir()
     words = ("--measure", f"sl0={place}", "--rounds", 1, "--program", "aw:64K:1", "--json")
-    assert json.loads(sluice(*words))[0]["target"] == "sl0"
+    assert json.loads(sluice(*words))["targets"][0]["target"] == "sl0"
     assert list(place.iterdir()) == []
 
 
@@ -101,8 +101,8 @@ def test_a_target_throttled_to_a_third_is_found_by_probes(sluice):
         with targets:
             targets.limit("sl1", replace(limits, bandwidth=limits.bandwidth // 3))
             places = [f"--measure={lane}={targets.path(lane)}" for lane in ("sl0", "sl1")]
-            first, second = json.loads(sluice(*places, "--json"))
-            again = json.loads(sluice("--json"))
+            first, second = json.loads(sluice(*places, "--json"))["targets"]
+            again = json.loads(sluice("--json"))["targets"]
     print(f"{targets.label}: sl0 {first['speed']:.2f}, sl1 {second['speed']:.2f} of its peer")
     assert first["published"] == 1.0
     assert second["verdict"] == "straggles"

@@ -1,10 +1,12 @@
 """Jobs without logs, and what share of everything the logs tell of."""
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from core_worlds import bundle_bytes
 from test_follow import END, JOB, ME, START, a_log, look
 
 from sluice.classifier.requested import Submissions
@@ -170,16 +172,36 @@ def test_coverage_follows_what_is_learned_later(store, tmp_path):
     assert store.coverage().logged_jobs == 1
 
 
-@pytest.mark.parametrize("command", ["ingest", "history"])
-def test_reports_open_with_the_coverage(tmp_path, command):
-    history, sacct = tmp_path / "h.db", tmp_path / "sacct"
-    sacct.write_text(STEPS)
-    ingest = ["ingest", "--history", str(history), "--sacct", str(sacct), str(tmp_path)]
+REPORTS = (
+    "ingest --sacct sacct .",
+    "history",
+    "history top writers",
+    "models",
+    "why 7",
+    "predict --job-name made --bundle model.bundle",
+    "targets",
+    "interference",
+    "interference owc:1M:4 aw:1M:4",
+    "assess",
+    "attribute --dry-run a.darshan",
+)
+"""Those that a history of one run is enough for; so are `train`, `evaluate` and `backtest`."""
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_reports_open_with_the_coverage(tmp_path, monkeypatch, report):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLUICE_HISTORY", "history.db")
+    monkeypatch.setenv("PATH", "")  # no Slurm to be asked
+    (tmp_path / "sacct").write_text(STEPS)
+    (tmp_path / "model.bundle").write_bytes(bundle_bytes())
     a_log(tmp_path / "a.darshan")
-    result = CliRunner().invoke(main, ingest)
-    if command == "history":
-        result = CliRunner().invoke(main, ["history", "--history", str(history)])
-    assert result.stdout.splitlines()[0] == (
+    for words in (REPORTS[0], report):
+        shown = CliRunner().invoke(main, words.split())
+    assert shown.stdout.splitlines()[0] == (
         "coverage: logs of 100% of the jobs, 100% of the node-hours, "
         "100% of the bytes that were counted"
     )
+    found = json.loads(CliRunner().invoke(main, [*report.split(), "--json"]).stdout)
+    assert next(iter(found)) == "coverage"
+    assert found["coverage"]["logged_jobs"] == 1

@@ -337,15 +337,18 @@ def test_a_worse_model_is_dropped_unless_it_is_forced(site):
 
 
 def test_one_command_goes_back_to_the_model_before(site):
+    def in_use() -> list[bool]:
+        return [model["in_use"] for model in json.loads(site("models", "--json"))["models"]]
+
     site("train", "--publish")
-    models = json.loads(site("models", "--json"))
-    assert [model["in_use"] for model in models] == [False, True]
-    assert models[1]["metrics"]["since"] < models[1]["metrics"]["until"]
+    assert in_use() == [False, True]
+    metrics = json.loads(site("models", "--json"))["models"][1]["metrics"]
+    assert metrics["since"] < metrics["until"]
     site("publish", "--rollback")
-    assert [model["in_use"] for model in json.loads(site("models", "--json"))] == [True, False]
+    assert in_use() == [True, False]
     assert "→ 1" in site("models")
     site("publish", "2")
-    assert [model["in_use"] for model in json.loads(site("models", "--json"))] == [False, True]
+    assert in_use() == [False, True]
 
 
 def test_there_may_be_nothing_to_go_back_to(site):

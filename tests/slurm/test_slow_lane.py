@@ -90,7 +90,8 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
         before = decision_on(sluiced, guarded, "stream_1")
         places = [f"--measure={lane}={targets.path(lane)}" for lane in ("sl0", "sl1")]
         probe = f"--probe={probe_program.build()}"
-        speeds = {one["target"]: one for one in sluiced.sluice("targets", *places, probe)}
+        found = sluiced.sluice("targets", *places, probe)["targets"]
+        speeds = {one["target"]: one for one in found}
         sluiced.stop()
         sluiced.start()  # which asks the history at once
         wait_for(lambda: sluiced.snapshot().lane_speed("sl1") < 1)

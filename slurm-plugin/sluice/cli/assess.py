@@ -73,7 +73,7 @@ def command(
         found = assess(jobs, model=model, policy=policy, advance=advance)
     facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
     if as_json:
-        show_json(facts | {"coverage": asdict(covered)} | _as_json(found))
+        show_json({"coverage": asdict(covered)} | facts | _as_json(found))
     else:
         click.echo(line)
         _print(found, facts)

@@ -12,7 +12,7 @@ from sluice.cli.common import (
     NOTHING,
     CommandError,
     config_option,
-    coverage_line,
+    coverage_beside,
     history_option,
     json_option,
     open_history,
@@ -80,7 +80,8 @@ def command(
         sluice backtest --every 1 --json
         sluice backtest --made 6000
     """
-    jobs, situation, coverage = _made(made, seed) if made else _kept(config, history)
+    jobs, situation = _made(made, seed) if made else (_kept(config, history), None)
+    line, coverage = ("", None) if made else coverage_beside(config, history)
     items, earlier = _walk(jobs, every, skip)
     groups: dict[str, Callable[[Foretold], str]] = {"evidence": _evidence}
     if situation is not None:
@@ -89,13 +90,16 @@ def command(
     if as_json:
         show_json(
             {
-                name: {label: asdict(score) for label, score in rows.items()}
-                for name, rows in scores.items()
+                "coverage": asdict(coverage) if coverage else None,
+                **{
+                    name: {label: asdict(score) for label, score in rows.items()}
+                    for name, rows in scores.items()
+                },
             }
         )
         return
-    if coverage is not None:
-        click.echo(coverage)
+    if line:
+        click.echo(line)
     overall = scores["all"]["all"]
     click.echo(
         f"{overall.jobs} jobs foretold; always saying {overall.baseline} would be right in "
@@ -106,28 +110,25 @@ def command(
         _show(name, rows)
 
 
-def _kept(
-    config: Path | None, history: Path | None
-) -> tuple[list[FinishedJob], dict[int, str] | None, str | None]:
-    """Return the history's jobs, no situations, and what share of all jobs they are."""
+def _kept(config: Path | None, history: Path | None) -> list[FinishedJob]:
     from sluice.classifier.train import EmptyHistoryError, jobs_of
 
     try:
         with open_history(config, history, read_only=True) as store:
-            return jobs_of(store), None, coverage_line(store)
+            return jobs_of(store)
     except EmptyHistoryError as error:
         raise CommandError(str(error)) from error
 
 
-def _made(runs: int, seed: int) -> tuple[list[FinishedJob], dict[int, str] | None, str | None]:
-    """Return made-up jobs, what each is an example of by log id, and no coverage."""
+def _made(runs: int, seed: int) -> tuple[list[FinishedJob], dict[int, str]]:
+    """Return made-up jobs, and what each is an example of by log id."""
     from sluice.classifier.jobs import finished_jobs
     from sluice.classifier.made_history import made_history
     from sluice.history_db.records import Run
 
     made = list(enumerate(made_history(runs, seed=seed), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
-    return jobs, {i: run.situation for i, run in made}, None
+    return jobs, {i: run.situation for i, run in made}
 
 
 def _walk(

@@ -101,7 +101,7 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
     counts = store.counts()
     if as_json:
         coverage = asdict(store.coverage())
-        show_json({"path": str(store.path), **asdict(counts), "coverage": coverage})
+        show_json({"coverage": coverage, "path": str(store.path), **asdict(counts)})
         return
     click.echo(coverage_line(store))
     click.echo(str(store.path))

@@ -11,6 +11,7 @@ from sluice.cli.assess import show_worst_pairs, storage_policy
 from sluice.cli.common import (
     CommandError,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -93,12 +94,14 @@ def _show_pair(
         seen = observations(site_encounters(store))
         parties = [_party(store, text) for text in (first, second)]
         observed = store.observed_interference()
+        coverage, shares = coverage_line(store), asdict(store.coverage())
     model = fit(seen)
     rows = [_loss(model, a, b, seen, observed) for a, b in (parties, (parties[1], parties[0]))]
     curve = _curve(model, *parties)
     if as_json:
-        show_json({"measured": len(seen), "losses": rows, "by_chunk": curve})
+        show_json({"coverage": shares, "measured": len(seen), "losses": rows, "by_chunk": curve})
     else:
+        click.echo(coverage)
         _print_pair(parties, rows, curve, len(seen))
 
 
@@ -236,6 +239,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
     with open_history(config, history, read_only=True) as store:
         seen = observations(site_encounters(store))
         jobs = finished_jobs(store.runs())
+        coverage, shares = coverage_line(store), asdict(store.coverage())
     model = fit(seen)
     matrices = [_matrix(model, 1 << exponent) for exponent in MATRIX_EXPONENTS]
     policy, rate, source = storage_policy(read_config(config), None, jobs)
@@ -243,10 +247,12 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
     if as_json:
         pairs = [asdict(one) for one in found.worst_pairs]
         show_json(
-            {"measured": len(seen), "matrices": matrices, "worst_pairs": pairs}
+            {"coverage": shares, "measured": len(seen), "matrices": matrices}
+            | {"worst_pairs": pairs}
             | {"bandwidth": rate, "bandwidth_from": source}
         )
         return
+    click.echo(coverage)
     for matrix in matrices:
         click.echo(f"{matrix['chunk']} chunks, {matrix['processes']} processes each")
         show_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,10 +45,11 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     """
     with open_history(config, history, read_only=True) as store:
         models, bundles, in_use = store.models(), store.bundles(), store.model_in_use()
-        coverage = coverage_line(store)
+        coverage, shares = coverage_line(store), asdict(store.coverage())
     published = {model.id: [b for b in bundles if b.model == model.id] for model in models}
     if as_json:
-        show_json([_fields(model, published[model.id], in_use) for model in models])
+        rows = [_fields(model, published[model.id], in_use) for model in models]
+        show_json({"coverage": shares, "models": rows})
         return
     click.echo(coverage)
     show_table(

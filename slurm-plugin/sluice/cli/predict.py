@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import pwd
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.common import (
+    NO_COVERAGE,
     NOTHING,
     CommandError,
     bytes_text,
     config_option,
+    coverage_line,
     duration_text,
     history_option,
     history_path,
@@ -30,7 +33,7 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from sluice.history_db.records import Run
+    from sluice.history_db.records import Coverage, Run
     from sluice.policies.core import View
 
 SHOWN_RUNS = 5
@@ -138,10 +141,12 @@ def command(
     )
     prediction = loaded.predict(submission)
     certain = prediction.profile.confidence >= loaded.policy.min_confidence
-    runs = _runs(prediction.application, config, history)
+    line, coverage, runs = _learned_from(prediction.application, config, history)
     if as_json:
-        show_json(_as_json(prediction, loaded.policy.min_confidence, certain=certain))
+        shares = {"coverage": asdict(coverage) if coverage else None}
+        show_json(shares | _as_json(prediction, loaded.policy.min_confidence, certain=certain))
     else:
+        click.echo(line)
         _print(prediction, loaded.policy.min_confidence, runs, certain=certain)
 
 
@@ -169,17 +174,21 @@ def _uid_in_history(user: str, config: Path | None, history: Path | None) -> int
         return store.uid_of(user)
 
 
-def _runs(application: int, config: Path | None, history: Path | None) -> list[Run]:
-    """Return the runs behind an entry of the table, where this user may see the history."""
+def _learned_from(
+    application: int, config: Path | None, history: Path | None
+) -> tuple[str, Coverage | None, list[Run]]:
+    """Return the coverage, and the runs behind an entry of the table.
+
+    Users who may not see the history can still ask the bundle.
+    """
     from sluice.history_db.errors import HistoryError
 
-    if not application or not history_path(config, history).exists():
-        return []
     try:
         with open_history(config, history, read_only=True) as store:
-            return store.runs_behind(application)
+            runs = store.runs_behind(application) if application else []
+            return coverage_line(store), store.coverage(), runs
     except HistoryError:
-        return []
+        return NO_COVERAGE, None, []
 
 
 def _as_json(prediction: View, min_confidence: float, *, certain: bool) -> dict[str, Any]:

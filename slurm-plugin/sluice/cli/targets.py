@@ -12,6 +12,7 @@ from sluice.cli.calibrate_options import counter_option
 from sluice.cli.common import (
     NOTHING,
     config_option,
+    coverage_line,
     history_option,
     json_option,
     open_history,
@@ -82,7 +83,7 @@ def command(
     \b
         sluice targets
         sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
-        sluice targets --json | jq '.[] | select(.verdict == "straggles")'
+        sluice targets --json | jq '.targets[] | select(.verdict == "straggles")'
     """
     from sluice.calibrate.target_speeds import Lanes, target_speeds
 
@@ -91,9 +92,13 @@ def command(
         if places:
             _measure(store, places, counters, program, rounds, probe)
         found = target_speeds(store, lanes, int(time.time()))
+        coverage, shares = coverage_line(store), asdict(store.coverage())
     if as_json:
-        show_json([asdict(one) | {"published": one.published} for one in found])
-    elif found:
+        rows = [asdict(one) | {"published": one.published} for one in found]
+        show_json({"coverage": shares, "targets": rows})
+        return
+    click.echo(coverage)
+    if found:
         show_table(
             ("Target", "Speed", "Interval", "Worth", "Probes", "Runs", "Latest", "Verdict"),
             [_row(one) for one in found],

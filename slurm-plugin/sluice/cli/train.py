@@ -103,7 +103,7 @@ def command(
         raise CommandError(str(error)) from error
     bundle = publish_model(config, history, None, version=outcome.model_id) if publish else None
     if as_json:
-        show_json(_as_json(outcome, classifier, bundle) | {"coverage": shares})
+        show_json({"coverage": shares} | _as_json(outcome, classifier, bundle))
     else:
         click.echo(coverage)
         if classifier is not None:

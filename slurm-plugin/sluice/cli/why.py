@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sluice.cli.common import (
     amount_text,
     bytes_text,
     config_option,
+    coverage_line,
     duration_text,
     history_option,
     json_option,
@@ -75,9 +77,11 @@ def command(
         )
     with open_history(config, history, read_only=True) as store:
         facts = gather(store, name, cluster, replay_with=read_config(config) if replay else None)
+        coverage, shares = coverage_line(store), asdict(store.coverage())
     if as_json:
-        show_json(facts)
+        show_json({"coverage": shares, **facts})
         return
+    click.echo(coverage)
     for line in story(facts):
         click.echo(line)
 
