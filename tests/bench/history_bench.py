@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -155,6 +155,7 @@ def publish_model(history: Path, environment: dict[str, str]) -> None:
         jobs = jobs_of(store, latest=LEARNED)
         forests, _ = fit_submit_model(jobs[-FOREST_RUNS:])
         model, _ = fit_quickly(jobs, forests)
+        model = replace(model, metrics=model.metrics | {"jobs": len(jobs)})
         keep(store, model, created=int(time.time()))
     subprocess.run([SLUICE, "publish"], check=True, capture_output=True, env=environment)
 
@@ -228,9 +229,14 @@ def main() -> int:
             ["why", str(last.job_id)],
             ["predict", "--job-name", str(last.name), "--user", str(last.user), "-n", "64"],
             ["history"],
+            ["history", "--json"],
+            ["history", "--quarantined"],
             ["history", "top", "writers"],
             ["history", "top", "harmful"],
-            ["history", "top", "writers", "--since", "1y"],
+            *(["history", "top", "writers", "--since", age] for age in ("1y", "26w", "4w", "1w")),
+            ["history", "top", "harmed", "--since", "1y", "-n", "100", "--json"],
+            ["models"],
+            ["decisions"],
         ):
             times = times_of([SLUICE, *command], environment)
             is_good &= min(times.wall) < GOAL_SECONDS

@@ -5,8 +5,11 @@ import json
 import shutil
 import sqlite3
 import time
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -16,8 +19,9 @@ from sluice.classifier.anonymise import Anonymiser
 from sluice.classifier.made_history import MadeRun, made_history
 from sluice.classifier.ranking import harm_among, refresh
 from sluice.cli.main import main
-from sluice.history_db.records import Label, Run
+from sluice.history_db.records import Label, Run, Total
 from sluice.history_db.store import Store
+from sluice.history_db.tables import ranking
 from sluice.history_db.tables.ranking import SORTED_BY
 from sluice.policies.core import name_stem
 
@@ -140,6 +144,35 @@ def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
         assert store.ranking("write_bytes", since_week=0, most=7) == store.ranking(
             "write_bytes", since_week=first + 1, most=7
         )
+
+
+@pytest.mark.parametrize("is_added_up", [True, False])
+def test_a_ranking_since_a_week_is_that_of_its_weeks_however_few_it_looks_at(
+    tmp_path, monkeypatch, is_added_up
+):
+    monkeypatch.setattr(ranking, "FIRST_LOOK", 1)
+    random = Random(1)
+    weeks = {  # who wrote most once, seldom does later
+        week: [
+            Total(
+                uid, f"app{uid}", None, 1, *(float(random.randrange(0, 9) ** 3) for _ in range(5))
+            )
+            for uid in random.sample(range(60), 40)
+        ]
+        for week in range(5)
+    }
+    with Store(tmp_path / "other.db", create=True) as store:
+        for week, totals in weeks.items():
+            store.put_week(week, totals)
+        if is_added_up:
+            store.put_totals()
+        for order, since, most in product(SORTED_BY, range(6), (1, 3, 99)):
+            sums: Counter[int] = Counter()
+            for week in range(since, 5):
+                sums.update({one.uid: getattr(one, order) for one in weeks[week]})
+            largest = sorted((-value, uid) for uid, value in sums.items() if value > 0)[:most]
+            found = store.ranking(order, since_week=since, most=most)
+            assert [(-getattr(one, order), one.uid) for one in found] == largest
 
 
 def writer(number: int, start: int, end: int, **numbers: float) -> Run:

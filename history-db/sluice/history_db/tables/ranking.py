@@ -17,6 +17,9 @@ SUMS = (
     "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata), sum(caused), "
     "sum(suffered)"
 )
+FIRST_LOOK, DEEPER = 256, 16
+"""So many applications are asked at first, and so many times more if these leave it open."""
+ROUNDING = 1e-9  # by which sums of the same numbers may differ
 SORTED_BY = ("write_bytes", "read_bytes", "metadata", "caused", "suffered")
 
 
@@ -86,24 +89,60 @@ class Ranking(Connection):
         `by` is one of SORTED_BY.
         """
         column = SORTED_BY[SORTED_BY.index(by)]  # never text from outside
-        if since_week == 0 and self._rows("SELECT 1 FROM application_totals LIMIT 1"):
+        added_up = bool(self._rows("SELECT 1 FROM application_totals LIMIT 1"))
+        if since_week == 0 and added_up:
             rows = self._rows(
                 f"SELECT * FROM application_totals WHERE {column} > 0 "
                 f"ORDER BY {column} DESC, uid, application LIMIT ?",
                 [most],
             )
-        else:
-            rows = self._rows(
-                f"""
-                SELECT uid, application, {SUMS}
-                FROM (
-                    SELECT uid, application FROM weekly_totals WHERE week >= :week
-                    GROUP BY uid, application HAVING sum({column}) > 0
-                    ORDER BY sum({column}) DESC, uid, application LIMIT :most
-                ) JOIN weekly_totals USING (uid, application)
-                WHERE week >= :week
-                GROUP BY uid, application ORDER BY sum({column}) DESC, uid, application
-                """,
-                {"week": since_week, "most": most},
+            return [Total(*row) for row in rows]
+        of_all_weeks = (
+            "application_totals"
+            if added_up
+            else f"(SELECT uid, application, sum({column}) AS {column} FROM weekly_totals "
+            "GROUP BY uid, application)"
+        )
+        depth = max(FIRST_LOOK, 4 * most)
+        while True:
+            found = self._largest_since(since_week, column, of_all_weeks, depth=depth, most=most)
+            following = self._rows(
+                f"SELECT {column} FROM {of_all_weeks} WHERE {column} > 0 "
+                f"ORDER BY {column} DESC LIMIT 1 OFFSET ?",
+                [depth],
             )
+            if not following:
+                return found
+            if len(found) == most and getattr(found[-1], by) > following[0][0] * (1 + ROUNDING):
+                return found
+            depth *= DEEPER
+
+    def _largest_since(
+        self, week: int, column: str, of_all_weeks: str, *, depth: int, most: int
+    ) -> list[Total]:
+        """Rank the `depth` applications with the largest totals of all weeks by those since one.
+
+        A total since a week is no larger than that of all weeks, so what comes after them cannot
+        be among the first where these are larger: most rows of a year need not be read.
+        """
+        rows = self._rows(
+            f"""
+            SELECT uid, application, {SUMS}
+            FROM (
+                SELECT uid, application,
+                       (SELECT sum({column}) FROM weekly_totals AS one
+                        WHERE one.uid = early.uid AND one.application = early.application
+                          AND one.week >= :week) AS since
+                FROM (
+                    SELECT uid, application FROM {of_all_weeks} WHERE {column} > 0
+                    ORDER BY {column} DESC, uid, application LIMIT :depth
+                ) AS early
+                ORDER BY since DESC, uid, application LIMIT :most
+            ) JOIN weekly_totals USING (uid, application)
+            WHERE week >= :week
+            GROUP BY uid, application HAVING sum({column}) > 0
+            ORDER BY sum({column}) DESC, uid, application
+            """,
+            {"week": week, "depth": depth, "most": most},
+        )
         return [Total(*row) for row in rows]
