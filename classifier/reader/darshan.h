@@ -1,19 +1,19 @@
 /*
  * What is used of libdarshan-util 3.5 (the wheel carries no header): the layout of an open
  * log and of its records, and the calls. Records of older formats and of the other byte
- * order are converted to these by the library.
+ * order are made these: by forms.c, those of varying size by the library.
  *
- * The handle's layout is looked into for two things that the library has no cheap call for:
- * which modules there are, and the names of files (see names.c).
+ * The handle's layout is looked into for what the library has no cheap call for: which
+ * modules there are, and where their records and the names of files lie (see region.h).
  */
 #ifndef SLUICE_DARSHAN_H
 #define SLUICE_DARSHAN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
 	DARSHAN_MODULES = 64,
-	DARSHAN_NULL = 0,
 	DARSHAN_POSIX = 1,
 	DARSHAN_MPIIO = 2,
 	DARSHAN_LUSTRE = 8,
@@ -23,6 +23,8 @@ enum {
 
 /* Newest record versions of these modules that libdarshan-util 3.5 reads. */
 enum { DARSHAN_LUSTRE_VERSION = 2, DARSHAN_HEATMAP_VERSION = 1 };
+
+struct zlib_stream;
 
 struct darshan_region {
 	uint64_t offset, length; /* 0: the log has none */
@@ -197,6 +199,13 @@ struct darshan_mpiio {
 	double times[MPIIO_TIMES];
 };
 
+/* Of the modules whose records are of one size. */
+union darshan_record {
+	struct darshan_posix posix;
+	struct darshan_stdio stdio;
+	struct darshan_mpiio mpiio;
+};
+
 enum { LUSTRE_STRIPE_COUNT = 1, LUSTRE_COMPONENT_COUNTERS = 7 };
 
 struct darshan_lustre_component {
@@ -228,13 +237,16 @@ struct sluice_library {
 	int (*get_exe) (struct darshan_handle *, char *text);
 	/* 1: *record is filled, or allocated where it was NULL; 0: no more; -1: damaged */
 	int (*get_record) (struct darshan_handle *, int module, void **record);
-	/* Bytes of a module as they are stored; the number got, 0 at the end, -1: damaged.
-	 */
-	int (*get_bytes) (struct darshan_handle *, int module, void *bytes, int size);
 	void (*free) (void *);
 	const char *const *posix_counters; /* names */
 	const char *const *stdio_counters;
 	const char *const *mpiio_counters;
+	/* Of zlib; see zlib_stream.h. */
+	int (*inflate_init) (struct zlib_stream *, const char *version, int size);
+	int (*inflate_validate) (struct zlib_stream *, int check);
+	int (*inflate_reset) (struct zlib_stream *);
+	int (*inflate) (struct zlib_stream *, int flush);
+	int (*inflate_end) (struct zlib_stream *);
 };
 
 #endif

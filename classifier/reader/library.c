@@ -1,4 +1,4 @@
-/* Loads libdarshan-util and finds what is called of it. */
+/* Loads libdarshan-util, and zlib with it, and finds what is called of them. */
 #include "reader.h"
 
 #include "darshan.h"
@@ -39,8 +39,12 @@ bind (struct sluice_library *library, struct sluice_error *err)
 	    || find (object, "darshan_log_get_job_runtime", &library->get_runtime, err) < 0
 	    || find (object, "darshan_log_get_exe", &library->get_exe, err) < 0
 	    || find (object, "darshan_log_get_record", &library->get_record, err) < 0
-	    || find (object, "darshan_log_get_mod", &library->get_bytes, err) < 0
 	    || find (object, "darshan_free", &library->free, err) < 0
+	    || find (object, "inflateInit_", &library->inflate_init, err) < 0
+	    || find (object, "inflateValidate", &library->inflate_validate, err) < 0
+	    || find (object, "inflateReset", &library->inflate_reset, err) < 0
+	    || find (object, "inflate", &library->inflate, err) < 0
+	    || find (object, "inflateEnd", &library->inflate_end, err) < 0
 	    || find (object, "posix_counter_names", &library->posix_counters, err) < 0
 	    || find (object, "stdio_counter_names", &library->stdio_counters, err) < 0
 	    || find (object, "mpiio_counter_names", &library->mpiio_counters, err) < 0)

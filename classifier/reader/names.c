@@ -1,19 +1,7 @@
-/*
- * The names of files.
- *
- * The library's own calls for them clear two buffers of 2 MiB for each log and make four
- * allocations for each name, which takes longer than all the rest of a log. So the bytes
- * of that region are asked for through darshan_log_get_mod, as if they were those of the
- * module with number 0, which no log has, and taken apart here.
- */
 #include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-	BUFFER_SIZE = 1 << 14
-}; /* more than the longest name; the library clears the rest */
 
 static struct file *
 slot_of (const struct files *files, uint64_t id)
@@ -192,7 +180,7 @@ take_counted (char *bytes, size_t size, int swapped, struct files *files)
 		if (length > size - taken - head)
 			break;
 		char *name = bytes + taken + head;
-		char after = name[length]; /* the buffer has one byte more */
+		char after = name[length]; /* the region has one byte more */
 		name[length] = 0;
 		keep (files, id_at (bytes + taken, swapped), name);
 		name[length] = after;
@@ -202,27 +190,17 @@ take_counted (char *bytes, size_t size, int swapped, struct files *files)
 }
 
 static int
-read_region (const struct sluice_library *library, struct darshan_handle *handle,
-	     struct files *files, char *buffer)
+read_region (const struct darshan_handle *handle, struct region *region,
+	     struct files *files)
 {
 	int counted = memcmp (handle->version, "3.00", 4) == 0;
-	size_t size = 0;
-	for (;;) {
-		int room = (int)(BUFFER_SIZE - size);
-		int got = library->get_bytes (handle, DARSHAN_NULL, buffer + size, room);
-		if (got < 0)
-			return -1;
-		size += (size_t)got;
-		size_t taken = counted
-				   ? take_counted (buffer, size, handle->swapped, files)
-				   : take_terminated (buffer, size, handle->swapped, files);
-		memmove (buffer, buffer + taken, size - taken);
-		size -= taken;
-		if (got < room)
-			return size == 0 ? 0 : -1;
-		if (size == BUFFER_SIZE)
-			return -1; /* a name without an end */
-	}
+	size_t taken = 0;
+	int result;
+	region_start (region, handle->names, handle->compression);
+	while ((result = region_read (region, taken)) > 0)
+		taken = (counted ? take_counted : take_terminated) (
+		    region->bytes, region->size, handle->swapped, files);
+	return result;
 }
 
 /* Whether a process has written several files. 1, 0, or -1: out of memory. */
@@ -288,7 +266,7 @@ name_by_id (struct files *files)
 }
 
 int
-names_read (const struct sluice_library *library, struct darshan_handle *handle,
+names_read (const struct darshan_handle *handle, struct region *region,
 	    const struct sluice_file_row *rows, size_t count, struct files *files,
 	    struct sluice_error *err)
 {
@@ -301,15 +279,7 @@ names_read (const struct sluice_library *library, struct darshan_handle *handle,
 		name_by_id (files);
 		return 0;
 	}
-	char *buffer = malloc (BUFFER_SIZE + 1);
-	if (!buffer)
-		return sluice_fail (err, "reading it needs too much memory");
-	handle->modules[DARSHAN_NULL] = handle->names;
-	handle->versions[DARSHAN_NULL] = 0;
-	int result = read_region (library, handle, files, buffer);
-	handle->modules[DARSHAN_NULL] = (struct darshan_region){ 0, 0 };
-	free (buffer);
-	if (result < 0)
+	if (read_region (handle, region, files) < 0)
 		return sluice_fail (err, "the names of its files are damaged");
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "reader.h"
 
 #include "darshan.h"
+#include "region.h"
 
 struct file {
 	uint64_t id; /* 0: a free slot; a file of that id stays unknown */
@@ -36,7 +37,7 @@ int names_tell_nothing (const struct sluice_file_row *rows, size_t count);
 void names_by_id (const struct darshan_handle *handle, struct sluice_file_row *rows,
 		  size_t count);
 /* Read the names of the listed files, if they tell anything. 0, or -1 and a reason. */
-int names_read (const struct sluice_library *library, struct darshan_handle *handle,
+int names_read (const struct darshan_handle *handle, struct region *region,
 		const struct sluice_file_row *rows, size_t count, struct files *files,
 		struct sluice_error *err);
 

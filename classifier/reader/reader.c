@@ -2,6 +2,7 @@
 
 #include "darshan.h"
 #include "names.h"
+#include "records.h"
 #include "rows.h"
 
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 static const int64_t max_processes = 1 << 26;	 /* more than any machine has */
-static const int64_t max_records = 1 << 22;	 /* of one module: 3 GiB of POSIX records */
+static const int64_t max_targets = 1 << 22;	 /* of a file */
 static const int64_t max_count = 1ll << 60;	 /* no counter of a real job is larger */
 static const int64_t earliest_start = 946684800; /* 2000: Darshan is younger */
 static const uint32_t max_version = 16;	 /* of a module; in ten years there were five */
@@ -24,6 +25,7 @@ enum {
 struct reading {
 	const struct sluice_library *library;
 	struct darshan_handle *handle;
+	struct region *region;
 	struct sluice_log *log;
 	struct rows rows;
 	struct sluice_error *err;
@@ -112,225 +114,6 @@ read_exe (struct reading *r)
 	return 0;
 }
 
-/* Records of files */
-
-/* Counters first to end - 1 must be counts, or -1 where the runtime did not count: plus 1,
- * none has one of the four highest bits. Looking at all of them at once costs the least. */
-static int
-check_counters (struct reading *r, const char *module, const char *const *names,
-		const int64_t *counters, int first, int end)
-{
-	uint64_t bits = 0;
-	for (int i = first; i < end; i++)
-		bits |= (uint64_t)counters[i] + 1;
-	for (int i = first; bits >> 60 && i < end; i++)
-		if (counters[i] < -1 || counters[i] > max_count)
-			return sluice_fail (r->err, "counts %lld %s %s",
-					    (long long)counters[i], module,
-					    strchr (names[i], '_') + 1);
-	return 0;
-}
-
-/* A double is infinite or no number when all bits of its exponent are set, so that one more
- * in its lowest place carries into the sign's. */
-static int
-check_times (struct reading *r, const char *module, const double *times, int count)
-{
-	const uint64_t exponent = 0x7ff0000000000000u;
-	uint64_t carry = 0;
-	for (int i = 0; i < count; i++) {
-		uint64_t bits;
-		memcpy (&bits, &times[i], sizeof bits);
-		carry |= (bits & exponent) + 0x0010000000000000u;
-	}
-	if (carry >> 63)
-		return sluice_fail (r->err, "has %s times that are not numbers", module);
-	return 0;
-}
-
-/* Left out of the rules: hashes, modes, ranks, differences, alignments, and sizes of
- * accesses, which old runtimes leave undefined where their count is 0. */
-
-static int
-check_posix (struct reading *r, const struct darshan_posix *record)
-{
-	const char *const *names = r->library->posix_counters;
-	const int64_t *c = record->counters;
-	if (check_counters (r, "POSIX", names, c, 0, POSIX_RENAMED_FROM) < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_BYTES_READ, POSIX_MEM_ALIGNMENT)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_FILE_NOT_ALIGNED,
-			       POSIX_FILE_ALIGNMENT)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_MAX_READ_TIME_SIZE, POSIX_STRIDE)
-		   < 0
-	    || check_counters (r, "POSIX", names, c, POSIX_ACCESS_COUNT, POSIX_FASTEST_RANK)
-		   < 0)
-		return -1;
-	return check_times (r, "POSIX", record->times, POSIX_TIMES);
-}
-
-static int
-check_stdio (struct reading *r, const struct darshan_stdio *record)
-{
-	if (check_counters (r, "STDIO", r->library->stdio_counters, record->counters, 0,
-			    STDIO_FASTEST_RANK)
-	    < 0)
-		return -1;
-	return check_times (r, "STDIO", record->times, STDIO_TIMES);
-}
-
-static int
-check_mpiio (struct reading *r, const struct darshan_mpiio *record)
-{
-	const char *const *names = r->library->mpiio_counters;
-	const int64_t *c = record->counters;
-	if (check_counters (r, "MPI-IO", names, c, 0, MPIIO_MODE) < 0
-	    || check_counters (r, "MPI-IO", names, c, MPIIO_BYTES_READ, MPIIO_ACCESS) < 0
-	    || check_counters (r, "MPI-IO", names, c, MPIIO_ACCESS_COUNT,
-			       MPIIO_FASTEST_RANK)
-		   < 0)
-		return -1;
-	return check_times (r, "MPI-IO", record->times, MPIIO_TIMES);
-}
-
-/* Standard input, output and error are no files of the job's making. Their ids are hashes
- * of these names, the same everywhere. */
-static int
-is_standard_stream (uint64_t id)
-{
-	return id == 14734109647742566553u || id == 15920181672442173319u
-	       || id == 7238257241479193519u;
-}
-
-/* The process behind a record; a lone process owns its shared records too. */
-static int64_t
-owner_of (const struct reading *r, int64_t rank)
-{
-	if (rank < 0)
-		return r->log->nprocs == 1 ? 0 : -1;
-	return rank;
-}
-
-/* libdarshan-util 3.5 leaves these three times of old logs in the other byte order. */
-static void
-mend_times (const struct darshan_handle *handle, struct darshan_posix *record)
-{
-	if (!handle->swapped || handle->versions[DARSHAN_POSIX] >= 4)
-		return;
-	for (int i = POSIX_META_TIME; i <= POSIX_MAX_WRITE_TIME; i++) {
-		uint64_t bits;
-		memcpy (&bits, &record->times[i], sizeof bits);
-		bits = __builtin_bswap64 (bits);
-		memcpy (&record->times[i], &bits, sizeof bits);
-	}
-}
-
-static int
-add_posix (struct reading *r, void *bytes)
-{
-	struct darshan_posix *record = bytes;
-	mend_times (r->handle, record);
-	if (check_posix (r, record) < 0)
-		return -1;
-	if (is_standard_stream (record->base.id))
-		return 0;
-	return rows_add_posix (&r->rows, record, owner_of (r, record->base.rank)) < 0
-		   ? out_of_memory (r)
-		   : 0;
-}
-
-static int
-add_stdio (struct reading *r, void *bytes)
-{
-	const struct darshan_stdio *record = bytes;
-	if (check_stdio (r, record) < 0)
-		return -1;
-	if (is_standard_stream (record->base.id))
-		return 0;
-	return rows_add_stdio (&r->rows, record, owner_of (r, record->base.rank)) < 0
-		   ? out_of_memory (r)
-		   : 0;
-}
-
-static int
-add_mpiio (struct reading *r, void *bytes)
-{
-	const struct darshan_mpiio *record = bytes;
-	if (check_mpiio (r, record) < 0)
-		return -1;
-	return rows_add_mpiio (&r->rows, record, owner_of (r, record->base.rank)) < 0
-		   ? out_of_memory (r)
-		   : 0;
-}
-
-/* How a module's records are read; in the order in which they lie in the file. */
-struct record_type {
-	int module;
-	const char *name;
-	int (*add) (struct reading *, void *);
-};
-
-static const struct record_type record_types[] = {
-	{ DARSHAN_POSIX, "POSIX", add_posix },
-	{ DARSHAN_MPIIO, "MPI-IO", add_mpiio },
-	{ DARSHAN_STDIO, "STDIO", add_stdio },
-};
-
-union record {
-	struct darshan_posix posix;
-	struct darshan_stdio stdio;
-	struct darshan_mpiio mpiio;
-};
-
-static int
-read_records (struct reading *r, const struct record_type *type)
-{
-	if (r->handle->modules[type->module].length == 0)
-		return 0;
-	union record record;
-	for (int64_t count = 0;; count++) {
-		void *place = &record;
-		int result = r->library->get_record (r->handle, type->module, &place);
-		if (result == 0)
-			return 0;
-		if (result < 0)
-			return sluice_fail (r->err,
-					    "the %s records are damaged after %lld of them",
-					    type->name, (long long)count);
-		if (count == max_records)
-			return sluice_fail (r->err, "has more than %lld %s records",
-					    (long long)max_records, type->name);
-		if (type->add (r, &record) < 0)
-			return -1;
-	}
-}
-
-/* About how many records there are: real ones are packed into at least so many bytes. */
-static size_t
-expected_records (const struct darshan_handle *handle)
-{
-	const uint64_t packed = 12, most = 1024;
-	uint64_t expected = 0;
-	for (size_t i = 0; i < sizeof record_types / sizeof *record_types; i++) {
-		uint64_t length = handle->modules[record_types[i].module].length;
-		if (length / packed > expected)
-			expected = length / packed;
-	}
-	return (size_t)(expected < most ? expected : most);
-}
-
-static int
-read_all_records (struct reading *r)
-{
-	if (rows_reserve (&r->rows, expected_records (r->handle)) < 0)
-		return out_of_memory (r);
-	for (size_t i = 0; i < sizeof record_types / sizeof *record_types; i++)
-		if (read_records (r, &record_types[i]) < 0)
-			return -1;
-	return 0;
-}
-
 /* Records of varying size, which the library allocates. A younger runtime may have written
  * a version that the library cannot read: then none, since the rest can do without. */
 static int
@@ -361,7 +144,7 @@ add_layout (struct reading *r, const void *bytes, void *context)
 {
 	const struct darshan_lustre *record = bytes;
 	struct file *file = files_find (context, record->base.id);
-	if (record->target_count < 0 || record->target_count > max_records)
+	if (record->target_count < 0 || record->target_count > max_targets)
 		return sluice_fail (r->err, "has a file on %lld Lustre targets",
 				    (long long)record->target_count);
 	for (int64_t i = 0; file && i < record->component_count; i++) {
@@ -404,7 +187,7 @@ read_files (struct reading *r)
 	if (has_layouts)
 		result = read_layouts (r, &files);
 	if (result == 0 && r->rows.count > 0)
-		result = names_read (r->library, r->handle, rows, r->rows.count, &files,
+		result = names_read (r->handle, r->region, rows, r->rows.count, &files,
 				     r->err);
 	files_into_rows (&files, rows, r->rows.count);
 	files_free (&files);
@@ -473,7 +256,10 @@ size_told (const struct darshan_handle *handle)
 static int
 read_all (struct reading *r)
 {
-	if (read_job (r) < 0 || read_exe (r) < 0 || read_all_records (r) < 0)
+	if (read_job (r) < 0 || read_exe (r) < 0
+	    || records_read (r->library, r->handle, r->region, r->log->nprocs, &r->rows,
+			     r->err)
+		   < 0)
 		return -1;
 	if (read_files (r) < 0)
 		return -1;
@@ -481,19 +267,31 @@ read_all (struct reading *r)
 			       add_heatmap, NULL);
 }
 
+static int
+read_open (struct reading *r, const char *path)
+{
+	r->handle = r->library->open (path);
+	if (!r->handle)
+		return sluice_fail (r->err, "not a Darshan log, or its header is damaged");
+	r->log->size = size_told (r->handle);
+	int result = read_all (r);
+	r->library->close (r->handle);
+	return result;
+}
+
 int
 sluice_log_read (const struct sluice_library *library, const char *path,
 		 struct sluice_log *log, struct sluice_error *err)
 {
+	struct region region;
+	struct reading r
+	    = { .library = library, .region = &region, .log = log, .err = err };
 	memset (log, 0, sizeof *log);
-	struct reading r = { .library = library, .log = log, .err = err };
 	errno = 0; /* the library prints it, though no call may have failed */
-	r.handle = library->open (path);
-	if (!r.handle)
-		return sluice_fail (err, "not a Darshan log, or its header is damaged");
-	log->size = size_told (r.handle);
-	int result = read_all (&r);
-	library->close (r.handle);
+	int result = region_open (&region, library, path) < 0
+			 ? sluice_fail (err, "cannot be opened: %s", strerror (errno))
+			 : read_open (&r, path);
+	region_close (&region);
 	rows_finish (&r.rows);
 	log->rows = r.rows.rows;
 	log->row_count = (int64_t)r.rows.count;
@@ -524,7 +322,7 @@ scan (const struct sluice_library *library, struct darshan_handle *handle)
 	static const int modules[] = { DARSHAN_POSIX, DARSHAN_MPIIO, DARSHAN_LUSTRE,
 				       DARSHAN_STDIO, DARSHAN_HEATMAP };
 	struct darshan_job job;
-	union record buffer;
+	union darshan_record buffer;
 	int64_t count = 0;
 	if (library->get_job (handle, &job) < 0)
 		return -1;

@@ -2,11 +2,12 @@
  * One Darshan log, read through libdarshan-util and added up file by file.
  *
  * The library is not linked: it comes with the `darshan` wheel under a name of its own, so
- * it is loaded by path, and what of it is used is declared in darshan.h. Its record loop
- * reads every format from 3.00 on in either byte order; DXT traces are never asked for,
- * since no counter needs them and they can exhaust memory.
+ * it is loaded by path, and what of it is used is declared in darshan.h. It finds its way
+ * through every format from 3.00 on; records of one size and names are unpacked and taken
+ * apart here (region.h, forms.h). DXT traces are never asked for, since no counter needs
+ * them and they can exhaust memory.
  *
- * Whatever the library says is checked before it is believed. It may still crash or hang
+ * Whatever a log says is checked before it is believed. It may still crash or hang
  * on a damaged log: callers keep it in a process of its own.
  */
 #ifndef SLUICE_READER_H

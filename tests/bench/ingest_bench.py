@@ -1,8 +1,8 @@
 """How fast logs are read and kept, against the bare record loop of libdarshan-util.
 
-The loop is the floor for a reader that must read every format: in C, it opens a log, reads job
-and records of the same modules, and forgets them. `read` is the C reader on top of it: checks,
-one row a file, names. The others add what Python does: numpy arrays and digest of the file,
+The loop is the simplest reader of every format: in C, it opens a log, reads job and records of the
+same modules, and forgets them. `read` is the C reader: records by pieces, checks, one row a file,
+names. The others add what Python does: numpy arrays and digest of the file,
 profile, SQLite. Rates are logs by processor time, whichever process spent it. Each is compared
 with the loop in pairs of runs, one behind the other, by turns the one first and the other: what
 else the machine does then slows both alike. Medians of the pairs are printed.

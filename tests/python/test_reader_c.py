@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from stored_logs import LACKING, packed, record, write_log
 
 from sluice.classifier.darshan_log import library_path
 
@@ -14,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "policies" / "core"
 READER = ROOT / "classifier" / "reader"
 LOGS = sorted((ROOT / "tests" / "data" / "darshan").glob("*.darshan"))[::10]
+SHARED = Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
+OLD_LOGS = sorted((SHARED / "data" / "darshan" / "real").glob("mpi-io-test-*"))
 
 
 def built(folder: Path, *flags: str) -> Path:
@@ -27,15 +31,38 @@ def built(folder: Path, *flags: str) -> Path:
     return program
 
 
+def logs_of_every_form(folder: Path) -> list[Path]:
+    """Logs with two streams of records of each version, in either byte order."""
+    paths = []
+    for module, version in LACKING:
+        for order, name in (("<", "little"), (">", "big")):
+            several = [
+                record(
+                    module,
+                    version,
+                    {"OPENS": 3, "F_WRITE_TIME": 0.5},
+                    file=9,
+                    rank=rank,
+                    order=order,
+                )
+                for rank in range(2)
+            ]
+            path = folder / f"{module}{version}-{name}.darshan"
+            regions = {module: (version, packed(several))}
+            paths.append(write_log(path, regions, nprocs=2, order=order))
+    return paths
+
+
 def run(*command: str | Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert ", 0 failed" in result.stdout
 
 
-def test_whole_logs_are_read_under_sanitizers(tmp_path):
+def test_whole_logs_are_read_under_sanitizers_as_the_library_reads_them(tmp_path):
     flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    run(built(tmp_path, *flags), library_path(), *LOGS)
+    made = logs_of_every_form(tmp_path)
+    run(built(tmp_path, *flags), library_path(), *LOGS, *OLD_LOGS, *made)
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")

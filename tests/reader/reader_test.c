@@ -1,7 +1,10 @@
 /* The reader of Darshan logs. reader_test LIBRARY LOG... reads these whole logs. */
 #include "check.h"
+#include "forms.h"
 #include "names.h"
 #include "reader.h"
+
+#include <string.h>
 
 static void
 names_test (void)
@@ -31,6 +34,68 @@ names_test (void)
 	CHECK (name_stem ("") != 0);
 }
 
+/* Records as they are unpacked here against the library's */
+
+static int
+is_gap (const struct form *form, size_t place)
+{
+	for (int i = 0; i < FORM_GAPS; i++)
+		if (form->gaps[i].words > 0 && place >= form->gaps[i].place
+		    && place < form->gaps[i].place + (size_t)form->gaps[i].words)
+			return 1;
+	return 0;
+}
+
+/* What forms.h says of the library. */
+static int
+is_mistaken (const struct form *form, int swapped, size_t place)
+{
+	size_t times = offsetof (struct darshan_posix, times) / sizeof (uint64_t);
+	if (form->module != DARSHAN_POSIX || form->version >= 4)
+		return 0;
+	return place >= times + POSIX_FASTEST_RANK_TIME
+	       || (swapped && place >= times + POSIX_META_TIME
+		   && place <= times + POSIX_MAX_WRITE_TIME);
+}
+
+static int
+same_record (const struct form *form, int swapped, const union darshan_record *ours,
+	     const union darshan_record *theirs, size_t size)
+{
+	for (size_t at = 0; at < size; at += sizeof (uint64_t)) {
+		size_t place = at / sizeof (uint64_t);
+		if (!is_gap (form, place) && !is_mistaken (form, swapped, place)
+		    && memcmp ((const char *)ours + at, (const char *)theirs + at,
+			       sizeof (uint64_t))
+			   != 0)
+			return 0;
+	}
+	return 1;
+}
+
+static void
+same_records_test (const struct sluice_library *library, const char *path, int module,
+		   size_t size)
+{
+	static struct region region;
+	struct darshan_handle *handle = library->open (path);
+	const struct form *form = form_find (module, handle->versions[module]);
+	CHECK (region_open (&region, library, path) == 0);
+	region_start (&region, handle->modules[module], handle->compression);
+	size_t taken = 0;
+	while (form && region_read (&region, taken) > 0)
+		for (taken = 0; region.size - taken >= form->size; taken += form->size) {
+			union darshan_record ours, theirs;
+			void *place = &theirs;
+			if (!form_take (form, region.bytes + taken, handle->swapped, &ours))
+				continue;
+			CHECK (library->get_record (handle, module, &place) == 1);
+			CHECK (same_record (form, handle->swapped, &ours, &theirs, size));
+		}
+	region_close (&region);
+	library->close (handle);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -46,6 +111,12 @@ main (int argc, char **argv)
 		CHECK (log.nprocs >= 1);
 		CHECK (sluice_log_scan (library, argv[i]) >= 0);
 		sluice_log_free (&log);
+		same_records_test (library, argv[i], DARSHAN_POSIX,
+				   sizeof (struct darshan_posix));
+		same_records_test (library, argv[i], DARSHAN_MPIIO,
+				   sizeof (struct darshan_mpiio));
+		same_records_test (library, argv[i], DARSHAN_STDIO,
+				   sizeof (struct darshan_stdio));
 	}
 	if (library) {
 		CHECK (sluice_log_read (library, "/dev/null", &log, &err) < 0);

@@ -1,10 +1,10 @@
 """Reads one Darshan log: header, one row a file, heatmap.
 
-The work is done in C (`classifier/reader`), by the record loop of libdarshan-util, so every
-format from 3.00 on is read in either byte order. DXT traces are never read: they can exhaust
-memory, and no counter needs them.
+The work is done in C (`classifier/reader`), with libdarshan-util: every format from 3.00 on is
+read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter
+needs them.
 
-Whatever the library says is checked before it is believed; the library itself may still crash
+Whatever a log says is checked before it is believed; the library itself may still crash
 or hang on a damaged log, which is why `workers.py` keeps it in a process of its own.
 """
 
