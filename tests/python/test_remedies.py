@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
 from sluice.sim.errors import WorldError
-from sluice.sim.remedies import (
+from sluice.sim.papers.remedies import (
     REMEDIES,
     NotApplicableError,
     alone_seconds,

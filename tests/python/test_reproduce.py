@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
 from sluice.sim.errors import WorldError
-from sluice.sim.figure import ask
-from sluice.sim.figures import FIGURES, find
+from sluice.sim.papers.figure import ask
+from sluice.sim.papers.figures import FIGURES, find
 from sluice.sim.platforms import PLATFORMS
 from sluice.sim.requests import STORAGE_FIELDS, simulate
 from sluice.sim.scenario import delta_graph, keep_company, parse_scenario, read_scenario

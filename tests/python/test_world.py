@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.sim.errors import WorldError
-from sluice.sim.figures_shah import program
+from sluice.sim.papers.shah import program
 from sluice.sim.platforms import PLATFORMS
 from sluice.sim.requests import simulate
 from sluice.sim.world import World

@@ -13,7 +13,7 @@ from sluice.cli.common import json_option, rate_text, share_text, show_json, sho
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.sim.figure import Figure, Verdict
+    from sluice.sim.papers.figure import Figure, Verdict
     from sluice.sim.scenario import Scenario
 
 
@@ -93,7 +93,7 @@ def command(
     elif parameters:
         _show_parameters(as_json=as_json)
     else:
-        from sluice.sim.figures import find
+        from sluice.sim.papers.figures import find
 
         _show_figures(find(names), as_json=as_json)
 
@@ -102,7 +102,7 @@ def _show_figures(figures: Sequence[Figure], *, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from sluice.sim.figures import ask_all
+    from sluice.sim.papers.figures import ask_all
 
     verdicts: list[Verdict] = []
     console = Console(stderr=True)
@@ -136,7 +136,7 @@ def _show_verdict(verdict: Verdict) -> None:
 
 
 def _show_summary(verdicts: Sequence[Verdict]) -> None:
-    from sluice.sim.figure import EXPLAINED, FITTED, NOT_REPRODUCED
+    from sluice.sim.papers.figure import EXPLAINED, FITTED, NOT_REPRODUCED
 
     given = [verdict.status for verdict in verdicts]
     click.echo(", ".join(f"{given.count(s)} {s}" for s in (EXPLAINED, FITTED, NOT_REPRODUCED)))
@@ -242,7 +242,7 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
 
 
 def _show_what_if(scenario: Scenario, *, as_json: bool) -> None:
-    from sluice.sim.remedies import what_if, writers
+    from sluice.sim.papers.remedies import what_if, writers
 
     found = what_if(scenario)
     programs = [scenario.names[i] for i in writers(scenario)]

@@ -10,7 +10,7 @@ from functools import cache
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from sluice.sim.figure import Figure, Row, about, between
+from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.platforms import KIB, MIB, PLATFORMS
 from sluice.sim.requests import simulate
 

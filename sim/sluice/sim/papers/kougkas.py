@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from sluice.sim.figure import Figure, Row, between
+from sluice.sim.papers.figure import Figure, Row, between
+from sluice.sim.papers.remedies import REMEDIES, alone_seconds, worth
 from sluice.sim.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.remedies import REMEDIES, alone_seconds, worth
 from sluice.sim.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.sim.remedies import Worth
+    from sluice.sim.papers.remedies import Worth
 
 OFFSETS = (0.0, 0.5)
 """Of the later program, over the time alone."""

@@ -12,9 +12,9 @@ from functools import cache, partial
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from sluice.sim.figure import Figure, Row, about, between
+from sluice.sim.papers.figure import Figure, Row, about, between
+from sluice.sim.papers.remedies import balanced_files, outcomes
 from sluice.sim.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.remedies import balanced_files, outcomes
 from sluice.sim.requests import Outcome, simulate
 from sluice.sim.scenario import Scenario
 

@@ -10,9 +10,9 @@ from functools import cache
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
-from sluice.sim.figure import Figure, Row, about, between
+from sluice.sim.papers.figure import Figure, Row, about, between
+from sluice.sim.papers.remedies import buffer_in_transit, outcomes
 from sluice.sim.platforms import PLATFORMS
-from sluice.sim.remedies import buffer_in_transit, outcomes
 from sluice.sim.requests import Outcome, simulate
 from sluice.sim.scenario import Scenario
 

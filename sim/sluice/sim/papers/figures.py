@@ -5,20 +5,20 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sluice.sim import figures_huang, figures_kougkas, figures_shah, figures_yildiz
 from sluice.sim.errors import WorldError
-from sluice.sim.figure import ask
+from sluice.sim.papers import huang, kougkas, shah, yildiz
+from sluice.sim.papers.figure import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sluice.sim.figure import Figure, Verdict
+    from sluice.sim.papers.figure import Figure, Verdict
 
 FIGURES = (
-    *figures_yildiz.FIGURES,
-    *figures_shah.FIGURES,
-    *figures_huang.FIGURES,
-    *figures_kougkas.FIGURES,
+    *yildiz.FIGURES,
+    *shah.FIGURES,
+    *huang.FIGURES,
+    *kougkas.FIGURES,
 )
 
 

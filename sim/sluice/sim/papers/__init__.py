@@ -1,0 +1,1 @@
+"""Figures of published papers, asked of the request-level world: `sluice reproduce`."""
