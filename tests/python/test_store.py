@@ -207,7 +207,7 @@ def test_a_decision_is_kept_once_and_joined_later(store):
     store.join_decision(LARGEST, 1, 77, "mark")
     store.mark_tie(LARGEST, 2)
     assert store.unjoined_decisions() == []
-    assert store.decision_for_job(77) == a_decision(job_id=77, joined_by="mark")
+    assert store.decisions_for_job(77) == [a_decision(job_id=77, joined_by="mark")]
     assert store.decision(LARGEST, 2).joined_by == "tie"
     assert len(store.decisions_of_user(1000, since=0, until=2000)) == 2
     assert len(store.latest_decisions(1)) == 1
@@ -217,7 +217,7 @@ def test_snapshots_stay_as_long_as_a_decision_refers_to_them(store):
     store.insert_decisions([a_decision(snapshot=LARGEST)])
     for checksum in (LARGEST, 6):
         store.add_snapshot(Snapshot(checksum, 1, 100, b"bytes"))
-    assert store.prune_snapshots(before=200) == 1
+    store.prune(before=200)
     assert store.snapshot(LARGEST) == Snapshot(LARGEST, 1, 100, b"bytes")
     assert store.snapshot(6) is None
 

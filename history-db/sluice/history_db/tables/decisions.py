@@ -84,10 +84,6 @@ class Decisions(Connection):
             "job_id = ? AND is_second = 1 AND now >= ? ORDER BY now, number", [job_id, since]
         )
 
-    def decision_for_job(self, job_id: int, cluster: str | None = None) -> Decision | None:
-        """Return the latest decision about a job."""
-        return next(iter(self.decisions_for_job(job_id, cluster)), None)
-
     def joined_decisions(self, latest: int) -> list[Decision]:
         """Return the latest decisions whose job is known."""
         return self._decisions(

@@ -29,13 +29,3 @@ class Snapshots(Connection):
             [signed(checksum)],
         )
         return Snapshot(checksum, *rows[0]) if rows else None
-
-    def prune_snapshots(self, *, before: int) -> int:
-        """Forget snapshots taken before a time that no decision refers to; return how many."""
-        with self._transaction() as db:
-            return db.execute(
-                "DELETE FROM snapshots WHERE taken < ? "
-                "AND NOT EXISTS (SELECT 1 FROM decisions "
-                "                WHERE decisions.snapshot = snapshots.checksum)",
-                [before],
-            ).rowcount
