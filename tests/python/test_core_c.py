@@ -87,7 +87,7 @@ def run(*command: str | Path) -> str:
     return result.stdout
 
 
-def test_texts_under_sanitizers(built):
+def test_texts_are_bounded_under_sanitizers(built):
     assert ", 0 failed" in run(built("text_test", *SANITIZERS))
 
 
@@ -96,7 +96,7 @@ def test_no_damaged_file_gets_past_the_sanitizers(built, files, stride):
     assert ", 0 failed" in run(built("damage_test", *SANITIZERS), *files, stride)
 
 
-def test_decisions_under_sanitizers(built, files):
+def test_decisions_are_a_function_of_their_inputs_under_sanitizers(built, files):
     assert ", 0 failed" in run(built("decide_test", *SANITIZERS), *files)
 
 

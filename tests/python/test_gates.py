@@ -37,7 +37,7 @@ LENGTH = 60
         ("a:1 jobid=5,b", {"a": 1, "b": 1}),
     ],
 )
-def test_licences_add_up(text, counts):
+def test_a_licence_that_is_asked_for_twice_counts_twice(text, counts):
     assert parse_licenses(text) == counts
 
 
@@ -57,7 +57,7 @@ def test_tasks_that_wait_are_counted(shown, count):
     assert count_tasks(shown) == count
 
 
-def test_who_holds_what():
+def test_whoever_has_started_and_not_ended_holds_the_tokens_of_its_lanes():
     rows = [
         job(1, licenses="tool:2,sl1_stream,sl0_stream"),
         job(2, licenses="tool"),
@@ -243,7 +243,7 @@ def test_the_books_balance_when_jobs_and_slurm_agree():
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
-def test_any_difference_shows(held, used, leased, reserved_count):
+def test_books_that_disagree_are_named_and_no_others(held, used, leased, reserved_count):
     found = holdings([job(i, state="RUNNING") for i in range(held)], NAMES)
     lease = [Lease("sl0_stream", leased, NOW + 10)] if leased else []
     books = accounts(found, table(used, reserved_count), lease, NAMES, NOW)

@@ -343,7 +343,7 @@ def test_training_says_what_it_learned_and_how_good_it_is(trained):
     assert "sluice publish" in result.stdout
 
 
-def test_training_for_programs(trained):
+def test_programs_are_told_the_applications_and_how_well_later_jobs_are_foretold(trained):
     found = json.loads(runner(trained)("train", "--json").stdout)
     ior = next(
         item
@@ -379,7 +379,7 @@ def test_predict_asks_the_core_and_shows_the_runs(trained):
     assert "_ior_owc_" in result.stdout
 
 
-def test_predict_for_programs(trained):
+def test_programs_are_told_the_prediction_and_the_evidence_behind_it(trained):
     found = json.loads(
         runner(trained)("predict", "--job-name", "ior_owc", "--user", "0", "--json").stdout
     )

@@ -54,7 +54,7 @@ def test_every_combination_is_a_case_the_last_parameter_fastest(made):
             assert lost["interval"]["low"] <= lost["value"] <= lost["interval"]["high"]
 
 
-def test_what_varies_shows(made):
+def test_a_case_answers_for_its_own_load_and_max_delay(made):
     light, _, heavy, delayed = cases_of(made)
 
     def figure(case, policy, name):

@@ -70,7 +70,9 @@ def test_a_lane_is_held_exactly_if_all_tokens_are_of_it(
 
 
 @given(st.lists(token, min_size=1))
-def test_alternatives_hold_nothing(harness: Harness, tokens: list[tuple[str, str, str]]) -> None:
+def test_of_licences_that_are_alternatives_none_is_a_token(
+    harness: Harness, tokens: list[tuple[str, str, str]]
+) -> None:
     harness.ask("settings", *SETTINGS)
     words = ["{}_{}{}".format(*token) for token in tokens]
     assert harness.ask("token", "|".join([*words, "matlab"])) == "-"
