@@ -37,12 +37,8 @@ class IoOutcomes(Outcomes):
         return np.where(self.ran, np.minimum(self.contention["alone"], nominal), np.nan)
 
     @property
-    def io_seconds(self) -> NDArray[np.float64]:
-        """Seconds inside bursts."""
-        return np.asarray(self.contention["io"])
-
-    @property
     def io_seconds_alone(self) -> NDArray[np.float64]:
+        """Seconds inside bursts, had nobody else written."""
         return np.asarray(self.contention["io_alone"])
 
     @property
