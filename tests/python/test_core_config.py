@@ -106,6 +106,24 @@ def test_a_number_that_is_no_uid_is_looked_up_as_a_name(uid: str):
         parse(f"ExemptUsers={uid}")
 
 
+def test_only_a_file_of_a_reasonable_size_is_read(tmp_path):
+    """A pipe in its place would keep sluiced waiting for ever."""
+    pipe, giant = tmp_path / "pipe", tmp_path / "giant"
+    os.mkfifo(pipe)
+    giant.touch()
+    os.truncate(giant, 1 << 40)
+    for path, says in ((pipe, "not a regular file"), (giant, "at most 1048576 are possible")):
+        with pytest.raises(core.CoreError, match=says):
+            core.read_config(path)
+
+
+def test_an_error_in_a_file_of_any_name_is_said(tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.conf")
+    path.write_text("Bundel=/x")
+    with pytest.raises(core.CoreError, match="Bundel"):
+        core.read_config(path)
+
+
 @given(st.integers(10_000, 999_999_999_999), st.integers(0, 3))
 def test_decimal_numbers_are_read_to_the_last_bit(digits: int, places: int):
     text = f"{digits // 10**places}.{digits % 10**places:0{places}d}" if places else str(digits)

@@ -5,7 +5,9 @@ Bundles, snapshots and records have modules of their own.
 
 from __future__ import annotations
 
+import os
 import pwd
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,8 @@ __all__ = [
 
 NAME_SIZE: int = lib.SLUICE_NAME_SIZE
 """Bytes that a name is cut to, with its end."""
+MAX_CONFIG_BYTES = 1 << 20
+"""As in slurm-plugin/loader.c."""
 FEATURES = tuple(
     ffi.string(lib.sluice_feature_name(i)).decode() for i in range(lib.sluice_feature_count())
 )
@@ -163,13 +167,29 @@ def parse_config(name: str, text: bytes) -> Config:
     """Parse the text of a configuration; errors call the file by name."""
     struct = ffi.new("struct sluice_config *")
     error = ffi.new("struct sluice_error *")
-    checked(lib.sluice_config_parse(name.encode(), text, len(text), struct, error), error)
+    checked(lib.sluice_config_parse(os.fsencode(name), text, len(text), struct, error), error)
     checked(lib.sluice_config_resolve_users(struct, lib.sluice_uid_of, error), error)
     return Config(struct, crc64(text))
 
 
 def read_config(path: Path) -> Config:
-    return parse_config(str(path), path.read_bytes())
+    """Read a configuration, of what the plugin would read too: never of a pipe or a giant.
+
+    Raises OSError and CoreError.
+    """
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CoreError(f"{path}: not a regular file")
+        text = file.read(MAX_CONFIG_BYTES + 1)
+    if len(text) > MAX_CONFIG_BYTES:
+        raise CoreError(f"{path}: {status.st_size} bytes; at most {MAX_CONFIG_BYTES} are possible")
+    return parse_config(str(path), text)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, as a pipe would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 # Submissions
