@@ -324,6 +324,23 @@ def test_a_missing_history_says_how_to_make_one(tmp_path):
         Store(tmp_path / "none.db")
 
 
+def test_a_name_of_any_bytes_is_fine(tmp_path):
+    path = tmp_path / os.fsdecode(b"h?#%41\n\xff.db")
+    Store(path, create=True).close()
+    Store(path, read_only=True).close()
+    assert path.is_file()
+
+
+def test_a_history_that_was_moved_away_is_noticed(tmp_path):
+    path = tmp_path / "h.db"
+    with Store(path, create=True) as store:
+        assert store.is_in_place()
+        path.rename(tmp_path / "elsewhere.db")
+        assert not store.is_in_place()
+        with Store(path, create=True):
+            assert not store.is_in_place()
+
+
 def test_a_text_file_is_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database, and long enough to be taken for one by its size" * 20)

@@ -343,6 +343,45 @@ def test_with_a_locked_history_the_snapshot_stays_fresh(sluiced, guarded):
     sluiced.wait_until_joined(job)
 
 
+def test_a_history_that_is_deleted_is_begun_anew(sluiced, guarded):
+    sluiced.wait_until_joined(guarded.submit("-J", "before", *HELD))
+    sluiced.history.unlink()
+    sluiced.wait_for_snapshots()
+    sluiced.wait_until_joined(guarded.submit("-J", "after", *HELD))
+    assert len(sluiced.decisions()) == 1
+    assert sluiced.log.read_text().count("was moved away or replaced") == 1
+
+
+# Publishes a snapshot of a quiet cluster.
+PUBLISH = """
+import pathlib, sys
+from sluice.slurm.settings import Settings
+from sluice.slurm.snapshot import Publisher
+Publisher(pathlib.Path(sys.argv[1])).publish(
+    [], lambda _: None, Settings(), holdings=[], lane_speeds={}, is_off=False, now=1_800_000_000
+)
+"""
+
+
+@needs_root
+def test_a_snapshot_that_another_user_left_is_replaced(tmp_path):
+    """The kernel does not let a user link to it, as sluiced would to keep the one before."""
+    tmp_path.chmod(0o777)
+    path = tmp_path / "cluster.snapshot"
+    path.write_bytes(made_model.snapshot())
+    bound = "-dac_override,-dac_read_search,-fowner"
+    os.chown(path, 65534, 65534)
+    done = subprocess.run(
+        ["setpriv", f"--inh-caps={bound}", f"--bounding-set={bound}", sys.executable, "-c",
+         PUBLISH, path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert path.stat().st_uid == 0
+
+
 def test_only_one_follows_a_cluster(sluiced):
     second = subprocess.run(
         [BIN / "sluiced", "--config", sluiced.files.config],

@@ -30,13 +30,22 @@ if TYPE_CHECKING:
 def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     """Open the file; mode is `ro`, `rw` or `rwc` as in SQLite's URIs."""
     db = sqlite3.connect(
-        f"file:{quote(str(path))}?mode={mode}",
+        f"file:{quote(bytes(path))}?mode={mode}",
         uri=True,
         timeout=busy_seconds,
         isolation_level=None,  # transactions are explicit
     )
     db.execute("PRAGMA foreign_keys = 1")
     return db
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a file from all others; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class Connection:
@@ -76,6 +85,7 @@ class Connection:
             except BaseException:
                 self._db.close()
                 raise
+        self._file = _identity(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +95,13 @@ class Connection:
 
     def close(self) -> None:
         self._db.close()
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to the file that is open.
+
+        Whoever keeps a history open for long would write on into one that was deleted.
+        """
+        return _identity(self.path) == self._file
 
     def _rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
         with self._named_errors():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.common import one_line
+from sluice.cli.common import CommandError, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +56,8 @@ def follow(
     try:
         while True:
             begin = time.time()
+            if not store.is_in_place():
+                raise CommandError(f"{store.path}: moved away or replaced; start again")
             if ask_sacct and _accounted(store, asked - OVERLAP):
                 asked = begin
             _look(store, tree, workers, begin)

@@ -108,6 +108,7 @@ class Daemon:
     def _close_history(self) -> None:
         if self._store:
             self._store.close()
+            self._store = None
 
     def _reload(self) -> None:
         """Take up a changed configuration; one with an error leaves the last good one in force."""
@@ -118,7 +119,6 @@ class Daemon:
         self._config_stamp = stamp
         if config.history != self.config.history:
             self._close_history()
-            self._store = None
         if config.snapshot != self.config.snapshot:
             self._publisher = Publisher(Path(config.snapshot))
             self._drainer = Drainer(self._publisher.kept)
@@ -127,6 +127,9 @@ class Daemon:
 
     def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
         """Take the plugin's records into the history and join them with the jobs."""
+        if self._store and not self._store.is_in_place():
+            log.warning("history: %s was moved away or replaced", self.config.history)
+            self._close_history()
         if self._store is None:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
         if self._ledger is None:

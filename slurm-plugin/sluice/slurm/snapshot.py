@@ -145,10 +145,13 @@ class Publisher:
         self._sequence = max((kept.sequence for kept in self._kept.values()), default=0)
 
     def _save_previous(self) -> None:
-        """Leave the last snapshot to whoever goes on after a crash."""
+        """Leave the last snapshot to whoever goes on after a crash.
+
+        That may be impossible: the kernel lets nobody link to a file that another user left.
+        """
         with suppress(FileNotFoundError):
             self._previous.unlink()
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             self._previous.hardlink_to(self.path)
 
     def _keep(self, content: bytes) -> None:
