@@ -283,6 +283,12 @@ def test_a_file_that_is_no_accounting_says_what_to_print(sluice):
     assert "sacct --parsable2" in result.stderr
 
 
+def test_accounting_that_cannot_be_read_on_is_named(sluice):
+    result = sluice("ingest", "--sacct", "/proc/self/mem")
+    assert result.exit_code == 1
+    assert result.stderr == "sluice: /proc/self/mem: Input/output error\n"
+
+
 def test_the_wrong_time_zone_is_noticed(sluice):
     heading, line = (DATA / "sacct-parsable2.txt").read_text().splitlines()[:2]
     text = f"{heading}|UID\n{line}|0\n"
@@ -312,13 +318,15 @@ def test_certain_labels_are_kept(sluice, history):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a,b\n1,2\n", ["file, pattern"]),
-        ("file,pattern\nx.darshan,zigzag\n", [":2:", "zigzag", "owc"]),
+        (b"a,b\n1,2\n", ["file, pattern"]),
+        (b"file,pattern\nx.darshan,zigzag\n", [":2:", "zigzag", "owc"]),
+        (b"file,pattern,note\nx.darshan,ws,\xe9\n", ["labels.csv: not UTF-8"]),
+        ("file,pattern\n".encode("utf-16"), ["labels.csv: not UTF-8"]),
     ],
 )
 def test_labels_that_make_no_sense_are_refused(sluice, tmp_path, text, words):
     path = tmp_path / "labels.csv"
-    path.write_text(text)
+    path.write_bytes(text)
     result = sluice("ingest", "--labels", path)
     assert result.exit_code == 1
     assert all(word in result.stderr for word in words)

@@ -153,6 +153,11 @@ def test_a_byte_order_mark_and_windows_line_ends_do_not_matter():
     assert one("\ufeffJobID|State\r\n", "7|COMPLETED\r\n").state == "COMPLETED"
 
 
+def test_the_heading_may_come_again_where_files_were_put_together():
+    jobs = parsed("JobID|JobName|", "7|run|", "\ufeffJobID|JobName|", "8|run|")
+    assert [job.job_id for job in jobs] == [7, 8]
+
+
 def test_broken_lines_are_counted_and_the_rest_is_read():
     items = parsed(HEADING, LINE, "8|cut of", "x" + LINE, "", "9" + LINE[1:])
     assert [item.job_id for item in items if isinstance(item, Job)] == [7, 9]

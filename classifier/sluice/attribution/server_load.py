@@ -30,7 +30,7 @@ class ServerLoadError(Exception):
 def read_series(path: Path) -> Timeline:
     """Read a CSV file with the columns time (UTC seconds, even steps) and bytes (of the step)."""
     times, moved = [], []
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         rows = csv.DictReader(file)
         if not set(COLUMNS) <= set(rows.fieldnames or ()):
             raise ServerLoadError(f"{path}:1: needs the columns {' and '.join(COLUMNS)}")

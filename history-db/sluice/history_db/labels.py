@@ -54,17 +54,19 @@ def read_labels(lines: Iterable[str], *, name: str) -> Iterator[LabelRow]:
     Raises LabelsError.
     """
     rows = csv.DictReader(lines)
-    missing = {"file", "pattern"} - set(rows.fieldnames or ())
-    if missing:
-        raise LabelsError(
-            f"{name}:1: the heading lacks {', '.join(sorted(missing))}; "
-            "the first line must name the columns file and pattern"
-        )
     try:
+        missing = {"file", "pattern"} - set(rows.fieldnames or ())
+        if missing:
+            raise LabelsError(
+                f"{name}:1: the heading lacks {', '.join(sorted(missing))}; "
+                "the first line must name the columns file and pattern"
+            )
         for row in rows:
             yield _label_row(row, f"{name}:{rows.line_num}")
     except csv.Error as error:
         raise LabelsError(f"{name}:{rows.line_num}: no CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise LabelsError(f"{name}: not UTF-8 ({error.reason}); save it as such") from error
 
 
 def _label_row(row: dict[str, str | None], place: str) -> LabelRow:

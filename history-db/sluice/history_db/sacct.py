@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 SEPARATOR = "|"
+LINE_ENDS = "\r\n\ufeff"
+"""With what some programs write before the first line."""
 MAX_STRAY_SEPARATORS = 256
 REMEDY = "print it with `sacct --parsable2 --allusers --format ALL`"
 
@@ -99,15 +101,15 @@ def parse_sacct(
 
     zone is the time zone sacct ran in (None: this machine's), cluster what to call the cluster
     where there is no such field. Lines about steps add the number
-    of tasks and the bytes moved to their job.
+    of tasks and the bytes moved to their job; the heading may come again, as in files put together.
     Raises SacctError when the first line is no heading.
     """
     numbered = enumerate(lines, start=1)
-    heading, closed = _heading(numbered, name)
+    heading, closed, heading_text = _heading(numbered, name)
     job: Job | None = None
     for number, line in numbered:
-        text = line.rstrip("\r\n")
-        if not text.strip():
+        text = line.strip(LINE_ENDS)
+        if not text.strip() or text == heading_text:
             continue
         values = _values(text.removesuffix(SEPARATOR) if closed else text, heading)
         if isinstance(values, str):
@@ -130,10 +132,11 @@ def parse_sacct(
         yield job
 
 
-def _heading(numbered: Iterator[tuple[int, str]], name: str) -> tuple[list[str], bool]:
-    """Return the fields, and whether each line ends with a separator, as --parsable has it."""
+def _heading(numbered: Iterator[tuple[int, str]], name: str) -> tuple[list[str], bool, str]:
+    """Return the fields, whether each line ends with a separator (--parsable), and the line."""
     for number, line in numbered:
-        fields = [field.strip().lower() for field in line.strip("\r\n\ufeff").split(SEPARATOR)]
+        text = line.strip(LINE_ENDS)
+        fields = [field.strip().lower() for field in text.split(SEPARATOR)]
         if not any(fields):
             continue
         closed = fields[-1] == ""
@@ -141,7 +144,7 @@ def _heading(numbered: Iterator[tuple[int, str]], name: str) -> tuple[list[str],
             raise SacctError(
                 f"{name}:{number}: no heading with a field JobID separated by `|`; {REMEDY}"
             )
-        return fields[: len(fields) - closed], closed
+        return fields[: len(fields) - closed], closed, text
     raise SacctError(f"{name}: empty; {REMEDY}")
 
 

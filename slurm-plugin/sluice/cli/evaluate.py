@@ -132,7 +132,7 @@ def _examples(
         with open_history(config, history, read_only=True) as store:
             return history_examples(store, weak_labels=False), site_classifier(store)
     try:
-        with labels.open(newline="") as file:
+        with labels.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in read_labels(file, name=str(labels)) if row.certain or uncertain]
     except LabelsError as error:
         raise CommandError(str(error)) from error

@@ -199,6 +199,8 @@ def _read_accounting(
         )
     except SacctError as error:
         raise CommandError(str(error)) from error
+    except OSError as error:  # without a file name where reading fails
+        raise CommandError(f"{name}: {error.strerror}") from error
 
 
 def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
