@@ -37,7 +37,7 @@ def make(path: Path) -> None:
     for arguments in (["train"], ["publish", "--bundle", str(bundle)]):
         run.invoke(main, [*arguments, *options], catch_exceptions=False)
     with Store(path) as store:
-        checksum = store.bundles()[0].checksum
+        checksum = store.publications()[0].checksum
         store.add_snapshot(Snapshot(5, 1, 1_800_000_000, b"snapshot"))
         store.insert_decisions(
             [Decision(7, 1, 1_800_000_000, "c", 0, 500001, "key", b"record", checksum, 5)]

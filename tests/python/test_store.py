@@ -239,8 +239,9 @@ def test_bundles_that_decisions_refer_to_are_kept(store):
         store.add_bundle(Bundle(LARGEST - i, model, "/b", i, b"content"))
     store.insert_decisions([a_decision(bundle=LARGEST)])
     store.prune_models(keep=2)
-    assert [bundle.checksum for bundle in store.bundles()] == [LARGEST, LARGEST - 3, LARGEST - 4]
-    assert [model.id for model in store.models()] == [1, 4, 5]
+    kept = [bundle.checksum for bundle in store.publications()]
+    assert kept == [LARGEST, LARGEST - 3, LARGEST - 4]
+    assert [model.id for model in store.trainings()] == [1, 4, 5]
 
 
 def test_the_first_bytes_of_a_bundle_are_read_alone(store):
@@ -277,7 +278,8 @@ def test_every_released_database_is_brought_up_to_date(path, tmp_path):
         assert {run.profile.pattern for run in store.runs()} == {"owc", "ws", "aw"}
         assert store.latest_model() is not None
         assert store.runs_behind(store.applications(1)[0].id)
-        assert store.bundles()[0].content
+        (published,) = store.publications()
+        assert store.bundle(published.checksum).content
     with sqlite3.connect(copy) as db:
         applied = {name for (name,) in db.execute("SELECT name FROM migrations")}
     assert applied == {migration.__name__ for migration in MIGRATIONS}

@@ -174,23 +174,35 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A trained model, as the history keeps it."""
+class Training:
+    """What is told of a trained model; the model itself is megabytes."""
 
     id: int
     created: int
     metrics: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Model(Training):
+    """A trained model, as the history keeps it."""
+
     content: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """A bundle that was published."""
+class Publication:
+    """What is told of a bundle that was published; the file itself is megabytes."""
 
     checksum: int
     model: int | None
     path: str
     published_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle(Publication):
+    """A bundle that was published."""
+
     content: bytes
     """The whole file."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sluice.history_db.records import Bundle, Model
+    from sluice.history_db.records import Publication, Training
 
 
 @click.command("models", short_help="List what was trained and published.")
@@ -44,7 +44,8 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
         sluice publish --rollback   # the one in use before
     """
     with open_history(config, history, read_only=True) as store:
-        models, bundles, in_use = store.models(), store.bundles(), store.model_in_use()
+        models, bundles = store.trainings(), store.publications()
+        in_use = store.model_in_use()
         coverage, shares = coverage_line(store), asdict(store.coverage())
     published = {model.id: [b for b in bundles if b.model == model.id] for model in models}
     if as_json:
@@ -78,7 +79,9 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
     )
 
 
-def _fields(model: Model, published: Sequence[Bundle], in_use: int | None) -> dict[str, Any]:
+def _fields(
+    model: Training, published: Sequence[Publication], in_use: int | None
+) -> dict[str, Any]:
     return {
         "model": model.id,
         "in_use": model.id == in_use,
@@ -107,5 +110,5 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
     return share_text(answered), share_text(right), f"{later['brier']:.3f}"
 
 
-def _latest(published: Sequence[Bundle]) -> str:
+def _latest(published: Sequence[Publication]) -> str:
     return time_text(max((bundle.published_at for bundle in published), default=None))

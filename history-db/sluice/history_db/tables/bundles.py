@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import Bundle
+from sluice.history_db.records import Bundle, Publication
 from sluice.history_db.sql import signed, unsigned
 
 
@@ -39,13 +39,13 @@ class Bundles(Connection):
         rows = self._rows("SELECT 1 FROM bundles WHERE checksum = ?", [signed(checksum)])
         return self._blob_head("bundles", "content", signed(checksum), size) if rows else b""
 
-    def bundles(self) -> list[Bundle]:
-        """Return the bundles that are kept, the latest last."""
+    def publications(self) -> list[Publication]:
+        """Tell of the bundles that are kept, the latest last."""
         rows = self._rows(
-            "SELECT checksum, model, path, published_at, content FROM bundles "
+            "SELECT checksum, model, path, published_at FROM bundles "
             "ORDER BY published_at, checksum"
         )
-        return [Bundle(unsigned(row[0]), *row[1:]) for row in rows]
+        return [Publication(unsigned(row[0]), *row[1:]) for row in rows]
 
     def model_in_use(self) -> int | None:
         """Return the model that was published last."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Application, Model
+from sluice.history_db.records import Application, Model, Training
 from sluice.history_db.tables.applications import Applications, put_applications
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class Models(Applications):
             put_applications(db, model, applications)
         return model
 
-    def models(self) -> list[Model]:
-        """Return the models that are kept, the latest last."""
-        rows = self._rows("SELECT id, created, metrics, content FROM models ORDER BY id")
-        return [model_of(row) for row in rows]
+    def trainings(self) -> list[Training]:
+        """Tell of the models that are kept, the latest last."""
+        rows = self._rows("SELECT id, created, metrics FROM models ORDER BY id")
+        return [Training(model, created, json.loads(metrics)) for model, created, metrics in rows]
 
     def model(self, model_id: int) -> Model | None:
         rows = self._rows(

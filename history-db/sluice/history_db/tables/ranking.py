@@ -17,8 +17,7 @@ SUMS = (
     "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata), sum(caused), "
     "sum(suffered)"
 )
-FIRST_LOOK, DEEPER = 256, 16
-"""So many applications are asked at first, and so many times more if these leave it open."""
+FIRST_LOOK = 1024  # applications that are asked at first; all, if these leave it open
 ROUNDING = 1e-9  # by which sums of the same numbers may differ
 SORTED_BY = ("write_bytes", "read_bytes", "metadata", "caused", "suffered")
 
@@ -103,28 +102,24 @@ class Ranking(Connection):
             else f"(SELECT uid, application, sum({column}) AS {column} FROM weekly_totals "
             "GROUP BY uid, application)"
         )
+        # A total since a week is no larger than that of all weeks: where the last one found is
+        # larger than the largest of those not looked at, most rows of a year need not be read.
         depth = max(FIRST_LOOK, 4 * most)
-        while True:
-            found = self._largest_since(since_week, column, of_all_weeks, depth=depth, most=most)
-            following = self._rows(
-                f"SELECT {column} FROM {of_all_weeks} WHERE {column} > 0 "
-                f"ORDER BY {column} DESC LIMIT 1 OFFSET ?",
-                [depth],
-            )
-            if not following:
-                return found
-            if len(found) == most and getattr(found[-1], by) > following[0][0] * (1 + ROUNDING):
-                return found
-            depth *= DEEPER
+        found = self._largest_since(since_week, column, of_all_weeks, depth=depth, most=most)
+        following = self._rows(
+            f"SELECT {column} FROM {of_all_weeks} WHERE {column} > 0 "
+            f"ORDER BY {column} DESC LIMIT 1 OFFSET ?",
+            [depth],
+        )
+        largest_left = following[0][0] * (1 + ROUNDING) if following else 0.0
+        if not following or (len(found) == most and getattr(found[-1], by) > largest_left):
+            return found
+        return self._largest_since(since_week, column, of_all_weeks, depth=-1, most=most)
 
     def _largest_since(
         self, week: int, column: str, of_all_weeks: str, *, depth: int, most: int
     ) -> list[Total]:
-        """Rank the `depth` applications with the largest totals of all weeks by those since one.
-
-        A total since a week is no larger than that of all weeks, so what comes after them cannot
-        be among the first where these are larger: most rows of a year need not be read.
-        """
+        """Rank the `depth` applications (-1: all) with the largest totals of all weeks."""
         rows = self._rows(
             f"""
             SELECT uid, application, {SUMS}
