@@ -2,10 +2,13 @@
 
 import csv
 import json
+import resource
 import shutil
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,13 +20,13 @@ from pyarrow import parquet
 
 from sluice.classifier.anonymise import Anonymiser
 from sluice.classifier.made_history import MadeRun, made_history
-from sluice.classifier.ranking import harm_among, refresh
+from sluice.classifier.ranking import application_name, harm_among, refresh
 from sluice.cli.main import main
 from sluice.history_db.records import Label, Run, Total
 from sluice.history_db.store import Store
 from sluice.history_db.tables import ranking
 from sluice.history_db.tables.ranking import SORTED_BY
-from sluice.policies.core import name_stem
+from sluice.policies.core import NAME_SIZE, name_stem
 
 DAY = 86400
 KEY = bytes(range(32))
@@ -203,6 +206,12 @@ def test_a_heavy_run_causes_more_than_it_suffers():
     assert harm["joba"].caused > harm["joba"].suffered
 
 
+def test_a_name_that_is_cut_within_a_character_is_still_text():
+    for before in ("", "a", "ab", "abc"):
+        name = application_name(before + "\N{FIRE}" * 30, None)
+        assert NAME_SIZE - 4 <= len(name.encode()) < NAME_SIZE
+
+
 # Forgetting
 
 
@@ -219,6 +228,17 @@ def test_pruning_forgets_what_is_old_and_keeps_what_teaches(sluice, tmp_path, ma
         assert store.counts().logs == recent + 1
         assert oldest in store.run_ids()
     assert "forgot 1 runs" in sluice("prune", "--older-than", "100d", "--labelled")
+
+
+def test_a_history_that_is_named_before_the_verb_is_not_mistaken_for_another(sluice, tmp_path):
+    said = sluice("--history", tmp_path / "other.db", "prune", "--older-than", "0d", exit_code=2)
+    assert "sluice history prune --history" in said
+    assert json.loads(sluice("--json"))["logs"] == 300
+
+
+def test_the_coverage_is_of_what_was_not_forgotten(sluice):
+    sluice("prune", "--older-than", "0d")
+    assert json.loads(sluice("--json"))["coverage"]["jobs"] == 0
 
 
 @pytest.mark.parametrize("age", ["90", "3m", "-1d", ""])
@@ -254,6 +274,34 @@ def test_an_empty_ranking_says_so(sluice):
 
 def test_another_format_is_refused(sluice, tmp_path):
     assert ".csv or .parquet" in sluice("export", tmp_path / "runs.xlsx", exit_code=2)
+
+
+@pytest.mark.parametrize("words", ["export x.csv", "export x.parquet", "anonymise x.db"])
+def test_without_room_the_file_of_before_stays(sluice, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    verb, name = words.split()
+    keyed = verb == "anonymise"
+    (tmp_path / "site.key").write_bytes(KEY)
+    if not keyed:  # it refuses a file that is there
+        (tmp_path / name).write_text("before")
+    options = ("--key-file", "site.key") if keyed else ()
+    with no_file_larger_than(40_000):
+        said = sluice(verb, name, *options, exit_code=1)
+    assert name in said
+    assert "Traceback" not in said
+    assert keyed or (tmp_path / name).read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir() if "draft" in path.name] == []
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """What writes more fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 # Sharing

@@ -13,6 +13,7 @@ import hmac
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from sluice.classifier.drafts import draft_of
 from sluice.classifier.jobs import program_name
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -113,13 +114,7 @@ def write_anonymised(store: Store, path: Path, key: bytes) -> None:
     Raises WeakKeyError, HistoryError or OSError.
     """
     anonymiser = Anonymiser(key)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.unlink(missing_ok=True)
-    try:
+    with draft_of(path, mode=0o600) as draft:  # until they are replaced, the names are in it
         store.copy_to(draft)
-        draft.chmod(0o600)
         with Store(draft) as copy:
             copy.rewrite(anonymiser.rules())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -119,37 +119,39 @@ class Connection:
             yield self._db
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _named_errors(self, written: Path | None = None) -> Iterator[None]:
+        """Raise errors as a HistoryError that names the file that is written, else this one."""
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise self._named(error) from error
+            raise self._named(error, written or self.path) from error
+        except UnicodeEncodeError as error:
+            raise HistoryError(f"{error.object!a} is no text in UTF-8: no name here is") from error
 
-    def _named(self, error: sqlite3.DatabaseError) -> HistoryError:
+    def _named(self, error: sqlite3.DatabaseError, path: Path) -> HistoryError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
         match primary:
             case sqlite3.SQLITE_NOTADB:
                 return ForeignFileError(
-                    f"{self.path}: not a history of Sluice; name another file with --history"
+                    f"{path}: not a history of Sluice; name another file with --history"
                 )
             case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_READONLY:
                 return ReadOnlyHistoryError(
-                    f"{self.path}: cannot be opened or written by this user ({error}); "
+                    f"{path}: cannot be opened or written by this user ({error}); "
                     "SQLite needs write access to the file and its directory"
                 )
             case sqlite3.SQLITE_FULL:
                 return FullDiskError(
-                    f"{self.path}: the disk is full; nothing of the last step was kept, "
+                    f"{path}: the disk is full; nothing of the last step was kept, "
                     "free some space and run the command again"
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return BusyHistoryError(
-                    f"{self.path}: another process has been writing for {self._busy_seconds:g} s; "
+                    f"{path}: another process has been writing for {self._busy_seconds:g} s; "
                     "try again when it is done"
                 )
             case sqlite3.SQLITE_CORRUPT:
                 return DamagedHistoryError(
-                    f"{self.path}: damaged ({error}); restore a copy, or move it away and "
-                    "ingest again"
+                    f"{path}: damaged ({error}); restore a copy, or move it away and ingest again"
                 )
-        return HistoryError(f"{self.path}: {error}")
+        return HistoryError(f"{path}: {error}")

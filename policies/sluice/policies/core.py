@@ -222,9 +222,13 @@ def script_signature(script: bytes) -> int:
 
 
 def name_stem(name: str) -> str:
+    """Return what runs of an application have in common: the name without its numbers.
+
+    Cut to NAME_SIZE bytes, less a character that the cut went through.
+    """
     out = ffi.new("char[]", NAME_SIZE)
     lib.sluice_name_stem(name.encode(errors="surrogateescape"), out)
-    return str(ffi.string(out).decode(errors="surrogateescape"))
+    return str(ffi.string(out).decode(errors="ignore"))
 
 
 def application_key(submission: View, evidence: str) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from sluice.cli.common import (
     NOTHING,
@@ -81,6 +82,7 @@ def command(
         sluice history prune --older-than 400d --vacuum
     """
     if ctx.invoked_subcommand is not None:
+        _refuse_options(ctx, ctx.invoked_subcommand)
         return
     with open_history(config, history, read_only=True) as store:
         if quarantined:
@@ -89,10 +91,20 @@ def command(
             _show_counts(store, as_json=as_json)
 
 
+def _refuse_options(ctx: click.Context, verb: str) -> None:
+    """Nobody shall forget another history than the one that he named in the wrong place."""
+    for option in ctx.command.params:
+        if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            given = option.opts[0]
+            raise click.UsageError(f"{given} belongs after the verb: sluice history {verb} {given}")
+
+
 def _show_quarantined(store: Store, *, as_json: bool) -> None:
     logs = store.quarantined()
     if as_json:
         show_json([{"path": log.path, "reason": log.reason} for log in logs])
+    elif not logs:
+        click.echo("none is in quarantine")
     else:
         show_table(("log", "why it is in quarantine"), [(log.path, log.reason) for log in logs])
 
@@ -239,6 +251,7 @@ def prune(
     with open_history(config, history) as store:
         before = store.path.stat().st_size
         pruned = store.prune(before=int(time.time()) - older_than, labelled=labelled)
+        store.update_coverage()
         if vacuum:
             store.vacuum()
         after = store.path.stat().st_size
@@ -268,6 +281,7 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
         sluice history export runs.csv --history shared.db
     """
     from sluice.classifier import export as formats
+    from sluice.classifier.drafts import draft_of
 
     writers = {".csv": formats.write_csv, ".parquet": formats.write_parquet}
     write = writers.get(file.suffix.lower())
@@ -276,8 +290,8 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
             f"{file}: the name must end in .csv or .parquet", param_hint="FILE"
         )
     try:
-        with open_history(config, history, read_only=True) as store:
-            rows = write(file, *store.flat_runs())
+        with open_history(config, history, read_only=True) as store, draft_of(file) as draft:
+            rows = write(draft, *store.flat_runs())
     except formats.NoParquetError as error:
         raise CommandError(str(error)) from error
     click.echo(f"{file}: {rows} runs, {bytes_text(file.stat().st_size)}")

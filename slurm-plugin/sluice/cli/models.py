@@ -53,6 +53,9 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
         show_json({"coverage": shares, "models": rows})
         return
     click.echo(coverage)
+    if not models:
+        click.echo("no model yet; see `sluice train`")
+        return
     show_table(
         (
             "model",

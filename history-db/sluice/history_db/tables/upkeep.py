@@ -52,8 +52,8 @@ class Upkeep(Connection):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def copy_to(self, path: Path) -> None:
-        """Write a compact copy; the file must not be there yet."""
-        with self._named_errors():
+        """Write a compact copy; the file must be empty, or not be there yet."""
+        with self._named_errors(path):
             self._db.execute("VACUUM INTO ?", [str(path)])
 
     def rewrite(self, rules: Mapping[str, Mapping[str, Callable[[Any], Any] | None]]) -> None:
