@@ -119,6 +119,14 @@ def test_the_version_is_the_distribution_s():
     assert re.fullmatch(r"sluice \d+\.\d+\.\d+\n", result.output)
 
 
+@pytest.mark.parametrize("words", [["why", "9" * 20], ["why", "5", "--cluster", "\udcff"]])
+def test_what_no_job_can_be_called_is_not_found(tmp_path, words):
+    Store(tmp_path / "history.db", create=True).close()
+    done = run(*words, "--history", tmp_path / "history.db")
+    assert done.exit_code == 1
+    assert "nothing in a history has such a name or number" in done.stderr
+
+
 def test_a_wrong_word_is_a_usage_error():
     for words in (["no-such-verb"], ["why"], ["why", "4711x"], ["decisions", "--limit", "0"]):
         assert run(*words).exit_code == 2

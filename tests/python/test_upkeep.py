@@ -22,9 +22,9 @@ from sluice.classifier.anonymise import Anonymiser
 from sluice.classifier.made_history import MadeRun, made_history
 from sluice.classifier.ranking import application_name, harm_among, refresh
 from sluice.cli.main import main
-from sluice.history_db.records import Label, Run, Total
+from sluice.history_db.records import Application, Label, Run, Total
 from sluice.history_db.store import Store
-from sluice.history_db.tables import ranking
+from sluice.history_db.tables import ranking, upkeep
 from sluice.history_db.tables.ranking import SORTED_BY
 from sluice.policies.core import NAME_SIZE, name_stem
 
@@ -239,6 +239,31 @@ def test_a_history_that_is_named_before_the_verb_is_not_mistaken_for_another(slu
 def test_the_coverage_is_of_what_was_not_forgotten(sluice):
     sluice("prune", "--older-than", "0d")
     assert json.loads(sluice("--json"))["coverage"]["jobs"] == 0
+
+
+def test_others_write_while_much_is_forgotten(tmp_path, monkeypatch, made):
+    monkeypatch.setattr(upkeep, "FORGOTTEN_AT_ONCE", 100)
+    path = tmp_path / "history.db"
+
+    def write_in_between(_seconds: float) -> None:
+        with Store(path, busy_seconds=0) as other:
+            other.upsert_jobs(
+                [replace(made[0].job, job_id=1, start=None, end=None, submit=1 << 40)]
+            )
+
+    monkeypatch.setattr(upkeep.time, "sleep", write_in_between)
+    with Store(path) as store:
+        pruned = store.prune(before=int(time.time()))
+        assert (pruned.logs, pruned.jobs, store.counts().jobs) == (300, 300, 1)
+
+
+def test_a_model_is_kept_whose_runs_were_forgotten_meanwhile(tmp_path, made):
+    assert made
+    with Store(tmp_path / "history.db") as store:
+        known, first = store.run_ids()[0], store.reserve_applications(1)
+        learned = Application("user_name", 1, "run of 1000", 2, (known, 1 << 40), first)
+        model = store.add_model(b"npz", {}, [learned], created=5)
+        assert [one.logs for one in store.applications(model)] == [(known,)]
 
 
 @pytest.mark.parametrize("age", ["90", "3m", "-1d", ""])

@@ -125,8 +125,10 @@ class Connection:
             yield
         except sqlite3.DatabaseError as error:
             raise self._named(error, written or self.path) from error
-        except UnicodeEncodeError as error:
-            raise HistoryError(f"{error.object!a} is no text in UTF-8: no name here is") from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise HistoryError(
+                f"nothing in a history has such a name or number: {error}"
+            ) from error
 
     def _named(self, error: sqlite3.DatabaseError, path: Path) -> HistoryError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF

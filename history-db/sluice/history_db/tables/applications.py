@@ -81,6 +81,7 @@ def put_applications(db: Database, model: int, applications: Iterable[Applicatio
             ],
         )
         db.executemany(
-            "INSERT INTO application_runs (application, log) VALUES (?, ?)",
+            # Not those that were forgotten while the model learned from them.
+            "INSERT INTO application_runs (application, log) SELECT ?, id FROM logs WHERE id = ?",
             ((application.id, log) for log in application.logs),
         )

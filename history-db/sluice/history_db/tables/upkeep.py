@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = 2000  # rows read at once
+FORGOTTEN_AT_ONCE = 10_000  # rows in a transaction
+TURN = 0.12  # seconds; SQLite looks every 0.1 s whether it may write
 LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array_task", "osts")
 """Columns that mean nothing outside this file, or are no single value."""
 
@@ -23,27 +26,46 @@ class Upkeep(Connection):
         """Forget runs, jobs and decisions of before a time (UTC seconds).
 
         Labelled logs are kept unless told otherwise: they teach what patterns look like. Gates'
-        books and snapshots that no decision refers to any more go too.
+        books and snapshots that no decision refers to any more go too. What is interrupted has
+        forgotten a part, and the next time goes on.
         """
         keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"
+        logs = self._forget("logs", "id", f"start < ? {keep}", before)
+        jobs = self._forget(
+            "jobs",
+            "id",
+            "coalesce(end, start, submit) < ? "
+            "AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id)",
+            before,
+        )
+        decisions = self._forget("decisions", "boot, number", "now < ?", before)
+        self._forget(
+            "snapshots",
+            "checksum",
+            "taken < ? AND checksum NOT IN (SELECT snapshot FROM decisions)",
+            before,
+        )
         with self._transaction() as db:
-            logs = db.execute(f"DELETE FROM logs WHERE start < ? {keep}", [before]).rowcount
-            jobs = db.execute(
-                "DELETE FROM jobs WHERE coalesce(end, start, submit) < ? "
-                "AND id NOT IN (SELECT job FROM logs WHERE job IS NOT NULL)",
-                [before],
-            ).rowcount
-            decisions = db.execute("DELETE FROM decisions WHERE now < ?", [before]).rowcount
-            db.execute(
-                "DELETE FROM snapshots WHERE taken < ? "
-                "AND checksum NOT IN (SELECT snapshot FROM decisions)",
-                [before],
-            )
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
             db.execute("DELETE FROM confined_jobs WHERE seen < ?", [before])
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
         return Pruned(logs, jobs, decisions)
+
+    def _forget(self, table: str, key: str, condition: str, before: int) -> int:
+        """Delete rows some at a time: in between it is sluiced's turn to write."""
+        forgotten = 0
+        while True:
+            with self._transaction() as db:
+                count = db.execute(
+                    f"DELETE FROM {table} WHERE ({key}) IN "
+                    f"(SELECT {key} FROM {table} WHERE {condition} LIMIT ?)",
+                    [before, FORGOTTEN_AT_ONCE],
+                ).rowcount
+            forgotten += count
+            if count < FORGOTTEN_AT_ONCE:
+                return forgotten
+            time.sleep(TURN)
 
     def vacuum(self) -> None:
         """Give the room of what was forgotten back to the file system."""
