@@ -9,7 +9,7 @@ SECONDS ?= 60
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture test test-shared test-alone retest lint format acceptance bench fuzz docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ demo: build ## A real Slurm controller decides on a mixed workload, then makes j
 picture: build ## Take the pictures in README and docs anew, from the demo and from replays
 	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg --png docs/enforce.png
 	$(BIN)/python tests/bench/replay_pictures.py
+
+figures: build ## Measure anew the tables of docs/replay.md, and write them
+	$(BIN)/python -m pytest -s -m acceptance tests/replay/test_gains.py
+	$(BIN)/python tests/replay/tables_of_docs.py
 
 # What measures storage wants the machine to itself; all else shares it, a file of tests to a
 # core at a time, so that what its fixtures train and start is made once.

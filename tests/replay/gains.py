@@ -1,0 +1,77 @@
+"""What is asked about gains in replays, and what the draws answered.
+
+test_gains.py asks, judges and saves the answers; tables_of_docs.py writes docs/replay.md from them.
+"""
+
+import json
+from pathlib import Path
+from statistics import median
+
+from sluice.sim.experiment import Experiment
+from sluice.sim.intervals import interval
+from sluice.sim.ladder import RUNGS
+
+ROOT = Path(__file__).resolve().parents[2]
+KTH = ROOT.parent / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
+SAVED = ROOT / "build" / "figures"
+
+DRAWS = 20
+DAY = "86400"
+"""Conflicts on these machines last for hours: hardly one ends within the default of 1800 s."""
+TRACES = {
+    "KTH-SP2": Experiment(trace=str(KTH), io_share=0.3),
+    "generated, 256 nodes, load 0.7": Experiment(generate=10_000, slots=256, load=0.7, seed=3),
+    "generated, 64 nodes, load 0.9": Experiment(generate=10_000, slots=64, load=0.9, seed=101),
+}
+SHARING = {"fifo": "first come, first served", "jobs": "fair"}
+DEFAULT, LONG, WRONG = "Sluice, 1800 s", "Sluice, 1 day", "1 day, 30 % wrong"
+ASKED = {
+    DEFAULT: {"max_delay": "1800"},
+    LONG: {"max_delay": DAY},
+    WRONG: {"max_delay": DAY, "wrong": "0.3"},
+}
+PLAIN, STATIC, SLUICE = "none", "class-lanes", "sluice-auto"
+NUDGED = "nudged"
+LESS_KNOWN = ("sluice-no-classifier", "sluice-chunk-only")
+RANDOM = "random-lanes"
+LADDER = (*LESS_KNOWN, SLUICE, *RUNGS)
+WAITS = ("1800", "7200", "28800", "86400", "259200")
+"""Values of MaxDelay that the sweep compares."""
+
+
+def gains_file(trace, sharing):
+    return SAVED / f"gains, {trace}, {sharing}.json"
+
+
+def ladder_file(trace):
+    return SAVED / f"ladder, {trace}.json"
+
+
+def waits_file():
+    """Return where the sweep's own file lies."""
+    return SAVED / "waits.json"
+
+
+def save(path, found):
+    """Keep FIGURES of each draw, by what was asked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found))
+
+
+def ratios(found, what, figure):
+    """Over the same of plain EASY, a number a draw."""
+    return [
+        one[figure] / plain[figure] for one, plain in zip(found[what], found[PLAIN], strict=True)
+    ]
+
+
+def better(found, what, other, figure):
+    """In how many draws the figure is smaller."""
+    pairs = zip(found[what], found[other], strict=True)
+    return sum(one[figure] < another[figure] for one, another in pairs)
+
+
+def span(values, form):
+    """Write the median and where one more draw lies with a probability of 90 %."""
+    ends = interval(values)
+    return f"{form.format(median(values))} ({form.format(ends.low)} to {form.format(ends.high)})"

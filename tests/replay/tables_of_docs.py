@@ -1,0 +1,164 @@
+"""Write the tables of docs/replay.md from what test_gains.py has saved: `make figures`.
+
+A table begins with a comment that names it; its head is the page's, its rows are written here. One
+whose figures were not measured stays as it is, and that is said.
+"""
+
+import json
+import re
+import sys
+from statistics import median
+
+from gains import (
+    DEFAULT,
+    DRAWS,
+    LADDER,
+    LONG,
+    NUDGED,
+    PLAIN,
+    ROOT,
+    SHARING,
+    STATIC,
+    TRACES,
+    WAITS,
+    WRONG,
+    better,
+    gains_file,
+    ladder_file,
+    ratios,
+    span,
+    waits_file,
+)
+
+from sluice.cli.common import duration_text
+from sluice.sim.advice import advice
+
+PAGE = ROOT / "docs" / "replay.md"
+MINUS = "\N{MINUS SIGN}"
+NOTHING = "–"
+HOW = {
+    "sluice-no-classifier": "Sluice without a classifier",
+    "sluice-chunk-only": "Sluice that knows the size of writes only",
+    "sluice-auto": "Sluice as deployed",
+    "sluice-perfect": "knowing I/O share and run time of each job",
+    "sluice-oracle": "knowing how programs disturb each other, too",
+    "sluice-oracle-free-waits": "with waits that cost nothing, too",
+    "sluice-oracle-patient": "with waits of up to a week, too",
+    "two-groups": "with two I/O-heavy jobs at a time",
+    "one-at-a-time": "with one at a time, however long the others wait",
+}
+"""Each policy of the ladder, as the page says it."""
+WAIT_NAMES = dict(
+    zip(WAITS, ("30 min (default)", "2 h", "8 h", "1 day", "3 days"), strict=True),
+)
+
+
+def given_back(found):
+    """Yield the cells of the table of gains on one trace."""
+    for what in (DEFAULT, LONG, WRONG):
+        yield percent([100 * (one["share_of_bound"] or 0.0) for one in found[what]], "{:.0f}")
+        if what != DEFAULT:
+            yield str(better(found, what, PLAIN, "lost_slot_hours"))
+
+
+def what_else(found):
+    """Yield the cells of the table of what else changes on one trace."""
+    for what, figure in (
+        (LONG, "wait_mean_s"),
+        (LONG, "wait_p99_s"),
+        (WRONG, "makespan_s"),
+        (NUDGED, "makespan_s"),
+    ):
+        yield percent([100 * (ratio - 1) for ratio in ratios(found, what, figure)], "{:+.1f}")
+    yield span(ratios(found, STATIC, "lost_slot_hours"), "{:.1f}")
+
+
+def rung(found, policy):
+    """Yield the cells of one policy of the ladder; what it keeps back only where it gains."""
+    kept_back = [
+        one["held_slot_hours"] / (plain["lost_slot_hours"] - one["lost_slot_hours"])
+        for one, plain in zip(found[policy], found[PLAIN], strict=True)
+        if one["lost_slot_hours"] < plain["lost_slot_hours"]
+    ]
+    yield f"{100 * median(one['share_of_bound'] for one in found[policy]):.0f} %"
+    yield two_digits(median(kept_back)) if 2 * len(kept_back) > DRAWS else NOTHING
+    yield longer(median(ratios(found, policy, "wait_mean_s")))
+
+
+def wait_cells(wait):
+    """Yield the cells of one MaxDelay of the sweep."""
+    yield WAIT_NAMES[wait.max_delay]
+    yield signed(f"{wait.saved:,.0f}")
+    yield f"{wait.held:,.0f}"
+    yield f"{wait.break_even:.3f}" if wait.saved > 0 else NOTHING
+    yield duration_text(wait.held_mean)
+
+
+def percent(values, form):
+    return signed(span(values, form).replace(" (", " % ("))
+
+
+def signed(text):
+    """Write no sign before nothing, and the true minus."""
+    return re.sub(r"[+-](0(\.0)?)(?![.\d])", r"\1", text).replace("-", MINUS)
+
+
+def longer(ratio):
+    """Write by how much a wait is longer; a multiple where percents say little."""
+    change = 100 * (ratio - 1)
+    if change > 1000:
+        return f"{two_digits(ratio)}-fold"
+    return signed(f"{change:+.{1 if abs(change) < 10 else 0}f} %")
+
+
+def two_digits(value):
+    return f"{float(f'{value:.2g}'):,g}"
+
+
+def read(path):
+    """Return what was saved there; None where it was not measured."""
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def tables():
+    """Yield the name of each table and its rows; no rows where something was not measured."""
+    cells = [(trace, sharing) for trace in TRACES for sharing in SHARING]
+    found = [read(gains_file(*cell)) for cell in cells]
+    for name, row in (("given back", given_back), ("what else", what_else)):
+        yield (
+            name,
+            [
+                (trace, SHARING[sharing], *row(one))
+                for (trace, sharing), one in zip(cells, found, strict=True)
+            ]
+            if all(found)
+            else [],
+        )
+    rungs, sweep = read(ladder_file("KTH-SP2")), read(waits_file())
+    yield "ladder", [(HOW[name], *rung(rungs, name)) for name in LADDER] if rungs else []
+    waits = next(advice(sweep)).waits if sweep else ()
+    yield "waits", [tuple(wait_cells(wait)) for wait in waits]
+
+
+def filled(page, name, rows):
+    """Return the page with these rows in the table of that name."""
+    text = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    head = rf"(<!-- {name}: `make figures` -->\n\|.*\n\|[-|]+\n)"
+    page, count = re.subn(rf"{head}(\|.*\n)*", lambda found: found[1] + text, page)
+    if count != 1:
+        raise SystemExit(f"{PAGE}: no table, or several, after <!-- {name}: `make figures` -->")
+    return page
+
+
+def main():
+    page = PAGE.read_text()
+    for name, rows in tables():
+        if rows:
+            page = filled(page, name, rows)
+        else:
+            print(f"{name}: not all was measured; the table stays", file=sys.stderr)
+    PAGE.write_text(page)
+
+
+if __name__ == "__main__":
+    main()
