@@ -16,6 +16,7 @@ struct counters {
 	_Atomic uint64_t submissions;	/* calls of job_submit */
 	_Atomic uint64_t modifications; /* calls of job_modify */
 	_Atomic uint64_t decided;	/* records made */
+	_Atomic uint64_t repeated;	/* of these: the answer to the job before */
 	_Atomic uint64_t notes;		/* admin comments appended to */
 	_Atomic uint64_t stripped;	/* jobs and changes whose user had written tokens */
 	_Atomic uint64_t opt_outs; /* changes that drop tokens; an array counts a record */

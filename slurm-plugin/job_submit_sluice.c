@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "adapter.h"
+#include "decider.h"
 #include "enforce.h"
 #include "note.h"
 #include "server.h"
@@ -48,8 +49,7 @@ struct plugin {
 	uint64_t boot;
 	int stop_fd;
 	struct counters counters;
-	pthread_mutex_t desk_lock; /* slurmctld may have several jobs submitted at once */
-	struct sluice_desk *desk;
+	struct decider decider;
 	struct ring ring;
 	struct loader loader;
 	struct server server;
@@ -97,12 +97,10 @@ start (struct plugin *new)
 		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
 			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
 	sources.boot = new->boot;
-	pthread_mutex_init (&new->desk_lock, NULL);
 	ring_init (&new->ring);
 	find_config (config);
-	new->desk = sluice_desk_create ();
 	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!new->desk || new->stop_fd < 0)
+	if (decider_init (&new->decider) < 0 || new->stop_fd < 0)
 		return;
 	new->has_loader = loader_start (&new->loader, config, slurms_config (), &new->ring,
 					new->stop_fd)
@@ -142,8 +140,7 @@ stop (struct plugin *old)
 	if (old->has_loader)
 		loader_destroy (&old->loader);
 	ring_destroy (&old->ring);
-	sluice_desk_destroy (old->desk);
-	pthread_mutex_destroy (&old->desk_lock);
+	decider_destroy (&old->decider);
 	if (old->stop_fd >= 0)
 		close (old->stop_fd);
 	free (old);
@@ -203,10 +200,9 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 				  slurm_conf.cluster_name);
 	adapter_read (job, submit_uid, &out->submission);
 	sluice_submission_complete (&out->submission, view->snapshot);
-	pthread_mutex_lock (&plugin->desk_lock);
-	sluice_decide (plugin->desk, view->situation, &view->config, &out->submission,
-		       out->now, &out->decision);
-	pthread_mutex_unlock (&plugin->desk_lock);
+	if (decider_decide (&plugin->decider, view, &out->submission, out->now,
+			    &out->decision))
+		count (&plugin->counters.repeated);
 }
 
 /* A job whose prediction came from the application table; else the forest was

@@ -274,11 +274,12 @@ view_destroy (struct view *view)
 }
 
 static struct view *
-view_create (const struct loader *loader)
+view_create (struct loader *loader)
 {
 	struct view *view = calloc (1, sizeof *view);
 	if (!view)
 		return NULL;
+	view->number = ++loader->views;
 	view->config = loader->config;
 	if (loader->switched_off)
 		view->config.mode = SLUICE_MODE_OFF;

@@ -27,6 +27,7 @@
 
 /* What job_submit decides with. Never changed once it is published. */
 struct view {
+	uint64_t number;	     /* from 1, rising */
 	struct sluice_config config; /* its mode is what holds now */
 	uint64_t config_checksum;
 	const struct sluice_bundle *bundle; /* NULL: none */
@@ -60,6 +61,7 @@ struct loader {
 	struct view *view; /* NULL: nothing loaded yet */
 
 	/* the thread's own */
+	uint64_t views; /* made so far */
 	struct sluice_config config;
 	uint64_t config_checksum;
 	struct sluice_bundle *bundle;

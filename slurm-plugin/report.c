@@ -111,9 +111,9 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	     sources->boot, (int)getpid (), sluice_mode_name (mode));
 	put (&text,
 	     "\"submissions\":%" PRIu64 ",\"modifications\":%" PRIu64
-	     ",\"decided\":%" PRIu64 ",\"notes\":%" PRIu64 ",",
+	     ",\"decided\":%" PRIu64 ",\"repeated\":%" PRIu64 ",\"notes\":%" PRIu64 ",",
 	     counters->submissions, counters->modifications, counters->decided,
-	     counters->notes);
+	     counters->repeated, counters->notes);
 	put_counts (&text, "actions", counters->actions, SLUICE_ACTION_COUNT,
 		    sluice_action_name);
 	put_counts (&text, "reasons", counters->reasons, SLUICE_REASON_COUNT,

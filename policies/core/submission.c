@@ -199,6 +199,15 @@ sluice_name_stem (const char *name, char *out)
 	sluice_copy_text (out, SLUICE_NAME_SIZE, stem);
 }
 
+void
+sluice_submission_question (const struct sluice_submission *submission,
+			    struct sluice_submission *out)
+{
+	*out = *submission;
+	sluice_name_stem (submission->name, out->name);
+	out->submit_line_hash = 0;
+}
+
 uint64_t
 sluice_application_key (const struct sluice_submission *submission, uint32_t evidence)
 {

@@ -52,6 +52,13 @@ struct sluice_submission {
 	char qos[SLUICE_NAME_SIZE];
 };
 
+/*
+ * What a decision depends on: the submission with its name's stem for a name, and no
+ * submit line. Of two with the same question all else in a decision is the same too.
+ */
+void sluice_submission_question (const struct sluice_submission *submission,
+				 struct sluice_submission *out);
+
 /* Hash of the first 16 KiB of a job script without comments, blank lines and
  * trailing blanks; `#SBATCH` lines are comments. 0 for NULL or nothing left. */
 uint64_t sluice_script_signature (const char *script, size_t size);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,12 +35,28 @@ Lane=sl1 Targets=4 Bandwidth=1G
 """
 
 
-def trace(start: int) -> list[dict[str, str | int]]:
-    """Every kind of job and three hundred different ones, around the snapshot's age limit."""
+Job = dict[str, str | int]
+
+
+def trace(start: int) -> list[Job]:
+    """Every kind of job and three hundred different ones, around the snapshot's age limit.
+
+    Each comes twice in its second, as from a loop that counts its jobs.
+    """
     jobs = [made_model.KNOWN_JOB | kind for kind in KINDS.values()]
     jobs += [made_model.job(i, known=i % 3 > 0) for i in range(300)]
     jobs += [job | {"name": "é-" * 60} for job in jobs[:1]]
-    return [{"time": start + i // 4, **job} for i, job in enumerate(jobs)]
+    return [
+        {"time": start + i // 4, **each}
+        for i, job in enumerate(jobs)
+        for each in (job, next_of(job))
+    ]
+
+
+def next_of(job: Job) -> Job:
+    """What a loop submits after this job: another number in its name, another argument."""
+    name = re.sub(r"[0-9]+", "777", str(job["name"]))
+    return job | {"name": name, "submit_line": f"{job['submit_line']} 777"}
 
 
 @pytest.fixture(params=["observe", "enforce"])
@@ -59,6 +76,7 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     files = harness.files
     snapshot = Snapshot.load(files.snapshot, os.geteuid())
     jobs = trace(snapshot.state.taken)
+    assert len({str(job["name"]) for job in jobs}) > len(jobs) / 2
     for token in ("stream", "flush", "meta"):
         harness.set_total(f"all_{token}", PLENTY[0])
     for job in jobs:
@@ -81,6 +99,7 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     assert len(reasons) >= 8, reasons
     assert {"user_name", "forest"} <= evidence
     assert any(record.prediction.hinted for record in by_plugin)
+    assert files.stats()["repeated"] >= len(jobs) // 2
 
 
 REPLAYED = 4

@@ -13,6 +13,9 @@ import made_model
 import pytest
 from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
+from sluice.policies.record import Record
+from sluice.policies.snapshot import Snapshot
+
 NOBODY = 65534
 KIB = 1024
 
@@ -152,6 +155,30 @@ def test_one_submission_in_eight_is_timed_from_the_first_on(harness: Harness) ->
         seen = harness.files.stats()
         assert seen["decided"] == submitted
         assert (seen["cpu_ns"]["all"]["count"], seen["cpu_ns"]["known"]["count"]) == (timed, timed)
+
+
+def test_the_last_answer_is_given_again_only_while_nothing_has_changed(harness: Harness) -> None:
+    """Not in another second, to another job, beside others, in another mode."""
+    files, second = harness.files, int(time.time())
+    known = made_model.KNOWN_JOB | {"time": second}
+
+    def repeated(**job: str | int) -> int:
+        before = files.stats()["repeated"]
+        harness.submit(**known | job)
+        return files.stats()["repeated"] - before
+
+    assert [repeated(), repeated(), repeated(name="checkpoint_43")] == [0, 1, 1]
+    assert [repeated(time=second + 1), repeated(), repeated(nodes=5), repeated()] == [0] * 4
+    snapshot = made_model.snapshot(corunners=7)
+    install(files.snapshot, snapshot)
+    checksum = f"{Snapshot.parse(snapshot).checksum:016x}"
+    files.wait_for(lambda seen: seen["snapshot"]["checksum"] == checksum)
+    assert [repeated(), repeated()] == [0, 1]
+    files.configure(Mode="advise")
+    files.wait_for(lambda seen: seen["mode"] == "advise")
+    assert [repeated(), repeated()] == [0, 1]
+    records = [Record.parse(content) for content in drain(files.socket)]
+    assert {record.decision.corunner_count for record in records} == {4, 7}
 
 
 def test_the_off_file_stops_everything_within_a_second(harness: Harness) -> None:

@@ -52,9 +52,10 @@ def bundle(
     trees: int = 4,
     jobs: int = 200,
     uid: int = 1000,
+    job_names: Sequence[str] = (KNOWN_JOB["name"],),
     settings: str = "",
 ) -> bytes:
-    """The bytes of a bundle that knows uid's KNOWN_JOB and so many applications.
+    """The bytes of a bundle that knows uid's jobs of these names and so many applications.
 
     settings is text of a sluice.conf whose lanes and thresholds the bundle carries.
 
@@ -82,7 +83,8 @@ def bundle(
         leaf_size=1,
         max_depth=MAX_DEPTH,
     )
-    known = [core.submission_of(KNOWN_JOB | {"uid": uid}), *submissions[:applications]]
+    own = [core.submission_of(KNOWN_JOB | {"uid": uid, "name": name}) for name in job_names]
+    known = [*own, *submissions[:applications]]
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,

@@ -2,8 +2,9 @@
  * Submits many held batch jobs through libslurm, as fast as slurmctld takes
  * them; a thousand processes of sbatch would measure the processes.
  *
- *   bulk_submit COUNT [NAME [ADMIN_COMMENT [SPANK_OPTION]]]
+ *   bulk_submit COUNT [NAME[,NAME...] [ADMIN_COMMENT [SPANK_OPTION]]]
  *
+ * Jobs take the names in turn, each with a number behind it.
  * Prints the seconds it took. Fails at the first refused job and at the first
  * one whose submission prints a message for its user.
  */
@@ -24,15 +25,27 @@ seconds (void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* The i-th job's: of the names in turn, with a number behind. */
+static void
+name_of (int i, const char *names, char *out, size_t size)
+{
+	int count = 1;
+	for (const char *p = names; *p; p++)
+		count += *p == ',';
+	for (int skip = i % count; skip > 0; skip--)
+		names = strchr (names, ',') + 1;
+	snprintf (out, size, "%.*s%d", (int)strcspn (names, ","), names, i % 50);
+}
+
 static int
-submit (int i, const char *name, char *admin_comment, char *spank_option)
+submit (int i, const char *names, char *admin_comment, char *spank_option)
 {
 	static char *environment[] = { "PATH=/usr/bin:/bin", NULL };
 	char own_name[64];
 	job_desc_msg_t job;
 	submit_response_msg_t *answer = NULL;
 
-	snprintf (own_name, sizeof own_name, "%s%d", name, i % 50);
+	name_of (i, names, own_name, sizeof own_name);
 	slurm_init_job_desc_msg (&job);
 	job.name = own_name;
 	job.script = "#!/bin/sh\nsleep 1\n";
@@ -66,7 +79,7 @@ int
 main (int argc, char **argv)
 {
 	if (argc < 2 || argc > 5) {
-		fputs ("usage: bulk_submit COUNT [NAME [ADMIN_COMMENT [SPANK_OPTION]]]\n",
+		fputs ("usage: bulk_submit COUNT [NAMES [ADMIN_COMMENT [SPANK_OPTION]]]\n",
 		       stderr);
 		return 2;
 	}

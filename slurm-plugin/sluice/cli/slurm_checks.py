@@ -174,6 +174,13 @@ def speed(site: Site) -> Iterator[Finding]:
             f"{words}: {shown}, max {histogram['max'] / 1000:.3g} µs "
             f"of {histogram['count']} that were timed",
         )
+    if site.stats.get("repeated"):
+        yield Finding(
+            "OK",
+            "CPU time",
+            f"{site.stats['repeated']} of {site.stats['decided']} decisions are those of the job "
+            "before: the same application and request within a second",
+        )
 
 
 def quantile(histogram: dict[str, Any], share: float) -> float:
