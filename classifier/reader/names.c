@@ -63,26 +63,49 @@ files_free (struct files *files)
 
 /* What a name says */
 
+struct text {
+	const char *bytes;
+	size_t length;
+};
+
+#define TEXT(literal)                                                                      \
+	{                                                                                  \
+		literal, sizeof literal - 1                                                \
+	}
+
+/* Most names have another last byte, which is looked at first. */
 static int
-ends_with (const char *name, size_t length, const char *end)
+ends_with (const char *name, size_t length, struct text end)
 {
-	size_t n = strlen (end);
-	return length >= n && memcmp (name + length - n, end, n) == 0;
+	return length >= end.length && name[length - 1] == end.bytes[end.length - 1]
+	       && memcmp (name + length - end.length, end.bytes, end.length) == 0;
+}
+
+/* The name from a slash on, likewise by the byte behind it. */
+static int
+starts_with (const char *place, struct text start)
+{
+	return place[1] == start.bytes[1]
+	       && strncmp (place, start.bytes, start.length) == 0;
 }
 
 static int
-is_python_library (const char *name)
+is_program_folder (const char *place)
 {
-	static const char *const places[]
-	    = { "/lib/python", "/lib32/python", "/lib64/python" };
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		const char *version = strstr (name, places[i]);
-		if (!version)
-			continue;
-		version += strlen (places[i]);
-		size_t digits = strspn (version, "0123456789.");
-		if (digits > 0 && version[digits] == '/')
+	static const struct text folders[]
+	    = { TEXT ("/site-packages/"), TEXT ("/dist-packages/"), TEXT ("/dist-info/"),
+		TEXT ("/__pycache__/") };
+	static const struct text libraries[]
+	    = { TEXT ("/lib/python"), TEXT ("/lib32/python"), TEXT ("/lib64/python") };
+	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+		if (starts_with (place, folders[i]))
 			return 1;
+	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+		if (!starts_with (place, libraries[i]))
+			continue;
+		const char *version = place + libraries[i].length;
+		size_t digits = strspn (version, "0123456789.");
+		return digits > 0 && version[digits] == '/';
 	}
 	return 0;
 }
@@ -90,14 +113,17 @@ is_python_library (const char *name)
 int
 name_of_program (const char *name)
 {
-	static const char *const ends[] = {
-		".py",	     ".pyc",   ".pyi",	     ".pth",
-		".jar",	     ".class", ".jl",	     ".rb",
-		".pl",	     ".pm",    ".mod",	     ".lua",
-		".egg-info", ".zip",   "pyvenv.cfg", "pybuilddir.txt",
+	static const struct text ends[] = {
+		TEXT (".py"),	     TEXT (".pyc"),
+		TEXT (".pyi"),	     TEXT (".pth"),
+		TEXT (".jar"),	     TEXT (".class"),
+		TEXT (".jl"),	     TEXT (".rb"),
+		TEXT (".pl"),	     TEXT (".pm"),
+		TEXT (".mod"),	     TEXT (".lua"),
+		TEXT (".egg-info"),  TEXT (".zip"),
+		TEXT ("pyvenv.cfg"), TEXT ("pybuilddir.txt"),
 	};
-	static const char *const folders[]
-	    = { "/site-packages/", "/dist-packages/", "/dist-info/", "/__pycache__/" };
+	static const struct text object = TEXT (".so");
 	size_t length = strlen (name);
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (ends_with (name, length, ends[i]))
@@ -105,12 +131,12 @@ name_of_program (const char *name)
 	size_t stem = length; /* libm.so.6 */
 	while (stem > 0 && strchr (".0123456789", name[stem - 1]))
 		stem--;
-	if (ends_with (name, stem, ".so"))
+	if (ends_with (name, stem, object))
 		return 1;
-	for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-		if (strstr (name, folders[i]))
+	for (const char *place = strchr (name, '/'); place; place = strchr (place + 1, '/'))
+		if (is_program_folder (place))
 			return 1;
-	return is_python_library (name);
+	return 0;
 }
 
 uint64_t

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -335,6 +336,20 @@ def test_a_log_that_needs_too_much_memory_is_given_up(tmp_path):
     large_reason, small_reason = done.stdout.splitlines()
     assert "memory" in large_reason
     assert small_reason == "-"
+
+
+def test_workers_together_may_take_half_of_the_machine_at_the_most():
+    """Beside what they share when they start: logs that any user leaves may be of any size."""
+
+    def spare(_: Path) -> int:
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        in_use = int(Path("/proc/self/statm").read_text().split()[0])
+        return limit - in_use * resource.getpagesize()
+
+    machine = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
+    (spared,) = read_each([SMALL], spare, workers=16)
+    assert isinstance(spared, int)
+    assert 0 < spared <= machine / 2 / 16
 
 
 READ_IN_LITTLE_MEMORY = """

@@ -18,6 +18,8 @@ names_test (void)
 		"/venv/pyvenv.cfg",
 		"/lib/python3/x",
 		"/j/rt.jar",
+		"/lib/python/lib/python3.9/x",
+		"/a/__pycache__/b/",
 	};
 	static const char *const others[] = {
 		"/scratch/out.h5", "/scratch/so", "/data/x.sox",

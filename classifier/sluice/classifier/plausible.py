@@ -70,15 +70,16 @@ def _stranger(rows: NDArray[Any], nprocs: int) -> str | None:
 def _contradiction(rows: NDArray[Any]) -> str | None:
     """Return where details of accesses contradict their number or their bytes."""
     for what, number, moved, sizes in HISTOGRAMS:
-        told = rows[rows[number] > 0]  # runtimes may leave counters out
-        histogram = told[sizes].astype(float)
+        told = rows[number] > 0  # runtimes may leave counters out
+        histogram = rows[sizes][told].astype(float)
+        count, volume = rows[number][told], rows[moved][told]
         accesses = histogram.sum(axis=1)
-        if (accesses > ROUNDING * told[number]).any():
+        if (accesses > ROUNDING * count).any():
             return f"its sizes of {what} tell of more {what} than there were"
-        if (histogram @ SMALLEST > ROUNDING * told[moved] + 1).any():
+        if (histogram @ SMALLEST > ROUNDING * volume + 1).any():
             return f"its sizes of {what} tell of more bytes than were moved"
-        is_whole = ROUNDING * accesses >= told[number]
-        if (is_whole & (told[moved] > ROUNDING * (histogram @ LARGEST))).any():
+        is_whole = ROUNDING * accesses >= count
+        if (is_whole & (volume > ROUNDING * (histogram @ LARGEST))).any():
             return f"its sizes of {what} tell of fewer bytes than were moved"
     return _contradicting_parts(rows)
 

@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from sluice.classifier.darshan_log import DarshanLogError, digest_file
@@ -25,14 +26,14 @@ from sluice.classifier.profile import Reading, read_measured, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from sluice.classifier.patterns import PatternClassifier
 
 T = TypeVar("T")
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
-MEMORY = 8 << 30  # of address space, which is more than a log may need
+MEMORY = 8 << 30  # of address space, which is more than a log may need: 1.3 KiB a record
+SHARE = 0.5  # of the machine's memory, for all workers beside what they have when they start
 BATCH = 32  # logs handed to a worker at once
 NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
 
@@ -102,7 +103,7 @@ def read_each(
     try:
         while True:
             while len(crew) < workers and (batch := list(islice(todo, BATCH))):
-                crew.append(_hire(memory, read, crew))
+                crew.append(_hire(min(memory, _fair_memory(workers)), read, crew))
                 crew[-1].hand(batch)
             if not crew:
                 return
@@ -154,6 +155,16 @@ def _failure(path: Path, reason: str) -> Failure:
         return Failure(path, reason, digest_file(path))
     except (OSError, DarshanLogError):
         return Failure(path, reason)
+
+
+def _fair_memory(workers: int) -> int:
+    """Return the bytes of address space that each of so many workers may have.
+
+    Where logs are followed any user may leave giant ones: they must not fill the machine.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * page
+    return in_use + int(SHARE * os.sysconf("SC_PHYS_PAGES") * page / workers)
 
 
 # In the worker
