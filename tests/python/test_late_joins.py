@@ -14,7 +14,7 @@ from sluice.policies.record import decide
 from sluice.slurm.drainer import decision_of
 
 NOW = 1_700_000_000  # long ago: sluiced has given up
-HEADING = "JobIDRaw|Cluster|JobName|UID|Partition|Submit|Start|NNodes|TimelimitRaw|SubmitLine"
+HEADING = "JobIDRaw|Cluster|JobName|UID|Partition|Submit|Start|NNodes|SubmitLine|TimelimitRaw"
 
 
 class Site:
@@ -47,7 +47,7 @@ class Site:
                 store.join_decision(1, self.numbers, job_id, "mark")
 
     def job(self, job_id: int, line: str, *, cluster: str = "lab") -> None:
-        row = (job_id, cluster, "sweep", 1000, "main", NOW, NOW + 9, 4, 60, line)
+        row = (job_id, cluster, "sweep", 1000, "main", NOW, NOW + 9, 4, line, 60)
         self.rows.append("|".join(map(str, row)))
 
     def ingest(self) -> int:
@@ -72,8 +72,8 @@ def site(tmp_path):
 
 def test_a_sweep_of_one_name_within_a_second_is_told_apart_by_its_lines(site):
     site.record("sbatch -n 8 run.sh a", tasks=8, script="#!/bin/sh\nsrun a\n")
-    site.record("sbatch run.sh 'b | c'", script="#!/bin/sh\nsrun b\n")
-    site.job(12, "sbatch run.sh 'b | c'")
+    site.record("sbatch --wrap=set -e\nb | c", script="#!/bin/sh\nset -e\nb | c\n")
+    site.job(12, "sbatch --wrap=set -e\nb | c")
     site.job(11, "sbatch -n 8 run.sh a")
     assert site.ingest() == 2
     assert site.jobs() == {1: 11, 2: 12}

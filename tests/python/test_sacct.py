@@ -102,6 +102,31 @@ def test_arrays_and_heterogeneous_jobs(job_id, raw, expected, task):
     assert (job.job_id, job.array_task) == (expected, task)
 
 
+def test_a_row_goes_on_where_its_submit_line_does():
+    jobs = parsed(
+        "JobID|JobName|SubmitLine|State|NNodes",
+        "7|run|sbatch --wrap=set -e",
+        "",
+        "srun a | tee b|COMPLETED|2",
+        "8|a",
+        "b|sbatch x|FAILED|1",
+        "9|c|sbatch y|COMPLETED|3",
+    )
+    assert [(job.job_id, job.name, job.submit_line, job.nodes) for job in jobs] == [
+        (7, "run", "sbatch --wrap=set -e\n\nsrun a | tee b", 2),
+        (8, "a\nb", "sbatch x", 1),
+        (9, "c", "sbatch y", 3),
+    ]
+
+
+def test_a_row_that_was_cut_costs_no_other():
+    cut, whole = parse_sacct(["JobID|User|State|NNodes", "7|al", "8|bob|COMPLETED|3"])
+    assert isinstance(cut, BrokenLine)
+    assert (cut.number, whole.user) == (2, "bob")
+    glued = parse_sacct(["JobID|User|State|NNodes", "7|al", "8|bob|3"])
+    assert [isinstance(row, BrokenLine) for row in glued] == [True]
+
+
 def test_steps_only_tell_their_jobs_number_of_tasks():
     jobs = parsed(
         "JobIDRaw|JobID|NTasks|JobName",

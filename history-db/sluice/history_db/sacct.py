@@ -1,7 +1,8 @@
 """Reads what `sacct --parsable2` prints, whatever fields in whatever order.
 
-sacct escapes nothing: a job's name, submit line or comment may hold the separator. Such a line
-has too many fields; its true ones are found by what the others must look like.
+sacct escapes nothing: a job's name, submit line or comment may hold the separator or line ends.
+Such a row has too many fields, or goes on in the next line; its true fields are found by what the
+others must look like.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ SEPARATOR = "|"
 LINE_ENDS = "\r\n\ufeff"
 """With what some programs write before the first line."""
 MAX_STRAY_SEPARATORS = 256
+MAX_LINES = 1000  # of a row
 REMEDY = "print it with `sacct --parsable2 --allusers --format ALL`"
 
 _TIME = r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A)?"
@@ -107,9 +109,8 @@ def parse_sacct(
     numbered = enumerate(lines, start=1)
     heading, closed, heading_text = _heading(numbered, name)
     job: Job | None = None
-    for number, line in numbered:
-        text = line.strip(LINE_ENDS)
-        if not text.strip() or text == heading_text:
+    for number, text in _rows(numbered, heading_text.count(SEPARATOR)):
+        if text == heading_text:
             continue
         values = _values(text.removesuffix(SEPARATOR) if closed else text, heading)
         if isinstance(values, str):
@@ -148,13 +149,39 @@ def _heading(numbered: Iterator[tuple[int, str]], name: str) -> tuple[list[str],
     raise SacctError(f"{name}: empty; {REMEDY}")
 
 
+def _rows(numbered: Iterator[tuple[int, str]], separators: int) -> Iterator[tuple[int, str]]:
+    """Put together the lines of each row: names and submit lines may hold line ends.
+
+    A row goes on until it has all its separators, or a line comes that has them by itself.
+    """
+    parts: list[str] = []
+    first = seen = 0
+    for number, line in numbered:
+        text = line.strip(LINE_ENDS)
+        count = text.count(SEPARATOR)
+        if parts and (count >= separators or len(parts) == MAX_LINES):
+            yield first, "\n".join(parts)
+            parts = []
+        if not parts:
+            first, seen = number, 0
+            if not text.strip():
+                continue
+        parts.append(text)
+        seen += count
+        if seen >= separators:
+            yield first, "\n".join(parts)
+            parts = []
+    if parts:
+        yield first, "\n".join(parts)
+
+
 def _values(text: str, heading: list[str]) -> list[str] | str:
     """Return the value of each field of the heading, or what is wrong with the line."""
     tokens = text.split(SEPARATOR)
     stray = len(tokens) - len(heading)
     if stray < 0:
         return f"has {len(tokens)} fields where the heading has {len(heading)}"
-    if stray == 0:
+    if stray == 0 and "\n" not in text:
         return tokens
     if stray > MAX_STRAY_SEPARATORS:
         return f"has {len(tokens)} fields where the heading has {len(heading)}"
