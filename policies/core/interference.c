@@ -4,7 +4,7 @@
 
 /* ln of how much less than its kind of traffic a program may get alone and still get
  * all that it can. */
-static const double log_rate_slack = 0.4;
+static const double log_rate_slack = 0.7;
 /* Logarithms of weights stay below this, so that weights, their sums and their
  * ratios stay finite whatever a bundle holds. */
 static const double largest_log = 100.0;
@@ -60,11 +60,14 @@ sluice_interference_check (const struct sluice_interference *model,
 		return sluice_fail (err, "interference capacity is %g, below 1",
 				    model->capacity);
 	if (model->process_exponent < 0.0 || model->stream_exponent < 0.0
-	    || model->queueing < 0.0 || model->pooling < 0.0 || model->log_sd < 0.0
-	    || model->site_log_sd < 0.0)
+	    || model->queueing < 0.0 || model->endurance < 0.0 || model->pooling < 0.0
+	    || model->log_sd < 0.0 || model->site_log_sd < 0.0)
 		return sluice_fail (err,
-				    "a negative process exponent, queueing, pooling or "
-				    "deviation");
+				    "a negative process exponent, queueing, endurance, "
+				    "pooling or deviation");
+	if (!(model->interleaving >= 0.0 && model->interleaving < 1.0
+	      && model->filling >= 0.0 && model->filling <= 1.0))
+		return sluice_fail (err, "interleaving or filling is not between 0 and 1");
 	if (model->reserved != 0 || model->point_count > SLUICE_MAX_SITE_POINTS)
 		return sluice_fail (
 		    err, "interference has %u measured points, more than %u",
@@ -248,7 +251,11 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	set_activity (p, stretch, out);
 	out->weight = parts.flushes + parts.streams;
 	out->streaming = parts.streams / out->weight;
-	out->log_hold = clip_log (site.log_hold);
+	out->log_hold = clip_log (site.log_hold - model->endurance * log_efficiency);
+	out->alone = parts.flushes + parts.streams / (1.0 + model->pooling * parts.streams);
+	out->filling = smaller (1.0, efficiency);
+	out->idle = model->filling * (1.0 - out->filling);
+	out->interleaving = model->interleaving;
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
@@ -283,13 +290,26 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 {
 	double shift = smaller (z * pressure->log_sd, largest_log);
 	double hold = side == SLUICE_VICTIM ? pressure->log_hold : 0.0;
-	double weight = pressure->weight * exp (hold + side * shift);
+	double scale = exp (hold + side * shift);
+	double weight = pressure->weight * scale;
+	double epsilon = pressure->interleaving;
 	struct sluice_load load = {
 		.flushes = (1.0 - pressure->streaming) * weight,
 		.streams = pressure->streaming * weight,
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
+		.room = 1.0,
+		.wait = 1.0 - pressure->filling,
 	};
+	if (side == SLUICE_VICTIM) {
+		if (epsilon > 0.0)
+			load.room = pow (pressure->alone * scale, epsilon);
+	} else {
+		if (epsilon > 0.0)
+			load.flushes = pow (load.flushes, 1.0 - epsilon);
+		load.idle = load.flushes * pressure->idle;
+		load.flushes -= load.idle;
+	}
 	return load;
 }
 
@@ -297,6 +317,7 @@ struct sluice_load
 sluice_load_add (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes += b.flushes;
+	a.idle += b.idle;
 	a.streams += b.streams;
 	a.demand += b.demand;
 	a.metadata += b.metadata;
@@ -307,6 +328,7 @@ struct sluice_load
 sluice_load_less (struct sluice_load sum, struct sluice_load part)
 {
 	sum.flushes = larger (0.0, sum.flushes - part.flushes);
+	sum.idle = larger (0.0, sum.idle - part.idle);
 	sum.streams = larger (0.0, sum.streams - part.streams);
 	sum.demand = larger (0.0, sum.demand - part.demand);
 	sum.metadata = larger (0.0, sum.metadata - part.metadata);
@@ -317,6 +339,7 @@ struct sluice_load
 sluice_load_scale (struct sluice_load load, double factor)
 {
 	load.flushes *= factor;
+	load.idle *= factor;
 	load.streams *= factor;
 	load.demand *= factor;
 	load.metadata *= factor;
@@ -327,6 +350,7 @@ struct sluice_load
 sluice_load_most (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes = larger (a.flushes, b.flushes);
+	a.idle = larger (a.idle, b.idle);
 	a.streams = larger (a.streams, b.streams);
 	a.demand = larger (a.demand, b.demand);
 	a.metadata = larger (a.metadata, b.metadata);
@@ -336,7 +360,7 @@ sluice_load_most (struct sluice_load a, struct sluice_load b)
 struct sluice_load
 sluice_load_elsewhere (struct sluice_load load)
 {
-	load.flushes = load.streams = load.demand = 0.0;
+	load.flushes = load.idle = load.streams = load.demand = 0.0;
 	return load;
 }
 
@@ -344,13 +368,13 @@ sluice_load_elsewhere (struct sluice_load load)
  * sets at once. The weights v of interference.h are multiplied by 1 + kappa U: their
  * ratio counts. */
 static inline double
-data_rate (struct sluice_load victim, double flushes, double streams, double demand,
-	   const struct sluice_interference *model)
+data_rate (struct sluice_load victim, double flushes, double idle, double streams,
+	   double demand, const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
 	double own = victim.flushes * pool + victim.streams;
-	double all = own + flushes * pool + streams;
+	double all = own + victim.room * (flushes + victim.wait * idle) * pool + streams;
 	/* of the guaranteed share K own / all and what is left the larger one, at the
 	 * price of one division */
 	double share = larger (model->capacity * own, left * all) / (all * victim.demand);
@@ -369,7 +393,7 @@ double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes,
+	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes, active.idle,
 						       active.streams, active.demand, model)
 					  : 1.0;
 	return stretched_rate (rate, victim.metadata + active.metadata);
@@ -380,7 +404,8 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		     struct sluice_load_sets *out)
 {
 	out->n = n;
-	out->flushes[0] = out->streams[0] = out->demand[0] = out->metadata[0] = 0.0;
+	out->flushes[0] = out->idle[0] = out->streams[0] = 0.0;
+	out->demand[0] = out->metadata[0] = 0.0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t half = 1u << i;
 #ifndef __clang__ /* which sees for itself that the halves are apart */
@@ -389,6 +414,7 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		for (uint32_t off = 0; off < half; off++) {
 			uint32_t on = off + half;
 			out->flushes[on] = out->flushes[off] + others[i].flushes;
+			out->idle[on] = out->idle[off] + others[i].idle;
 			out->streams[on] = out->streams[off] + others[i].streams;
 			out->demand[on] = out->demand[off] + others[i].demand;
 			out->metadata[on] = out->metadata[off] + others[i].metadata;
@@ -408,6 +434,7 @@ sluice_load_rates (struct sluice_load victim, struct sluice_load always,
 		rates[s] = 1.0;
 	for (uint32_t s = 0; s < count && victim.demand > 0.0; s++)
 		rates[s] = data_rate (victim, always.flushes + sets->flushes[s],
+				      always.idle + sets->idle[s],
 				      always.streams + sets->streams[s],
 				      always.demand + sets->demand[s], model);
 	if (metadata + sets->metadata[count - 1] <= 1.0)
@@ -541,6 +568,7 @@ sluice_pressure_is_stronger (const struct sluice_pressure *a,
 	COMPARE (burst)
 	COMPARE (period)
 	COMPARE (log_sd)
+	COMPARE (idle)
 #undef COMPARE
 	return 0;
 }

@@ -34,19 +34,29 @@
  * that flushes has nprocs * chunk bytes in a queue which it empties at its rate, so
  * at b1 = c1 = ln 2 and gamma = alpha = 1, f is the time of a round of its flushes. A
  * rate that is known tells it better than the kind of traffic does: a job that alone
- * gets a share r of the targets has max (r, e exp (-0.4)) for its e where the site has
+ * gets a share r of the targets has max (r, e exp (-0.7)) for its e where the site has
  * measured. So one that gets more than its kind is as efficient as that; one that gets
  * about as much as its kind wants nothing more, so d = 1; and one that gets much less
  * could get more, so d < 1.
  *
+ * Such programs do not wait for each other round by round. One with short rounds gets
+ * several of them done during a long one of another's; and while a flush waits for
+ * operations or the journal it leaves the bandwidth idle, which those fill who need
+ * little else. So the flushing part v_i of another's weight counts beside j as
+ *
+ *   v_i^(1 - epsilon) R_j^epsilon (1 - theta e_j (1 - e_i))
+ *
+ * R_j being all that j holds on with alone, v_j at U = s w. At epsilon = theta = 0 that
+ * is v_i; every part of it only adds to what the others press.
+ *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
- * and S6, with alpha = 0. A site's own measurements (`sluice calibrate`) replace them,
- * and correct what the law does not hold: each measured kind of traffic is a point
- * x_i in the space of the features, and moves what is like it, by a share that falls
- * with the distance:
+ * and S6, with alpha = epsilon = theta = beta = 0. A site's own measurements (`sluice
+ * calibrate`) replace them, and correct what the law does not hold: each measured kind of
+ * traffic is a point x_i in the space of the features, and moves what is like it, by a
+ * share that falls with the distance:
  *
  *   ln w += sum_i a_i c (x, x_i)
- *   ln h  = sum_i h_i c (x, x_i)    as a victim, a job weighs w h instead of w
+ *   ln h  = sum_i h_i c (x, x_i) - beta ln e    as a victim, it weighs w h instead of w
  *   ln e  = min (0, sum_i b_i c (x, x_i))
  *   c (x, y) = exp (-1/2 sum_k ((x_k - y_k) / scale_k)^2)
  *
@@ -81,6 +91,9 @@ enum {
 	X (process_exponent, "gamma: how a flushing weight grows with processes")          \
 	X (stream_exponent, "delta: how a streaming weight grows with processes")          \
 	X (queueing, "alpha: how far a flushing weight is a time: 0 not, 1 wholly")        \
+	X (endurance, "beta: how far it holds on the more, the less it gets alone")        \
+	X (interleaving, "epsilon: how far short rounds slip in during long ones, < 1")    \
+	X (filling, "theta: how far others fill what flushes leave idle, 0 to 1")          \
 	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
 	X (pooling, "kappa: how far streams weigh as one, >= 0; 0: by weights alone")      \
 	X (log_sd, "sd of ln w where the site did not measure")                            \
@@ -118,18 +131,22 @@ void sluice_traffic_features (const struct sluice_profile *profile,
 
 /* What a job presses on the targets it is spread over. */
 struct sluice_pressure {
-	double weight;	  /* w, on each of its targets */
-	double streaming; /* s: the share of it that counts as a stream */
-	double log_hold;  /* ln h: as a victim it weighs w h */
-	double log_sd;	  /* sd of ln w */
-	double demand;	  /* d, 0..1 of the targets' rate, while in a burst */
-	double metadata;  /* share of the metadata server, while in a burst */
-	double io_share;  /* phi: share of time in bursts */
-	double burst;	  /* s; 0: much shorter than others' bursts */
-	double period;	  /* s; 0: unknown */
-	double confined;  /* rate left on these targets even alone, 0 < c <= 1: they are
-			   * fewer, or slow */
-	double async_io;  /* 1: computes while it writes */
+	double weight;	     /* w, on each of its targets */
+	double streaming;    /* s: the share of it that counts as a stream */
+	double log_hold;     /* ln h: as a victim it weighs w h */
+	double alone;	     /* w, its streams being pooled with each other */
+	double filling;	     /* e: share of others' idle time that it can fill */
+	double idle;	     /* theta (1 - e): share of its flushes that others can fill */
+	double interleaving; /* epsilon of the model */
+	double log_sd;	     /* sd of ln w */
+	double demand;	     /* d, 0..1 of the targets' rate, while in a burst */
+	double metadata;     /* share of the metadata server, while in a burst */
+	double io_share;     /* phi: share of time in bursts */
+	double burst;	     /* s; 0: much shorter than others' bursts */
+	double period;	     /* s; 0: unknown */
+	double confined;     /* rate left on these targets even alone, 0 < c <= 1: they are
+			      * fewer, or slow */
+	double async_io;     /* 1: computes while it writes */
 };
 
 /* The pressure of a profile that is spread over the lanes in lane_mask (bit i

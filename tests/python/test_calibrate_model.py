@@ -177,10 +177,11 @@ def test_the_core_evaluates_what_was_fitted():
     rate = 0.25 * policy.lanes[0].bandwidth
     found = core.pressure_of(program.profile(rate), struct, policy)
     base = core.pressure_of(program.profile(), law_of(model.interference), policy)
-    efficiency = max(min(0.0, pulls["efficiency"]) - 0.4, math.log(0.25))
+    efficiency = max(min(0.0, pulls["efficiency"]) - 0.7, math.log(0.25))
     moved = pulls["weight"] - model.interference["queueing"] * efficiency
     assert math.log(found.weight / base.weight) == pytest.approx(moved, abs=1e-9)
-    assert found.log_hold == pytest.approx(pulls["hold"], abs=1e-9)
+    endured = model.interference["endurance"] * efficiency
+    assert found.log_hold == pytest.approx(pulls["hold"] - endured, abs=1e-9)
     assert found.demand == pytest.approx(min(1, 0.25 / math.exp(efficiency)))
 
 
@@ -197,6 +198,10 @@ def test_the_core_evaluates_what_was_fitted():
         {"pooling": float("nan")},
         {"stream_exponent": -0.1},
         {"queueing": -0.1},
+        {"endurance": -0.1},
+        {"interleaving": 1.0},
+        {"filling": 1.1},
+        {"filling": float("nan")},
     ],
 )
 def test_a_bundle_with_a_damaged_site_is_refused(damage):

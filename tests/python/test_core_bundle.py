@@ -202,7 +202,7 @@ LEAF = lib.SLUICE_LEAF_NODE
     ("content", "says"),
     [
         (patched_header("kind", "<I", 2), "kind is 2"),
-        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 5"),
+        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 6"),
         (patched_header("feature_hash", "<Q", 1), "another list of features"),
         (patched_header("section_table", "<I", 72), "fixed"),
         (patched_header("section_count", "<I", 33), "33 sections do not fit"),
@@ -217,7 +217,7 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("POLICY", 96, "<I", 17), "17 lanes"),
         (patched("POLICY", 104, "<B", ord("S")), "lane 0"),
         (patched("INTERFERENCE", 0, "<d", float("inf")), "stream_level"),
-        (patched("INTERFERENCE", 72, "<d", 0.5), "capacity is 0.5"),
+        (patched("INTERFERENCE", 96, "<d", 0.5), "capacity is 0.5"),
         (patched("FOREST", 0, "<I", 1), "forest 0"),
         (patched("FOREST", 4, "<I", 3), "forest 1"),
         (patched("FOREST", 4, "<I", 1), "forest 1"),

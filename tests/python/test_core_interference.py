@@ -254,7 +254,7 @@ def of(profile: dict, conf: str = "", lane_mask: int = 0) -> View:
 
 TWO_LANES = "Lane=a Targets=3 Bandwidth=3G\nLane=b Targets=1 Bandwidth=1G\n"
 GIB = 2**30
-SLACK = math.exp(0.4)  # of rates alone, where a site measured
+SLACK = math.exp(0.7)  # of rates alone, where a site measured
 
 
 def test_the_weight_follows_the_formula_of_the_header():
@@ -302,6 +302,49 @@ def test_a_rate_like_that_of_its_kind_is_all_that_a_program_can_get():
     assert little == pytest.approx(0.05 / (0.5 / SLACK))
     unmeasured = core.pressure_of({**FLUSHING, "rate": 0.35 * GIB}, MODEL, lanes)
     assert unmeasured.demand == pytest.approx(0.35)
+
+
+def test_short_rounds_slip_in_during_long_ones():
+    """What others' flushes weigh beside a victim is between theirs and its own."""
+    slipping = model(interleaving=0.25, log_sd=0.0)
+    short, long = (
+        core.pressure_of({**FLUSHING, "chunk_bytes": mib * MIB}, slipping, policy())
+        for mib in (1, 256)
+    )
+    weights = short.weight, long.weight
+    assert weights[0] < weights[1]
+    for victim, other in ((short, long), (long, short)):
+        counted = other.weight**0.75 * victim.weight**0.25
+        expected = min(1.0, 1.2 * victim.weight / (victim.weight + counted))
+        assert core.rate_share(victim, [other], slipping) == pytest.approx(expected)
+
+
+def test_who_needs_the_bandwidth_fills_what_flushes_leave_idle():
+    """The others' flushes count less beside a fast program than beside one that waits too."""
+    points = [{"at": [0.0, 1.0, 0.0, 6.0], "efficiency": 0.0}]
+    lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
+    filling = model(filling=0.8, scale=[1.0] * 4, points=points)
+    fast, slow = (
+        core.pressure_of({**FLUSHING, "rate": share * GIB}, filling, lanes) for share in (1, 0.6)
+    )
+    weight = fast.weight
+    counted = weight * (1 - 0.8 * 1.0 * (1 - 0.6))
+    expected = min(1.0, 1.2 * weight / (weight + counted))
+    assert core.rate_share(fast, [slow], filling) == pytest.approx(expected)
+    counted = weight * (1 - 0.8 * 0.6 * (1 - 0.6))
+    expected = min(1.0, 1.2 * weight / (weight + counted))
+    assert core.rate_share(slow, [slow], filling) == pytest.approx(expected)
+    assert core.rate_share(slow, [fast], filling) == pytest.approx(0.6)
+
+
+@given(pressures(), st.lists(pressures(), min_size=1, max_size=4), st.floats(0, 0.9))
+def test_more_company_never_helps_where_rounds_slip_in(victim, others, interleaving):
+    victim, *others = (
+        changed(p, interleaving=interleaving, alone=p.weight, idle=0.5, filling=0.5)
+        for p in (victim, *others)
+    )
+    shares = [core.rate_share(victim, others[:n], MODEL) for n in range(len(others) + 1)]
+    assert all(after <= before for before, after in itertools.pairwise(shares))
 
 
 def test_no_kind_of_traffic_gets_more_than_all():

@@ -58,7 +58,7 @@ NOISE_SD = 0.08
 """Of ln rho in one measurement."""
 RATE_NOISE_SD = 0.1
 """Of the logarithm of a rate alone."""
-COVERAGE = 0.85
+COVERAGE = 0.82
 """Of intervals of 90 %, among observations that were left out of the fit. What differs from all
 that was fitted is foretold worse than what lies between, which is then covered more often."""
 NORMAL_90 = 1.6448536269514722
@@ -84,7 +84,8 @@ class Beginning:
 
     law: tuple[tuple[float, float], ...]
     """Mean and sd of each coefficient of LAW."""
-    queueing: float
+    queueing: Mapping[str, float]
+    """What is held of the law of a queue: coefficients that no site is asked for."""
     weight_sd: float
     """Of ln w around the law, and of ln h."""
     hold_sd: float
@@ -99,9 +100,9 @@ QUEUE = Beginning(
         *((math.log(32.0), 1.5), (0.0, 0.15), (1.0, 0.2)),
         (-3.5, 1.5),
     ),
-    queueing=1.0,
-    weight_sd=0.25,
-    hold_sd=0.5,
+    queueing={"queueing": 1.0, "endurance": 0.15, "interleaving": 1 / 6, "filling": 0.75},
+    weight_sd=0.2,
+    hold_sd=0.35,
     noise_sd=0.1,
 )
 """Weights are MiB that a target could take while it serves what is in its queue. Streams take
@@ -113,7 +114,7 @@ def _as_published() -> Beginning:
     figures = published_interference()
     return Beginning(
         law=(*((figures[name], 0.0) for name in LAW[:POOLING]), (-1.5, 1.5)),
-        queueing=figures["queueing"],
+        queueing={name: figures[name] for name in QUEUE.queueing},
         weight_sd=1.5,
         hold_sd=1.0,
         noise_sd=0.08,
@@ -334,6 +335,9 @@ class _Problem:
         self.stream_terms[:, STREAMING] = np.array([one, level, processes]).T
         self.streaming = streaming
         self.log_efficiency = np.minimum(0.0, likeness(self.at, self.at) @ self.efficiency)
+        efficiency = np.exp(self.log_efficiency)
+        idle = self.beginning.queueing["filling"] * (1 - efficiency)
+        self.busy = 1 - efficiency[self.victim][:, None] * idle
 
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
         error = (self._log_rho(unknowns)[0] - self.seen) / self.beginning.noise_sd
@@ -357,17 +361,23 @@ class _Problem:
         n, count = len(self.at), len(self.seen)
         law, weight, hold = self._values(unknowns)
         kappa = math.exp(min(law[POOLING], MOST_LOG_POOLING))
-        flush = self.flush_terms @ law - self.beginning.queueing * self.log_efficiency + weight
+        held_law = self.beginning.queueing
+        flush = self.flush_terms @ law - held_law["queueing"] * self.log_efficiency + weight
         flushes = (1 - self.streaming) * np.exp(flush)
         streams = self.streaming * np.exp(self.stream_terms @ law + weight)
 
-        victim, other, holds = self.victim, self.other, np.exp(hold[self.victim])
+        victim, other = self.victim, self.other
+        holds = np.exp(hold - held_law["endurance"] * self.log_efficiency)[victim]
         own_flushes, own_streams = flushes[victim] * holds, streams[victim] * holds
         other_streams = np.bincount(self.row, streams[other], count)
         queue = 1 + kappa * (own_streams + other_streams)
         # What counts of each, in the queue of streams or beside it.
         held = own_flushes + own_streams / queue
-        pressure = np.bincount(self.row, flushes[other], count) + other_streams / queue
+        epsilon, pooled = held_law["interleaving"], streams / (1 + kappa * streams)
+        room = ((flushes + pooled)[victim] * holds) ** epsilon
+        among = (room[:, None] * self.busy)[self.row, other] * flushes[other] ** (1 - epsilon)
+        taken = np.bincount(self.row, among, count)
+        pressure = taken + other_streams / queue
 
         # ln rho = -ln (1 + pressure / held): a slope in held, pressure and queue each.
         by_pressure = -1 / (held + pressure)
@@ -379,14 +389,17 @@ class _Problem:
         # Over ln f, ln g and ln h of each point.
         by_flush, by_stream, by_hold = np.zeros((3, count, n))
         rows = np.arange(count)
-        by_flush[rows, victim] = by_held * own_flushes
-        by_stream[rows, victim] = by_own_streams * own_streams
-        by_hold[rows, victim] = by_flush[rows, victim] + by_stream[rows, victim]
-        np.add.at(by_flush, (self.row, other), by_pressure[self.row] * flushes[other])
+        by_room = epsilon * by_pressure * taken
+        by_alone = by_room / (flushes + pooled)[victim]
+        by_hold[rows, victim] = by_held * own_flushes + by_own_streams * own_streams + by_room
+        by_flush[rows, victim] = by_held * own_flushes + by_alone * flushes[victim]
+        by_pooled = by_alone * (pooled / (1 + kappa * streams))[victim]
+        by_stream[rows, victim] = by_own_streams * own_streams + by_pooled
+        np.add.at(by_flush, (self.row, other), (1 - epsilon) * by_pressure[self.row] * among)
         np.add.at(by_stream, (self.row, other), by_streams[self.row] * streams[other])
 
         by_law = by_flush @ self.flush_terms + by_stream @ self.stream_terms
-        by_law[:, POOLING] = by_queue * (queue - 1)
+        by_law[:, POOLING] = by_queue * (queue - 1) - by_pooled * kappa * streams[victim]
         slopes = [
             by_law * [sd for _, sd in self.beginning.law],
             self.beginning.weight_sd * (by_flush + by_stream) @ self.root,
@@ -414,10 +427,10 @@ class _Problem:
             for at, a, h, b in zip(self.at, *pulls, self.efficiency, strict=True)
         ]
         site = {name: float(value) for name, value in zip(LAW, law, strict=True)}
+        site |= self.beginning.queueing
         site |= {
             "process_exponent": max(0.0, site["process_exponent"]),
             "stream_exponent": max(0.0, site["stream_exponent"]),
-            "queueing": self.beginning.queueing,
             "capacity": 1.0,
             "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
         }

@@ -125,7 +125,8 @@ def published_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, floa
     return {
         **coefficients,
         "stream_exponent": coefficients["process_exponent"],  # no figure tells them apart
-        "queueing": 0.0,  # nor is it known what small flushes get alone
+        # nor is it known what small flushes get alone, and leave to others
+        **dict.fromkeys(("queueing", "endurance", "interleaving", "filling"), 0.0),
         "capacity": capacity,
         "pooling": 0.0,  # no figure has two streams beside one that flushes
         "log_sd": math.hypot(residual, between),

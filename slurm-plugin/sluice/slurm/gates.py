@@ -143,9 +143,16 @@ class Sizer:
             return ranked
         weights = [p.weight * math.exp(self._z * p.log_sd) for p in rest]
         streams = sum(w * p.streaming for w, p in zip(weights, rest, strict=True))
+        # Flushes add up as the core counts them beside a victim.
+        exponent = 1 - max(p.interleaving for p in rest)
+        flushes = sum(
+            (w * (1 - p.streaming)) ** exponent for w, p in zip(weights, rest, strict=True)
+        ) ** (1 / exponent)
+        weight = flushes + streams
         always = {
-            "weight": sum(weights),
-            "streaming": streams / sum(weights) if streams else 0.0,
+            "weight": weight,
+            "streaming": streams / weight if streams else 0.0,
+            "interleaving": 1 - exponent,
             "demand": sum(p.demand for p in rest),
             "metadata": sum(p.metadata for p in rest),
             "io_share": 1.0,
