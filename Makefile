@@ -101,7 +101,8 @@ docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
 	$(BIN)/python -m sluice.classifier.shipped tests/data/darshan/index.csv \
 		tests/data/programs/labels.csv tests/data/programs/round6.csv \
-		tests/data/programs/round7.csv tests/data/programs/round8.csv
+		tests/data/programs/round7.csv tests/data/programs/round8.csv \
+		tests/data/programs/round9.csv tests/data/programs/round10.csv
 
 lock: ## Pin every Python dependency with its hash
 	$(BIN)/pip install --quiet uv

@@ -116,7 +116,7 @@ def errors_of(outcomes: Outcomes) -> str:
 def print_held_out() -> None:
     """Calibrate what ships without each round in turn, and judge that round.
 
-    labels.csv has rounds 1 to 5. Mechanisms were changed after looking at rounds up to 9.
+    labels.csv has rounds 1 to 5. Mechanisms were changed after looking at each of them.
     """
     classifier = packaged_classifier()
     examples = {name: certain_examples(PROGRAMS / name) for name in LABELS}

@@ -203,18 +203,35 @@ def test_what_ships_holds_on_the_rounds_that_were_asked_about_once(synthesised, 
     assert all(right >= 0.95 for threshold, _, right in judged["abstentions"] if threshold >= 0.8)
 
 
-def test_first_answers_about_round_10_are_kept_with_the_labels_and_reach_what_is_wanted():
-    """What shipped then, about 144 programs that nobody had looked at: right, sure, sized."""
-    programs = DATA.parent / "programs"
-    with (programs / "first_answers.csv").open() as file:
-        kept = [row for row in csv.DictReader(file) if row["round"] == "10"]
-    with (programs / "round10.csv").open() as file:
-        certain = [row for row in read_labels(file, name="round10.csv") if row.certain]
-    assert {row["log"]: row["truth"] for row in kept} == {r.file: r.pattern for r in certain}
+def first_answers(number: int) -> list[dict[str, str]]:
+    with (DATA.parent / "programs" / "first_answers.csv").open() as file:
+        return [row for row in csv.DictReader(file) if row["round"] == str(number)]
+
+
+@pytest.mark.parametrize("number", [10, 11])
+def test_first_answers_are_kept_with_the_labels(number):
+    name = f"round{number}.csv"
+    with (DATA.parent / "programs" / name).open() as file:
+        certain = [row for row in read_labels(file, name=name) if row.certain]
+    kept = {row["log"]: row["truth"] for row in first_answers(number)}
+    assert kept == {row.file: row.pattern for row in certain}
+
+
+def test_first_answers_about_round_10_reach_what_is_wanted():
+    """What shipped then, about 144 programs that nobody had looked at: right and sure."""
+    kept = first_answers(10)
     said = np.array([float(row["confidence"]) for row in kept])
     right = np.array([row["truth"] == row["answer"] for row in kept])
     assert right.mean() >= 0.85
     assert calibration_error(said, right) <= 0.05
+
+
+def test_first_answers_about_round_11_have_the_chunks():
+    """Of programs whose system calls were traced."""
+    chunks = [row for row in first_answers(11) if row["chunk_bytes"]]
+    found = np.array([float(row["chunk_answer"]) / float(row["chunk_bytes"]) for row in chunks])
+    assert len(chunks) >= 100
+    assert (np.abs(np.log2(found)) <= 1).mean() >= 0.95
 
 
 @pytest.mark.acceptance  # reads 194 logs; the first answers about them are judged above
@@ -223,6 +240,16 @@ def test_what_ships_still_knows_round_10_and_the_chunks_of_its_programs(synthesi
     found = as_is(load(programs / "round10.csv", programs), packaged_classifier(), synthesised)
     assert found["unseen_applications"]["accuracy"] >= 0.9
     assert found["unseen_applications"]["calibration_error"] <= 0.05
+    assert found["chunk"]["within_factor_two"] >= 0.95
+
+
+@pytest.mark.acceptance  # reads 199 logs
+def test_what_ships_knows_round_11_by_what_was_learned_from_it(synthesised):
+    """Its confidence is not held to 0.05: rewrites that leave no trace are a third of it."""
+    programs = DATA.parent / "programs"
+    found = as_is(load(programs / "round11.csv", programs), packaged_classifier(), synthesised)
+    assert found["unseen_applications"]["accuracy"] >= 0.85
+    assert found["unseen_applications"]["macro_f1"] >= 0.9
     assert found["chunk"]["within_factor_two"] >= 0.95
 
 

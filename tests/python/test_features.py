@@ -363,6 +363,8 @@ def test_the_evidence_names_what_decided():
     assert "never flushes" in words
     rewritten = read_profile(LOGS / "098_pat_ws_posix_64K_n1_fpp_per0.3.darshan")
     assert "50.0 times, in place" in "; ".join(evidence(rewritten.profile, rewritten.features))
+    patched = read_profile(LOGS.parent / "programs" / "r11_sp_counters.darshan")
+    assert "leaves gaps" in "; ".join(evidence(patched.profile, patched.features))
 
 
 def test_patterns_have_the_names_of_the_core():
@@ -579,3 +581,32 @@ def test_headers_that_a_library_writes_again_do_not_make_a_file_rewritten(tmp_pa
     found = profile(log, tmp_path)
     assert found.pattern == "aw"
     assert "ws" not in found.shares
+
+
+def test_a_file_with_gaps_that_nobody_writes_was_there_before(tmp_path):
+    log, sparse = MadeLog(), MadeLog()
+    appended(log, MAX_BYTE_WRITTEN=80 * MIB - 1, CONSEC_WRITES=0)  # 50 MiB in all
+    assert profile(log, tmp_path).pattern == "ws"
+    appended(sparse, module="STDIO", MAX_BYTE_WRITTEN=80 * MIB - 1)  # offsets of streams count on
+    assert profile(sparse, tmp_path).pattern == "aw"
+
+
+def test_processes_that_fill_one_file_together_leave_no_gaps(tmp_path):
+    log = MadeLog(nprocs=4)
+    for rank in range(4):
+        appended(log, rank=rank, MAX_BYTE_WRITTEN=(150 + 50 * (rank == 3)) * MIB - 1)
+    assert profile(log, tmp_path).pattern == "aw"
+
+
+def test_files_of_a_series_may_be_filled_before_they_are_written(tmp_path):
+    log = MadeLog()
+    series(log, MAX_BYTE_WRITTEN=MIB // 2 - 1)
+    assert profile(log, tmp_path).pattern == "owc"
+
+
+def test_a_file_read_and_written_in_turns_was_not_emptied_by_its_opens(tmp_path):
+    log = MadeLog()
+    turns = {"READS": 500, "BYTES_READ": 500 * MIB, "RW_SWITCHES": 999, "OPENS": 10}
+    span = {"F_READ_START_TIMESTAMP": 1.0, "F_READ_END_TIMESTAMP": 89.9}
+    appended(log, count=500, MAX_BYTE_WRITTEN=50 * MIB - 1, **(turns | span))
+    assert profile(log, tmp_path).pattern == "ws"

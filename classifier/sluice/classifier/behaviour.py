@@ -2,8 +2,9 @@
 
 - Files that a process writes one after the other, and streams that are opened again and again
   for large pieces: created and closed (owc).
-- More bytes written than the file is long, or writes in no order: rewritten in place (ws). Where
-  the file is truncated for each rewrite, or renamed over: created again (owc).
+- More bytes written than the file is long, writes in no order, or gaps that nobody fills, as the
+  file was there before: rewritten in place (ws). Where the file is truncated for each rewrite, or
+  renamed over: created again (owc).
 - Everything else that is written: appended (aw).
 - Many opens and stats with few bytes behind each file: metadata.
 - Reads: read, but for what a program is fed with (supply.py). Such a run is named by its writes.
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.files import ratio, weighted
+from sluice.classifier.files import ratio, sums, weighted
 from sluice.classifier.series import Series, find_series
-from sluice.classifier.supply import Supply, find_supply
+from sluice.classifier.supply import Supply, alternating, find_supply
 from sluice.classifier.totals import METADATA_OPERATIONS
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ METADATA_BYTES = 4096  # a file; with more the data matter more
 OPERATIONS_A_FILE = 3  # create, stat, open: with more, operations count instead of files
 REWRITTEN = 1.5  # bytes written over the file's size, from which it was written again;
 REWRITTEN_BAND = 0.5  # unsure so far around it: libraries write their headers several times
+FILLED_FIRST = 1.5  # more of it for files of a series: fill values or moved variables, then data
+FILLED, FILLED_BAND = 0.75, 0.1  # share of the file that was written: below, there are gaps
+SCATTERED = 4  # writes, from which gaps speak
 PIECE = 16 * 1024  # bytes: streams opened again to add fewer are logs
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
@@ -75,11 +79,13 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     reopened = (opens >= 0.5 * overwrite) & (opens >= 2)
     truncated = _truncated(files, reopened)
     random = _random(files)
-    ws = np.maximum(again * (1 - truncated), random)
     once = np.maximum(_once(series), _pieces(files, opens))
+    existed = np.maximum(random, _gaps(files) * (1 - once))
+    later = ((overwrite - FILLED_FIRST * once - REWRITTEN) / REWRITTEN_BAND + 0.5).clip(0, 1)
+    ws = np.maximum(later * (1 - truncated), existed)
     owc = np.maximum(again * truncated, (1 - ws) * once)
     by_pattern = {"owc": owc, "ws": ws, "aw": 1 - ws - owc}
-    supply = find_supply(files, totals, ws)
+    supply = find_supply(files, totals, np.maximum(again * (1 - truncated), existed))
     of_data = _data_shares(by_pattern, files.written, supply.others)
     significance = _significance(files, totals)
     metadata = metadata_share(files, totals)
@@ -122,8 +128,9 @@ def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
 
     fopen and C++ streams truncate what they open for writing, and so does who renames a new file
     over the old one. Of a bare open nothing is recorded: who then writes without seeking has most
-    likely truncated it; a place sought for each write is a rewrite in place. MPI-IO opens never
-    truncate: only several writes from the start on speak for a file that was removed before.
+    likely truncated it; a place sought for each write is a rewrite in place, and what is read and
+    written in turns was not empty. MPI-IO opens never truncate: only several writes from the start
+    on speak for a file that was removed before.
     """
     if not reopened.any():
         return np.zeros(len(files))
@@ -133,7 +140,21 @@ def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
     several = (np.log2(np.maximum(per_open, 1)) / 2).clip(0, 1)
     seeks = ratio(files.rows["posix_seeks"], files.writes)
     likely = np.where(files.rows["mpiio_bytes_written"] > 0, several, 1.0) * (seeks < 0.9)
-    return np.where(reopened, np.where(sure, 1.0, likely), 0)
+    full = np.where(files.reads > 0.5 * files.writes, alternating(files), 0)
+    return np.where(reopened, np.where(sure, 1.0, likely * (1 - full)), 0)
+
+
+def _gaps(files: Files) -> Array:
+    """How surely a file has places that nobody wrote, so that it was there before.
+
+    Of processes that share a file each fills a part. Offsets of streams count on through all opens.
+    """
+    _, place = np.unique(files.rows["id"], return_inverse=True)
+    size = np.zeros(len(files))
+    np.maximum.at(size, place, files.size)
+    filled = ratio(sums(place, files.written, len(files)), size)[place]
+    scattered = ~files.streamed & (files.writes >= SCATTERED)
+    return np.where(scattered, ((FILLED - filled) / FILLED_BAND + 0.5).clip(0, 1), 0)
 
 
 def _pieces(files: Files, opens: Array) -> Array:

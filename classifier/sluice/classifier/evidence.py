@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.behaviour import REWRITTEN
+from sluice.classifier.behaviour import FILLED, REWRITTEN
 from sluice.classifier.features import FEATURES
 from sluice.classifier.totals import METADATA_OPERATIONS
 
@@ -19,7 +19,7 @@ def evidence(profile: Profile, features: bytes) -> list[str]:
     values = dict(zip(FEATURES, np.frombuffer(features, dtype="<f4").tolist(), strict=True))
     signals = [
         *_volume(values),
-        *_writing(values, profile.numbers),
+        *_writing(values, profile),
         *_flushing(values, profile.numbers),
     ]
     if values["coverage"] < 0.95:
@@ -52,8 +52,8 @@ def _volume(values: dict[str, float]) -> list[str]:
     return signals
 
 
-def _writing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
-    if not numbers.get("write_bytes"):
+def _writing(values: dict[str, float], profile: Profile) -> list[str]:
+    if not profile.numbers.get("write_bytes"):
         return []
     signals = []
     successive = _count(values["log2_successive_files"])
@@ -65,7 +65,9 @@ def _writing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
         signals.append(f"writes {successive:.0f} files alike one after the other")
     if values["random_share"] > 0.5:
         signals.append("writes in no order")
-    if overwrite <= REWRITTEN and successive < 2.5 and values["random_share"] <= 0.5:
+    elif overwrite < FILLED and profile.shares.get("ws", 0) > 0.5:
+        signals.append("leaves gaps in a file, which was there before")
+    elif overwrite <= REWRITTEN and successive < 2.5:
         writes = _count(values["log2_writes_per_open"])
         signals.append(f"appends to a file, {max(1.0, writes):.0f} writes for each open")
     if values["stdio_share"] > 0.5:

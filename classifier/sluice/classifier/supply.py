@@ -53,7 +53,7 @@ def find_supply(files: Files, totals: Totals, in_place: Array) -> Supply:
     own = files.wrote & ~_replaced(files)
     stream = _beside_writes(files, read) * (~own | _written_on(files, read, own))
     deck = _deck(files, read, ~own)
-    parts = (stream, deck, _glanced(files), in_place * _alternating(files))
+    parts = (stream, deck, _glanced(files), in_place * alternating(files))
     supply = read * np.maximum.reduce(parts)
     return Supply(float(supply.sum()) / max(1.0, float(read.sum())), read - supply)
 
@@ -131,7 +131,7 @@ def _glanced(files: Files) -> NDArray[np.bool_]:
     return result
 
 
-def _alternating(files: Files) -> Array:
+def alternating(files: Files) -> Array:
     """How surely each block is read and then written: a file's reads and writes take turns.
 
     Where they come at random, in equal numbers, half as often.
