@@ -136,6 +136,16 @@ def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
         assert store.ranking("write_bytes", since_week=0, most=999) == []
 
 
+def test_who_ingests_adds_up_what_changed(tmp_path, made):
+    assert made
+    words = ["ingest", "--history", str(tmp_path / "history.db"), "--sacct", "-"]
+    result = CliRunner().invoke(main, words, input="JobID|State\n999999|COMPLETED\n")
+    assert result.exit_code == 0, result.output
+    with Store(tmp_path / "history.db") as store:
+        assert store.stale_weeks() == []
+        assert sum(row.runs for row in store.ranking("write_bytes", since_week=0, most=999)) == 300
+
+
 def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
     with Store(tmp_path / "history.db") as store:
         refresh(store)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import CommandError, one_line
+from sluice.cli.history import add_up
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 FIRST_DAYS = 2  # of accounting that are asked for at the start
+ADD_UP_EVERY = 3600  # seconds: the weeks that changed, which rankings are made of
 OVERLAP = 3600  # seconds asked for again each time: rows are completed late
 
 
@@ -51,6 +53,7 @@ def follow(
         )
     tree = Tree(directories)
     asked = time.time() - FIRST_DAYS * 86400
+    added_up = 0.0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     try:
@@ -61,6 +64,9 @@ def follow(
             if ask_sacct and _accounted(store, asked - OVERLAP):
                 asked = begin
             _look(store, tree, workers, begin)
+            if begin >= added_up + ADD_UP_EVERY:
+                add_up(store)
+                added_up = begin
             if once:
                 return
             time.sleep(max(0.0, begin + every - time.time()))

@@ -21,6 +21,7 @@ from sluice.cli.common import (
     open_history,
     show_json,
 )
+from sluice.cli.history import add_up
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def command(
             return
         logs = _read_logs(store, paths, workers=workers, retry=retry)
         marked = _read_labels(store, labels)
+        add_up(store)
         offset = None if jobs is None else _clock_offset(store)
         coverage = coverage_line(store)
         shares = asdict(store.coverage())
