@@ -30,6 +30,11 @@ struct darshan_region {
 	uint64_t offset, length; /* 0: the log has none */
 };
 
+struct darshan_state {
+	int file; /* descriptor of the open log */
+		  /* more follows */
+};
+
 struct darshan_handle {
 	char version[8];
 	int swapped; /* the log has the other byte order */
@@ -37,6 +42,7 @@ struct darshan_handle {
 	int compression;
 	struct darshan_region job, names, modules[DARSHAN_MODULES];
 	uint32_t versions[DARSHAN_MODULES];
+	const struct darshan_state *state;
 	/* more follows, the library's own */
 };
 
@@ -227,7 +233,7 @@ struct darshan_heatmap {
 	int64_t *written, *read;
 };
 
-/* The library once loaded. */
+/* The library once loaded; for one thread. */
 struct sluice_library {
 	void *object; /* of dlopen */
 	struct darshan_handle *(*open) (const char *path);
@@ -241,7 +247,8 @@ struct sluice_library {
 	const char *const *posix_counters; /* names */
 	const char *const *stdio_counters;
 	const char *const *mpiio_counters;
-	/* Of zlib; see zlib_stream.h. */
+	/* Of zlib; see zlib_stream.h. One stream serves all logs, one log at a time. */
+	struct zlib_stream *stream;
 	int (*inflate_init) (struct zlib_stream *, const char *version, int size);
 	int (*inflate_validate) (struct zlib_stream *, int check);
 	int (*inflate_reset) (struct zlib_stream *);

@@ -2,6 +2,7 @@
 #include "reader.h"
 
 #include "darshan.h"
+#include "zlib_stream.h"
 
 #include <dlfcn.h>
 #include <malloc.h>
@@ -52,6 +53,19 @@ bind (struct sluice_library *library, struct sluice_error *err)
 	return 0;
 }
 
+static int
+make_stream (struct sluice_library *library, struct sluice_error *err)
+{
+	struct zlib_stream *stream = calloc (1, sizeof *stream);
+	library->stream = stream;
+	/* zlib's own checksums would take long: see adler32 in region.c */
+	if (!stream
+	    || library->inflate_init (stream, ZLIB_VERSION_HERE, sizeof *stream) != ZLIB_OK
+	    || library->inflate_validate (stream, 0) != ZLIB_OK)
+		return sluice_fail (err, "its zlib cannot be used");
+	return 0;
+}
+
 struct sluice_library *
 sluice_library_load (const char *path, struct sluice_error *err)
 {
@@ -70,7 +84,7 @@ sluice_library_load (const char *path, struct sluice_error *err)
 		free (library);
 		return NULL;
 	}
-	if (bind (library, err) < 0) {
+	if (bind (library, err) < 0 || make_stream (library, err) < 0) {
 		sluice_library_unload (library);
 		return NULL;
 	}
@@ -82,6 +96,9 @@ sluice_library_unload (struct sluice_library *library)
 {
 	if (!library)
 		return;
+	if (library->stream)
+		library->inflate_end (library->stream);
+	free (library->stream);
 	dlclose (library->object);
 	free (library);
 }

@@ -216,13 +216,13 @@ take_counted (char *bytes, size_t size, int swapped, struct files *files)
 }
 
 static int
-read_region (const struct darshan_handle *handle, struct region *region,
-	     struct files *files)
+read_region (const struct sluice_library *library, const struct darshan_handle *handle,
+	     struct region *region, struct files *files)
 {
 	int counted = memcmp (handle->version, "3.00", 4) == 0;
 	size_t taken = 0;
 	int result;
-	region_start (region, handle->names, handle->compression);
+	region_start (region, library, handle, handle->names);
 	while ((result = region_read (region, taken)) > 0)
 		taken = (counted ? take_counted : take_terminated) (
 		    region->bytes, region->size, handle->swapped, files);
@@ -292,9 +292,9 @@ name_by_id (struct files *files)
 }
 
 int
-names_read (const struct darshan_handle *handle, struct region *region,
-	    const struct sluice_file_row *rows, size_t count, struct files *files,
-	    struct sluice_error *err)
+names_read (const struct sluice_library *library, const struct darshan_handle *handle,
+	    struct region *region, const struct sluice_file_row *rows, size_t count,
+	    struct files *files, struct sluice_error *err)
 {
 	if (handle->names.length == 0)
 		return 0;
@@ -305,7 +305,7 @@ names_read (const struct darshan_handle *handle, struct region *region,
 		name_by_id (files);
 		return 0;
 	}
-	if (read_region (handle, region, files) < 0)
+	if (read_region (library, handle, region, files) < 0)
 		return sluice_fail (err, "the names of its files are damaged");
 	return 0;
 }

@@ -187,8 +187,8 @@ read_files (struct reading *r)
 	if (has_layouts)
 		result = read_layouts (r, &files);
 	if (result == 0 && r->rows.count > 0)
-		result = names_read (r->handle, r->region, rows, r->rows.count, &files,
-				     r->err);
+		result = names_read (r->library, r->handle, r->region, rows, r->rows.count,
+				     &files, r->err);
 	files_into_rows (&files, rows, r->rows.count);
 	files_free (&files);
 	return result;
@@ -267,18 +267,6 @@ read_all (struct reading *r)
 			       add_heatmap, NULL);
 }
 
-static int
-read_open (struct reading *r, const char *path)
-{
-	r->handle = r->library->open (path);
-	if (!r->handle)
-		return sluice_fail (r->err, "not a Darshan log, or its header is damaged");
-	r->log->size = size_told (r->handle);
-	int result = read_all (r);
-	r->library->close (r->handle);
-	return result;
-}
-
 int
 sluice_log_read (const struct sluice_library *library, const char *path,
 		 struct sluice_log *log, struct sluice_error *err)
@@ -288,10 +276,12 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 	    = { .library = library, .region = &region, .log = log, .err = err };
 	memset (log, 0, sizeof *log);
 	errno = 0; /* the library prints it, though no call may have failed */
-	int result = region_open (&region, library, path) < 0
-			 ? sluice_fail (err, "cannot be opened: %s", strerror (errno))
-			 : read_open (&r, path);
-	region_close (&region);
+	r.handle = library->open (path);
+	if (!r.handle)
+		return sluice_fail (err, "not a Darshan log, or its header is damaged");
+	log->size = size_told (r.handle);
+	int result = read_all (&r);
+	library->close (r.handle);
 	rows_finish (&r.rows);
 	log->rows = r.rows.rows;
 	log->row_count = (int64_t)r.rows.count;

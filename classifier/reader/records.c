@@ -193,7 +193,7 @@ read_module (struct reading *r, const struct record_type *type)
 	if (!form)
 		return sluice_fail (r->err, "has %s records of version %lu, not known here",
 				    type->name, (unsigned long)version);
-	region_start (r->region, r->handle->modules[type->module], r->handle->compression);
+	region_start (r->region, r->library, r->handle, r->handle->modules[type->module]);
 	int64_t taken = 0, total = 0;
 	int result;
 	while ((result = region_read (r->region, (size_t)taken)) > 0) {

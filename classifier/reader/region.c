@@ -1,53 +1,32 @@
 #define _POSIX_C_SOURCE 200809L
 #include "region.h"
 
-#include <fcntl.h>
+#include "zlib_stream.h"
+
 #include <string.h>
 #include <unistd.h>
 
 enum { COMPRESSED_BY_ZLIB = 0 };
 
-int
-region_open (struct region *region, const struct sluice_library *library, const char *path)
-{
-	region->library = library;
-	memset (&region->stream, 0, sizeof region->stream);
-	region->file = open (path, O_RDONLY | O_CLOEXEC);
-	if (region->file < 0)
-		return -1;
-	/* zlib's own checksum would be a quarter of its time: see adler32. */
-	if (library->inflate_init (&region->stream, ZLIB_VERSION_HERE,
-				   sizeof region->stream)
-		!= ZLIB_OK
-	    || library->inflate_validate (&region->stream, 0) != ZLIB_OK)
-		return -1;
-	return 0;
-}
-
-void
-region_close (struct region *region)
-{
-	region->library->inflate_end (&region->stream);
-	if (region->file >= 0)
-		close (region->file);
-}
-
 static void
 start_stream (struct region *region)
 {
-	region->library->inflate_reset (&region->stream);
+	region->library->inflate_reset (region->library->stream);
 	region->in_stream = 0;
 	region->checksum = 1;
 }
 
 void
-region_start (struct region *region, struct darshan_region where, int compression)
+region_start (struct region *region, const struct sluice_library *library,
+	      const struct darshan_handle *handle, struct darshan_region where)
 {
-	region->packed = compression == COMPRESSED_BY_ZLIB;
+	region->library = library;
+	region->file = handle->state->file;
+	region->packed = handle->compression == COMPRESSED_BY_ZLIB;
 	region->offset = where.offset;
 	region->left = where.length;
-	region->stream.next_in = region->input + REGION_CHECKSUM;
-	region->stream.avail_in = 0;
+	region->library->stream->next_in = region->input + REGION_CHECKSUM;
+	region->library->stream->avail_in = 0;
 	region->ended = 0;
 	region->size = 0;
 	start_stream (region);
@@ -98,7 +77,7 @@ load (struct region *region, void *bytes, size_t room)
 static int
 load_packed (struct region *region)
 {
-	struct zlib_stream *stream = &region->stream;
+	struct zlib_stream *stream = region->library->stream;
 	unsigned char *place = region->input + REGION_CHECKSUM;
 	memmove (region->input, stream->next_in - REGION_CHECKSUM, REGION_CHECKSUM);
 	int64_t size = load (region, place, REGION_PACKED);
@@ -113,7 +92,7 @@ load_packed (struct region *region)
 static int
 unpack_some (struct region *region)
 {
-	struct zlib_stream *stream = &region->stream;
+	struct zlib_stream *stream = region->library->stream;
 	const unsigned char *before = stream->next_out;
 	int result = region->library->inflate (stream, ZLIB_NO_FLUSH);
 	if (result != ZLIB_OK && result != ZLIB_STREAM_END)
@@ -136,7 +115,7 @@ unpack_some (struct region *region)
 static int64_t
 unpack (struct region *region)
 {
-	struct zlib_stream *stream = &region->stream;
+	struct zlib_stream *stream = region->library->stream;
 	stream->next_out = (unsigned char *)region->bytes + region->size;
 	stream->avail_out = REGION_PIECE;
 	while (stream->avail_out > 0) {

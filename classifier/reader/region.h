@@ -9,7 +9,6 @@
 #define SLUICE_REGION_H
 
 #include "darshan.h"
-#include "zlib_stream.h"
 
 enum {
 	REGION_PIECE = 1 << 15, /* bytes that are unpacked at once */
@@ -22,8 +21,7 @@ struct region {
 	int file;
 	int packed;	       /* or stored as it is */
 	uint64_t offset, left; /* in the file, not yet read */
-	struct zlib_stream stream;
-	int in_stream; /* a region is one stream or several, one behind the other */
+	int in_stream;	       /* a region is one stream or several, one behind the other */
 	uint32_t checksum;
 	int ended;
 	size_t size; /* bytes that were unpacked and not taken */
@@ -33,13 +31,9 @@ struct region {
 	unsigned char input[REGION_CHECKSUM + REGION_PACKED];
 };
 
-/* Open the file of a log. 0, or -1; close it in either case. */
-int region_open (struct region *region, const struct sluice_library *library,
-		 const char *path);
-void region_close (struct region *region);
-
-/* Begin with a region of that file. */
-void region_start (struct region *region, struct darshan_region where, int compression);
+/* Begin with a region of an open log. */
+void region_start (struct region *region, const struct sluice_library *library,
+		   const struct darshan_handle *handle, struct darshan_region where);
 /* Read on, after so many of the bytes were taken. 1; 0: all were; -1: damaged, or some are
  * left over at the end, or more than a piece before. */
 int region_read (struct region *region, size_t taken);

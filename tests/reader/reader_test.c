@@ -82,8 +82,7 @@ same_records_test (const struct sluice_library *library, const char *path, int m
 	static struct region region;
 	struct darshan_handle *handle = library->open (path);
 	const struct form *form = form_find (module, handle->versions[module]);
-	CHECK (region_open (&region, library, path) == 0);
-	region_start (&region, handle->modules[module], handle->compression);
+	region_start (&region, library, handle, handle->modules[module]);
 	size_t taken = 0;
 	while (form && region_read (&region, taken) > 0)
 		for (taken = 0; region.size - taken >= form->size; taken += form->size) {
@@ -94,7 +93,6 @@ same_records_test (const struct sluice_library *library, const char *path, int m
 			CHECK (library->get_record (handle, module, &place) == 1);
 			CHECK (same_record (form, handle->swapped, &ours, &theirs, size));
 		}
-	region_close (&region);
 	library->close (handle);
 }
 
