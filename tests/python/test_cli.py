@@ -1,6 +1,7 @@
 """The command line: what every command keeps to."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -143,6 +144,32 @@ def test_a_failure_is_one_line_with_a_remedy_and_exit_code_1(tmp_path):
     assert done.stdout == ""
     assert done.stderr.startswith(f"sluice: {tmp_path}/none.db: there is no history yet; ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("where", [">/dev/full", ">&-"])
+def test_output_that_nobody_can_take_is_no_traceback(where):
+    done = subprocess.run(
+        ["sh", "-c", f"{BIN}/sluice config explain Mode {where}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert ("No space left on device" in done.stderr) == (where == ">/dev/full")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "giant", "text"])
+def test_what_is_no_bundle_is_named(tmp_path, kind):
+    path = tmp_path / kind
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("hello")
+    if kind == "giant":
+        os.truncate(path, 1 << 40)
+    result = run("bundle", "show", path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"sluice: {path}: ")
 
 
 def test_an_unreadable_configuration_is_named(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
+from sluice.policies.container import read_regular
 from sluice.policies.core import FEATURES, PROFILE_FIELDS
 from sluice.policies.structs import PATTERNS, CoreError, View, checked
 
@@ -30,6 +31,15 @@ class Bundle:
         out, error = ffi.new("struct sluice_bundle **"), ffi.new("struct sluice_error *")
         checked(lib.sluice_bundle_parse(content, len(content), out, error), error)
         return cls(out[0])
+
+    @classmethod
+    def read(cls, path: Path) -> Bundle:
+        """Read a file, whoever it belongs to; raise OSError and CoreError, which name it."""
+        content = read_regular(path, lib.SLUICE_MAX_BUNDLE_BYTES)
+        try:
+            return cls.parse(content)
+        except CoreError as error:
+            raise CoreError(f"{path}: {error}") from error
 
     @classmethod
     def load(cls, path: Path, owner_uid: int) -> Bundle:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.policies._core import ffi, lib
+from sluice.policies.structs import CoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +54,26 @@ def pack(kind: int, version: int, sections: Sequence[Section], *, created: int) 
     content = bytes(ffi.buffer(header)) + bytes(ffi.buffer(table)) + bytes(body)
     header.checksum = lib.sluice_crc64(content[GUARDED:], len(content) - GUARDED)
     return bytes(ffi.buffer(header)) + content[HEADER:]
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """Read what a file holds, never of a pipe, which may be silent, or of more bytes than `most`.
+
+    Raises OSError and CoreError.
+    """
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CoreError(f"{path}: not a regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise CoreError(f"{path}: {status.st_size} bytes; at most {most} are possible")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, as a pipe would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

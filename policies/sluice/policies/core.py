@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import pwd
-import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
+from sluice.policies.container import read_regular
 from sluice.policies.structs import (
     ACTIONS,
     CLASSES,
@@ -173,23 +173,8 @@ def parse_config(name: str, text: bytes) -> Config:
 
 
 def read_config(path: Path) -> Config:
-    """Read a configuration, of what the plugin would read too: never of a pipe or a giant.
-
-    Raises OSError and CoreError.
-    """
-    with open(path, "rb", opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise CoreError(f"{path}: not a regular file")
-        text = file.read(MAX_CONFIG_BYTES + 1)
-    if len(text) > MAX_CONFIG_BYTES:
-        raise CoreError(f"{path}: {status.st_size} bytes; at most {MAX_CONFIG_BYTES} are possible")
-    return parse_config(str(path), text)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer, as a pipe would have it."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    """Read a configuration; raise OSError and CoreError."""
+    return parse_config(str(path), read_regular(path, MAX_CONFIG_BYTES))
 
 
 # Submissions

@@ -89,7 +89,7 @@ def _model(settings: Config) -> tuple[View, str]:
 
     path = Path(settings.bundle)
     if path.is_file():
-        return Bundle.parse(path.read_bytes()).interference, f"the published bundle {path}"
+        return Bundle.read(path).interference, f"the published bundle {path}"
     default = View(new("struct sluice_interference", published_interference()))
     return default, "published measurements of other file systems (Shah et al.), none of this site"
 

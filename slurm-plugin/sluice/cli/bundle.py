@@ -64,7 +64,7 @@ def show(file: Path, applications: int, skip: int, *, as_json: bool) -> None:
     """
     from sluice.policies.bundle import Bundle
 
-    bundle = Bundle.parse(file.read_bytes())
+    bundle = Bundle.read(file)
     if as_json:
         show_json(
             _summary(bundle)

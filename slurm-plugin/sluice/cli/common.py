@@ -173,7 +173,7 @@ def show_json(value: object) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows below a heading: ruled on a terminal, aligned plain text elsewhere."""
-    if not sys.stdout.isatty():
+    if not (sys.stdout and sys.stdout.isatty()):  # None where it was closed
         click.echo("\n".join(aligned(columns, rows)))
         return
     from rich import box

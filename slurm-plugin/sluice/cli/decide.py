@@ -52,7 +52,7 @@ def command(
     settings = read_config(config)
     records = replay_trace(
         read_trace(trace.name, trace),
-        bundle=Bundle.parse((bundle or Path(settings.bundle)).read_bytes()),
+        bundle=Bundle.read(bundle or Path(settings.bundle)),
         snapshot=Snapshot.parse(snapshot.read_bytes()) if snapshot else None,
         config=settings,
     )

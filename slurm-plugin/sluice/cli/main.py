@@ -7,6 +7,7 @@ scikit-learn. What a library raises becomes one line here and nowhere else.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 from dataclasses import dataclass
 from importlib import import_module
@@ -103,9 +104,10 @@ class Verbs(click.Group):
         except library_errors() as error:
             raise CommandError(str(error)) from error
         except OSError as error:
-            if error.filename is None:
+            if error.filename is None and error.errno != errno.ENOSPC:
                 raise
-            raise CommandError(f"{error.filename}: {error.strerror}") from error
+            where = "standard output" if error.filename is None else error.filename
+            raise CommandError(f"{where}: {error.strerror}") from error
 
 
 def _verbs() -> Iterator[Verb]:

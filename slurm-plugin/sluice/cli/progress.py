@@ -18,7 +18,7 @@ def progress(
     count: Callable[[], int],
 ) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
     """Yield how to print a line and how to advance the bar, which only a terminal sees."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr and sys.stderr.isatty()):
         yield lambda line: click.echo(line, err=True), lambda _: None
         return
     from rich.console import Console

@@ -77,7 +77,7 @@ TRACE = (
     click.argument("trace", type=FILE, required=False),
     click.option(
         "--generate",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, 10**8),
         metavar="JOBS",
         help="Instead of TRACE: so many jobs of the Lublin-Feitelson model.",
     ),
