@@ -203,8 +203,10 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
 struct crew *
 crew_create (const struct options *options)
 {
+	sigset_t signals = awaited_signals ();
 	struct crew *crew = malloc (sizeof *crew);
 
+	sigprocmask (SIG_BLOCK, &signals, NULL);
 	if (!crew)
 		fail ("processes", "allocate");
 	crew->meeting = arrange_meeting (sizeof *crew->meeting, options->processes);
@@ -225,7 +227,6 @@ run (struct crew *crew, const struct options *options, const struct place *place
 	unsigned count = 0;
 	struct outcome outcome = { 0 };
 
-	sigprocmask (SIG_BLOCK, &signals, NULL);
 	for (; count < options->processes; count++) {
 		pids[count] = fork ();
 		if (pids[count] < 0)

@@ -16,7 +16,8 @@ struct outcome {
 struct crew;
 
 /* Everything that may fail for want of memory, before anything is on a disk. Ends
- * the program then. */
+ * the program then. From here on signals wait for `run`, so that none leaves a
+ * directory behind. */
 struct crew *crew_create (const struct options *options);
 
 /* Run to the end, or until a process fails or a signal tells to stop; no process

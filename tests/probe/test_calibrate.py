@@ -105,6 +105,13 @@ def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path
     assert "no calibration was interrupted" in sluice("calibrate", "resume", code=1)
 
 
+def test_a_target_that_is_gone_is_named(place):
+    target = Target.parse(f"a={place}", {})
+    place.rmdir()
+    with pytest.raises(CalibrationError, match="No such file"):
+        target.settle()
+
+
 def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
     offsets = ("--offset", "-0.3", "--offset", "0", "--rounds", "1", "--alone", "0.5")
     words = ("ws:4K:1", "aw:64K:1", "--target", f"a={place}", *QUICK, *offsets)
@@ -123,6 +130,7 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
         (("--target", "a=.", "--encounter", "owc:1M"), "name a probe and at least one signal"),
         (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
         (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
+        (("--target", "a=.", "--budget", "5s"), "nothing can be measured within 5 s"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reason):

@@ -50,8 +50,20 @@ class Target:
         return self.directories[min(role, len(self.directories) - 1)]
 
     def settle(self) -> None:
-        """Wait until everything that was given to the target is on it."""
-        subprocess.run(["sync", "--file-system", *self.directories], check=True)
+        """Wait until everything that was given to the target is on it.
+
+        Raises CalibrationError when it is gone.
+        """
+        done = subprocess.run(
+            ["sync", "--file-system", *self.directories],
+            check=False,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise CalibrationError(
+                f"{done.stderr.strip()}; mend that, then go on with `sluice calibrate resume`"
+            )
 
 
 def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target, ...]:

@@ -103,10 +103,15 @@ def run_command(
             --srun 'srun -N 4 --ntasks-per-node 1'
     """
     from sluice.calibrate.launch import find_probe
-    from sluice.calibrate.session import Session
+    from sluice.calibrate.session import Session, encounters_within
 
     site, probe = options["site"], options["probe"]
     settings = settings_of(**options)
+    if encounters_within(settings) == 0:
+        raise CommandError(
+            f"nothing can be measured within {duration_text(settings.budget)}; "
+            "give a longer --budget or a shorter --window"
+        )
     with open_history(config, history, create=True) as store:
         session = Session.begin(
             store,
