@@ -17,8 +17,15 @@ from sluice.history_db.records import Encounter
 pytestmark = pytest.mark.acceptance  # prints the figures that docs/calibration.md has
 
 DATA = Path(__file__).parents[1] / "data" / "throttled"
-CALIBRATIONS = ("calibration", "calibration-again", "calibration-third", "calibration-fourth")
-PAIRS = ("pairs-first", "pairs", "pairs-third", "pairs-fourth")
+CALIBRATIONS = (
+    "calibration",
+    "calibration-again",
+    "calibration-third",
+    "calibration-fourth",
+    "calibration-fifth",
+    "calibration-sixth",
+)
+PAIRS = ("pairs-first", "pairs", "pairs-third", "pairs-fourth", "pairs-fifth", "pairs-sixth")
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -64,7 +71,7 @@ def test_a_calibration_foretells_pairs_of_other_programs(models, name, capsys):
                 f"  of {calibration} {error:.3f}; {inside:.0%} inside intervals of 90 %; "
                 f"of streams beside streams {median_error(model, streams):.3f}"
             )
-            assert floor < error < 0.13
+            assert floor < error < 0.14
             assert error < 0.6 * published
             assert 0.85 <= inside < 1
 
