@@ -1,5 +1,6 @@
 """What a calibration foretells of programs that it did not measure, on recorded measurements."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from held_out import coverage, kept, median_error, noise_floor
 
+from sluice.calibrate.analysis import agreement, stability
 from sluice.calibrate.observations import Observation, observations
 from sluice.calibrate.programs import Program
 from sluice.calibrate.site_model import SiteModel, fit
@@ -32,16 +34,16 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 
 
-def seen_by(calibration: str) -> list[Observation]:
+def encounters(calibration: str) -> list[Encounter]:
     fixed = {"started": 0, "mode": "rates", "offset": 0.0}
-    return observations(
-        [
-            Encounter(
-                **{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()}
-            )
-            for row in rows(calibration)
-        ]
-    )
+    return [
+        Encounter(**{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()})
+        for row in rows(calibration)
+    ]
+
+
+def seen_by(calibration: str) -> list[Observation]:
+    return observations(encounters(calibration))
 
 
 def is_stream(program: Program) -> bool:
@@ -74,6 +76,24 @@ def test_a_calibration_foretells_pairs_of_other_programs(models, name, capsys):
             assert floor < error < 0.14
             assert error < 0.6 * published
             assert 0.85 <= inside < 1
+
+
+DEFAULT = CALIBRATIONS[2:]
+"""Of the plan that ships, each on targets of its own."""
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(DEFAULT, 2)))
+def test_any_two_default_calibrations_agree(first, second, capsys):
+    found = agreement(encounters(first), encounters(second))
+    bound = stability(encounters(first)).bound
+    with capsys.disabled():
+        print(
+            f"\n{first} and {second}: {found.cells} cells, rank correlation "
+            f"{found.rank_correlation:.3f}, mean difference {found.mean_difference:.3f} "
+            f"(bound {bound:.3f})"
+        )
+    assert found.rank_correlation >= 0.9
+    assert found.mean_difference <= bound
 
 
 def test_measuring_the_same_again_is_hardly_more_exact(models, capsys):
