@@ -54,8 +54,8 @@ picture: build ## Take the pictures in README and docs anew, from the demo and f
 	$(BIN)/python tests/bench/replay_pictures.py
 
 figures: build ## Measure anew the tables of docs/replay.md, and write them
-	$(BIN)/python -m pytest -s -m acceptance tests/replay/test_gains.py
-	$(BIN)/python tests/replay/tables_of_docs.py
+	status=0; $(BIN)/python -m pytest -s -m acceptance tests/replay/test_gains.py || status=$$?; \
+	$(BIN)/python tests/replay/tables_of_docs.py && exit $$status
 
 # What measures storage wants the machine to itself; all else shares it, a file of tests to a
 # core at a time, so that what its fixtures train and start is made once.

@@ -3,7 +3,7 @@
  *
  * The library unpacks a record a call, and for the names of files it clears 4 MiB a log and
  * makes four allocations a name. Here zlib, the same that the library uses, unpacks many
- * records at once, and checksums are computed on whole pieces: a quarter of its time.
+ * records at once, and checksums are computed on whole pieces.
  */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H

@@ -39,7 +39,7 @@ void sluice_copy_text (char *dst, size_t size, const char *src);
 /*
  * Memory for what decisions look up, from a cache line's start; free() it. NULL: there is
  * none. Much of it comes in huge pages where the kernel has them: a forest is read at
- * hundreds of places a job, and to find a small page costs as much as to read it.
+ * hundreds of places a job, and each small page has to be found first.
  */
 void *sluice_allocate (size_t size);
 

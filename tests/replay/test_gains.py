@@ -169,8 +169,8 @@ def test_wrong_predictions_do_no_harm(trace, sharing):
 def test_no_piece_of_knowledge_does_harm_and_waits_are_what_the_bound_is_made_of(trace):
     """Ablations, and the rungs of `sluice replay --explain`.
 
-    On KTH-SP2 one profile for all gives back more than the classifier's, and pays for it by keeping
-    jobs back for more: who knows less may trade, but not do better in both.
+    Not met on KTH-SP2: one profile for all gives back more there than the classifier's, and pays
+    for it by keeping jobs back for more.
     """
     experiment = replace(TRACES[trace], options=(("max_delay", DAY),))
     policies = [RANDOM, *LADDER]
@@ -181,9 +181,7 @@ def test_no_piece_of_knowledge_does_harm_and_waits_are_what_the_bound_is_made_of
     for policy in policies:
         print(f"  {policy}: {describe(found, policy)}")
     for less in (*LESS_KNOWN, RANDOM):
-        gives_back_more = better(found, less, SLUICE, "lost_slot_hours") >= SIGNIFICANT
-        keeps_back_more = better(found, SLUICE, less, "held_slot_hours") >= SIGNIFICANT
-        assert keeps_back_more or not gives_back_more
+        assert better(found, less, SLUICE, "lost_slot_hours") < SIGNIFICANT
     assert better(found, PLAIN, RANDOM, "lost_slot_hours") >= SIGNIFICANT
     assert better(found, "one-at-a-time", "two-groups", "lost_slot_hours") == DRAWS
     assert all(one["share_of_bound"] > MOST_OF_IT for one in found["one-at-a-time"])

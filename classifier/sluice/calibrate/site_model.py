@@ -62,8 +62,6 @@ COVERAGE = 0.82
 """Of intervals of 90 %, among observations that were left out of the fit. What differs from all
 that was fitted is foretold worse than what lies between, which is then covered more often."""
 NORMAL_90 = 1.6448536269514722
-LEAST_DEVIATION = 0.2
-"""Of ln w: no less than a program is expected to differ from the law (`QUEUE`)."""
 MOST_DEVIATION = 4.0
 BISECTIONS = 8
 
@@ -249,7 +247,8 @@ def _fit(observations: Sequence[Observation], beginning: Beginning) -> SiteModel
 def _deviation_on(unseen: Sequence[Unseen]) -> float:
     """Return the sd of ln w with which intervals contain enough of what was not fitted.
 
-    It has a least value, as what is like those that were measured may show too little of it.
+    No less than programs are expected to differ from the law: what is like those that were
+    measured may show too little of it.
     """
     if not unseen:
         return float(published_interference()["log_sd"])
@@ -262,7 +261,7 @@ def _deviation_on(unseen: Sequence[Unseen]) -> float:
         )
         return inside >= COVERAGE * count
 
-    low, high = LEAST_DEVIATION, MOST_DEVIATION
+    low, high = QUEUE.weight_sd, MOST_DEVIATION
     if covers(low):
         return low
     for _ in range(BISECTIONS):
