@@ -19,7 +19,7 @@ from sluice.calibrate.errors import CalibrationError
 from sluice.calibrate.launch import Launcher
 from sluice.calibrate.programs import KIB, MIB, Program
 from sluice.calibrate.protocol import Block, Member, Rates, Timing, _reason_to_drop, measure_blocks
-from sluice.calibrate.targets import Target
+from sluice.calibrate.targets import Target, Watch
 from sluice.cli.main import main
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
@@ -64,7 +64,7 @@ def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place)
 
 
 def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tmp_path):
-    words = ("--target", f"a={place}", *QUICK, *PAIR, "--site", "here", "--budget", "1m")
+    words = ("--target", f"a={place}", *QUICK, *PAIR, "--site", "here", "--budget", "15s")
     outcome = json.loads(sluice("calibrate", "run", *words, "--json"))
     assert outcome["measured"] >= 2
     assert list(place.iterdir()) == []
@@ -88,7 +88,7 @@ def measured(history: Path) -> int:
 
 def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path):
     many = [word for i in range(1, 6) for word in ("--encounter", f"ws:4K:1 aw:{4 * i}K:1")]
-    words = ("calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "10m")
+    words = ("calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "1m")
     process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
     deadline = time.monotonic() + 60
     while measured(tmp_path / "history.db") < 2 and time.monotonic() < deadline:
@@ -131,6 +131,15 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
         (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
         (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
         (("--target", "a=.", "--budget", "5s"), "nothing can be measured within 5 s"),
+        (("--target", "a=.", "--target", "b=./."), "two targets have one directory"),
+        (
+            ("--target", "a=.", "--tasks", "4", "--encounter", "owc:1M:4 aw:1M:6"),
+            "aw:1M:6: its processes cannot be dealt to 4 tasks evenly",
+        ),
+        (
+            ("--target", "a=.", "--tasks", "4", "--encounter", "owc:1M:4 owc+aw:1M:4"),
+            "give it a multiple of 8 of them",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reason):
@@ -170,6 +179,15 @@ def block(first=1.0, second=1.0, together=(0.5, 0.5), foreign=0.0):
 def test_a_block_is_dropped_by_the_rules(measured, reason):
     assert _reason_to_drop(measured).startswith(reason)
     assert bool(_reason_to_drop(measured)) == bool(reason)
+
+
+@pytest.mark.parametrize("phase", range(0, 100, 9))
+def test_a_rate_does_not_depend_on_where_a_window_cuts_bursts(phase):
+    """A throttle that lets 10 MB through at each tenth of a second, looked at for 1.35 s."""
+    watch = Watch(int)
+    watch.times = [i / 50 for i in range(100)]
+    watch.counts = [10_000_000 * int(10 * (t + phase / 1000)) for t in watch.times]
+    assert watch.rate(0.4, 1.75) == pytest.approx(1e8, rel=0.01)
 
 
 @pytest.mark.storage

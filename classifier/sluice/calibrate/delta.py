@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from sluice.calibrate.launch import in_time
 from sluice.history_db.records import Encounter
 
 if TYPE_CHECKING:
@@ -27,6 +30,15 @@ class DeltaPlan:
     offsets: tuple[float, ...] = (-2.0, -1.0, 0.0, 1.0, 2.0)
     rounds: int = 2
 
+    @property
+    def points(self) -> int:
+        return self.rounds * len(self.offsets)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> DeltaPlan:
+        """Read what dataclasses.asdict made, by way of JSON."""
+        return cls(value["alone"], tuple(value["offsets"]), value["rounds"])
+
 
 def measure_delta(
     first: Member,
@@ -36,27 +48,41 @@ def measure_delta(
     timing: Timing,
     plan: DeltaPlan,
     seed: int,
+    measured: Sequence[Encounter],
     keep: Callable[[Encounter], None],
 ) -> None:
     """Measure every offset in random order, each round beside runs alone; keep each result.
 
-    The volume of each program is what it writes in `plan.alone` seconds by itself. Its I/O
-    time includes a last flush, because a cache would otherwise hide the end.
+    What was `measured` before an interruption is not measured again. The volume of each program
+    is what it writes in `plan.alone` seconds by itself. Its I/O time includes a last flush,
+    because a cache would otherwise hide the end. Raises CalibrationError when a probe fails.
     """
     members = (first, second)
-    volumes = [_volume(member, launcher, timing, plan) for member in members]
+    volumes = [
+        in_time(launcher, partial(_volume, member, timing=timing, plan=plan)) for member in members
+    ]
+
+    def times(
+        those: Sequence[Member], volumes: Sequence[int], starts: Sequence[float]
+    ) -> list[float]:
+        return in_time(launcher, partial(_times, those, volumes, starts, timing=timing))
+
     order = random.Random(seed)  # noqa: S311
-    for _ in range(plan.rounds):
-        alone = [
-            _times([member], [volume], [0.0], launcher, timing)[0]
-            for member, volume in zip(members, volumes, strict=True)
-        ]
+    done = Counter(encounter.offset for encounter in measured)
+    for number in range(plan.rounds):
         offsets = list(plan.offsets)
         order.shuffle(offsets)
-        for offset in offsets:
+        left = [offset for offset in offsets if done[offset] <= number]
+        if not left:
+            continue
+        alone = [
+            times([member], [volume], [0.0])[0]
+            for member, volume in zip(members, volumes, strict=True)
+        ]
+        for offset in left:
             started = int(time.time())
             starts = [max(0.0, -offset), max(0.0, offset)]
-            together = _times(members, volumes, starts, launcher, timing)
+            together = times(members, volumes, starts)
             keep(
                 Encounter(
                     started=started,
@@ -72,7 +98,7 @@ def measure_delta(
             )
 
 
-def _volume(member: Member, launcher: Launcher, timing: Timing, plan: DeltaPlan) -> int:
+def _volume(member: Member, launcher: Launcher, *, timing: Timing, plan: DeltaPlan) -> int:
     """Bytes of a process that take it about `plan.alone` seconds; a whole number of chunks."""
     member.target.settle()
     start = time.time() + launcher.lead_seconds
@@ -93,6 +119,7 @@ def _times(
     volumes: Sequence[int],
     offsets: Sequence[float],
     launcher: Launcher,
+    *,
     timing: Timing,
 ) -> list[float]:
     """Seconds of I/O of each member."""

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.calibrate.errors import CalibrationError, LateStartError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sluice.calibrate.programs import Program
 
+T = TypeVar("T")
+
 LATE = 4
 """Exit code of a probe that was not ready in time."""
+MOST_LEAD_SECONDS = 30.0
 PATIENCE_SECONDS = 300.0
 """How long a probe may take beyond its time: a last operation on a busy target."""
+TIE = ("setpriv", "--pdeathsig", "TERM", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+"""Before a process's number and a command: SIGTERM ends the command when that process, its parent,
+has ended, even by SIGKILL. The shell looks whether it had ended before that was arranged."""
 
 
 def find_probe(named: str | None = None) -> str:
@@ -45,7 +52,7 @@ class Launcher:
     prefix: tuple[str, ...] = ()
     """Words before the probe's own, e.g. srun's."""
     tasks: int = 1
-    """Probes that the prefix starts; the processes of a program are dealt to them."""
+    """Probes that the prefix starts; the processes of a program are dealt to them evenly."""
     lead_seconds: float = 0.15
     """From the call to the instant at which everything begins."""
 
@@ -59,13 +66,24 @@ class Launcher:
         slice_s: float,
     ) -> Running:
         """Start it; length is sluice-probe's --duration or --volume (bytes of a process)."""
-        words = [*self.prefix, self.probe, *program.options()]
+        words = [*TIE, str(os.getpid()), *self.prefix, self.probe, *program.options()]
         if self.tasks > 1:
-            words += ["--processes", str(max(1, program.processes // self.tasks))]
+            words += ["--processes", str(program.processes // self.tasks)]
         words += ["--start", f"{start:.6f}", *length, "--slice", f"{slice_s:g}", str(directory)]
         return Running(
             subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         )
+
+
+def in_time(launcher: Launcher, run: Callable[[Launcher], T]) -> T:
+    """Run programs; when one was not ready in time, again with more time to get ready."""
+    while True:
+        try:
+            return run(launcher)
+        except LateStartError:
+            if launcher.lead_seconds > MOST_LEAD_SECONDS:
+                raise
+            launcher = replace(launcher, lead_seconds=2 * launcher.lead_seconds)
 
 
 class Running:

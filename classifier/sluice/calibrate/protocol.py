@@ -16,9 +16,11 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.errors import CalibrationError, LateStartError
+from sluice.calibrate.errors import CalibrationError
+from sluice.calibrate.launch import in_time
 from sluice.calibrate.targets import Watch, counter_of
 
 if TYPE_CHECKING:
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
 MOST_ALONE_DIFFERENCE = 0.05
 MOST_FOREIGN_SHARE = 0.10
 CLOSED_AT = 0.90
-MOST_LEAD_SECONDS = 30.0
-ENDLESS_SECONDS = 60.0  # a signal's time, unless it is stopped
+ENDLESS_SECONDS = 60.0  # by which a signal outlasts its probe, unless it is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +136,10 @@ def measure(members: Sequence[Member], *, launcher: Launcher, timing: Timing) ->
 
     When one was not ready in time, all begin again with more time to get ready.
     """
-    while True:
-        try:
-            return _measure(members, launcher, timing)
-        except LateStartError:
-            if launcher.lead_seconds > MOST_LEAD_SECONDS:
-                raise
-            launcher = replace(launcher, lead_seconds=2 * launcher.lead_seconds)
+    return in_time(launcher, partial(_measure, members, timing=timing))
 
 
-def _measure(members: Sequence[Member], launcher: Launcher, timing: Timing) -> Rates:
+def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -> Rates:
     targets = list(dict.fromkeys(member.target for member in members))
     for target in targets:
         target.settle()
@@ -159,11 +154,11 @@ def _measure(members: Sequence[Member], launcher: Launcher, timing: Timing) -> R
     rates = [_rate(m, t, opened, closed) for m, t in zip(members, traces, strict=True)]
     foreign = 0.0
     for target in targets:
-        reached = watches[target.name].between(opened, closed)
+        reached = watches[target.name].rate(opened, closed)
         if reached is None:
             continue
-        rates = _at_the_target(rates, members, target, reached / (closed - opened))
-        foreign = max(foreign, before[target.name] / max(reached / (closed - opened), 1.0))
+        rates = _at_the_target(rates, members, target, reached)
+        foreign = max(foreign, before[target.name] / max(reached, 1.0))
     return Rates(tuple(rates), closed - opened, foreign)
 
 
@@ -173,7 +168,7 @@ def _run(
     running: list[Running] = []
     try:
         for role, member in enumerate(members):
-            seconds = timing.run if role == 0 else ENDLESS_SECONDS
+            seconds = timing.run if role == 0 else timing.run + ENDLESS_SECONDS
             running.append(
                 launcher.start(
                     member.program,

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sluice.calibrate.delta import DeltaPlan, measure_delta
 from sluice.calibrate.errors import CalibrationError
 from sluice.calibrate.grid import Encounterable, blocks
 from sluice.calibrate.launch import Launcher
 from sluice.calibrate.programs import Program
 from sluice.calibrate.protocol import Member, Timing, measure_blocks
-from sluice.calibrate.targets import Target
+from sluice.calibrate.targets import Target, claimed
 from sluice.history_db.records import Encounter
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 LEAD_SECONDS = 0.15
 SRUN_LEAD_SECONDS = 5.0
+FILE_SYSTEMS = "file_systems"  # among a calibration's settings: what its directories lay on
 RUNS_ALONE = 2  # of a block
 START_SECONDS = 0.35  # from a run's end to the next one's start, beside what Timing says
+MOST_REPEATS = 3  # of an encounter that was dropped
 LEARN_FROM = 9  # runs, before their own time says how long the rest will take
 
 
@@ -44,6 +47,8 @@ class Settings:
     prefix: tuple[str, ...] = ()
     tasks: int = 1
     lead_seconds: float = LEAD_SECONDS
+    delta: DeltaPlan | None = None
+    """Instead of encounters: the delta-graph of the only one in the plan."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +68,7 @@ class Settings:
             "prefix": list(self.prefix),
             "tasks": self.tasks,
             "lead_seconds": self.lead_seconds,
+            "delta": asdict(self.delta) if self.delta else None,
         }
 
     @classmethod
@@ -86,6 +92,7 @@ class Settings:
             prefix=tuple(value["prefix"]),
             tasks=value["tasks"],
             lead_seconds=value["lead_seconds"],
+            delta=DeltaPlan.from_json(value["delta"]) if value.get("delta") else None,
         )
 
 
@@ -123,25 +130,61 @@ class Session:
 
     @classmethod
     def begin(cls, store: Store, settings: Settings, *, site: str, probe: str) -> Session:
+        """Make it known to the history. Raises CalibrationError when its targets are in use."""
+        with claimed(settings.targets):
+            facts = {FILE_SYSTEMS: _file_systems(settings)}
         number = store.add_calibration(
-            created=int(time.time()), site=site, settings=settings.to_json()
+            created=int(time.time()), site=site, settings=settings.to_json() | facts
         )
         return cls(store, number, settings, probe)
 
     @classmethod
     def resume(cls, store: Store, calibration: Calibration, *, probe: str) -> Session:
-        settings = Settings.from_json(dict(calibration.settings))
+        """Take up an interrupted one. Raises CalibrationError when its targets have changed."""
+        kept: dict[str, Any] = dict(calibration.settings)
+        settings = Settings.from_json(kept)
+        before = kept.get(FILE_SYSTEMS, {})
+        for directory, now in _file_systems(settings).items():
+            if (then := before.get(directory, now)) != now:
+                raise CalibrationError(
+                    f"{directory}: was on {then} when calibration {calibration.id} began and is "
+                    f"on {now} now; mount that again, or begin another calibration"
+                )
         return cls(store, calibration.id, settings, probe, store.encounters([calibration.id]))
 
     def run(self, tell: Callable[[Encounter], None]) -> None:
-        """Measure what is left of the plan until the budget is used up.
+        """Measure what is left of the plan, for as long as the budget allows.
 
-        Each block of encounters is in the history before the next one begins. What was dropped
-        is tried again at the end, once. Raises CalibrationError when a program fails.
+        Each result is in the history before the next measurement begins. Raises
+        CalibrationError when a program fails, or when somebody else measures there.
         """
+        with claimed(self.settings.targets):
+            if self.settings.delta:
+                self._run_delta(self.settings.delta, tell)
+            else:
+                self._run_blocks(tell)
+        self.store.finish_calibration(self.number)
+
+    def _run_delta(self, plan: DeltaPlan, tell: Callable[[Encounter], None]) -> None:
+        settings = self.settings
+        (pair,) = settings.plan
+        first, second = (Member(p, settings.targets[0]) for p in (pair.probe, *pair.signals))
+        measure_delta(
+            first,
+            second,
+            launcher=self._launcher,
+            timing=settings.timing,
+            plan=plan,
+            seed=settings.seed,
+            measured=tuple(self.measured),
+            keep=lambda encounter: self._keep(encounter, tell),
+        )
+
+    def _run_blocks(self, tell: Callable[[Encounter], None]) -> None:
+        """Until the budget is used up; what was dropped is measured again at the end."""
         begin = time.monotonic()
         spent, runs = self._runs_before() * self._estimate, 0
-        for block in self._to_do():
+        for block in self.to_do():
             elapsed = time.monotonic() - begin
             of_a_run = elapsed / runs if runs >= LEARN_FROM else self._estimate
             next_runs = RUNS_ALONE + len(block)
@@ -149,10 +192,17 @@ class Session:
                 break
             runs += next_runs
             for measured in self._measure(block):
-                self.store.add_encounter(self.number, measured)
-                self.measured.append(measured)
-                tell(measured)
-        self.store.finish_calibration(self.number)
+                self._keep(measured, tell)
+
+    def _keep(self, encounter: Encounter, tell: Callable[[Encounter], None]) -> None:
+        self.store.add_encounter(self.number, encounter)
+        self.measured.append(encounter)
+        tell(encounter)
+
+    @property
+    def _launcher(self) -> Launcher:
+        settings = self.settings
+        return Launcher(self.probe, settings.prefix, settings.tasks, settings.lead_seconds)
 
     @property
     def _estimate(self) -> float:
@@ -163,10 +213,12 @@ class Session:
         """How many runs of the budget went before an interruption."""
         return len(self.measured) + RUNS_ALONE * len({e.alone for e in self.measured})
 
-    def _to_do(self) -> Iterator[list[Encounterable]]:
+    def to_do(self) -> Iterator[list[Encounterable]]:
         """Yield what the history does not hold: first everything once, then what was dropped."""
         yield from blocks(self._missing(Counter(_key(e) for e in self.measured)))
-        yield from blocks(self._missing(Counter(_key(e) for e in self.measured if not e.dropped)))
+        for _ in range(MOST_REPEATS):
+            valid = Counter(_key(e) for e in self.measured if not e.dropped)
+            yield from blocks(self._missing(valid))
 
     def _missing(self, done: Counter[tuple[object, ...]]) -> list[Encounterable]:
         missing = []
@@ -186,9 +238,6 @@ class Session:
                 raise CalibrationError(f"{encounter}: needs a second --target")
         # An own sequence for each block: resumed or not, the order of its runs is the same.
         order = random.Random(f"{settings.seed} {len(self.measured)}")  # noqa: S311
-        launcher = Launcher(
-            self.probe, settings.prefix, settings.tasks, lead_seconds=settings.lead_seconds
-        )
         started = int(time.time())
         found = measure_blocks(
             Member(block[0].probe, here),
@@ -196,7 +245,7 @@ class Session:
                 [Member(signal, there) for signal in encounter.signals]
                 for encounter, there in zip(block, where, strict=True)
             ],
-            launcher=launcher,
+            launcher=self._launcher,
             timing=settings.timing,
             order=order,
         )
@@ -214,6 +263,14 @@ class Session:
             )
             for encounter, there, one in zip(block, where, found, strict=True)
         ]
+
+
+def _file_systems(settings: Settings) -> dict[str, str]:
+    return {
+        str(directory): lies_on
+        for target in settings.targets
+        for directory, lies_on in zip(target.directories, target.file_systems(), strict=True)
+    }
 
 
 def _planned_key(encounter: Encounterable) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sluice.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
 from sluice.calibrate.stragglers import WINDOW, Observation, speeds_of
+from sluice.calibrate.targets import claimed
 from sluice.history_db.records import TargetProbe
 from sluice.policies.core import CoreError
 
@@ -111,14 +112,15 @@ def probe_targets(
     """Run the program alone on each target in turn; yield what it got, and why it does not count.
 
     Each round begins with another target, so that none is always the first. Raises
-    CalibrationError when a probe fails.
+    CalibrationError when a probe fails, or when somebody else measures there.
     """
-    for number in range(rounds):
-        first = number % len(targets)
-        for target in (*targets[first:], *targets[:first]):
-            run = measure([Member(program, target)], launcher=launcher, timing=timing)
-            probe = TargetProbe(target.name, str(program), int(time.time()), run.rates[0])
-            yield probe, _reason_to_drop(probe.rate, run.foreign)
+    with claimed(targets):
+        for number in range(rounds):
+            first = number % len(targets)
+            for target in (*targets[first:], *targets[:first]):
+                run = measure([Member(program, target)], launcher=launcher, timing=timing)
+                probe = TargetProbe(target.name, str(program), int(time.time()), run.rates[0])
+                yield probe, _reason_to_drop(probe.rate, run.foreign)
 
 
 def _reason_to_drop(rate: float, foreign: float) -> str:

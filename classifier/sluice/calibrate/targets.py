@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import math
 import os
 import subprocess
 import threading
 import time
 from bisect import bisect_left
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import linear_regression
 from typing import TYPE_CHECKING, Self
 
 from sluice.calibrate.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SECTOR = 512  # bytes; the unit of /sys/dev/block/*/stat, whatever the device's own
 SAMPLE_SECONDS = 0.02
@@ -37,7 +41,7 @@ class Target:
     @classmethod
     def parse(cls, text: str, counters: dict[str, str]) -> Target:
         name, found, paths = text.partition("=")
-        directories = tuple(Path(path) for path in paths.split(",") if path)
+        directories = tuple(Path(path).absolute() for path in paths.split(",") if path)
         if not found or not name or not 1 <= len(directories) <= 2:
             raise CalibrationError(f"{text}: not a target like NAME=DIRECTORY")
         for directory in directories:
@@ -54,16 +58,47 @@ class Target:
 
         Raises CalibrationError when it is gone.
         """
-        done = subprocess.run(
-            ["sync", "--file-system", *self.directories],
-            check=False,
-            stderr=subprocess.PIPE,
-            text=True,
+        _run("sync", "--file-system", *self.directories)
+
+    def file_systems(self) -> list[str]:
+        """Return type and source of the file system that each directory lies on.
+
+        Raises CalibrationError when one is gone.
+        """
+        _, *lines = _run("df", "--output=fstype,source", *self.directories).splitlines()
+        return [" ".join(line.split()) for line in lines]
+
+
+def _run(*command: str | Path) -> str:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CalibrationError(
+            f"{done.stderr.strip()}; mend that, then go on with `sluice calibrate resume`"
         )
-        if done.returncode != 0:
-            raise CalibrationError(
-                f"{done.stderr.strip()}; mend that, then go on with `sluice calibrate resume`"
-            )
+    return done.stdout
+
+
+@contextmanager
+def claimed(targets: Sequence[Target]) -> Iterator[None]:
+    """Let nobody else measure in these directories meanwhile; on file systems that have locks.
+
+    Raises CalibrationError when somebody does, or when a directory is gone.
+    """
+    with ExitStack() as stack:
+        for directory in {d.resolve(): None for target in targets for d in target.directories}:
+            try:
+                number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+                stack.callback(os.close, number)
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CalibrationError(
+                    f"{directory}: somebody measures there just now; wait until that has ended"
+                ) from None
+            except FileNotFoundError:
+                raise CalibrationError(f"{directory}: no such directory; make it first") from None
+            except OSError:
+                continue
+        yield
 
 
 def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target, ...]:
@@ -75,6 +110,9 @@ def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target
         raise CalibrationError(f"--counter {unknown[0]}: no target has that name")
     if len(set(names)) < len(names):
         raise CalibrationError("two targets have one name; give each its own")
+    places = [d for target in targets for d in {d.resolve() for d in target.directories}]
+    if len(set(places)) < len(places):
+        raise CalibrationError("two targets have one directory; give each its own")
     return targets
 
 
@@ -126,11 +164,17 @@ class Watch:
             self._thread.join()
         self._sample()
 
-    def between(self, start: float, end: float) -> float | None:
-        """Bytes that reached the target between two instants (seconds since the epoch)."""
+    def rate(self, start: float, end: float) -> float | None:
+        """Bytes a second that reached the target between two instants (seconds since the epoch).
+
+        The slope of the line that fits the counts best. Storage takes bytes in bursts, and what
+        the first and the last count differ by is up to one burst off.
+        """
         if not self.counter:
             return None
-        return self._at(end) - self._at(start)
+        steps = max(2, math.ceil((end - start) / SAMPLE_SECONDS))
+        after = [(end - start) * i / steps for i in range(steps + 1)]
+        return linear_regression(after, [self._at(start + x) for x in after]).slope
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):

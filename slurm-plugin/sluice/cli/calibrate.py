@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +18,7 @@ from sluice.cli.common import (
     open_history,
     show_json,
 )
+from sluice.cli.stopping import stopped_like_ctrl_c
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,8 @@ def run_command(
     Each encounter is measured as alone, together, alone in random order, with caches filled
     first, over the time in which all are active. It does not count when the two runs alone
     differ by more than 5 %, or when others had more than 10 % of the target's traffic; it is
-    then tried again at the end. Stopped with Ctrl-C, `sluice calibrate resume` goes on.
+    then measured again at the end, while the budget lasts. Stopped with Ctrl-C or by a signal,
+    `sluice calibrate resume` goes on.
 
     \b
         sluice calibrate run --target ost0=/lustre/cal/ost0
@@ -172,7 +174,9 @@ def resume_command(
 )
 @config_option
 @history_option
-def delta_command(  # noqa: PLR0917 - click passes all by name
+@json_option
+def delta_command(
+    *,
     first: str,
     second: str,
     config: Path | None,
@@ -180,49 +184,33 @@ def delta_command(  # noqa: PLR0917 - click passes all by name
     alone: float,
     rounds: int,
     offsets: tuple[float, ...],
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Measure a delta-graph: I/O time of two programs over the offset of their starts.
 
-    Each point is an experiment of its own. `sluice calibrate report` draws it.
+    Each point is an experiment of its own. `sluice calibrate report` draws them; stopped with
+    Ctrl-C or by a signal, `sluice calibrate resume` goes on.
 
     \b
         sluice calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
     """
-    from sluice.calibrate.delta import DeltaPlan, measure_delta
-    from sluice.calibrate.launch import Launcher, find_probe
-    from sluice.calibrate.programs import Program
-    from sluice.calibrate.protocol import Member
+    from sluice.calibrate.delta import DeltaPlan
+    from sluice.calibrate.launch import find_probe
+    from sluice.calibrate.session import Session
 
     settings = settings_of(
-        **options, budget=0.0, chunks=(), processes=2, encounters=(f"{first} {second}",)
+        **options, budget=0.0, chunks=(), processes=None, encounters=(f"{first} {second}",)
     )
-    target = settings.targets[0]
-    plan = DeltaPlan(alone, offsets or DeltaPlan().offsets, rounds)
+    plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)
     with open_history(config, history, create=True) as store:
-        number = store.add_calibration(
-            created=int(time.time()),
-            site=options["site"] or str(target.directories[0]),
-            settings=settings.to_json(),
+        session = Session.begin(
+            store,
+            replace(settings, delta=plan),
+            site=options["site"] or str(settings.targets[0].directories[0]),
+            probe=find_probe(options["probe"]),
         )
-
-        def keep(encounter: Encounter) -> None:
-            store.add_encounter(number, encounter)
-            ratios = [b / a for a, b in zip(encounter.alone, encounter.together, strict=True)]
-            click.echo(f"offset {encounter.offset:+.1f} s: {ratios[0]:.2f}× and {ratios[1]:.2f}×")
-
-        measure_delta(
-            Member(Program.parse(first), target),
-            Member(Program.parse(second), target),
-            launcher=Launcher(
-                find_probe(options["probe"]), settings.prefix, settings.tasks, settings.lead_seconds
-            ),
-            timing=settings.timing,
-            plan=plan,
-            seed=settings.seed,
-            keep=keep,
-        )
-        store.finish_calibration(number)
+        _go_on(session, as_json=as_json)
 
 
 command.add_command(list_command)
@@ -234,13 +222,17 @@ def _go_on(session: Session, *, as_json: bool) -> None:
     from sluice.calibrate.report import stability_text
     from sluice.cli.progress import progress
 
+    delta = session.settings.delta
+    count = delta.points if delta else len(session.settings.plan)
     try:
-        with progress("encounters", lambda: len(session.settings.plan)) as (say, advance):
+        with stopped_like_ctrl_c(), progress("encounters", lambda: count) as (say, advance):
             advance(len(session.measured))
 
             def tell(encounter: Encounter) -> None:
                 advance(1)
-                if encounter.dropped:
+                if delta:
+                    say(_delta_line(encounter))
+                elif encounter.dropped:
                     say(f"dropped: {' beside '.join(encounter.members)}: {encounter.dropped}")
 
             session.run(tell)
@@ -259,5 +251,12 @@ def _go_on(session: Session, *, as_json: bool) -> None:
                 "cells": figures.cells,
             }
         )
+    elif delta:
+        click.echo(f"calibration {session.number}: see `sluice calibrate report`")
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
+
+
+def _delta_line(encounter: Encounter) -> str:
+    ratios = [b / a for a, b in zip(encounter.alone, encounter.together, strict=True)]
+    return f"offset {encounter.offset:+.1f} s: {ratios[0]:.2f}× and {ratios[1]:.2f}×"

@@ -11,10 +11,13 @@ import click
 from sluice.cli.common import CommandError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sluice.calibrate.grid import Encounterable
     from sluice.calibrate.session import Settings
 
 DEFAULT_BUDGET = "9m30s"
+PROCESSES_OF_A_TASK = 2
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -102,10 +105,8 @@ def grid_options(function: Any) -> Any:
         ),
         click.option(
             "--processes",
-            default=2,
-            show_default=True,
             type=click.IntRange(1),
-            help="Of each plain program in the grid.",
+            help="Of each plain program in the grid.  [default: 2 for each task]",
         ),
         click.option(
             "--encounter",
@@ -130,7 +131,7 @@ def settings_of(
     seed: int,
     budget: float,
     chunks: tuple[str, ...],
-    processes: int,
+    processes: int | None,
     encounters: tuple[str, ...],
     **_: object,
 ) -> Settings:
@@ -143,10 +144,11 @@ def settings_of(
     places = parse_targets(targets, counters)
     grid = default_grid(
         tuple(sorted(map(parse_size, chunks))) or CHUNKS,
-        processes=processes,
+        processes=processes or PROCESSES_OF_A_TASK * tasks,
         several_targets=len(places) > 1,
     )
     plan = [_encounter(text) for text in encounters] or most_informative_first(grid)
+    _check_tasks(plan, tasks)
     return Settings(
         targets=places,
         plan=tuple(plan),
@@ -157,6 +159,17 @@ def settings_of(
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
     )
+
+
+def _check_tasks(plan: Sequence[Encounterable], tasks: int) -> None:
+    """Each task is a probe, which deals the patterns of a mix to its own processes."""
+    for program in (p for e in plan for p in (e.probe, *e.signals)):
+        least = tasks * (len(program.parts) if tasks > 1 else 1)
+        if program.processes % least:
+            raise CommandError(
+                f"{program}: its processes cannot be dealt to {tasks} tasks evenly; "
+                f"give it a multiple of {least} of them"
+            )
 
 
 def _encounter(text: str) -> Encounterable:

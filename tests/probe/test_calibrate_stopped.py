@@ -1,0 +1,179 @@
+"""Whatever ends `sluice calibrate`, its probes end with it, and it can be gone on with."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import interruptible
+import pytest
+
+from sluice.calibrate.delta import DeltaPlan
+from sluice.calibrate.errors import CalibrationError
+from sluice.calibrate.grid import Encounterable
+from sluice.calibrate.launch import TIE
+from sluice.calibrate.programs import Program
+from sluice.calibrate.protocol import Timing
+from sluice.calibrate.session import FILE_SYSTEMS, MOST_REPEATS, Session, Settings
+from sluice.calibrate.targets import Target, claimed
+from sluice.cli.stopping import stopped_like_ctrl_c
+from sluice.history_db.records import Encounter
+from sluice.history_db.store import Store
+
+LONG = ("--window", "50", "--encounter", "ws:4K:1 aw:64K:1", "--budget", "1h")
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from sluice.calibrate.launch import Launcher
+from sluice.calibrate.programs import Program
+
+program = Program("ws", 4096, 1)
+place = Path(sys.argv[2])
+how = {"start": time.time() + 1, "length": ["--duration", "60"], "slice_s": 0.1}
+process = Launcher(sys.argv[1]).start(program, place, **how)
+print("started", flush=True)
+time.sleep(120)
+"""
+
+
+def wait_until(condition, seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    directory = tmp_path / "target"
+    directory.mkdir()
+    return directory
+
+
+def test_probes_end_with_their_owner_even_when_it_is_killed(program, place):
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, program, place], stdout=subprocess.PIPE)
+    assert wait_until(lambda: list(place.glob("*/ws.*")))
+    owner.kill()
+    owner.communicate()
+    assert wait_until(lambda: not list(place.iterdir()))
+
+
+def test_a_probe_whose_owner_has_ended_already_does_not_start():
+    stranger = str(os.getppid())
+    done = subprocess.run([*TIE, stranger, "echo", "started"], check=False, capture_output=True)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_like_ctrl_c_while_something_is_measured(number):
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), stopped_like_ctrl_c():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) == before
+
+
+def test_nohup_keeps_a_calibration_from_ending_with_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_like_ctrl_c():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("seed", "files"), [("2", "ws.*"), ("1", "aw.*")], ids=["in a run alone", "in one together"]
+)
+def test_a_stopped_calibration_writes_no_more_and_can_be_resumed(
+    program, place, number, seed, files
+):
+    history = place.with_name("history.db")
+    words = ["calibrate", "run", "--target", f"a={place}", "--probe", program, *LONG]
+    words += ["--seed", seed, "--history", history]
+    process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
+    assert wait_until(lambda: list(place.glob(f"*/{files}")))
+    process.send_signal(number)
+    complaint = process.communicate(timeout=60)[1]
+    assert number == signal.SIGKILL or "go on with `sluice calibrate resume`" in complaint
+    assert wait_until(lambda: not list(place.iterdir()))
+    with Store(history) as store:
+        (calibration,) = store.calibrations()
+        assert not calibration.finished
+        assert Session.resume(store, calibration, probe=str(program)).measured == []
+
+
+# -- going on -----------------------------------------------------------------------
+
+
+PAIR = Encounterable(Program("ws", 4096, 1), (Program("aw", 4096, 1),))
+
+
+def settings_for(place: Path) -> Settings:
+    return Settings((Target("a", (place,)),), (PAIR,), Timing(), budget=60.0)
+
+
+def dropped(encounter: Encounterable) -> Encounter:
+    members = (str(encounter.probe), *map(str, encounter.signals))
+    return Encounter(0, "rates", members, ("a", "a"), 0.0, (1.0, 2.0), (1.0, 1.0), 0.0, "noise")
+
+
+def test_what_was_dropped_is_measured_again_but_not_for_ever(tmp_path, place):
+    with Store(tmp_path / "history.db", create=True) as store:
+        session = Session.begin(store, settings_for(place), site="here", probe="probe")
+        for (encounter,) in session.to_do():
+            session.measured.append(dropped(encounter))
+    assert len(session.measured) == 1 + MOST_REPEATS
+
+
+def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path, place):
+    with Store(tmp_path / "history.db", create=True) as store:
+        Session.begin(store, settings_for(place), site="here", probe="probe")
+        (calibration,) = store.calibrations()
+        assert Session.resume(store, calibration, probe="probe").settings == settings_for(place)
+        facts = {FILE_SYSTEMS: {str(place): "lustre mgs:/scratch"}}
+        settings = calibration.settings | facts
+        store.add_calibration(created=0, site="here", settings=settings)
+        with pytest.raises(CalibrationError, match="was on lustre mgs:/scratch when"):
+            Session.resume(store, store.calibrations()[-1], probe="probe")
+        place.rmdir()
+        with pytest.raises(CalibrationError, match="No such file or directory; mend that"):
+            Session.resume(store, calibration, probe="probe")
+
+
+@pytest.mark.acceptance
+def test_a_delta_graph_goes_on_where_it_was(program, place, tmp_path):
+    plan = DeltaPlan(alone=0.5, offsets=(-0.3, 0.0, 0.3), rounds=2)
+    settings = replace(settings_for(place), delta=plan)
+
+    def stop_at_the_fourth(_: Encounter) -> None:
+        if len(session.measured) == 4:
+            raise KeyboardInterrupt
+
+    with Store(tmp_path / "history.db", create=True) as store:
+        session = Session.begin(store, settings, site="here", probe=str(program))
+        with pytest.raises(KeyboardInterrupt):
+            session.run(stop_at_the_fourth)
+        (calibration,) = store.calibrations()
+        assert not calibration.finished
+        Session.resume(store, calibration, probe=str(program)).run(lambda _: None)
+        measured = store.encounters([calibration.id])
+        assert store.calibrations()[0].finished
+    assert sorted(e.offset for e in measured) == sorted(plan.offsets * plan.rounds)
+
+
+def test_two_do_not_measure_in_one_directory_at_once(tmp_path, place):
+    history = Store(tmp_path / "history.db", create=True)
+    with claimed([Target("a", (place, place))]), history as store:
+        with pytest.raises(CalibrationError, match="somebody measures there just now"):
+            Session.begin(store, settings_for(place), site="here", probe="probe")
+        assert store.calibrations() == []
+    with claimed([Target("b", (place,))]):
+        pass
