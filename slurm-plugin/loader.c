@@ -12,7 +12,6 @@
 #include "thread.h"
 
 enum {
-	MAX_CONFIG_BYTES = 1 << 20,
 	OFF_FILE_MS = 1000, /* longest time between looks at the off file */
 };
 
@@ -114,7 +113,8 @@ read_config (struct loader *loader, struct sluice_error *err)
 	void *text;
 	size_t size;
 
-	if (sluice_read_trusted_file (path, geteuid (), MAX_CONFIG_BYTES, &text, &size, err)
+	if (sluice_read_trusted_file (path, geteuid (), SLUICE_CONFIG_MAX_BYTES, &text,
+				      &size, err)
 	    != 0)
 		return -1;
 	int result = sluice_config_parse (path, text, size, &loader->config, err);

@@ -25,7 +25,8 @@ enum sluice_mode { SLUICE_MODES (SLUICE_ENUM_MODE) SLUICE_MODE_COUNT };
 
 enum {
 	SLUICE_PATH_SIZE = 256,
-	SLUICE_LIST_SIZE = 1024, /* a comma-separated list, with its end */
+	SLUICE_LIST_SIZE = 1024,	   /* a comma-separated list, with its end */
+	SLUICE_CONFIG_MAX_BYTES = 1 << 20, /* of the file */
 };
 
 /* X(Key, member, default, meaning): paths. */

@@ -110,9 +110,9 @@ check_trust (const struct stat *st, uint32_t owner_uid, size_t max_size,
 	if (!S_ISREG (st->st_mode))
 		return sluice_fail (err, "not a regular file");
 	if (st->st_uid != 0 && st->st_uid != owner_uid)
-		return sluice_fail (err,
-				    "owned by uid %u; it must belong to root or uid %u",
-				    (unsigned int)st->st_uid, (unsigned int)owner_uid);
+		return sluice_fail (
+		    err, "owned by uid %u; it must belong to root or uid %u: use chown",
+		    (unsigned int)st->st_uid, (unsigned int)owner_uid);
 	if (st->st_mode & (S_IWGRP | S_IWOTH))
 		return sluice_fail (err, "mode %03o lets others write it; use chmod go-w",
 				    (unsigned int)(st->st_mode & 0777));
@@ -152,7 +152,9 @@ sluice_read_trusted_file (const char *path, uint32_t owner_uid, size_t max_size,
 	int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
 		sluice_fail (&why, "%s",
-			     errno == ELOOP ? "is a symbolic link" : strerror (errno));
+			     errno == ELOOP
+				 ? "is a symbolic link; put the file itself there"
+				 : strerror (errno));
 		goto error;
 	}
 	if (fstat (fd, &st) < 0) {

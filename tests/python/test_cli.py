@@ -205,6 +205,31 @@ def test_config_check_names_line_and_remedy(conf):
     assert f"{conf}:{lines + 1}: unknown key MinConfidense; " in result.stderr
 
 
+def test_config_check_refuses_what_the_plugin_refuses(conf, tmp_path):
+    link = tmp_path / "link.conf"
+    link.symlink_to(conf)
+    result = run("config", "check", "--config", link)
+    assert result.exit_code == 1
+    assert result.stderr == f"sluice: {link}: is a symbolic link; put the file itself there\n"
+    conf.chmod(0o664)
+    result = run("config", "check", "--config", conf)
+    assert (result.exit_code, "use chmod go-w" in result.stderr) == (1, True)
+    (finding,) = (
+        finding
+        for finding in json.loads(run("doctor", "--json", "--config", conf).output)
+        if finding["topic"] == "configuration"
+    )
+    assert (finding["level"], "use chmod go-w" in finding["text"]) == ("FAIL", True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_config_check_names_the_owner_that_the_plugin_wants(conf):
+    os.chown(conf, 4711, -1)
+    result = run("config", "check", "--config", conf)
+    assert result.exit_code == 1
+    assert "owned by uid 4711; it must belong to root or uid 0: use chown" in result.stderr
+
+
 def test_config_show_prints_every_key_with_its_value(conf, tmp_path):
     conf.write_text(conf.read_text() + "MinConfidence=0.5\nLane=sl0 Targets=4 Bandwidth=1K\n")
     shown = json.loads(run("config", "show", "--json", "--config", conf).output)

@@ -48,8 +48,6 @@ __all__ = [
 
 NAME_SIZE: int = lib.SLUICE_NAME_SIZE
 """Bytes that a name is cut to, with its end."""
-MAX_CONFIG_BYTES = 1 << 20
-"""As in slurm-plugin/loader.c."""
 FEATURES = tuple(
     ffi.string(lib.sluice_feature_name(i)).decode() for i in range(lib.sluice_feature_count())
 )
@@ -174,7 +172,21 @@ def parse_config(name: str, text: bytes) -> Config:
 
 def read_config(path: Path) -> Config:
     """Read a configuration; raise OSError and CoreError."""
-    return parse_config(str(path), read_regular(path, MAX_CONFIG_BYTES))
+    return parse_config(str(path), read_regular(path, lib.SLUICE_CONFIG_MAX_BYTES))
+
+
+def check_trust(path: Path, owner_uid: int) -> None:
+    """Raise CoreError if the plugin in a slurmctld of this uid would not read a configuration.
+
+    Owner, mode and kind of the file, and its size, judged by the plugin's own code.
+    """
+    content, size = ffi.new("void **"), ffi.new("size_t *")
+    error = ffi.new("struct sluice_error *")
+    most = lib.SLUICE_CONFIG_MAX_BYTES
+    checked(
+        lib.sluice_read_trusted_file(bytes(path), owner_uid, most, content, size, error), error
+    )
+    lib.sluice_free(content[0])
 
 
 # Submissions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +30,7 @@ def command() -> None:
 
     \b
     Examples:
-        sluice config check --config new.conf
+        sluice config check
         sluice config show
         sluice config explain MinConfidence
     """
@@ -56,21 +57,26 @@ def show(config: Path | None, *, as_json: bool) -> None:
 @command.command()
 @config_option
 def check(config: Path | None) -> None:
-    """Say whether a configuration is valid, or which line is wrong.
+    """Say whether the plugin takes a configuration, or which line is wrong.
+
+    The file must belong to root or SlurmUser, and nobody else may write it. Where no slurmctld
+    says who SlurmUser is, you stand in for him.
 
     \b
     Examples:
         sluice config check
-        sluice config check --config new.conf && cp new.conf /etc/slurm/sluice.conf
+        sudo install -m 644 new.conf /etc/slurm/sluice.conf && sluice config check
     """
     from sluice.calibrate.target_speeds import Lanes
+    from sluice.policies.core import check_trust
 
     Lanes.of(read_config(config))
     path = config or DEFAULT_CONFIG
-    if path.exists():
-        click.echo(f"{path}: valid.")
-    else:
+    if not path.exists():
         click.echo(f"{path} does not exist: the plugin is as if not loaded until it does.")
+        return
+    check_trust(path, _slurm_uid())
+    click.echo(f"{path}: valid.")
 
 
 @command.command()
@@ -104,6 +110,17 @@ def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
         )
         return
     show_table(("Key", "Default", "Meaning"), [(key.key, key.fallback, key.text) for key in chosen])
+
+
+def _slurm_uid() -> int:
+    """Whose files slurmctld believes, besides root's."""
+    from sluice.slurm import slurm_commands
+    from sluice.slurm.errors import SlurmError
+
+    try:
+        return slurm_commands.controller().slurm_uid
+    except SlurmError:
+        return os.geteuid()
 
 
 def _settings(config: Config) -> dict[str, object]:

@@ -52,9 +52,9 @@ def command(
         findings = list(slurm_checks.preflight(site, plugin))
     else:
         checks = (
+            slurm_checks.slurm,  # before those that ask whose files slurmctld believes
             own_checks.configuration,
             own_checks.switch,
-            slurm_checks.slurm,  # before those that ask whose files slurmctld believes
             slurm_checks.preflight,
             slurm_checks.plugin,
             own_checks.bundle,

@@ -19,7 +19,7 @@ from sluice.cli.findings import Finding, Site
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError
+from sluice.policies.core import CoreError, check_trust
 from sluice.policies.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def configuration(site: Site) -> Iterator[Finding]:
             f"{path} does not exist: the plugin is as if not loaded",
             "create it; an empty file observes. `sluice config explain` lists the settings",
         )
+        return
+    try:
+        check_trust(path, site.slurm_uid)
+    except CoreError as error:
+        yield Finding("FAIL", "configuration", str(error), "until then the plugin does nothing")
         return
     yield Finding("OK", "configuration", f"{path}, Mode={site.config.mode}")
 
