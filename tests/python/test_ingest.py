@@ -289,6 +289,13 @@ def test_accounting_that_cannot_be_read_on_is_named(sluice):
     assert result.stderr == "sluice: /proc/self/mem: Input/output error\n"
 
 
+@pytest.mark.parametrize("option", ["--sacct", "--job-stats", "--labels"])
+def test_a_line_without_an_end_fills_no_memory_and_is_named(sluice, option):
+    result = sluice("ingest", option, "/dev/zero")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("sluice: /dev/zero:1: a line of more than 4 MiB; ")
+
+
 def test_the_wrong_time_zone_is_noticed(sluice):
     heading, line = (DATA / "sacct-parsable2.txt").read_text().splitlines()[:2]
     text = f"{heading}|UID\n{line}|0\n"

@@ -127,6 +127,13 @@ def test_a_row_that_was_cut_costs_no_other():
     assert [isinstance(row, BrokenLine) for row in glued] == [True]
 
 
+def test_a_row_of_many_long_lines_ends_where_it_fills_the_memory():
+    rows = parse_sacct(["JobID|User|State|NNodes", *["x" * (1 << 20)] * 6, "8|bob|COMPLETED|3"])
+    *broken, whole = rows
+    assert [row.number for row in broken] == [2, 6]
+    assert whole.user == "bob"
+
+
 def test_steps_only_tell_their_jobs_number_of_tasks():
     jobs = parsed(
         "JobIDRaw|JobID|NTasks|JobName",

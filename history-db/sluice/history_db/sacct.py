@@ -22,6 +22,7 @@ LINE_ENDS = "\r\n\ufeff"
 """With what some programs write before the first line."""
 MAX_STRAY_SEPARATORS = 256
 MAX_LINES = 1000  # of a row
+MAX_ROW = 4 << 20  # characters, of several lines
 REMEDY = "print it with `sacct --parsable2 --allusers --format ALL`"
 
 _TIME = r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?([+-]\d\d:?\d\d|Z)?|\d+|Unknown|None|N/A)?"
@@ -155,15 +156,16 @@ def _rows(numbered: Iterator[tuple[int, str]], separators: int) -> Iterator[tupl
     A row goes on until it has all its separators, or a line comes that has them by itself.
     """
     parts: list[str] = []
-    first = seen = 0
+    first = seen = size = 0
     for number, line in numbered:
         text = line.strip(LINE_ENDS)
         count = text.count(SEPARATOR)
-        if parts and (count >= separators or len(parts) == MAX_LINES):
+        size += len(text)
+        if parts and (count >= separators or len(parts) == MAX_LINES or size > MAX_ROW):
             yield first, "\n".join(parts)
             parts = []
         if not parts:
-            first, seen = number, 0
+            first, seen, size = number, 0, len(text)
             if not text.strip():
                 continue
         parts.append(text)

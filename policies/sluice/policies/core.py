@@ -183,9 +183,7 @@ def check_trust(path: Path, owner_uid: int) -> None:
     content, size = ffi.new("void **"), ffi.new("size_t *")
     error = ffi.new("struct sluice_error *")
     most = lib.SLUICE_CONFIG_MAX_BYTES
-    checked(
-        lib.sluice_read_trusted_file(bytes(path), owner_uid, most, content, size, error), error
-    )
+    checked(lib.sluice_read_trusted_file(bytes(path), owner_uid, most, content, size, error), error)
     lib.sluice_free(content[0])
 
 

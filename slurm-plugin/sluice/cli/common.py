@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TextIO
 
     from sluice.history_db.records import Coverage
     from sluice.history_db.store import Store
@@ -25,6 +26,8 @@ DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
+MAX_LINE = 4 << 20
+"""Characters; no submit line is longer, as all words of a command are 2 MiB at most on Linux."""
 NO_COVERAGE = "coverage: not known without accounting; see `sluice ingest --sacct`"
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -162,6 +165,28 @@ def coverage_beside(config: Path | None, history: Path | None) -> tuple[str, Cov
             return coverage_line(store), store.coverage()
     except HistoryError:
         return NO_COVERAGE, None
+
+
+# Reading
+
+
+def bounded_lines(file: TextIO, name: str) -> Iterator[str]:
+    """Yield the lines of a text file, none so long that it fills the memory.
+
+    Raises CommandError, which names the file, and the line if it is too long.
+    """
+    number = 0
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            number += 1
+            if len(line) > MAX_LINE:
+                raise CommandError(
+                    f"{name}:{number}: a line of more than {MAX_LINE >> 20} MiB; "
+                    "no such file is read: was another one meant?"
+                )
+            yield line
+    except OSError as error:  # without a file name where reading fails
+        raise CommandError(f"{name}: {error.strerror}") from error
 
 
 # Printing

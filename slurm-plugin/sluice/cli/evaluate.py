@@ -11,6 +11,7 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    bounded_lines,
     config_option,
     coverage_beside,
     history_option,
@@ -133,7 +134,8 @@ def _examples(
             return history_examples(store, weak_labels=False), site_classifier(store)
     try:
         with labels.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in read_labels(file, name=str(labels)) if row.certain or uncertain]
+            lines = bounded_lines(file, str(labels))
+            rows = [row for row in read_labels(lines, name=str(labels)) if row.certain or uncertain]
     except LabelsError as error:
         raise CommandError(str(error)) from error
     return labelled_examples(logs or labels.parent, rows), packaged_classifier()

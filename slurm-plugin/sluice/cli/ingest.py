@@ -13,6 +13,7 @@ import click
 
 from sluice.cli.common import (
     CommandError,
+    bounded_lines,
     config_option,
     coverage_line,
     history_option,
@@ -197,12 +198,16 @@ def _read_accounting(
 
     try:
         return add_accounting(
-            store, file, name=name, zone=zone, cluster=cluster, report=report, join=join
+            store,
+            bounded_lines(file, name),
+            name=name,
+            zone=zone,
+            cluster=cluster,
+            report=report,
+            join=join,
         )
     except SacctError as error:
         raise CommandError(str(error)) from error
-    except OSError as error:  # without a file name where reading fails
-        raise CommandError(f"{name}: {error.strerror}") from error
 
 
 def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
@@ -212,7 +217,7 @@ def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None
     from sluice.history_db.job_stats import JobStatsError
 
     try:
-        return add_job_stats(store, file, name=_name(file))
+        return add_job_stats(store, bounded_lines(file, _name(file)), name=_name(file))
     except JobStatsError as error:
         raise CommandError(str(error)) from error
 
@@ -259,7 +264,7 @@ def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
     from sluice.history_db.labels import LabelsError, add_labels
 
     try:
-        return add_labels(store, file, name=_name(file))
+        return add_labels(store, bounded_lines(file, _name(file)), name=_name(file))
     except LabelsError as error:
         raise CommandError(str(error)) from error
 
