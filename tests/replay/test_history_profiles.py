@@ -106,12 +106,18 @@ def test_a_history_is_replayed_with_the_profiles_that_it_holds(tmp_path, made, g
     with Store(path, create=True) as store:
         fill(store, made[::2])
         store.upsert_jobs([run.job for run in made])
+        store.link_logs()
+        store.update_coverage()
     arguments = ["replay", str(path), "--policy", "two-groups", *given]
-    said = CliRunner().invoke(main, arguments).stdout.splitlines()[0]
+    covered, said = CliRunner().invoke(main, arguments).stdout.splitlines()[:2]
     others = "are drawn, 50% of them I/O-heavy" if given else "do no I/O"
+    assert covered.startswith("coverage: logs of 50% of the jobs, ")
+    assert CliRunner().invoke(main, ["replay", str(path)]).stdout.startswith(covered)
     assert said == f"Logs tell the I/O of 50.0% of the jobs; all others {others}."
     document = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert list(document["inputs"]) == [str(path)]
+    assert next(iter(document)) == "coverage"
+    assert document["coverage"]["logged_jobs"] == len(made[::2])
 
 
 def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made):
@@ -123,4 +129,4 @@ def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made)
     arguments = ["replay", str(trace), "--profiles", str(path), "--policy", "two-groups"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("Logs tell the I/O of 100.0% of the jobs;")
+    assert result.stdout.splitlines()[1].startswith("Logs tell the I/O of 100.0% of the jobs;")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import show_table
+from sluice.cli.common import coverage_beside, show_table
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -30,6 +30,16 @@ def compared(experiment: Experiment, policies: Sequence[str], repeats: int) -> C
     count = (1 + repeats) * len({PLAIN, *policies})
     with progress("replays", lambda: count) as (_, advance):
         return compare(experiment.draw, policies, repeats=repeats, workers=cores(), advance=advance)
+
+
+def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] | None]:
+    """Return the coverage of the history that tells of the jobs: lines and shares, if any does."""
+    from pathlib import Path
+
+    if experiment.history is None:
+        return [], None
+    line, coverage = coverage_beside(None, Path(experiment.history))
+    return [line], asdict(coverage) if coverage else None
 
 
 def show(experiment: Experiment, comparison: Comparison) -> None:

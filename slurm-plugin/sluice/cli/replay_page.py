@@ -35,8 +35,8 @@ DOCS = (
 )
 
 
-def page(experiment: Experiment, comparison: Comparison) -> str:
-    """Return the page; the same question has the same bytes."""
+def page(experiment: Experiment, comparison: Comparison, covered: Sequence[str]) -> str:
+    """Return the page, which opens with the coverage; the same question has the same bytes."""
     from sluice.sim.replay_plots import pictures
 
     name = Path(comparison.draw.replayable.trace.name).name
@@ -46,7 +46,7 @@ def page(experiment: Experiment, comparison: Comparison) -> str:
         title,
         [
             heading(title, 1),
-            *map(paragraph, (*verdict(comparison), source_text(experiment, comparison))),
+            *map(paragraph, (*covered, *verdict(comparison), source_text(experiment, comparison))),
             heading("Policies"),
             table(("", *comparison.policies), figure_rows(comparison), "Totals by policy"),
             heading("Over time"),

@@ -109,6 +109,7 @@ def command(
             --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
         sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
     """
+    from sluice.cli.comparing import coverage_told
     from sluice.sim import sweep as sweeping
 
     if again is not None:
@@ -125,6 +126,8 @@ def command(
     if as_json:
         show_json(document)
     else:
+        for line in coverage_told(sweep.experiment)[0]:
+            click.echo(line)
         _show(document)
 
 

@@ -136,9 +136,11 @@ def _rungs() -> tuple[str, ...]:
 
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
+    from sluice.cli.comparing import coverage_told
     from sluice.sim.replay import replay
 
     replayable, site = experiment.replayable()
+    covered, coverage = coverage_told(experiment)
     done = 0
     with progress("jobs", lambda: len(replayable.rows)) as (_, advance):
 
@@ -150,9 +152,10 @@ def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: b
         outcomes = replay(replayable, site, progress=follow)
     _write_jobs([outcomes], table)
     if as_json:
-        show_json(_document(outcomes, site, "none"))
+        show_json({"coverage": coverage, **_document(outcomes, site, "none")})
         return
     _show_repairs(replayable)
+    _say(covered)
     _show(outcomes, site)
 
 
@@ -168,15 +171,17 @@ def _replay_with_io(
     from sluice.cli import comparing
 
     comparison = comparing.compared(experiment, policies, repeats)
+    covered, coverage = comparing.coverage_told(experiment)
     _write_jobs(list(comparison.outcomes.values()), table)
     if report is not None:
         from sluice.cli.replay_page import page
 
-        write(report, page(experiment, comparison).encode())
+        write(report, page(experiment, comparison, covered).encode())
     if as_json:
-        show_json(_io_document(experiment, comparison, policies[0]))
+        show_json({"coverage": coverage, **_io_document(experiment, comparison, policies[0])})
         return
     _show_repairs(comparison.draw.replayable)
+    _say(covered)
     comparing.show(experiment, comparison)
 
 
@@ -277,6 +282,11 @@ def _show(outcomes: Outcomes, site: Site) -> None:
     ]
     click.echo()
     show_table(("slots", "jobs", "wait, mean", "wait, p99"), sizes)
+
+
+def _say(lines: Sequence[str]) -> None:
+    for line in lines:
+        click.echo(line)
 
 
 def _show_repairs(replayable: Replayable) -> None:
