@@ -14,7 +14,7 @@ from sluice.policies.record import decide
 from sluice.slurm.drainer import decision_of
 
 NOW = 1_700_000_000  # long ago: sluiced has given up
-HEADING = "JobIDRaw|Cluster|JobName|UID|Partition|Submit|Start|NNodes|SubmitLine|TimelimitRaw"
+HEADING = "JobIDRaw|JobID|Cluster|JobName|UID|Partition|Submit|Start|NNodes|SubmitLine|TimelimitRaw"
 
 
 class Site:
@@ -46,8 +46,10 @@ class Site:
             else:
                 store.join_decision(1, self.numbers, job_id, "mark")
 
-    def job(self, job_id: int, line: str, *, cluster: str = "lab") -> None:
-        row = (job_id, cluster, "sweep", 1000, "main", NOW, NOW + 9, 4, line, 60)
+    def job(self, job_id: int, line: str, *, cluster: str = "lab", shown: str = "") -> None:
+        """Account for a job; shown: as users see its number, where it is a task's."""
+        name = shown or str(job_id)
+        row = (job_id, name, cluster, "sweep", 1000, "main", NOW, NOW + 9, 4, line, 60)
         self.rows.append("|".join(map(str, row)))
 
     def ingest(self) -> int:
@@ -83,6 +85,33 @@ def test_a_sweep_of_one_name_within_a_second_is_told_apart_by_its_lines(site):
         submission = Submissions(store.joined_decisions(9)).of(job)
     assert submission.tasks == 8  # what was asked for, not what was given
     assert job.script_signature == submission.script_signature != 0
+
+
+def test_an_array_is_told_by_the_line_of_its_tasks(site):
+    site.record("sbatch -n 8 -a 1-2 run.sh", tasks=8, array="1-2", script="#!/bin/sh\nsrun a\n")
+    site.record("sbatch -a 7 other.sh", array="7")
+    site.record("sbatch one.sh")
+    site.job(12, "sbatch -n 8 -a 1-2 run.sh", shown="11_1")
+    site.job(11, "sbatch -n 8 -a 1-2 run.sh", shown="11_2")
+    site.job(13, "sbatch -a 7 other.sh", shown="13_[7]")
+    site.job(14, "sbatch one.sh")
+    assert site.ingest() == 3
+    assert site.jobs() == {1: 11, 2: 13, 3: 14}
+    assert site.ingest() == 0
+    with Store(site.history) as store:
+        tasks = [store.job(job_id) for job_id in (11, 12)]
+        submissions = Submissions(store.joined_decisions(9))
+    assert [submissions.of(task).tasks for task in tasks] == [8, 8]
+    assert len({task.script_signature for task in tasks}) == 1
+
+
+def test_two_arrays_of_one_line_stay_a_tie(site):
+    for array in (11, 21):
+        site.record("sbatch -a 1-2 run.sh", array="1-2")
+        site.job(array + 1, "sbatch -a 1-2 run.sh", shown=f"{array}_1")
+        site.job(array, "sbatch -a 1-2 run.sh", shown=f"{array}_2")
+    assert site.ingest() == 0
+    assert set(site.jobs().values()) == {None}
 
 
 def test_equal_lines_stay_a_tie(site):

@@ -87,7 +87,7 @@ class Submissions:
                 self._decisions[decision.cluster, decision.job_id].append(decision)
 
     def of(self, job: Job) -> View | None:
-        for decision in self._decisions.get((job.cluster, job.job_id), ()):
+        for decision in self._decisions.get((job.cluster, job.submission_id), ()):
             if abs(decision.now - job.submit) <= SLACK:
                 submission: View = Record.parse(decision.record).submission
                 return submission

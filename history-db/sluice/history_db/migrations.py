@@ -464,6 +464,10 @@ def m013_rates_of_targets(db: Database) -> None:
     db.execute("CREATE INDEX confined_jobs_seen ON confined_jobs (seen)")
 
 
+def m014_arrays(db: Database) -> None:
+    db.execute("ALTER TABLE jobs ADD COLUMN array_job INTEGER")  # NULL: no task of an array
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -478,4 +482,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m011_calibrations,
     m012_totals_of_all_weeks,
     m013_rates_of_targets,
+    m014_arrays,
 )

@@ -103,6 +103,13 @@ class Job:
     """As its steps were accounted for, or as the file system's servers counted."""
     read_bytes: int | None = None
     metadata_operations: int | None = None
+    array_job: int | None = None
+    """The number that sbatch printed for the array that it is a task of; None: of none."""
+
+    @property
+    def submission_id(self) -> int:
+        """The job id under which the decision about it is kept: the array's, or its own."""
+        return self.array_job or self.job_id
 
 
 @dataclass(frozen=True, slots=True)

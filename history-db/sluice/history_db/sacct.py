@@ -307,6 +307,7 @@ def _job(row: Mapping[str, str], zone: tzinfo | None, cluster: str) -> Job:
         submit_line=row.get("submitline") or None,
         script_signature=None,
         source="sacct",
+        array_job=_array(row),
     )
 
 
@@ -323,6 +324,12 @@ def _identity(row: Mapping[str, str]) -> tuple[int, int]:
     if match[3]:  # the components of a heterogeneous job have successive ids
         return job_id + int(match[3][:9]), -1
     return job_id, int(match[2][:9]) if match[2] else -1
+
+
+def _array(row: Mapping[str, str]) -> int | None:
+    """Return the array that a job is a task of, or its tasks that still wait."""
+    array, underscore, _ = row.get("jobid", "").partition("_")
+    return _integer(array) if underscore else None
 
 
 def _integer(text: str | None) -> int | None:

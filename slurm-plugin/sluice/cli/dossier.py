@@ -110,9 +110,11 @@ def gather(
 def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str | None) -> Found:
     """Find the decision about the latest job with a number, which may have been used before."""
     latest = jobs[0] if jobs else None
-    for decision in store.decisions_for_job(name.number, cluster):
+    number = (latest and latest.array_job) or name.number
+    is_task = name.task is not None or number != name.number
+    for decision in store.decisions_for_job(number, cluster):
         if latest is None or latest.restarts > 0 or abs(latest.submit - decision.now) <= SLACK:
-            return Found(decision, array=None if name.task is None else name.number)
+            return Found(decision, array=number if is_task else None)
     if latest is None or latest.uid is None:
         return Found(None)
     near = [

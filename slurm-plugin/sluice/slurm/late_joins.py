@@ -16,13 +16,16 @@ from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
 from sluice.slurm.ledger import HOPE, Known, cut_name, known_of, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
 
-SEVERAL_JOBS = frozenset({"array", "het"})
-"""Flags of submissions whose jobs the accounting lists one by one, not saying so."""
+SEVERAL_JOBS = "het"
+"""Flag of submissions whose jobs the accounting lists one by one, not saying so."""
+
+SubmissionKey = tuple[int, int]
+"""Number that sbatch printed, and submit second."""
 
 
 def join_late(store: Store, jobs: Sequence[Job], *, now: float) -> int:
@@ -36,18 +39,29 @@ def join_late(store: Store, jobs: Sequence[Job], *, now: float) -> int:
         return 0
     joined = 0
     for cluster, records in _given_up(store, told, now).items():
+        submissions = _submissions(job for job in told if job.cluster == cluster)
         submitted = [
-            Submitted(job, _traits(job))
-            for job in told
-            if job.cluster == cluster and not _has_decision(store, job)
+            Submitted(key, _traits(members[0]))
+            for key, members in submissions.items()
+            if not _has_decision(store, members[0])
         ]
         joins = match({key: known.traits for key, known in records.items()}, submitted).joins
         for join in joins:
-            store.join_decision(*join.record, join.job.job_id, join.by)
+            store.join_decision(*join.record, join.job[0], join.by)
             signature = records[join.record].script_signature or None
-            store.upsert_jobs([replace(join.job, script_signature=signature)])
+            store.upsert_jobs(
+                replace(job, script_signature=signature) for job in submissions[join.job]
+            )
         joined += len(joins)
     return joined
+
+
+def _submissions(jobs: Iterable[Job]) -> dict[SubmissionKey, list[Job]]:
+    """Put the tasks of an array together: one line submitted them, and one record is of them."""
+    found: dict[SubmissionKey, list[Job]] = {}
+    for job in jobs:
+        found.setdefault((job.submission_id, job.submit), []).append(job)
+    return found
 
 
 def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[RecordKey, Known]]:
@@ -58,13 +72,13 @@ def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[R
         since=min(seconds), until=min(max(seconds), int(now) - HOPE)
     ):
         record = readable(decision) if decision.now in seconds else None
-        if record and not SEVERAL_JOBS & set(record.submission.flags):
+        if record and SEVERAL_JOBS not in record.submission.flags:
             found.setdefault(decision.cluster, {})[record.key] = known_of(record)
     return found
 
 
 def _has_decision(store: Store, job: Job) -> bool:
-    decisions = store.decisions_for_job(job.job_id, job.cluster)
+    decisions = store.decisions_for_job(job.submission_id, job.cluster)
     return any(abs(decision.now - job.submit) <= SLACK for decision in decisions)
 
 
@@ -74,7 +88,7 @@ def _traits(job: Job) -> JobTraits:
         uid=job.uid or 0,
         submit=job.submit,
         name=cut_name(job.name or ""),
-        is_array=False,
+        is_array=job.array_job is not None,
         component=None,
         nodes=job.nodes or 0,
         time_limit=job.time_limit,

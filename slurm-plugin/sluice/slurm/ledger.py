@@ -279,6 +279,7 @@ class Ledger:
             submit_line=None,
             script_signature=(known.script_signature or None) if known else None,
             source="sluiced",
+            array_job=job.submission_id if job.is_array else None,
         )
 
 
