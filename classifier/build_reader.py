@@ -5,10 +5,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# -O3 vectorises the checks of counters, a third of what a record costs here.
-FLAGS = ["-O3"]
-
 core = runpy.run_path(str(HERE.parent / "policies" / "build_core.py"))
 ffibuilder = core["builder"](
-    "sluice.classifier._reader", ["reader.h"], [HERE / "reader", core["CORE"]], flags=FLAGS
+    "sluice.classifier._reader",
+    ["reader.h"],
+    [HERE / "reader", core["CORE"]],
+    libraries=["deflate"],
 )

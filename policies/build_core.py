@@ -56,11 +56,11 @@ def builder(
     headers: Sequence[str],
     folders: Sequence[Path],
     extra: str = "",
-    flags: Sequence[str] = (),
+    libraries: Sequence[str] = (),
 ) -> FFI:
     """Return what builds the extension `module` from all the C in the folders.
 
-    extra: declarations for cffi alone; flags: of the compiler, after FLAGS.
+    extra: declarations for cffi alone; libraries: to link besides those of C.
     """
     ffi = FFI()
     ffi.cdef(declarations(headers, folders))
@@ -74,8 +74,8 @@ def builder(
         ],
         depends=[os.path.relpath(path) for folder in folders for path in sorted(folder.iterdir())],
         include_dirs=[os.path.relpath(folder) for folder in folders],
-        extra_compile_args=[*FLAGS, *flags],
-        libraries=["m", "dl"],
+        extra_compile_args=FLAGS,
+        libraries=["m", "dl", *libraries],
     )
     return ffi
 

@@ -24,7 +24,7 @@ enum {
 /* Newest record versions of these modules that libdarshan-util 3.5 reads. */
 enum { DARSHAN_LUSTRE_VERSION = 2, DARSHAN_HEATMAP_VERSION = 1 };
 
-struct zlib_stream;
+struct libdeflate_decompressor;
 
 struct darshan_region {
 	uint64_t offset, length; /* 0: the log has none */
@@ -247,13 +247,7 @@ struct sluice_library {
 	const char *const *posix_counters; /* names */
 	const char *const *stdio_counters;
 	const char *const *mpiio_counters;
-	/* Of zlib; see zlib_stream.h. One stream serves all logs, one log at a time. */
-	struct zlib_stream *stream;
-	int (*inflate_init) (struct zlib_stream *, const char *version, int size);
-	int (*inflate_validate) (struct zlib_stream *, int check);
-	int (*inflate_reset) (struct zlib_stream *);
-	int (*inflate) (struct zlib_stream *, int flush);
-	int (*inflate_end) (struct zlib_stream *);
+	struct libdeflate_decompressor *unpacker; /* see region.h */
 };
 
 #endif

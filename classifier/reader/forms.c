@@ -97,13 +97,15 @@ spread (const struct form *form, const char *stored, char *record)
 	memcpy (record + made * WORD, stored, (size_t)(end - stored));
 }
 
-int
-form_take (const struct form *form, char *stored, int swapped, union darshan_record *record)
+const union darshan_record *
+form_take (const struct form *form, char *stored, int swapped, union darshan_record *room)
 {
 	if (swapped)
 		swap_words (stored, form->size);
 	if (counts_streams (form, stored))
-		return 0;
-	spread (form, stored, (char *)record);
-	return 1;
+		return NULL;
+	if (!form->gaps[0].words)
+		return (const union darshan_record *)(const void *)stored;
+	spread (form, stored, (char *)room);
+	return room;
 }

@@ -32,10 +32,11 @@ struct form {
 /* Return NULL for a version that is not known. */
 const struct form *form_find (int module, uint32_t version);
 
-/* Make a stored record the newest; what its version lacks is 0. The stored one is turned to
- * this machine's byte order. Returns 0 where it has to be left out: its counters are of
- * files and of streams together. */
-int form_take (const struct form *form, char *stored, int swapped,
-	       union darshan_record *record);
+/* Return a stored record, which lies where a word may, made the newest: turned to this
+ * machine's byte order where it is stored, and copied into `room` where its version
+ * differs; what that lacks is 0. NULL: leave it out, its counters are of files and of
+ * streams together. */
+const union darshan_record *form_take (const struct form *form, char *stored, int swapped,
+				       union darshan_record *room);
 
 #endif

@@ -1,10 +1,10 @@
-/* Loads libdarshan-util, and zlib with it, and finds what is called of them. */
+/* Loads libdarshan-util and finds what is called of it. */
 #include "reader.h"
 
 #include "darshan.h"
-#include "zlib_stream.h"
 
 #include <dlfcn.h>
+#include <libdeflate.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +41,6 @@ bind (struct sluice_library *library, struct sluice_error *err)
 	    || find (object, "darshan_log_get_exe", &library->get_exe, err) < 0
 	    || find (object, "darshan_log_get_record", &library->get_record, err) < 0
 	    || find (object, "darshan_free", &library->free, err) < 0
-	    || find (object, "inflateInit_", &library->inflate_init, err) < 0
-	    || find (object, "inflateValidate", &library->inflate_validate, err) < 0
-	    || find (object, "inflateReset", &library->inflate_reset, err) < 0
-	    || find (object, "inflate", &library->inflate, err) < 0
-	    || find (object, "inflateEnd", &library->inflate_end, err) < 0
 	    || find (object, "posix_counter_names", &library->posix_counters, err) < 0
 	    || find (object, "stdio_counter_names", &library->stdio_counters, err) < 0
 	    || find (object, "mpiio_counter_names", &library->mpiio_counters, err) < 0)
@@ -54,16 +49,10 @@ bind (struct sluice_library *library, struct sluice_error *err)
 }
 
 static int
-make_stream (struct sluice_library *library, struct sluice_error *err)
+make_unpacker (struct sluice_library *library, struct sluice_error *err)
 {
-	struct zlib_stream *stream = calloc (1, sizeof *stream);
-	library->stream = stream;
-	/* zlib's own checksums would take long: see adler32 in region.c */
-	if (!stream
-	    || library->inflate_init (stream, ZLIB_VERSION_HERE, sizeof *stream) != ZLIB_OK
-	    || library->inflate_validate (stream, 0) != ZLIB_OK)
-		return sluice_fail (err, "its zlib cannot be used");
-	return 0;
+	library->unpacker = libdeflate_alloc_decompressor ();
+	return library->unpacker ? 0 : sluice_fail (err, "out of memory");
 }
 
 struct sluice_library *
@@ -84,7 +73,7 @@ sluice_library_load (const char *path, struct sluice_error *err)
 		free (library);
 		return NULL;
 	}
-	if (bind (library, err) < 0 || make_stream (library, err) < 0) {
+	if (bind (library, err) < 0 || make_unpacker (library, err) < 0) {
 		sluice_library_unload (library);
 		return NULL;
 	}
@@ -96,9 +85,7 @@ sluice_library_unload (struct sluice_library *library)
 {
 	if (!library)
 		return;
-	if (library->stream)
-		library->inflate_end (library->stream);
-	free (library->stream);
+	libdeflate_free_decompressor (library->unpacker);
 	dlclose (library->object);
 	free (library);
 }

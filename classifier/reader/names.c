@@ -81,11 +81,11 @@ ends_with (const char *name, size_t length, struct text end)
 	       && memcmp (name + length - end.length, end.bytes, end.length) == 0;
 }
 
-/* The name from a slash on, likewise by the byte behind it. */
+/* The name from a slash on, likewise by the two bytes behind it. */
 static int
 starts_with (const char *place, struct text start)
 {
-	return place[1] == start.bytes[1]
+	return place[1] == start.bytes[1] && place[2] == start.bytes[2]
 	       && strncmp (place, start.bytes, start.length) == 0;
 }
 
@@ -111,7 +111,7 @@ is_program_folder (const char *place)
 }
 
 int
-name_of_program (const char *name)
+name_of_program (const char *name, size_t length)
 {
 	static const struct text ends[] = {
 		TEXT (".py"),	     TEXT (".pyc"),
@@ -124,12 +124,13 @@ name_of_program (const char *name)
 		TEXT ("pyvenv.cfg"), TEXT ("pybuilddir.txt"),
 	};
 	static const struct text object = TEXT (".so");
-	size_t length = strlen (name);
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (ends_with (name, length, ends[i]))
 			return 1;
 	size_t stem = length; /* libm.so.6 */
-	while (stem > 0 && strchr (".0123456789", name[stem - 1]))
+	while (
+	    stem > 0
+	    && (name[stem - 1] == '.' || (name[stem - 1] >= '0' && name[stem - 1] <= '9')))
 		stem--;
 	if (ends_with (name, stem, object))
 		return 1;
@@ -140,32 +141,36 @@ name_of_program (const char *name)
 }
 
 uint64_t
-name_stem (const char *name)
+name_stem (char *name, size_t length)
 {
-	/* FNV-1a, byte by byte as the name is rewritten */
-	uint64_t hash = 0xcbf29ce484222325u;
-	for (int in_number = 0; *name; name++) {
-		int digit = *name >= '0' && *name <= '9';
-		if (digit && in_number)
-			continue;
-		in_number = digit;
-		hash = (hash ^ (unsigned char)(digit ? '#' : *name)) * 0x100000001b3u;
+	/* Digits become 0, which no name has, and all but the first of a run go; without
+	 * branches, which random names would take unforeseen. */
+	for (size_t i = 0; i < length; i++)
+		name[i] = name[i] >= '0' && name[i] <= '9' ? 0 : name[i];
+	size_t size = 0;
+	char before = 1;
+	for (size_t i = 0; i < length; i++) {
+		char byte = name[i];
+		name[size] = byte;
+		size += (byte | before) != 0;
+		before = byte;
 	}
+	uint64_t hash = sluice_hash_bytes (name, size, 0);
 	return hash ? hash : 1;
 }
 
 /* The region of names */
 
 static void
-keep (struct files *files, uint64_t id, const char *name)
+keep (struct files *files, uint64_t id, char *name, size_t length)
 {
 	struct file *file = files_find (files, id);
-	if (!file || !*name)
+	if (!file || length == 0)
 		return;
 	if (file->written)
-		file->stem = name_stem (name);
+		file->stem = name_stem (name, length);
 	else
-		file->program = file->read && name_of_program (name);
+		file->program = file->read && name_of_program (name, length);
 }
 
 static uint64_t
@@ -182,11 +187,11 @@ take_terminated (char *bytes, size_t size, int swapped, struct files *files)
 {
 	size_t taken = 0;
 	while (size - taken > sizeof (uint64_t)) {
-		const char *name = bytes + taken + sizeof (uint64_t);
-		const char *end = memchr (name, 0, size - taken - sizeof (uint64_t));
+		char *name = bytes + taken + sizeof (uint64_t);
+		char *end = memchr (name, 0, size - taken - sizeof (uint64_t));
 		if (!end)
 			break;
-		keep (files, id_at (bytes + taken, swapped), name);
+		keep (files, id_at (bytes + taken, swapped), name, (size_t)(end - name));
 		taken = (size_t)(end + 1 - bytes);
 	}
 	return taken;
@@ -208,7 +213,7 @@ take_counted (char *bytes, size_t size, int swapped, struct files *files)
 		char *name = bytes + taken + head;
 		char after = name[length]; /* the region has one byte more */
 		name[length] = 0;
-		keep (files, id_at (bytes + taken, swapped), name);
+		keep (files, id_at (bytes + taken, swapped), name, strlen (name));
 		name[length] = after;
 		taken += head + length;
 	}
@@ -216,13 +221,14 @@ take_counted (char *bytes, size_t size, int swapped, struct files *files)
 }
 
 static int
-read_region (const struct sluice_library *library, const struct darshan_handle *handle,
-	     struct region *region, struct files *files)
+read_region (const struct darshan_handle *handle, struct region *region,
+	     struct files *files)
 {
 	int counted = memcmp (handle->version, "3.00", 4) == 0;
 	size_t taken = 0;
 	int result;
-	region_start (region, library, handle, handle->names);
+	if (region_start (region, handle->names, "names of its files") < 0)
+		return -1;
 	while ((result = region_read (region, taken)) > 0)
 		taken = (counted ? take_counted : take_terminated) (
 		    region->bytes, region->size, handle->swapped, files);
@@ -292,9 +298,9 @@ name_by_id (struct files *files)
 }
 
 int
-names_read (const struct sluice_library *library, const struct darshan_handle *handle,
-	    struct region *region, const struct sluice_file_row *rows, size_t count,
-	    struct files *files, struct sluice_error *err)
+names_read (const struct darshan_handle *handle, struct region *region,
+	    const struct sluice_file_row *rows, size_t count, struct files *files,
+	    struct sluice_error *err)
 {
 	if (handle->names.length == 0)
 		return 0;
@@ -305,7 +311,5 @@ names_read (const struct sluice_library *library, const struct darshan_handle *h
 		name_by_id (files);
 		return 0;
 	}
-	if (read_region (library, handle, region, files) < 0)
-		return sluice_fail (err, "the names of its files are damaged");
-	return 0;
+	return read_region (handle, region, files);
 }

@@ -37,13 +37,14 @@ int names_tell_nothing (const struct sluice_file_row *rows, size_t count);
 void names_by_id (const struct darshan_handle *handle, struct sluice_file_row *rows,
 		  size_t count);
 /* Read the names of the listed files, if they tell anything. 0, or -1 and a reason. */
-int names_read (const struct sluice_library *library, const struct darshan_handle *handle,
-		struct region *region, const struct sluice_file_row *rows, size_t count,
-		struct files *files, struct sluice_error *err);
+int names_read (const struct darshan_handle *handle, struct region *region,
+		const struct sluice_file_row *rows, size_t count, struct files *files,
+		struct sluice_error *err);
 
 /* Whether a file that is only read is part of a program: a module, a library. */
-int name_of_program (const char *name);
-/* Hash a name with every run of digits as one #: dump.100 and dump.200 have one stem. */
-uint64_t name_stem (const char *name);
+int name_of_program (const char *name, size_t length);
+/* Hash a name with every run of digits as one #: dump.100 and dump.200 have one stem. The
+ * name is overwritten. */
+uint64_t name_stem (char *name, size_t length);
 
 #endif

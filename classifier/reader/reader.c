@@ -187,8 +187,8 @@ read_files (struct reading *r)
 	if (has_layouts)
 		result = read_layouts (r, &files);
 	if (result == 0 && r->rows.count > 0)
-		result = names_read (r->library, r->handle, r->region, rows, r->rows.count,
-				     &files, r->err);
+		result = names_read (r->handle, r->region, rows, r->rows.count, &files,
+				     r->err);
 	files_into_rows (&files, rows, r->rows.count);
 	files_free (&files);
 	return result;
@@ -280,7 +280,10 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 	if (!r.handle)
 		return sluice_fail (err, "not a Darshan log, or its header is damaged");
 	log->size = size_told (r.handle);
-	int result = read_all (&r);
+	int result = region_open (&region, library, r.handle, err);
+	if (result == 0)
+		result = read_all (&r);
+	region_close (&region);
 	library->close (r.handle);
 	rows_finish (&r.rows);
 	log->rows = r.rows.rows;

@@ -160,15 +160,15 @@ add_mpiio (struct reading *r, const union darshan_record *record)
 
 struct record_type {
 	int module;
-	const char *name;
+	const char *what;
 	int (*add) (struct reading *, const union darshan_record *);
 };
 
 static const struct record_type types[] = {
 	/* in the order in which they lie in the log */
-	{ DARSHAN_POSIX, "POSIX", add_posix },
-	{ DARSHAN_MPIIO, "MPI-IO", add_mpiio },
-	{ DARSHAN_STDIO, "STDIO", add_stdio },
+	{ DARSHAN_POSIX, "POSIX records", add_posix },
+	{ DARSHAN_MPIIO, "MPI-IO records", add_mpiio },
+	{ DARSHAN_STDIO, "STDIO records", add_stdio },
 };
 
 /* Add what a piece holds of whole records. Returns its bytes, or -1. */
@@ -176,12 +176,14 @@ static int64_t
 add_piece (struct reading *r, const struct record_type *type, const struct form *form)
 {
 	struct region *region = r->region;
-	union darshan_record record;
+	union darshan_record room;
 	size_t taken = 0;
-	for (; region->size - taken >= form->size; taken += form->size)
-		if (form_take (form, region->bytes + taken, r->handle->swapped, &record)
-		    && type->add (r, &record) < 0)
+	for (; region->size - taken >= form->size; taken += form->size) {
+		const union darshan_record *record
+		    = form_take (form, region->bytes + taken, r->handle->swapped, &room);
+		if (record && type->add (r, record) < 0)
 			return -1;
+	}
 	return (int64_t)taken;
 }
 
@@ -191,9 +193,10 @@ read_module (struct reading *r, const struct record_type *type)
 	uint32_t version = r->handle->versions[type->module];
 	const struct form *form = form_find (type->module, version);
 	if (!form)
-		return sluice_fail (r->err, "has %s records of version %lu, not known here",
-				    type->name, (unsigned long)version);
-	region_start (r->region, r->library, r->handle, r->handle->modules[type->module]);
+		return sluice_fail (r->err, "has %s of version %lu, not known here",
+				    type->what, (unsigned long)version);
+	if (region_start (r->region, r->handle->modules[type->module], type->what) < 0)
+		return -1;
 	int64_t taken = 0, total = 0;
 	int result;
 	while ((result = region_read (r->region, (size_t)taken)) > 0) {
@@ -201,12 +204,10 @@ read_module (struct reading *r, const struct record_type *type)
 			return -1;
 		total += taken;
 		if (total > max_records * (int64_t)form->size)
-			return sluice_fail (r->err, "has more than %lld %s records",
-					    (long long)max_records, type->name);
+			return sluice_fail (r->err, "has more than %lld %s",
+					    (long long)max_records, type->what);
 	}
-	if (result < 0)
-		return sluice_fail (r->err, "the %s records are damaged", type->name);
-	return 0;
+	return result;
 }
 
 /* About how many records there are: real ones are packed into at least so many bytes. */

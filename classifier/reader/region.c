@@ -1,151 +1,173 @@
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* madvise */
 #include "region.h"
 
-#include "zlib_stream.h"
+#include "base.h"
 
+#include <libdeflate.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { COMPRESSED_BY_ZLIB = 0 };
+enum {
+	COMPRESSED_BY_ZLIB = 0,
+	PIECE = 1 << 18,
+	USUAL_ROOM = 1 << 23, /* a runtime keeps less, unless told otherwise */
+};
+static const size_t most_room = 1ull << 32; /* the most records that are read need 3 GiB */
 
-static void
-start_stream (struct region *region)
+static int
+damaged (struct region *region)
 {
-	region->library->inflate_reset (region->library->stream);
-	region->in_stream = 0;
-	region->checksum = 1;
+	return sluice_fail (region->err, "the %s are damaged", region->what);
+}
+
+static int
+too_large (struct region *region)
+{
+	return sluice_fail (region->err, "reading it needs too much memory");
+}
+
+int
+region_open (struct region *region, const struct sluice_library *library,
+	     const struct darshan_handle *handle, struct sluice_error *err)
+{
+	*region = (struct region){ .library = library,
+				   .err = err,
+				   .file = handle->state->file,
+				   .packed = handle->compression == COMPRESSED_BY_ZLIB,
+				   .room = USUAL_ROOM,
+				   .buffer = malloc (USUAL_ROOM + 1) };
+	return region->buffer ? 0 : too_large (region);
 }
 
 void
-region_start (struct region *region, const struct sluice_library *library,
-	      const struct darshan_handle *handle, struct darshan_region where)
+region_close (struct region *region)
 {
-	region->library = library;
-	region->file = handle->state->file;
-	region->packed = handle->compression == COMPRESSED_BY_ZLIB;
-	region->offset = where.offset;
-	region->left = where.length;
-	region->library->stream->next_in = region->input + REGION_CHECKSUM;
-	region->library->stream->avail_in = 0;
-	region->ended = 0;
-	region->size = 0;
-	start_stream (region);
+	free (region->input);
+	free (region->buffer);
 }
 
-/* The checksum of a zlib stream (RFC 1950): the sum of its bytes, and the sum of these
- * sums, by columns that compilers make vectors of. So many rows do not overflow 16 bits. */
-static uint32_t
-adler32 (uint32_t checksum, const unsigned char *bytes, size_t size)
+static int
+load (struct region *region, void *bytes, size_t size)
 {
-	enum { COLUMNS = 32, ROWS = 22, CHUNK = ROWS * COLUMNS, MODULUS = 65521 };
-	uint32_t sum = checksum & 0xffff, sums = checksum >> 16;
-	for (; size >= CHUNK; size -= CHUNK) {
-		uint16_t column[COLUMNS] = { 0 }, above[COLUMNS] = { 0 };
-		for (int row = 0; row < ROWS; row++, bytes += COLUMNS)
-			for (int i = 0; i < COLUMNS; i++) {
-				above[i] = (uint16_t)(above[i] + column[i]);
-				column[i] = (uint16_t)(column[i] + bytes[i]);
-			}
-		sums += CHUNK * sum;
-		for (int i = 0; i < COLUMNS; i++) {
-			sum += column[i];
-			sums += COLUMNS * (uint32_t)above[i]
-				+ (uint32_t)((COLUMNS - i) * column[i]);
-		}
-		sum %= MODULUS;
-		sums %= MODULUS;
-	}
-	for (; size > 0; size--) {
-		sum += *bytes++;
-		sums += sum;
-	}
-	return sums % MODULUS << 16 | sum % MODULUS;
-}
-
-/* Read up to so many bytes of the region; returns their number, or -1. */
-static int64_t
-load (struct region *region, void *bytes, size_t room)
-{
-	size_t size = region->left < room ? (size_t)region->left : room;
 	if (pread (region->file, bytes, size, (off_t)region->offset) != (ssize_t)size)
-		return -1;
+		return damaged (region);
 	region->offset += size;
-	region->left -= size;
-	return (int64_t)size;
+	return 0;
 }
 
+/* Whatever length the header tells, there is not more than the file. */
 static int
 load_packed (struct region *region)
 {
-	struct zlib_stream *stream = region->library->stream;
-	unsigned char *place = region->input + REGION_CHECKSUM;
-	memmove (region->input, stream->next_in - REGION_CHECKSUM, REGION_CHECKSUM);
-	int64_t size = load (region, place, REGION_PACKED);
-	if (size < 0)
-		return -1;
-	stream->next_in = place;
-	stream->avail_in = (unsigned)size;
-	return 0;
-}
-
-/* Unpack what there is to read, or what there is room for. */
-static int
-unpack_some (struct region *region)
-{
-	struct zlib_stream *stream = region->library->stream;
-	const unsigned char *before = stream->next_out;
-	int result = region->library->inflate (stream, ZLIB_NO_FLUSH);
-	if (result != ZLIB_OK && result != ZLIB_STREAM_END)
-		return -1;
-	region->in_stream = 1;
-	region->checksum
-	    = adler32 (region->checksum, before, (size_t)(stream->next_out - before));
-	if (result == ZLIB_OK)
-		return 0;
-	const unsigned char *told = stream->next_in - REGION_CHECKSUM;
-	if (region->checksum
-	    != ((uint32_t)told[0] << 24 | (uint32_t)told[1] << 16 | (uint32_t)told[2] << 8
-		| told[3]))
-		return -1;
-	start_stream (region);
-	return 0;
-}
-
-/* Returns the number of bytes, less than a piece at the end, or -1. */
-static int64_t
-unpack (struct region *region)
-{
-	struct zlib_stream *stream = region->library->stream;
-	stream->next_out = (unsigned char *)region->bytes + region->size;
-	stream->avail_out = REGION_PIECE;
-	while (stream->avail_out > 0) {
-		if (stream->avail_in == 0 && region->left == 0)
-			return region->in_stream
-				   ? -1
-				   : (int64_t)REGION_PIECE - stream->avail_out;
-		if (stream->avail_in == 0 && load_packed (region) < 0)
-			return -1;
-		if (unpack_some (region) < 0)
-			return -1;
+	struct stat file;
+	if (fstat (region->file, &file) < 0 || region->left > (uint64_t)file.st_size)
+		return damaged (region);
+	if (region->left > region->input_room) {
+		free (region->input);
+		region->input = malloc (region->left);
+		region->input_room = region->input ? region->left : 0;
+		if (!region->input)
+			return too_large (region);
 	}
-	return REGION_PIECE;
+	region->next = region->input;
+	return load (region, region->input, region->left);
+}
+
+int
+region_start (struct region *region, struct darshan_region where, const char *what)
+{
+	region->what = what;
+	region->offset = where.offset;
+	region->left = where.length;
+	region->bytes = region->buffer;
+	region->size = region->rest = 0;
+	return region->packed ? load_packed (region) : 0;
+}
+
+static int
+load_stored (struct region *region)
+{
+	size_t size = region->left < PIECE ? (size_t)region->left : PIECE;
+	if (load (region, region->bytes + region->rest, size) < 0)
+		return -1;
+	region->left -= size;
+	region->rest += size;
+	return 0;
+}
+
+static int
+double_room (struct region *region)
+{
+	char *larger = NULL;
+	if (region->room < most_room)
+		larger = realloc (region->buffer, 2 * region->room + 1);
+	if (!larger)
+		return too_large (region);
+	region->buffer = region->bytes = larger;
+	region->room *= 2;
+	return 0;
+}
+
+static int
+unpack_stream (struct region *region)
+{
+	size_t used, got;
+	enum libdeflate_result result;
+	while ((result = libdeflate_zlib_decompress_ex (
+		    region->library->unpacker, region->next, region->left,
+		    region->bytes + region->rest, region->room - region->rest, &used, &got))
+	       == LIBDEFLATE_INSUFFICIENT_SPACE)
+		if (double_room (region) < 0)
+			return -1;
+	if (result != LIBDEFLATE_SUCCESS)
+		return damaged (region);
+	region->next += used;
+	region->left -= used;
+	region->rest += got;
+	return 0;
+}
+
+/* Pages of a giant stream are given back once they were taken: its rows need as many. */
+static void
+give_back (const struct region *region, size_t taken)
+{
+	if (region->room == USUAL_ROOM)
+		return;
+	uintptr_t page = (uintptr_t)sysconf (_SC_PAGESIZE);
+	uintptr_t end = (uintptr_t)region->bytes & -page;
+	uintptr_t start = ((uintptr_t)region->bytes - taken + page - 1) & -page;
+	if (start < end)
+		madvise ((void *)start, end - start, MADV_DONTNEED);
+}
+
+/* Have a whole piece, if there is one left. */
+static int
+refill (struct region *region)
+{
+	memmove (region->buffer, region->bytes, region->rest);
+	region->bytes = region->buffer;
+	while (region->rest < PIECE && region->left > 0)
+		if ((region->packed ? unpack_stream (region) : load_stored (region)) < 0)
+			return -1;
+	return 0;
 }
 
 int
 region_read (struct region *region, size_t taken)
 {
-	region->size -= taken;
-	memmove (region->bytes, region->bytes + taken, region->size);
-	if (region->ended)
-		return region->size == 0 ? 0 : -1;
-	if (region->size > REGION_PIECE)
+	region->bytes += taken;
+	region->rest -= taken;
+	give_back (region, taken);
+	size_t before = region->rest;
+	if (region->rest < PIECE && region->left > 0 && refill (region) < 0)
 		return -1;
-	int64_t got = region->packed
-			  ? unpack (region)
-			  : load (region, region->bytes + region->size, REGION_PIECE);
-	if (got < 0)
-		return -1;
-	region->size += (size_t)got;
-	region->ended = got < REGION_PIECE;
+	if (region->rest == 0)
+		return 0;
+	if (taken == 0 && region->rest == before)
+		return damaged (region);
+	region->size = region->rest < PIECE ? region->rest : PIECE;
 	return 1;
 }

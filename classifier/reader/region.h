@@ -1,41 +1,47 @@
 /*
- * The bytes of one region of a log, unpacked piece by piece.
+ * The bytes of one region of a log after the other, unpacked.
  *
- * The library unpacks a record a call, and for the names of files it clears 4 MiB a log and
- * makes four allocations a name. Here zlib, the same that the library uses, unpacks many
- * records at once, and checksums are computed on whole pieces.
+ * The library unpacks a record a call with zlib, and for the names of files it clears 4 MiB
+ * a log and makes four allocations a name. Here libdeflate unpacks what a process wrote, a
+ * stream, at once, in a third of zlib's time. It cannot tell before how much a stream
+ * gives: one that does not fit is unpacked again with twice the room.
  */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H
 
 #include "darshan.h"
 
-enum {
-	REGION_PIECE = 1 << 15, /* bytes that are unpacked at once */
-	REGION_PACKED = 1 << 14,
-	REGION_CHECKSUM = 4,
-};
+struct sluice_error;
 
 struct region {
 	const struct sluice_library *library;
+	struct sluice_error *err;
+	const char *what; /* its content, for errors */
 	int file;
 	int packed;	       /* or stored as it is */
-	uint64_t offset, left; /* in the file, not yet read */
-	int in_stream;	       /* a region is one stream or several, one behind the other */
-	uint32_t checksum;
-	int ended;
-	size_t size; /* bytes that were unpacked and not taken */
-	/* A piece, what the last one left over, and one for who terminates a text. */
-	char bytes[2 * REGION_PIECE + 1];
-	/* The bytes before those that were read last may be a part of a checksum. */
-	unsigned char input[REGION_CHECKSUM + REGION_PACKED];
+	uint64_t offset, left; /* in the file, not yet read or unpacked */
+	/* All of a packed region: only who unpacks a stream sees where it ends. */
+	unsigned char *input;
+	size_t input_room;
+	const unsigned char *next; /* not yet unpacked */
+	char *buffer;
+	size_t room;
+	/* Unpacked and not taken. Who terminates a text may write one byte behind it. */
+	char *bytes;
+	size_t size; /* of the piece that is handed out */
+	size_t rest; /* and of what follows it */
 };
 
-/* Begin with a region of an open log. */
-void region_start (struct region *region, const struct sluice_library *library,
-		   const struct darshan_handle *handle, struct darshan_region where);
-/* Read on, after so many of the bytes were taken. 1; 0: all were; -1: damaged, or some are
- * left over at the end, or more than a piece before. */
+/* Prepare for the regions of an open log. 0, or -1 and a reason; to be closed either way.
+ */
+int region_open (struct region *region, const struct sluice_library *library,
+		 const struct darshan_handle *handle, struct sluice_error *err);
+void region_close (struct region *region);
+
+/* Begin with a region. 0, or -1 and a reason, which says `what` is damaged. */
+int region_start (struct region *region, struct darshan_region where, const char *what);
+/* Read on, after so many of the bytes were taken. 1; 0: all were; -1 and a reason: damaged,
+ * or some are left over at the end, or nothing of a whole piece was taken. */
 int region_read (struct region *region, size_t taken);
 
 #endif

@@ -26,7 +26,8 @@ def built(folder: Path, *flags: str) -> Path:
     sources = [ROOT / "tests" / "reader" / "reader_test.c", *READER.glob("*.c"), CORE / "base.c"]
     warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(
-        ["cc", *warnings, *flags, *includes, "-o", program, *sources, "-ldl"], check=True
+        ["cc", *warnings, *flags, *includes, "-o", program, *sources, "-ldl", "-ldeflate"],
+        check=True,
     )
     return program
 
