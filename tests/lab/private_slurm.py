@@ -115,7 +115,7 @@ class PrivateSlurm(UpAndDown):
         self._guard.start()
         try:
             self._make_directories()
-            self._ports = _free_ports(1 + len(self.node_names))
+            self._ports = free_ports(1 + len(self.node_names))
             self.write_config()
             self._start_munge()
             self.start_controller()
@@ -268,7 +268,7 @@ class PrivateSlurm(UpAndDown):
 
     def write_config(self) -> None:
         """Write slurm.conf anew, as after a change of settings or extra."""
-        plugin_path = _system_plugin_dir()
+        plugin_path = system_plugin_dir()
         if self.plugin_dir:
             plugin_path = f"{self.plugin_dir}:{plugin_path}"
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -414,7 +414,7 @@ def _parse_record(line: str) -> dict[str, str]:
     return {name: value.strip() for name, value in record.items()}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Distinct TCP ports that are free on loopback, below the range that the
     kernel hands to clients."""
     with contextlib.ExitStack() as held:
@@ -429,7 +429,7 @@ def _free_ports(count: int) -> list[int]:
     raise PrivateSlurmError(f"no {count} free ports on 127.0.0.1")
 
 
-def _system_plugin_dir() -> str:
+def system_plugin_dir() -> str:
     """Where the distribution keeps Slurm's own plugins."""
     found = next(Path("/usr").glob("lib*/**/slurm*/auth_munge.so"), None)
     if found is None:

@@ -1,0 +1,97 @@
+"""What a real slurmdbd keeps of jobs and sacct prints: by that, records find their jobs late."""
+
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from accounted_slurm import AccountedSlurm
+from plugin_harness import PluginFiles, drain
+from sluiced import wait_for
+
+from sluice.history_db.accounting import add_accounting
+from sluice.history_db.store import Store
+from sluice.policies.record import Record
+from sluice.slurm.drainer import decision_of
+from sluice.slurm.late_joins import join_late
+from sluice.slurm.ledger import HOPE
+from sluice.slurm.records import ENDED
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.acceptance,  # a database comes up for it
+    pytest.mark.skipif(os.geteuid() != 0, reason="slurmdbd and MariaDB run as root here"),
+]
+
+WRITTEN = 64 << 20  # bytes; slurmstepd looks once a second
+LINES = (
+    ("--job-name=sweep", "--wrap=true a"),
+    ("--job-name=sweep", "--wrap=true b | cat; echo 'c|d'"),
+    ("--job-name=sweep", "--wrap=true e\n\ntrue f | cat\n"),
+    ("--job-name=sweep", "--comment=one|two", "--wrap=true g"),
+    ("--job-name=sweep", "--array=1-3%2", "--wrap=true h"),
+    ("--job-name=sweep", "--array=7", "--time=2", "--wrap=true i"),
+    ("--job-name=söme|näme\nof it", "--wrap=true j"),
+    ("--job-name=sweep", f"--wrap=srun sh -c 'head -c {WRITTEN} /dev/zero >written; sleep 3'"),
+)
+"""Of one user, most of one name, and submitted as fast as can be."""
+
+
+@pytest.fixture(scope="module")
+def slurm(
+    lab_directory: Path, plugin_directory: Path, files: PluginFiles
+) -> Iterator[AccountedSlurm]:
+    files.configure()
+    with AccountedSlurm(
+        lab_directory / "accounted",
+        plugin_dir=plugin_directory,
+        settings={"JobSubmitPlugins": "sluice"},
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as slurm:
+        files.wait_for(lambda stats: stats["mode"] == "observe")
+        yield slurm
+
+
+def wait_until_accounted(slurm: AccountedSlurm, job_ids: list[int]) -> None:
+    """Wait until sacct lists the ends of these jobs, and of all tasks and steps that it knows."""
+
+    def is_accounted() -> bool:
+        rows = slurm.run("sacct", "--noheader", "--parsable2", "--format=JobID,State").stdout
+        states = dict(row.split("|") for row in rows.splitlines())
+        listed = {name.partition("_")[0] for name in states}
+        return {state.split()[0] for state in states.values()} <= ENDED and listed >= {
+            str(job_id) for job_id in job_ids
+        }
+
+    wait_for(lambda: not slurm.run("squeue", "--noheader", "--format=%i").stdout)
+    wait_for(is_accounted)
+
+
+def test_records_of_a_real_controller_find_their_jobs_by_what_sacct_prints(slurm, files, tmp_path):
+    submitted = [slurm.submit(*words) for words in LINES]
+    wait_until_accounted(slurm, submitted)
+    rows = slurm.run("sacct", "--parsable2", "--allusers", "--format=ALL").stdout
+    broken: list[tuple[int, str]] = []
+    with Store(tmp_path / "history.db", create=True) as store:
+        records = [Record.parse(record) for record in drain(files.socket)]
+        store.insert_decisions([decision_of(record) for record in records])
+        summary = add_accounting(
+            store,
+            rows.splitlines(keepends=True),
+            name="sacct",
+            zone=None,
+            cluster="",
+            report=lambda number, reason: broken.append((number, reason)),
+            join=partial(join_late, store, now=time.time() + 2 * HOPE),
+        )
+        found = [store.decision(*record.key).job_id for record in records]
+        jobs = store.all_jobs()
+    assert not broken
+    assert (summary.joined, found) == (len(LINES), submitted)
+    assert [job.array_job for job in jobs].count(submitted[4]) == 3
+    assert [job.array_job for job in jobs].count(submitted[5]) == 1
+    writer = next(job for job in jobs if job.job_id == submitted[-1])
+    assert writer.write_bytes >= WRITTEN
+    assert {job.name for job in jobs} == {"sweep", "söme|näme\nof it"}
