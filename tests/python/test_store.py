@@ -194,6 +194,20 @@ def test_a_script_signature_uses_all_64_bits(store):
     assert store.job(7).script_signature == LARGEST
 
 
+@pytest.mark.parametrize("first", ["sacct", "sluiced"])
+def test_a_requeued_job_is_one_also_where_sacct_does_not_count_restarts(store, first):
+    told = {
+        "sacct": a_job(submit=950, state="COMPLETED"),
+        "sluiced": a_job(submit=950, restarts=1, source="sluiced"),
+    }
+    store.upsert_jobs([a_job(state="REQUEUED"), told.pop(first)])
+    assert store.upsert_jobs(told.values()) == (0, 1)
+    assert store.upsert_jobs([a_job(submit=950), a_job(submit=950, restarts=1)]) == (0, 0)
+    latest, earlier = store.jobs_with_id(7)
+    assert (latest.submit, latest.restarts, latest.state) == (950, 1, "COMPLETED")
+    assert (earlier.submit, earlier.restarts, earlier.state) == (900, 0, "REQUEUED")
+
+
 def test_reused_job_ids_are_told_apart_by_their_submission(store):
     store.upsert_jobs([a_job(submit=1), a_job(submit=500)])
     assert [job.submit for job in store.jobs_with_id(7)] == [500, 1]

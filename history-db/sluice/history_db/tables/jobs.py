@@ -29,17 +29,21 @@ def _tells_more(name: str, old: Any, new: Any) -> bool:
 
 
 def _row_of(db: Database, job: Job, others: Sequence[str]) -> tuple[Any, ...] | None:
-    """Find a job: its id here, cluster, and the other columns; None: not known, or not which."""
+    """Find a job: id here, cluster, restarts, other columns; None: not known, or not which."""
     rows = list(
         db.execute(
-            f"SELECT id, cluster, {', '.join(others)} FROM jobs "
-            "WHERE job_id = ? AND array_task = ? AND submit = ? AND restarts = ?",
-            [job.job_id, job.array_task, job.submit, job.restarts],
+            f"SELECT id, cluster, restarts, source, {', '.join(others)} FROM jobs "
+            "WHERE job_id = ? AND array_task = ? AND submit = ?",
+            [job.job_id, job.array_task, job.submit],
         )
     )
+    # Each requeue has its own submit time, and older sacct do not count them.
+    rows = [row for row in rows if row[2] == job.restarts] or [
+        row for row in rows if 0 in {row[2], job.restarts} and "sacct" in {row[3], job.source}
+    ]
     same = [row for row in rows if row[1] == job.cluster]
     same = same or [row for row in rows if not row[1] or not job.cluster]
-    return same[0] if len(same) == 1 else None
+    return (*same[0][:3], *same[0][4:]) if len(same) == 1 else None
 
 
 def job_of(row: Sequence[Any]) -> Job:
@@ -77,11 +81,13 @@ class Jobs(Connection):
                     continue
                 new = {
                     name: value
-                    for name, old, value in zip(others, row[2:], values.values(), strict=True)
+                    for name, old, value in zip(others, row[3:], values.values(), strict=True)
                     if value is not None and _tells_more(name, old, value)
                 }
                 if job.cluster and not row[1]:
                     new["cluster"] = job.cluster
+                if job.restarts > row[2]:
+                    new["restarts"] = job.restarts
                 if new:
                     db.execute(
                         f"UPDATE jobs SET {', '.join(f'{name} = ?' for name in new)} WHERE id = ?",
