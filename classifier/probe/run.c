@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -20,6 +22,9 @@ enum { ALIGNMENT = 4096 };
 
 /* From "all are ready" to the start, where no instant was given: s. */
 static const double run_up = 0.02;
+
+/* For how long a process that sleeps may miss that it is told to stop: s. */
+static const double heedless = 0.05;
 
 /* Where the processes meet; in memory that they share. */
 struct meeting {
@@ -73,18 +78,26 @@ meet (const struct options *options, struct meeting *meeting, struct tally *tall
 	pthread_barrier_wait (&meeting->barrier);
 }
 
-/* Rest if it is time to. */
+/* Sleep until then, or until it is told to stop: that need not be on time. */
 static void
-keep_period (const struct options *options, double start)
+rest (const struct meeting *meeting, double until)
+{
+	for (double now; !meeting->stop && (now = clock_now ()) < until;)
+		clock_wait (fmin (until, now + heedless));
+}
+
+/* Rest if it is time to; not beyond the end. */
+static void
+keep_period (const struct options *options, const struct meeting *meeting, double end)
 {
 	if (options->off <= 0)
 		return;
 
 	double period = options->on + options->off;
-	double since = clock_now () - start;
+	double since = clock_now () - meeting->start;
 	double begin = floor (since / period) * period;
 	if (since - begin >= options->on)
-		clock_wait (start + begin + period);
+		rest (meeting, fmin (meeting->start + begin + period, end));
 }
 
 static void
@@ -96,11 +109,11 @@ work (struct worker *worker, const struct meeting *meeting)
 	    = options->duration > 0 ? start + options->duration : tally_end (worker->tally);
 	uint64_t moved = 0;
 
-	clock_wait (start);
+	rest (meeting, start);
 	while (clock_now () < end && !meeting->stop
 	       && (!options->volume || moved < options->volume)) {
 		moved += worker_operate (worker);
-		keep_period (options, start);
+		keep_period (options, meeting, end);
 	}
 	worker_finish (worker);
 }
@@ -130,18 +143,19 @@ run_process (const struct options *options, const struct place *places, struct t
 
 /* ---- all of them ------------------------------------------------------------ */
 
-/* The signals that the parent waits for; it alone decides what to do. */
+/* The signals that the parent waits for; it alone decides what to do. All others that
+ * end a process by default tell of a fault in it. */
+static const int awaited[]
+    = { SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU };
+
 static sigset_t
 awaited_signals (void)
 {
 	sigset_t set;
 
 	sigemptyset (&set);
-	sigaddset (&set, SIGCHLD);
-	sigaddset (&set, SIGHUP);
-	sigaddset (&set, SIGINT);
-	sigaddset (&set, SIGTERM);
-	sigaddset (&set, SIGUSR1);
+	for (size_t i = 0; i < sizeof awaited / sizeof *awaited; i++)
+		sigaddset (&set, awaited[i]);
 	return set;
 }
 
@@ -155,18 +169,31 @@ become_child (pid_t parent)
 		_exit (EXIT_IO);
 }
 
-/* Reap what has ended; returns how many are left. The first failure is kept. */
+/* Reap what has ended; returns how many are left. The status of the first failure is
+ * kept. */
 static unsigned
-reap (unsigned running, int *code)
+reap (unsigned running, int *failure)
 {
 	int status;
 
 	while (running > 0 && waitpid (-1, &status, WNOHANG) > 0) {
 		running--;
-		if (status && !*code)
-			*code = WIFEXITED (status) ? WEXITSTATUS (status) : EXIT_IO;
+		if (!*failure)
+			*failure = status;
 	}
 	return running;
+}
+
+/* The exit code that a process's status stands for. One that failed by itself has said
+ * why. */
+static int
+code_of (int status)
+{
+	if (WIFEXITED (status))
+		return WEXITSTATUS (status);
+	fprintf (stderr, "sluice-probe: a process was ended by a signal: %s\n",
+		 strsignal (WTERMSIG (status)));
+	return EXIT_IO;
 }
 
 static void
@@ -176,13 +203,13 @@ kill_all (const pid_t *pids, unsigned count)
 		kill (pids[i], SIGKILL);
 }
 
-/* When one fails, the others would wait for it for ever. */
+/* When one fails, the others would wait for it for ever. Returns an exit code: that which
+ * it was told to end with, unless that is EXIT_SUCCESS. */
 static int
 wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
-	  struct meeting *meeting)
+	  struct meeting *meeting, int told)
 {
-	int code = 0;
-	int told = 0;
+	int failure = 0;
 
 	for (unsigned running = count; running > 0;) {
 		int signal = sigwaitinfo (signals, NULL);
@@ -193,11 +220,11 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
 			meeting->stop = true;
 		else if (signal != SIGCHLD && !told)
 			told = EXIT_SIGNAL + signal;
-		running = reap (running, &code);
-		if (told || code)
+		running = reap (running, &failure);
+		if (told || failure)
 			kill_all (pids, count);
 	}
-	return told ? told : code;
+	return told ? told : code_of (failure);
 }
 
 struct crew *
@@ -207,6 +234,7 @@ crew_create (const struct options *options)
 	struct crew *crew = malloc (sizeof *crew);
 
 	sigprocmask (SIG_BLOCK, &signals, NULL);
+	signal (SIGPIPE, SIG_IGN); /* who reads the report may have gone */
 	if (!crew)
 		fail ("processes", "allocate");
 	crew->meeting = arrange_meeting (sizeof *crew->meeting, options->processes);
@@ -225,7 +253,7 @@ run (struct crew *crew, const struct options *options, const struct place *place
 	pid_t parent = getpid ();
 	pid_t pids[MAX_PROCESSES];
 	unsigned count = 0;
-	struct outcome outcome = { 0 };
+	int told = EXIT_SUCCESS;
 
 	for (; count < options->processes; count++) {
 		pids[count] = fork ();
@@ -237,12 +265,13 @@ run (struct crew *crew, const struct options *options, const struct place *place
 		}
 	}
 	if (count < options->processes) {
+		fprintf (stderr, "sluice-probe: process %u: start: %s\n", count,
+			 strerror (errno));
 		kill_all (pids, count);
-		outcome.code = EXIT_IO;
+		told = EXIT_IO;
 	}
-	int code = wait_for (pids, count, &signals, meeting);
-	if (code)
-		outcome.code = code;
+	struct outcome outcome
+	    = { .code = wait_for (pids, count, &signals, meeting, told) };
 	outcome.start = meeting->start;
 	for (unsigned i = 0; i < options->processes; i++)
 		outcome.end = fmax (outcome.end, meeting->ends[i]);

@@ -229,6 +229,13 @@ def test_a_periodic_program_rests_in_between(program, tmp_path):
     assert operations["working"] > operations["resting"]
 
 
+def test_a_pause_ends_with_the_duration(program, tmp_path):
+    words = ("--pattern", "ws", "--chunk", "4K", "--duration", "0.4", "--on", "0.1", "--off", "99")
+    total = probe(program, *words, tmp_path).total
+    assert total["operations"] > 0
+    assert total["end"] - total["start"] < 90
+
+
 def test_the_report_names_what_was_asked_for(program, tmp_path):
     odd = tmp_path / 'with "quotes"\n'
     odd.mkdir()

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from probe_program import build, probe, read_report
 
+from sluice.calibrate.launch import Trace
+
 
 def failed(program: Path, *words: str | Path, **options) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
@@ -42,7 +44,10 @@ def test_it_removes_more_files_than_a_directory_shows_at_once(program, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2)
+
+
+@pytest.mark.parametrize("number", ENDING)
 def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
     words = ("--pattern", "ws+aw", "--duration", "60", "--processes", "4", "--file-size", "8M")
     process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.PIPE)
@@ -67,6 +72,42 @@ def test_sigusr1_ends_it_in_good_order(program, tmp_path):
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     assert read_report(output).total["operations"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigusr1_ends_it_also_before_its_start(program, tmp_path):
+    words = ("--pattern", "ws", "--duration", "60", "--start", f"{time.time() + 3600:.0f}")
+    process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob("*/ws.*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert Trace.parse(output).between(0, 1e12) == 0
+
+
+def test_it_cleans_up_when_nobody_reads_its_report(program, tmp_path):
+    words = ("--pattern", "ws", "--chunk", "4K", "--volume", "4K", tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([program, *words], check=False, stdout=writer, timeout=60)
+    os.close(writer)
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_a_signal_ends_is_told_of(program, tmp_path):
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    words = ("--pattern", "aw", "--volume", "2M", tmp_path)
+    done = failed(program, *words, preexec_fn=limit)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "sluice-probe: a process was ended by a signal: File size limit exceeded\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

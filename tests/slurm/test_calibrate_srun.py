@@ -1,7 +1,13 @@
 """`sluice calibrate` starts its programs as tasks of real Slurm jobs."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import probe_program
@@ -13,6 +19,13 @@ from sluice.cli.main import main
 from sluice.history_db.store import Store
 
 TASKS = 2
+
+
+def words_for(target: Path, history: Path) -> list[str]:
+    words = ["calibrate", "run", "--history", str(history), "--target", f"a={target}"]
+    words += ["--srun", f"srun -N 1 -n {TASKS} --overcommit", "--tasks", str(TASKS)]
+    words += ["--probe", str(probe_program.build()), "--encounter", "ws:4K:2 aw:64K:2:each"]
+    return [*words, "--fill", "0.1", "--json"]
 
 
 @pytest.mark.acceptance
@@ -27,10 +40,7 @@ def test_a_calibration_through_srun_measures_and_leaves_nothing(
     target.mkdir()
     for name, value in plain.client_environment().items():
         monkeypatch.setenv(name, value)
-    words = ["calibrate", "run", "--history", str(history), "--target", f"a={target}"]
-    words += ["--srun", f"srun -N 1 -n {TASKS} --overcommit", "--tasks", str(TASKS)]
-    words += ["--probe", str(probe_program.build()), "--encounter", "ws:4K:2 aw:64K:2"]
-    words += ["--window", "0.4", "--fill", "0.1", "--budget", "10m", "--json"]
+    words = [*words_for(target, history), "--window", "0.4", "--budget", "10m"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
 
@@ -49,3 +59,32 @@ def test_a_calibration_through_srun_measures_and_leaves_nothing(
     assert all(re.search(rf"\bNumTasks={TASKS}\b", line) for line in probes)
     completed = [line for line in probes if "JobState=COMPLETED" in line]
     assert len(completed) >= 4 * len(encounters)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_its_steps_end_with_a_calibration_that_is_stopped(
+    plain: PrivateSlurm, lab_directory: Path, tmp_path: Path, number: int
+) -> None:
+    """While two programs are there: the signal would write for a minute more."""
+    target, history = lab_directory / f"target-{number}", tmp_path / "history.db"
+    target.mkdir()
+    words = [*words_for(target, history), "--window", "200", "--budget", "1h", "--seed", "1"]
+    process = subprocess.Popen(
+        [Path(sys.executable).with_name("sluice"), *words],
+        env=os.environ | plain.client_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: len(list(target.glob("*/*.*"))) == 2 * TASKS)
+    process.send_signal(number)
+    process.wait(timeout=60)
+    wait_for(lambda: not list(target.iterdir()))
+    wait_for(lambda: not plain.run("squeue", "-h").stdout)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

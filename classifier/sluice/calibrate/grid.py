@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.calibrate.features import features, likeness
-from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.calibrate.programs import DIRECT_BYTES, KIB, MIB, WRITES, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-WRITES = ("owc", "ws", "aw")
 CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 NOISE_VARIANCE = 0.05**2
 """Of ln rho in one block."""
@@ -101,7 +100,7 @@ def _unequal_processes(chunk: int, processes: int) -> list[Encounterable]:
 def _sync_modes(chunk: int, processes: int) -> list[Encounterable]:
     unusual = [
         Program("aw", chunk, processes, "each"),
-        Program("aw", chunk, processes, direct=True),
+        *([] if chunk % DIRECT_BYTES else [Program("aw", chunk, processes, direct=True)]),
         Program("owc", chunk, processes, "none"),
     ]
     pairs = list(itertools.product(unusual, _plain(chunk, processes)))

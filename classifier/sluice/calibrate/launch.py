@@ -26,9 +26,11 @@ LATE = 4
 MOST_LEAD_SECONDS = 30.0
 PATIENCE_SECONDS = 300.0
 """How long a probe may take beyond its time: a last operation on a busy target."""
-TIE = ("setpriv", "--pdeathsig", "TERM", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
-"""Before a process's number and a command: SIGTERM ends the command when that process, its parent,
-has ended, even by SIGKILL. The shell looks whether it had ended before that was arranged."""
+STOP = signal.SIGUSR2
+"""Has a probe remove its files and end. srun passes it on, but answers SIGTERM by SIGKILL."""
+TIE = ("setpriv", "--pdeathsig", STOP.name, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+"""Before a process's number and a command: STOP is sent to the command when that process, its
+parent, has ended, even by SIGKILL. The shell looks whether it had before that was arranged."""
 
 
 def find_probe(named: str | None = None) -> str:
@@ -100,7 +102,7 @@ class Running:
     def kill(self) -> None:
         """End it without a report; the probe removes its files."""
         if self._process.poll() is None:
-            self._process.terminate()
+            self._process.send_signal(STOP)
         self._process.communicate()
 
     def finish(self, seconds: float) -> Trace:
@@ -131,16 +133,19 @@ class Trace:
 
     @classmethod
     def parse(cls, text: str) -> Trace:
-        """Read the report of one probe, or of several (the tasks of one srun)."""
+        """Read the report of one probe, or of several (the tasks of one srun).
+
+        There are no slices where a program did nothing before it was stopped.
+        """
         lines = [json.loads(line) for line in text.splitlines()]
         runs = [line for line in lines if line["type"] == "run"]
         totals = [line for line in lines if line["type"] == "total"]
         slices = [line for line in lines if line["type"] == "slice"]
-        if not runs or len(runs) != len(totals) or not slices:
+        if not runs or len(runs) != len(totals):
             raise CalibrationError("sluice-probe gave no whole report")
         length = float(runs[0]["slice_seconds"])
-        first = min(item["time"] for item in slices)
-        moved = [0] * (1 + max(_number(item, first, length) for item in slices))
+        first = min(item["time"] for item in slices) if slices else totals[0]["start"]
+        moved = [0] * (1 + max((_number(item, first, length) for item in slices), default=0))
         operations = list(moved)
         for item in slices:
             moved[_number(item, first, length)] += item["bytes"]

@@ -12,10 +12,14 @@ KIB = 1 << 10
 MIB = 1 << 20
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata")
+WRITES = ("owc", "ws", "aw")
 FLUSHING = ("owc", "ws")
 SYNCS = ("none", "close", "each")
 ENDLESS = 1 << 40
 """Bytes: what a program that never flushes writes, as far as the model is concerned."""
+
+DIRECT_BYTES = 4 * KIB
+"""Of which the chunk of direct I/O is a multiple."""
 
 _SIZE = re.compile(r"(\d+)([KMG]?)", re.IGNORECASE)
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": 1 << 30}
@@ -86,6 +90,11 @@ class Program:
         return tuple(self.pattern.split("+"))
 
     @property
+    def writes(self) -> float:
+        """Share of its processes that write."""
+        return _share(part in WRITES for part in self.parts)
+
+    @property
     def waits(self) -> bool:
         """Whether every write is on the storage before the next one begins."""
         return self.direct or all(self.sync_of(part) == "each" for part in self.parts)
@@ -108,7 +117,7 @@ class Program:
     def profile(self, rate: float | None = None) -> dict[str, Any]:
         """Members of struct sluice_profile: its physical numbers; rate in B/s, alone."""
         parts = self.parts
-        writes = [part for part in parts if part in ("owc", "ws", "aw")]
+        writes = [part for part in parts if part in WRITES]
         creating = _share(part == "owc" for part in writes)
         streaming = 0.0 if self.direct else _share(self.sync_of(p) != "each" for p in writes)
         # Of a mix, the bytes between two flushes of all processes together.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.errors import CalibrationError
+from sluice.calibrate.errors import CalibrationError, LateStartError
 from sluice.calibrate.launch import in_time
 from sluice.calibrate.targets import Watch, counter_of
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MOST_ALONE_DIFFERENCE = 0.05
 MOST_FOREIGN_SHARE = 0.10
 CLOSED_AT = 0.90
+METADATA = ("metadata",)
 ENDLESS_SECONDS = 60.0  # by which a signal outlasts its probe, unless it is stopped
 
 
@@ -134,7 +135,8 @@ def _reason_to_drop(block: Block) -> str:
 def measure(members: Sequence[Member], *, launcher: Launcher, timing: Timing) -> Rates:
     """Run the members at the same time; the first is the probe, the others outlast it.
 
-    When one was not ready in time, all begin again with more time to get ready.
+    When one was not ready in time, or the clock was set meanwhile, all begin again with more
+    time to get ready.
     """
     return in_time(launcher, partial(_measure, members, timing=timing))
 
@@ -144,11 +146,14 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
     for target in targets:
         target.settle()
     counters = {target.name: counter_of(target) for target in targets}
+    clock = _clock()
     before = {name: _quiet(counter, timing.quiet) for name, counter in counters.items()}
     start = time.time() + launcher.lead_seconds
     with ExitStack() as stack:
         watches = {name: stack.enter_context(Watch(counters[name])) for name in counters}
         traces = _run(members, start, launcher, timing)
+    if abs(_clock() - clock) > timing.slice:
+        raise LateStartError("the clock was set while programs ran")
     opened = start + timing.fill
     closed = min(_ninety_percent(trace, opened, traces[0].end) for trace in traces)
     rates = [_rate(m, t, opened, closed) for m, t in zip(members, traces, strict=True)]
@@ -158,8 +163,14 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
         if reached is None:
             continue
         rates = _at_the_target(rates, members, target, reached)
-        foreign = max(foreign, before[target.name] / max(reached, 1.0))
+        traffic = max(reached, _moved(rates, members, target))
+        foreign = max(foreign, before[target.name] / traffic if traffic > 0 else 0.0)
     return Rates(tuple(rates), closed - opened, foreign)
+
+
+def _clock() -> float:
+    """How far the wall clock is ahead of the machine's own, which nobody sets; seconds."""
+    return time.time() - time.monotonic()
 
 
 def _run(
@@ -210,16 +221,30 @@ def _ninety_percent(trace: Trace, opened: float, probe_end: float) -> float:
 
 
 def _rate(member: Member, trace: Trace, opened: float, closed: float) -> float:
-    if member.program.parts == ("metadata",):
+    if member.program.parts == METADATA:
         return trace.operations_between(opened, closed) / (closed - opened)
     return trace.between(opened, closed) / (closed - opened)
+
+
+def _moved(rates: Sequence[float], members: Sequence[Member], target: Target) -> float:
+    """Bytes a second of all programs on a target; operations on metadata move none."""
+    return sum(
+        rate
+        for rate, member in zip(rates, members, strict=True)
+        if member.target == target and member.program.parts != METADATA
+    )
 
 
 def _at_the_target(
     rates: list[float], members: Sequence[Member], target: Target, reached: float
 ) -> list[float]:
-    """Take from those who do not wait for the storage what went into a cache instead."""
-    there = [i for i, member in enumerate(members) if member.target == target]
+    """Take from those who do not wait for the storage what went into a cache instead.
+
+    Only writes are counted there, so nothing is known where a program reads and writes.
+    """
+    there = [i for i, m in enumerate(members) if m.target == target and m.program.writes]
+    if any(members[i].program.writes < 1 for i in there):
+        return rates
     streaming = [i for i in there if not members[i].program.waits and rates[i] > 0]
     cached = sum(rates[i] for i in there) - reached
     accepted = sum(rates[i] for i in streaming)

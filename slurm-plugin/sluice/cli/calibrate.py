@@ -202,6 +202,9 @@ def delta_command(
     settings = settings_of(
         **options, budget=0.0, chunks=(), processes=None, encounters=(f"{first} {second}",)
     )
+    for program in (settings.plan[0].probe, *settings.plan[0].signals):
+        if "metadata" in program.parts:
+            raise CommandError(f"{program}: operations on metadata have no volume, so no I/O time")
     plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)
     with open_history(config, history, create=True) as store:
         session = Session.begin(

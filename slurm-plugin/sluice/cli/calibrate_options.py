@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,6 +28,16 @@ def _seconds(_ctx: click.Context, _parameter: click.Parameter, text: str) -> flo
         raise click.BadParameter(f"{text!r} is no time like 90s, 10m or 1h30m")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(3600 * hours + 60 * minutes + seconds)
+
+
+def _command(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text or ""))
+    except ValueError as error:
+        raise click.BadParameter(f"{text}: {error}") from None
+    if words and not shutil.which(words[0]):
+        raise click.BadParameter(f"{words[0]}: no such command")
+    return words
 
 
 counter_option = click.option(
@@ -56,6 +67,7 @@ def target_options(function: Any) -> Any:
         click.option(
             "--srun",
             metavar="WORDS",
+            callback=_command,
             help="Start the programs through this, e.g. 'srun -N 4 --ntasks-per-node 1 -p test'.",
         ),
         click.option(
@@ -124,7 +136,7 @@ def settings_of(
     *,
     targets: tuple[str, ...],
     counters: tuple[str, ...],
-    srun: str | None,
+    srun: tuple[str, ...],
     tasks: int,
     window: float,
     fill: float,
@@ -148,21 +160,26 @@ def settings_of(
         several_targets=len(places) > 1,
     )
     plan = [_encounter(text) for text in encounters] or most_informative_first(grid)
-    _check_tasks(plan, tasks)
+    _check(plan, tasks)
     return Settings(
         targets=places,
         plan=tuple(plan),
         timing=Timing(fill=fill, window=window),
         budget=budget,
         seed=seed,
-        prefix=tuple(shlex.split(srun or "")),
+        prefix=srun,
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
     )
 
 
-def _check_tasks(plan: Sequence[Encounterable], tasks: int) -> None:
-    """Each task is a probe, which deals the patterns of a mix to its own processes."""
+def _check(plan: Sequence[Encounterable], tasks: int) -> None:
+    """Refuse what a probe would, and what tasks cannot share.
+
+    Each task is a probe, which deals the patterns of a mix to its own processes.
+    """
+    from sluice.calibrate.programs import DIRECT_BYTES
+
     for program in (p for e in plan for p in (e.probe, *e.signals)):
         least = tasks * (len(program.parts) if tasks > 1 else 1)
         if program.processes % least:
@@ -170,6 +187,8 @@ def _check_tasks(plan: Sequence[Encounterable], tasks: int) -> None:
                 f"{program}: its processes cannot be dealt to {tasks} tasks evenly; "
                 f"give it a multiple of {least} of them"
             )
+        if program.direct and program.chunk_bytes % DIRECT_BYTES:
+            raise CommandError(f"{program}: the chunk of direct I/O is a multiple of 4K")
 
 
 def _encounter(text: str) -> Encounterable:
