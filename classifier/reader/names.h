@@ -10,9 +10,8 @@
 struct file {
 	uint64_t id; /* 0: a free slot; a file of that id stays unknown */
 	uint64_t stem;
-	int64_t program;
 	double stripe_count;
-	int read, written;
+	signed char read, written, program;
 };
 
 struct files {

@@ -100,6 +100,21 @@ def test_memory_does_not_grow_with_the_trace_in_a_log(tmp_path):
     assert peak <= LIMIT
 
 
+@pytest.mark.acceptance
+def test_a_record_of_a_giant_log_needs_less_than_a_kib_of_memory(tmp_path):
+    """Also where one process wrote all of them, so that they have to be unpacked at once."""
+    records = 400_000
+    log = MadeLog(nprocs=records)
+    log.add("POSIX", file=0, rank=0, counters={"OPENS": 1, "WRITES": 1, "BYTES_WRITTEN": 1 << 20})
+    (record,) = log.rows["POSIX"]
+    log.rows["POSIX"] = [number.to_bytes(8, "little") + record[8:] for number in range(records)]
+    giant, last = peak_of(command(tmp_path / "h.db", log.write(tmp_path / "giant.darshan")))
+    assert last.startswith("read 1,")
+    small, _ = peak_of(command(tmp_path / "h.db", min(DATA.glob("*.darshan"))))
+    print(f"\na log of {records} records: {(giant - small) / records:.0f} bytes a record")
+    assert giant - small <= 1024 * records
+
+
 # Damage
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ LOWEST = np.append(1.0, EDGES)  # of each class, in bytes
 HIGHEST = np.append(EDGES, 10.0 * EDGES[-1])
 MIDDLES = np.sqrt(LOWEST) * np.sqrt(HIGHEST)
 DOMINANT = 0.4  # share of the bytes from which one size speaks for all
+AT_ONCE = 1 << 14  # files; each needs memory for all classes of sizes
 
 
 def chunk_size(files: Files, *, reading: bool) -> float:
@@ -32,20 +33,22 @@ def chunk_size(files: Files, *, reading: bool) -> float:
     moves a large part of the bytes, half of them are moved by smaller and half by larger
     operations than the result.
     """
-    sizes, weights = _masses(files, "read" if reading else "write")
-    moved = weights > 0
-    if not moved.any():
+    verb = "read" if reading else "write"
+    starts = range(0, len(files), AT_ONCE)
+    parts = [_masses(files.rows[start : start + AT_ONCE], verb) for start in starts]
+    if not any(len(sizes) for sizes, _ in parts):
         return 0.0
-    values, place = np.unique(np.rint(sizes[moved]), return_inverse=True)
-    mass = np.bincount(place, weights=weights[moved])
+    sizes, weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+    values, place = np.unique(sizes, return_inverse=True)
+    mass = np.bincount(place, weights=weights)
     if mass.max() >= DOMINANT * mass.sum():
         return float(values[mass.argmax()])
     return float(values[np.searchsorted(np.cumsum(mass), mass.sum() / 2)])
 
 
-def _masses(files: Files, verb: str) -> tuple[Array, Array]:
-    """Return sizes of operations and the bytes that each of them moved in all."""
-    rows, past = files.rows, "read" if verb == "read" else "written"
+def _masses(rows: NDArray[Any], verb: str) -> tuple[Array, Array]:
+    """Return sizes of operations, in whole bytes, and the bytes that each of them moved in all."""
+    past = "read" if verb == "read" else "written"
     volume = rows[f"posix_bytes_{past}"]
     mine, others = rows[f"posix_size_{verb}"], rows[f"posix_size_{_other(verb)}"]
     access, times = rows["posix_access"], rows["posix_access_count"]
@@ -59,11 +62,11 @@ def _masses(files: Files, verb: str) -> tuple[Array, Array]:
     rest = np.maximum(volume - sums(row, bytes_known, len(rows)), 0)
     stdio, stdio_count = rows[f"stdio_bytes_{past}"], np.maximum(rows[f"stdio_{verb}s"], 1)
     rest_count = np.maximum(rows[f"posix_{verb}s"] - sums(row, known, len(rows)), 1)
-    sizes, bytes_left = _by_class(np.maximum(left, 0), rest, rest / rest_count)
-    return (
-        np.concatenate([common, sizes, stdio / stdio_count]),
-        np.concatenate([bytes_known, bytes_left, stdio]),
-    )
+    sizes_left, bytes_left = _by_class(np.maximum(left, 0), rest, rest / rest_count)
+    sizes = np.concatenate([common, sizes_left, stdio / stdio_count])
+    weights = np.concatenate([bytes_known, bytes_left, stdio])
+    moved = weights > 0
+    return np.rint(sizes[moved]), weights[moved]
 
 
 def _by_class(left: Array, rest: Array, mean: Array) -> tuple[Array, Array]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
-MEMORY = 8 << 30  # of address space, which is more than a log may need: 1.3 KiB a record
+MEMORY = 8 << 30  # of address space, which is more than a log may need: 1 KiB a record
 SHARE = 0.5  # of the machine's memory, for all workers beside what they have when they start
 BATCH = 32  # logs handed to a worker at once
 NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
