@@ -6,6 +6,7 @@
 #include "rows.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,6 +268,33 @@ read_all (struct reading *r)
 			       add_heatmap, NULL);
 }
 
+/* The wheel's library has no bzip2, and says of such a log no more than that it failed. */
+static int
+is_bzip2 (const char *path)
+{
+	static const char magic[] = { '7', '5', 'd', 0, 0, 0, 0, 0 };
+	static const char swapped[] = { 0, 0, 0, 0, 0, 'd', '5', '7' };
+	enum { MAGIC = 8, COMPRESSION = 16, BZIP2 = 1 };
+	char head[COMPRESSION + 1];
+	FILE *file = fopen (path, "rb");
+	if (!file)
+		return 0;
+	size_t got = fread (head, 1, sizeof head, file);
+	fclose (file);
+	return got == sizeof head && head[COMPRESSION] == BZIP2
+	       && (memcmp (head + MAGIC, magic, sizeof magic) == 0
+		   || memcmp (head + MAGIC, swapped, sizeof swapped) == 0);
+}
+
+static int
+not_opened (const char *path, struct sluice_error *err)
+{
+	if (is_bzip2 (path))
+		return sluice_fail (err, "compressed by bzip2; darshan-convert makes it a "
+					 "log that can be read");
+	return sluice_fail (err, "not a Darshan log, or its header is damaged");
+}
+
 int
 sluice_log_read (const struct sluice_library *library, const char *path,
 		 struct sluice_log *log, struct sluice_error *err)
@@ -278,7 +306,7 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 	errno = 0; /* the library prints it, though no call may have failed */
 	r.handle = library->open (path);
 	if (!r.handle)
-		return sluice_fail (err, "not a Darshan log, or its header is damaged");
+		return not_opened (path, err);
 	log->size = size_told (r.handle);
 	int result = region_open (&region, library, r.handle, err);
 	if (result == 0)

@@ -20,7 +20,7 @@ HEADER = 1328  # bytes, of format 3.41
 PARTS = 64  # modules that its header has room for
 MAGIC = 6567223
 JOB = 4096  # bytes, with the command line
-ZLIB, STORED = 0, 2  # kinds of compression
+ZLIB, BZIP2, STORED = 0, 1, 2  # kinds of compression
 
 DUPS = {"FILENOS", "DUPS"}
 RENAMES = {"RENAME_SOURCES", "RENAME_TARGETS", "RENAMED_FROM"}

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from stored_logs import LACKING, STORED, packed, record, write_log
+from stored_logs import BZIP2, LACKING, STORED, packed, record, write_log
 
 from sluice.classifier.counters import counter_index, time_index
 from sluice.classifier.darshan_log import DarshanLogError, read_log
@@ -76,6 +76,45 @@ def test_a_log_that_is_not_compressed_says_the_same(tmp_path, module):
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
+def test_a_log_compressed_by_bzip2_is_refused_with_the_remedy(tmp_path, order):
+    path = write_log(tmp_path / "a.darshan", {}, nprocs=1, order=order, compression=BZIP2)
+    with pytest.raises(DarshanLogError, match=r"bzip2; darshan-convert"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("size", [100, 704, 5000])
+def test_streams_may_end_within_a_record_or_a_name(tmp_path, size):
+    plain = b"".join(records("POSIX", 4))
+    names = b"".join(struct.pack("<Q", file + 1) + b"/a/x.%d\0" % file for file in range(COUNT))
+
+    def log(name, step):
+        regions = {"POSIX": (4, packed(parts(plain, step)))}
+        return write_log(tmp_path / name, regions, nprocs=2, names=packed(parts(names, step)))
+
+    rows = read_log(log("whole.darshan", len(plain))).rows
+    assert len(rows) == COUNT
+    assert (rows["stem"] != 0).all()
+    np.testing.assert_array_equal(read_log(log("parts.darshan", size)).rows, rows)
+
+
+def test_a_stream_that_is_larger_than_any_process_writes_says_the_same_as_many(tmp_path):
+    any_file = record("POSIX", 4, {"READS": 5}, file=0, rank=0, order="<")
+    plain = b"".join(
+        struct.pack("<Qqq", file + 1, file % 2, file % 100) + any_file[24:]
+        for file in range(24_000)  # 17 MB, for which room is made twice
+    )
+    one, many = ({"POSIX": (4, packed(parts(plain, size)))} for size in (len(plain), 500 * 704))
+    rows = read_log(write_log(tmp_path / "one.darshan", one, nprocs=2)).rows
+    assert rows["posix_opens"].sum() == 240 * sum(range(100))
+    expected = read_log(write_log(tmp_path / "many.darshan", many, nprocs=2)).rows
+    np.testing.assert_array_equal(rows, expected)
+
+
+def parts(plain: bytes, size: int) -> list[bytes]:
+    return [plain[start : start + size] for start in range(0, len(plain), size)]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
 def test_records_that_count_streams_and_files_together_are_left_out(tmp_path, order):
     """Version 1 of POSIX; nobody can tell which of its bytes went through streams."""
     region = packed(
@@ -114,6 +153,18 @@ def damaged_in_the(middle: bytes) -> bytes:
 def test_damaged_records_are_named(tmp_path, version, region, reason):
     path = write_log(tmp_path / "a.darshan", {"POSIX": (version, region)}, nprocs=2)
     with pytest.raises(DarshanLogError, match=re.escape(reason)):
+        read_log(path)
+
+
+@pytest.mark.parametrize("name", [b"x" * (1 << 20) + b"\0", b"without an end"])
+def test_damaged_names_are_named(tmp_path, name):
+    """No name is as long as a piece of a region, which would have to be kept for it."""
+    region = packed(
+        record("POSIX", 4, {"BYTES_READ": 9}, file=file, rank=0, order="<") for file in (1, 2)
+    )
+    names = zlib.compress(struct.pack("<Q", 1) + name)
+    path = write_log(tmp_path / "a.darshan", {"POSIX": (4, region)}, nprocs=1, names=names)
+    with pytest.raises(DarshanLogError, match="the names of its files are damaged"):
         read_log(path)
 
 
