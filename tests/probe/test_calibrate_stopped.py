@@ -169,7 +169,7 @@ def test_a_delta_graph_goes_on_where_it_was(program, place, tmp_path):
     assert sorted(e.offset for e in measured) == sorted(plan.offsets * plan.rounds)
 
 
-def test_two_do_not_measure_in_one_directory_at_once(tmp_path, place):
+def test_two_do_not_measure_on_one_target_at_once(tmp_path, place):
     history = Store(tmp_path / "history.db", create=True)
     with claimed([Target("a", (place, place))]), history as store:
         with pytest.raises(CalibrationError, match="somebody measures there just now"):

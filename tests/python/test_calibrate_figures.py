@@ -23,7 +23,7 @@ from sluice.calibrate.grid import (
 from sluice.calibrate.launch import Trace
 from sluice.calibrate.observations import observations
 from sluice.calibrate.programs import KIB, MIB, SYNCS, Program
-from sluice.calibrate.report import even_text, make_report, to_json, write
+from sluice.calibrate.report import even_text, make_report, stability_text, to_json, write
 from sluice.history_db.records import Encounter
 
 programs = st.builds(
@@ -265,6 +265,13 @@ def test_two_calibrations_of_other_storage_do_not_agree():
     assert analysis.agreement(rows, other).rank_correlation < 0.6
 
 
+def test_a_calibration_of_which_nothing_counts_says_so():
+    nothing = [replace(one, dropped="noise") for one in grid_of(0.01, 1)]
+    assert stability_text(analysis.stability(nothing)) == (
+        f"no encounter counts; {len(nothing)} were dropped"
+    )
+
+
 def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_path):
     alone = encounter("ws:1M:2", "aw:1M:2", 1.0)
     delta = replace(alone, mode="delta", alone=(2.0, 2.0), together=(3.0, 4.0))
@@ -277,6 +284,7 @@ def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_pat
     page = (tmp_path / "a" / "index.html").read_text()
     assert "&lt;site&gt;" in page
     assert page.count("data:image/png;base64,") == 3
+    assert "<td>+1.0 s</td><td>1.50×</td><td>2.00×</td>" in page
     assert json.loads((tmp_path / "a" / "calibration.json").read_text()) == json.loads(
         json.dumps(to_json(report))
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from sluice.calibrate.programs import Program
     from sluice.history_db.records import Encounter
 
 
@@ -92,6 +93,8 @@ def even_text(item: analysis.BreakEven) -> str:
 
 
 def stability_text(figures: analysis.Stability) -> str:
+    if not figures.cells:
+        return f"no encounter counts; {figures.dropped} were dropped"
     if figures.mean_difference is None or figures.bound is None:
         return f"{figures.cells} cells, too few measured twice to say how stable they are"
     return (
@@ -151,7 +154,8 @@ def write(report: Report, directory: Path) -> list[Path]:
 def _page(report: Report, images: dict[str, bytes]) -> str:
     """One page without any other file: the pictures are inside."""
     parts = [f"<h1>Interference on {escape(report.site)}</h1>"]
-    parts.append(f"<p>{escape(stability_text(report.stability))}.</p>")
+    if report.losses or not report.deltas:
+        parts.append(f"<p>{escape(stability_text(report.stability))}.</p>")
     if report.agreement:
         parts.append(f"<p>{escape(agreement_text(report.agreement))}.</p>")
     if report.even:
@@ -160,24 +164,7 @@ def _page(report: Report, images: dict[str, bytes]) -> str:
     for name, content in images.items():
         data = base64.b64encode(content).decode()
         parts.append(f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>')
-    cells = [
-        (
-            str(cell.victim),
-            " + ".join(map(str, cell.others)),
-            f"{100 * loss.loss:.0f} %",
-            str(loss.count),
-        )
-        for cell, loss in report.losses.items()
-    ]
-    parts.append(_table(("Program", "beside", "loses", "measured"), cells))
-    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
-    parts.append(_table(("Target", "Program", "alone"), speeds))
-    if report.controls:
-        rows = [
-            (str(c.victim), " + ".join(map(str, c.others)), f"{100 * c.loss:.0f} %")
-            for c in report.controls
-        ]
-        parts.append(_table(("Program", "beside, on another target", "loses"), rows))
+    parts += [_table(columns, rows) for columns, rows in _tables(report) if rows]
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         f"<title>Interference on {escape(report.site)}</title>"
@@ -186,6 +173,34 @@ def _page(report: Report, images: dict[str, bytes]) -> str:
         + "\n".join(parts)
         + "</html>\n"
     )
+
+
+def _tables(report: Report) -> list[tuple[Sequence[str], Sequence[Sequence[str]]]]:
+    """Columns and rows of all that the pictures show, and of the rest."""
+    losses = [
+        (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
+        for cell, loss in report.losses.items()
+    ]
+    deltas = [
+        (*members, f"{p.offset:+.1f} s", f"{p.first:.2f}×", f"{p.second:.2f}×")
+        for members, points in report.deltas.items()
+        for p in points
+    ]
+    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
+    controls = [
+        (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
+    ]
+    over_alone = ("I/O time of the first over alone", "of the second")
+    return [
+        (("Program", "beside", "loses", "measured"), losses),
+        (("First", "Second", "starts later by", *over_alone), deltas),
+        (("Target", "Program", "alone"), speeds),
+        (("Program", "beside, on another target", "loses"), controls),
+    ]
+
+
+def _together(programs: Sequence[Program]) -> str:
+    return " + ".join(map(str, programs))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

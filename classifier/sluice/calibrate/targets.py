@@ -80,12 +80,13 @@ def _run(*command: str | Path) -> str:
 
 @contextmanager
 def claimed(targets: Sequence[Target]) -> Iterator[None]:
-    """Let nobody else measure in these directories meanwhile; on file systems that have locks.
+    """Let nobody else measure on these targets meanwhile, where their file system has locks.
 
-    Raises CalibrationError when somebody does, or when a directory is gone.
+    A target's second directory may be the first one as another client sees it. Raises
+    CalibrationError when somebody does, or when a directory is gone.
     """
     with ExitStack() as stack:
-        for directory in {d.resolve(): None for target in targets for d in target.directories}:
+        for directory in (target.directories[0] for target in targets):
             try:
                 number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
                 stack.callback(os.close, number)

@@ -133,7 +133,8 @@ def _print_report(report: Report) -> None:
     from sluice.calibrate.programs import size_text
     from sluice.calibrate.report import agreement_text, even_text, stability_text
 
-    click.echo(f"{report.site}: {stability_text(report.stability)}")
+    if report.losses or not report.deltas:
+        click.echo(f"{report.site}: {stability_text(report.stability)}")
     if report.agreement:
         click.echo(agreement_text(report.agreement))
     for matrix in report.matrices:
