@@ -110,8 +110,9 @@ is_program_folder (const char *place)
 	return 0;
 }
 
-int
-name_of_program (const char *name, size_t length)
+/* Of a name with a dot: all of these have one. */
+static int
+has_program_end (const char *name, size_t length)
 {
 	static const struct text ends[] = {
 		TEXT (".py"),	     TEXT (".pyc"),
@@ -127,12 +128,15 @@ name_of_program (const char *name, size_t length)
 	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
 		if (ends_with (name, length, ends[i]))
 			return 1;
-	size_t stem = length; /* libm.so.6 */
-	while (
-	    stem > 0
-	    && (name[stem - 1] == '.' || (name[stem - 1] >= '0' && name[stem - 1] <= '9')))
-		stem--;
-	if (ends_with (name, stem, object))
+	while (length > 0 && strchr (".0123456789", name[length - 1])) /* libm.so.6 */
+		length--;
+	return ends_with (name, length, object);
+}
+
+int
+name_of_program (const char *name, size_t length)
+{
+	if (memchr (name, '.', length) && has_program_end (name, length))
 		return 1;
 	for (const char *place = strchr (name, '/'); place; place = strchr (place + 1, '/'))
 		if (is_program_folder (place))
