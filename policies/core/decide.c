@@ -703,32 +703,30 @@ sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situatio
 	       struct sluice_decision *out)
 {
 	const struct sluice_snapshot *snapshot = situation ? situation->snapshot : NULL;
-	struct sluice_submission completed = *submission;
 
 	memset (out, 0, sizeof *out);
 	sluice_profile_init (&out->prediction.profile);
-	sluice_submission_complete (&completed, snapshot);
 
 	out->reason = config->mode == SLUICE_MODE_OFF
 			  ? SLUICE_REASON_SWITCHED_OFF
-			  : sluice_scope (config, snapshot, &completed);
+			  : sluice_scope (config, snapshot, submission);
 	if (out->reason == SLUICE_REASON_NONE && !situation)
 		out->reason = SLUICE_REASON_NO_BUNDLE;
 	if (out->reason != SLUICE_REASON_NONE)
 		return; /* action 0 is ABSTAIN */
 
 	/* Also without a snapshot: what it would have been is worth recording. */
-	sluice_predict (situation->bundle, &completed, &out->prediction);
+	sluice_predict (situation->bundle, submission, &out->prediction);
 	if (config->user_hints)
-		sluice_predict_by_hints (situation->policy, &completed.hints,
+		sluice_predict_by_hints (situation->policy, &submission->hints,
 					 &out->prediction);
 	out->reason = judge_snapshot (situation, now);
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
-		decide_beside_others (desk, situation, config, &completed, now, out);
+		decide_beside_others (desk, situation, config, submission, now, out);
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
 		out->action = SLUICE_ACTION_LEAVE;
 	if (config->mode == SLUICE_MODE_ENFORCE)
-		check_tokens_fit (situation->policy, &completed, out);
+		check_tokens_fit (situation->policy, submission, out);
 }

@@ -82,8 +82,8 @@ void sluice_situation_renew (struct sluice_situation *situation,
 void sluice_submission_complete (struct sluice_submission *submission,
 				 const struct sluice_snapshot *snapshot);
 
-/* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE. snapshot may
- * be NULL: defaults that nobody published count as unknown. */
+/* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE, by the completed
+ * submission. snapshot may be NULL: defaults that nobody published count as unknown. */
 uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
@@ -103,9 +103,9 @@ struct sluice_desk;
 struct sluice_desk *sluice_desk_create (void); /* NULL: no memory */
 void sluice_desk_destroy (struct sluice_desk *desk);
 
-/* Decide for a submission at time now (UTC seconds), completed by the snapshot. situation
- * NULL: no valid bundle. Allocates nothing, cannot fail; what the desk was used for
- * before makes no difference. */
+/* Decide for a submission at time now (UTC seconds), which the caller has completed by
+ * the snapshot, as records keep it. situation NULL: no valid bundle. Allocates nothing,
+ * cannot fail; what the desk was used for before makes no difference. */
 void sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
 		    const struct sluice_config *config,
 		    const struct sluice_submission *submission, int64_t now,

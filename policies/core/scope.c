@@ -118,30 +118,29 @@ uint32_t
 sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *snapshot,
 	      const struct sluice_submission *submission)
 {
-	struct sluice_submission s = *submission;
-	sluice_submission_complete (&s, snapshot);
-
-	if (s.flags & SLUICE_SUBMIT_OPT_OUT)
+	if (submission->flags & SLUICE_SUBMIT_OPT_OUT)
 		return SLUICE_REASON_OPTED_OUT;
-	if (s.flags & SLUICE_SUBMIT_HET_LATER)
+	if (submission->flags & SLUICE_SUBMIT_HET_LATER)
 		return SLUICE_REASON_HET_COMPONENT;
-	if (is_user_listed (config->exempt_users, s.uid))
+	if (is_user_listed (config->exempt_users, submission->uid))
 		return SLUICE_REASON_EXEMPT_USER;
-	if (is_listed (config->exempt_accounts, s.account))
+	if (is_listed (config->exempt_accounts, submission->account))
 		return SLUICE_REASON_EXEMPT_ACCOUNT;
-	if (is_listed (config->exempt_qos, s.qos))
+	if (is_listed (config->exempt_qos, submission->qos))
 		return SLUICE_REASON_EXEMPT_QOS;
-	if (snapshot && s.qos[0] && sluice_snapshot_preempts (snapshot, s.qos)
+	if (snapshot && submission->qos[0]
+	    && sluice_snapshot_preempts (snapshot, submission->qos)
 	    && !(config->include_kinds & SLUICE_INCLUDE_PREEMPT))
 		return SLUICE_REASON_EXEMPT_PREEMPT;
-	if ((config->only_users[0] && !is_user_listed (config->only_users, s.uid))
-	    || (config->only_accounts[0] && !is_listed (config->only_accounts, s.account)))
+	if ((config->only_users[0] && !is_user_listed (config->only_users, submission->uid))
+	    || (config->only_accounts[0]
+		&& !is_listed (config->only_accounts, submission->account)))
 		return SLUICE_REASON_OUT_OF_SCOPE;
 
-	uint32_t reason = partition_scope (config, snapshot, s.partition);
+	uint32_t reason = partition_scope (config, snapshot, submission->partition);
 	if (reason == SLUICE_REASON_NONE)
-		reason = kind_scope (config->include_kinds, &s);
-	if (reason == SLUICE_REASON_NONE && s.flags & SLUICE_SUBMIT_OR_LICENSES)
+		reason = kind_scope (config->include_kinds, submission);
+	if (reason == SLUICE_REASON_NONE && submission->flags & SLUICE_SUBMIT_OR_LICENSES)
 		reason = SLUICE_REASON_EXEMPT_LICENSES;
 	return reason;
 }
