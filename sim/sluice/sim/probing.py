@@ -20,9 +20,8 @@ from sluice.calibrate.grid import default_grid
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import KIB, MIB
 from sluice.calibrate.site_model import fit
-from sluice.policies.structs import View, new
 from sluice.sim import requests
-from sluice.sim._engine import ffi, lib
+from sluice.sim._engine import ffi
 from sluice.sim.contention import LOAD, rates_alone
 from sluice.sim.platforms import PLATFORMS
 from sluice.sim.storage import TARGETS_A_SERVER
@@ -167,20 +166,15 @@ def _program_of(program: Program, storage: Mapping[str, float]) -> dict[str, flo
 def rates_in_world(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
     """Return the B/s of each while all of them write in the fast world."""
     world = World(numbers, lanes=((1, 1 / TARGETS_A_SERVER),))
-    loads = [_load_of(program, world.config) for program in programs]
+    loads = [
+        world.load_of(program.profile(), nodes=program.processes, runtime=ENDLESS, max_bursts=1)
+        for program in programs
+    ]
     slots = [world.start(0.0, load) for load in loads]
     return [
         world.rate(slot) * _rate_alone(load, world.config)
         for slot, load in zip(slots, loads, strict=True)
     ]
-
-
-def _load_of(program: Program, config: Any) -> Any:
-    profile = ffi.new("struct sluice_profile *")
-    ffi.buffer(profile)[:] = View(new("struct sluice_profile", program.profile())).bytes
-    load = ffi.new("struct sluice_world_load *")
-    lib.sluice_world_load_of(profile, program.processes, ENDLESS, 1, config, load)
-    return load
 
 
 def _rate_alone(load: Any, config: Any) -> float:

@@ -75,7 +75,7 @@ def configuration(
 
 
 def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
-    """Fill a struct sluice_profile; what is not given is unknown.
+    """Fill a struct sluice_profile; what is not given, or None, is unknown.
 
     `pattern` is a name; `share` of the bytes by name, without it all are of the pattern.
     """
@@ -83,7 +83,7 @@ def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
     for name, value in profile.items():
         if name == "pattern":
             struct.pattern = PATTERNS.index(value)
-        elif name != "share":
+        elif name != "share" and value is not None:
             setattr(struct, name, value)
     share = profile.get("share") or ({profile["pattern"]: 1.0} if "pattern" in profile else {})
     if share:
