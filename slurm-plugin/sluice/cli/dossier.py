@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sluice.classifier.requested import SLACK
 from sluice.cli.common import CommandError, user_text
 from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.core import CoreError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
     from sluice.slurm.records import QueuedJob
 
-SLACK = 3  # seconds between a decision and its job's submit time, at most
 LOGS_SHOWN = 8
 SQUEUE_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Job
     from sluice.history_db.store import Store
 
-SEVERAL_JOBS = "het"
-"""Flag of submissions whose jobs the accounting lists one by one, not saying so."""
+HETEROGENEOUS = "het"
+"""Flag of submissions that are left alone: a record is kept of the first component only."""
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and submit second."""
@@ -72,7 +72,7 @@ def _given_up(store: Store, jobs: Sequence[Job], now: float) -> dict[str, dict[R
         since=min(seconds), until=min(max(seconds), int(now) - HOPE)
     ):
         record = readable(decision) if decision.now in seconds else None
-        if record and SEVERAL_JOBS not in record.submission.flags:
+        if record and HETEROGENEOUS not in record.submission.flags:
             found.setdefault(decision.cluster, {})[record.key] = known_of(record)
     return found
 
