@@ -127,17 +127,14 @@ def _examples(
     from sluice.classifier.examples import history_examples, labelled_examples
     from sluice.classifier.patterns import packaged_classifier
     from sluice.classifier.site import site_classifier
-    from sluice.history_db.labels import LabelsError, read_labels
+    from sluice.history_db.labels import read_labels
 
     if labels is None:
         with open_history(config, history, read_only=True) as store:
             return history_examples(store, weak_labels=False), site_classifier(store)
-    try:
-        with labels.open(newline="", encoding="utf-8-sig") as file:
-            lines = bounded_lines(file, str(labels))
-            rows = [row for row in read_labels(lines, name=str(labels)) if row.certain or uncertain]
-    except LabelsError as error:
-        raise CommandError(str(error)) from error
+    with labels.open(newline="", encoding="utf-8-sig") as file:
+        lines = bounded_lines(file, str(labels))
+        rows = [row for row in read_labels(lines, name=str(labels)) if row.certain or uncertain]
     return labelled_examples(logs or labels.parent, rows), packaged_classifier()
 
 

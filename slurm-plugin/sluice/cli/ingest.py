@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from sluice.cli.common import (
-    CommandError,
     bounded_lines,
     config_option,
     coverage_line,
@@ -187,7 +186,6 @@ def _read_accounting(
     if file is None:
         return None
     from sluice.history_db.accounting import add_accounting
-    from sluice.history_db.sacct import SacctError
     from sluice.slurm.late_joins import join_late
 
     name = _name(file)
@@ -196,30 +194,23 @@ def _read_accounting(
     def report(number: int, reason: str) -> None:
         click.echo(one_line(f"{name}:{number}: skipped: {reason}"), err=True)
 
-    try:
-        return add_accounting(
-            store,
-            bounded_lines(file, name),
-            name=name,
-            zone=zone,
-            cluster=cluster,
-            report=report,
-            join=join,
-        )
-    except SacctError as error:
-        raise CommandError(str(error)) from error
+    return add_accounting(
+        store,
+        bounded_lines(file, name),
+        name=name,
+        zone=zone,
+        cluster=cluster,
+        report=report,
+        join=join,
+    )
 
 
 def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
     if file is None:
         return None
     from sluice.history_db.accounting import add_job_stats
-    from sluice.history_db.job_stats import JobStatsError
 
-    try:
-        return add_job_stats(store, bounded_lines(file, _name(file)), name=_name(file))
-    except JobStatsError as error:
-        raise CommandError(str(error)) from error
+    return add_job_stats(store, bounded_lines(file, _name(file)), name=_name(file))
 
 
 def _follow(store: Store, paths: tuple[Path, ...], **how: Any) -> None:
@@ -261,12 +252,9 @@ def _quarantine_line(failure: Failure) -> str:
 def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
     if file is None:
         return None
-    from sluice.history_db.labels import LabelsError, add_labels
+    from sluice.history_db.labels import add_labels
 
-    try:
-        return add_labels(store, bounded_lines(file, _name(file)), name=_name(file))
-    except LabelsError as error:
-        raise CommandError(str(error)) from error
+    return add_labels(store, bounded_lines(file, _name(file)), name=_name(file))
 
 
 def _clock_offset(store: Store) -> int | None:
