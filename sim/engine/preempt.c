@@ -8,14 +8,6 @@
 
 #include <stdlib.h>
 
-struct victim {
-	double start;
-	uint32_t tier;
-	uint32_t job;
-	uint32_t run;
-	uint32_t is_needed;
-};
-
 static int
 compare (const void *left, const void *right)
 {
@@ -93,34 +85,27 @@ choose (struct sluice_engine *e, struct victim *victims, uint32_t count,
 	return is_enough;
 }
 
-static int
-preempt (struct sluice_engine *e, const struct victim *victims, uint32_t count)
+int
+preempt_choose (struct sluice_engine *e, uint32_t job, const struct demand *demand,
+		struct availability *a, struct victims *out)
 {
-	for (uint32_t i = 0; i < count; i++)
-		if (victims[i].is_needed && run_preempt (e, victims[i].run))
-			return -1;
-	return join_ends (e);
+	if (!e->running)
+		return 0;
+	out->list = malloc (e->running * sizeof *out->list);
+	if (!out->list)
+		return -1;
+	out->count = collect (e, job, out->list);
+	int answer = choose (e, out->list, out->count, demand, a);
+	if (answer <= 0)
+		free (out->list);
+	return answer;
 }
 
 int
-preempt_for (struct sluice_engine *e, uint32_t place, const struct demand *demand,
-	     struct availability *a, int32_t *take)
+preempt_chosen (struct sluice_engine *e, const struct victims *victims)
 {
-	if (!e->running)
-		return PREEMPT_CANNOT;
-	struct victim *victims = malloc (e->running * sizeof *victims);
-	if (!victims)
-		return -1;
-	uint32_t count = collect (e, e->queue.job[place], victims);
-	int answer = choose (e, victims, count, demand, a);
-	if (answer > 0) {
-		int may = schedule_may_start (e, place);
-		answer = may > 0 ? PREEMPTED : may < 0 ? -1 : PREEMPT_HELD;
-	}
-	if (answer == PREEMPTED && preempt (e, victims, count))
-		answer = -1;
-	free (victims);
-	if (answer == PREEMPTED)
-		availability_earliest (a, e->now, e->now, demand, take);
-	return answer;
+	for (uint32_t i = 0; i < victims->count; i++)
+		if (victims->list[i].is_needed && run_preempt (e, victims->list[i].run))
+			return -1;
+	return join_ends (e);
 }

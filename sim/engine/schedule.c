@@ -9,6 +9,7 @@
 #include "state.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static struct availability *
 outlook (struct sluice_engine *e)
@@ -109,8 +110,9 @@ wake_at (struct sluice_engine *e, struct sluice_choice *choice)
 	return events_push (&e->events, choice->wake, EVENT_LEASE, 0, 0);
 }
 
-int
-schedule_may_start (struct sluice_engine *e, uint32_t place)
+/* Ask the policy about a job that could start: 1: it may; 0: it stays, or is held. */
+static int
+may_start (struct sluice_engine *e, uint32_t place)
 {
 	if (!e->policy || !e->policy->starting)
 		return 1;
@@ -147,8 +149,24 @@ start (struct sluice_engine *e, uint32_t place, int32_t *take)
 static int
 start_if_allowed (struct sluice_engine *e, uint32_t place, int32_t *take)
 {
-	int answer = schedule_may_start (e, place);
+	int answer = may_start (e, place);
 	return answer > 0 ? start (e, place, take) : answer;
+}
+
+/* The policy is asked before anybody is preempted: who is held would preempt the same
+ * jobs for ever. */
+static int
+start_instead (struct sluice_engine *e, uint32_t place, const struct demand *demand,
+	       struct victims *victims, int32_t *take)
+{
+	int answer = may_start (e, place);
+	if (answer > 0 && preempt_chosen (e, victims))
+		answer = -1;
+	free (victims->list);
+	if (answer <= 0)
+		return answer;
+	availability_earliest (outlook (e), e->now, e->now, demand, take);
+	return start (e, place, take);
 }
 
 /* The job cannot start now: keep room for it, or close the way for those behind. */
@@ -199,16 +217,12 @@ visit (struct sluice_engine *e, uint32_t place)
 	double latest = p->is_blocked[partition] ? e->now : e->now + s->window;
 	double when = availability_earliest (outlook (e), e->now, latest, &demand, take);
 	if (when > e->now && has_them && s->preemption != SLUICE_PREEMPT_OFF) {
-		switch (preempt_for (e, place, &demand, outlook (e), take)) {
-		case PREEMPTED:
-			return start (e, place, take);
-		case PREEMPT_HELD:
-			return 0;
-		case PREEMPT_CANNOT:
-			break;
-		default:
+		struct victims victims;
+		int is_enough = preempt_choose (e, job, &demand, outlook (e), &victims);
+		if (is_enough < 0)
 			return -1;
-		}
+		if (is_enough)
+			return start_instead (e, place, &demand, &victims, take);
 	}
 	if (when <= e->now)
 		return start_if_allowed (e, place, take);

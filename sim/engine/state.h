@@ -124,17 +124,24 @@ void take_first_freed (const struct sluice_engine *e, double start,
 /* Take the run's part from the plan (sign -1) from now on, or give it back (1). */
 int run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign);
 
-/* Ask the policy about a job that could start: 1: it may; 0: it stays, or is held. */
-int schedule_may_start (struct sluice_engine *e, uint32_t place);
-
-/* preempt.c: make room in a for the job in a place of the queue. The policy is asked
- * before anybody is preempted: who is held would preempt the same jobs for ever. */
-enum {
-	PREEMPT_CANNOT,
-	PREEMPTED,   /* take says what it may have now */
-	PREEMPT_HELD /* the policy holds it: nobody was preempted */
+/* preempt.c */
+struct victim {
+	double start;
+	uint32_t tier;
+	uint32_t job;
+	uint32_t run;
+	uint32_t is_needed;
 };
-int preempt_for (struct sluice_engine *e, uint32_t place, const struct demand *demand,
-		 struct availability *a, int32_t *take);
+
+struct victims {
+	struct victim *list;
+	uint32_t count;
+};
+
+/* Choose whom to preempt so that a job fits now; a is as before afterwards. 1: the caller
+ * frees the list; 0: nobody's end would do. */
+int preempt_choose (struct sluice_engine *e, uint32_t job, const struct demand *demand,
+		    struct availability *a, struct victims *out);
+int preempt_chosen (struct sluice_engine *e, const struct victims *victims);
 
 #endif
