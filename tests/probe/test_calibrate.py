@@ -156,9 +156,15 @@ def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reaso
     assert reason in sluice("calibrate", "run", *words, code=1)
 
 
-@pytest.mark.parametrize("words", ["nosuchsrun -N 1", "srun 'x"])
-def test_a_command_that_cannot_start_programs_is_a_usage_error(sluice, words):
-    sluice("calibrate", "plan", "--target", "a=.", "--srun", words, code=2)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *[("--srun", "nosuchsrun -N 1"), ("--srun", "sh 'x")],
+        *[("--window", "nan"), ("--window", "1e9"), ("--fill", "inf"), ("--fill", "-1")],
+    ],
+)
+def test_what_cannot_be_asked_of_a_program_is_a_usage_error(sluice, option, value):
+    sluice("calibrate", "plan", "--target", "a=.", option, value, code=2)
 
 
 def test_chunks_that_direct_io_cannot_write_are_planned_without_it(sluice):
@@ -170,6 +176,8 @@ def test_chunks_that_direct_io_cannot_write_are_planned_without_it(sluice):
 def test_a_delta_graph_needs_programs_with_a_volume(sluice, place):
     words = ("calibrate", "delta", "--target", f"a={place}", "metadata:4K:1", "aw:64K:1")
     assert "metadata:4K:1: operations on metadata have no volume" in sluice(*words, code=1)
+    words = ("calibrate", "delta", "--target", f"a={place}", "ws:4K:1", "aw:4K:1 ws:4K:1")
+    assert "a delta-graph is of two programs" in sluice(*words, code=1)
     assert "there is no history yet" in sluice("calibrate", "list", code=1)
 
 

@@ -42,7 +42,7 @@ def heat_maps(matrices: Sequence[Matrix]) -> bytes:
         axis.set_yticks(range(len(names)), names)
         axis.set_title(f"{size_text(matrix.chunk_bytes)}, {matrix.processes} processes", size=9)
         for (i, j), value in np.ndenumerate(loss):
-            text = "–" if np.isnan(value) else f"{value:.0f}"
+            text = "–" if np.isnan(value) else f"{round(value)}"  # without -0
             axis.text(j, i, text, ha="center", va="center", color="k" if value < 60 else "w")
     axes[0].set_ylabel("probe")
     figure.supxlabel("signal", size=10)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.calibrate_options import grid_options, settings_of, target_options
+from sluice.cli.calibrate_options import (
+    MOST_SECONDS,
+    Seconds,
+    grid_options,
+    settings_of,
+    target_options,
+)
 from sluice.cli.calibrate_report import list_command, report_command
 from sluice.cli.common import (
     CommandError,
@@ -155,7 +161,7 @@ def resume_command(
     "--alone",
     default=2.0,
     show_default=True,
-    type=click.FloatRange(0.5),
+    type=Seconds(0.5),
     help="Seconds that each program takes alone.",
 )
 @click.option(
@@ -169,7 +175,7 @@ def resume_command(
     "--offset",
     "offsets",
     multiple=True,
-    type=float,
+    type=Seconds(-MOST_SECONDS),
     help="Seconds by which SECOND starts later; repeatable.  [default: -2 -1 0 1 2]",
 )
 @config_option
@@ -202,7 +208,10 @@ def delta_command(
     settings = settings_of(
         **options, budget=0.0, chunks=(), processes=None, encounters=(f"{first} {second}",)
     )
-    for program in (settings.plan[0].probe, *settings.plan[0].signals):
+    programs = (settings.plan[0].probe, *settings.plan[0].signals)
+    if len(programs) != 2:
+        raise CommandError(f"{second!r}: a delta-graph is of two programs")
+    for program in programs:
         if "metadata" in program.parts:
             raise CommandError(f"{program}: operations on metadata have no volume, so no I/O time")
     plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGET = "9m30s"
 PROCESSES_OF_A_TASK = 2
+MOST_SECONDS = 600.0
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -28,6 +30,21 @@ def _seconds(_ctx: click.Context, _parameter: click.Parameter, text: str) -> flo
         raise click.BadParameter(f"{text!r} is no time like 90s, 10m or 1h30m")
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(3600 * hours + 60 * minutes + seconds)
+
+
+class Seconds(click.FloatRange):
+    """Of one run: no program could be told a time that is endless or no number."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(least, MOST_SECONDS)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is no time", param, ctx)
+        return seconds
 
 
 def _command(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -81,14 +98,14 @@ def target_options(function: Any) -> Any:
             "--window",
             default=1.5,
             show_default=True,
-            type=click.FloatRange(0.2),
+            type=Seconds(0.2),
             help="Seconds that are measured in each run.",
         ),
         click.option(
             "--fill",
             default=0.4,
             show_default=True,
-            type=click.FloatRange(0),
+            type=Seconds(0),
             help="Seconds before, in which caches fill.",
         ),
         click.option("--seed", default=1, show_default=True, help="Of the random order of runs."),
