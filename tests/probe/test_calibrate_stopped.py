@@ -33,7 +33,7 @@ from sluice.calibrate.programs import Program
 
 program = Program("ws", 4096, 1)
 place = Path(sys.argv[2])
-how = {"start": time.time() + 1, "length": ["--duration", "60"], "slice_s": 0.1}
+how = {"start": time.time() + 60, "length": ["--duration", "60"], "slice_s": 0.1}
 process = Launcher(sys.argv[1]).start(program, place, **how)
 print("started", flush=True)
 time.sleep(120)

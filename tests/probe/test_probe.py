@@ -232,7 +232,6 @@ def test_a_periodic_program_rests_in_between(program, tmp_path):
 def test_a_pause_ends_with_the_duration(program, tmp_path):
     words = ("--pattern", "ws", "--chunk", "4K", "--duration", "0.4", "--on", "0.1", "--off", "99")
     total = probe(program, *words, tmp_path).total
-    assert total["operations"] > 0
     assert total["end"] - total["start"] < 90
 
 
