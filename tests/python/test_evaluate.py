@@ -208,7 +208,7 @@ def first_answers(number: int) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["round"] == str(number)]
 
 
-@pytest.mark.parametrize("number", [10, 11])
+@pytest.mark.parametrize("number", [10, 11, 13])
 def test_first_answers_are_kept_with_the_labels(number):
     name = f"round{number}.csv"
     with (DATA.parent / "programs" / name).open() as file:
