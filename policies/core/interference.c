@@ -101,12 +101,13 @@ struct parts {
 };
 
 static struct parts
-parts_of (const double *features, double log_correction, double log_efficiency,
-	  const struct sluice_interference *m)
+parts_of (const double *features, double direct, double log_correction,
+	  double log_efficiency, const struct sluice_interference *m)
 {
 	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
-	double create = m->create_level + m->create_slope * level;
-	double rewrite = m->rewrite_level + m->rewrite_slope * level;
+	double flushed = 1.0 - clip (m->queueing * direct);
+	double create = flushed * m->create_level + m->create_slope * level;
+	double rewrite = flushed * m->rewrite_level + m->rewrite_slope * level;
 	double processes = features[PROCESSES] * log (2.0);
 	double flush = k * create + (1.0 - k) * rewrite + m->process_exponent * processes
 		       - m->queueing * log_efficiency;
@@ -246,7 +247,9 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 		log_efficiency = larger (smaller (0.0, seen), log_efficiency - slack);
 	}
 	double efficiency = exp (clip_log (log_efficiency));
-	struct parts parts = parts_of (features, site.log_weight, log_efficiency, model);
+	double direct = is_known (p->direct_share) ? clip (p->direct_share) : 0.0;
+	struct parts parts
+	    = parts_of (features, direct, site.log_weight, log_efficiency, model);
 
 	set_activity (p, stretch, out);
 	out->weight = parts.flushes + parts.streams;
@@ -256,6 +259,7 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	out->filling = smaller (1.0, efficiency);
 	out->idle = model->filling * (1.0 - out->filling);
 	out->interleaving = model->interleaving;
+	out->log_nprocs = features[PROCESSES] * log (2.0);
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
@@ -293,6 +297,7 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 	double scale = exp (hold + side * shift);
 	double weight = pressure->weight * scale;
 	double epsilon = pressure->interleaving;
+	double processes = epsilon > 0.0 ? exp (epsilon * pressure->log_nprocs) : 1.0;
 	struct sluice_load load = {
 		.flushes = (1.0 - pressure->streaming) * weight,
 		.streams = pressure->streaming * weight,
@@ -303,10 +308,10 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 	};
 	if (side == SLUICE_VICTIM) {
 		if (epsilon > 0.0)
-			load.room = pow (pressure->alone * scale, epsilon);
+			load.room = pow (pressure->alone * scale, epsilon) / processes;
 	} else {
 		if (epsilon > 0.0)
-			load.flushes = pow (load.flushes, 1.0 - epsilon);
+			load.flushes = pow (load.flushes, 1.0 - epsilon) * processes;
 		load.idle = load.flushes * pressure->idle;
 		load.flushes -= load.idle;
 	}
@@ -569,6 +574,7 @@ sluice_pressure_is_stronger (const struct sluice_pressure *a,
 	COMPARE (period)
 	COMPARE (log_sd)
 	COMPARE (idle)
+	COMPARE (log_nprocs)
 #undef COMPARE
 	return 0;
 }

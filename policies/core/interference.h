@@ -26,28 +26,31 @@
  * L = log2 (chunk / 1 MiB):
  *
  *   w    = (1 - s) f + s g
- *   ln f = k (b0 + b1 L) + (1 - k) (c0 + c1 L) + gamma ln (nprocs) - alpha ln e
+ *   ln f = k (q b0 + b1 L) + (1 - k) (q c0 + c1 L) + gamma ln (nprocs) - alpha ln e
  *   ln g = a0 + a1 L + delta ln (nprocs)
  *
  * The term in e (below) is there because a server that takes requests as they come
  * serves each program by how long its requests keep the queue busy: alone, a program
  * that flushes has nprocs * chunk bytes in a queue which it empties at its rate, so
- * at b1 = c1 = ln 2 and gamma = alpha = 1, f is the time of a round of its flushes. A
+ * at b1 = c1 = ln 2 and gamma = alpha = 1, f is the time of a round of its flushes, of
+ * which a part, b0 or c0, is not the queue's but the journal's; a direct write has none,
+ * so of those q = 1 - alpha direct_share. A
  * rate that is known tells it better than the kind of traffic does: a job that alone
  * gets a share r of the targets has max (r, e exp (-0.7)) for its e where the site has
  * measured. So one that gets more than its kind is as efficient as that; one that gets
  * about as much as its kind wants nothing more, so d = 1; and one that gets much less
  * could get more, so d < 1.
  *
- * Such programs do not wait for each other round by round. One with short rounds gets
- * several of them done during a long one of another's; and while a flush waits for
+ * Such programs do not wait for each other round by round. A process with short rounds
+ * gets several of them done during a long one of another's; and while a flush waits for
  * operations or the journal it leaves the bandwidth idle, which those fill who need
  * little else. So the flushing part v_i of another's weight counts beside j as
  *
- *   v_i^(1 - epsilon) R_j^epsilon (1 - theta e_j (1 - e_i))
+ *   v_i^(1 - epsilon) (n_i R_j / n_j)^epsilon (1 - theta e_j (1 - e_i))
  *
- * R_j being all that j holds on with alone, v_j at U = s w. At epsilon = theta = 0 that
- * is v_i; every part of it only adds to what the others press.
+ * n being nprocs and R_j all that j holds on with alone, v_j at U = s w: processes count
+ * in full, what each has in the queue does not. At epsilon = theta = 0 that is v_i; every
+ * part of it only adds to what the others press.
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
  * and S6, with alpha = epsilon = theta = beta = 0. A site's own measurements (`sluice
@@ -138,6 +141,7 @@ struct sluice_pressure {
 	double filling;	     /* e: share of others' idle time that it can fill */
 	double idle;	     /* theta (1 - e): share of its flushes that others can fill */
 	double interleaving; /* epsilon of the model */
+	double log_nprocs;   /* ln (nprocs) */
 	double log_sd;	     /* sd of ln w */
 	double demand;	     /* d, 0..1 of the targets' rate, while in a burst */
 	double metadata;     /* share of the metadata server, while in a burst */

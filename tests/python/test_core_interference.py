@@ -319,6 +319,32 @@ def test_short_rounds_slip_in_during_long_ones():
         assert core.rate_share(victim, [other], slipping) == pytest.approx(expected)
 
 
+def test_processes_count_in_full_where_rounds_slip_in():
+    """Only how long the rounds of each process are is evened out."""
+    slipping = model(interleaving=0.25, process_exponent=1.0, log_sd=0.0)
+    few, many = (
+        core.pressure_of({**FLUSHING, "nprocs": float(n)}, slipping, policy()) for n in (2, 8)
+    )
+    assert many.weight == pytest.approx(4 * few.weight)
+    assert core.rate_share(few, [many], slipping) == pytest.approx(1.2 / (1 + 4))
+
+
+def test_a_direct_write_waits_for_no_journal():
+    """Where weights are times of rounds: one of its processes and chunk weighs what flushes."""
+    rewriting = {**FLUSHING, "pattern": "ws", "share": {"ws": 1.0}, "creates_per_mib": 0.0}
+    queue = model(queueing=1.0, rewrite_level=-0.5)
+    direct, flushed = (
+        core.pressure_of({**rewriting, "direct_share": share}, queue, policy()).weight
+        for share in (1.0, 0.0)
+    )
+    assert flushed == pytest.approx(math.exp(-0.5) * direct)
+    published = [
+        core.pressure_of({**rewriting, "direct_share": share}, MODEL, policy()).weight
+        for share in (1.0, 0.0)
+    ]
+    assert published[0] == published[1]
+
+
 def test_who_needs_the_bandwidth_fills_what_flushes_leave_idle():
     """The others' flushes count less beside a fast program than beside one that waits too."""
     points = [{"at": [0.0, 1.0, 0.0, 6.0], "efficiency": 0.0}]

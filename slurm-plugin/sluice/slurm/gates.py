@@ -146,7 +146,8 @@ class Sizer:
         # Flushes add up as the core counts them beside a victim.
         exponent = 1 - max(p.interleaving for p in rest)
         flushes = sum(
-            (w * (1 - p.streaming)) ** exponent for w, p in zip(weights, rest, strict=True)
+            (w * (1 - p.streaming)) ** exponent * math.exp((1 - exponent) * p.log_nprocs)
+            for w, p in zip(weights, rest, strict=True)
         ) ** (1 / exponent)
         weight = flushes + streams
         always = {
