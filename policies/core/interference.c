@@ -380,9 +380,9 @@ data_rate (struct sluice_load victim, double flushes, double idle, double stream
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
 	double own = victim.flushes * pool + victim.streams;
 	double all = own + victim.room * (flushes + victim.wait * idle) * pool + streams;
-	/* of the guaranteed share K own / all and what is left the larger one, at the
-	 * price of one division */
-	double share = larger (model->capacity * own, left * all) / (all * victim.demand);
+	/* the guaranteed share or what is left; each step rounds monotonically, so that
+	 * more company never helps, not by the last digit either */
+	double share = larger (model->capacity * (own / all), left) / victim.demand;
 	return smaller (share, 1.0);
 }
 
@@ -391,7 +391,7 @@ data_rate (struct sluice_load victim, double flushes, double idle, double stream
 static inline double
 stretched_rate (double rate, double operations)
 {
-	return operations * rate > 1.0 ? 1.0 / operations : rate;
+	return smaller (rate, 1.0 / operations);
 }
 
 double
