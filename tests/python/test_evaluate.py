@@ -94,7 +94,7 @@ def test_the_temperature_is_found_again(seed, temperature):
     votes = random.dirichlet([0.5, 0.5, 0.5], size=4000)
     chances = tempered(votes, temperature)
     truth = (random.random((4000, 1)) > np.cumsum(chances, axis=1)).sum(axis=1).clip(max=2)
-    found = fit_temperature(votes, truth, np.ones(4000))
+    found = fit_temperature(votes, np.ones(4000), truth, np.ones(4000))
     assert found == pytest.approx(temperature, rel=0.25)
 
 

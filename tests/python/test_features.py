@@ -389,6 +389,16 @@ def test_the_input_of_a_compressor_is_no_phase_of_its_own(tmp_path):
     assert found.numbers["read_bytes"] == 40 * MIB
 
 
+@pytest.mark.parametrize(("seconds", "pattern"), [(0.2, "aw"), (20.0, "mixed")])
+def test_an_input_that_is_soon_read_before_the_output_is_no_phase(tmp_path, seconds, pattern):
+    log = MadeLog()
+    appended(log, F_WRITE_START_TIMESTAMP=30.0)
+    source = {"OPENS": 1, "READS": 40, "BYTES_READ": 80 * MIB, "F_READ_START_TIMESTAMP": 1.0}
+    times = {"F_READ_TIME": seconds, "F_READ_END_TIMESTAMP": 25.0}
+    log.add("POSIX", file=2, rank=0, counters=source | times)
+    assert profile(log, tmp_path).pattern == pattern
+
+
 def test_a_file_that_is_written_and_then_read_has_two_phases(tmp_path):
     log = MadeLog()
     again = {"READS": 50, "BYTES_READ": 50 * MIB, "MAX_BYTE_READ": 50 * MIB - 1}
@@ -456,6 +466,20 @@ def test_what_passes_unseen_lowers_the_confidence_and_is_named(tmp_path):
         reading = read_profile(log.write(tmp_path / "a.darshan"))
         assert reading.profile.pattern == "unknown"
         assert words in "; ".join(evidence(reading.profile, reading.features))
+
+
+def test_a_stream_of_which_nothing_was_recorded_leaves_half_a_confidence_in_reads(tmp_path):
+    """Fortified stdio passes Darshan; who writes besides what it reads was seen to write."""
+    log = MadeLog()
+    reads = {"OPENS": 1, "READS": 40, "BYTES_READ": 40 * MIB, "F_READ_END_TIMESTAMP": 25.0}
+    log.add("POSIX", file=1, rank=0, counters=reads)
+    sure = read_profile(log.write(tmp_path / "a.darshan"))
+    log.add("STDIO", file=2, rank=0, counters={"OPENS": 1})
+    unsure = read_profile(log.write(tmp_path / "b.darshan"))
+    assert unsure.profile.confidence < 0.6 < sure.profile.confidence
+    assert "streams of whose data" in "; ".join(evidence(unsure.profile, unsure.features))
+    appended(log, file=3)
+    assert read_profile(log.write(tmp_path / "c.darshan")).profile.confidence > 0.6
 
 
 def test_odd_sizes_prove_that_nothing_bypassed_the_cache(tmp_path):

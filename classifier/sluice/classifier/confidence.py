@@ -29,13 +29,28 @@ def tempered(votes: NDArray[np.float64], temperature: float) -> NDArray[np.float
     return result
 
 
+def doubted(
+    probabilities: NDArray[np.float64], coverage: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Return probabilities, (rows, patterns), as far as the records of each row speak for it.
+
+    Of what was not recorded nothing is known: there any pattern is as likely.
+    """
+    seen = coverage[:, np.newaxis]
+    result: NDArray[np.float64] = probabilities * seen + (1 - seen) / probabilities.shape[1]
+    return result
+
+
 def fit_temperature(
-    votes: NDArray[np.float64], truth: NDArray[np.intp], weights: NDArray[np.float64]
+    votes: NDArray[np.float64],
+    coverage: NDArray[np.floating],
+    truth: NDArray[np.intp],
+    weights: NDArray[np.float64],
 ) -> float:
     """Return the temperature that makes the true patterns likeliest; truth is a column each."""
     rows = np.arange(len(votes))
     losses = [
-        -float((weights * np.log(tempered(votes, value)[rows, truth])).sum())
+        -float((weights * np.log(doubted(tempered(votes, value), coverage)[rows, truth])).sum())
         for value in TEMPERATURES
     ]
     return float(TEMPERATURES[int(np.argmin(losses))])

@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.classifier.behaviour import FILLED, REWRITTEN
 from sluice.classifier.features import FEATURES
-from sluice.classifier.totals import METADATA_OPERATIONS
+from sluice.classifier.totals import METADATA_OPERATIONS, SILENT_COVERAGE
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Profile
@@ -35,6 +35,8 @@ def _what_is_missing(values: dict[str, float]) -> str:
         return "writes a file through memory, where Darshan cannot see it"
     if not values["log2_bytes"] and values["log2_operations"]:
         return "opens files of whose data Darshan saw nothing"
+    if values["coverage"] == SILENT_COVERAGE:
+        return "opens streams of whose data Darshan saw nothing, so that it may write much"
     return f"Darshan kept records for only {values['coverage']:.0%} of the bytes"
 
 

@@ -19,7 +19,7 @@ from sluice.classifier.examples import (
 )
 from sluice.classifier.features import FEATURES
 from sluice.classifier.fit import SEED, fit_classifier
-from sluice.classifier.patterns import MIN_CONFIDENCE, PatternClassifier
+from sluice.classifier.patterns import COVERAGE, MIN_CONFIDENCE, PatternClassifier
 from sluice.classifier.profile import reclassified
 
 if TYPE_CHECKING:
@@ -144,17 +144,20 @@ def folds(
 
 def temperature_of(held_out: Sequence[Fold]) -> float:
     """Return the temperature (confidence.py) that suits what was said of unseen groups."""
-    votes, truth, weights = [], [], []
+    votes, coverage, truth, weights = [], [], [], []
     for fold in held_out:
         columns = {pattern: i for i, pattern in enumerate(fold.classifier.patterns)}
         known = [example for example in fold.tested if example.pattern in columns]
         features = np.array([example.features for example in known], dtype=np.float32)
         votes.append(fold.classifier.forest.evaluate(features))
+        coverage.append(features[:, COVERAGE])
         truth += [columns[example.pattern] for example in known]
         weights += [WEIGHTS[example.kind] for example in known]
     width = max(part.shape[1] for part in votes)
     even = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in votes]
-    return fit_temperature(np.concatenate(even), np.array(truth), np.array(weights))
+    return fit_temperature(
+        np.concatenate(even), np.concatenate(coverage), np.array(truth), np.array(weights)
+    )
 
 
 def judged_folds(held_out: Sequence[Fold], temperature: float) -> Outcomes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.classifier.confidence import tempered
+from sluice.classifier.confidence import doubted, tempered
 from sluice.classifier.features import FEATURES
 from sluice.classifier.forest import Forest
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 MIN_CONFIDENCE = 0.5  # below, nothing is said
 PACKAGED = "patterns.npz"
+COVERAGE = FEATURES.index("coverage")
 
 
 class ClassifierError(Exception):
@@ -45,20 +46,12 @@ class PatternClassifier:
     temperature: float = 1.0
     """Makes probabilities of the trees' votes (confidence.py)."""
 
-    def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return how likely each pattern is, (rows, patterns)."""
-        return tempered(self.forest.evaluate(features), self.temperature)
-
     def predict(self, features: NDArray[np.float32]) -> tuple[Any, NDArray[np.float64]]:
-        """Return the likeliest patterns and how likely they are.
-
-        Of what was not recorded (coverage) nothing is known: there any pattern is as likely.
-        """
-        probabilities = self.probabilities(features)
-        coverage = features[:, FEATURES.index("coverage")]
+        """Return the likeliest patterns and how likely they are."""
+        votes = tempered(self.forest.evaluate(features), self.temperature)
+        probabilities = doubted(votes, features[:, COVERAGE])
         answers = np.array(self.patterns)[probabilities.argmax(axis=1)]
-        chance = (1 - coverage) / len(self.patterns)
-        return answers, probabilities.max(axis=1) * coverage + chance
+        return answers, probabilities.max(axis=1)
 
     def classify(self, measurements: Sequence[Measurement]) -> list[tuple[str, float]]:
         """Return pattern and confidence of each, or `unknown` when that is too little."""

@@ -1,8 +1,8 @@
 """What a program is fed with: reads that serve its writes and are no phase of their own.
 
 - The input of a stream: a file read while others are written (a copy, a compressor, a solver
-  that reads its boundary values), or a small one before most of the writes. It may be replaced
-  at once.
+  that reads its boundary values), or one before most of the writes that is small or soon read.
+  It may be replaced at once.
 - Scratch: a file of its own that it reads back while it writes others (a merge of sorted runs, an
   archiver's temporary file).
 - What is changed in place: the blocks that it reads to write them again (a matrix out of core,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 GLANCE = 0.1  # of the time or the number of the writes: reads below are no phase
-INPUT_DECK = 8 << 20  # bytes read before most are written: no phase of their own
+INPUT_DECK = 8 << 20  # bytes read before most are written: no phase of their own,
+SOON_READ = 0.01  # nor when that takes so little of the run, however many
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def find_supply(files: Files, totals: Totals, in_place: Array) -> Supply:
         return Supply(0.0, read)
     own = files.wrote & ~_replaced(files)
     stream = _beside_writes(files, read) * (~own | _written_on(files, read, own))
-    deck = _deck(files, read, ~own)
+    deck = _deck(files, totals, read, ~own)
     parts = (stream, deck, _glanced(files), in_place * alternating(files))
     supply = read * np.maximum.reduce(parts)
     return Supply(float(supply.sum()) / max(1.0, float(read.sum())), read - supply)
@@ -94,13 +95,16 @@ def _written_on(files: Files, read: Array, own: NDArray[np.bool_]) -> bool:
     return back <= READ_MOSTLY * onward
 
 
-def _deck(files: Files, read: Array, given: NDArray[np.bool_]) -> Array:
-    """How surely a given file is a small input, read before most is written."""
+def _deck(files: Files, totals: Totals, read: Array, given: NDArray[np.bool_]) -> Array:
+    """How surely a given file is an input that is no phase: read before most is written."""
     wrote = files.wrote
     before = given & (read > 0)
     before &= files.last_read <= weighted(_middle_written(files)[wrote], files.written[wrote])
-    volume = max(1.0, float(read[before].sum()))
-    return np.where(before, min(1.0, max(0.0, 1 - float(np.log2(volume / INPUT_DECK)) / 3)), 0)
+    volume = float(read[before].sum()) / INPUT_DECK
+    seconds = float(files.rows["read_time"][before].sum()) / totals.nprocs
+    took = seconds / max(totals.runtime, seconds, 1e-9) / SOON_READ
+    small, soon = 1 - np.log2(max(1.0, volume)) / 3, 1 - np.log2(max(1.0, took))
+    return np.where(before, max(0.0, float(small), float(soon)), 0)
 
 
 def _middle_written(files: Files) -> Array:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 UNRECORDED = 96 * 1024  # bytes beside the recorded ones that prove nothing
 UNSEEN_COVERAGE = 0.75  # of a partial log without a heatmap, which would tell
 READ_MOSTLY = 4.0  # bytes read over bytes written, from which a run is one that reads
-INVISIBLE_COVERAGE = 0.3  # of a log whose data passed where Darshan does not look
+INVISIBLE_COVERAGE = 0.3  # of a log whose data passed where Darshan does not look,
+SILENT_COVERAGE = 0.5  # or of which a stream's may have
 METADATA_OPERATIONS = 100  # opens and stats, before a run can be called metadata-heavy
 HOLE_WRITES, HOLE = 64, 1024  # bytes of such a write; size of the file over them
 
@@ -66,6 +67,8 @@ def totals_of(log: DarshanLog, files: Files) -> Totals:
     operations = float(files.opens[~files.program].sum() + files.rows["posix_stats"].sum())
     if mapped or _unseen(files, operations):
         coverage = min(coverage, INVISIBLE_COVERAGE)
+    elif written < UNRECORDED and _silent_streams(files):
+        coverage = min(coverage, SILENT_COVERAGE)
     owners = files.owner[files.wrote]
     everybody = bool(files.shared[files.wrote].any())
     reading = read > max(READ_MOSTLY * written, UNRECORDED)
@@ -99,6 +102,15 @@ def _unseen(files: Files, operations: float) -> bool:
     """
     moved = float(files.written.sum() + files.read.sum())
     return moved == 0 and 0 < operations < METADATA_OPERATIONS
+
+
+def _silent_streams(files: Files) -> bool:
+    """Whether a stream was opened and nothing recorded of it.
+
+    What fortified stdio formats passes Darshan: a program that seems to read may write as much.
+    """
+    silent = files.streamed & (files.reads + files.writes == 0) & ~files.program
+    return bool(silent.any())
 
 
 def _mapped(files: Files) -> bool:
