@@ -83,16 +83,22 @@ def main() -> int:
     pooled = joined([one.outcomes for one in every])
     right = int(pooled.correct.sum())
     print(f"all rounds: {right} of {len(pooled)} logs right, {errors_of(pooled)}")
+    newest = [one for one in every if one.model == every[-1].model]
+    asked = joined([one.outcomes for one in newest])
+    names = " and ".join(one.name for one in newest)
+    print(
+        f"rounds asked of the newest version ({names}): {asked.correct.sum()} of {len(asked)} logs "
+        f"right ({asked.correct.mean():.1%}), {errors_of(asked)}"
+    )
     print_held_out()
-    print_ways(every[-1])
+    print_ways(asked)
     if output:
         output.mkdir(parents=True, exist_ok=True)
         for one in every:
             image = picture(reliability_plot, quality(one.outcomes))
             (output / f"reliability-round{one.name}.png").write_bytes(image)
-    last = every[-1]
-    accuracy = last.outcomes.correct.mean()
-    error = calibration_error(last.outcomes.confidence, last.outcomes.correct)
+    accuracy = asked.correct.mean()
+    error = calibration_error(asked.confidence, asked.correct)
     return 0 if accuracy >= MIN_ACCURACY and error <= MAX_ERROR else 1
 
 
@@ -137,12 +143,12 @@ def print_held_out() -> None:
     print(f"  all {len(said)} logs: {errors_of(said)}")
 
 
-def print_ways(one: Round) -> None:
+def print_ways(asked: Outcomes) -> None:
     """Too sure or too unsure, by what was answered."""
-    said, right = one.outcomes.confidence, one.outcomes.correct
-    print(f"round {one.name}, by answer: mean confidence, share that is right")
-    for answer in np.unique(one.outcomes.answer):
-        those = one.outcomes.answer == answer
+    said, right = asked.confidence, asked.correct
+    print("the newest version, by answer: mean confidence, share that is right")
+    for answer in np.unique(asked.answer):
+        those = asked.answer == answer
         print(f"  {answer:8} {those.sum():4} {said[those].mean():.3f} {right[those].mean():.3f}")
 
 
