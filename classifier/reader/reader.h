@@ -93,7 +93,8 @@ struct sluice_log {
 	uint64_t modules; /* bits by Darshan's module number */
 	uint64_t partial; /* those that ran out of memory for records */
 	int64_t row_count;
-	struct sluice_file_row *rows; /* without standard streams; order of first sight */
+	/* without standard streams that carry messages; order of first sight */
+	struct sluice_file_row *rows;
 	/* SLUICE_TARGET_WORDS words, a bit for each Lustre target that a file lies on;
 	 * NULL: not known. */
 	uint64_t *targets;

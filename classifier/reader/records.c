@@ -99,13 +99,16 @@ check_mpiio (struct reading *r, const struct darshan_mpiio *record)
 	return check_times (r, "MPI-IO", record->times, MPIIO_TIMES);
 }
 
-/* Standard input, output and error are no files of the job's making. Their ids are hashes
- * of these names, the same everywhere. */
+/* Standard input, output and error are no files of the job's making, unless so much is
+ * written to the output that it is the job's result, redirected into one. Their ids are
+ * hashes of their names, the same everywhere. */
 static int
-is_standard_stream (uint64_t id)
+is_no_file (uint64_t id, int64_t written)
 {
-	return id == 14734109647742566553u || id == 15920181672442173319u
-	       || id == 7238257241479193519u;
+	static const int64_t result = 96 << 10; /* bytes; fewer are messages */
+	if (id == 15920181672442173319u)
+		return written < result;
+	return id == 14734109647742566553u || id == 7238257241479193519u;
 }
 
 /* What becomes of a record */
@@ -131,7 +134,7 @@ add_posix (struct reading *r, const union darshan_record *record)
 	const struct darshan_posix *posix = &record->posix;
 	if (check_posix (r, posix) < 0)
 		return -1;
-	if (is_standard_stream (posix->base.id))
+	if (is_no_file (posix->base.id, posix->counters[POSIX_BYTES_WRITTEN]))
 		return 0;
 	return added (r, rows_add_posix (r->rows, posix, owner_of (r, posix->base.rank)));
 }
@@ -142,7 +145,7 @@ add_stdio (struct reading *r, const union darshan_record *record)
 	const struct darshan_stdio *stdio = &record->stdio;
 	if (check_stdio (r, stdio) < 0)
 		return -1;
-	if (is_standard_stream (stdio->base.id))
+	if (is_no_file (stdio->base.id, stdio->counters[STDIO_BYTES_WRITTEN]))
 		return 0;
 	return added (r, rows_add_stdio (r->rows, stdio, owner_of (r, stdio->base.rank)));
 }

@@ -443,6 +443,16 @@ def test_standard_streams_are_no_files(tmp_path):
     assert read_log(log.write(tmp_path / "a.darshan")).rows["id"].tolist() == [1]
 
 
+def test_a_standard_output_that_carries_the_result_is_a_file(tmp_path):
+    log = MadeLog()
+    for file in STANDARD_STREAMS:
+        for module in ("POSIX", "STDIO"):
+            log.add(module, file=file, rank=0, counters={"WRITES": 9, "BYTES_WRITTEN": 96 << 10})
+    (row,) = read_log(log.write(tmp_path / "a.darshan")).rows
+    assert row["id"] == STANDARD_STREAMS[1]
+    assert row["posix_bytes_written"] == row["stdio_bytes_written"] == 96 << 10
+
+
 def test_names_tell_programs_and_series(tmp_path):
     log = MadeLog(names={1: "/s/dump.100", 2: "/s/dump.2000", 3: "/s/log", 4: "/usr/lib/x.so.6"})
     for file in (1, 2, 3):

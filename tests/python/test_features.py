@@ -17,6 +17,7 @@ from sluice.classifier.features import FEATURES, PATTERNS, measure
 from sluice.classifier.files import files_of
 from sluice.classifier.patterns import packaged_classifier
 from sluice.classifier.profile import profiles_of, read_profile
+from sluice.classifier.rows import STANDARD_STREAMS
 from sluice.classifier.series import find_series
 from sluice.classifier.synthetic.corpus import synthesise
 from sluice.classifier.to_core import profile_members
@@ -203,10 +204,15 @@ def test_many_small_files_are_metadata_unless_their_bytes_are_meant(tmp_path):
     assert profile(streamed, tmp_path).pattern == "owc"
 
 
-def test_standard_output_is_no_file_of_the_job(tmp_path):
-    log = MadeLog()
-    appended(log, module="STDIO", file=15920181672442173319, chunk=MIB)
-    assert profile(log, tmp_path).numbers["write_bytes"] == 0
+def test_standard_output_is_a_file_of_the_job_only_where_it_carries_the_result(tmp_path):
+    messages, errors, result = MadeLog(), MadeLog(), MadeLog()
+    appended(messages, module="STDIO", file=STANDARD_STREAMS[1], chunk=1024)
+    appended(errors, module="STDIO", file=STANDARD_STREAMS[2], chunk=MIB)
+    appended(result, module="STDIO", file=STANDARD_STREAMS[1], chunk=MIB)
+    assert profile(messages, tmp_path).numbers["write_bytes"] == 0
+    assert profile(errors, tmp_path).numbers["write_bytes"] == 0
+    found = profile(result, tmp_path)
+    assert (found.pattern, found.numbers["write_bytes"]) == ("aw", 50 * MIB)
 
 
 def test_streams_side_by_side_are_no_series(tmp_path):

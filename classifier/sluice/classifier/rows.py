@@ -16,7 +16,7 @@ SHARED = -1
 """Owner of a file that several processes share."""
 
 STANDARD_STREAMS = (14734109647742566553, 15920181672442173319, 7238257241479193519)
-"""Ids of <STDIN>, <STDOUT> and <STDERR>; no row is of one of them."""
+"""Ids of <STDIN>, <STDOUT> and <STDERR>; no row is of one, but of an output of 96 KiB and more."""
 
 BUCKETS = tuple(
     f"{low}_{high}"

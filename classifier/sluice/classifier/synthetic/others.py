@@ -126,7 +126,7 @@ def add_noise(run: Run) -> None:
             file = run.file(f"/usr/lib/python3.11/module{number}.pyc")
             read_file(run, file, 0, volume=2 ** random.uniform(8, 17), calls=2)
     if random.random() < 0.3:
-        run.count("STDIO", STANDARD_STREAMS[1], 0, WRITES=100, BYTES_WRITTEN=1 << 20)
+        run.count("STDIO", STANDARD_STREAMS[1], 0, WRITES=100, BYTES_WRITTEN=1 << 16)
 
 
 def add_deck(run: Run) -> None:
