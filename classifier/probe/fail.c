@@ -19,11 +19,12 @@ void
 give_up (enum exit_code code, const char *format, ...)
 {
 	va_list arguments;
+	char text[8192];
 
-	fputs ("sluice-probe: ", stderr);
 	va_start (arguments, format);
-	vfprintf (stderr, format, arguments);
+	vsnprintf (text, sizeof text, format, arguments);
 	va_end (arguments);
-	fputc ('\n', stderr);
+	/* At once: the other processes may be saying the same. */
+	fprintf (stderr, "sluice-probe: %s\n", text);
 	_exit (code);
 }

@@ -235,9 +235,7 @@ class MooseFS(UpAndDown):
         mount = self.mounts[number]
         mount.mkdir(exist_ok=True)
         self.targets.also_unmount(mount)
-        options = (
-            f"mfswritecachesize={CLIENT_CACHE},mfsioretries=5,mfserroronnospace,mfsdelayedinit"
-        )
+        options = f"mfswritecachesize={CLIENT_CACHE},mfserroronnospace,mfsdelayedinit"
         where = ("-H", ADDRESS, "-P", str(CLIENT_PORT))
         self._start(mount.name, "mfsmount", "-f", mount, *where, "-o", options)
         self._wait(mount.name, lambda: mount in loop_device.mounts(below=mount))
@@ -266,7 +264,7 @@ class MooseFS(UpAndDown):
                 probe.unlink()
             except OSError:
                 return False  # the chunkserver has not registered yet
-            return True
+            return shutil.disk_usage(directory).total > 0  # the master counts it a second later
 
         self._wait("master", arranged)
         self._wait(f"chunkserver-{lane}", usable)

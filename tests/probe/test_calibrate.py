@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -103,7 +104,10 @@ def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path
     while measured(tmp_path / "history.db") < 1 and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    assert "go on with `sluice calibrate resume`" in process.communicate(timeout=60)[1]
+    complaint = process.communicate(timeout=60)[1]
+    assert "takes about" in complaint
+    assert "of its budget of 20 s" in complaint
+    assert "go on with `sluice calibrate resume`" in complaint
     (before,) = json.loads(sluice("calibrate", "list", "--json"))
     assert not before["finished"]
     assert 1 <= before["measured"] < 3
@@ -112,6 +116,21 @@ def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path
     assert after["finished"]
     assert after["measured"] - after["dropped"] <= 3 <= after["measured"]
     assert "no calibration was interrupted" in sluice("calibrate", "resume", code=1)
+
+
+def test_a_full_target_ends_a_calibration_that_goes_on_once_there_is_room(sluice, place):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not let us mount a tmpfs")
+    try:
+        words = ("--target", f"a={place}", *QUICK, "--encounter", "aw:4K:1 ws:4K:1")
+        complaint = sluice("calibrate", "run", *words, "--budget", "3s", code=1)
+        assert f"{place}: the file system is nearly full; make room there" in complaint
+        assert "0 encounters are kept, go on with `sluice calibrate resume`" in complaint
+        subprocess.run([*mount[:3], "-o", "remount,size=1G", str(place)], check=True)
+        sluice("calibrate", "resume")
+    finally:
+        subprocess.run(["umount", place], check=True)
 
 
 def test_a_target_that_is_gone_is_named(place):

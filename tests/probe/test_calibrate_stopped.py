@@ -17,7 +17,13 @@ from sluice.calibrate.grid import Encounterable
 from sluice.calibrate.launch import TIE
 from sluice.calibrate.programs import Program
 from sluice.calibrate.protocol import Timing
-from sluice.calibrate.session import FILE_SYSTEMS, MOST_REPEATS, Session, Settings
+from sluice.calibrate.session import (
+    FILE_SYSTEMS,
+    MOST_REPEATS,
+    Session,
+    Settings,
+    estimate_seconds,
+)
 from sluice.calibrate.targets import Target, claimed
 from sluice.cli.stopping import stopped_like_ctrl_c
 from sluice.history_db.records import Encounter
@@ -131,6 +137,34 @@ def test_what_was_dropped_is_measured_again_but_not_for_ever(tmp_path, place):
         for (encounter,) in session.to_do():
             session.measured.append(dropped(encounter))
     assert len(session.measured) == 1 + MOST_REPEATS
+
+
+def test_less_time_is_left_the_more_is_measured_and_never_more_than_the_budget(tmp_path, place):
+    others = [replace(PAIR, probe=Program("ws", 4096, processes)) for processes in (2, 3)]
+    settings = replace(settings_for(place), plan=(PAIR, *others))
+    with Store(tmp_path / "history.db", create=True) as store:
+        session = Session.begin(store, settings, site="here", probe="probe")
+        left = [session.seconds_left()]
+        for encounter in settings.plan:
+            session.measured.append(dropped(encounter))
+            left.append(session.seconds_left())
+        assert left[0] == estimate_seconds(settings.plan, settings.timing, settings.lead_seconds)
+        assert left == pytest.approx([left[0] * share / 3 for share in (3, 2, 1, 0)])
+        hasty = Session.begin(store, replace(settings, budget=5.0), site="here", probe="probe")
+        assert hasty.seconds_left() == 5.0
+
+
+def test_more_offsets_and_longer_runs_take_a_delta_graph_longer(tmp_path, place):
+    plan = DeltaPlan(alone=1.0, offsets=(0.0,), rounds=1)
+    with Store(tmp_path / "history.db", create=True) as store:
+
+        def seconds(delta: DeltaPlan) -> float:
+            settings = replace(settings_for(place), delta=delta)
+            return Session.begin(store, settings, site="here", probe="probe").seconds_left()
+
+        assert seconds(replace(plan, alone=2.0)) > seconds(plan) > 3 * plan.alone
+        assert seconds(replace(plan, offsets=(0.0, 2.0))) > seconds(plan) + 2.0
+        assert seconds(replace(plan, rounds=3)) > 2 * seconds(plan) - 2
 
 
 def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path, place):

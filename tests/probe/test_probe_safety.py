@@ -134,10 +134,11 @@ def test_a_volume_that_does_not_fit_is_refused_before_it_begins(program, tmp_pat
 
 
 def test_it_stops_rather_than_fill_a_file_system(program, tmp_path):
-    """100 % is to be left free, so the first chunk is already too much."""
+    """100 % is to be left free, so the first chunk is already too much; each process says so."""
     words = ("--pattern", "owc", "--duration", "5", "--processes", "2", "--leave", "100")
     done = failed(program, *words, tmp_path)
     assert done.returncode == 3
+    assert all(line.startswith("sluice-probe: ") for line in done.stderr.splitlines())
     assert list(tmp_path.iterdir()) == []
 
 

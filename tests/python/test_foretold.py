@@ -1,24 +1,20 @@
 """What a calibration foretells of programs that it did not measure, on recorded measurements."""
 
 import itertools
-import json
 import math
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 from held_out import coverage, kept, median_error, noise_floor
+from recorded import encounters, rows
 
 from sluice.calibrate.analysis import agreement, stability
 from sluice.calibrate.observations import Observation, observations
 from sluice.calibrate.programs import Program
 from sluice.calibrate.site_model import SiteModel, fit
-from sluice.history_db.records import Encounter
 
 pytestmark = pytest.mark.acceptance  # prints the figures that docs/calibration.md has
 
-DATA = Path(__file__).parents[1] / "data" / "throttled"
 CALIBRATIONS = (
     "calibration",
     "calibration-again",
@@ -28,18 +24,6 @@ CALIBRATIONS = (
     "calibration-sixth",
 )
 PAIRS = ("pairs-first", "pairs", "pairs-third", "pairs-fourth", "pairs-fifth", "pairs-sixth")
-
-
-def rows(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-
-
-def encounters(calibration: str) -> list[Encounter]:
-    fixed = {"started": 0, "mode": "rates", "offset": 0.0}
-    return [
-        Encounter(**{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()})
-        for row in rows(calibration)
-    ]
 
 
 def seen_by(calibration: str) -> list[Observation]:

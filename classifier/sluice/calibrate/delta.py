@@ -34,6 +34,15 @@ class DeltaPlan:
     def points(self) -> int:
         return self.rounds * len(self.offsets)
 
+    def estimate_seconds(self, start_seconds: float) -> float:
+        """Estimate how long it takes where starting a run takes so long.
+
+        Together two programs take the time of both at most, and rarely less than of one.
+        """
+        points = sum(abs(offset) + 1.5 * self.alone + start_seconds for offset in self.offsets)
+        runs_alone = 2 * (self.alone + start_seconds)
+        return runs_alone + self.rounds * (runs_alone + points)
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> DeltaPlan:
         """Read what dataclasses.asdict made, by way of JSON."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FULL = 3
+"""Exit code of a probe that would have filled a file system."""
 LATE = 4
 """Exit code of a probe that was not ready in time."""
 MOST_LEAD_SECONDS = 30.0
@@ -73,7 +75,8 @@ class Launcher:
             words += ["--processes", str(program.processes // self.tasks)]
         words += ["--start", f"{start:.6f}", *length, "--slice", f"{slice_s:g}", str(directory)]
         return Running(
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
+            directory,
         )
 
 
@@ -89,10 +92,11 @@ def in_time(launcher: Launcher, run: Callable[[Launcher], T]) -> T:
 
 
 class Running:
-    """A probe that has been started."""
+    """A probe that has been started in a directory."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self._process = process
+        self._directory = directory
 
     def stop(self) -> None:
         """End it in good order before its time."""
@@ -114,6 +118,11 @@ class Running:
             raise CalibrationError(f"{self._process.args!r} does not end") from None
         if self._process.returncode == LATE:
             raise LateStartError(complaint.strip())
+        if self._process.returncode == FULL:
+            raise CalibrationError(
+                f"{self._directory}: the file system is nearly full; make room there, "
+                "or wait some minutes where it keeps deleted data for a time"
+            )
         if self._process.returncode != 0:
             raise CalibrationError(complaint.strip() or f"{self._process.args!r} failed")
         return Trace.parse(output)

@@ -165,6 +165,16 @@ class Session:
                 self._run_blocks(tell)
         self.store.finish_calibration(self.number)
 
+    def seconds_left(self) -> float:
+        """Estimate how long `run` takes, but for what will be dropped and measured again."""
+        settings = self.settings
+        if settings.delta:
+            left = 1 - len(self.measured) / settings.delta.points
+            return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
+        missing = self._missing(Counter(_key(e) for e in self.measured))
+        once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
+        return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
+
     def _run_delta(self, plan: DeltaPlan, tell: Callable[[Encounter], None]) -> None:
         settings = self.settings
         (pair,) = settings.plan

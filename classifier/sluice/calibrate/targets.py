@@ -72,9 +72,7 @@ class Target:
 def _run(*command: str | Path) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        raise CalibrationError(
-            f"{done.stderr.strip()}; mend that, then go on with `sluice calibrate resume`"
-        )
+        raise CalibrationError(f"{done.stderr.strip()}; mend that first")
     return done.stdout
 
 

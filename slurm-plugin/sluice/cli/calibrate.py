@@ -231,6 +231,7 @@ command.add_command(report_command)
 
 def _go_on(session: Session, *, as_json: bool) -> None:
     from sluice.calibrate.analysis import stability
+    from sluice.calibrate.errors import CalibrationError
     from sluice.calibrate.report import stability_text
     from sluice.cli.progress import progress
 
@@ -238,6 +239,7 @@ def _go_on(session: Session, *, as_json: bool) -> None:
     count = delta.points if delta else len(session.settings.plan)
     try:
         with stopped_like_ctrl_c(), progress("encounters", lambda: count) as (say, advance):
+            say(f"calibration {session.number}: takes about {_time_text(session)}")
             advance(len(session.measured))
 
             def tell(encounter: Encounter) -> None:
@@ -248,10 +250,11 @@ def _go_on(session: Session, *, as_json: bool) -> None:
                     say(f"dropped: {' beside '.join(encounter.members)}: {encounter.dropped}")
 
             session.run(tell)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, CalibrationError) as stop:
+        reason = str(stop) or "interrupted"
         raise CommandError(
-            f"calibration {session.number}: interrupted after {len(session.measured)} encounters; "
-            "go on with `sluice calibrate resume`"
+            f"calibration {session.number}: {reason}; {len(session.measured)} encounters are "
+            "kept, go on with `sluice calibrate resume`"
         ) from None
     figures = stability(session.measured)
     if as_json:
@@ -267,6 +270,13 @@ def _go_on(session: Session, *, as_json: bool) -> None:
         click.echo(f"calibration {session.number}: see `sluice calibrate report`")
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
+
+
+def _time_text(session: Session) -> str:
+    about = duration_text(round(session.seconds_left()))
+    if session.settings.delta:
+        return about
+    return f"{about} of its budget of {duration_text(session.settings.budget)}"
 
 
 def _delta_line(encounter: Encounter) -> str:
