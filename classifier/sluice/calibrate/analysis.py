@@ -15,7 +15,7 @@ from sluice.calibrate.observations import alone_rates, observations, shared, val
 from sluice.calibrate.programs import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sluice.history_db.records import Encounter
 
@@ -46,6 +46,11 @@ def losses(encounters: Sequence[Encounter]) -> dict[Cell, Loss]:
     return {cell: Loss(1 - median(found[cell]), len(found[cell])) for cell in sorted(found)}
 
 
+def outside_matrices(found: Mapping[Cell, Loss]) -> dict[Cell, Loss]:
+    """Return the cells that no matrix shows: unequal programs, sync modes, and triples."""
+    return {cell: loss for cell, loss in found.items() if not in_a_matrix(cell)}
+
+
 def _values(encounters: Sequence[Encounter]) -> dict[Cell, list[float]]:
     found: dict[Cell, list[float]] = defaultdict(list)
     for item in observations(encounters):
@@ -64,19 +69,23 @@ class Matrix:
     """[probe][signal]; None: not measured."""
 
 
+def in_a_matrix(cell: Cell) -> bool:
+    """Whether two programs met that differ in nothing but their patterns, flushed as usual."""
+    if len(cell.others) != 1:
+        return False
+    victim, other = cell.victim, cell.others[0]
+    return victim == Program(victim.pattern, other.chunk_bytes, other.processes) and (
+        other == Program(other.pattern, victim.chunk_bytes, victim.processes)
+    )
+
+
 def matrices(encounters: Sequence[Encounter]) -> list[Matrix]:
     """Return a matrix for each chunk at which programs of equal size met, smallest first."""
     table: dict[tuple[int, int], dict[tuple[str, str], float]] = defaultdict(dict)
     for cell, loss in losses(encounters).items():
-        victim = cell.victim
-        if len(cell.others) != 1:
-            continue
-        other = cell.others[0]
-        if other == Program(other.pattern, victim.chunk_bytes, victim.processes) and (
-            victim == Program(victim.pattern, other.chunk_bytes, other.processes)
-        ):
-            key = (victim.chunk_bytes, victim.processes)
-            table[key][victim.pattern, other.pattern] = loss.loss
+        if in_a_matrix(cell):
+            key = (cell.victim.chunk_bytes, cell.victim.processes)
+            table[key][cell.victim.pattern, cell.others[0].pattern] = loss.loss
     found = []
     for (chunk, processes), entries in sorted(table.items()):
         known = {pattern for pair in entries for pattern in pair}
@@ -92,13 +101,16 @@ def matrices(encounters: Sequence[Encounter]) -> list[Matrix]:
 class BreakEven:
     """Where two patterns of equal chunk and size take the same share from each other."""
 
+    processes: int
+    """Of each."""
     first: str
     second: str
     chunk_bytes: float | None
     """None: one wins at every chunk that was measured."""
-    winner_below: str
-    winner_above: str
-    """Empty: nobody, they stay even."""
+    winner_below: str | None
+    """At the next smaller chunk, of those that decide where the lead changes hands; empty:
+    nobody, they are even there, too; None: no such chunk was measured."""
+    winner_above: str | None
 
 
 def break_even(encounters: Sequence[Encounter]) -> list[BreakEven]:
@@ -114,27 +126,46 @@ def break_even(encounters: Sequence[Encounter]) -> list[BreakEven]:
                 if mine is not None and theirs is not None:
                     key = (matrix.processes, a, matrix.patterns[j])
                     leads[key].append((math.log2(matrix.chunk_bytes), theirs - mine))
-    return [_cross(a, b, points) for (_, a, b), points in sorted(leads.items()) if len(points) > 1]
+    return [
+        BreakEven(*key, *_even_point(key[1], key[2], points))
+        for key, points in sorted(leads.items())
+        if len(points) > 1
+    ]
 
 
-def _cross(first: str, second: str, points: list[tuple[float, float]]) -> BreakEven:
-    """Points are (log2 chunk, how much more the second loses than the first), by chunk."""
+def _even_point(
+    first: str, second: str, points: Sequence[tuple[float, float]]
+) -> tuple[float | None, str | None, str | None]:
+    """Return the chunk at which two are even, and who wins below and above it.
 
-    def winner(lead: float) -> str:
-        return "" if abs(lead) <= EVEN else first if lead > 0 else second
+    Points are (log2 chunk, how much more the second loses than the first), by chunk. Where the
+    lead changes hands they break even, also when it is small elsewhere.
+    """
+    winners = ["" if abs(lead) <= EVEN else first if lead > 0 else second for _, lead in points]
+    decided = [i for i, winner in enumerate(winners) if winner]
+    for i, j in pairwise(decided):
+        if winners[i] != winners[j]:
+            return 2 ** _zero(points[i : j + 1]), winners[i], winners[j]
+    if len(decided) == len(points):
+        return None, winners[0], winners[0]
 
-    below, above = winner(points[0][1]), winner(points[-1][1])
-    at: float | None = None
-    for (x, lead), (x_next, lead_next) in pairwise(points):
-        if abs(lead) <= EVEN:
-            at = x
-        elif lead * lead_next < 0:
-            at = x + (x_next - x) * lead / (lead - lead_next)
-        elif abs(lead_next) <= EVEN:
-            at = x_next
-        if at is not None:
-            break
-    return BreakEven(first, second, None if at is None else 2**at, below, above)
+    def neighbours(i: int) -> tuple[str | None, str | None]:
+        below, above = winners[:i][-1:], winners[i + 1 :][:1]
+        return below[0] if below else None, above[0] if above else None
+
+    # Of several even points the one that most is known about, of those the smallest chunk.
+    even = [i for i, winner in enumerate(winners) if not winner]
+    at = max(even, key=lambda i: sum(map(bool, neighbours(i))))
+    return 2 ** points[at][0], *neighbours(at)
+
+
+def _zero(points: Sequence[tuple[float, float]]) -> float:
+    """Return where the line through the points meets zero; the ends lie on either side of it."""
+    return next(
+        x + (x_next - x) * lead / (lead - lead_next)
+        for (x, lead), (x_next, lead_next) in pairwise(points)
+        if lead * lead_next <= 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +211,8 @@ class Agreement:
     rank_correlation: float
     mean_difference: float
     """Of the losses, 0..1."""
+    bound: float | None
+    """Of the mean difference, as the first one states (Stability)."""
 
 
 def agreement(first: Sequence[Encounter], second: Sequence[Encounter]) -> Agreement | None:
@@ -190,7 +223,8 @@ def agreement(first: Sequence[Encounter], second: Sequence[Encounter]) -> Agreem
         return None
     x, y = (np.array([table[cell].loss for cell in both]) for table in (a, b))
     correlation = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
-    return Agreement(len(both), correlation, float(np.abs(x - y).mean()))
+    difference = float(np.abs(x - y).mean())
+    return Agreement(len(both), correlation, difference, stability(first).bound)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -66,21 +66,21 @@ def delta_graph(members: Sequence[str], points: Sequence[DeltaPoint]) -> bytes:
 
 
 def chunk_curves(
-    curves: Mapping[tuple[str, str], tuple[Sequence[float], Sequence[float]]],
+    curves: Mapping[tuple[int, str, str], tuple[Sequence[float], Sequence[float]]],
     even: Sequence[BreakEven],
 ) -> bytes:
     """Draw the loss of each first pattern beside each second one over the chunk size.
 
-    curves: chunks in bytes and losses 0..1 of each pair.
+    curves: chunks in bytes and losses 0..1, by processes of each, probe and signal.
     """
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axis = figure.subplots()
-    for (probe, signal), (chunks, losses) in curves.items():
+    for (processes, probe, signal), (chunks, losses) in curves.items():
         axis.plot(
             [chunk / MIB for chunk in chunks],
             [100 * loss for loss in losses],
             "o-",
-            label=f"{probe} beside {signal}",
+            label=f"{probe} beside {signal}, {processes} each",
         )
     for item in even:
         if item.chunk_bytes is not None:

@@ -6,6 +6,7 @@ import base64
 import json
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from sluice.calibrate import analysis
@@ -85,11 +86,22 @@ def even_text(item: analysis.BreakEven) -> str:
     """Say in words where two patterns are even."""
     pair = f"{item.first.upper()} and {item.second.upper()}"
     if item.chunk_bytes is None:
-        return f"{pair}: {item.winner_below.upper()} takes more at every chunk size"
+        return f"{pair}: {_winner(item.winner_below)} takes more at every chunk size"
     chunk = size_text(max(1, round(item.chunk_bytes / 1024)) * 1024)
-    after = f", {item.winner_above.upper()} above" if item.winner_above else ", even above"
-    before = f"{item.winner_below.upper()} below" if item.winner_below else "even below"
-    return f"{pair}: even at about {chunk} ({before}{after})"
+    sides = f"{_winner(item.winner_below)} below, {_winner(item.winner_above)} above"
+    return f"{pair}: even at about {chunk} ({sides})"
+
+
+def _winner(name: str | None) -> str:
+    return "not measured" if name is None else name.upper() or "even"
+
+
+def even_by_size(even: Sequence[analysis.BreakEven]) -> list[tuple[str, list[str]]]:
+    """Return a heading and lines for each number of processes."""
+    return [
+        (f"Break-even chunk sizes, {processes} processes each", [even_text(item) for item in items])
+        for processes, items in groupby(even, key=lambda item: item.processes)
+    ]
 
 
 def stability_text(figures: analysis.Stability) -> str:
@@ -105,9 +117,14 @@ def stability_text(figures: analysis.Stability) -> str:
 
 
 def agreement_text(figures: analysis.Agreement) -> str:
+    bound = (
+        "which states no bound"
+        if figures.bound is None
+        else f"which states at most {100 * figures.bound:.1f}"
+    )
     return (
         f"against the calibration before: rank correlation {figures.rank_correlation:.3f}, mean "
-        f"difference {100 * figures.mean_difference:.1f} points over {figures.cells} cells"
+        f"difference {100 * figures.mean_difference:.1f} points over {figures.cells} cells, {bound}"
     )
 
 
@@ -126,14 +143,15 @@ def pictures(report: Report) -> dict[str, bytes]:
 
 def _curves(
     matrices: Sequence[analysis.Matrix],
-) -> dict[tuple[str, str], tuple[list[float], list[float]]]:
-    curves: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+) -> dict[tuple[int, str, str], tuple[list[float], list[float]]]:
+    """Return chunks and losses by processes, probe and signal."""
+    curves: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
     for matrix in matrices:
         for i, probe in enumerate(matrix.patterns):
             for j, signal in enumerate(matrix.patterns):
                 loss = matrix.loss[i][j]
                 if loss is not None:
-                    chunks, losses = curves.setdefault((probe, signal), ([], []))
+                    chunks, losses = curves.setdefault((matrix.processes, probe, signal), ([], []))
                     chunks.append(float(matrix.chunk_bytes))
                     losses.append(loss)
     return curves
@@ -158,9 +176,9 @@ def _page(report: Report, images: dict[str, bytes]) -> str:
         parts.append(f"<p>{escape(stability_text(report.stability))}.</p>")
     if report.agreement:
         parts.append(f"<p>{escape(agreement_text(report.agreement))}.</p>")
-    if report.even:
-        items = "".join(f"<li>{escape(even_text(item))}</li>" for item in report.even)
-        parts.append(f"<h2>Break-even chunk sizes</h2><ul>{items}</ul>")
+    for heading, lines in even_by_size(report.even):
+        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        parts.append(f"<h2>{heading}</h2><ul>{items}</ul>")
     for name, content in images.items():
         data = base64.b64encode(content).decode()
         parts.append(f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>')

@@ -21,6 +21,9 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sluice.calibrate.programs import Program
     from sluice.calibrate.report import Report
     from sluice.history_db.records import Calibration, Encounter
     from sluice.history_db.store import Store
@@ -78,9 +81,10 @@ def report_command(
 ) -> None:
     """Show what a calibration found, and whether the one before agrees.
 
-    Losses in % of the rate alone; the row is who loses, the column beside whom. A second
-    calibration of the same site is compared with the first: rank correlation and mean
-    difference, to be held against the bound that the first one states.
+    Losses in % of the rate alone; the row is who loses, the column beside whom. What fits into
+    no matrix (unequal programs, sync modes, triples) is listed below. A second calibration of
+    the same site is compared with the first: rank correlation and mean difference, to be held
+    against the bound that the first one states.
 
     \b
         sluice calibrate report
@@ -129,9 +133,14 @@ def _calibration_json(calibration: Calibration, encounters: list[Encounter]) -> 
     }
 
 
+def _together(programs: Sequence[Program]) -> str:
+    return " and ".join(map(str, programs))
+
+
 def _print_report(report: Report) -> None:
+    from sluice.calibrate.analysis import outside_matrices
     from sluice.calibrate.programs import size_text
-    from sluice.calibrate.report import agreement_text, even_text, stability_text
+    from sluice.calibrate.report import agreement_text, even_by_size, stability_text
 
     if report.losses or not report.deltas:
         click.echo(f"{report.site}: {stability_text(report.stability)}")
@@ -146,14 +155,23 @@ def _print_report(report: Report) -> None:
                 for name, row in zip(matrix.patterns, matrix.loss, strict=True)
             ],
         )
-    if report.even:
+    if others := outside_matrices(report.losses):
+        click.echo("\nUnequal programs, sync modes and triples" if report.matrices else "")
+        show_table(
+            ("Program", "beside", "loses", "measured"),
+            [
+                (cell.victim, _together(cell.others), share_text(loss.loss), loss.count)
+                for cell, loss in others.items()
+            ],
+        )
+    for heading, lines in even_by_size(report.even):
+        click.echo("\n".join(["", heading, *lines]))
+    if report.controls:
         click.echo()
-    for item in report.even:
-        click.echo(even_text(item))
     for control in report.controls:
-        others = " and ".join(map(str, control.others))
         click.echo(
-            f"{control.victim} beside {others} on another target: {share_text(control.loss)}"
+            f"{control.victim} beside {_together(control.others)} on another target: "
+            f"{share_text(control.loss)}"
         )
     for members, points in report.deltas.items():
         click.echo(f"\n{members[0]} and {members[1]}, I/O time over alone")
