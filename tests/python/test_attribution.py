@@ -156,6 +156,15 @@ def test_what_known_runs_moved_is_not_other_load():
     assert np.flatnonzero(other.busy).tolist() == list(range(40, 50))
 
 
+@given(start=st.floats(-30.0, 60.0), width=st.floats(0.3, 7.0), count=st.integers(1, 9))
+def test_all_that_a_run_moved_is_taken_off_wherever_its_bins_lie(start, width, count):
+    run = Timeline("a", 1, start, width, np.full(count, 1e4 * width))
+    edges = np.clip(np.arange(51.0), start, run.end)
+    load = np.diff(edges) * 1e4
+    load[20:30] += 900.0
+    assert np.flatnonzero(foreign(timeline(load), [run]).busy).tolist() == list(range(20, 30))
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -203,6 +212,17 @@ def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
         kept = store.observed_interference()
     assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
     assert len(kept) == len(answer["observations"])
+
+
+def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_path):
+    log = MadeLog(jobid=1, nprocs=1, start=1_700_000_000, end=1_700_000_200, exe="/apps/a")
+    log.add_heatmap(0.1, [1] * 2000, [0] * 2000)
+    log.write(tmp_path / "long.darshan")
+    words = ["attribute", str(min(logs.iterdir())), str(tmp_path), "--dry-run"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "long.darshan: a heatmap of 2000 bins" in result.stderr
+    assert "2 logs: 1 with a heatmap, 0 without, 1 damaged" in result.stdout
 
 
 def test_the_command_says_what_it_could_not_tell(logs, tmp_path):

@@ -15,16 +15,18 @@ and Hochberg 1995, https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import combine_pvalues
 
-from sluice.attribution.timeline import Slices, Timeline, exposure, slices_of
+from sluice.attribution.rows import Groups, Rows, Run
+from sluice.attribution.timeline import Timeline, exposure, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -53,6 +55,8 @@ class Observation:
     disturbed: int
     """Slices of the victim under the aggressor."""
     undisturbed: int
+    is_at_floor: bool
+    """No chance world fell as far: the p-value is as small as their number lets it be."""
     is_attributed: bool = False
 
     @property
@@ -76,18 +80,11 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    timeline: Timeline
-    slices: Slices
-    under: dict[str, Array]
-    """Application → (bins): the share of each bin under its I/O."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Evidence:
     log_rho: float
     variance: float
     p_value: float
+    is_at_floor: bool
 
 
 def attribute(
@@ -101,8 +98,8 @@ def attribute(
     runs, unresolved = _resolve(timelines, list(others))
     observations: list[Observation] = []
     too_few = 0
-    for number, (pair, members) in enumerate(sorted(_pairs(runs).items())):
-        found = _observe(*pair, members, np.random.default_rng([seed, number]))
+    for number, (rows, victim, aggressor) in enumerate(_pairs(runs)):
+        found = _observe(rows, victim, aggressor, TURNS, np.random.default_rng([seed, number]))
         if found:
             observations.append(found)
         else:
@@ -110,7 +107,7 @@ def attribute(
     return Findings(_called(observations, false_rate), len(runs), unresolved, too_few)
 
 
-def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[list[_Run], int]:
+def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[list[Run], int]:
     runs, unresolved = [], 0
     everybody = [*timelines, *others]
     starts = np.array([one.start for one in everybody])
@@ -126,32 +123,34 @@ def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[lis
             if other is not timeline and timeline.shares_with(other):
                 met[other.application].append(other)
         under = {name: exposure(timeline, members) for name, members in met.items()}
-        runs.append(_Run(timeline, slices, under))
+        runs.append(Run(timeline, slices, under))
     return runs, unresolved
 
 
-def _pairs(runs: Iterable[_Run]) -> dict[tuple[str, str], list[_Run]]:
-    """Return the runs of each victim that an aggressor met; and all others of that victim."""
-    by_application: dict[str, list[_Run]] = defaultdict(list)
+def _pairs(runs: Iterable[Run]) -> Iterator[tuple[Rows, str, str]]:
+    """Yield each victim, all of its runs, with each aggressor that one of them met."""
+    by_application: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_application[run.timeline.application].append(run)
-    return {
-        (victim, aggressor): members
-        for victim, members in by_application.items()
-        for aggressor in {name for run in members for name in run.under}
-    }
+    for victim, members in sorted(by_application.items()):
+        rows = Rows(members)
+        for aggressor in rows.aggressors:
+            yield rows, victim, aggressor
 
 
 def _observe(
-    victim: str, aggressor: str, runs: Sequence[_Run], rng: np.random.Generator
+    rows: Rows, victim: str, aggressor: str, turns: int, rng: np.random.Generator
 ) -> Observation | None:
-    turnable = [_Turnable(run, aggressor) for run in runs]
-    shares = np.concatenate([one.shares[0] for one in turnable])
-    disturbed, undisturbed = int((shares >= UNDER).sum()), int((shares <= CLEAR).sum())
+    column = rows.aggressors.index(aggressor)
+    share, third = rows.shares[:, column], np.delete(rows.shares, column, axis=1)
+    disturbed, undisturbed = int((share >= UNDER).sum()), int((share <= CLEAR).sum())
     if min(disturbed, undisturbed) < FEWEST:
         return None
-    third = _third_shares(runs, aggressor)
-    found = [_within_runs(turnable, third, rng), _between_runs(turnable, third, rng)]
+    turned = rows.turned(aggressor, turns, rng)
+    found = [
+        _within_runs(rows, share, third, rows.met(aggressor), turned),
+        _between_runs(rows, share, third, turns, rng),
+    ]
     evidence = [one for one in found if one]
     if not evidence:
         return None
@@ -164,102 +163,77 @@ def _observe(
         p_value=float(combine_pvalues([one.p_value for one in evidence]).pvalue),
         disturbed=disturbed,
         undisturbed=undisturbed,
+        is_at_floor=any(one.is_at_floor for one in evidence),
     )
 
 
-class _Turnable:
-    """A run's slices, and how they would lie if the aggressor's I/O were turned in time."""
-
-    def __init__(self, run: _Run, aggressor: str) -> None:
-        bins = len(run.timeline.moved)
-        under = run.under.get(aggressor, np.zeros(bins))
-        self.size = run.timeline.processes
-        self.log_rate = run.slices.log_rate
-        self.shares = run.slices.mean(np.stack([np.roll(under, by) for by in range(bins)]))
-        """(turns, slices): under the aggressor; row 0 as it was."""
-
-
-def _third_shares(runs: Sequence[_Run], aggressor: str) -> list[Array]:
-    """Return for each run (slices, third applications): the shares under them."""
-    names = sorted({name for run in runs for name in run.under if name != aggressor})
-    return [
-        np.stack(
-            [
-                run.slices.mean(run.under[name]) if name in run.under else np.zeros(len(run.slices))
-                for name in names
-            ],
-            axis=1,
-        )
-        if names
-        else np.zeros((len(run.slices), 0))
-        for run in runs
-    ]
-
-
 def _within_runs(
-    runs: Sequence[_Turnable], third: Sequence[Array], rng: np.random.Generator
+    rows: Rows, share: Array, third: Array, met: NDArray[np.bool_], turned: Iterable[Array]
 ) -> _Evidence | None:
     """Compare slices of the same run, the aggressor turned in time against each run."""
-    columns = []
-    for run in runs:
-        turns = np.concatenate([[0], rng.integers(1, max(2, len(run.shares)), TURNS)])
-        columns.append(_centred(run.shares[turns % len(run.shares)].T))
+    of_run = rows.groups
     return _regress(
-        np.concatenate([_centred(run.log_rate) for run in runs]),
-        np.concatenate(columns),
-        np.concatenate([_centred(share) for share in third]),
+        of_run.centred(rows.log_rate),
+        of_run.centred(third),
+        met,
+        chain([of_run.centred(share)[met, None]], turned),
     )
 
 
 def _between_runs(
-    runs: Sequence[_Turnable], third: Sequence[Array], rng: np.random.Generator
+    rows: Rows, share: Array, third: Array, turns: int, rng: np.random.Generator
 ) -> _Evidence | None:
     """Compare runs of the same size, exchanged among each other."""
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for i, run in enumerate(runs):
-        by_size[run.size].append(i)
-    rates, columns, thirds = [], [], []
-    for _, members in sorted(by_size.items()):
-        share = np.array([runs[i].shares[0].mean() for i in members])
-        turned = rng.permuted(np.tile(share, (TURNS, 1)), axis=1)
-        rates.append(_centred(np.array([runs[i].log_rate.mean() for i in members])))
-        columns.append(_centred(np.vstack([share, turned]).T))
-        thirds.append(_centred(np.stack([third[i].mean(axis=0) for i in members])))
-    return _regress(np.concatenate(rates), np.concatenate(columns), np.concatenate(thirds))
+    order = np.argsort(rows.size, kind="stable")
+    of_size = Groups(np.unique(rows.size, return_counts=True)[1])
+    rate, share, third = (
+        rows.groups.mean(values)[order] for values in (rows.log_rate, share, third)
+    )
+    return _regress(
+        of_size.centred(rate),
+        of_size.centred(third),
+        np.ones(len(order), dtype=bool),
+        chain([of_size.centred(share)[:, None]], of_size.exchanged(share, turns, rng)),
+    )
 
 
-def _centred(values: Array) -> Array:
-    centred: Array = values - values.mean(axis=0)
-    return centred
+def _regress(
+    rates: Array, third: Array, met: NDArray[np.bool_], columns: Iterable[Array]
+) -> _Evidence | None:
+    """Return the coefficient of the first column beside those of third; the others are chance.
 
-
-def _regress(rates: Array, columns: Array, third: Array) -> _Evidence | None:
-    """Return the coefficient of column 0 beside those of third, the other columns being chance.
-
-    rates (rows), columns (rows, 1 + TURNS), third (rows, applications). None where the data
-    cannot tell the aggressor from the others, or from a constant.
+    rates (rows), third (rows, applications); columns in blocks (rows that met the aggressor,
+    some), all zero in the other rows. None where the data cannot tell the aggressor from the
+    others, or from a constant.
     """
     basis, sizes, _ = np.linalg.svd(third, full_matrices=False)
     basis = basis[:, sizes > 1e-6 * max(1.0, float(sizes.max(initial=0.0)))]
     if len(rates) <= basis.shape[1] + 2:
         return None
-    rates = rates - basis @ (basis.T @ rates)
-    own = columns - basis @ (basis.T @ columns)
-    spread = (own**2).sum(axis=0)
-    usable = spread > 0.01 * max(1e-9, float((columns**2).sum(axis=0).max()))
+    rates = (rates - basis @ (basis.T @ rates))[met]
+    basis = basis[met]
+    sums = [
+        ((block**2).sum(axis=0), ((basis.T @ block) ** 2).sum(axis=0), block.T @ rates)
+        for block in columns
+    ]
+    whole, shared, fall = (np.concatenate(one) for one in zip(*sums, strict=True))
+    spread = whole - shared
+    usable = spread > 0.01 * max(1e-9, float(whole.max()))
     if not usable[0]:
         return None
     # Chance turns the aggressor's part that the others do not share: compare by what it
     # explains, which does not depend on how large that part happens to be.
-    explained = own[:, usable].T @ rates / np.sqrt(spread[usable])
+    explained = fall[usable] / np.sqrt(spread[usable])
     chance = explained[1:]
     variance = float(np.var(chance)) / float(spread[0])
     if not variance > 0.0:
         return None
+    as_low = int((chance <= explained[0]).sum())
     return _Evidence(
         log_rho=float(explained[0] / np.sqrt(spread[0])),
         variance=variance,
-        p_value=float((1 + (chance <= explained[0]).sum()) / (1 + len(chance))),
+        p_value=(1 + as_low) / (1 + len(chance)),
+        is_at_floor=as_low == 0,
     )
 
 
@@ -273,9 +247,6 @@ def _called(observations: Sequence[Observation], false_rate: float) -> tuple[Obs
     ]
     called = max(passed, default=0)
     return tuple(
-        Observation(
-            **{name: getattr(one, name) for name in one.__slots__ if name != "is_attributed"},
-            is_attributed=rank <= called and one.rho < 1.0,
-        )
+        replace(one, is_attributed=rank <= called and one.rho < 1.0)
         for rank, one in enumerate(ranked, start=1)
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.attribution.timeline import Timeline
-from sluice.classifier.darshan_log import read_log
+from sluice.classifier.darshan_log import DarshanLogError, read_log
 from sluice.classifier.jobs import program_name
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+MOST_BINS = 1000  # Darshan has 200; work and memory grow with them, for each run that was met
 
 
 def read_timeline(path: Path) -> Timeline | None:
@@ -21,6 +23,8 @@ def read_timeline(path: Path) -> Timeline | None:
     if log.heatmap is None:
         return None
     moved = log.heatmap.written + log.heatmap.read
+    if len(moved) > MOST_BINS:
+        raise DarshanLogError(f"a heatmap of {len(moved)} bins, more than the {MOST_BINS} expected")
     if not moved.any():
         return None
     return Timeline(

@@ -58,16 +58,25 @@ def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
     """
     left = series.moved.copy()
     for run in known:
-        left -= _resampled(run, series)
+        met = _bins_under(run, series)
+        left[met] -= _resampled(run, series, met)
     left = np.maximum(left, 0.0)
     threshold = (np.median(left) + np.quantile(left, 0.95)) / 2.0
     busy = np.where(left > threshold, left, 0.0)
     return Timeline(OTHER_LOAD, 1, series.start, series.bin_seconds, busy)
 
 
-def _resampled(run: Timeline, series: Timeline) -> NDArray[np.float64]:
-    """Return the bytes of a run in the bins of a series, spread evenly within its own bins."""
+def _bins_under(run: Timeline, series: Timeline) -> slice:
+    """Return the bins of a series that a run may have moved bytes in."""
+    first = np.floor((run.start - series.start) / series.bin_seconds)
+    end = np.ceil((run.end - series.start) / series.bin_seconds)
+    begin, behind = np.clip([first, end], 0, len(series.moved)).astype(int)
+    return slice(begin, behind)
+
+
+def _resampled(run: Timeline, series: Timeline, bins: slice) -> NDArray[np.float64]:
+    """Return the bytes of a run in some bins of a series, spread evenly within its own bins."""
     own = run.start + run.bin_seconds * np.arange(len(run.moved) + 1)
-    bins = series.start + series.bin_seconds * np.arange(len(series.moved) + 1)
+    edges = series.start + series.bin_seconds * np.arange(bins.start, bins.stop + 1)
     sums = np.concatenate([[0.0], np.cumsum(run.moved)])
-    return np.diff(np.interp(bins, own, sums))
+    return np.diff(np.interp(edges, own, sums))
