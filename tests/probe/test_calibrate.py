@@ -17,14 +17,17 @@ from storage_targets import StorageTargets
 from target_kinds import Limits
 
 from sluice.calibrate import protocol
+from sluice.calibrate.delta import DeltaPlan, measure_delta
 from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.launch import Launcher
+from sluice.calibrate.launch import Launcher, Trace, in_time
 from sluice.calibrate.programs import KIB, MIB, Program
 from sluice.calibrate.protocol import (
+    MOST_FOREIGN_SHARE,
     Block,
     Member,
     Rates,
     Timing,
+    _quiet,
     _reason_to_drop,
     measure,
     measure_blocks,
@@ -224,6 +227,29 @@ def test_a_run_during_which_the_clock_was_set_does_not_count(program, place, mon
     monkeypatch.setattr(protocol, "_clock", clock)
     run_once(program, place, "ws:4K:1")
     assert len(asked) > 2
+
+
+SRUN = ("sh", "-c", 'echo "Welcome; {jobs: 2}"; "$@" & "$@"; wait', "srun")
+"""Two tasks, and what a site's prolog prints."""
+
+
+def run_tasks(program, place, tasks):
+    def run(launcher: Launcher) -> Trace:
+        start = time.time() + launcher.lead_seconds
+        how = {"start": start, "length": ["--volume", "4K"], "slice_s": 0.1}
+        return launcher.start(Program("ws", 4 * KIB, 2), place, **how).finish(0.0)
+
+    return in_time(Launcher(str(program), SRUN, tasks), run)
+
+
+def test_what_a_site_prints_beside_the_reports_of_tasks_is_passed_over(program, place):
+    assert sum(run_tasks(program, place, 2).bytes) == 2 * 4 * KIB
+
+
+def test_srun_that_starts_another_number_of_probes_than_tasks_measures_nothing(program, place):
+    reason = "--srun started 2 probes, but --tasks is 1; begin another"
+    with pytest.raises(CalibrationError, match=reason):
+        run_tasks(program, place, 1)
 
 
 def test_a_full_target_is_an_error_and_no_measurement(program, place):

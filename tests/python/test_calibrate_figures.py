@@ -150,6 +150,8 @@ def test_tasks_of_one_program_are_added_up():
 def test_half_a_report_is_an_error():
     with pytest.raises(CalibrationError, match="no whole report"):
         Trace.parse('{"type": "run", "slice_seconds": 0.1}')
+    with pytest.raises(CalibrationError, match="no whole report"):
+        Trace.parse("no end of line" + trace([1]))
 
 
 # -- figures -----------------------------------------------------------------------

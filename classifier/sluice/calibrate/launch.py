@@ -28,6 +28,8 @@ LATE = 4
 MOST_LEAD_SECONDS = 30.0
 PATIENCE_SECONDS = 300.0
 """How long a probe may take beyond its time: a last operation on a busy target."""
+OWN = '{"type": '
+"""In every line that a probe prints."""
 STOP = signal.SIGUSR2
 """Has a probe remove its files and end. srun passes it on, but answers SIGTERM by SIGKILL."""
 TIE = ("setpriv", "--pdeathsig", STOP.name, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
@@ -74,10 +76,14 @@ class Launcher:
         if self.tasks > 1:
             words += ["--processes", str(program.processes // self.tasks)]
         words += ["--start", f"{start:.6f}", *length, "--slice", f"{slice_s:g}", str(directory)]
-        return Running(
-            subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True),
-            directory,
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",  # a banner may be in any encoding
         )
+        return Running(process, directory, self.tasks)
 
 
 def in_time(launcher: Launcher, run: Callable[[Launcher], T]) -> T:
@@ -92,11 +98,12 @@ def in_time(launcher: Launcher, run: Callable[[Launcher], T]) -> T:
 
 
 class Running:
-    """A probe that has been started in a directory."""
+    """A probe that has been started in a directory, or as many as there are tasks."""
 
-    def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], directory: Path, tasks: int) -> None:
         self._process = process
         self._directory = directory
+        self._tasks = tasks
 
     def stop(self) -> None:
         """End it in good order before its time."""
@@ -125,7 +132,13 @@ class Running:
             )
         if self._process.returncode != 0:
             raise CalibrationError(complaint.strip() or f"{self._process.args!r} failed")
-        return Trace.parse(output)
+        trace = Trace.parse(output)
+        if trace.probes != self._tasks:
+            raise CalibrationError(
+                f"--srun started {trace.probes} probes, but --tasks is {self._tasks}; "
+                f"begin another calibration with --tasks {trace.probes}"
+            )
+        return trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +152,17 @@ class Trace:
     """Start of the first slice, seconds since the epoch."""
     bytes: tuple[int, ...]
     operations: tuple[int, ...]
+    probes: int
+    """Whose reports these are, added up."""
 
     @classmethod
     def parse(cls, text: str) -> Trace:
         """Read the report of one probe, or of several (the tasks of one srun).
 
-        There are no slices where a program did nothing before it was stopped.
+        There are no slices where a program did nothing before it was stopped. What a site's
+        prolog or banner prints beside is passed over.
         """
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = [_own_line(line) for line in text.split("\n") if OWN in line]
         runs = [line for line in lines if line["type"] == "run"]
         totals = [line for line in lines if line["type"] == "total"]
         slices = [line for line in lines if line["type"] == "slice"]
@@ -166,6 +182,7 @@ class Trace:
             first=first,
             bytes=tuple(moved),
             operations=tuple(operations),
+            probes=len(runs),
         )
 
     def until(self, instant: float) -> float:
@@ -190,6 +207,14 @@ class Trace:
             return self.first + len(self.bytes) * self.slice_seconds
         inside = (wanted - sums[i]) / self.bytes[i] if self.bytes[i] else 0.0
         return self.first + (i + inside) * self.slice_seconds
+
+
+def _own_line(text: str) -> dict[str, Any]:
+    try:
+        line: dict[str, Any] = json.loads(text)
+    except ValueError:
+        raise CalibrationError(f"sluice-probe gave no whole report: {text!r}") from None
+    return line
 
 
 def _number(item: dict[str, Any], first: float, length: float) -> int:

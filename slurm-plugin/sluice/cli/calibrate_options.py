@@ -92,7 +92,8 @@ def target_options(function: Any) -> Any:
             default=1,
             show_default=True,
             type=click.IntRange(1),
-            help="Tasks that --srun starts; a program's processes are dealt to them.",
+            help="Tasks that --srun starts; a program's processes are dealt to them. Nothing is "
+            "kept of a run in which it started another number.",
         ),
         click.option(
             "--window",
