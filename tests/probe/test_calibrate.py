@@ -200,7 +200,57 @@ def test_a_delta_graph_needs_programs_with_a_volume(sluice, place):
     assert "metadata:4K:1: operations on metadata have no volume" in sluice(*words, code=1)
     words = ("calibrate", "delta", "--target", f"a={place}", "ws:4K:1", "aw:4K:1 ws:4K:1")
     assert "a delta-graph is of two programs" in sluice(*words, code=1)
+    words = ("calibrate", "delta", "--target", f"a={place}", "aw:4K:1", "ws+aw:4K:2")
+    assert "say when all of it flushes, e.g. ws+aw:4K:2:each" in sluice(*words, code=1)
     assert "there is no history yet" in sluice("calibrate", "list", code=1)
+
+
+def delta_of(program, target, *texts, prefix=(), plan) -> Encounter:
+    """The only point of a graph."""
+    found = []
+    measure_delta(
+        *(Member(Program.parse(text), target) for text in texts),
+        launcher=Launcher(str(program), prefix),
+        timing=Timing(),
+        plan=plan,
+        seed=1,
+        measured=(),
+        keep=found.append,
+    )
+    (point,) = found
+    return point
+
+
+def test_programs_of_a_delta_graph_work_through_one_client_and_flush_at_the_end_in_each_run(
+    program, tmp_path
+):
+    here, there, log = (tmp_path / name for name in ("here", "there", "log"))
+    here.mkdir()
+    there.mkdir()
+    noting = ("sh", "-c", 'echo "$@" >> "$0"; exec "$@"', str(log))
+    plan = DeltaPlan(alone=0.05, offsets=(0.0,), rounds=1)
+    target = Target("a", (here, there))
+    delta_of(program, target, "ws:4K:1", "aw:4K:1", prefix=noting, plan=plan)
+    runs = log.read_text().splitlines()
+    first = [run for run in runs if "--pattern ws" in run]
+    second = [run for run in runs if "--pattern aw" in run]
+    assert len(first) >= 3 <= len(second)  # to find the volume, alone, together
+    assert all(run.endswith(str(here)) and "--sync" not in run for run in first)
+    assert all(run.endswith(str(there)) and "--sync close" in run for run in second)
+
+
+@pytest.mark.acceptance
+@pytest.mark.storage
+def test_the_time_alone_of_a_delta_graph_is_as_asked_where_a_cache_is_large(program):
+    """A stream fills 192 MiB of it at once, which take three seconds to reach the target."""
+    limits = Limits(bandwidth=60_000_000, operations=0, size=1024 * MIB, dirty=192 * MIB)
+    plan = DeltaPlan(alone=1.0, offsets=(0.0,), rounds=1)
+    with tempfile.TemporaryDirectory(prefix="sluice-storage-") as name:
+        targets = StorageTargets(name, lanes=["a"], limits=limits, kinds=["blkio", "io.max"])
+        with targets:
+            target = Target("a", (targets.path("a"),))
+            point = delta_of(program, target, "ws:1M", "aw:1M", plan=plan)
+    assert max(point.alone) < 2 * plan.alone
 
 
 def run_once(program, place, *texts):

@@ -8,17 +8,19 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sluice.calibrate.errors import CalibrationError
 from sluice.calibrate.launch import in_time
 from sluice.history_db.records import Encounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sluice.calibrate.launch import Launcher
+    from sluice.calibrate.launch import Launcher, Running
+    from sluice.calibrate.programs import Program
     from sluice.calibrate.protocol import Member, Timing
 
 
@@ -33,6 +35,11 @@ class DeltaPlan:
     @property
     def points(self) -> int:
         return self.rounds * len(self.offsets)
+
+    @property
+    def longest(self) -> float:
+        """By when both programs have long ended."""
+        return max(map(abs, self.offsets)) + 10 * self.alone
 
     def estimate_seconds(self, start_seconds: float) -> float:
         """Estimate how long it takes where starting a run takes so long.
@@ -49,6 +56,45 @@ class DeltaPlan:
         return cls(value["alone"], tuple(value["offsets"]), value["rounds"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A member's part in every run: its role says through which client it works."""
+
+    member: Member
+    role: int
+    volume: int
+    """Bytes of a process."""
+
+    def start(
+        self, launcher: Launcher, *, start: float, length: Sequence[str], timing: Timing
+    ) -> Running:
+        program = self.member.program
+        return launcher.start(
+            program,
+            self.member.target.directory(self.role),
+            start=start,
+            length=[*length, *last_flush(program)],
+            slice_s=timing.slice,
+        )
+
+
+def last_flush(program: Program) -> list[str]:
+    """Return sluice-probe's options for a flush at the end, where a cache would hide it.
+
+    Raises CalibrationError for a program whose I/O has no such end.
+    """
+    if "metadata" in program.parts:
+        raise CalibrationError(f"{program}: operations on metadata have no volume, so no I/O time")
+    if program.sync or program.waits:
+        return []
+    if "ws" in program.parts:
+        raise CalibrationError(
+            f"{program}: a flush at the end would take the place of those that ws does after "
+            f"each chunk; say when all of it flushes, e.g. {replace(program, sync='each')}"
+        )
+    return ["--sync", "close"]
+
+
 def measure_delta(
     first: Member,
     second: Member,
@@ -63,18 +109,17 @@ def measure_delta(
     """Measure every offset in random order, each round beside runs alone; keep each result.
 
     What was `measured` before an interruption is not measured again. The volume of each program
-    is what it writes in `plan.alone` seconds by itself. Its I/O time includes a last flush,
-    because a cache would otherwise hide the end. Raises CalibrationError when a probe fails.
+    takes it about `plan.alone` seconds by itself. All times include a last flush, because a
+    cache would otherwise hide the end. Raises CalibrationError when a probe fails.
     """
     members = (first, second)
-    volumes = [
-        in_time(launcher, partial(_volume, member, timing=timing, plan=plan)) for member in members
+    works = [
+        in_time(launcher, partial(_sized, _Work(member, role, 0), timing=timing, plan=plan))
+        for role, member in enumerate(members)
     ]
 
-    def times(
-        those: Sequence[Member], volumes: Sequence[int], starts: Sequence[float]
-    ) -> list[float]:
-        return in_time(launcher, partial(_times, those, volumes, starts, timing=timing))
+    def times(those: Sequence[_Work], starts: Sequence[float]) -> list[float]:
+        return in_time(launcher, partial(_times, those, starts, timing=timing, plan=plan))
 
     order = random.Random(seed)  # noqa: S311
     done = Counter(encounter.offset for encounter in measured)
@@ -84,14 +129,11 @@ def measure_delta(
         left = [offset for offset in offsets if done[offset] <= number]
         if not left:
             continue
-        alone = [
-            times([member], [volume], [0.0])[0]
-            for member, volume in zip(members, volumes, strict=True)
-        ]
+        alone = [times([work], [0.0])[0] for work in works]
         for offset in left:
             started = int(time.time())
             starts = [max(0.0, -offset), max(0.0, offset)]
-            together = times(members, volumes, starts)
+            together = times(works, starts)
             keep(
                 Encounter(
                     started=started,
@@ -107,49 +149,40 @@ def measure_delta(
             )
 
 
-def _volume(member: Member, launcher: Launcher, *, timing: Timing, plan: DeltaPlan) -> int:
-    """Bytes of a process that take it about `plan.alone` seconds; a whole number of chunks."""
-    member.target.settle()
-    start = time.time() + launcher.lead_seconds
-    running = launcher.start(
-        member.program,
-        member.target.directory(0),
-        start=start,
+def _sized(work: _Work, launcher: Launcher, *, timing: Timing, plan: DeltaPlan) -> _Work:
+    """Give it a volume that takes about `plan.alone` seconds; a whole number of chunks."""
+    program = work.member.program
+    work.member.target.settle()
+    running = work.start(
+        launcher,
+        start=time.time() + launcher.lead_seconds,
         length=["--duration", f"{plan.alone:g}"],
-        slice_s=timing.slice,
+        timing=timing,
     )
-    trace = running.finish(plan.alone)
-    chunk = member.program.chunk_bytes
-    return max(1, round(sum(trace.bytes) / member.program.processes / chunk)) * chunk
+    trace = running.finish(plan.longest)
+    moved = sum(trace.bytes) * plan.alone / (trace.end - trace.start)
+    chunks = round(moved / program.processes / program.chunk_bytes)
+    return replace(work, volume=max(1, chunks) * program.chunk_bytes)
 
 
 def _times(
-    members: Sequence[Member],
-    volumes: Sequence[int],
+    works: Sequence[_Work],
     offsets: Sequence[float],
     launcher: Launcher,
     *,
     timing: Timing,
+    plan: DeltaPlan,
 ) -> list[float]:
-    """Seconds of I/O of each member."""
-    for target in {member.target for member in members}:
+    """Seconds of I/O of each."""
+    for target in {work.member.target for work in works}:
         target.settle()
     start = time.time() + launcher.lead_seconds
     running = []
     try:
-        for role, member in enumerate(members):
-            program = member.program
-            flush = [] if program.sync or program.waits else ["--sync", "close"]
-            running.append(
-                launcher.start(
-                    program,
-                    member.target.directory(role),
-                    start=start + offsets[role],
-                    length=["--volume", str(volumes[role]), *flush],
-                    slice_s=timing.slice,
-                )
-            )
-        traces = [process.finish(0.0) for process in running]
+        for work, offset in zip(works, offsets, strict=True):
+            length = ["--volume", str(work.volume)]
+            running.append(work.start(launcher, start=start + offset, length=length, timing=timing))
+        traces = [process.finish(plan.longest) for process in running]
     except BaseException:
         for process in running:
             process.kill()

@@ -201,7 +201,7 @@ def delta_command(
     \b
         sluice calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
     """
-    from sluice.calibrate.delta import DeltaPlan
+    from sluice.calibrate.delta import DeltaPlan, last_flush
     from sluice.calibrate.launch import find_probe
     from sluice.calibrate.session import Session
 
@@ -212,8 +212,7 @@ def delta_command(
     if len(programs) != 2:
         raise CommandError(f"{second!r}: a delta-graph is of two programs")
     for program in programs:
-        if "metadata" in program.parts:
-            raise CommandError(f"{program}: operations on metadata have no volume, so no I/O time")
+        last_flush(program)  # refuses it where there is none
     plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)
     with open_history(config, history, create=True) as store:
         session = Session.begin(
