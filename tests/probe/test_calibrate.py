@@ -35,6 +35,7 @@ from sluice.calibrate.protocol import (
 from sluice.calibrate.targets import Target, Watch
 from sluice.cli.main import main
 from sluice.history_db.errors import HistoryError
+from sluice.history_db.records import Encounter
 from sluice.history_db.store import Store
 
 QUICK = ("--window", "0.2", "--fill", "0")
@@ -337,6 +338,15 @@ def test_a_block_is_dropped_by_the_rules(measured, reason):
     assert bool(_reason_to_drop(measured)) == bool(reason)
 
 
+def test_a_counter_that_takes_long_makes_others_no_faster(place):
+    def count() -> int:
+        """Of somebody who writes 1 MB/s."""
+        time.sleep(0.2)
+        return int(1e6 * time.monotonic())
+
+    assert _quiet(Target("a", (place,)), count, 0.1) == pytest.approx(1e6, rel=0.5)
+
+
 @pytest.mark.parametrize("phase", range(0, 100, 9))
 def test_a_rate_does_not_depend_on_where_a_window_cuts_bursts(phase):
     """A throttle that lets 10 MB through at each tenth of a second, looked at for 1.35 s."""
@@ -363,6 +373,34 @@ def test_a_stream_is_found_to_hurt_a_flushing_program(program):
             )
     assert found.probe_kept < 0.5
     assert max(found.together.rates) < 1.25 * limits.bandwidth
+
+
+PACED = """
+import sys, time
+
+with open(sys.argv[1], "wb", buffering=0) as file:
+    for _ in range(2000):
+        file.write(bytes(200_000))
+        time.sleep(0.01)
+"""
+"""A program that leaves a third of the target's bandwidth in the cache of this machine."""
+
+
+@pytest.mark.acceptance
+@pytest.mark.storage
+def test_others_are_seen_although_a_cache_of_this_machine_takes_what_they_write(program):
+    """In one of the three runs at least that a block has."""
+    limits = Limits(bandwidth=60_000_000, size=1024 * MIB, dirty=64 * MIB)
+    with tempfile.TemporaryDirectory(prefix="sluice-storage-") as name:
+        targets = StorageTargets(name, lanes=["a"], limits=limits, kinds=["blkio", "io.max"])
+        with targets:
+            place = targets.path("a")
+            undisturbed = [run_once(program, place, "ws:1M:2").foreign for _ in range(3)]
+            with subprocess.Popen([sys.executable, "-c", PACED, place / "paced"]) as other:
+                disturbed = [run_once(program, place, "ws:1M:2").foreign for _ in range(3)]
+                other.kill()
+    print(f"others' share: {max(undisturbed):.2f} without them, {max(disturbed):.2f} with them")
+    assert max(undisturbed) < MOST_FOREIGN_SHARE < max(disturbed)
 
 
 def test_interference_says_where_its_figures_come_from(sluice, place):

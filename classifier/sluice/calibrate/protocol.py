@@ -147,7 +147,7 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
         target.settle()
     counters = {target.name: counter_of(target) for target in targets}
     clock = _clock()
-    before = {name: _quiet(counter, timing.quiet) for name, counter in counters.items()}
+    before = {t.name: _quiet(t, counters[t.name], timing.quiet) for t in targets}
     start = time.time() + launcher.lead_seconds
     with ExitStack() as stack:
         watches = {name: stack.enter_context(Watch(counters[name])) for name in counters}
@@ -203,13 +203,19 @@ def _run(
     return traces
 
 
-def _quiet(counter: Callable[[], int] | None, seconds: float) -> float:
-    """Bytes a second that others write while nobody of ours does."""
+def _quiet(target: Target, counter: Callable[[], int] | None, seconds: float) -> float:
+    """Bytes a second that others write while nobody of ours does.
+
+    What a cache of this machine took from them in that time counts as written. The time is
+    what really went by from count to count: a command that counts takes its own.
+    """
     if counter is None:
         return 0.0
-    begin = counter()
+    count, begin = counter(), time.monotonic()
     time.sleep(seconds)
-    return (counter() - begin) / seconds
+    target.settle()
+    written = counter() - count
+    return written / (time.monotonic() - begin)
 
 
 def _ninety_percent(trace: Trace, opened: float, probe_end: float) -> float:
