@@ -17,7 +17,7 @@ from sluice.history_db.records import Profile
 from sluice.policies import core
 from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
-from sluice.sim.assess import Assessment, assess
+from sluice.sim.assess import INSTANTS, Assessment, assess, worst_pairs
 
 MODEL = View(new("struct sluice_interference", published_interference()))
 POLICY = core.parse_config("t", b"Lane=all Targets=1 Bandwidth=1G\n").policy
@@ -44,6 +44,15 @@ def job(name: str, start: float, *, pattern: str = "owc", hours: float = 1.0, no
 
 def ask(jobs) -> Assessment:
     return assess(jobs, model=MODEL, policy=POLICY)
+
+
+def test_the_worst_pairs_alone_are_those_of_the_assessment():
+    jobs = [job(name, start, pattern=p) for name, start, p in (("a", 0, "owc"), ("b", 600, "aw"))]
+    told: list[int] = []
+    found = worst_pairs(jobs, model=MODEL, policy=POLICY, advance=told.append)
+    assert found
+    assert found == ask(jobs).worst_pairs
+    assert sum(told) == INSTANTS * len(jobs)
 
 
 def test_jobs_that_never_meet_lose_nothing_and_that_is_said_plainly():

@@ -1,16 +1,18 @@
 """`sluice interference`: for programs, jobs and applications, and for a whole site."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from sluice.calibrate.evidence import nearest
-from sluice.calibrate.observations import Observation
+from sluice.calibrate.observations import Observation, observations
 from sluice.calibrate.programs import KIB, MIB, Program
+from sluice.calibrate.site_model import fit
 from sluice.cli.main import main
-from sluice.history_db.records import Encounter, ObservedInterference
+from sluice.history_db.records import Encounter, Log, ObservedInterference, Profile
 from sluice.history_db.store import Store
 
 DATA = Path(__file__).parents[1] / "data"
@@ -97,6 +99,68 @@ def test_the_measurements_most_like_the_pair_are_named(history):
     assert 0.5 < first["likeness"] < 1
 
 
+def calibrated(path: Path, *encounters: Encounter) -> list[Observation]:
+    with Store(path) as store:
+        calibration = store.add_calibration(created=1, site="here", settings={})
+        for one in encounters:
+            store.add_encounter(calibration, one)
+    return observations(encounters)
+
+
+def test_of_programs_that_were_measured_their_rates_alone_count(history):
+    """As where the accuracy in docs/calibration.md is from."""
+    slow = replace(encounter("owc:1M:2", "aw:1M:2", 0.2), alone=(60e6, 60e6), together=(12e6, 9e7))
+    seen = calibrated(history, slow, encounter("aw:1M:2", "owc:1M:2", 0.9))
+    model = fit(seen)
+    answer = json.loads(ask("owc:1M:2", "aw:1M:2", "--json"))
+    for row in answer["losses"]:
+        victim, other = Program.parse(row["victim"]), Program.parse(row["beside"])
+        item = next(o for o in seen if (o.victim, o.others) == (victim, (other,)))
+        assert row["loss"] == pytest.approx(1 - model.foretell(item))
+        assert row["loss"] != pytest.approx(1 - model.share_kept(victim, [other]))
+    at_1m = next(row for row in answer["by_chunk"] if row["chunk"] == "1M")
+    assert [at_1m["first"], at_1m["second"]] == [row["loss"] for row in answer["losses"]]
+    matrix = json.loads(ask("--json"))["matrices"][1]
+    owc, aw = (matrix["patterns"].index(name) for name in ("owc", "aw"))
+    assert matrix["loss"][owc][aw] == at_1m["first"]
+
+
+def test_what_is_like_nothing_measured_is_called_extrapolated(history):
+    calibrated(history, encounter("ws:4K:1", "ws:4K:1", 0.5))
+    assert "Nothing like them was measured; extrapolated from 2 measurements" in (
+        ask("aw:256M:512", "aw:256M:512")
+    )
+    assert "From 2 measurements here." in ask("ws:4K:1", "ws:4K:2")
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("program", ["read:1M:2", "metadata:4K:2", "owc+read:1M:2"])
+def test_programs_that_do_not_only_write_are_refused(program):
+    for words in ((program, "aw:1M:2"), ("aw:1M:2", program)):
+        answer = ask(*words, code=1)
+        assert f"{program}: reads and metadata are not in the model" in answer
+        assert "sluice calibrate report" in answer
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(("name", "pattern"), [("ior_read", "read"), ("mdtest_meta", "metadata")])
+def test_jobs_that_read_or_do_metadata_are_refused(name, pattern):
+    answer = ask("aw:1M:2", f"app:{name}", code=1)
+    assert f"app:{name} (pattern {pattern}): reads and metadata are not in the model" in answer
+
+
+def test_no_name_of_a_job_reaches_the_terminal_as_it_is(history):
+    number, _ = named_jobs(history)[0]
+    name = "cfd\x1b[2J\nIn production"
+    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40, is_attributed=True)
+    with Store(history) as store:
+        store.upsert_jobs([replace(job, name=name) for job in store.jobs_with_id(number)])
+        store.put_observed_interference([seen])
+    text = ask(f"job:{number}", f"job:{number}")
+    assert "\x1b" not in text
+    assert "In production, cfd\N{REPLACEMENT CHARACTER}[2J" in text
+
+
 @pytest.mark.usefixtures("history")
 def test_a_whole_site_has_a_matrix_and_its_worst_pairs():
     answer = json.loads(ask("--json"))
@@ -107,7 +171,43 @@ def test_a_whole_site_has_a_matrix_and_its_worst_pairs():
     costs = [pair["lost"] for pair in answer["worst_pairs"]]
     assert costs == sorted(costs, reverse=True)
     assert len(costs) <= 10
+    assert answer["interference_model"] == "fitted to the history"
     assert "beside owc" in ask()
+
+
+def heavy_run(number: int, pattern: str) -> tuple[Log, Profile, bytes]:
+    """An hour in which all that storage takes is written throughout."""
+    numbers = {"rate": 1e12, "io_share": 0.9, "runtime_seconds": 3600.0, "write_bytes": 3e15}
+    numbers |= {"chunk_bytes": 1e6, "nprocs": 64.0, "burst_seconds": 30.0, "period_seconds": 33.0}
+    log = Log(
+        digest=number.to_bytes(16, "big"),
+        path=f"/logs/{number}.darshan",
+        size=1,
+        mtime_ns=1,
+        reason=None,
+        jobid=number,
+        uid=1000,
+        exe=f"/apps/{pattern}",
+        start=1000,
+        end=4600,
+        nprocs=64,
+        partial=False,
+        format="3.41",
+    )
+    return log, Profile(pattern, 0.95, {pattern: 1.0}, numbers, 0.2), b""
+
+
+def test_the_worst_pairs_are_those_of_assess_where_nothing_was_published(history):
+    with Store(history) as store:
+        store.add_logs([heavy_run(1, "owc"), heavy_run(2, "aw")])
+    assessed = CliRunner().invoke(main, ["assess", "--json"])
+    assert assessed.exit_code == 0, assessed.output
+    answer = json.loads(ask("--json"))
+    assert answer["worst_pairs"] == json.loads(assessed.stdout)["worst_pairs"]
+    assert (answer["worst_pairs"][0]["victim"], answer["worst_pairs"][0]["aggressor"]) == (
+        ("owc", "aw")
+    )
+    assert "By the same model, and not the published one that `sluice assess` uses" in ask()
 
 
 def test_a_history_without_runs_still_has_the_matrix(tmp_path, monkeypatch):
@@ -118,7 +218,8 @@ def test_a_history_without_runs_still_has_the_matrix(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("history")
 def test_who_is_not_known_is_named():
-    assert "no log of such a job" in ask("job:1", "aw:1M:4", code=1)
+    for number in ("1", "\N{SUPERSCRIPT TWO}", "9" * 30, "-1", ""):
+        assert "no log of such a job" in ask(f"job:{number}", "aw:1M:4", code=1)
     assert "app:nobody: no log of such a job" in ask("aw:1M:4", "app:nobody", code=1)
     assert "not a program" in ask("xyz", "aw:1M:4", code=1)
     assert "Name two" in ask("aw:1M:4", code=2)

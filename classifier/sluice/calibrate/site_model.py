@@ -161,12 +161,12 @@ class SiteModel:
         return count
 
     def profile_share(self, victim: Profile, others: Sequence[Profile], *, z: float = 0.0) -> float:
-        """Do as share_kept, for members of struct sluice_profile."""
-        (share,) = _shares(self.struct(), victim, others, (z,), core.default_config().policy)
+        """Do as share_kept, for members of struct sluice_profile; a rate in it counts."""
+        (share,) = _shares(self.struct(), victim, others, (z,), self.policy())
         return share
 
     def profile_interval(self, victim: Profile, others: Sequence[Profile]) -> tuple[float, float]:
-        return _interval(self.struct(), victim, others, core.default_config().policy)
+        return _interval(self.struct(), victim, others, self.policy())
 
     def struct(self) -> View:
         return View(new("struct sluice_interference", self.interference))

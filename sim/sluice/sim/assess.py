@@ -175,12 +175,10 @@ def assess(
     sample: list[tuple[_Instant, list[int]]] = []
     instants = _instants(members)
     keep = min(1.0, DRAWN_INSTANTS / max(1, len(instants)))
-    for done, (instant, others) in enumerate(_sweep(members, instants), start=1):
+    for instant, others in _sweep(members, instants, advance):
         _look(members, instant, others, model, sums)
         if others and rng.random() < keep:
             sample.append((instant, others))
-        if done % INSTANTS == 0:
-            advance(INSTANTS)
     return Assessment(
         jobs=len(jobs),
         heavy=len(members),
@@ -196,6 +194,21 @@ def assess(
             for load, offered, lost in zip(LOADS, sums.offered, sums.lost, strict=True)
         ),
     )
+
+
+def worst_pairs(
+    jobs: Sequence[FinishedJob],
+    *,
+    model: core.View,
+    policy: core.View,
+    advance: Callable[[int], None] = lambda _: None,
+) -> tuple[Pair, ...]:
+    """Return those of `assess`, without asking how uncertain the whole is."""
+    members = [member for job in jobs if (member := _member(job, model, policy))]
+    sums = _Sums()
+    for instant, others in _sweep(members, _instants(members), advance):
+        _look(members, instant, others, model, sums)
+    return _worst_pairs(sums)
 
 
 def _node_seconds(job: FinishedJob) -> float:
@@ -227,13 +240,13 @@ def _instants(members: Sequence[_Member]) -> list[_Instant]:
 
 
 def _sweep(
-    members: Sequence[_Member], instants: Sequence[_Instant]
+    members: Sequence[_Member], instants: Sequence[_Instant], advance: Callable[[int], None]
 ) -> Iterator[tuple[_Instant, list[int]]]:
     """Yield each instant with the other members that ran then, the heaviest first."""
     starts = sorted(range(len(members)), key=lambda i: members[i].start)
     running: dict[int, float] = {}
     started = 0
-    for instant in instants:
+    for done, instant in enumerate(instants, start=1):
         while started < len(starts) and members[starts[started]].start <= instant.time:
             i = starts[started]
             running[i] = members[i].pressure.weight * members[i].pressure.demand
@@ -243,6 +256,8 @@ def _sweep(
         others = [i for i in running if i != instant.victim]
         others.sort(key=lambda i: (-running[i], i))
         yield instant, others[:OTHERS]
+        if done % INSTANTS == 0:
+            advance(INSTANTS)
 
 
 def _lost_share(

@@ -25,11 +25,12 @@ from sluice.cli.common import (
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sluice.classifier.jobs import FinishedJob
     from sluice.policies.core import Config, View
-    from sluice.sim.assess import Assessment
+    from sluice.sim.assess import Assessment, Pair
 
 SHOWN = 10  # applications
 
@@ -164,7 +165,7 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         ],
     )
     click.echo()
-    show_worst_pairs(found)
+    show_worst_pairs(found.worst_pairs)
     click.echo()
     floor = 0.0
     rows = []
@@ -178,10 +179,10 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
     show_table(("load of storage", "node-hours with I/O", "lost"), rows)
 
 
-def show_worst_pairs(found: Assessment) -> None:
+def show_worst_pairs(pairs: Sequence[Pair]) -> None:
     show_table(
         ("application", "beside", "lost node-hours"),
-        [(one.victim, one.aggressor, amount_text(one.lost)) for one in found.worst_pairs],
+        [(one.victim, one.aggressor, amount_text(one.lost)) for one in pairs],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,25 +14,33 @@ from sluice.cli.common import (
     coverage_line,
     history_option,
     json_option,
+    one_line,
     open_history,
     read_config,
     share_text,
     show_json,
     show_table,
 )
+from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sluice.calibrate.observations import Observation
+    from sluice.calibrate.programs import Program
     from sluice.calibrate.site_model import SiteModel
+    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.records import ObservedInterference
     from sluice.history_db.store import Store
+
+    Rates = Mapping[Program, float]  # B/s alone, of those that were measured
 
 CURVE_EXPONENTS = range(16, 29, 2)  # chunks of 64 KiB to 256 MiB
 MATRIX_EXPONENTS = (16, 20, 24)
 MATRIX_PATTERNS = ("owc", "ws", "aw")
+NOT_FORETOLD = ("read", "metadata")  # patterns of jobs
+LONGEST_NUMBER = 18  # digits that the history takes
 
 
 @click.command("interference", short_help="Say who loses how much beside whom.")
@@ -56,10 +64,12 @@ def command(
     share of its I/O rate that one loses while both write all the time, with an interval that
     should contain 90 % of measurements. Named beside it is what it rests on: the measurements
     here that are most like the two, what production showed of them, or published figures where
-    there is neither; and the same over chunk sizes.
+    there is neither; and the same over chunk sizes. Of programs that were measured, what they
+    get alone counts, too. Reads and metadata are not in the model.
 
     Without names, the site's matrix, and the ten pairs of applications that cost each other
-    most in the history, in node-hours. What that is of all, see `sluice assess`.
+    most in the history, in node-hours, by the model that `sluice publish` makes of the history.
+    What that is of all, by the model that is published, see `sluice assess`.
 
     \b
         sluice interference
@@ -81,23 +91,28 @@ class _Party:
     """Name of its jobs; empty for a program."""
     profile: Mapping[str, Any]
     """Members of struct sluice_profile, while it writes: how often it does is not asked."""
+    program: Program | None = None
 
 
 def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
-    from sluice.calibrate.observations import observations
+    from sluice.calibrate.observations import alone_rates, observations
     from sluice.calibrate.site import site_encounters
     from sluice.calibrate.site_model import fit
+    from sluice.classifier.jobs import finished_jobs
 
     with open_history(config, history, read_only=True) as store:
         seen = observations(site_encounters(store))
-        parties = [_party(store, text) for text in (first, second)]
+        rates = alone_rates(site_encounters(store))
+        named = any(text.startswith("app:") for text in (first, second))
+        jobs = finished_jobs(store.runs()) if named else []
+        parties = [_party(store, text, jobs, rates) for text in (first, second)]
         observed = store.observed_interference()
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = fit(seen)
     rows = [_loss(model, a, b, seen, observed) for a, b in (parties, (parties[1], parties[0]))]
-    curve = _curve(model, *parties)
+    curve = _curve(model, parties, rates)
     if as_json:
         show_json({"coverage": shares, "measured": len(seen), "losses": rows, "by_chunk": curve})
     else:
@@ -105,7 +120,7 @@ def _show_pair(
         _print_pair(parties, rows, curve, len(seen))
 
 
-def _party(store: Store, text: str) -> _Party:
+def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.calibrate.programs import Program
     from sluice.classifier.expectation import expected
     from sluice.classifier.jobs import finished_jobs
@@ -113,16 +128,29 @@ def _party(store: Store, text: str) -> _Party:
 
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):
-        return _Party(text, "", Program.parse(text).profile())
+        program = Program.parse(text)
+        if program.writes < 1:
+            raise _not_foretold(text)
+        return _Party(text, "", program.profile(rates.get(program)), program)
     if kind == "job":
-        runs = store.runs_of_job(int(name)) if name.isdigit() else []
-        jobs = finished_jobs(runs)[-1:]
+        is_number = name.isdecimal() and len(name) <= LONGEST_NUMBER
+        jobs = finished_jobs(store.runs_of_job(int(name)) if is_number else [])[-1:]
     else:
-        jobs = [job for job in finished_jobs(store.runs()) if job.name == name]
+        jobs = [job for job in finished if job.name == name]
     if not jobs:
         raise CommandError(f"{text}: no log of such a job is in {store.path}")
+    profile = expected(jobs)
+    if profile.pattern in NOT_FORETOLD:
+        raise _not_foretold(f"{text} (pattern {profile.pattern})")
     writing = {"rate": None, "io_share": 1.0}
-    return _Party(text, jobs[-1].name, {**profile_members(expected(jobs)), **writing})
+    return _Party(text, jobs[-1].name, {**profile_members(profile), **writing})
+
+
+def _not_foretold(who: str) -> CommandError:
+    return CommandError(
+        f"{who}: reads and metadata are not in the model; what was measured of them is in "
+        "`sluice calibrate report`"
+    )
 
 
 def _loss(
@@ -155,10 +183,14 @@ def _loss(
     }
 
 
-def _at_chunk(profile: Mapping[str, Any], chunk: float) -> dict[str, Any]:
+def _at_chunk(party: _Party, chunk: int, rates: Rates) -> Mapping[str, Any]:
     """Return the same behaviour with another chunk: as often flushed and created a write."""
+    if party.program:
+        program = replace(party.program, chunk_bytes=chunk)
+        return program.profile(rates.get(program))
+    profile = party.profile
     factor = chunk / profile["chunk_bytes"]
-    scaled = {"chunk_bytes": chunk}
+    scaled = {"chunk_bytes": float(chunk)}
     if (profile.get("bytes_per_flush") or -1.0) >= 0:
         scaled["bytes_per_flush"] = profile["bytes_per_flush"] * factor
     if (profile.get("creates_per_mib") or -1.0) >= 0:
@@ -166,15 +198,15 @@ def _at_chunk(profile: Mapping[str, Any], chunk: float) -> dict[str, Any]:
     return {**profile, **scaled}
 
 
-def _curve(model: SiteModel, first: _Party, second: _Party) -> list[dict[str, Any]]:
+def _curve(model: SiteModel, parties: Sequence[_Party], rates: Rates) -> list[dict[str, Any]]:
     """Both losses when both use the same chunk; nothing where one's chunk is not known."""
     from sluice.calibrate.programs import size_text
 
-    if not all((party.profile.get("chunk_bytes") or 0.0) >= 1.0 for party in (first, second)):
+    if not all((party.profile.get("chunk_bytes") or 0.0) >= 1.0 for party in parties):
         return []
     rows = []
     for exponent in CURVE_EXPONENTS:
-        a, b = (_at_chunk(party.profile, float(1 << exponent)) for party in (first, second))
+        a, b = (_at_chunk(party, 1 << exponent, rates) for party in parties)
         rows.append(
             {
                 "chunk": size_text(1 << exponent),
@@ -200,8 +232,8 @@ def _print_pair(
             for row in rows
         ],
     )
-    click.echo(_source_text(count))
     measured = [one for row in rows for one in row["measured"]]
+    click.echo(_source_text(count, is_near=bool(measured)))
     if measured:
         show_table(
             ("Most like it: program", "beside", "lost", "likeness"),
@@ -214,8 +246,8 @@ def _print_pair(
         for seen in row["production"]:
             verdict = "attributed" if seen["is_attributed"] else "may be chance"
             click.echo(
-                f"In production, {seen['victim']} kept {share_text(seen['rho'])} beside "
-                f"{seen['aggressor']} ({seen['disturbed']} slices; {verdict})."
+                f"In production, {one_line(seen['victim'])} kept {share_text(seen['rho'])} "
+                f"beside {one_line(seen['aggressor'])} ({seen['disturbed']} slices; {verdict})."
             )
     if curve:
         first, second = (party.text for party in parties)
@@ -225,31 +257,37 @@ def _print_pair(
         )
 
 
-def _source_text(count: int) -> str:
-    return f"From {count} measurements here." if count else "From published figures alone."
+def _source_text(count: int, *, is_near: bool = True) -> str:
+    if not count:
+        return "From published figures alone."
+    if not is_near:
+        return f"Nothing like them was measured; extrapolated from {count} measurements here."
+    return f"From {count} measurements here."
 
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
-    from sluice.calibrate.observations import observations
+    from sluice.calibrate.observations import alone_rates, observations
     from sluice.calibrate.site import site_encounters
     from sluice.calibrate.site_model import fit
     from sluice.classifier.jobs import finished_jobs
-    from sluice.sim.assess import assess
+    from sluice.sim.assess import INSTANTS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
         seen = observations(site_encounters(store))
+        rates = alone_rates(site_encounters(store))
         jobs = finished_jobs(store.runs())
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = fit(seen)
-    matrices = [_matrix(model, 1 << exponent) for exponent in MATRIX_EXPONENTS]
+    matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
     policy, rate, source = storage_policy(read_config(config), None, jobs)
-    found = assess(jobs, model=model.struct(), policy=policy)
+    with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
+        pairs = worst_pairs(jobs, model=model.struct(), policy=policy, advance=advance)
     if as_json:
-        pairs = [asdict(one) for one in found.worst_pairs]
         show_json(
             {"coverage": shares, "measured": len(seen), "matrices": matrices}
-            | {"worst_pairs": pairs}
+            | {"worst_pairs": [asdict(one) for one in pairs]}
             | {"bandwidth": rate, "bandwidth_from": source}
+            | {"interference_model": "fitted to the history"}
         )
         return
     click.echo(coverage)
@@ -264,20 +302,22 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
         )
         click.echo()
     click.echo(_source_text(len(seen)))
-    if found.worst_pairs:
-        show_worst_pairs(found)
+    if pairs:
+        click.echo("By the same model, and not the published one that `sluice assess` uses:")
+        show_worst_pairs(pairs)
     else:
         click.echo(f"None of {len(jobs)} finished jobs in the history cost another anything.")
 
 
-def _matrix(model: SiteModel, chunk: int) -> dict[str, Any]:
+def _matrix(model: SiteModel, chunk: int, rates: Rates) -> dict[str, Any]:
     """Losses among the plain patterns: a row for each that loses, a column for each beside it."""
     from sluice.calibrate.programs import Program, size_text
 
     programs = [Program(pattern, chunk) for pattern in MATRIX_PATTERNS]
+    profiles = [program.profile(rates.get(program)) for program in programs]
     return {
         "chunk": size_text(chunk),
         "processes": programs[0].processes,
         "patterns": MATRIX_PATTERNS,
-        "loss": [[1 - model.share_kept(a, [b]) for b in programs] for a in programs],
+        "loss": [[1 - model.profile_share(a, [b]) for b in profiles] for a in profiles],
     }
