@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.attribution import attribution
 from sluice.attribution.attribution import CLEAR, UNDER, Findings, attribute
 from sluice.attribution.server_load import OTHER_LOAD, ServerLoadError, foreign, read_series
 from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
@@ -79,6 +80,45 @@ def test_shuffled_time_gives_no_more_than_the_stated_rate_in_many_worlds(runs):
         false = control(runs, 150, false_rate)
         print(f"stated rate {false_rate}: something attributed in {false} of 150 shuffled worlds")
         assert false <= most
+
+
+APPLICATIONS = 12  # 144 pairs: one alone among them needs a p-value below 0.0004
+EACH = 6
+
+
+def many(seed: int) -> list[Timeline]:
+    """Runs of many applications, no two of one size; the first halves the rate of the second."""
+    rng = np.random.default_rng(seed)
+    jobs = [(number, int(rng.integers(400))) for number in range(APPLICATIONS) for _ in range(EACH)]
+    busy = np.zeros((len(jobs), 600), dtype=bool)
+    for i, (_, start) in enumerate(jobs):
+        burst, pause = int(rng.integers(8, 16)), int(rng.integers(15, 30))
+        turned = np.arange(200) + rng.integers(200)
+        busy[i, start : start + 200] = turned % (burst + pause) < burst
+    under_first = busy[:EACH].any(axis=0)
+    runs = []
+    for i, (number, start) in enumerate(jobs):
+        rates = 100.0 * np.exp(0.15 * rng.standard_normal(600)) * busy[i]
+        if number == 1:
+            rates[under_first] *= 0.5
+        moved = rates[start : start + 200]
+        runs.append(Timeline(f"app{number:02}", i + 1, float(start), 1.0, moved))
+    return runs
+
+
+def test_one_pair_that_interferes_is_found_among_many_that_do_not():
+    runs = many(1)
+    findings = attribute(runs[: 5 * EACH], others=runs[5 * EACH :])
+    assert len(findings.observations) > 50
+    assert attributed(findings) == {("app01", "app00")}
+    assert findings.out_of_reach == 0
+
+
+@pytest.mark.acceptance
+def test_shuffled_time_gives_no_more_than_the_stated_rate_among_many_pairs():
+    false = control(many(1), 40, 0.05)
+    print(f"stated rate 0.05, 144 pairs: something attributed in {false} of 40 shuffled worlds")
+    assert false <= 7
 
 
 def test_findings_are_the_same_whenever_they_are_asked_for(runs):
@@ -212,6 +252,17 @@ def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
         kept = store.observed_interference()
     assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
     assert len(kept) == len(answer["observations"])
+
+
+def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_need(
+    logs, monkeypatch
+):
+    monkeypatch.setattr(attribution, "MOST_NUMBERS", 0)
+    words = ["attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "2 of them fell further than in every chance world" in result.stdout
+    assert "16 pairs need a p of 1e-05" in result.stdout
 
 
 def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_path):

@@ -7,13 +7,16 @@ aggressor never left alone. The coefficient of an aggressor is log(rho): what is
 rate while it writes, the others' part taken out.
 
 How much of that is chance is found by turning the aggressor's I/O in time against each run,
-which keeps the bursts of both as they are; between runs, by exchanging their rates. Of all
-pairs that are called interference, at most the stated share is expected to be false (Benjamini
-and Hochberg 1995, https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
+which keeps the bursts of both as they are; between runs, by exchanging their rates. A pair that
+falls further than in all of these chance worlds is compared with more of them, as many as it
+takes among so many pairs. Of all pairs that are called interference, at most the stated share is
+expected to be false (Benjamini and Hochberg 1995,
+https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -26,7 +29,7 @@ from sluice.attribution.rows import Groups, Rows, Run
 from sluice.attribution.timeline import Timeline, exposure, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,7 +39,9 @@ FALSE_RATE = 0.05  # share of false attributions among all
 UNDER = 0.5  # of a slice: it counts as disturbed
 CLEAR = 0.1  # of a slice: it still counts as undisturbed
 FEWEST = 8  # slices on either side
-TURNS = 999  # chance worlds that a pair is compared with
+TURNS = 999  # chance worlds that a pair is compared with at first,
+FINER = 20  # and if none of them fell as far, with this many times the fewest that could tell,
+MOST_NUMBERS = 1 << 30  # as long as they hold no more shares of slices than that
 Z90 = 1.645  # standard deviations on either side of a 90 % interval
 
 
@@ -77,6 +82,16 @@ class Findings:
     unresolved: int
     too_few: int
     """Pairs that met, but not often enough to tell."""
+    p_needed: float
+    """What the p-value of a pair must not exceed to be called interference alone among all."""
+
+    @property
+    def out_of_reach(self) -> int:
+        """Pairs that fell further than in all chance worlds, of which there were too few."""
+        return sum(
+            one.is_at_floor and one.p_value > self.p_needed and not one.is_attributed
+            for one in self.observations
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +111,35 @@ def attribute(
 ) -> Findings:
     """Find who slows whom. `others` can be aggressors only, as the load that a server saw."""
     runs, unresolved = _resolve(timelines, list(others))
-    observations: list[Observation] = []
-    too_few = 0
-    for number, (rows, victim, aggressor) in enumerate(_pairs(runs)):
-        found = _observe(rows, victim, aggressor, TURNS, np.random.default_rng([seed, number]))
-        if found:
-            observations.append(found)
-        else:
-            too_few += 1
-    return Findings(_called(observations, false_rate), len(runs), unresolved, too_few)
+    found = {
+        number: _observe(*pair, TURNS, np.random.default_rng([seed, number]))
+        for number, pair in enumerate(_pairs(runs))
+    }
+    tested = {number: one for number, one in found.items() if one}
+    p_needed = false_rate / max(1, len(tested))
+    tested |= _finer(runs, tested, p_needed, seed)
+    return Findings(
+        observations=_called(list(tested.values()), false_rate),
+        resolved=len(runs),
+        unresolved=unresolved,
+        too_few=len(found) - len(tested),
+        p_needed=p_needed,
+    )
+
+
+def _finer(
+    runs: Sequence[Run], tested: Mapping[int, Observation], p_needed: float, seed: int
+) -> dict[int, Observation]:
+    """Observe pairs that no chance world comes up to again, in as many as their p-value needs."""
+    finer = {}
+    for number, pair in enumerate(_pairs(runs)):
+        one = tested.get(number)
+        if one and one.is_at_floor and one.p_value > p_needed:
+            turns = min(math.ceil(FINER / p_needed), MOST_NUMBERS // len(pair[0]))
+            if turns > TURNS:
+                found = _observe(*pair, turns, np.random.default_rng([seed, number, 1]))
+                finer[number] = found or one
+    return finer
 
 
 def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[list[Run], int]:

@@ -51,6 +51,9 @@ class Rows:
                 rows = slice(first, first + len(run.slices))
                 self.shares[rows, column[name]] = run.slices.mean(under)
 
+    def __len__(self) -> int:
+        return len(self.log_rate)
+
     def met(self, aggressor: str) -> NDArray[np.bool_]:
         """Tell of each row whether its run met the aggressor."""
         return self.groups.repeat(np.array([aggressor in run.under for run in self._runs]))

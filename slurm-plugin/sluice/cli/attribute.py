@@ -209,7 +209,12 @@ def _as_json(
             "damaged": read.damaged,
         },
         "runs": {"resolved": findings.resolved, "unresolved": findings.unresolved},
-        "pairs": {"tested": len(findings.observations), "too_few_meetings": findings.too_few},
+        "pairs": {
+            "tested": len(findings.observations),
+            "too_few_meetings": findings.too_few,
+            "out_of_reach": findings.out_of_reach,
+        },
+        "p_needed": findings.p_needed,
         "control": None if tries is None else {"worlds": tries, "with_findings": false},
         "observations": [_observation(one) for one in findings.observations],
     }
@@ -247,6 +252,12 @@ def _print(
         f"(at most {share_text(false_rate)} of them falsely); "
         f"{findings.too_few} pairs met too rarely to tell."
     )
+    if findings.out_of_reach:
+        click.echo(
+            f"{findings.out_of_reach} of them fell further than in every chance world, but "
+            f"{len(findings.observations)} pairs need a p of {findings.p_needed:.2g}, which takes "
+            "more worlds than could be tried: give fewer logs, or a higher --false-rate."
+        )
     if tries is not None:
         click.echo(f"Control: something was attributed in {false} of {tries} shuffled worlds.")
 
