@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_store import a_job, a_log, a_profile
 
 from sluice.calibrate.stragglers import (
     HALF_LIFE,
@@ -21,21 +20,8 @@ from sluice.calibrate.stragglers import (
     Observation,
     speeds_of,
 )
-from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
-from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
-from sluice.history_db.store import Store
-from sluice.policies import core
 
 NOW = 1_800_000_000
-
-
-def lanes_of(conf: str) -> Lanes:
-    return Lanes.of(core.parse_config("sluice.conf", conf.encode()))
-
-
-THREE = "Lane=sl0 Targets=4\nLane=sl1 Targets=4\nLane=big Targets=8\n"
-LANES = lanes_of(THREE)
-NO_LANES = lanes_of("")
 
 
 def seen(target, rates, *, program="aw:1M:2", age=0, **others):
@@ -176,110 +162,3 @@ def test_what_is_published_is_a_share_and_never_of_a_target_without_a_verdict(ob
     for speed in judge(observed, [("a", "b", "c")]).values():
         assert 0.01 <= speed.published <= 1.0
         assert speed.published == 1.0 or (speed.verdict == STRAGGLES and speed.evidence > 3.8)
-
-
-# From the history
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "history.db", create=True) as store:
-        yield store
-
-
-def published(store, lanes=LANES):
-    return [speed.published for speed in speeds_of_lanes(store, lanes, NOW)]
-
-
-def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
-    rates = {"sl0": 100e6, "sl1": 30e6, "big": 200e6, "spare": 10e6}
-    store.add_target_probes(
-        TargetProbe(name, "aw:1M:2", NOW - i, rate)
-        for name, rate in rates.items()
-        for i in range(5)
-    )
-    found = target_speeds(store, LANES, NOW)
-    assert [(speed.target, speed.verdict) for speed in found] == [
-        ("sl0", KEEPS_UP),
-        ("sl1", STRAGGLES),
-        ("big", LONELY),
-        ("spare", LONELY),
-    ]
-    assert published(store) == [1.0, pytest.approx(0.3), 1.0]
-
-
-def test_a_site_without_observations_has_lanes_of_full_speed(store):
-    assert published(store) == [1.0, 1.0, 1.0]
-    assert published(store, NO_LANES) == []
-
-
-def run_on(store, number, rate, *, lane_mask=0, osts=None):
-    """A job that ran, with its log."""
-    log = a_log(number, jobid=number, start=NOW - 600, end=NOW - 500, osts=osts)
-    store.add_logs([(log, a_profile(numbers={"rate": rate}), b"")])
-    job = a_job(job_id=number, submit=NOW - 700, start=NOW - 610, end=NOW - 490, uid=1000)
-    store.upsert_jobs([job])
-    holder = Holder(number, NOW - 700, "stream", lane_mask)
-    store.add_running_set(RunningSet("c1", NOW - 600, (holder,), {}))
-    store.link_logs()
-
-
-def test_runs_of_jobs_that_held_tokens_of_one_lane_tell_of_that_lane(store):
-    for i in range(6):
-        run_on(store, 100 + i, 90e6, lane_mask=0b01)
-        run_on(store, 200 + i, 20e6, lane_mask=0b10)
-        run_on(store, 300 + i, 1e6, lane_mask=0b11)  # on both: tells of neither
-    found = target_speeds(store, LANES, NOW)
-    assert [(speed.runs, speed.verdict) for speed in found] == [
-        (6, KEEPS_UP),
-        (6, STRAGGLES),
-        (0, LONELY),
-    ]
-
-
-def test_runs_on_lustre_tell_of_the_targets_that_their_logs_name(store):
-    for i in range(8):
-        run_on(store, 100 + i, 90e6, osts=(1,))
-        run_on(store, 200 + i, 90e6, osts=(2, 3))
-        run_on(store, 300 + i, 10e6, osts=(26,))
-    found = {speed.target: speed for speed in target_speeds(store, NO_LANES, NOW)}
-    assert list(found) == ["OST0001", "OST0002", "OST0003", "OST001a"]
-    assert [one.target for one in found.values() if one.straggles] == ["OST001a"]
-    assert found["OST0002"].evidence < found["OST0001"].evidence  # a run on two tells half
-
-
-def test_a_slow_target_of_lustre_slows_the_lane_that_the_site_says_it_is_of(store):
-    for i in range(8):
-        run_on(store, 100 + i, 90e6, osts=(1,))
-        run_on(store, 200 + i, 90e6, osts=(5,))
-        run_on(store, 300 + i, 10e6, osts=(8,))
-    lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,8,sl1:4-7\n")
-    first, second, third = speeds_of_lanes(store, lanes, NOW)
-    assert (first.target, first.verdict, first.runs) == ("sl0", STRAGGLES, 8)
-    assert first.published == pytest.approx(1 / 9)
-    assert (second.published, third.published) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    "text", ["0-3", "sl9:0", "sl0:", "sl0:3-1", "sl0:x", "sl0:65536", "sl0:1-2-3", "sl0:-1"]
-)
-def test_targets_of_lanes_that_make_no_sense_are_refused(text):
-    with pytest.raises(core.CoreError, match=r"LaneOsts: .* write sl0:0-3,8,sl1:4-7"):
-        lanes_of(f"{THREE}LaneOsts={text}\n")
-
-
-def test_a_run_comes_back_with_its_place(store):
-    run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9))
-    run = PlacedRun(1000, "/apps/a", 4, NOW - 600, 5.0, 1, (7, 9))
-    assert store.runs_on_lanes(since=0, latest=10) == [run]
-    assert store.runs_on_osts(since=0, latest=10) == [replace(run, lane=None)]
-    assert store.runs_on_lanes(since=NOW, latest=10) == []
-    assert store.runs_on_osts(since=NOW, latest=10) == []
-
-
-def test_pruning_forgets_what_targets_did(store):
-    run_on(store, 100, 5.0, lane_mask=0b10)
-    store.add_target_probes([TargetProbe("sl0", "aw:1M:2", NOW - 9, 1.0)])
-    store.prune(before=NOW)
-    assert store.target_probes(since=0) == []
-    assert store.runs_on_lanes(since=0, latest=10) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
@@ -77,15 +78,12 @@ def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     slowest target; the evidence is then that target's.
     """
     names = lanes.names
-    runs = store.runs_on_lanes(since=now - WINDOW, latest=MOST_RUNS)
-    observed = [
-        *_probed(store, now),
-        *(
-            Observation(names[run.lane], _program(run), run.observed, run.rate, is_probe=False)
-            for run in runs
-            if run.lane is not None and run.lane < len(names)
-        ),
+    runs = [
+        (run, [names[run.lane]])
+        for run in store.runs_on_lanes(since=now - WINDOW, latest=MOST_RUNS)
+        if run.lane is not None and run.lane < len(names)
     ]
+    observed = [*_probed(store, now), *_of_runs(runs)]
     found = {speed.target: speed for speed in speeds_of(_alike(lanes.lanes), observed, now)}
     others = _speeds_of_others(store, lanes, now) if lanes.osts else []
     for name, osts in lanes.osts.items():
@@ -95,10 +93,29 @@ def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
 
 
 def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
-    runs = store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
-    observed = [*_probed(store, now), *(one for run in runs for one in _on_osts(run))]
-    others = sorted({one.target for one in observed} - set(lanes.names))
-    return speeds_of([others], observed, now)
+    """Judge all that are no lanes, in the order of their names."""
+    runs = [
+        (run, [_ost(ost) for ost in run.osts or ()])
+        for run in store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
+    ]
+    observed = [*_probed(store, now), *_of_runs(runs)]
+    others = {one.target for one in observed} - set(lanes.names)
+    found = speeds_of(_peers(others, lanes), observed, now)
+    return sorted(found, key=lambda speed: speed.target)
+
+
+def _peers(others: Collection[str], lanes: Lanes) -> list[list[str]]:
+    """Put targets of lanes beside those of lanes alike alone, as what they give is by design."""
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    beside = {
+        ost: tuple(names)
+        for names in _alike(lanes.lanes)
+        for name in names
+        for ost in lanes.osts.get(name, ())
+    }
+    for target in sorted(others):
+        groups[beside.get(target, ())].append(target)
+    return list(groups.values())
 
 
 def probe_targets(
@@ -138,17 +155,27 @@ def _probed(store: Store, now: int) -> list[Observation]:
     ]
 
 
-def _on_osts(run: PlacedRun) -> list[Observation]:
-    """Share a run among its targets: it is as slow as one of them, and does not say which."""
-    osts, program = run.osts or (), _program(run)
+def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[Observation]:
+    """Share a run among its targets: it is as slow as one of them, and does not say which.
+
+    All runs of a job tell of a target no more than one that had it alone: they met the same day.
+    """
+    told: dict[tuple[str, str], float] = defaultdict(float)
+    for run, targets in placed:
+        for target in targets:
+            told[run.job, target] += 1 / len(targets)
     return [
-        Observation(_ost(ost), program, run.observed, run.rate, 1 / len(osts), is_probe=False)
-        for ost in osts
+        Observation(
+            target,
+            f"{run.uid} {run.exe} {run.nprocs}",
+            run.observed,
+            run.rate,
+            1 / len(targets) / max(1.0, told[run.job, target]),
+            is_probe=False,
+        )
+        for run, targets in placed
+        for target in targets
     ]
-
-
-def _program(run: PlacedRun) -> str:
-    return f"{run.uid} {run.exe.partition(' ')[0]} {run.nprocs}"
 
 
 def _ost(number: int) -> str:
@@ -170,6 +197,8 @@ def _osts_by_lane(text: str, lanes: Collection[str]) -> dict[str, frozenset[str]
                 "sl0:0-3,8,sl1:4-7"
             )
         found[lane] |= {_ost(number) for number in range(first, last + 1)}
+    if twice := sorted(ost for ost, lanes in Counter(chain(*found.values())).items() if lanes > 1):
+        raise CoreError(f"LaneOsts: {twice[0]} is of two lanes; give each target to one of them")
     return {lane: frozenset(osts) for lane, osts in found.items()}
 
 

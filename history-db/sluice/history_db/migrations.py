@@ -468,6 +468,30 @@ def m014_arrays(db: Database) -> None:
     db.execute("ALTER TABLE jobs ADD COLUMN array_job INTEGER")  # NULL: no task of an array
 
 
+def m015_jobs_in_company(db: Database) -> None:
+    """Tell rates that are a lane's own from those that its other jobs left."""
+    db.execute(
+        """
+        CREATE TABLE jobs_in_company (            -- that shared lanes with other jobs
+            cluster       TEXT    NOT NULL,
+            job_id        INTEGER NOT NULL,
+            submit        INTEGER NOT NULL,
+            seen          INTEGER NOT NULL,       -- for the first time, UTC seconds
+            PRIMARY KEY (cluster, job_id, submit)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute(  # whatever their lanes: what is left out by mistake is forgotten in a week
+        """
+        INSERT OR IGNORE INTO jobs_in_company
+        SELECT cluster, json_extract(value, '$[0]'), json_extract(value, '$[1]'), taken
+        FROM running_sets, json_each(content, '$.holders')
+        WHERE json_array_length(content, '$.holders') > 1
+        ORDER BY taken
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -483,4 +507,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m012_totals_of_all_weeks,
     m013_rates_of_targets,
     m014_arrays,
+    m015_jobs_in_company,
 )

@@ -347,14 +347,17 @@ class TargetProbe:
 
 @dataclass(frozen=True, slots=True)
 class PlacedRun:
-    """A run of an application of which it is known where its files were."""
+    """A run of a program by a job, of which it is known where its files were."""
 
+    job: str
+    """What other runs of the same job have in common with it."""
     uid: int
     exe: str
+    """Without arguments."""
     nprocs: int
     observed: int
     rate: float
-    """B/s while it did I/O."""
+    """B/s while it did I/O; the mean of its logs."""
     lane: int | None
     """Place in the policy of the only lane of which its job held tokens."""
     osts: tuple[int, ...] | None

@@ -11,13 +11,14 @@ from sluice.history_db.records import Holder, Release, RunningSet
 from sluice.history_db.sql import marks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
+ALL_LANES = -1  # as a mask
 
 
 class Gates(Connection):
-    """Tables `running_sets`, `confined_jobs` and `releases`."""
+    """Tables `running_sets`, `confined_jobs`, `jobs_in_company` and `releases`."""
 
     def add_running_set(self, row: RunningSet) -> None:
         content = {
@@ -45,6 +46,14 @@ class Gates(Connection):
                     )
                     for holder in row.holders
                     if holder.klass and holder.lane_mask.bit_count() == 1
+                ],
+            )
+            db.executemany(
+                "INSERT OR IGNORE INTO jobs_in_company (cluster, job_id, submit, seen) "
+                "VALUES (?, ?, ?, ?)",
+                [
+                    (row.cluster, holder.job_id, holder.submit, row.taken)
+                    for holder in _in_company(row.holders)
                 ],
             )
 
@@ -81,3 +90,12 @@ class Gates(Connection):
             [since, job_id, job_id],
         )
         return [Release(*row) for row in rows]
+
+
+def _in_company(holders: Sequence[Holder]) -> list[Holder]:
+    """Return those who are not alone on their lanes; without a token they are on all of them."""
+    shared = taken = 0
+    for holder in holders:
+        shared |= taken & (holder.lane_mask or ALL_LANES)
+        taken |= holder.lane_mask or ALL_LANES
+    return [holder for holder in holders if (holder.lane_mask or ALL_LANES) & shared]

@@ -12,12 +12,24 @@ from sluice.history_db.records import PlacedRun, TargetProbe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-COLUMNS = "logs.uid, logs.exe, logs.nprocs, logs.start, profiles.rate"
-USABLE = "logs.reason IS NULL AND logs.start >= ? AND profiles.rate > 0"
+LOGS_OF_A_RUN = 10
+"""Logs that are read for each run that is asked for: a job may leave one a process."""
+
+PLACED_LOGS = """
+    SELECT coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid) AS job,
+           logs.uid, substr(logs.exe, 1, instr(logs.exe || ' ', ' ') - 1) AS program,
+           logs.nprocs, logs.start, profiles.rate, {lane} AS lane, logs.osts
+    FROM {sources} JOIN profiles ON profiles.log = logs.id
+    WHERE {condition} AND logs.reason IS NULL AND logs.start >= ? AND profiles.rate > 0
+      AND NOT EXISTS (SELECT 1 FROM jobs_in_company AS shared
+                      WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
+                        AND shared.submit = jobs.submit)
+    ORDER BY logs.start DESC, logs.id LIMIT ?
+"""
 
 
 class Targets(Connection):
-    """Table `target_probes`; `logs`, `profiles` and `confined_jobs` for reading."""
+    """Table `target_probes`; for reading, what runs did and which jobs had company."""
 
     def add_target_probes(self, probes: Iterable[TargetProbe]) -> None:
         """Keep what probes got; of two in one second the later one stays."""
@@ -39,28 +51,39 @@ class Targets(Connection):
         ]
 
     def runs_on_lanes(self, *, since: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started from a time on, whose jobs held tokens of one lane."""
-        return self._placed_runs(
-            f"SELECT {COLUMNS}, confined_jobs.lane, logs.osts FROM confined_jobs "
-            "JOIN jobs USING (cluster, job_id, submit) JOIN logs ON logs.job = jobs.id "
-            "JOIN profiles ON profiles.log = logs.id "
-            f"WHERE confined_jobs.seen >= ? AND {USABLE} "
-            "ORDER BY logs.start DESC, logs.id LIMIT ?",
-            [since, since, latest],
+        """Return the latest runs, started from a time on, whose jobs held tokens of one lane.
+
+        Those of jobs that shared it are left out: company is no fault of a lane.
+        """
+        logs = PLACED_LOGS.format(
+            lane="confined_jobs.lane",
+            sources="confined_jobs CROSS JOIN jobs USING (cluster, job_id, submit) "
+            "CROSS JOIN logs ON logs.job = jobs.id",
+            condition="confined_jobs.seen >= ?",
         )
+        return self._placed_runs(logs, [since, since], latest)
 
     def runs_on_osts(self, *, since: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started from a time on, whose logs name Lustre's targets."""
-        return self._placed_runs(
-            f"SELECT {COLUMNS}, NULL, logs.osts FROM logs "
-            "JOIN profiles ON profiles.log = logs.id "
-            f"WHERE logs.osts IS NOT NULL AND {USABLE} "
-            "ORDER BY logs.start DESC, logs.id LIMIT ?",
-            [since, latest],
-        )
+        """Return the latest runs, started from a time on, whose logs name Lustre's targets.
 
-    def _placed_runs(self, sql: str, values: Sequence[int]) -> list[PlacedRun]:
-        return [_placed_run(*row) for row in self._rows(sql, values)]
+        Those of jobs that were seen in company are left out.
+        """
+        logs = PLACED_LOGS.format(
+            lane="NULL",
+            sources="logs LEFT JOIN jobs ON jobs.id = logs.job",
+            condition="logs.osts IS NOT NULL",
+        )
+        return self._placed_runs(logs, [since], latest)
+
+    def _placed_runs(self, logs: str, values: Sequence[int], latest: int) -> list[PlacedRun]:
+        """Make one run of the logs that a job's processes left of a program in one place."""
+        rows = self._rows(
+            f"SELECT job, uid, program, nprocs, max(start), avg(rate), lane, osts FROM ({logs}) "
+            "GROUP BY job, uid, program, nprocs, lane, osts ORDER BY max(start) DESC, 1, 3, 4, 8 "
+            "LIMIT ?",
+            [*values, LOGS_OF_A_RUN * latest, latest],
+        )
+        return [_placed_run(*row) for row in rows]
 
 
 def _placed_run(*values: Any) -> PlacedRun:
