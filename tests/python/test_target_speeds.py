@@ -5,10 +5,12 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from test_store import a_job, a_log, a_profile
 
 from sluice.calibrate.stragglers import KEEPS_UP, LONELY, STRAGGLES, UNSURE
 from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
+from sluice.cli.main import main
 from sluice.history_db import upgrade
 from sluice.history_db.migrations import MIGRATIONS, m015_jobs_in_company
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
@@ -279,3 +281,19 @@ def test_runs_without_company_count_beside_those_that_had_it(store):
         run_on(store, 200 + i, 90e6, lane_mask=0b10)
         run_on(store, 300 + i, 30e6, lane_mask=0b10, company=(0b10,))
     assert verdicts(store) == [KEEPS_UP, KEEPS_UP, LONELY]
+
+
+# Probes
+
+
+@pytest.mark.parametrize("counter", [(), ("--counter", "a=echo 0")])
+def test_a_target_whose_traffic_nothing_counts_is_named_before_it_is_probed(
+    tmp_path, monkeypatch, counter
+):
+    """Memory has no block device, like Lustre, NFS and MooseFS: there every probe counts."""
+    conf = tmp_path / "sluice.conf"
+    conf.write_text(f"History={tmp_path / 'history.db'}\n")
+    monkeypatch.setenv("SLUICE_CONF", str(conf))
+    words = ("targets", "--measure", "a=/dev/shm", *counter, "--probe", "/nowhere/probe")
+    remark = "a: nothing counts others' traffic here; see --counter"
+    assert (remark in CliRunner().invoke(main, words).stderr) == (not counter)
