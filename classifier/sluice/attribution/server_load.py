@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.attribution.timeline import Timeline
+from sluice.attribution.timeline import Timeline, resampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
 OTHER_LOAD = "(other load)"
 COLUMNS = ("time", "bytes")
@@ -58,25 +56,18 @@ def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
     """
     left = series.moved.copy()
     for run in known:
-        met = _bins_under(run, series)
-        left[met] -= _resampled(run, series, met)
+        first, end = _bins_under(run, series)
+        edges = series.start + series.bin_seconds * np.arange(first, end + 1)
+        left[first:end] -= resampled(run, edges)
     left = np.maximum(left, 0.0)
     threshold = (np.median(left) + np.quantile(left, 0.95)) / 2.0
     busy = np.where(left > threshold, left, 0.0)
     return Timeline(OTHER_LOAD, 1, series.start, series.bin_seconds, busy)
 
 
-def _bins_under(run: Timeline, series: Timeline) -> slice:
-    """Return the bins of a series that a run may have moved bytes in."""
+def _bins_under(run: Timeline, series: Timeline) -> tuple[int, int]:
+    """Return the first bin of a series that a run may have moved bytes in, and the end."""
     first = np.floor((run.start - series.start) / series.bin_seconds)
     end = np.ceil((run.end - series.start) / series.bin_seconds)
     begin, behind = np.clip([first, end], 0, len(series.moved)).astype(int)
-    return slice(begin, behind)
-
-
-def _resampled(run: Timeline, series: Timeline, bins: slice) -> NDArray[np.float64]:
-    """Return the bytes of a run in some bins of a series, spread evenly within its own bins."""
-    own = run.start + run.bin_seconds * np.arange(len(run.moved) + 1)
-    edges = series.start + series.bin_seconds * np.arange(bins.start, bins.stop + 1)
-    sums = np.concatenate([[0.0], np.cumsum(run.moved)])
-    return np.diff(np.interp(edges, own, sums))
+    return int(begin), int(behind)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+    Spells = tuple[Array, Array]
+    """When each began and ended; apart from each other, in order."""
 
 INNER = 1  # bins that a burst must fill, between its edges, to tell a rate
 SHORT = 0.25  # of a run's bursts may be shorter
@@ -47,6 +51,17 @@ class Timeline:
         """Bins in which it moved data, noise aside."""
         threshold = QUIET * float(self.moved.max(initial=0.0))
         return np.greater(self.moved, threshold)
+
+    @cached_property
+    def bursts(self) -> Spells:
+        """UTC seconds at which its bursts began, and ended."""
+        starts, stops = runs_of(self.busy)
+        return self.start + self.bin_seconds * starts, self.start + self.bin_seconds * stops
+
+    @property
+    def edges(self) -> Array:
+        """UTC seconds between which its bins lie."""
+        return self.start + self.bin_seconds * np.arange(len(self.moved) + 1)
 
     @property
     def end(self) -> float:
@@ -111,16 +126,37 @@ def exposure(timeline: Timeline, others: Iterable[Timeline]) -> NDArray[np.float
 
     Others whose bins are wider count as busy for the whole of their bin.
     """
-    edges = timeline.start + timeline.bin_seconds * np.arange(len(timeline.moved) + 1)
-    under = np.zeros(len(timeline.moved))
-    for other in others:
-        starts, stops = runs_of(other.busy)
-        for start, stop in zip(starts, stops, strict=True):
-            begin = other.start + other.bin_seconds * start
-            finish = other.start + other.bin_seconds * stop
-            covered = np.minimum(edges[1:], finish) - np.maximum(edges[:-1], begin)
-            under += np.clip(covered / timeline.bin_seconds, 0.0, 1.0)
-    return np.minimum(under, 1.0)
+    begin, finish = _covered([_bursts_during(timeline, other) for other in others])
+    if not len(begin):
+        return np.zeros(len(timeline.moved))
+    turns = np.stack([begin, finish], axis=1).ravel()
+    passed = np.concatenate([[0.0], np.cumsum(finish - begin)]).repeat(2)[1:-1]
+    under: NDArray[np.float64] = np.diff(np.interp(timeline.edges, turns, passed))
+    return np.clip(under / timeline.bin_seconds, 0.0, 1.0)
+
+
+def _bursts_during(timeline: Timeline, other: Timeline) -> Spells:
+    begin, finish = other.bursts
+    some = slice(finish.searchsorted(timeline.start, "right"), begin.searchsorted(timeline.end))
+    return begin[some], finish[some]
+
+
+def _covered(spells: Sequence[Spells]) -> Spells:
+    """Return the time that any of the spells covers."""
+    begin = np.concatenate([np.empty(0), *(begin for begin, _ in spells)])
+    finish = np.concatenate([np.empty(0), *(finish for _, finish in spells)])
+    if not len(begin):
+        return begin, finish
+    order = begin.argsort()
+    begin, finish = begin[order], np.maximum.accumulate(finish[order])
+    is_apart = begin[1:] > finish[:-1]
+    return begin[np.append(True, is_apart)], finish[np.append(is_apart, True)]
+
+
+def resampled(run: Timeline, edges: Array) -> NDArray[np.float64]:
+    """Return the bytes of a run between edges (UTC seconds), spread evenly within its bins."""
+    sums = np.concatenate([[0.0], np.cumsum(run.moved)])
+    return np.diff(np.interp(edges, run.edges, sums))
 
 
 def shuffled(timelines: Sequence[Timeline], rng: np.random.Generator) -> list[Timeline]:
