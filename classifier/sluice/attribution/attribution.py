@@ -17,7 +17,7 @@ https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -82,6 +82,8 @@ class Findings:
     unresolved: int
     too_few: int
     """Pairs that met, but not often enough to tell."""
+    coarse: int
+    """Pairs whose aggressor's runs are mostly unresolved: nobody knows when it wrote."""
     p_needed: float
     """What the p-value of a pair must not exceed to be called interference alone among all."""
 
@@ -111,11 +113,14 @@ def attribute(
 ) -> Findings:
     """Find who slows whom. `others` can be aggressors only, as the load that a server saw."""
     runs, unresolved = _resolve(timelines, list(others))
+    vague = _mostly_unresolved(timelines, runs)
     found = {
         number: _observe(*pair, TURNS, np.random.default_rng([seed, number]))
         for number, pair in enumerate(_pairs(runs))
+        if pair[2] not in vague
     }
     tested = {number: one for number, one in found.items() if one}
+    coarse = {(run.timeline.application, name) for run in runs for name in vague & run.under.keys()}
     p_needed = false_rate / max(1, len(tested))
     tested |= _finer(runs, tested, p_needed, seed)
     return Findings(
@@ -123,6 +128,7 @@ def attribute(
         resolved=len(runs),
         unresolved=unresolved,
         too_few=len(found) - len(tested),
+        coarse=len(coarse),
         p_needed=p_needed,
     )
 
@@ -160,6 +166,16 @@ def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[lis
         under = {name: exposure(timeline, members) for name, members in met.items()}
         runs.append(Run(timeline, slices, under))
     return runs, unresolved
+
+
+def _mostly_unresolved(timelines: Sequence[Timeline], runs: Sequence[Run]) -> frozenset[str]:
+    """Return applications whose bursts are mostly too short to say when one of them wrote.
+
+    Others can be measured beside them, not what they do: their I/O covers too much time.
+    """
+    all_runs = Counter(one.application for one in timelines)
+    resolved = Counter(run.timeline.application for run in runs)
+    return frozenset(name for name, count in all_runs.items() if 2 * resolved[name] < count)
 
 
 def _pairs(runs: Iterable[Run]) -> Iterator[tuple[Rows, str, str]]:

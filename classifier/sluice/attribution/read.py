@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.attribution.timeline import Timeline
 from sluice.classifier.darshan_log import DarshanLogError, read_log
+from sluice.classifier.files import files_of
 from sluice.classifier.jobs import program_name
+from sluice.classifier.numbers import ENOUGH
+from sluice.classifier.totals import totals_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sluice.classifier.darshan_log import DarshanLog
+
 MOST_BINS = 1000  # Darshan has 200; work and memory grow with them, for each run that was met
 
 
-def read_timeline(path: Path) -> Timeline | None:
-    """Read one log; None where it has no heatmap, or nothing was moved.
+@dataclass(frozen=True, slots=True)
+class LogTimeline:
+    """One log, known by its bytes: a copy tells nothing new."""
 
-    Raises DarshanLogError, OSError.
-    """
+    digest: bytes
+    timeline: Timeline | None
+    """None where it has no heatmap, or nothing was moved."""
+
+
+def read_timeline(path: Path) -> LogTimeline:
+    """Read one log. Raises DarshanLogError, OSError."""
     log = read_log(path)
+    return LogTimeline(log.digest, _timeline(log))
+
+
+def _timeline(log: DarshanLog) -> Timeline | None:
     if log.heatmap is None:
         return None
     moved = log.heatmap.written + log.heatmap.read
@@ -35,4 +51,12 @@ def read_timeline(path: Path) -> Timeline | None:
         moved=moved,
         job=log.jobid or None,
         targets=log.targets,
+        io_seconds=_io_seconds(log),
     )
+
+
+def _io_seconds(log: DarshanLog) -> float | None:
+    """Return what the slowest process spent in I/O, where files were timed that had most of it."""
+    totals = totals_of(log, files_of(log.rows))
+    seconds = totals.times.slowest
+    return seconds if seconds > 0 and totals.coverage >= ENOUGH else None

@@ -3,7 +3,8 @@
 Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the
 burst began or ended somewhere inside it; only a bin with busy neighbours on both sides was
 busy throughout, and tells a rate. A burst shorter than two bins has no such bin for certain:
-a run of such bursts is unresolved, however many there are.
+a run of such bursts is unresolved, however many there are. So is one whose short bursts lie so
+close that every bin has one, which the time that it spent in I/O gives away.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 INNER = 1  # bins that a burst must fill, between its edges, to tell a rate
 SHORT = 0.25  # of a run's bursts may be shorter
+FILLED = 0.5  # of its busy bins' time a run must at least spend in I/O
 PIECE = 4  # bins of a slice at most, so that a job that writes throughout has slices too
 
 
@@ -45,6 +47,10 @@ class Timeline:
     """What runs of one job have in common: they do not count as each other's aggressors."""
     targets: frozenset[int] | None = None
     """Storage targets that it uses; None: not known, so it may share with everybody."""
+    io_seconds: float | None = None
+    """That its slowest process spent in I/O; None: not known."""
+    edge: int = 1
+    """Bins at either end of a burst that it may not fill."""
 
     @cached_property
     def busy(self) -> NDArray[np.bool_]:
@@ -57,6 +63,10 @@ class Timeline:
         """UTC seconds at which its bursts began, and ended."""
         starts, stops = runs_of(self.busy)
         return self.start + self.bin_seconds * starts, self.start + self.bin_seconds * stops
+
+    @property
+    def busy_seconds(self) -> float:
+        return float(self.busy.sum()) * self.bin_seconds
 
     @property
     def edges(self) -> Array:
@@ -106,19 +116,24 @@ def slices_of(timeline: Timeline) -> Slices | None:
 
     They are too wide also where only some bursts are long enough: those may be the slow ones.
     """
+    starts, stops = runs_of(timeline.busy)
+    shortest = INNER + 2 * timeline.edge
+    if not len(starts) or (stops - starts < shortest).mean() > SHORT or _is_sparse(timeline):
+        return None
     first: list[int] = []
     end: list[int] = []
-    starts, stops = runs_of(timeline.busy)
-    if not len(starts) or (stops - starts < INNER + 2).mean() > SHORT:
-        return None
-    for start, stop in zip(starts, stops, strict=True):
-        for at in range(start + 1, stop - 1, PIECE):
+    for start, stop in zip(starts + timeline.edge, stops - timeline.edge, strict=True):
+        for at in range(start, stop, PIECE):
             first.append(at)
-            end.append(min(at + PIECE, stop - 1))
-    if not first:
-        return None
+            end.append(min(at + PIECE, stop))
     empty = Slices(np.array(first), np.array(end), np.empty(0))
     return Slices(empty.first, empty.end, np.log(empty.mean(timeline.moved) / timeline.bin_seconds))
+
+
+def _is_sparse(timeline: Timeline) -> bool:
+    """Tell whether its busy bins hold more pauses than I/O, which no bin of its own shows."""
+    io_seconds = timeline.io_seconds
+    return io_seconds is not None and io_seconds < FILLED * timeline.busy_seconds
 
 
 def exposure(timeline: Timeline, others: Iterable[Timeline]) -> NDArray[np.float64]:

@@ -37,10 +37,26 @@ DAMAGED = 1  # exit code when a log could not be read
 class _Read:
     """What the logs gave."""
 
-    timelines: list[Timeline] = field(default_factory=list)
-    without: int = 0
-    """Logs without a heatmap, or that moved nothing."""
+    timelines: dict[bytes, Timeline | None] = field(default_factory=dict)
+    """By the digest of the log; None: it has no heatmap, or moved nothing."""
+    copies: int = 0
     damaged: int = 0
+
+    @property
+    def with_heatmap(self) -> int:
+        return sum(timeline is not None for timeline in self.timelines.values())
+
+    @property
+    def without(self) -> int:
+        return len(self.timelines) - self.with_heatmap
+
+    def runs(self) -> list[Timeline]:
+        """Put logs of one job together; workers answer in any order, chance must not see it."""
+        from sluice.attribution.one_run import one_run_a_job
+
+        by_digest = (timeline for _, timeline in sorted(self.timelines.items()))
+        runs = one_run_a_job(timeline for timeline in by_digest if timeline is not None)
+        return sorted(runs, key=lambda one: (one.start, one.application, one.job or 0, one.end))
 
 
 @click.command("attribute", short_help="Find which applications slow each other in production.")
@@ -92,8 +108,8 @@ def command(
 
     Lays the I/O of finished runs side by side, from the heatmaps in their Darshan logs, and
     compares the rate of each while another was writing with its rate while none was. What is
-    found is kept in the history as observations. A run whose bursts are shorter than its bins
-    tells nothing, and is counted as unresolved.
+    found is kept in the history as observations. Logs of one job are one run, and copies count
+    once. A run whose bins are too wide for its bursts is counted as unresolved.
 
     \b
         sluice attribute /var/log/darshan/2026/11
@@ -104,9 +120,10 @@ def command(
     from sluice.attribution.attribution import attribute
 
     read = _read(paths)
-    others = _other_load(server_load, read.timelines)
-    findings = attribute(read.timelines, others=others, false_rate=false_rate)
-    false = _control(read.timelines, control, false_rate)
+    runs = read.runs()
+    others = _other_load(server_load, runs)
+    findings = attribute(runs, others=others, false_rate=false_rate)
+    false = _control(runs, control, false_rate)
     if not dry_run:
         _keep(findings, config, history)
     line, coverage = coverage_beside(config, history)
@@ -133,12 +150,10 @@ def _read(paths: tuple[Path, ...]) -> _Read:
             if isinstance(result, Failure):
                 report(one_line(f"sluice: {result.path}: {result.reason}"))
                 read.damaged += 1
-            elif result is None:
-                read.without += 1
+            elif result.digest in read.timelines:
+                read.copies += 1
             else:
-                read.timelines.append(result)
-    # Workers answer in any order; chance must not depend on it.
-    read.timelines.sort(key=lambda one: (one.start, one.application, one.job or 0, one.end))
+                read.timelines[result.digest] = result.timeline
     return read
 
 
@@ -204,14 +219,16 @@ def _as_json(
 ) -> dict[str, object]:
     return {
         "logs": {
-            "with_heatmap": len(read.timelines),
+            "with_heatmap": read.with_heatmap,
             "without": read.without,
+            "copies": read.copies,
             "damaged": read.damaged,
         },
         "runs": {"resolved": findings.resolved, "unresolved": findings.unresolved},
         "pairs": {
             "tested": len(findings.observations),
             "too_few_meetings": findings.too_few,
+            "unresolved_aggressor": findings.coarse,
             "out_of_reach": findings.out_of_reach,
         },
         "p_needed": findings.p_needed,
@@ -235,11 +252,11 @@ def _observation(one: Observation) -> dict[str, object]:
 def _print(
     read: _Read, findings: Findings, false: int | None, tries: int | None, false_rate: float
 ) -> None:
-    logs = len(read.timelines) + read.without + read.damaged
+    logs = len(read.timelines) + read.copies + read.damaged
     click.echo(
-        f"{logs} logs: {len(read.timelines)} with a heatmap, {read.without} without, "
-        f"{read.damaged} damaged. Runs: {findings.resolved} resolved, "
-        f"{findings.unresolved} unresolved (bins wider than half a burst)."
+        f"{logs} logs: {read.with_heatmap} with a heatmap, {read.without} without, "
+        f"{read.damaged} damaged, {read.copies} copies. Runs: {findings.resolved} resolved, "
+        f"{findings.unresolved} unresolved (bins too wide for their bursts)."
     )
     if findings.observations:
         show_table(
@@ -250,7 +267,8 @@ def _print(
     click.echo(
         f"{len(findings.observations)} pairs tested, {attributed} attributed "
         f"(at most {share_text(false_rate)} of them falsely); "
-        f"{findings.too_few} pairs met too rarely to tell."
+        f"{findings.too_few} pairs met too rarely to tell, "
+        f"{findings.coarse} have an aggressor that is unresolved."
     )
     if findings.out_of_reach:
         click.echo(
