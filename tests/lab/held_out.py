@@ -129,14 +129,20 @@ def noise_floor(rows: Sequence[dict[str, Any]]) -> float:
     return median(apart) / math.sqrt(2)
 
 
-def median_error(model: SiteModel, seen: Sequence[Observation]) -> float:
-    """Of log I, all members writing throughout, their rates alone being known."""
-    return median(abs(math.log(model.foretell(o) / o.rho)) for o in seen)
+def median_error(
+    model: SiteModel, seen: Sequence[Observation], *, with_rates: bool = True
+) -> float:
+    """Of log I, all members writing throughout; with_rates: what they get alone is known."""
+
+    def foretold(item: Observation) -> float:
+        return model.foretell(item) if with_rates else model.share_kept(item.victim, item.others)
+
+    return median(abs(math.log(foretold(o) / o.rho)) for o in seen)
 
 
-def coverage(model: SiteModel, seen: Sequence[Observation]) -> float:
+def coverage(model: SiteModel, seen: Sequence[Observation], *, with_rates: bool = True) -> float:
     """Share of what was seen that lies inside the intervals of 90 %."""
-    return model.hits(seen, with_rates=True) / len(seen)
+    return model.hits(seen, with_rates=with_rates) / len(seen)
 
 
 def main(lab: str, output: str, seed: str = "1") -> None:

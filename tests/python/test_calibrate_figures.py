@@ -25,6 +25,7 @@ from sluice.calibrate.observations import observations
 from sluice.calibrate.programs import KIB, MIB, SYNCS, Program
 from sluice.calibrate.report import (
     agreement_text,
+    even_by_size,
     even_text,
     make_report,
     stability_text,
@@ -87,6 +88,12 @@ def test_the_default_grid_has_each_pattern_beside_each_at_every_chunk():
     assert any(len(e.probe.parts) > 1 for e in grid)  # mixes
     assert any(e.disjoint for e in grid)
     assert not any(e.disjoint for e in default_grid(several_targets=False))
+
+
+def test_the_default_grid_has_triples_with_no_one_and_two_streams():
+    """Else nobody judges both rules for many: streams share one queue, flushes add up."""
+    triples = [sorted((e.probe, *e.signals)) for e in default_grid() if len(e.signals) == 2]
+    assert sorted([p.pattern for p in one].count("aw") for one in triples) == [0, 1, 2]
 
 
 def test_every_signal_of_the_default_grid_is_measured_alone_as_a_probe():
@@ -257,14 +264,13 @@ def test_where_the_lead_changes_hands_counts_before_where_it_is_small(points, sa
     assert even_text(found) == f"OWC and AW: {said}"
 
 
-def test_break_evens_of_few_and_of_many_processes_are_told_apart(tmp_path):
+def test_break_evens_of_few_and_of_many_processes_are_told_apart():
     few = leads(("1M", 0.2), ("16M", -0.2), processes=2)
     many = leads(("1M", 0.3), ("16M", 0.2), processes=64)
     report = make_report("here", [*many, *few])
     assert [(e.processes, e.winner_above) for e in report.even] == [(2, "aw"), (64, "owc")]
-    write(report, tmp_path)
-    page = (tmp_path / "index.html").read_text()
-    assert page.index("sizes, 2 processes each") < page.index("sizes, 64 processes each")
+    headings = [heading for heading, _ in even_by_size(report.even)]
+    assert headings == [f"Break-even chunk sizes, {n} processes each" for n in (2, 64)]
     assert [e["processes"] for e in to_json(report)["break_even"]] == [2, 64]
 
 
@@ -345,6 +351,7 @@ def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_pat
     page = (tmp_path / "a" / "index.html").read_text()
     assert "&lt;site&gt;" in page
     assert page.count("data:image/png;base64,") == 3
+    assert "<h2>Break-even chunk sizes, 2 processes each</h2>" in page
     assert "<td>+1.0 s</td><td>1.50×</td><td>2.00×</td>" in page
     assert json.loads((tmp_path / "a" / "calibration.json").read_text()) == json.loads(
         json.dumps(to_json(report))

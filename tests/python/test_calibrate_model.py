@@ -93,7 +93,8 @@ def test_streams_take_by_processes_where_no_others_were_measured():
     assert kept_here == pytest.approx(0.25, rel=0.1)
 
 
-def test_three_together_follow_from_pairs():
+def test_where_what_programs_take_adds_up_three_follow_from_pairs():
+    """Here it does by definition; how far that holds on storage: test_foretold.py."""
     model = fit(world())
     owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))
     assert model.share_kept(owc, [ws, aw]) == pytest.approx(kept(owc, [ws, aw]), rel=0.1)

@@ -52,34 +52,28 @@ def default_grid(
     *,
     processes: int = 2,
     several_targets: bool = True,
-    varied: bool = True,
 ) -> list[Encounterable]:
     """Return what a default calibration chooses from.
 
-    Every pattern beside every other at each chunk; unequal shares of processes, sync modes
-    and unequal chunks; triples; another target as a control. Where `varied`, unequal shares
-    come with unequal chunks, there are mixes, and a pair is there once, since both of its
-    members are judged.
+    Every pattern beside every other at each chunk; unequal shares of processes at unequal
+    chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Those
+    who meet do so once, since all of them are judged.
     """
     middle = chunks[len(chunks) // 2]
     grid = [e for chunk in chunks for e in _each_beside_each(chunk, processes)]
-    grid += _varied(chunks, processes) if varied else _unequal_processes(middle, processes)
+    grid += _varied(chunks, processes)
     grid += _sync_modes(middle, processes)
     grid += _unequal_chunks(chunks, processes)
-    owc, ws, aw = _plain(middle, processes)
-    grid += [
-        Encounterable(owc, (ws, aw)),
-        Encounterable(aw, (owc, ws)),
-        Encounterable(ws, (aw, owc)),
-    ]
+    grid += _triples(chunks, processes)
     if several_targets:
-        grid += [Encounterable(victim, (aw,), disjoint=True) for victim in (owc, ws, aw)]
-    return _each_pair_once(grid) if varied else list(dict.fromkeys(grid))
+        victims = _plain(middle, processes)
+        grid += [Encounterable(victim, (victims[-1],), disjoint=True) for victim in victims]
+    return _each_meeting_once(grid)
 
 
-def _each_pair_once(grid: list[Encounterable]) -> list[Encounterable]:
-    pairs = {(*sorted((e.probe, *e.signals)), e.disjoint): e for e in reversed(grid)}
-    return list(reversed(pairs.values()))
+def _each_meeting_once(grid: list[Encounterable]) -> list[Encounterable]:
+    meetings = {(*sorted((e.probe, *e.signals)), e.disjoint): e for e in reversed(grid)}
+    return list(reversed(meetings.values()))
 
 
 def _plain(chunk: int, processes: int) -> list[Program]:
@@ -88,12 +82,6 @@ def _plain(chunk: int, processes: int) -> list[Program]:
 
 def _each_beside_each(chunk: int, processes: int) -> list[Encounterable]:
     pairs = itertools.product(_plain(chunk, processes), repeat=2)
-    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
-
-
-def _unequal_processes(chunk: int, processes: int) -> list[Encounterable]:
-    few, many = _plain(chunk, max(1, processes // 2)), _plain(chunk, 2 * processes)
-    pairs = [*itertools.product(few, many), *itertools.product(many, few)]
     return [Encounterable(probe, (signal,)) for probe, signal in pairs]
 
 
@@ -114,6 +102,23 @@ def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[Encounterab
         for small, large in sorted(extremes)
         for probe, signal in itertools.product(_plain(small, processes), _plain(large, processes))
         if small != large
+    ]
+
+
+def _triples(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    """One of each pattern; two streams beside one that flushes; three that flush.
+
+    With these the model's rule for many is judged: streams count as one queue, flushes add up.
+    """
+    small, middle, large = (
+        _plain(chunk, processes)
+        for chunk in (chunks[1 % len(chunks)], chunks[len(chunks) // 2], chunks[-2 % len(chunks)])
+    )
+    owc, ws, aw = middle
+    return [
+        Encounterable(owc, (ws, aw)),
+        Encounterable(ws, (aw, large[2])),
+        Encounterable(owc, (small[1], large[1])),
     ]
 
 
