@@ -57,6 +57,13 @@ def sluice(program, tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def nowhere():
+    """A directory on no block device."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir="/dev/shm") as name:
+        yield Path(name)
+
+
+@pytest.fixture
 def place(tmp_path):
     directory = tmp_path / "target"
     directory.mkdir()
@@ -177,6 +184,20 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
 )
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reason):
     assert reason in sluice("calibrate", "run", *words, code=1)
+
+
+def test_where_nothing_counts_what_reaches_a_target_a_calibration_says_so(sluice, nowhere):
+    words = ("--target", f"a={nowhere}", *QUICK, *PAIR, "--probe", "/bin/false")
+    said = sluice("calibrate", "run", *words, code=1)
+    assert "nothing counts what reaches a: what write() took is measured" in said
+    counted = (*words, "--counter", "a=echo 1")
+    assert "nothing counts" not in sluice("calibrate", "run", *counted, code=1)
+
+
+def test_a_counter_on_no_block_device_is_refused(sluice, place, nowhere):
+    words = ("--target", f"a={place}", *QUICK, *PAIR, "--counter", f"a={nowhere}")
+    assert "that directory lies on no block device" in sluice("calibrate", "run", *words, code=1)
+    assert "there is no history yet" in sluice("calibrate", "list", code=1)
 
 
 @pytest.mark.parametrize(
@@ -345,6 +366,38 @@ def test_a_counter_that_takes_long_makes_others_no_faster(place):
         return int(1e6 * time.monotonic())
 
     assert _quiet(Target("a", (place,)), count, 0.1) == pytest.approx(1e6, rel=0.5)
+
+
+def test_a_counter_that_fails_once_while_something_runs_is_no_measurement(program, place, tmp_path):
+    """Three times it counted: before the quiet time, after it, at the start."""
+    asked = tmp_path / "asked"
+    counter = f"echo >> {asked}; test $(wc -l < {asked}) -ne 4 && wc -c < {asked}"
+    target = Target("a", (place,), counter)
+    with pytest.raises(CalibrationError, match="printed no number of bytes"):
+        measure(
+            [Member(Program("ws", 4 * KIB, 1), target)],
+            launcher=Launcher(str(program)),
+            timing=Timing(fill=0, window=0.2),
+        )
+
+
+def test_what_ends_a_run_is_told_and_not_that_its_counter_failed_too():
+    asked = []
+
+    def count() -> int:
+        asked.append(None)
+        if len(asked) > 1:
+            raise CalibrationError("the counter")
+        return 0
+
+    def run() -> None:
+        with Watch(count):
+            while len(asked) < 2:
+                time.sleep(0.01)
+            raise CalibrationError("the run")
+
+    with pytest.raises(CalibrationError, match="the run"):
+        run()
 
 
 @pytest.mark.parametrize("phase", range(0, 100, 9))

@@ -112,22 +112,42 @@ def parse_targets(texts: Sequence[str], counters: Sequence[str]) -> tuple[Target
     places = [d for target in targets for d in {d.resolve() for d in target.directories}]
     if len(set(places)) < len(places):
         raise CalibrationError("two targets have one directory; give each its own")
+    uncounted(targets)  # refuses a --counter that counts nothing
     return targets
+
+
+def uncounted(targets: Sequence[Target]) -> list[str]:
+    """Return the names of those where nothing counts what reaches them."""
+    return [target.name for target in targets if counter_of(target) is None]
 
 
 def counter_of(target: Target) -> Callable[[], int] | None:
     """Return what reads the target's own count of bytes written, or None without one.
 
-    It counts whoever writes, file system and journal included, and only rises.
+    It counts whoever writes, file system and journal included, and only rises. Raises
+    CalibrationError for a directory of --counter that lies on no block device; so does what is
+    returned, when the count cannot be had.
     """
     place = Path(target.counter) if target.counter else target.directories[0]
     if target.counter and not place.is_dir():
         return lambda: _ask(target.counter)
     number = place.stat().st_dev
     stat = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat")
-    if not stat.exists():
-        return None
-    return lambda: int(stat.read_text().split()[6]) * SECTOR
+    if stat.exists():
+        return lambda: _read(stat)
+    if target.counter:
+        raise CalibrationError(
+            f"--counter {target.name}={target.counter}: that directory lies on no block device; "
+            "name one that does, or a command that prints the bytes"
+        )
+    return None
+
+
+def _read(stat: Path) -> int:
+    try:
+        return int(stat.read_text().split()[6]) * SECTOR
+    except OSError as error:
+        raise CalibrationError(f"{stat}: {error.strerror}; mend that first") from None
 
 
 def _ask(command: str) -> int:
@@ -142,13 +162,17 @@ def _ask(command: str) -> int:
 
 @dataclass(slots=True)
 class Watch:
-    """Samples a counter while something runs; nothing where there is none."""
+    """Samples a counter while something runs; nothing where there is none.
+
+    When the counter fails meanwhile, the end of the watch raises its CalibrationError.
+    """
 
     counter: Callable[[], int] | None
     times: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _failure: CalibrationError | None = None
 
     def __enter__(self) -> Self:
         self._sample()
@@ -157,10 +181,14 @@ class Watch:
             self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stop.set()
         if self._thread:
             self._thread.join()
+        if kind:
+            return
+        if self._failure:
+            raise self._failure
         self._sample()
 
     def rate(self, start: float, end: float) -> float | None:
@@ -176,8 +204,11 @@ class Watch:
         return linear_regression(after, [self._at(start + x) for x in after]).slope
 
     def _watch(self) -> None:
-        while not self._stop.wait(SAMPLE_SECONDS):
-            self._sample()
+        try:
+            while not self._stop.wait(SAMPLE_SECONDS):
+                self._sample()
+        except CalibrationError as failure:
+            self._failure = failure
 
     def _sample(self) -> None:
         if self.counter:

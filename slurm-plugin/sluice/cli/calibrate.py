@@ -232,6 +232,7 @@ def _go_on(session: Session, *, as_json: bool) -> None:
     from sluice.calibrate.analysis import stability
     from sluice.calibrate.errors import CalibrationError
     from sluice.calibrate.report import stability_text
+    from sluice.calibrate.targets import uncounted
     from sluice.cli.progress import progress
 
     delta = session.settings.delta
@@ -239,6 +240,11 @@ def _go_on(session: Session, *, as_json: bool) -> None:
     try:
         with stopped_like_ctrl_c(), progress("encounters", lambda: count) as (say, advance):
             say(f"calibration {session.number}: takes about {_time_text(session)}")
+            if not delta and (names := uncounted(session.settings.targets)):
+                say(
+                    f"nothing counts what reaches {' and '.join(names)}: what write() took is "
+                    "measured, and others' traffic is not seen; --counter names what counts"
+                )
             advance(len(session.measured))
 
             def tell(encounter: Encounter) -> None:
