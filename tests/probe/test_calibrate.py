@@ -19,7 +19,13 @@ from target_kinds import Limits
 from sluice.calibrate import protocol
 from sluice.calibrate.delta import DeltaPlan, measure_delta
 from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.launch import Launcher, Trace, in_time
+from sluice.calibrate.launch import (
+    MOST_PATTERNS,
+    MOST_PROCESSES,
+    Launcher,
+    Trace,
+    in_time,
+)
 from sluice.calibrate.programs import KIB, MIB, Program
 from sluice.calibrate.protocol import (
     MOST_FOREIGN_SHARE,
@@ -180,10 +186,64 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
             ("--target", "a=.", "--tasks", "4", "--encounter", "owc:1M:4 owc+aw:1M:4"),
             "give it a multiple of 8 of them",
         ),
+        (
+            ("--target", "a=.", "--encounter", "owc:1M aw:1M:1025"),
+            "aw:1M:1025: a probe starts at most 1024 processes",
+        ),
+        (("--target", "a=.", "--processes", "1024"), "a probe starts at most 1024 processes"),
+        (
+            ("--target", "a=.", "--encounter", f"owc:1M {'+'.join(17 * ['aw'])}:1M:17"),
+            "a mix has at most 16 patterns",
+        ),
+        (
+            ("--target", "a=.", "--encounter", "owc:1M owc+aw:1M:1"),
+            "owc+aw:1M:1: its processes cannot be dealt to 2 patterns evenly",
+        ),
+        (
+            ("--target", "a=.", "--encounter", "owc:1M owc+aw+aw:1M:2"),
+            "give it a multiple of 3 of them",
+        ),
+        (("--target", "a=.", "--encounter", "owc:1M aw:1M:²"), "not a program like owc:1M:2"),
+        (("--target", "a=.", "--tasks", "2"), "--tasks 2: only --srun starts several"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, words, reason):
+def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, tmp_path, words, reason):
     assert reason in sluice("calibrate", "run", *words, code=1)
+    with Store(tmp_path / "history.db", create=True) as store:
+        assert store.calibrations() == []
+
+
+def test_a_probe_takes_as_many_processes_and_patterns_as_are_let_through(program):
+    def complaint(processes: int, patterns: int) -> str:
+        words = ("--processes", str(processes), "--pattern", "+".join(patterns * ["aw"]), ".")
+        return subprocess.run([program, *words], check=False, capture_output=True, text=True).stderr
+
+    assert "--duration: missing" in complaint(MOST_PROCESSES, MOST_PATTERNS)
+    assert "--processes: not a number from 1" in complaint(MOST_PROCESSES + 1, 1)
+    assert "--pattern: too many parts" in complaint(1, MOST_PATTERNS + 1)
+
+
+def test_a_calibration_that_cannot_go_on_keeps_no_other_from_it(sluice, place, tmp_path):
+    """The latest is taken unless a number is given."""
+    for _ in range(2):
+        sluice(
+            "calibrate",
+            "run",
+            "--target",
+            f"a={place}",
+            *QUICK,
+            *PAIR,
+            "--probe",
+            "/bin/false",
+            code=1,
+        )
+    words = ("calibrate", "resume", "--probe", "/bin/false")
+    assert "calibration 2: " in sluice(*words, code=1)
+    assert "go on with `sluice calibrate resume 1`" in sluice(*words, "1", code=1)
+    assert "calibration 3: not in" in sluice(*words, "3", code=1)
+    with Store(tmp_path / "history.db") as store:
+        store.finish_calibration(1)
+    assert "calibration 1: is finished" in sluice(*words, "1", code=1)
 
 
 def test_where_nothing_counts_what_reaches_a_target_a_calibration_says_so(sluice, nowhere):

@@ -82,6 +82,7 @@ def test_a_measured_place_leaves_its_probe_in_the_history_and_nothing_else(sluic
         (("--measure", "a=.", "--measure", "a=/"), "two targets have one name"),
         (("--measure", "a=.", "--counter", "b=x"), "--counter b: no target has that name"),
         (("--measure", "a=.", "--program", "xyz"), "xyz: not a program like owc:1M:2"),
+        (("--measure", "a=.", "--program", "owc+aw:1M:1"), "cannot be dealt to 2 patterns"),
         (("--measure", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
         ((), "sluice ingest"),
     ],

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.calibrate.errors import CalibrationError, LateStartError
+from sluice.calibrate.programs import DIRECT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +26,9 @@ FULL = 3
 """Exit code of a probe that would have filled a file system."""
 LATE = 4
 """Exit code of a probe that was not ready in time."""
+MOST_PROCESSES = 1024
+MOST_PATTERNS = 16
+"""Of one probe (classifier/probe/options.h)."""
 MOST_LEAD_SECONDS = 30.0
 PATIENCE_SECONDS = 300.0
 """How long a probe may take beyond its time: a last operation on a busy target."""
@@ -48,6 +52,30 @@ def find_probe(named: str | None = None) -> str:
             f"{named or 'sluice-probe'}: not found; `make build install`, or name it with --probe"
         )
     return found
+
+
+def check(program: Program, tasks: int) -> None:
+    """Raise CalibrationError for what a probe would refuse, and for what tasks cannot share.
+
+    Each task is a probe, which deals the patterns of a mix to its own processes.
+    """
+    patterns = len(program.parts)
+    least = tasks * patterns
+    if program.processes % least:
+        shares = [f"{tasks} tasks"] * (tasks > 1) + [f"{patterns} patterns"] * (patterns > 1)
+        raise CalibrationError(
+            f"{program}: its processes cannot be dealt to {' of '.join(shares)} evenly; "
+            f"give it a multiple of {least} of them"
+        )
+    if program.processes > MOST_PROCESSES * tasks:
+        raise CalibrationError(
+            f"{program}: a probe starts at most {MOST_PROCESSES} processes; "
+            "give it fewer, or --srun more --tasks"
+        )
+    if patterns > MOST_PATTERNS:
+        raise CalibrationError(f"{program}: a mix has at most {MOST_PATTERNS} patterns")
+    if program.direct and program.chunk_bytes % DIRECT_BYTES:
+        raise CalibrationError(f"{program}: the chunk of direct I/O is a multiple of 4K")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ ENDLESS = 1 << 40
 DIRECT_BYTES = 4 * KIB
 """Of which the chunk of direct I/O is a multiple."""
 
-_SIZE = re.compile(r"(\d+)([KMG]?)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,15})([KMG]?)", re.IGNORECASE)
+_PROCESSES = re.compile(r"0*[1-9][0-9]{0,8}")
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": 1 << 30}
 
 
@@ -70,8 +71,7 @@ class Program:
             or any(part not in PATTERNS for part in pattern.split("+"))
             or sync not in ("", *SYNCS)
             or direct not in ("", "direct")
-            or not (processes or "1").isdigit()
-            or int(processes or "1") == 0
+            or not _PROCESSES.fullmatch(processes or "1")
         ):
             raise CalibrationError(
                 f"{text}: not a program like owc:1M:2 (PATTERN:CHUNK:PROCESSES[:SYNC[:direct]], "

@@ -14,7 +14,7 @@ from sluice.cli.calibrate_options import (
     settings_of,
     target_options,
 )
-from sluice.cli.calibrate_report import list_command, report_command
+from sluice.cli.calibrate_report import calibration_named, list_command, report_command
 from sluice.cli.common import (
     CommandError,
     config_option,
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.calibrate.session import Session
-    from sluice.history_db.records import Encounter
+    from sluice.history_db.records import Calibration, Encounter
+    from sluice.history_db.store import Store
 
 
 @click.group("calibrate", short_help="Measure which programs disturb each other here.")
@@ -131,26 +132,49 @@ def run_command(
 
 
 @command.command("resume")
+@click.argument("number", required=False, type=int)
 @click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH.")
 @config_option
 @history_option
 @json_option
 def resume_command(
-    *, probe: str | None, config: Path | None, history: Path | None, as_json: bool
+    *,
+    number: int | None,
+    probe: str | None,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
 ) -> None:
-    """Go on with the latest calibration that was interrupted.
+    """Go on with a calibration that was interrupted: the latest, or that NUMBER.
 
     \b
         sluice calibrate resume
+        sluice calibrate list
+        sluice calibrate resume 3
     """
     from sluice.calibrate.launch import find_probe
-    from sluice.calibrate.session import Session, one_session
+    from sluice.calibrate.session import Session
 
     with open_history(config, history) as store:
+        session = Session.resume(store, _interrupted(store, number), probe=find_probe(probe))
+        again = "sluice calibrate resume" + (f" {number}" if number is not None else "")
+        _go_on(session, as_json=as_json, again=again)
+
+
+def _interrupted(store: Store, number: int | None) -> Calibration:
+    from sluice.calibrate.session import one_session
+
+    if number is None:
         calibration = one_session(store.calibrations())
         if calibration is None:
             raise CommandError(f"{store.path}: no calibration was interrupted")
-        _go_on(Session.resume(store, calibration, probe=find_probe(probe)), as_json=as_json)
+        return calibration
+    calibration = calibration_named(store, number)
+    if calibration.finished:
+        raise CommandError(
+            f"calibration {number}: is finished; `sluice calibrate run` begins another"
+        )
+    return calibration
 
 
 @command.command("delta")
@@ -228,7 +252,7 @@ command.add_command(list_command)
 command.add_command(report_command)
 
 
-def _go_on(session: Session, *, as_json: bool) -> None:
+def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate resume") -> None:
     from sluice.calibrate.analysis import stability
     from sluice.calibrate.errors import CalibrationError
     from sluice.calibrate.report import stability_text
@@ -259,7 +283,7 @@ def _go_on(session: Session, *, as_json: bool) -> None:
         reason = str(stop) or "interrupted"
         raise CommandError(
             f"calibration {session.number}: {reason}; {len(session.measured)} encounters are "
-            "kept, go on with `sluice calibrate resume`"
+            f"kept, go on with `{again}`"
         ) from None
     figures = stability(session.measured)
     if as_json:

@@ -13,8 +13,6 @@ import click
 from sluice.cli.common import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sluice.calibrate.grid import Encounterable
     from sluice.calibrate.session import Settings
 
@@ -166,6 +164,7 @@ def settings_of(
     **_: object,
 ) -> Settings:
     from sluice.calibrate.grid import CHUNKS, default_grid, most_informative_first
+    from sluice.calibrate.launch import check
     from sluice.calibrate.programs import parse_size
     from sluice.calibrate.protocol import Timing
     from sluice.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
@@ -178,7 +177,10 @@ def settings_of(
         several_targets=len(places) > 1,
     )
     plan = [_encounter(text) for text in encounters] or most_informative_first(grid)
-    _check(plan, tasks)
+    for program in (p for encounter in plan for p in (encounter.probe, *encounter.signals)):
+        check(program, tasks)
+    if tasks > 1 and not srun:
+        raise CommandError(f"--tasks {tasks}: only --srun starts several")
     return Settings(
         targets=places,
         plan=tuple(plan),
@@ -189,24 +191,6 @@ def settings_of(
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
     )
-
-
-def _check(plan: Sequence[Encounterable], tasks: int) -> None:
-    """Refuse what a probe would, and what tasks cannot share.
-
-    Each task is a probe, which deals the patterns of a mix to its own processes.
-    """
-    from sluice.calibrate.programs import DIRECT_BYTES
-
-    for program in (p for e in plan for p in (e.probe, *e.signals)):
-        least = tasks * (len(program.parts) if tasks > 1 else 1)
-        if program.processes % least:
-            raise CommandError(
-                f"{program}: its processes cannot be dealt to {tasks} tasks evenly; "
-                f"give it a multiple of {least} of them"
-            )
-        if program.direct and program.chunk_bytes % DIRECT_BYTES:
-            raise CommandError(f"{program}: the chunk of direct I/O is a multiple of 4K")
 
 
 def _encounter(text: str) -> Encounterable:

@@ -113,13 +113,17 @@ def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration 
     known = store.calibrations()
     if not known:
         raise CommandError(f"{store.path}: no calibration yet; see `sluice calibrate run --help`")
-    chosen = known[-1] if number is None else next((c for c in known if c.id == number), None)
-    if chosen is None:
-        raise CommandError(
-            f"calibration {number}: not in {store.path}; see `sluice calibrate list`"
-        )
+    chosen = known[-1] if number is None else calibration_named(store, number)
     earlier = [c for c in known if c.id < chosen.id and c.site == chosen.site]
     return chosen, earlier[-1] if earlier else None
+
+
+def calibration_named(store: Store, number: int) -> Calibration:
+    """Return the one of that number. Raises CommandError."""
+    for calibration in store.calibrations():
+        if calibration.id == number:
+            return calibration
+    raise CommandError(f"calibration {number}: not in {store.path}; see `sluice calibrate list`")
 
 
 def _calibration_json(calibration: Calibration, encounters: list[Encounter]) -> dict[str, object]:

@@ -119,21 +119,20 @@ def _measure(  # noqa: PLR0917 - as given on the command line
     rounds: int,
     probe: str | None,
 ) -> None:
-    from sluice.calibrate.launch import Launcher, find_probe
+    from sluice.calibrate.launch import Launcher, check, find_probe
     from sluice.calibrate.programs import Program
     from sluice.calibrate.protocol import Timing
     from sluice.calibrate.target_speeds import probe_targets
-    from sluice.calibrate.targets import counter_of, parse_targets
+    from sluice.calibrate.targets import parse_targets, uncounted
 
+    asked = Program.parse(program)
+    check(asked, tasks=1)
     targets = parse_targets(places, counters)
-    for target in targets:
-        if counter_of(target) is None:
-            click.echo(
-                f"{target.name}: nothing counts others' traffic here; see --counter", err=True
-            )
+    for name in uncounted(targets):
+        click.echo(f"{name}: nothing counts others' traffic here; see --counter", err=True)
     for seen, dropped in probe_targets(
         targets,
-        Program.parse(program),
+        asked,
         rounds=rounds,
         launcher=Launcher(find_probe(probe)),
         timing=Timing(),
