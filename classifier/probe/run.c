@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ struct meeting {
 
 struct crew {
 	struct meeting *meeting;
-	char *chunk; /* forked: one copy for those who write */
+	sigset_t signals; /* awaited */
+	char *chunk;	  /* forked: one copy for those who write */
 };
 
 /* ---- one process ------------------------------------------------------------ */
@@ -143,19 +145,37 @@ run_process (const struct options *options, const struct place *places, struct t
 
 /* ---- all of them ------------------------------------------------------------ */
 
-/* The signals that the parent waits for; it alone decides what to do. All others that
- * end a process by default tell of a fault in it. */
-static const int awaited[]
-    = { SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU };
+/* Signals that tell of a fault in a process, hold it, or let it go on do what they always
+ * do. SIGPIPE does nothing: who reads the report may have gone. */
+static const int not_awaited[]
+    = { SIGABRT, SIGBUS,  SIGFPE,  SIGILL,  SIGSEGV, SIGSYS,   SIGTRAP, SIGXFSZ,
+	SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG,  SIGWINCH, SIGPIPE };
 
+/* Whether it was started so that this signal does nothing, as by nohup. Those that are
+ * meant for a probe are heard all the same. */
+static bool
+is_ignored (int number)
+{
+	struct sigaction action;
+
+	if (number == SIGCHLD || number == SIGUSR1 || number == SIGUSR2)
+		return false;
+	return sigaction (number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/* The signals that the parent waits for; it alone decides what to do. A blocked signal
+ * would come in also where it is ignored. */
 static sigset_t
 awaited_signals (void)
 {
 	sigset_t set;
 
-	sigemptyset (&set);
-	for (size_t i = 0; i < sizeof awaited / sizeof *awaited; i++)
-		sigaddset (&set, awaited[i]);
+	sigfillset (&set);
+	for (size_t i = 0; i < sizeof not_awaited / sizeof *not_awaited; i++)
+		sigdelset (&set, not_awaited[i]);
+	for (int number = 1; number <= SIGRTMAX; number++)
+		if (is_ignored (number))
+			sigdelset (&set, number);
 	return set;
 }
 
@@ -169,19 +189,35 @@ become_child (pid_t parent)
 		_exit (EXIT_IO);
 }
 
-/* Reap what has ended; returns how many are left. The status of the first failure is
- * kept. */
-static unsigned
-reap (unsigned running, int *failure)
+/* Forget a process that has ended: its number may soon be another's. Returns whether it
+ * was one of these, for exec leaves a program its children. */
+static bool
+forget (pid_t *pids, unsigned count, pid_t pid)
 {
-	int status;
+	for (unsigned i = 0; i < count; i++)
+		if (pids[i] == pid) {
+			pids[i] = 0;
+			return true;
+		}
+	return false;
+}
 
-	while (running > 0 && waitpid (-1, &status, WNOHANG) > 0) {
-		running--;
+/* Reap what has ended; returns how many did. The status of the first failure is kept. */
+static unsigned
+reap (pid_t *pids, unsigned count, int *failure)
+{
+	unsigned ended = 0;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid (-1, &status, WNOHANG)) > 0) {
+		if (!forget (pids, count, pid))
+			continue;
+		ended++;
 		if (!*failure)
 			*failure = status;
 	}
-	return running;
+	return ended;
 }
 
 /* The exit code that a process's status stands for. One that failed by itself has said
@@ -200,14 +236,15 @@ static void
 kill_all (const pid_t *pids, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
-		kill (pids[i], SIGKILL);
+		if (pids[i])
+			kill (pids[i], SIGKILL);
 }
 
 /* When one fails, the others would wait for it for ever. Returns an exit code: that which
  * it was told to end with, unless that is EXIT_SUCCESS. */
 static int
-wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
-	  struct meeting *meeting, int told)
+wait_for (pid_t *pids, unsigned count, const sigset_t *signals, struct meeting *meeting,
+	  int told)
 {
 	int failure = 0;
 
@@ -220,7 +257,7 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
 			meeting->stop = true;
 		else if (signal != SIGCHLD && !told)
 			told = EXIT_SIGNAL + signal;
-		running = reap (running, &failure);
+		running -= reap (pids, count, &failure);
 		if (told || failure)
 			kill_all (pids, count);
 	}
@@ -230,13 +267,14 @@ wait_for (const pid_t *pids, unsigned count, const sigset_t *signals,
 struct crew *
 crew_create (const struct options *options)
 {
-	sigset_t signals = awaited_signals ();
 	struct crew *crew = malloc (sizeof *crew);
 
-	sigprocmask (SIG_BLOCK, &signals, NULL);
-	signal (SIGPIPE, SIG_IGN); /* who reads the report may have gone */
 	if (!crew)
 		fail ("processes", "allocate");
+	crew->signals = awaited_signals ();
+	sigprocmask (SIG_BLOCK, &crew->signals, NULL);
+	signal (SIGPIPE, SIG_IGN);
+	signal (SIGCHLD, SIG_DFL); /* ignored, nothing would tell of a child's end */
 	crew->meeting = arrange_meeting (sizeof *crew->meeting, options->processes);
 	if (!crew->meeting)
 		fail ("processes", "map");
@@ -249,7 +287,6 @@ run (struct crew *crew, const struct options *options, const struct place *place
      struct tally *tally)
 {
 	struct meeting *meeting = crew->meeting;
-	sigset_t signals = awaited_signals ();
 	pid_t parent = getpid ();
 	pid_t pids[MAX_PROCESSES];
 	unsigned count = 0;
@@ -270,8 +307,9 @@ run (struct crew *crew, const struct options *options, const struct place *place
 		kill_all (pids, count);
 		told = EXIT_IO;
 	}
+	signal (SIGXFSZ, SIG_IGN); /* of its own, for a report that grows too long */
 	struct outcome outcome
-	    = { .code = wait_for (pids, count, &signals, meeting, told) };
+	    = { .code = wait_for (pids, count, &crew->signals, meeting, told) };
 	outcome.start = meeting->start;
 	for (unsigned i = 0; i < options->processes; i++)
 		outcome.end = fmax (outcome.end, meeting->ends[i]);

@@ -45,20 +45,53 @@ def test_it_removes_more_files_than_a_directory_shows_at_once(program, tmp_path)
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2)
+SELDOM_SENT = (signal.SIGPROF, signal.SIGVTALRM, signal.SIGIO, signal.SIGPWR, signal.SIGRTMAX)
+ENDLESS = ("--pattern", "ws+aw", "--duration", "60", "--processes", "4", "--file-size", "8M")
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
-    words = ("--pattern", "ws+aw", "--duration", "60", "--processes", "4", "--file-size", "8M")
-    process = subprocess.Popen([program, *words, tmp_path], stdout=subprocess.PIPE)
+def begun(place: Path, *command: str | Path) -> subprocess.Popen[bytes]:
+    """A program that ends with an endless probe in this directory; the probe writes."""
+    process = subprocess.Popen([*command, *ENDLESS, place], stdout=subprocess.PIPE)
     deadline = time.monotonic() + 30
-    while not list(tmp_path.glob("*/aw.*")) and time.monotonic() < deadline:
+    while not list(place.glob("*/aw.*")) and time.monotonic() < deadline:
         time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize("number", [*ENDING, *SELDOM_SENT])
+def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
+    process = begun(tmp_path, program)
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert output == b""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_it_was_started_to_ignore_does_nothing(program, tmp_path, number):
+    """As by nohup, or by a shell that starts it in the background."""
+    ignore = f"--ignore-signal={number.name.removeprefix('SIG')}"
+    process = begun(tmp_path, "env", ignore, program)
+    process.send_signal(number)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGUSR2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_ends_also_where_the_end_of_children_is_ignored(program, tmp_path):
+    words = ("--pattern", "ws", "--chunk", "4K", "--volume", "4K", tmp_path)
+    ignoring = ("env", "--ignore-signal=CHLD")
+    assert probe(program, *words, prefix=ignoring).total["operations"] == 1
+
+
+def test_children_of_the_shell_that_it_replaced_are_not_its_own(program, tmp_path):
+    """One that ends, and fails, while the probe's own work on."""
+    words = ("--pattern", "ws", "--chunk", "4K", "--volume", "40K", "--processes", "2")
+    rests = ("--on", "0.01", "--off", "0.1", tmp_path)
+    shell = ("sh", "-c", 'false & exec "$@"', "sh")
+    assert probe(program, *words, *rests, prefix=shell).total["bytes"] == 80 << 10
 
 
 def test_sigusr1_ends_it_in_good_order(program, tmp_path):
@@ -140,6 +173,20 @@ def test_it_stops_rather_than_fill_a_file_system(program, tmp_path):
     assert done.returncode == 3
     assert all(line.startswith("sluice-probe: ") for line in done.stderr.splitlines())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_report_longer_than_files_may_be_is_an_error(program, tmp_path):
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    place = tmp_path / "place"
+    place.mkdir()
+    words = [program, "--pattern", "metadata", "--duration", "0.1", place]
+    with (tmp_path / "report").open("w") as report:
+        done = subprocess.run(words, check=False, stdout=report, timeout=60, preexec_fn=limit)
+    assert done.returncode == 1
+    assert list(place.iterdir()) == []
 
 
 def test_a_failed_write_ends_all_processes(program, tmp_path):
