@@ -117,6 +117,16 @@ sync_of (const struct options *options, enum pattern pattern)
 	return pattern == OWC || pattern == WS ? SYNC_EACH : SYNC_NONE;
 }
 
+uint64_t
+file_size_of (const struct options *options, enum pattern pattern)
+{
+	uint64_t chunks = (default_read_size + options->chunk - 1) / options->chunk;
+
+	if (options->file_size)
+		return options->file_size;
+	return pattern == READ ? chunks * options->chunk : 0;
+}
+
 /* ---- values ---------------------------------------------------------------- */
 
 static uint64_t
@@ -366,9 +376,6 @@ parse_options (int argc, char **argv)
 	options.directory_count = (unsigned)(argc - optind);
 	if (options.part_count == 0)
 		reject ("--pattern", "missing");
-	if (options.file_size == 0 && has_part (&options, READ))
-		options.file_size = (default_read_size + options.chunk - 1) / options.chunk
-				    * options.chunk;
 	check_length (&options);
 	check_files (&options);
 	return options;

@@ -30,7 +30,7 @@ struct options {
 	double start;	    /* seconds since the epoch; 0: when all are ready */
 	double on, off;	    /* s; off 0: without pauses */
 	double slice;	    /* s */
-	uint64_t file_size; /* bytes after which a file is begun again; 0: never */
+	uint64_t file_size; /* bytes; if given, else each pattern's own */
 	double leave;	    /* share of a file system that stays free */
 	const char *from;   /* directory with files to read; NULL: own ones */
 	bool keep;
@@ -44,8 +44,10 @@ struct options parse_options (int argc, char **argv);
 const char *pattern_name (enum pattern pattern);
 const char *sync_name (enum sync sync);
 
-/* What process `number` does, and how it flushes. */
+/* What process `number` does; how a pattern flushes, and after how many bytes it begins a
+ * file again (0: never). */
 enum pattern pattern_of (const struct options *options, unsigned number);
 enum sync sync_of (const struct options *options, enum pattern pattern);
+uint64_t file_size_of (const struct options *options, enum pattern pattern);
 
 #endif

@@ -71,18 +71,18 @@ place_reserve (const struct place *place, const struct options *options,
 static uint64_t
 space_of_process (const struct options *options, unsigned number)
 {
-	uint64_t most
-	    = options->file_size ? options->file_size * options->files : UINT64_MAX;
+	enum pattern pattern = pattern_of (options, number);
+	uint64_t files = file_size_of (options, pattern) * options->files;
 
-	switch (pattern_of (options, number)) {
+	switch (pattern) {
 	case OWC:
 		return options->volume;
 	case AW:
-		return options->volume < most ? options->volume : most;
+		return files && files < options->volume ? files : options->volume;
 	case WS:
 		return options->chunk * options->files;
 	case READ:
-		return options->from ? 0 : options->file_size * options->files;
+		return options->from ? 0 : files;
 	default:
 		return 0;
 	}

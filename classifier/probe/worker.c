@@ -84,18 +84,15 @@ static uint64_t
 offset_of (const struct worker *worker, uint64_t round)
 {
 	const struct options *options = worker->options;
-	uint64_t slots = 1, slot = 0;
+	uint64_t file_size = file_size_of (options, worker->pattern);
 
-	if (options->shared) {
-		slots = (options->processes + options->directory_count - 1)
-			/ options->directory_count;
-		slot = worker->number / options->directory_count;
-	}
 	if (worker->pattern == WS)
 		round = 0;
-	else if (worker->pattern == AW && options->file_size)
-		round %= options->file_size / options->chunk;
-	return (round * slots + slot) * options->chunk;
+	else if (worker->pattern == AW && file_size)
+		round %= file_size / options->chunk;
+	if (options->shared)
+		round = round * worker->peers + worker->rank;
+	return round * options->chunk;
 }
 
 /* ---- the patterns ----------------------------------------------------------- */
@@ -146,7 +143,7 @@ open_next (struct worker *worker)
 	if (file->fd >= 0)
 		close_file (worker, file->fd);
 	const char *name = worker->names[worker->name_at % worker->name_count];
-	worker->name_at += worker->options->shared ? 1 : worker->options->processes;
+	worker->name_at += worker->options->shared ? 1 : worker->peers;
 	file->fd = openat (worker->source, name, O_RDONLY | direct | O_CLOEXEC);
 	if (file->fd < 0)
 		fail (name, "open");
@@ -287,6 +284,7 @@ static void
 make_readable (struct worker *worker)
 {
 	const struct options *options = worker->options;
+	uint64_t file_size = file_size_of (options, READ);
 	char name[NAME_SIZE];
 
 	for (unsigned i = 0; i < options->files; i++) {
@@ -294,7 +292,7 @@ make_readable (struct worker *worker)
 		int fd = open_own (worker, name,
 				   options->shared ? O_CREAT | O_WRONLY
 						   : O_CREAT | O_EXCL | O_WRONLY);
-		for (uint64_t n = 0; n < options->file_size / options->chunk; n++) {
+		for (uint64_t n = 0; n < file_size / options->chunk; n++) {
 			place_reserve (worker->place, options, &worker->allowance,
 				       options->chunk, 0);
 			if (lseek (fd, (off_t)offset_of (worker, n), SEEK_SET) < 0)
@@ -306,9 +304,34 @@ make_readable (struct worker *worker)
 	}
 }
 
+/* Whether process `number` does the same and has its files in the same directory. */
+static int
+is_peer (const struct worker *worker, unsigned number)
+{
+	const struct options *options = worker->options;
+	unsigned directories = options->directory_count;
+
+	if (pattern_of (options, number) != worker->pattern)
+		return 0;
+	if (worker->pattern == READ && options->from)
+		return 1;
+	return number % directories == worker->number % directories;
+}
+
+static void
+find_peers (struct worker *worker)
+{
+	for (unsigned p = 0; p < worker->options->processes; p++)
+		if (is_peer (worker, p)) {
+			worker->peers++;
+			worker->rank += p < worker->number;
+		}
+}
+
 void
 worker_prepare (struct worker *worker)
 {
+	find_peers (worker);
 	for (unsigned i = 0; i < MAX_FILES; i++)
 		worker->files[i].fd = -1;
 	if (worker->pattern == READ && !worker->options->from)
@@ -323,7 +346,7 @@ worker_open (struct worker *worker)
 
 	if (worker->pattern == READ) {
 		list_files (worker, options->from ? options->from : worker->place->path);
-		worker->name_at = options->shared ? 0 : worker->number;
+		worker->name_at = options->shared ? 0 : worker->rank;
 		open_next (worker);
 	} else if (worker->pattern == WS || worker->pattern == AW) {
 		int fresh = options->shared ? 0 : O_EXCL;

@@ -24,6 +24,9 @@ struct worker {
 	enum pattern pattern;
 	enum sync sync;
 	uint64_t done; /* operations */
+	/* Among those that do the same in one directory, and so share or deal out its
+	 * files: how many they are, and how many come before it. */
+	unsigned peers, rank;
 	struct file files[MAX_FILES];
 	struct allowance allowance;
 	/* read: what there is, and which of it is being read */

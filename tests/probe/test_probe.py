@@ -158,6 +158,72 @@ def test_read_takes_what_another_client_has_left(program, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in Path(written).iterdir()} == before
 
 
+def files_read(program: Path, place: Path, *words: str | Path) -> dict[str, set[str]]:
+    """Which files each process that reads has read, by process."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    log = place / "calls"
+    subprocess.run(
+        ["strace", "-f", "-y", "-o", log, "-e", "trace=pread64", program, *words],
+        check=True,
+        capture_output=True,
+    )
+    files: dict[str, set[str]] = {}
+    line = re.compile(rf"^(\d+) +pread64\(\d+<({re.escape(str(place))}/[^>]*)>", re.MULTILINE)
+    for process, path in line.findall(log.read_text()):
+        files.setdefault(process, set()).add(path)
+    return files
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+@pytest.mark.parametrize("pattern", ["read", "owc+read", "owc+read+read"])
+def test_no_two_processes_read_the_same_of_their_own_files(program, tmp_path, pattern, directories):
+    """Else the cache of this machine would answer one of them, and not the storage."""
+    places = [tmp_path / str(number) for number in range(directories)]
+    for place in places:
+        place.mkdir()
+    words = ("--pattern", pattern, "--processes", "12", "--chunk", "4K", "--file-size", "8K")
+    read = files_read(program, tmp_path, *words, "--volume", "16K", *places)
+    parts = pattern.split("+")
+    assert len(read) == 12 * parts.count("read") // len(parts)
+    assert [len(files) for files in read.values()] == [1] * len(read)
+    assert len(set.union(*read.values())) == len(read)
+
+
+def test_files_of_another_client_are_dealt_to_those_who_read(program, tmp_path):
+    source, *places = (tmp_path / name for name in ("source", "a", "b"))
+    for place in (source, *places):
+        place.mkdir()
+    for name in "abcd":
+        (source / name).write_bytes(bytes(4096))
+    words = ("--pattern", "owc+read", "--processes", "4", "--chunk", "4K", "--volume", "8K")
+    read = files_read(program, tmp_path, *words, "--from", source, *places)
+    assert sorted(sorted(Path(path).name for path in files) for files in read.values()) == [
+        ["a", "c"],
+        ["b", "d"],
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["ws+aw", "aw+read"])
+def test_a_shared_file_of_a_mix_has_no_holes(program, tmp_path, pattern):
+    words = ("--pattern", pattern, "--shared", "--processes", "4", "--file-size", "16K")
+    length = ("--chunk", "8K", "--volume", "16K", "--keep")
+    report = probe(program, *words, *length, tmp_path)
+    sizes = {path.name: path.stat().st_size for path in kept(report)}
+    assert sizes == {
+        f"{part}.shared": (2 if part == "ws" else 4) * 8 * KIB for part in pattern.split("+")
+    }
+
+
+def test_only_files_to_read_have_a_size_unless_one_is_asked_for(program, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "small").write_bytes(bytes(1 << 20))
+    words = ("--pattern", "aw+read", "--processes", "2", "--volume", "65M", "--from", source)
+    report = probe(program, *words, "--keep", tmp_path)
+    assert sizes(report) == [65 << 20]
+
+
 def test_fewer_chunks_than_processes_is_an_error(program, tmp_path):
     source = tmp_path / "source"
     source.mkdir()
