@@ -30,9 +30,12 @@ room_on (const struct place *place, double leave)
 	double bytes = (double)fs.f_bavail * (double)fs.f_frsize
 		       - leave * (double)fs.f_blocks * (double)fs.f_frsize;
 	double files = (double)fs.f_favail - leave * (double)fs.f_files;
-	struct room room = { bytes > 0 ? (uint64_t)bytes : 0, UINT64_MAX };
+	struct room room = { UINT64_MAX, UINT64_MAX };
 
-	/* File systems that make inodes as needed say that they have none. */
+	/* File systems that make blocks or inodes as needed, or do not know how many they
+	 * have, say that they have none. */
+	if (fs.f_blocks > 0)
+		room.bytes = bytes > 0 ? (uint64_t)bytes : 0;
 	if (fs.f_files > 0)
 		room.files = files > 0 ? (uint64_t)files : 0;
 	return room;
@@ -46,25 +49,6 @@ refuse (const char *path, double leave)
 		 "shorter --duration, a smaller --volume or --file-size, or a smaller "
 		 "--leave",
 		 path, leave * 100.0);
-}
-
-void
-place_reserve (const struct place *place, const struct options *options,
-	       struct allowance *allowance, uint64_t bytes, unsigned files)
-{
-	if (bytes > allowance->bytes || files > allowance->files) {
-		struct room room = room_on (place, options->leave);
-		/* Others take theirs at the same time. */
-		uint64_t share = room.bytes / (4 * options->processes);
-		uint64_t grant = share < instalment ? share : instalment;
-
-		allowance->bytes = grant > bytes ? grant : bytes;
-		allowance->files = room.files / (4 * options->processes) + files;
-		if (bytes > room.bytes || files > room.files)
-			refuse (place->path, options->leave);
-	}
-	allowance->bytes -= bytes;
-	allowance->files -= files;
 }
 
 /* What process `number` will have on its file system in the end; 0: not known. */
@@ -88,6 +72,34 @@ space_of_process (const struct options *options, unsigned number)
 	}
 }
 
+struct allowance
+place_allowance (const struct options *options, unsigned number)
+{
+	bool counted = space_of_process (options, number) > 0;
+
+	return (struct allowance){ .takers = counted ? 1 : options->processes };
+}
+
+void
+place_reserve (const struct place *place, const struct options *options,
+	       struct allowance *allowance, uint64_t bytes, unsigned files)
+{
+	if (bytes > allowance->bytes || files > allowance->files) {
+		struct room room = room_on (place, options->leave);
+		/* Others take theirs at the same time. */
+		uint64_t share = room.bytes / (4 * options->processes);
+		uint64_t grant = share < instalment ? share : instalment;
+
+		allowance->bytes = grant > bytes ? grant : bytes;
+		allowance->files = room.files / (4 * options->processes) + files;
+		if (bytes > room.bytes / allowance->takers
+		    || files > room.files / allowance->takers)
+			refuse (place->path, options->leave);
+	}
+	allowance->bytes -= bytes;
+	allowance->files -= files;
+}
+
 /* The first place that has no room for the volume asked for; NULL: all have. */
 static const struct place *
 too_small (const struct place *places, const struct options *options)
@@ -95,8 +107,9 @@ too_small (const struct place *places, const struct options *options)
 	for (unsigned i = 0; i < options->directory_count; i++) {
 		uint64_t needed = 0;
 
-		for (unsigned p = i; p < options->processes; p += options->directory_count)
-			needed += space_of_process (options, p);
+		for (unsigned p = 0; p < options->processes; p++)
+			if (places[p % options->directory_count].device == places[i].device)
+				needed += space_of_process (options, p);
 		if (needed > room_on (&places[i], options->leave).bytes)
 			return &places[i];
 	}
@@ -106,12 +119,17 @@ too_small (const struct place *places, const struct options *options)
 static int
 make_place (struct place *place, const char *directory)
 {
+	struct stat facts;
+
 	if (asprintf (&place->path, "%s/sluice-probe.XXXXXX", directory) < 0)
 		fail (directory, "allocate");
 	if (!mkdtemp (place->path))
 		return -1;
 	place->fd = open (place->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return place->fd;
+	if (place->fd < 0 || fstat (place->fd, &facts) < 0)
+		return -1;
+	place->device = facts.st_dev;
+	return 0;
 }
 
 struct place *

@@ -8,12 +8,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "options.h"
 
 struct place {
-	char *path; /* of the fresh directory */
-	int fd;	    /* of the fresh directory */
+	char *path;   /* of the fresh directory */
+	int fd;	      /* of the fresh directory */
+	dev_t device; /* its file system */
 };
 
 /* Make the fresh directories, all or none. Ends the program when one cannot be
@@ -28,7 +30,12 @@ void places_remove (struct place *places, const struct options *options);
 struct allowance {
 	uint64_t bytes;
 	uint64_t files;
+	unsigned takers; /* for as many at the same moment there must be room */
 };
+
+/* Nothing as yet. Where it was known before the start how much process `number` needs,
+ * it was found to fit together with that of the others; else they may all take at once. */
+struct allowance place_allowance (const struct options *options, unsigned number);
 
 /* Before a process adds to a file system. Ends the process with EXIT_FULL rather
  * than let less free than options->leave. */

@@ -131,6 +131,7 @@ run_process (const struct options *options, const struct place *places, struct t
 		.buffer = chunk,
 		.number = number,
 		.pattern = pattern_of (options, number),
+		.allowance = place_allowance (options, number),
 	};
 
 	worker.sync = sync_of (options, worker.pattern);

@@ -175,6 +175,53 @@ def test_it_stops_rather_than_fill_a_file_system(program, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def on_tmpfs(place: Path, size: str) -> tuple[str | Path, ...]:
+    """What runs a command with an empty tmpfs there, and then lists the files left in it."""
+    script = (
+        'place=$1; mount -t tmpfs -o "size=$0" tmpfs "$place" && shift && "$@"; code=$?; '
+        'find "$place" -type f; exit $code'
+    )
+    enter = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, size, place)
+    if subprocess.run([*enter, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("may not mount a tmpfs in a namespace of its own")
+    return enter
+
+
+@pytest.mark.parametrize(
+    ("length", "directories"), [(("--duration", "5"), 1), (("--volume", "8M"), 2)]
+)
+def test_all_processes_together_leave_what_is_to_be_left(program, tmp_path, length, directories):
+    """There is room for the chunk of each, but not for those of all; nothing is begun."""
+    words = ("--pattern", "owc", "--chunk", "8M", *length, "--processes", "4")
+    enter, *inside = on_tmpfs(tmp_path, "32M")
+    places = [tmp_path] * directories
+    done = failed(Path(enter), *inside, program, *words, "--leave", "40", "--keep", *places)
+    assert done.returncode == 3
+
+
+@pytest.mark.parametrize("length", [("owc", "--volume", "8M"), ("ws", "--duration", "0.1")])
+def test_what_fits_is_written_to_the_end(program, tmp_path, length):
+    words = ("--pattern", *length, "--chunk", "8M", "--processes", "2", "--leave", "40", tmp_path)
+    report = probe(program, *words, prefix=on_tmpfs(tmp_path, "32M"))
+    assert report.total["bytes"] >= 16 << 20
+
+
+def test_a_file_system_that_does_not_tell_its_size_is_written_to(program, tmp_path):
+    words = ("--pattern", "owc", "--chunk", "4K", "--volume", "64K", tmp_path)
+    assert probe(program, *words, prefix=on_tmpfs(tmp_path, "0")).total["operations"] == 16
+
+
+def test_a_file_system_that_is_full_without_telling_ends_all_processes(program, tmp_path):
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    full = ("strace", "-f", "-o", "/dev/null", "-e", "inject=fsync:error=ENOSPC:when=3+")
+    words = ("--pattern", "owc", "--chunk", "4K", "--duration", "60", "--processes", "3")
+    enter, *inside = on_tmpfs(tmp_path, "0")
+    done = failed(Path(enter), *inside, *full, program, *words, tmp_path)
+    assert done.returncode == 1
+    assert "fsync: No space left on device" in done.stderr
+
+
 def test_a_report_longer_than_files_may_be_is_an_error(program, tmp_path):
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
