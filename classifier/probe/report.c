@@ -20,13 +20,38 @@ print_string (const char *text)
 	putchar ('"');
 }
 
+/* Each part of a mix has a pattern, and its own way to flush. */
 static void
-print_patterns (const struct options *options)
+print_parts (const struct options *options)
 {
 	printf ("\"pattern\": \"");
 	for (unsigned i = 0; i < options->part_count; i++)
 		printf ("%s%s", i ? "+" : "", pattern_name (options->parts[i]));
-	printf ("\"");
+	printf ("\", \"sync\": \"");
+	for (unsigned i = 0; i < options->part_count; i++)
+		printf ("%s%s", i ? "+" : "",
+			sync_name (sync_of (options, options->parts[i])));
+	printf ("\", ");
+}
+
+/* What was not asked for is null. */
+static void
+print_given (const char *name, double value)
+{
+	if (value > 0)
+		printf ("\"%s\": %.15g, ", name, value);
+	else
+		printf ("\"%s\": null, ", name);
+}
+
+static void
+print_source (const struct options *options)
+{
+	printf ("\"from\": ");
+	if (options->from)
+		print_string (options->from);
+	else
+		printf ("null");
 }
 
 static void
@@ -48,15 +73,19 @@ print_run (const struct options *options, const struct place *places,
 
 	gethostname (host, sizeof host - 1);
 	printf ("{\"type\": \"run\", \"version\": 1, ");
-	print_patterns (options);
+	print_parts (options);
+	print_given ("duration_seconds", options->duration);
+	print_given ("volume_bytes", (double)options->volume);
+	print_given ("file_size_bytes", (double)options->file_size);
+	print_source (options);
 	printf (", \"chunk_bytes\": %" PRIu64 ", \"processes\": %u, \"files\": %u, "
-		"\"shared\": %s, \"sync\": \"%s\", \"direct\": %s, \"on\": %.6g, "
-		"\"off\": %.6g, \"slice_seconds\": %.6g, \"start\": %.6f, \"host\": ",
+		"\"shared\": %s, \"direct\": %s, \"on\": %.6g, \"off\": %.6g, "
+		"\"leave_percent\": %.6g, \"slice_seconds\": %.6g, \"start\": %.6f, "
+		"\"host\": ",
 		options->chunk, options->processes, options->files,
-		options->shared ? "true" : "false",
-		sync_name (sync_of (options, options->parts[0])),
-		options->direct ? "true" : "false", options->on, options->off,
-		tally->length, outcome->start);
+		options->shared ? "true" : "false", options->direct ? "true" : "false",
+		options->on, options->off, options->leave * 100.0, tally->length,
+		outcome->start);
 	print_string (host);
 	printf (", ");
 	print_places (options, places);

@@ -102,6 +102,14 @@ keep_period (const struct options *options, const struct meeting *meeting, doubl
 		rest (meeting, fmin (meeting->start + begin + period, end));
 }
 
+static bool
+is_done (const struct worker *worker, const struct meeting *meeting, uint64_t moved)
+{
+	uint64_t volume = worker->options->volume;
+
+	return meeting->stop || (volume && moved >= volume);
+}
+
 static void
 work (struct worker *worker, const struct meeting *meeting)
 {
@@ -112,11 +120,15 @@ work (struct worker *worker, const struct meeting *meeting)
 	uint64_t moved = 0;
 
 	rest (meeting, start);
-	while (clock_now () < end && !meeting->stop
-	       && (!options->volume || moved < options->volume)) {
+	while (!is_done (worker, meeting, moved) && clock_now () < end) {
 		moved += worker_operate (worker);
 		keep_period (options, meeting, end);
 	}
+	if (!is_done (worker, meeting, moved) && options->duration <= 0)
+		give_up (EXIT_USAGE,
+			 "--slice: too short for this --volume, which is not done when "
+			 "there are %d of them; give a longer one",
+			 MAX_SLICES);
 	worker_finish (worker);
 }
 

@@ -306,6 +306,24 @@ def test_the_report_names_what_was_asked_for(program, tmp_path):
     odd.mkdir()
     run = probe(program, "--pattern", "owc+aw", "--volume", "1M", odd).run
     assert run["pattern"] == "owc+aw"
-    assert run["sync"] == "each"
+    assert run["sync"] == "each+none"
     assert run["directories"] == [str(odd)]
     assert run["host"] == os.uname().nodename
+    assert run["volume_bytes"] == 1 << 20
+    assert (run["duration_seconds"], run["file_size_bytes"], run["from"]) == (None, None, None)
+    assert run["leave_percent"] == 10
+
+
+def test_the_report_names_also_what_is_seldom_asked_for(program, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "small").write_bytes(bytes(4096))
+    words = ("--pattern", "read", "--sync", "close", "--chunk", "4K", "--file-size", "8K")
+    length = ("--volume", "16T", "--duration", "0.1", "--leave", "2.5", "--from", source)
+    run = probe(program, *words, *length, tmp_path).run
+    assert run["sync"] == "close"
+    assert run["volume_bytes"] == 16 << 40
+    assert run["duration_seconds"] == 0.1
+    assert run["file_size_bytes"] == 8 * KIB
+    assert run["leave_percent"] == 2.5
+    assert run["from"] == str(source)

@@ -175,6 +175,20 @@ def test_it_stops_rather_than_fill_a_file_system(program, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.acceptance
+def test_a_volume_that_takes_longer_than_there_are_slices_is_an_error(program, tmp_path):
+    """It cannot be foreseen, and a report of a part would pass for one of the whole."""
+    words = ("--pattern", "ws", "--chunk", "4K", "--volume", "1G", "--slice", "0.001")
+    rests = ("--on", "0.001", "--off", "1", tmp_path)
+    done = subprocess.run(
+        [program, *words, *rests], check=False, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "--slice: too short for this --volume" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def on_tmpfs(place: Path, size: str) -> tuple[str | Path, ...]:
     """What runs a command with an empty tmpfs there, and then lists the files left in it."""
     script = (
