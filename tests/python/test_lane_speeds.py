@@ -20,9 +20,11 @@ def store(tmp_path):
         yield store
 
 
-def probe(store, rates, at):
+def probe(store, rates, at, *, times=5):
     store.add_target_probes(
-        TargetProbe(name, "aw:1M:2", at - i, rate) for name, rate in rates.items() for i in range(5)
+        TargetProbe(name, "aw:1M:2", at - i, rate)
+        for name, rate in rates.items()
+        for i in range(times)
     )
 
 
@@ -41,6 +43,24 @@ def test_the_history_is_asked_now_and_then(store):
     assert speeds.latest == {}
     speeds.refresh(store, CONFIG, NOW + REFRESH_SECONDS)
     assert list(speeds.latest) == ["sl1"]
+
+
+def test_a_lane_that_straggled_does_so_until_it_surely_keeps_up(store):
+    """One near the bound would otherwise be slow and healthy in turns, with each probe."""
+    probe(store, {"sl0": 100.0}, NOW, times=40)
+    probe(store, {"sl1": 50.0}, NOW, times=10)
+    speeds = LaneSpeeds()
+    speeds.refresh(store, CONFIG, NOW)
+    assert speeds.latest == {"sl1": pytest.approx(0.5)}
+    probe(store, {"sl1": 90.0}, NOW + 60, times=8)
+    fresh = LaneSpeeds()
+    for asked in (speeds, fresh):
+        asked.refresh(store, CONFIG, NOW + 60)
+    assert speeds.latest == {"sl1": pytest.approx(0.5)}
+    assert fresh.latest == {}
+    probe(store, {"sl1": 90.0}, NOW + 120, times=40)
+    speeds.refresh(store, CONFIG, NOW + 120)
+    assert speeds.latest == {}
 
 
 def test_a_history_that_fails_leaves_no_straggler(store):

@@ -77,7 +77,16 @@ class TargetSpeed:
     @property
     def published(self) -> float:
         """What decisions count with: 1 for all that is not known to straggle."""
-        return max(SLOWEST, self.speed) if self.straggles and self.speed is not None else 1.0
+        return self.published_after(straggled=False)
+
+    def published_after(self, *, straggled: bool) -> float:
+        """Return the same of a target of which it is known whether it straggled until now.
+
+        Then it does until it surely keeps up, or too little is known any more: one near the bound
+        would otherwise straggle and keep up in turns, with each run that is seen.
+        """
+        counts = self.straggles or (straggled and self.verdict == UNDECIDED)
+        return min(1.0, max(SLOWEST, self.speed)) if counts and self.speed is not None else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ class LaneSpeeds:
         before, self.latest = self.latest, {}
         self._asked = now
         found = speeds_of_lanes(store, Lanes.of(config), now)
-        self.latest = {one.target: one.published for one in found if one.straggles}
+        speeds = {one.target: one.published_after(straggled=one.target in before) for one in found}
+        self.latest = {lane: speed for lane, speed in speeds.items() if speed < 1}
         for lane in sorted(self.latest.keys() - before.keys()):
             log.info("lane %s straggles: %.0f %% of its peers", lane, 100 * self.latest[lane])
         for lane in sorted(before.keys() - self.latest.keys()):
