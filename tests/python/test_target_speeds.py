@@ -128,10 +128,18 @@ def test_targets_of_lanes_that_make_no_sense_are_refused(text):
 def test_a_run_comes_back_with_its_place(store):
     run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9))
     run = PlacedRun("job 1", 1000, "/apps/a", 4, NOW - 600, 5.0, 1, (7, 9))
-    assert store.runs_on_lanes(since=0, latest=10) == [run]
-    assert store.runs_on_osts(since=0, latest=10) == [replace(run, lane=None)]
-    assert store.runs_on_lanes(since=NOW, latest=10) == []
-    assert store.runs_on_osts(since=NOW, latest=10) == []
+    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
+    assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]
+    assert store.runs_on_lanes(since=NOW, until=NOW, latest=10) == []
+    assert store.runs_on_osts(since=NOW, until=NOW, latest=10) == []
+
+
+def test_logs_that_claim_the_future_push_out_no_others(store):
+    """Of a node whose clock is wrong, or of a user who writes what he likes."""
+    run_on(store, 100, 5.0, osts=(7,))
+    log = a_log(1, jobid=100, start=NOW + 10**9, end=NOW + 10**9, osts=(7,))
+    store.add_logs([(log, a_profile(numbers={"rate": 1.0}), b"")])
+    assert [run.rate for run in store.runs_on_osts(since=0, until=NOW, latest=1)] == [5.0]
 
 
 def test_pruning_forgets_what_targets_did(store):
@@ -139,15 +147,15 @@ def test_pruning_forgets_what_targets_did(store):
     store.add_target_probes([TargetProbe("sl0", "aw:1M:2", NOW - 9, 1.0)])
     store.prune(before=NOW)
     assert store.target_probes(since=0) == []
-    assert store.runs_on_lanes(since=0, latest=10) == []
+    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
 
 
 def test_pruning_forgets_who_had_company(store):
     run_on(store, 100, 5.0, lane_mask=0b10, company=(0b10,))
-    assert store.runs_on_lanes(since=0, latest=10) == []
+    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
     store.prune(before=NOW)
     run_on(store, 100, 5.0, lane_mask=0b10)
-    assert len(store.runs_on_lanes(since=0, latest=10)) == 1
+    assert len(store.runs_on_lanes(since=0, until=NOW, latest=10)) == 1
 
 
 def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, monkeypatch):
@@ -165,7 +173,7 @@ def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, 
     with Store(path) as store:
         for number in (100, 200, 300):
             run_on(store, number, 5.0, lane_mask=0b10)
-        told = store.runs_on_lanes(since=0, latest=10)
+        told = store.runs_on_lanes(since=0, until=NOW, latest=10)
     assert len(told) == 1
 
 

@@ -80,7 +80,7 @@ def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     names = lanes.names
     runs = [
         (run, [names[run.lane]])
-        for run in store.runs_on_lanes(since=now - WINDOW, latest=MOST_RUNS)
+        for run in store.runs_on_lanes(since=now - WINDOW, until=now, latest=MOST_RUNS)
         if run.lane is not None and run.lane < len(names)
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
@@ -96,7 +96,7 @@ def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]
     """Judge all that are no lanes, in the order of their names."""
     runs = [
         (run, [_ost(ost) for ost in run.osts or ()])
-        for run in store.runs_on_osts(since=now - WINDOW, latest=MOST_RUNS)
+        for run in store.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
     others = {one.target for one in observed} - set(lanes.names)

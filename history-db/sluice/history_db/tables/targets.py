@@ -20,7 +20,8 @@ PLACED_LOGS = """
            logs.uid, substr(logs.exe, 1, instr(logs.exe || ' ', ' ') - 1) AS program,
            logs.nprocs, logs.start, profiles.rate, {lane} AS lane, logs.osts
     FROM {sources} JOIN profiles ON profiles.log = logs.id
-    WHERE {condition} AND logs.reason IS NULL AND logs.start >= ? AND profiles.rate > 0
+    WHERE {condition} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
+      AND profiles.rate > 0
       AND NOT EXISTS (SELECT 1 FROM jobs_in_company AS shared
                       WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
                         AND shared.submit = jobs.submit)
@@ -50,8 +51,8 @@ class Targets(Connection):
             )
         ]
 
-    def runs_on_lanes(self, *, since: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started from a time on, whose jobs held tokens of one lane.
+    def runs_on_lanes(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started in a time, whose jobs held tokens of one lane.
 
         Those of jobs that shared it are left out: company is no fault of a lane.
         """
@@ -61,10 +62,10 @@ class Targets(Connection):
             "CROSS JOIN logs ON logs.job = jobs.id",
             condition="confined_jobs.seen >= ?",
         )
-        return self._placed_runs(logs, [since, since], latest)
+        return self._placed_runs(logs, [since, since, until], latest)
 
-    def runs_on_osts(self, *, since: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started from a time on, whose logs name Lustre's targets.
+    def runs_on_osts(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started in a time, whose logs name Lustre's targets.
 
         Those of jobs that were seen in company are left out.
         """
@@ -73,7 +74,7 @@ class Targets(Connection):
             sources="logs LEFT JOIN jobs ON jobs.id = logs.job",
             condition="logs.osts IS NOT NULL",
         )
-        return self._placed_runs(logs, [since], latest)
+        return self._placed_runs(logs, [since, until], latest)
 
     def _placed_runs(self, logs: str, values: Sequence[int], latest: int) -> list[PlacedRun]:
         """Make one run of the logs that a job's processes left of a program in one place."""
