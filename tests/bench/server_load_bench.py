@@ -1,12 +1,12 @@
 """How much server load adds to predicting run time, over what Darshan counts.
 
 NERSC's year of benchmark jobs on Edison (tokio-abcutils, BSD-3-Clause-LBNL): each with its
-Darshan totals and what the Lustre servers did while it ran. Two models of one kind predict the
-logarithm of the run time: one from what Darshan counts of the job (never a time), the other
-also from the load that others put on the servers meanwhile: bytes and opens a second beyond
-the job's own, how full the targets were, how many nodes ran other jobs. What the servers did
-in all is not used: it holds the job's own rate, and so the answer. Both learn from the first
-part of the year and are judged on the rest; the interval is a bootstrap over weeks.
+Darshan totals and what the Lustre servers did while it ran. Models of one kind predict the
+logarithm of the run time: one from what Darshan counts of the job (never a time), the others
+also from the load meanwhile (bytes and opens a second beyond the job's own, how many nodes ran
+jobs), and from how full the targets were. What the servers did in all is not used: it holds the
+job's own rate, and so the answer. All learn from the first part of the year and are judged on
+the rest; the interval is a bootstrap over weeks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FOREIGN = (
     ("fs_tot_bytes_written", "darshan_tot_bytes_written_posix"),
     ("fs_tot_open_ops", "darshan_tot_opens_posix"),
 )
-OF_THE_SITE = ("fshealth_ost_avg_full_pct", "fshealth_ost_most_full_pct", "jobsdb_concurrent_nodes")
+FULLNESS = ("fshealth_ost_avg_full_pct", "fshealth_ost_most_full_pct")
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,27 @@ class Jobs:
     """Logarithm of the run time."""
     own: np.ndarray
     """(jobs, features): the program, its file system and what Darshan counts."""
-    servers: np.ndarray
+    load: np.ndarray
     """(jobs, features): what others did."""
+    fullness: np.ndarray
+    """(jobs, features): of the targets."""
 
 
 def number(row: dict[str, str], name: str) -> float:
     return float(row[name]) if row[name] else np.nan
 
 
+def busy_nodes(row: dict[str, str]) -> float:
+    """Return how many nodes ran jobs meanwhile, on average.
+
+    Not how many ran any job of those that it overlapped: these grow with the time that it took.
+    """
+    seconds = number(row, "_datetime_end") - number(row, "_datetime_start")
+    return number(row, "jobsdb_concurrent_nodehrs") * 3600.0 / seconds
+
+
 def read() -> Jobs:
-    start, seconds, own, servers = [], [], [], []
+    start, seconds, own, load, fullness = [], [], [], [], []
     programs: dict[tuple[str, str], int] = {}
     with gzip.open(DATA, "rt", newline="") as file:
         header = ["", *next(csv.reader(file))]  # it does not name the first column
@@ -81,17 +92,18 @@ def read() -> Jobs:
                     *(number(row, name) for name in OF_THE_JOB),
                 ]
             )
-            servers.append(
+            load.append(
                 [
                     *(
                         max(0.0, number(row, all_) - number(row, mine)) / took
                         for all_, mine in FOREIGN
                     ),
-                    *(number(row, name) for name in OF_THE_SITE),
+                    busy_nodes(row),
                 ]
             )
+            fullness.append([number(row, name) for name in FULLNESS])
     order = np.argsort(start, kind="stable")
-    return Jobs(*(np.array(one)[order] for one in (start, seconds, own, servers)))
+    return Jobs(*(np.array(one)[order] for one in (start, seconds, own, load, fullness)))
 
 
 def errors(jobs: Jobs, rows: np.ndarray, split: int) -> np.ndarray:
@@ -115,6 +127,13 @@ def interval(jobs: Jobs, split: int, without: np.ndarray, beside: np.ndarray) ->
     return np.quantile(falls, [0.025, 0.975])
 
 
+def show(name: str, error: np.ndarray) -> None:
+    print(
+        f"  {name:29s} median |log error| {np.median(error):.3f}, "
+        f"90th percentile {np.quantile(error, 0.9):.3f}"
+    )
+
+
 def main() -> int:
     if not DATA.exists():
         print(f"skipped: {DATA.name} is not beside this repository")
@@ -122,16 +141,17 @@ def main() -> int:
     jobs = read()
     split = int(TRAINED_ON * len(jobs.start))
     without = errors(jobs, jobs.own, split)
-    beside = errors(jobs, np.hstack([jobs.own, jobs.servers]), split)
-    low, high = interval(jobs, split, without, beside)
     print(f"{split} jobs to learn from, the {len(without)} after them to be judged on")
-    for name, error in (("Darshan alone", without), ("and server load", beside)):
-        print(
-            f"  {name:16s} median |log error| {np.median(error):.3f}, "
-            f"90th percentile {np.quantile(error, 0.9):.3f}"
-        )
-    fall = 1.0 - np.median(beside) / np.median(without)
-    print(f"  median error smaller by {fall:.0%} (95 %: {low:.0%} to {high:.0%})")
+    show("Darshan alone", without)
+    for name, rows in (
+        ("and server load", [jobs.own, jobs.load]),
+        ("and how full the targets were", [jobs.own, jobs.load, jobs.fullness]),
+    ):
+        beside = errors(jobs, np.hstack(rows), split)
+        low, high = interval(jobs, split, without, beside)
+        show(name, beside)
+        fall = 1.0 - np.median(beside) / np.median(without)
+        print(f"    median error smaller by {fall:.0%} (95 %: {low:.0%} to {high:.0%})")
     return 0
 
 
