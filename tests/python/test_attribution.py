@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import planted
@@ -19,6 +20,9 @@ from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.cli.main import main
 from sluice.history_db.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -212,6 +216,7 @@ def test_all_that_a_run_moved_is_taken_off_wherever_its_bins_lie(start, width, c
         ("time,bytes\n1,2\n2,x\n", ":3: time and bytes must be numbers"),
         ("time,bytes\n1,2\n", "two times or more"),
         ("time,bytes\n1,2\n2,2\n4,2\n", "even steps"),
+        ("time,bytes\n1,2\n2,2\ninf,2\n", "even steps"),
         ("time,bytes\n1,2\n2,-2\n", "not negative"),
         ("time,bytes\n1,2\n2,nan\n", "finite"),
     ],
@@ -221,6 +226,23 @@ def test_a_series_that_cannot_be_used_is_refused_by_line_and_reason(tmp_path, te
     path.write_text(text)
     with pytest.raises(ServerLoadError, match=complaint):
         read_series(path)
+
+
+def series_of(path: Path, times: np.ndarray) -> Path:
+    path.write_text("time,bytes\n" + "".join(f"{time:.4f},1\n" for time in times))
+    return path
+
+
+def test_a_series_is_as_long_as_its_times_although_its_first_step_is_not_the_mean_one(tmp_path):
+    times = 1e9 + np.concatenate([[0.0], 5.004 + 5.0 * np.arange(9999)])
+    series = read_series(series_of(tmp_path / "load.csv", times))
+    assert abs(series.end - series.bin_seconds - times[-1]) < series.bin_seconds / 2
+
+
+def test_a_series_whose_steps_drift_until_times_lie_in_others_bins_is_refused(tmp_path):
+    times = 1e9 + np.cumsum(np.repeat([5.0, 5.004], 4000))
+    with pytest.raises(ServerLoadError, match="even steps"):
+        read_series(series_of(tmp_path / "load.csv", times))
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +274,18 @@ def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
         kept = store.observed_interference()
     assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
     assert len(kept) == len(answer["observations"])
+
+
+def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
+    series = tmp_path / "load.csv"
+    rows = [f"{1_700_000_000 + 10 * i},{1e12 if i % 10 < 4 else 0}\n" for i in range(900)]
+    series.write_text("time,bytes\n" + "".join(rows))
+    few = map(str, sorted(logs.iterdir())[:6])
+    words = ["attribute", *few, "--dry-run", "--json", "--control", "3"]
+    without = json.loads(CliRunner().invoke(main, words).stdout)
+    beside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
+    assert OTHER_LOAD in {one["aggressor"] for one in beside["observations"]}
+    assert beside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
 
 
 def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_need(

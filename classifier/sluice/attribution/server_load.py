@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
 OTHER_LOAD = "(other load)"
 COLUMNS = ("time", "bytes")
 
@@ -40,12 +42,27 @@ def read_series(path: Path) -> Timeline:
                 raise ServerLoadError(
                     f"{path}:{rows.line_num}: time and bytes must be numbers"
                 ) from None
-    steps = np.diff(times)
-    if len(times) < 2 or steps[0] <= 0 or not np.allclose(steps, steps[0], rtol=1e-3):
+    step = _even_step(np.array(times))
+    if step is None:
         raise ServerLoadError(f"{path}: needs two times or more, rising in even steps")
     if not (np.isfinite(moved).all() and min(moved) >= 0):
         raise ServerLoadError(f"{path}: bytes must be finite and not negative")
-    return Timeline(OTHER_LOAD, 1, times[0], float(steps[0]), np.array(moved))
+    return Timeline(OTHER_LOAD, 1, times[0], step, np.array(moved))
+
+
+def _even_step(times: NDArray[np.float64]) -> float | None:
+    """Return the mean step; None where steps differ, or a time lies in another's bin.
+
+    Over the steps of a month what each may differ by adds up.
+    """
+    if len(times) < 2 or not np.isfinite(times).all():
+        return None
+    steps = np.diff(times)
+    step = float(times[-1] - times[0]) / len(steps)
+    if steps[0] <= 0 or not np.allclose(steps, steps[0], rtol=1e-3):
+        return None
+    drift = np.abs(times - (times[0] + step * np.arange(len(times))))
+    return step if drift.max() < step / 2 else None
 
 
 def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:

@@ -59,6 +59,16 @@ class _Read:
         return sorted(runs, key=lambda one: (one.start, one.application, one.job or 0, one.end))
 
 
+@dataclass(slots=True)
+class _Control:
+    """What was found where nothing can be."""
+
+    worlds: int
+    with_findings: int = 0
+    pairs_tested: int = 0
+    """In all worlds together."""
+
+
 @click.command("attribute", short_help="Find which applications slow each other in production.")
 @click.argument(
     "paths",
@@ -123,16 +133,16 @@ def command(
     runs = read.runs()
     others = _other_load(server_load, runs)
     findings = attribute(runs, others=others, false_rate=false_rate)
-    false = _control(runs, control, false_rate)
+    shuffles = _control(runs, others, control, false_rate)
     if not dry_run:
         _keep(findings, config, history)
     line, coverage = coverage_beside(config, history)
     if as_json:
         shares = {"coverage": asdict(coverage) if coverage else None}
-        show_json(shares | _as_json(read, findings, false, control))
+        show_json(shares | _as_json(read, findings, shuffles))
     else:
         click.echo(line)
-        _print(read, findings, false, control, false_rate)
+        _print(read, findings, shuffles, false_rate)
     if read.damaged:
         ctx.exit(DAMAGED)
 
@@ -173,9 +183,11 @@ def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
         raise CommandError(str(error)) from error
 
 
-def _control(timelines: list[Timeline], tries: int | None, false_rate: float) -> int | None:
-    """Return in how many shuffled worlds something was attributed."""
-    if tries is None:
+def _control(
+    timelines: list[Timeline], others: list[Timeline], worlds: int | None, false_rate: float
+) -> _Control | None:
+    """Try worlds in which the runs are shuffled in time, beside the same load of the servers."""
+    if worlds is None:
         return None
     import numpy as np
 
@@ -183,14 +195,15 @@ def _control(timelines: list[Timeline], tries: int | None, false_rate: float) ->
     from sluice.attribution.timeline import shuffled
 
     rng = np.random.default_rng(0)
-    false = 0
-    with progress("shuffled worlds", lambda: tries) as (_, advance):
-        for seed in range(tries):
+    control = _Control(worlds)
+    with progress("shuffled worlds", lambda: worlds) as (_, advance):
+        for seed in range(worlds):
             world = shuffled(timelines, rng)
-            found = attribute(world, false_rate=false_rate, seed=seed).observations
-            false += any(one.is_attributed for one in found)
+            found = attribute(world, others=others, false_rate=false_rate, seed=seed).observations
+            control.with_findings += any(one.is_attributed for one in found)
+            control.pairs_tested += len(found)
             advance(1)
-    return false
+    return control
 
 
 def _keep(findings: Findings, config: Path | None, history: Path | None) -> None:
@@ -214,9 +227,7 @@ def _keep(findings: Findings, config: Path | None, history: Path | None) -> None
         )
 
 
-def _as_json(
-    read: _Read, findings: Findings, false: int | None, tries: int | None
-) -> dict[str, object]:
+def _as_json(read: _Read, findings: Findings, control: _Control | None) -> dict[str, object]:
     return {
         "logs": {
             "with_heatmap": read.with_heatmap,
@@ -232,7 +243,7 @@ def _as_json(
             "out_of_reach": findings.out_of_reach,
         },
         "p_needed": findings.p_needed,
-        "control": None if tries is None else {"worlds": tries, "with_findings": false},
+        "control": asdict(control) if control else None,
         "observations": [_observation(one) for one in findings.observations],
     }
 
@@ -249,9 +260,7 @@ def _observation(one: Observation) -> dict[str, object]:
     }
 
 
-def _print(
-    read: _Read, findings: Findings, false: int | None, tries: int | None, false_rate: float
-) -> None:
+def _print(read: _Read, findings: Findings, control: _Control | None, false_rate: float) -> None:
     logs = len(read.timelines) + read.copies + read.damaged
     click.echo(
         f"{logs} logs: {read.with_heatmap} with a heatmap, {read.without} without, "
@@ -276,8 +285,11 @@ def _print(
             f"{len(findings.observations)} pairs need a p of {findings.p_needed:.2g}, which takes "
             "more worlds than could be tried: give fewer logs, or a higher --false-rate."
         )
-    if tries is not None:
-        click.echo(f"Control: something was attributed in {false} of {tries} shuffled worlds.")
+    if control:
+        click.echo(
+            f"Control: something was attributed in {control.with_findings} of {control.worlds} "
+            f"shuffled worlds; {control.pairs_tested} pairs were tested in them."
+        )
 
 
 def _row(one: Observation) -> list[object]:
