@@ -32,7 +32,9 @@ from sluice.calibrate.report import (
     to_json,
     write,
 )
+from sluice.calibrate.site_model import SiteModel
 from sluice.history_db.records import Encounter
+from sluice.policies import published as published_figures
 
 programs = st.builds(
     Program,
@@ -199,7 +201,7 @@ def published(*rows):
 
 # Facts S1 to S4: what was measured at 1, 16 and 256 MiB. That OWC and AW share evenly at
 # 256 MiB is S2 of GPFS, but of Lustre it is S4's own answer: here it is only found again. That
-# it follows from S1 to S3 is asked in test_published.py.
+# it follows from S1 to S3 is asked below, and in test_published.py.
 GPFS = published(
     ("1M", "owc", "ws", 50, 50),
     ("1M", "owc", "aw", 85, 5),
@@ -234,6 +236,24 @@ def test_a_break_even_of_lustre_that_was_measured_is_found():
     even = {(e.first, e.second): e for e in analysis.break_even(LUSTRE)}
     assert even["owc", "aw"].chunk_bytes == 256 * MIB
     assert even["owc", "ws"].winner_above == "ws"
+
+
+def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_them():
+    """S4 to one doubling, in matrices of what S1 to S3 say of chunks beside its own."""
+    figures = [
+        figure for figure in published_figures.LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}
+    ]
+    model = SiteModel(published_figures.published_interference(figures), 0.0)
+    rows = []
+    for chunk in (MIB, 8 * MIB, 64 * MIB, 512 * MIB):
+        programs = [Program(pattern, chunk, 256) for pattern in WRITES]
+        for a, b in itertools.product(programs, repeat=2):
+            rows.append(encounter(str(a), str(b), model.share_kept(a, [b])))
+    even = {(e.first, e.second): e for e in analysis.break_even(rows)}
+    for flushing, exponent in (("owc", 8), ("ws", 4)):
+        found = even[flushing, "aw"]
+        assert math.log2(found.chunk_bytes / MIB) == pytest.approx(exponent, abs=1.0)
+        assert (found.winner_below, found.winner_above) == ("aw", flushing)
 
 
 def leads(*points, processes=256):
