@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sluice.attribution import attribution
 from sluice.attribution.attribution import CLEAR, UNDER, Findings, attribute
+from sluice.attribution.production import pooled
 from sluice.attribution.server_load import OTHER_LOAD, ServerLoadError, foreign, read_series
 from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
 from sluice.classifier.darshan_writer import MadeLog
@@ -271,7 +272,7 @@ def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
     found = {(o["victim"], o["aggressor"]) for o in answer["observations"] if o["attributed"]}
     assert found == set(planted.PLANTED)
     with Store(history) as store:
-        kept = store.observed_interference()
+        kept = pooled(store.observed_interference())
     assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
     assert len(kept) == len(answer["observations"])
 

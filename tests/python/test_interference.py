@@ -80,7 +80,7 @@ def test_jobs_and_applications_of_the_history_are_compared_over_chunk_sizes(hist
 
 def test_what_production_showed_of_two_applications_is_named(history):
     number, name = named_jobs(history)[0]
-    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40, is_attributed=True)
+    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
     with Store(history) as store:
         store.put_observed_interference([seen])
     text = ask(f"job:{number}", f"app:{name}")
@@ -152,7 +152,7 @@ def test_jobs_that_read_or_do_metadata_are_refused(name, pattern):
 def test_no_name_of_a_job_reaches_the_terminal_as_it_is(history):
     number, _ = named_jobs(history)[0]
     name = "cfd\x1b[2J\nIn production"
-    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40, is_attributed=True)
+    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
     with Store(history) as store:
         store.upsert_jobs([replace(job, name=name) for job in store.jobs_with_id(number)])
         store.put_observed_interference([seen])

@@ -351,6 +351,13 @@ def test_one_command_goes_back_to_the_model_before(site):
     assert in_use() == [False, True]
 
 
+def test_publishing_says_what_the_interference_model_rests_on(site):
+    site("train")
+    assert "interference: from published figures" in site("publish")
+    nothing = {"measurements": 0, "production": 0, "left_out": 0}
+    assert json.loads(site("publish", "--json"))["interference_from"] == nothing
+
+
 def test_there_may_be_nothing_to_go_back_to(site):
     for arguments, says in (
         (["publish", "--rollback"], "no other model"),

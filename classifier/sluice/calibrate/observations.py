@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.programs import Program
+from sluice.calibrate.programs import Application, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +27,35 @@ class Observation:
     """B/s."""
     others_alone: tuple[float | None, ...] = ()
     """B/s; None where a program was never measured alone."""
+
+    @property
+    def members(self) -> tuple[Program, ...]:
+        return (self.victim, *self.others)
+
+    @property
+    def is_of_writers(self) -> bool:
+        """Whether the model, which has no reads and no metadata, can learn from it."""
+        return all(program.is_writer for program in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One application beside another in production."""
+
+    victim: Application
+    other: Application
+    rho: float
+    """The victim's rate over its undisturbed one; above 1 where company helped."""
+    log_sd: float
+    """Standard deviation of log(rho)."""
+
+    @property
+    def members(self) -> tuple[Application, Application]:
+        return (self.victim, self.other)
+
+    @property
+    def is_of_writers(self) -> bool:
+        return self.victim.is_writer and self.other.is_writer
 
 
 def valid(encounters: Iterable[Encounter]) -> list[Encounter]:

@@ -1,12 +1,16 @@
-"""The small parallel programs that are measured, and what they are to the decision core."""
+"""Who is measured or seen, programs and applications, and what they are to the decision core."""
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sluice.calibrate.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -17,6 +21,10 @@ FLUSHING = ("owc", "ws")
 SYNCS = ("none", "close", "each")
 ENDLESS = 1 << 40
 """Bytes: what a program that never flushes writes, as far as the model is concerned."""
+
+WRITER = 0.9
+"""Share of what it does that has to be writing for the interference model to know it: there,
+who reads or only touches metadata would be taken for somebody who rewrites."""
 
 DIRECT_BYTES = 4 * KIB
 """Of which the chunk of direct I/O is a multiple."""
@@ -95,6 +103,10 @@ class Program:
         return _share(part in WRITES for part in self.parts)
 
     @property
+    def is_writer(self) -> bool:
+        return self.writes >= WRITER
+
+    @property
     def waits(self) -> bool:
         """Whether every write is on the storage before the next one begins."""
         return self.direct or all(self.sync_of(part) == "each" for part in self.parts)
@@ -136,6 +148,29 @@ class Program:
             "metadata_rate": None if "metadata" in parts else 0.0,
             "io_share": 1.0,
         }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Application:
+    """What jobs of one name do, as far as the history knows."""
+
+    name: str
+    members: Mapping[str, Any] = field(compare=False)
+    """Of struct sluice_profile."""
+
+    @property
+    def direct(self) -> float:
+        """Share of what it writes directly."""
+        return float(self.members.get("direct_share") or 0.0)
+
+    @property
+    def is_writer(self) -> bool:
+        shares = self.members["share"]
+        return math.fsum(shares.get(pattern, 0.0) for pattern in WRITES) >= WRITER
+
+    def profile(self) -> Mapping[str, Any]:
+        """Members of struct sluice_profile while it writes: how often it does is not asked."""
+        return {**self.members, "rate": None, "io_share": 1.0}
 
 
 def _share(flags: Any) -> float:

@@ -1,27 +1,37 @@
-"""What a history knows of its site's storage."""
+"""Which calibrations tell of the site's storage."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.observations import observations
-from sluice.calibrate.site_model import SiteModel, fit
+from sluice.calibrate.observations import Observation, observations, valid
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Calibration, Encounter
     from sluice.history_db.store import Store
 
 
-def site_calibrations(store: Store) -> list[Calibration]:
-    """Return all calibrations of the site that was measured last."""
-    known = store.calibrations()
-    return [c for c in known if c.site == known[-1].site]
+def has_rates(store: Store, calibration: Calibration) -> bool:
+    """Return whether it measured what programs keep; delta-graphs do not, nor one stopped early."""
+    return bool(valid(store.encounters([calibration.id])))
 
 
 def site_encounters(store: Store) -> list[Encounter]:
-    return store.encounters([c.id for c in site_calibrations(store)])
+    """Return what all calibrations measured of the site.
+
+    That is the one of which a calibration last found what the interference model can learn.
+    """
+    known = store.calibrations()
+    for latest in reversed(known):
+        if _of_writers(store.encounters([latest.id])):
+            return store.encounters([one.id for one in known if one.site == latest.site])
+    return []
 
 
-def site_model(store: Store) -> SiteModel:
-    """Return the interference model of the site; the published one where nobody measured."""
-    return fit(observations(site_encounters(store)))
+def site_observations(store: Store) -> list[Observation]:
+    """Return what the interference model can learn from the calibrations of the site."""
+    return _of_writers(site_encounters(store))
+
+
+def _of_writers(encounters: list[Encounter]) -> list[Observation]:
+    return [item for item in observations(encounters) if item.is_of_writers]

@@ -37,6 +37,8 @@ from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
 
 from sluice.calibrate.features import SCALES, features, likeness
+from sluice.calibrate.observations import Seen
+from sluice.calibrate.programs import Application
 from sluice.policies import core
 from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
 EFFICIENCY_SD = 2.0
 MOST_LOG_POOLING = 4.0
+NO_POOLING = -1000.0  # of which exp is 0: the published streams share by their weights alone
 NOISE_SD = 0.08
 """Of ln rho in one measurement."""
 RATE_NOISE_SD = 0.1
@@ -62,6 +65,10 @@ COVERAGE = 0.78
 """Of intervals of 90 %, among observations that were left out of the fit. What differs from all
 that was fitted is foretold worse than what lies between, which is then covered more often."""
 NORMAL_90 = 1.6448536269514722
+LEVEL_SD = 1.0
+"""Of what another file system's levels differ from the published ones by: the order of the
+patterns may be another (MooseFS)."""
+SLOPE_SD = 0.1
 MOST_DEVIATION = 4.0
 BISECTIONS = 8
 
@@ -90,6 +97,8 @@ class Beginning:
     hold_sd: float
     noise_sd: float
     """Of ln rho in one observation, if it is not a wild one."""
+    capacity: float = 1.0
+    """Throughput of a mix over that of one program."""
 
 
 LN_2 = math.log(2.0)
@@ -121,6 +130,50 @@ def _as_published() -> Beginning:
     )
 
 
+def _unmeasured() -> Beginning:
+    """Return the published coefficients, to be corrected by production alone.
+
+    Corrections at points are for sites that measured: a point says what a program gets alone.
+    """
+    figures = published_interference()
+    sds = {name: SLOPE_SD if name.endswith(("slope", "exponent")) else LEVEL_SD for name in LAW}
+    return Beginning(
+        law=(
+            *((figures[name], sds[name]) for name in LAW[:POOLING]),
+            (NO_POOLING, 0.0),
+        ),
+        queueing={name: figures[name] for name in QUEUE.queueing},
+        weight_sd=0.0,
+        hold_sd=0.0,
+        noise_sd=0.08,
+        capacity=figures["capacity"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a model was learned from."""
+
+    measurements: int = 0
+    production: int = 0
+    """Pairs of applications, as they were seen in production."""
+    left_out: int = 0
+    """Of both, because a bundle has room for so many kinds of programs."""
+
+    def __str__(self) -> str:
+        known = "published figures"
+        if self.measurements:
+            known = f"{self.measurements} measurements here"
+        if self.production:
+            known += f" and {self.production} pairs of applications seen in production"
+        if self.left_out:
+            known += (
+                f"; {self.left_out} more left out, of the kinds of programs with the least "
+                f"evidence: a bundle has room for {core.MAX_SITE_POINTS} kinds"
+            )
+        return known
+
+
 @dataclass(frozen=True, slots=True)
 class SiteModel:
     """The interference model of a site."""
@@ -129,6 +182,7 @@ class SiteModel:
     """Members of struct sluice_interference."""
     bandwidth: float
     """B/s: the most that any program got from the target alone; efficiencies refer to it."""
+    basis: Basis = Basis()
 
     def with_deviation(self, log_sd: float) -> SiteModel:
         """Return the same with another sd of ln w where the site measured."""
@@ -208,25 +262,76 @@ def _interval(
     return low / noise, high * noise
 
 
-def fit(observations: Sequence[Observation]) -> SiteModel:
-    """Learn from these observations; without any, return the published model.
+def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) -> SiteModel:
+    """Learn from what was measured and seen; without any, return the published model.
 
-    The result depends on nothing but the set of observations. From what the fit begins, and
-    how far the model may be off where it was fitted, is judged on chunk sizes, numbers of
-    processes, and patterns and sync modes that were left out, in turn.
+    The result depends on nothing but the set of both, of which only what is between writers
+    counts. From what the fit begins, and how far the model may be off where it was fitted, is
+    judged on chunk sizes, numbers of processes, and patterns and sync modes of measured
+    programs that were left out, in turn. Where nobody measured, production corrects the
+    published coefficients.
     """
-    if not observations:
+    writers = [item for item in observations if item.is_of_writers]
+    seen = [item for item in production if item.is_of_writers]
+    if not writers and not seen:
         return SiteModel(published_interference(), 0.0)
+    room = _with_room([*writers, *seen])
+    measured = [item for item in writers if room.issuperset(item.members)]
+    shown = [item for item in seen if room.issuperset(item.members)]
+    left_out = len(writers) + len(seen) - len(measured) - len(shown)
+    basis = Basis(len(measured), len(shown), left_out)
+    if not measured:
+        return replace(_fit((), _unmeasured(), shown), basis=basis)
     # The matrices are small: several threads would mostly wait for each other.
     with threadpool_limits(limits=1, user_api="blas"):
         beginnings = (QUEUE, _as_published())
         unseen = [
-            [pair for trait in TRAITS for pair in _unseen(observations, trait, beginning)]
+            [pair for trait in TRAITS for pair in _unseen(measured, trait, beginning)]
             for beginning in beginnings
         ]
         best = min(range(len(beginnings)), key=lambda i: _median_error(unseen[i]))
-        model = _fit(observations, beginnings[best])
-        return model.with_deviation(_deviation_on(unseen[best]))
+        model = _fit(measured, beginnings[best], shown)
+        return replace(model.with_deviation(_deviation_on(unseen[best])), basis=basis)
+
+
+def _with_room(items: Sequence[Observation | Seen]) -> set[Program | Application]:
+    """Return the programs of the kinds with the most evidence, as many as find room.
+
+    An observation is evidence of each of its members, by its weight in the fit.
+    """
+    programs = _programs(items)
+    kinds, kind_of = _kinds(programs)
+    index = dict(zip(programs, kind_of.tolist(), strict=True))
+    evidence = np.zeros(len(kinds))
+    for item in items:
+        weight = 1 / (1 + (_log_sd(item) / NOISE_SD) ** 2)
+        evidence[[index[program] for program in item.members]] += weight
+    most = set(np.argsort(-evidence, kind="stable")[: core.MAX_SITE_POINTS].tolist())
+    return {program for program in programs if index[program] in most}
+
+
+def _programs(items: Sequence[Observation | Seen]) -> list[Program | Application]:
+    """Return the members of all, programs first."""
+    members: set[Program | Application] = {member for item in items for member in item.members}
+    return sorted(members, key=lambda member: (isinstance(member, Application), member))
+
+
+def _log_sd(item: Observation | Seen) -> float:
+    """Return the sd of ln rho beyond that of any measurement."""
+    return item.log_sd if isinstance(item, Seen) else 0.0
+
+
+def _kinds(
+    programs: Sequence[Program | Application],
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return (kinds, features and share of direct writes), and the kind of each program.
+
+    Programs with the same features are one kind, those that write directly another.
+    """
+    direct = np.array([[program.direct] for program in programs])
+    traits = np.hstack([np.round(features(programs), 6), direct])
+    kinds, kind_of = np.unique(traits, axis=0, return_inverse=True)
+    return kinds, kind_of.reshape(-1)
 
 
 def _median_error(unseen: Sequence[Unseen]) -> float:
@@ -239,8 +344,10 @@ def _median_error(unseen: Sequence[Unseen]) -> float:
     return median(errors) if errors else 0.0
 
 
-def _fit(observations: Sequence[Observation], beginning: Beginning) -> SiteModel:
-    problem = _Problem(observations, beginning)
+def _fit(
+    observations: Sequence[Observation], beginning: Beginning, production: Sequence[Seen] = ()
+) -> SiteModel:
+    problem = _Problem(observations, beginning, production)
     found = least_squares(problem.residuals, np.zeros(problem.size), jac=problem.jacobian)
     return problem.model(found.x)
 
@@ -283,7 +390,7 @@ def _unseen(
     observations: Sequence[Observation], trait: Callable[[Program], Any], beginning: Beginning
 ) -> Iterator[Unseen]:
     """Leave out each value of a trait in turn; yield what the rest says and what was left out."""
-    traits = [{trait(p) for p in (item.victim, *item.others)} for item in observations]
+    traits = [{trait(p) for p in item.members} for item in observations]
     for value in sorted(set().union(*traits)):
         known = [o for o, values in zip(observations, traits, strict=True) if value not in values]
         if known:
@@ -297,28 +404,33 @@ class _Problem:
     They are the coefficients of the law, and the corrections of ln w and ln h at each point.
     """
 
-    def __init__(self, observations: Sequence[Observation], beginning: Beginning) -> None:
+    def __init__(
+        self,
+        observations: Sequence[Observation],
+        beginning: Beginning,
+        production: Sequence[Seen] = (),
+    ) -> None:
         self.beginning = beginning
-        items = sorted(observations, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
-        self.bandwidth = max(item.rate_alone for item in items)
-        programs = sorted({p for o in items for p in (o.victim, *o.others)})
+        measured = sorted(observations, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
+        seen = sorted(production, key=lambda o: (o.victim, o.other, o.rho, o.log_sd))
+        items: list[Observation | Seen] = [*measured, *seen]
+        self.bandwidth = max((item.rate_alone for item in measured), default=0.0)
+        programs = _programs(items)
         index = {program: i for i, program in enumerate(programs)}
-        # Programs with the same features are one point, those that write directly another.
-        direct = np.array([[program.direct] for program in programs])
-        traits = np.hstack([np.round(features(programs), 6), direct])
-        known, where = np.unique(traits, axis=0, return_inverse=True)
+        known, point = _kinds(programs)
         self.at, self.direct = known[:, :-1], known[:, -1]
-        point = where.reshape(-1)
         self.covariance = likeness(self.at, self.at) + NOISE_SD**2 * np.eye(len(self.at))
         self.root = np.linalg.cholesky(self.covariance)
 
         self.victim = point[[index[item.victim] for item in items]]
-        pairs = [(row, index[p]) for row, o in enumerate(items) for p in o.others]
+        pairs = [(row, index[p]) for row, item in enumerate(items) for p in item.members[1:]]
         self.row, other = np.array(pairs).T
         self.other = point[other]
         self.seen = np.array([math.log(item.rho) for item in items])
+        self.is_mean = np.array([isinstance(item, Seen) for item in items])
+        self.noise_sd = np.hypot(beginning.noise_sd, [_log_sd(item) for item in items])
         self.rates: dict[int, list[float]] = {}
-        for item, at in zip(items, self.victim, strict=True):
+        for item, at in zip(measured, self.victim[: len(measured)], strict=True):
             self.rates.setdefault(int(at), []).append(math.log(item.rate_alone / self.bandwidth))
         self.efficiency = self._efficiency()
         self._state_the_law()
@@ -350,19 +462,20 @@ class _Problem:
         self.busy *= 1 - efficiency[self.victim][:, None] * idle
 
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = (self._log_rho(unknowns)[0] - self.seen) / self.beginning.noise_sd
+        error = (self._log_rho(unknowns)[0] - self.seen) / self.noise_sd
         # Cauchy: of streams side by side one may happen to take nearly all, which no form of
-        # the model can say and which must not spoil the rest.
+        # the model can say and which must not spoil the rest. What production showed is a mean
+        # over many slices, and says itself how far it may be off.
         robust = np.sign(error) * np.sqrt(np.log1p(error**2))
-        return np.concatenate([robust, unknowns])
+        return np.concatenate([np.where(self.is_mean, error, robust), unknowns])
 
     def jacobian(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
         log_rho, slopes = self._log_rho(unknowns)
-        square = ((log_rho - self.seen) / self.beginning.noise_sd) ** 2
+        square = ((log_rho - self.seen) / self.noise_sd) ** 2
         # of the Cauchy residual r: e / (r (1 + e^2)), 1 at 0
         ratio = np.divide(square, np.log1p(square), out=np.ones_like(square), where=square > 0)
-        steep = np.sqrt(ratio) / (1 + square)
-        return np.vstack([steep[:, None] * slopes / self.beginning.noise_sd, np.eye(len(unknowns))])
+        steep = np.where(self.is_mean, 1.0, np.sqrt(ratio) / (1 + square))
+        return np.vstack([steep[:, None] * slopes / self.noise_sd[:, None], np.eye(len(unknowns))])
 
     def _log_rho(
         self, unknowns: NDArray[np.float64]
@@ -415,7 +528,8 @@ class _Problem:
             self.beginning.weight_sd * (by_flush + by_stream) @ self.root,
             self.beginning.hold_sd * by_hold @ self.root,
         ]
-        return -np.log1p(pressure / held), np.hstack(slopes)
+        mix = math.log(self.beginning.capacity)
+        return mix - np.log1p(pressure / held), np.hstack(slopes)
 
     def _values(
         self, unknowns: NDArray[np.float64]
@@ -441,14 +555,16 @@ class _Problem:
         site |= {
             "process_exponent": max(0.0, site["process_exponent"]),
             "stream_exponent": max(0.0, site["stream_exponent"]),
-            "capacity": 1.0,
+            "capacity": self.beginning.capacity,
             "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
         }
-        measured = {"scale": list(SCALES), "points": points}
+        measured = {"scale": list(SCALES), "points": points} if self.rates else {}
         return SiteModel(published_interference() | site | measured, self.bandwidth)
 
     def _efficiency(self) -> NDArray[np.float64]:
         """Return the pulls on ln e: a Gaussian process through the rates alone."""
+        if not self.rates:
+            return np.zeros(len(self.at))
         known = sorted(self.rates)
         seen = np.array([np.median(self.rates[i]) for i in known])
         noise = (RATE_NOISE_SD / EFFICIENCY_SD) ** 2

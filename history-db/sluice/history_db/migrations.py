@@ -492,6 +492,37 @@ def m015_jobs_in_company(db: Database) -> None:
     )
 
 
+def m016_observed_in_some_time(db: Database) -> None:
+    """Let what the logs of one month showed stand beside that of another."""
+    db.execute("ALTER TABLE observed_interference RENAME TO observed_before")
+    db.execute(
+        """
+        CREATE TABLE observed_interference (
+            victim          TEXT    NOT NULL,     -- application
+            aggressor       TEXT    NOT NULL,
+            since           INTEGER NOT NULL,     -- start of the first run that was read and of
+            until           INTEGER NOT NULL,     -- the last, UTC seconds; both 0: not recorded
+            found           INTEGER NOT NULL,     -- UTC seconds
+            rho             REAL    NOT NULL,     -- rate left, of the undisturbed one
+            log_sd          REAL    NOT NULL,     -- of log(rho)
+            p_value         REAL    NOT NULL,
+            disturbed       INTEGER NOT NULL,     -- slices of time
+            undisturbed     INTEGER NOT NULL,
+            false_rate      REAL    NOT NULL,     -- of what is attributed, as it was asked for
+            PRIMARY KEY (victim, aggressor, since, until)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute(
+        """
+        INSERT INTO observed_interference
+        SELECT victim, aggressor, 0, 0, found, rho, log_sd, p_value, disturbed, undisturbed, 0.05
+        FROM observed_before
+        """
+    )
+    db.execute("DROP TABLE observed_before")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -508,4 +539,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m013_rates_of_targets,
     m014_arrays,
     m015_jobs_in_company,
+    m016_observed_in_some_time,
 )

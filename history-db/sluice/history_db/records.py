@@ -266,7 +266,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ObservedInterference:
-    """What one application did to the rate of another's I/O, seen in production."""
+    """What one application did to the rate of another's I/O, seen in the logs of some time."""
 
     victim: str
     aggressor: str
@@ -280,8 +280,12 @@ class ObservedInterference:
     disturbed: int
     """Slices of time of the victim under the aggressor."""
     undisturbed: int
-    is_attributed: bool
-    """Whether it was called interference, at the rate of false ones that was asked for."""
+    since: int = 0
+    """Start of the first run among all whose logs were read, and of the last one; UTC seconds.
+    Both 0: not recorded."""
+    until: int = 0
+    false_rate: float = 0.05
+    """Share of what is called interference that may be wrong, as it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def command(
     findings = attribute(runs, others=others, false_rate=false_rate)
     shuffles = _control(runs, others, control, false_rate)
     if not dry_run:
-        _keep(findings, config, history)
+        _keep(runs, findings, false_rate, config, history)
     line, coverage = coverage_beside(config, history)
     if as_json:
         shares = {"coverage": asdict(coverage) if coverage else None}
@@ -206,22 +206,31 @@ def _control(
     return control
 
 
-def _keep(findings: Findings, config: Path | None, history: Path | None) -> None:
+def _keep(
+    runs: list[Timeline],
+    findings: Findings,
+    false_rate: float,
+    config: Path | None,
+    history: Path | None,
+) -> None:
     from sluice.history_db.records import ObservedInterference
 
     now = int(time.time())
+    starts = [int(run.start) for run in runs]
     with open_history(config, history, create=True) as store:
         store.put_observed_interference(
             ObservedInterference(
-                one.victim,
-                one.aggressor,
-                now,
-                one.rho,
-                one.log_sd,
-                one.p_value,
-                one.disturbed,
-                one.undisturbed,
-                one.is_attributed,
+                victim=one.victim,
+                aggressor=one.aggressor,
+                found=now,
+                rho=one.rho,
+                log_sd=one.log_sd,
+                p_value=one.p_value,
+                disturbed=one.disturbed,
+                undisturbed=one.undisturbed,
+                since=min(starts),
+                until=max(starts),
+                false_rate=false_rate,
             )
             for one in findings.observations
         )

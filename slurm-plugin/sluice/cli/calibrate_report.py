@@ -109,13 +109,15 @@ def report_command(
 
 
 def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration | None]:
-    """Return the calibration asked for, and the one of the same site before it."""
+    """Return the calibration asked for, and the one of the same site's rates before it."""
+    from sluice.calibrate.site import has_rates
+
     known = store.calibrations()
     if not known:
         raise CommandError(f"{store.path}: no calibration yet; see `sluice calibrate run --help`")
     chosen = known[-1] if number is None else calibration_named(store, number)
-    earlier = [c for c in known if c.id < chosen.id and c.site == chosen.site]
-    return chosen, earlier[-1] if earlier else None
+    earlier = (c for c in reversed(known) if c.id < chosen.id and c.site == chosen.site)
+    return chosen, next((c for c in earlier if has_rates(store, c)), None)
 
 
 def calibration_named(store: Store, number: int) -> Calibration:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from sluice.attribution.production import Pair
     from sluice.calibrate.observations import Observation
     from sluice.calibrate.programs import Program
-    from sluice.calibrate.site_model import SiteModel
+    from sluice.calibrate.site_model import Basis, SiteModel
     from sluice.classifier.jobs import FinishedJob
-    from sluice.history_db.records import ObservedInterference
     from sluice.history_db.store import Store
 
     Rates = Mapping[Program, float]  # B/s alone, of those that were measured
@@ -97,27 +97,28 @@ class _Party:
 def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
-    from sluice.calibrate.observations import alone_rates, observations
+    from sluice.attribution.site import site_evidence
+    from sluice.calibrate.observations import alone_rates
     from sluice.calibrate.site import site_encounters
-    from sluice.calibrate.site_model import fit
     from sluice.classifier.jobs import finished_jobs
 
     with open_history(config, history, read_only=True) as store:
-        seen = observations(site_encounters(store))
+        known = site_evidence(store)
         rates = alone_rates(site_encounters(store))
         named = any(text.startswith("app:") for text in (first, second))
         jobs = finished_jobs(store.runs()) if named else []
         parties = [_party(store, text, jobs, rates) for text in (first, second)]
-        observed = store.observed_interference()
         coverage, shares = coverage_line(store), asdict(store.coverage())
-    model = fit(seen)
-    rows = [_loss(model, a, b, seen, observed) for a, b in (parties, (parties[1], parties[0]))]
+    model = known.model()
+    orders = (parties, parties[::-1])
+    rows = [_loss(model, a, b, known.measured, known.pairs) for a, b in orders]
     curve = _curve(model, parties, rates)
     if as_json:
-        show_json({"coverage": shares, "measured": len(seen), "losses": rows, "by_chunk": curve})
+        evidence = {"coverage": shares, **_basis_json(model.basis)}
+        show_json(evidence | {"losses": rows, "by_chunk": curve})
     else:
         click.echo(coverage)
-        _print_pair(parties, rows, curve, len(seen))
+        _print_pair(parties, rows, curve, model.basis)
 
 
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
@@ -158,7 +159,7 @@ def _loss(
     victim: _Party,
     other: _Party,
     seen: Sequence[Observation],
-    observed: Sequence[ObservedInterference],
+    observed: Sequence[Pair],
 ) -> dict[str, Any]:
     from sluice.calibrate.evidence import nearest
 
@@ -218,7 +219,7 @@ def _curve(model: SiteModel, parties: Sequence[_Party], rates: Rates) -> list[di
 
 
 def _print_pair(
-    parties: Sequence[_Party], rows: list[dict[str, Any]], curve: list[dict[str, Any]], count: int
+    parties: Sequence[_Party], rows: list[dict[str, Any]], curve: list[dict[str, Any]], basis: Basis
 ) -> None:
     show_table(
         ("Program", "beside", "loses", "90 % between"),
@@ -233,7 +234,7 @@ def _print_pair(
         ],
     )
     measured = [one for row in rows for one in row["measured"]]
-    click.echo(_source_text(count, is_near=bool(measured)))
+    click.echo(_source_text(basis, is_near=bool(measured)))
     if measured:
         show_table(
             ("Most like it: program", "beside", "lost", "likeness"),
@@ -257,34 +258,42 @@ def _print_pair(
         )
 
 
-def _source_text(count: int, *, is_near: bool = True) -> str:
-    if not count:
+def _source_text(basis: Basis, *, is_near: bool = True) -> str:
+    if not basis.measurements and not basis.production:
         return "From published figures alone."
-    if not is_near:
-        return f"Nothing like them was measured; extrapolated from {count} measurements here."
-    return f"From {count} measurements here."
+    if basis.measurements and not is_near:
+        return f"Nothing like them was measured; extrapolated from {basis}."
+    return f"From {basis}."
+
+
+def _basis_json(basis: Basis) -> dict[str, int]:
+    return {
+        "measured": basis.measurements,
+        "production": basis.production,
+        "left_out": basis.left_out,
+    }
 
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
-    from sluice.calibrate.observations import alone_rates, observations
+    from sluice.attribution.site import site_evidence
+    from sluice.calibrate.observations import alone_rates
     from sluice.calibrate.site import site_encounters
-    from sluice.calibrate.site_model import fit
     from sluice.classifier.jobs import finished_jobs
     from sluice.sim.assess import INSTANTS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
-        seen = observations(site_encounters(store))
+        known = site_evidence(store)
         rates = alone_rates(site_encounters(store))
         jobs = finished_jobs(store.runs())
         coverage, shares = coverage_line(store), asdict(store.coverage())
-    model = fit(seen)
+    model = known.model()
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
     policy, rate, source = storage_policy(read_config(config), None, jobs)
     with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
         pairs = worst_pairs(jobs, model=model.struct(), policy=policy, advance=advance)
     if as_json:
         show_json(
-            {"coverage": shares, "measured": len(seen), "matrices": matrices}
+            {"coverage": shares, **_basis_json(model.basis), "matrices": matrices}
             | {"worst_pairs": [asdict(one) for one in pairs]}
             | {"bandwidth": rate, "bandwidth_from": source}
             | {"interference_model": "fitted to the history"}
@@ -301,7 +310,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
             ],
         )
         click.echo()
-    click.echo(_source_text(len(seen)))
+    click.echo(_source_text(model.basis))
     if pairs:
         click.echo("By the same model, and not the published one that `sluice assess` uses:")
         show_worst_pairs(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,17 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from sluice.calibrate.site_model import Basis
     from sluice.history_db.records import Bundle, Model
     from sluice.history_db.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A bundle, and what its interference model rests on."""
+
+    bundle: Bundle
+    basis: Basis
 
 
 @click.command("publish", short_help="Write the bundle that slurmctld loads.")
@@ -50,10 +60,11 @@ def command(
     """Write the bundle that slurmctld loads.
 
     It holds the model that `sluice train` learned last, or the one with this number (see `sluice
-    models`), how programs disturb each other (measured by `sluice calibrate`, else published
-    figures), and the settings by which Sluice decides (MinConfidence, Lane, …). The file is
-    replaced as a whole; the plugin takes it up by itself within PollInterval. Run it as root or
-    SlurmUser: the plugin believes nobody else's file.
+    models`), how programs disturb each other (measured by `sluice calibrate`, seen by `sluice
+    attribute`, else published figures; which of these is said), and the settings by which Sluice
+    decides (MinConfidence, Lane, …). The file is replaced as a whole; the plugin takes it up by
+    itself within PollInterval. Run it as root or SlurmUser: the plugin believes nobody else's
+    file.
 
     \b
         sluice publish
@@ -77,9 +88,9 @@ def publish_model(
     *,
     version: int | None = None,
     rollback: bool = False,
-) -> Bundle:
+) -> Published:
     """Publish the latest model, the one with this number, or the one in use before."""
-    from sluice.calibrate.site import site_model
+    from sluice.attribution.site import site_evidence
     from sluice.classifier.publish import publish
 
     settings = read_config(config)
@@ -90,14 +101,16 @@ def publish_model(
             raise CommandError(
                 f"{path.parent}: no such directory; create it, or name another file with --bundle"
             )
-        return publish(
+        interference = site_evidence(store).model()
+        published = publish(
             store,
             model,
             policy=settings.policy,
             path=path,
             now=int(time.time()),
-            interference=site_model(store).interference,
+            interference=interference.interference,
         )
+        return Published(published, interference.basis)
 
 
 def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
@@ -117,18 +130,22 @@ def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
     return model
 
 
-def bundle_line(bundle: Bundle) -> str:
+def bundle_line(published: Published) -> str:
+    bundle = published.bundle
     return (
         f"published {bundle.path}: model {bundle.model}, {bytes_text(len(bundle.content))}, "
-        f"checksum {bundle.checksum:016x}, {time_text(bundle.published_at)}"
+        f"checksum {bundle.checksum:016x}, {time_text(bundle.published_at)}\n"
+        f"interference: from {published.basis}"
     )
 
 
-def bundle_json(bundle: Bundle) -> dict[str, object]:
+def bundle_json(published: Published) -> dict[str, object]:
+    bundle = published.bundle
     return {
         "path": bundle.path,
         "checksum": f"{bundle.checksum:016x}",
         "model": bundle.model,
         "published_at": bundle.published_at,
         "bytes": len(bundle.content),
+        "interference_from": asdict(published.basis),
     }

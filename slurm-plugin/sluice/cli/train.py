@@ -22,14 +22,13 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.publish import bundle_json, bundle_line, publish_model
+from sluice.cli.publish import Published, bundle_json, bundle_line, publish_model
 
 if TYPE_CHECKING:
     from sluice.classifier.applications import Learned
     from sluice.classifier.drift import Comparison
     from sluice.classifier.patterns import PatternClassifier
     from sluice.classifier.train import TrainedModel
-    from sluice.history_db.records import Bundle
     from sluice.history_db.store import Store
 
 SHOWN = 30  # entries of the table, unless all are asked for
@@ -231,7 +230,7 @@ def _print_patterns(metrics: dict[str, Any]) -> None:
 
 
 def _as_json(
-    outcome: _Outcome, classifier: PatternClassifier | None, bundle: Bundle | None
+    outcome: _Outcome, classifier: PatternClassifier | None, bundle: Published | None
 ) -> dict[str, object]:
     return {
         "model": outcome.model_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import astuple, fields
 from itertools import starmap
 from typing import TYPE_CHECKING
 
@@ -20,23 +20,32 @@ class Observed(Connection):
     """Table `observed_interference`."""
 
     def put_observed_interference(self, rows: Iterable[ObservedInterference]) -> None:
-        """Keep what was seen of each pair; it takes the place of what was seen before."""
+        """Add what was seen of each pair.
+
+        It takes the place of what was seen of it before within the same time, or at a time
+        that was not recorded: the same logs count once.
+        """
+        found = list(rows)
         with self._transaction() as db:
             db.executemany(
-                f"REPLACE INTO observed_interference ({', '.join(COLUMNS)}) "
+                "DELETE FROM observed_interference WHERE victim = ? AND aggressor = ? "
+                "AND (since >= ? AND until <= ? OR until = 0)",
+                [(row.victim, row.aggressor, row.since, row.until) for row in found],
+            )
+            db.executemany(
+                f"INSERT INTO observed_interference ({', '.join(COLUMNS)}) "
                 f"VALUES ({marks(len(COLUMNS))})",
-                [[getattr(row, name) for name in COLUMNS] for row in rows],
+                map(astuple, found),
             )
 
     def observed_interference(self) -> list[ObservedInterference]:
-        """Return every pair that was tested, the most harmful first."""
-        return [
-            replace(row, is_attributed=bool(row.is_attributed))
-            for row in starmap(
+        """Return every pair that was tested, once for each time, the earliest first."""
+        return list(
+            starmap(
                 ObservedInterference,
                 self._rows(
                     f"SELECT {', '.join(COLUMNS)} FROM observed_interference "
-                    "ORDER BY is_attributed DESC, rho, victim, aggressor"
+                    "ORDER BY victim, aggressor, since, until"
                 ),
             )
-        ]
+        )

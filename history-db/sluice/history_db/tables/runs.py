@@ -45,6 +45,12 @@ class Runs(Connection):
         )
         return [row[0] for row in reversed(rows)]
 
+    def commands(self) -> list[tuple[int, str]]:
+        """Return id and command line of the logs that were read, the oldest first."""
+        return self._rows(
+            "SELECT id, exe FROM logs WHERE reason IS NULL AND exe IS NOT NULL ORDER BY start, id"
+        )
+
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:
         """Return what Darshan logged of a job."""
         rows = self._rows(
