@@ -97,6 +97,15 @@ class _Weighed:
     weight: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cell:
+    """What a program got from a target, with what all others' cells are compared with."""
+
+    rates: list[_Weighed]
+    median: float
+    weight: float
+
+
 def speeds_of(
     peers: Iterable[Sequence[str]], observations: Iterable[Observation], now: int
 ) -> list[TargetSpeed]:
@@ -111,7 +120,8 @@ def speeds_of(
     found = []
     for group in peers:
         cells = {target: _cells(by_target[target], now) for target in group}
-        found += [_judge(target, cells, by_target[target]) for target in group]
+        peers_of = _by_program(cells.values())
+        found += [_judge(target, cells[target], peers_of, by_target[target]) for target in group]
     return found
 
 
@@ -120,24 +130,36 @@ def _place(one: Observation) -> tuple[object, ...]:
     return one.observed, one.program, one.is_probe, one.rate, one.weight
 
 
-def _cells(observations: Iterable[Observation], now: int) -> dict[Hashable, list[_Weighed]]:
+def _cells(observations: Iterable[Observation], now: int) -> dict[Hashable, _Cell]:
     """Rates by program; probes and runs are never compared with one another."""
     cells: dict[Hashable, list[_Weighed]] = defaultdict(list)
     for one in observations:
         age = 2.0 ** (-(now - one.observed) / HALF_LIFE)
         cells[one.is_probe, one.program].append(_Weighed(math.log(one.rate), one.weight * age))
-    return dict(cells)
+    return {
+        program: _Cell(rates, quantile(rates, 0.5), sum(one.weight for one in rates))
+        for program, rates in cells.items()
+    }
+
+
+def _by_program(targets: Iterable[dict[Hashable, _Cell]]) -> dict[Hashable, list[_Cell]]:
+    """Each program's cells, by their medians: there may be a thousand targets."""
+    found: dict[Hashable, list[_Cell]] = defaultdict(list)
+    for cells in targets:
+        for program, cell in cells.items():
+            found[program].append(cell)
+    return {program: sorted(cells, key=lambda one: one.median) for program, cells in found.items()}
 
 
 def _judge(
     target: str,
-    cells: dict[str, dict[Hashable, list[_Weighed]]],
+    cells: dict[Hashable, _Cell],
+    peers_of: dict[Hashable, list[_Cell]],
     observations: Sequence[Observation],
 ) -> TargetSpeed:
     ratios: list[_Weighed] = []
-    for program, here in cells[target].items():
-        others = [cells[other].get(program) for other in cells if other != target]
-        ratios += _ratios(here, [cell for cell in others if cell])
+    for program, here in cells.items():
+        ratios += _ratios(here, [cell for cell in peers_of[program] if cell is not here])
     evidence = sum(ratio.weight for ratio in ratios)
     speed = math.exp(quantile(ratios, 0.5)) if ratios else None
     low, high = _interval(ratios, evidence)
@@ -154,15 +176,13 @@ def _judge(
     )
 
 
-def _ratios(here: list[_Weighed], elsewhere: list[list[_Weighed]]) -> list[_Weighed]:
+def _ratios(here: _Cell, elsewhere: list[_Cell]) -> list[_Weighed]:
     """Compare a program's rates with its usual one elsewhere, which must weigh as much."""
     if not elsewhere:
         return []
-    medians = sorted(quantile(cell, 0.5) for cell in elsewhere)
-    usual = medians[len(medians) // 2]
-    own = sum(one.weight for one in here)
-    scale = min(1.0, sum(one.weight for cell in elsewhere for one in cell) / own)
-    return [_Weighed(one.value - usual, one.weight * scale) for one in here]
+    usual = elsewhere[len(elsewhere) // 2].median
+    scale = min(1.0, sum(cell.weight for cell in elsewhere) / here.weight)
+    return [_Weighed(one.value - usual, one.weight * scale) for one in here.rates]
 
 
 def quantile(values: Iterable[_Weighed], share: float) -> float:
