@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from probe_program import build, probe, read_report
 
-from sluice.calibrate.launch import Trace
+from sluice.calibrate.launch import TIE, Trace
 
 
 def failed(program: Path, *words: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -60,7 +60,8 @@ def begun(place: Path, *command: str | Path) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("number", [*ENDING, *SELDOM_SENT])
 def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
-    process = begun(tmp_path, program)
+    """Unless it is to ignore it, which the tests may be, too."""
+    process = begun(tmp_path, "env", "--default-signal", program)
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
@@ -70,9 +71,9 @@ def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_it_was_started_to_ignore_does_nothing(program, tmp_path, number):
-    """As by nohup, or by a shell that starts it in the background."""
+    """As by nohup, or by a shell's background; also where `sluice calibrate` starts it."""
     ignore = f"--ignore-signal={number.name.removeprefix('SIG')}"
-    process = begun(tmp_path, "env", ignore, program)
+    process = begun(tmp_path, "env", ignore, *TIE, str(os.getpid()), program)
     process.send_signal(number)
     process.send_signal(signal.SIGUSR2)
     process.communicate(timeout=30)
