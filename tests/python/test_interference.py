@@ -127,10 +127,10 @@ def test_of_programs_that_were_measured_their_rates_alone_count(history):
 
 def test_what_is_like_nothing_measured_is_called_extrapolated(history):
     calibrated(history, encounter("ws:4K:1", "ws:4K:1", 0.5))
-    assert "Nothing like them was measured; extrapolated from 2 measurements" in (
-        ask("aw:256M:512", "aw:256M:512")
-    )
+    for far in ("aw:256M:512", "ws:512K:8"):
+        assert "Nothing like them was measured; extrapolated from 2 measurements" in ask(far, far)
     assert "From 2 measurements here." in ask("ws:4K:1", "ws:4K:2")
+    assert "Most like it" in ask("ws:512K:8", "ws:512K:8")  # a little, and that is shown
 
 
 @pytest.mark.usefixtures("history")

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 CURVE_EXPONENTS = range(16, 29, 2)  # chunks of 64 KiB to 256 MiB
 MATRIX_EXPONENTS = (16, 20, 24)
 MATRIX_PATTERNS = ("owc", "ws", "aw")
+NEAR = 0.1
+"""Likeness below which a measurement hardly moves the answer."""
 NOT_FORETOLD = ("read", "metadata")  # patterns of jobs
 LONGEST_NUMBER = 18  # digits that the history takes
 
@@ -234,7 +236,9 @@ def _print_pair(
         ],
     )
     measured = [one for row in rows for one in row["measured"]]
-    click.echo(_source_text(basis, is_near=bool(measured)))
+    is_near = any(one["likeness"] >= NEAR for one in measured)
+    is_seen = any(row["production"] for row in rows)
+    click.echo(_source_text(basis, is_near=is_near or is_seen))
     if measured:
         show_table(
             ("Most like it: program", "beside", "lost", "likeness"),
