@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +16,17 @@ from hypothesis import strategies as st
 from sluice.attribution import attribution
 from sluice.attribution.attribution import CLEAR, UNDER, Findings, attribute
 from sluice.attribution.production import pooled
-from sluice.attribution.server_load import OTHER_LOAD, ServerLoadError, foreign, read_series
+from sluice.attribution.server_load import (
+    OTHER_LOAD,
+    ServerLoadError,
+    foreign,
+    load_of_jobs,
+    read_series,
+)
 from sluice.attribution.timeline import Timeline, exposure, shuffled, slices_of
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.cli.main import main
+from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 
 if TYPE_CHECKING:
@@ -210,6 +217,40 @@ def test_all_that_a_run_moved_is_taken_off_wherever_its_bins_lie(start, width, c
     assert np.flatnonzero(foreign(timeline(load), [run]).busy).tolist() == list(range(20, 30))
 
 
+def unlogged(start: float, end: float, *, number: int = 77, moved: int = 10**12) -> Job:
+    nothing = dict.fromkeys(field.name for field in fields(Job))
+    known = {"cluster": "c", "job_id": number, "submit": 0, "restarts": 0, "source": "sacct"}
+    did = {"start": round(start), "end": round(end), "write_bytes": moved, "array_task": -1}
+    return Job(**nothing | known | did)
+
+
+def test_a_job_without_a_log_is_busy_from_its_start_to_its_end():
+    load = load_of_jobs(
+        [unlogged(100, 130), unlogged(400, 600, moved=10), unlogged(-50, 10)], 0, 505
+    )
+    busy = np.flatnonzero(load.busy) * load.bin_seconds
+    assert busy.tolist() == [0.0, 100.0, 110.0, 120.0]
+
+
+def test_what_jobs_without_a_log_did_is_not_laid_to_whoever_writes_at_the_same_time():
+    rng = np.random.default_rng(3)
+    victims, writers, jobs = [], [], []
+    for i in range(12):
+        start, spell = 1000.0 * i, slice(*(np.array([60, 120]) + rng.integers(-40, 60)))
+        rate = 100.0 * np.exp(0.1 * rng.standard_normal(200))
+        rate[spell] *= 0.5
+        victims.append(Timeline("victim", i + 1, start, 1.0, rate))
+        wrote = np.zeros(200)
+        wrote[spell.start + 20 : spell.stop + 15] = 1.0
+        writers.append(Timeline("writer", 1, start, 1.0, wrote))
+        jobs.append(unlogged(start + spell.start, start + spell.stop))
+    beside = load_of_jobs(jobs, 0.0, 12_000.0)
+    assert attributed(attribute(victims, others=writers)) == {("victim", "writer")}
+    told = attribute(victims, others=writers, beside=[beside])
+    assert attributed(told) == set()
+    assert {one.aggressor for one in told.observations} == {"writer"}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -287,6 +328,21 @@ def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
     beside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
     assert OTHER_LOAD in {one["aggressor"] for one in beside["observations"]}
     assert beside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
+
+
+def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
+    history = tmp_path / "history.db"
+    few = sorted(logs.iterdir())[:3]
+    start = 1_700_000_000
+    with Store(history, create=True) as store:
+        meanwhile = unlogged(start, start + 10_000)
+        before = unlogged(start - 99, start - 9, number=78)
+        with_log = unlogged(start, start + 10_000, number=1000)
+        store.upsert_jobs([meanwhile, before, with_log])
+    words = ["attribute", *map(str, few), "--dry-run", "--history", str(history)]
+    answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    assert answer["jobs_without_log"] == 1
+    assert "1 jobs without a log ran meanwhile" in CliRunner().invoke(main, words).stdout
 
 
 def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_need(

@@ -147,6 +147,16 @@ def test_a_job_with_a_log_has_no_coarse_profile(store, tmp_path):
     account(store, STEPS)
     look(store, a_log(tmp_path / "a.darshan"))
     assert unlogged_jobs(store, Submissions(()), latest=10) == []
+    assert store.unlogged_jobs_during(0, 4e9) == []
+
+
+def test_jobs_without_a_log_are_found_by_when_they_ran(store):
+    account(store, STEPS)
+    (job,) = store.unlogged_jobs_during(0, 4e9)
+    assert store.unlogged_jobs_during(job.start - 9, job.start + 1) == [job]
+    assert store.unlogged_jobs_during(job.end - 1, job.end + 9) == [job]
+    assert store.unlogged_jobs_during(job.start - 9, job.start) == []
+    assert store.unlogged_jobs_during(job.end, job.end + 9) == []
 
 
 def test_coverage_is_a_share_of_jobs_node_hours_and_bytes(store, tmp_path):

@@ -108,12 +108,18 @@ def attribute(
     timelines: Sequence[Timeline],
     *,
     others: Iterable[Timeline] = (),
+    beside: Iterable[Timeline] = (),
     false_rate: float = FALSE_RATE,
     seed: int = 0,
 ) -> Findings:
-    """Find who slows whom. `others` can be aggressors only, as the load that a server saw."""
-    runs, unresolved = _resolve(timelines, list(others))
-    vague = _mostly_unresolved(timelines, runs)
+    """Find who slows whom.
+
+    `others` can be aggressors only, as the load that a server saw. What happened `beside` has no
+    bursts that anybody saw, so it is called no aggressor; it only takes blame off the others.
+    """
+    beside = list(beside)
+    runs, unresolved = _resolve(timelines, [*others, *beside])
+    vague = _mostly_unresolved(timelines, runs) | {one.application for one in beside}
     found = {
         number: _observe(*pair, TURNS, np.random.default_rng([seed, number]))
         for number, pair in enumerate(_pairs(runs))

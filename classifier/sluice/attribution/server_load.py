@@ -1,12 +1,15 @@
-"""Load that the servers saw and no known job explains, as one more aggressor.
+"""Load that no log explains: what the servers saw, or what jobs without a log moved.
 
-Lustre's job statistics and LMT-like series tell how many bytes the targets moved over time,
-whoever moved them: login and transfer nodes, other clusters, jobs without a log.
+LMT-like series tell how many bytes the targets moved over time, whoever moved them: login and
+transfer nodes, other clusters, jobs without a log. Where nobody watched the servers, accounting
+or Lustre's job statistics tell what each of these jobs moved between its start and its end.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +22,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sluice.history_db.records import Job
+
 OTHER_LOAD = "(other load)"
+UNLOGGED_JOBS = "(jobs without a log)"
+JOB_BIN_SECONDS = 10.0  # or longer where that would take
+JOB_BINS = 100_000  # more than these
 COLUMNS = ("time", "bytes")
 
 
@@ -65,26 +73,48 @@ def _even_step(times: NDArray[np.float64]) -> float | None:
     return step if drift.max() < step / 2 else None
 
 
-def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
-    """Leave of a series what is busy and the known runs did not move.
+def load_of_jobs(jobs: Iterable[Job], start: float, end: float) -> Timeline:
+    """Return when jobs without a log were busy, as if each had moved its bytes evenly.
 
-    Servers are never idle: busy is what exceeds the middle between the usual (the median) and
-    the heavy (95 %) of what is left.
+    Between start and end, UTC seconds.
     """
+    bin_seconds = max(JOB_BIN_SECONDS, (end - start) / JOB_BINS)
+    bins = math.ceil((end - start) / bin_seconds)
+    series = Timeline(UNLOGGED_JOBS, 1, start, bin_seconds, np.zeros(bins))
+    for job in jobs:
+        if job.start is not None and job.end is not None and job.start < job.end:
+            moved = float((job.write_bytes or 0) + (job.read_bytes or 0))
+            seconds = float(job.end - job.start)
+            run = Timeline(UNLOGGED_JOBS, 1, job.start, seconds, np.array([moved]))
+            where, in_bins = _moved_during(run, series)
+            series.moved[where] += in_bins
+    return _busy(series)
+
+
+def foreign(series: Timeline, known: Iterable[Timeline]) -> Timeline:
+    """Leave of a series what is busy and the known runs did not move."""
     left = series.moved.copy()
     for run in known:
-        first, end = _bins_under(run, series)
-        edges = series.start + series.bin_seconds * np.arange(first, end + 1)
-        left[first:end] -= resampled(run, edges)
-    left = np.maximum(left, 0.0)
-    threshold = (np.median(left) + np.quantile(left, 0.95)) / 2.0
-    busy = np.where(left > threshold, left, 0.0)
-    return Timeline(OTHER_LOAD, 1, series.start, series.bin_seconds, busy)
+        where, in_bins = _moved_during(run, series)
+        left[where] -= in_bins
+    return _busy(replace(series, application=OTHER_LOAD, moved=np.maximum(left, 0.0)))
 
 
-def _bins_under(run: Timeline, series: Timeline) -> tuple[int, int]:
-    """Return the first bin of a series that a run may have moved bytes in, and the end."""
+def _busy(series: Timeline) -> Timeline:
+    """Leave of a series what is busy.
+
+    Servers are never idle: busy is what exceeds the middle between the usual (the median) and
+    the heavy (95 %).
+    """
+    moved = series.moved
+    threshold = (np.median(moved) + np.quantile(moved, 0.95)) / 2.0
+    return replace(series, moved=np.where(moved > threshold, moved, 0.0))
+
+
+def _moved_during(run: Timeline, series: Timeline) -> tuple[slice, NDArray[np.float64]]:
+    """Return the bins of a series that a run overlaps, and the bytes that it moved in each."""
     first = np.floor((run.start - series.start) / series.bin_seconds)
     end = np.ceil((run.end - series.start) / series.bin_seconds)
     begin, behind = np.clip([first, end], 0, len(series.moved)).astype(int)
-    return int(begin), int(behind)
+    edges = series.start + series.bin_seconds * np.arange(begin, behind + 1)
+    return slice(begin, behind), resampled(run, edges)

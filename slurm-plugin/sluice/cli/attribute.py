@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from sluice.cli.common import (
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sluice.attribution.attribution import Findings, Observation
     from sluice.attribution.timeline import Timeline
@@ -40,6 +41,8 @@ class _Read:
     timelines: dict[bytes, Timeline | None] = field(default_factory=dict)
     """By the digest of the log; None: it has no heatmap, or moved nothing."""
     copies: int = 0
+    jobs_without: int = 0
+    """Jobs that have no log at all, but figures of what they moved meanwhile."""
     damaged: int = 0
 
     @property
@@ -119,7 +122,9 @@ def command(
     Lays the I/O of finished runs side by side, from the heatmaps in their Darshan logs, and
     compares the rate of each while another was writing with its rate while none was. What is
     found is kept in the history as observations. Logs of one job are one run, and copies count
-    once. A run whose bins are too wide for its bursts is counted as unresolved.
+    once. A run whose bins are too wide for its bursts is counted as unresolved. Without
+    --server-load, what came with the load of jobs that have no log is not laid to others, as far
+    as the history knows when these ran and what they moved.
 
     \b
         sluice attribute /var/log/darshan/2026/11
@@ -132,8 +137,10 @@ def command(
     read = _read(paths)
     runs = read.runs()
     others = _other_load(server_load, runs)
-    findings = attribute(runs, others=others, false_rate=false_rate)
-    shuffles = _control(runs, others, control, false_rate)
+    beside = [] if others else _jobs_beside(read, runs, config, history)
+    find = partial(attribute, others=others, beside=beside, false_rate=false_rate)
+    findings = find(runs)
+    shuffles = _control(find, runs, control)
     if not dry_run:
         _keep(runs, findings, false_rate, config, history)
     line, coverage = coverage_beside(config, history)
@@ -183,15 +190,35 @@ def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
         raise CommandError(str(error)) from error
 
 
+def _jobs_beside(
+    read: _Read, runs: list[Timeline], config: Path | None, history: Path | None
+) -> list[Timeline]:
+    """Return the load of jobs without a log, if there is a history that knows any."""
+    from sluice.attribution.server_load import load_of_jobs
+    from sluice.history_db.errors import HistoryError
+
+    if not runs:
+        return []
+    start, end = min(one.start for one in runs), max(one.end for one in runs)
+    logged = {one.job for one in runs}
+    try:
+        with open_history(config, history, read_only=True) as store:
+            known = store.unlogged_jobs_during(start, end)
+    except HistoryError:
+        return []
+    jobs = [job for job in known if job.job_id not in logged]
+    read.jobs_without = len(jobs)
+    return [load_of_jobs(jobs, start, end)] if jobs else []
+
+
 def _control(
-    timelines: list[Timeline], others: list[Timeline], worlds: int | None, false_rate: float
+    find: Callable[..., Findings], timelines: list[Timeline], worlds: int | None
 ) -> _Control | None:
-    """Try worlds in which the runs are shuffled in time, beside the same load of the servers."""
+    """Try worlds in which the runs are shuffled in time, beside the same load of others."""
     if worlds is None:
         return None
     import numpy as np
 
-    from sluice.attribution.attribution import attribute
     from sluice.attribution.timeline import shuffled
 
     rng = np.random.default_rng(0)
@@ -199,7 +226,7 @@ def _control(
     with progress("shuffled worlds", lambda: worlds) as (_, advance):
         for seed in range(worlds):
             world = shuffled(timelines, rng)
-            found = attribute(world, others=others, false_rate=false_rate, seed=seed).observations
+            found = find(world, seed=seed).observations
             control.with_findings += any(one.is_attributed for one in found)
             control.pairs_tested += len(found)
             advance(1)
@@ -244,6 +271,7 @@ def _as_json(read: _Read, findings: Findings, control: _Control | None) -> dict[
             "copies": read.copies,
             "damaged": read.damaged,
         },
+        "jobs_without_log": read.jobs_without,
         "runs": {"resolved": findings.resolved, "unresolved": findings.unresolved},
         "pairs": {
             "tested": len(findings.observations),
@@ -276,6 +304,11 @@ def _print(read: _Read, findings: Findings, control: _Control | None, false_rate
         f"{read.damaged} damaged, {read.copies} copies. Runs: {findings.resolved} resolved, "
         f"{findings.unresolved} unresolved (bins too wide for their bursts)."
     )
+    if read.jobs_without:
+        click.echo(
+            f"{read.jobs_without} jobs without a log ran meanwhile: what came with the load that "
+            "accounting tells of is not laid to others."
+        )
     if findings.observations:
         show_table(
             ["victim", "aggressor", "rate left", "90 %", "p", "slices under", "clear", "verdict"],

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
 JOB_IDENTITY = ("cluster", "job_id", "array_task", "submit", "restarts")
 
+UNLOGGED = """
+    jobs.start IS NOT NULL AND jobs.end > jobs.start
+    AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id)
+"""
 
 # sacct and the file system's servers count upwards, the servers what sacct may miss.
 COUNTED = ("write_bytes", "read_bytes", "metadata_operations")
@@ -129,14 +134,20 @@ class Jobs(Connection):
         The oldest of them first.
         """
         rows = self._rows(
-            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
-            "WHERE start IS NOT NULL AND end > start "
-            "AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL "
-            "AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id) "
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {UNLOGGED} "
             "ORDER BY start DESC, jobs.id DESC LIMIT ?",
             [latest],
         )
         return [job_of(row) for row in reversed(rows)]
+
+    def unlogged_jobs_during(self, start: float, end: float) -> list[Job]:
+        """Return jobs without a log, but with figures of their I/O, that ran between two times."""
+        rows = self._rows(
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {UNLOGGED} "
+            "AND jobs.start < ? AND jobs.end > ? ORDER BY start, jobs.id",
+            [end, start],
+        )
+        return [job_of(row) for row in rows]
 
     def jobs_with_id(self, job_id: int, cluster: str | None = None) -> list[Job]:
         """Return the jobs with this id, the latest first: ids are used again."""
