@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from test_store import a_job, a_log, a_profile
 
+from sluice.calibrate.company import without_company
 from sluice.calibrate.stragglers import KEEPS_UP, LONELY, STRAGGLES, UNSURE
 from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
 from sluice.cli.main import main
@@ -62,13 +63,24 @@ def test_a_site_without_observations_has_lanes_of_full_speed(store):
 
 
 def run_on(
-    store, number, rate, *, lane_mask=0, osts=None, company=(), logs=1, first_log=0, exe="/apps/a"
+    store,
+    number,
+    rate,
+    *,
+    lane_mask=0,
+    osts=None,
+    moved=None,
+    company=(),
+    logs=1,
+    first_log=0,
+    exe="/apps/a",
 ):
     """A job that ran, with its logs; company are the lanes of others, as masks."""
+    numbers = {"rate": rate, "write_bytes": moved}
     for i in range(first_log, first_log + logs):
         log = a_log(1000 * number + i, jobid=number, start=NOW - 600, end=NOW - 500)
         log = replace(log, osts=osts, exe=exe)
-        store.add_logs([(log, a_profile(numbers={"rate": rate}), b"")])
+        store.add_logs([(log, a_profile(numbers=numbers), b"")])
     job = a_job(job_id=number, submit=NOW - 700, start=NOW - 610, end=NOW - 490, uid=1000)
     store.upsert_jobs([job])
     holders = [Holder(number, NOW - 700, "stream", lane_mask)]
@@ -126,8 +138,8 @@ def test_targets_of_lanes_that_make_no_sense_are_refused(text):
 
 
 def test_a_run_comes_back_with_its_place(store):
-    run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9))
-    run = PlacedRun("job 1", 1000, "/apps/a", 4, NOW - 600, 5.0, 1, (7, 9))
+    run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9), moved=3.0)
+    run = PlacedRun("job 1", 1000, "/apps/a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9))
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
     assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]
     assert store.runs_on_lanes(since=NOW, until=NOW, latest=10) == []
@@ -289,6 +301,30 @@ def test_runs_without_company_count_beside_those_that_had_it(store):
         run_on(store, 200 + i, 90e6, lane_mask=0b10)
         run_on(store, 300 + i, 30e6, lane_mask=0b10, company=(0b10,))
     assert verdicts(store) == [KEEPS_UP, KEEPS_UP, LONELY]
+
+
+@pytest.mark.parametrize(
+    ("streamed", "is_slow"),
+    [(9e9, False), (0.1e9, True), (None, True)],
+    ids=["much", "little", "?"],
+)
+def test_a_target_of_lustre_that_another_job_loads_is_not_called_slow(store, streamed, is_slow):
+    """Its runs are of jobs that matter too little for sluiced to look whom they meet."""
+    for i in range(6):
+        run_on(store, 100 + i, 90e6, osts=(1,), moved=1e6)
+        run_on(store, 200 + i, 30e6, osts=(5,), moved=1e6)
+    run_on(store, 300, 90e6, osts=(5,), moved=streamed, exe="/apps/stream")
+    lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,sl1:4-7\n")
+    slow = [speed.target for speed in target_speeds(store, lanes, NOW) if speed.straggles]
+    assert slow == (["sl1", "OST0005"] if is_slow else [])
+
+
+def test_programs_of_one_job_are_no_company_for_each_other(store):
+    for first_log, exe in enumerate(("/apps/a", "/apps/b")):
+        run_on(store, 100, 90e6, osts=(1,), moved=9e9, exe=exe, first_log=first_log)
+    told = store.runs_on_osts(since=0, until=NOW, latest=10)
+    assert len(told) == 2
+    assert without_company(told) == told
 
 
 # Probes

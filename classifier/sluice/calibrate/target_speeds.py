@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+from sluice.calibrate.company import without_company
 from sluice.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
 from sluice.calibrate.stragglers import WINDOW, Observation, speeds_of
 from sluice.calibrate.targets import claimed
@@ -96,7 +97,9 @@ def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]
     """Judge all that are no lanes, in the order of their names."""
     runs = [
         (run, [_ost(ost) for ost in run.osts or ()])
-        for run in store.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
+        for run in without_company(
+            store.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
+        )
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
     others = {one.target for one in observed} - set(lanes.names)

@@ -360,6 +360,10 @@ class PlacedRun:
     """Without arguments."""
     nprocs: int
     observed: int
+    """When it began."""
+    ended: int
+    moved: float
+    """Bytes read and written; 0 where nothing says how many."""
     rate: float
     """B/s while it did I/O; the mean of its logs."""
     lane: int | None

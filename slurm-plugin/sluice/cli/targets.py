@@ -74,9 +74,10 @@ def command(
     Each lane and target is compared with its peers: by probes (--measure), and by the runs of
     applications that are known to have written there and elsewhere (a job that held tokens of
     one lane; a Darshan log that names Lustre's targets). All logs of a job are one observation,
-    and none where sluiced saw another job on its lanes. What was seen a day ago counts half,
-    what is older than a week nothing. A target straggles when its rate is below two thirds of
-    its peers', at 95 % confidence; on less than four fresh observations nothing is said.
+    and none where sluiced saw another job on its lanes, or where logs of others show more than
+    10 % of the traffic on its targets. What was seen a day ago counts half, what is older than a
+    week nothing. A target straggles when its rate is below two thirds of its peers', at 95 %
+    confidence; on less than four fresh observations nothing is said.
 
     A probe does not count where others had more than 10 % of the traffic. On Lustre, NFS or
     MooseFS nothing counts that without --counter: probe there when it is quiet.

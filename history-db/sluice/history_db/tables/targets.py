@@ -18,7 +18,8 @@ LOGS_OF_A_RUN = 10
 PLACED_LOGS = """
     SELECT coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid) AS job,
            logs.uid, substr(logs.exe, 1, instr(logs.exe || ' ', ' ') - 1) AS program,
-           logs.nprocs, logs.start, profiles.rate, {lane} AS lane, logs.osts
+           logs.nprocs, logs.start, logs.end, profiles.write_bytes, profiles.read_bytes,
+           profiles.rate, {lane} AS lane, logs.osts
     FROM {sources} JOIN profiles ON profiles.log = logs.id
     WHERE {condition} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
       AND profiles.rate > 0
@@ -79,9 +80,10 @@ class Targets(Connection):
     def _placed_runs(self, logs: str, values: Sequence[int], latest: int) -> list[PlacedRun]:
         """Make one run of the logs that a job's processes left of a program in one place."""
         rows = self._rows(
-            f"SELECT job, uid, program, nprocs, max(start), avg(rate), lane, osts FROM ({logs}) "
-            "GROUP BY job, uid, program, nprocs, lane, osts ORDER BY max(start) DESC, 1, 3, 4, 8 "
-            "LIMIT ?",
+            "SELECT job, uid, program, nprocs, min(start), max(end), "
+            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts "
+            f"FROM ({logs}) GROUP BY job, uid, program, nprocs, lane, osts "
+            "ORDER BY min(start) DESC, job, program, nprocs, osts LIMIT ?",
             [*values, LOGS_OF_A_RUN * latest, latest],
         )
         return [_placed_run(*row) for row in rows]
