@@ -139,7 +139,9 @@ def test_targets_of_lanes_that_make_no_sense_are_refused(text):
 
 def test_a_run_comes_back_with_its_place(store):
     run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9), moved=3.0)
-    run = PlacedRun("job 1", 1000, "/apps/a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9))
+    run = PlacedRun(
+        "job 1", 1000, "/apps/a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), in_company=False
+    )
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
     assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]
     assert store.runs_on_lanes(since=NOW, until=NOW, latest=10) == []
@@ -162,12 +164,16 @@ def test_pruning_forgets_what_targets_did(store):
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
 
 
+def in_company(store):
+    return [run.in_company for run in store.runs_on_lanes(since=0, until=NOW, latest=10)]
+
+
 def test_pruning_forgets_who_had_company(store):
     run_on(store, 100, 5.0, lane_mask=0b10, company=(0b10,))
-    assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
+    assert in_company(store) == [True]
     store.prune(before=NOW)
     run_on(store, 100, 5.0, lane_mask=0b10)
-    assert len(store.runs_on_lanes(since=0, until=NOW, latest=10)) == 1
+    assert in_company(store) == [False]
 
 
 def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, monkeypatch):
@@ -185,8 +191,7 @@ def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, 
     with Store(path) as store:
         for number in (100, 200, 300):
             run_on(store, number, 5.0, lane_mask=0b10)
-        told = store.runs_on_lanes(since=0, until=NOW, latest=10)
-    assert len(told) == 1
+        assert in_company(store) == [False, True, True]
 
 
 def verdicts(store, lanes=LANES):
@@ -313,7 +318,8 @@ def test_a_target_of_lustre_that_another_job_loads_is_not_called_slow(store, str
     for i in range(6):
         run_on(store, 100 + i, 90e6, osts=(1,), moved=1e6)
         run_on(store, 200 + i, 30e6, osts=(5,), moved=1e6)
-    run_on(store, 300, 90e6, osts=(5,), moved=streamed, exe="/apps/stream")
+    for number in (300, 301):  # which are in company themselves
+        run_on(store, number, 90e6, lane_mask=0b10, company=(0b10,), osts=(5,), moved=streamed)
     lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,sl1:4-7\n")
     slow = [speed.target for speed in target_speeds(store, lanes, NOW) if speed.straggles]
     assert slow == (["sl1", "OST0005"] if is_slow else [])

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 
 def without_company(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
-    """Leave out runs of which other jobs had more than 10 % of the traffic on a target."""
+    """Leave out runs of which other jobs had more than 10 % of the traffic on a target.
+
+    And those of which sluiced saw it, which are company for others all the same.
+    """
     on_target: dict[Hashable, list[PlacedRun]] = defaultdict(list)
     for run in runs:
         for ost in run.osts or ():
             on_target[ost].append(run)
             on_target[ost, run.job].append(run)
     traffic = {place: _Traffic(there) for place, there in on_target.items()}
-    return [run for run in runs if not _had_company(run, traffic)]
+    return [run for run in runs if not run.in_company and not _had_company(run, traffic)]
 
 
 def _had_company(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:

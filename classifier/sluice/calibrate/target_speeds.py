@@ -82,7 +82,7 @@ def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     runs = [
         (run, [names[run.lane]])
         for run in store.runs_on_lanes(since=now - WINDOW, until=now, latest=MOST_RUNS)
-        if run.lane is not None and run.lane < len(names)
+        if run.lane is not None and run.lane < len(names) and not run.in_company
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
     found = {speed.target: speed for speed in speeds_of(_alike(lanes.lanes), observed, now)}

@@ -369,6 +369,8 @@ class PlacedRun:
     lane: int | None
     """Place in the policy of the only lane of which its job held tokens."""
     osts: tuple[int, ...] | None
+    in_company: bool
+    """sluiced saw another job on its job's lanes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ PLACED_LOGS = """
     SELECT coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid) AS job,
            logs.uid, substr(logs.exe, 1, instr(logs.exe || ' ', ' ') - 1) AS program,
            logs.nprocs, logs.start, logs.end, profiles.write_bytes, profiles.read_bytes,
-           profiles.rate, {lane} AS lane, logs.osts
+           profiles.rate, {lane} AS lane, logs.osts,
+           EXISTS (SELECT 1 FROM jobs_in_company AS shared
+                   WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
+                     AND shared.submit = jobs.submit) AS in_company
     FROM {sources} JOIN profiles ON profiles.log = logs.id
     WHERE {condition} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
       AND profiles.rate > 0
-      AND NOT EXISTS (SELECT 1 FROM jobs_in_company AS shared
-                      WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
-                        AND shared.submit = jobs.submit)
     ORDER BY logs.start DESC, logs.id LIMIT ?
 """
 
@@ -53,10 +53,7 @@ class Targets(Connection):
         ]
 
     def runs_on_lanes(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started in a time, whose jobs held tokens of one lane.
-
-        Those of jobs that shared it are left out: company is no fault of a lane.
-        """
+        """Return the latest runs, started in a time, whose jobs held tokens of one lane."""
         logs = PLACED_LOGS.format(
             lane="confined_jobs.lane",
             sources="confined_jobs CROSS JOIN jobs USING (cluster, job_id, submit) "
@@ -66,10 +63,7 @@ class Targets(Connection):
         return self._placed_runs(logs, [since, since, until], latest)
 
     def runs_on_osts(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
-        """Return the latest runs, started in a time, whose logs name Lustre's targets.
-
-        Those of jobs that were seen in company are left out.
-        """
+        """Return the latest runs, started in a time, whose logs name Lustre's targets."""
         logs = PLACED_LOGS.format(
             lane="NULL",
             sources="logs LEFT JOIN jobs ON jobs.id = logs.job",
@@ -81,7 +75,7 @@ class Targets(Connection):
         """Make one run of the logs that a job's processes left of a program in one place."""
         rows = self._rows(
             "SELECT job, uid, program, nprocs, min(start), max(end), "
-            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts "
+            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts, in_company "
             f"FROM ({logs}) GROUP BY job, uid, program, nprocs, lane, osts "
             "ORDER BY min(start) DESC, job, program, nprocs, osts LIMIT ?",
             [*values, LOGS_OF_A_RUN * latest, latest],
@@ -90,6 +84,6 @@ class Targets(Connection):
 
 
 def _placed_run(*values: Any) -> PlacedRun:
-    *others, text = values
+    *others, text, in_company = values
     osts = None if text is None else tuple(json.loads(text))
-    return PlacedRun(*[*others, osts])
+    return PlacedRun(*[*others, osts, bool(in_company)])
