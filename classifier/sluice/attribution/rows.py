@@ -1,6 +1,6 @@
 """The slices of an application's runs as rows, and how they might have lain under others' I/O.
 
-Chance worlds come in blocks of columns, half a million numbers at a time: an application with
+Chance worlds come in blocks of columns, a hundred thousand numbers at a time: an application with
 ten thousand runs needs no more memory for a thousand worlds than for ten.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-BLOCK = 1 << 19  # numbers in a block
+BLOCK = 1 << 17  # numbers in a block, which a cache holds
 
 
 @dataclass(frozen=True, slots=True)
