@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from sluice.calibrate import site_model
 from sluice.calibrate.features import features
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import MIB, Program
@@ -92,6 +93,14 @@ def test_who_reads_or_touches_metadata_teaches_nothing_of_who_rewrites():
     assert model.interference == fit(known).interference
     assert (model.bandwidth, model.basis.measurements) == (1e8, 4)
     assert fit(others).interference == published_interference()
+
+
+def test_what_is_too_much_to_be_judged_on_is_fitted_all_the_same(monkeypatch):
+    programs = [Program("ws", MIB << n) for n in range(4)]
+    seen = [Observation(a, (b,), 0.5, 1e8) for a in programs for b in programs]
+    whole = fit(seen).interference["points"]
+    monkeypatch.setattr(site_model, "JUDGED_KINDS", 2)
+    assert fit(seen).interference["points"] == whole
 
 
 def test_of_more_kinds_of_programs_than_a_bundle_holds_those_with_most_evidence_count(monkeypatch):

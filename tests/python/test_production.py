@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from test_store import a_log, a_profile
+from test_store import a_job, a_log, a_profile
 
 from sluice.attribution.production import pooled
 from sluice.attribution.site import site_evidence
@@ -138,7 +138,7 @@ def test_without_measurements_the_published_figures_are_corrected():
     for name in set(published) - {"log_sd"}:
         assert model.interference[name] == pytest.approx(published[name], abs=1e-6)
     assert "points" not in model.interference
-    assert str(model.basis) == "published figures and 1 pairs of applications seen in production"
+    assert str(model.basis) == "published figures and 1 pair of applications seen in production"
 
 
 def test_the_slopes_are_those_of_the_residuals_with_production_too():
@@ -191,12 +191,22 @@ def test_of_what_was_seen_the_model_learns_whose_traffic_is_known(seen_here):
     assert learned < fit([]).profile_share(seen.victim.profile(), [seen.other.profile()])
 
 
+def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
+    """Accounting names jobs, production knows the programs that they run."""
+    seen_here.upsert_jobs([a_job(name="night-run", job_id=1, uid=1000)])
+    assert seen_here.link_logs() == 1
+    words = ["interference", "app:night-run", "app:md"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert "In production, cfd kept 10% beside md" in done.stdout
+
+
 @pytest.mark.usefixtures("seen_here")
 def test_interference_says_that_it_rests_on_production():
     words = ["interference", "app:cfd", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert "From published figures and 1 pairs of applications seen in production." in done.stdout
+    assert "From published figures and 1 pair of applications seen in production." in done.stdout
     assert "alone" not in done.stdout
     answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert (answer["measured"], answer["production"]) == (0, 1)

@@ -10,6 +10,8 @@ from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.calibrate.programs import MIB, Program
+from sluice.calibrate.site_model import SiteModel
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.backtest import foretell, judge, steps_of
 from sluice.classifier.calibration import calibrate, corrected, foretold
@@ -23,9 +25,17 @@ from sluice.classifier.submit_model import empty_model
 from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import bundle_of, fit_quickly
 from sluice.cli.main import main
-from sluice.history_db.records import Decision, Job, Model, Profile, Run
+from sluice.history_db.records import (
+    Decision,
+    Job,
+    Model,
+    ObservedInterference,
+    Profile,
+    Run,
+)
 from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.policies.bundle import Bundle
 from sluice.policies.record import decide
 
 START = 1_700_000_000
@@ -356,6 +366,24 @@ def test_publishing_says_what_the_interference_model_rests_on(site):
     assert "interference: from published figures" in site("publish")
     nothing = {"measurements": 0, "production": 0, "left_out": 0}
     assert json.loads(site("publish", "--json"))["interference_from"] == nothing
+
+
+def test_what_production_showed_reaches_the_bundle(site):
+    """`post` flushes beside `namd`, which streams, and hardly loses, unlike in the papers."""
+    bundle = site.history.parent / "model.bundle"
+
+    def kept() -> float:
+        model = SiteModel(Bundle.read(bundle).interference.to_dict(), 0.0)
+        return model.share_kept(Program("owc", MIB, 16), [Program("aw", MIB, 16)])
+
+    published = kept()
+    with Store(site.history) as store:
+        store.put_observed_interference(
+            [ObservedInterference("post", "namd", 1, 0.95, 0.05, 0.3, 40, 80, 1, 2)]
+        )
+    said = site("publish")
+    assert "from published figures and 1 pair of applications seen in production" in said
+    assert kept() > 1.2 * published
 
 
 def test_there_may_be_nothing_to_go_back_to(site):

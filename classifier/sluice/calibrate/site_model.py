@@ -69,6 +69,9 @@ LEVEL_SD = 1.0
 """Of what another file system's levels differ from the published ones by: the order of the
 patterns may be another (MooseFS)."""
 SLOPE_SD = 0.1
+JUDGED_KINDS = 64
+"""Kinds of programs on which a fit is judged by leaving some out: a fit of each rest takes its
+time, which grows with the cube of their number."""
 MOST_DEVIATION = 4.0
 BISECTIONS = 8
 
@@ -165,7 +168,8 @@ class Basis:
         if self.measurements:
             known = f"{self.measurements} measurements here"
         if self.production:
-            known += f" and {self.production} pairs of applications seen in production"
+            pairs = "pair" if self.production == 1 else "pairs"
+            known += f" and {self.production} {pairs} of applications seen in production"
         if self.left_out:
             known += (
                 f"; {self.left_out} more left out, of the kinds of programs with the least "
@@ -275,7 +279,7 @@ def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) ->
     seen = [item for item in production if item.is_of_writers]
     if not writers and not seen:
         return SiteModel(published_interference(), 0.0)
-    room = _with_room([*writers, *seen])
+    room = _most_told([*writers, *seen], core.MAX_SITE_POINTS)
     measured = [item for item in writers if room.issuperset(item.members)]
     shown = [item for item in seen if room.issuperset(item.members)]
     left_out = len(writers) + len(seen) - len(measured) - len(shown)
@@ -285,8 +289,10 @@ def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) ->
     # The matrices are small: several threads would mostly wait for each other.
     with threadpool_limits(limits=1, user_api="blas"):
         beginnings = (QUEUE, _as_published())
+        told = _most_told(measured, JUDGED_KINDS)
+        judged = [item for item in measured if told.issuperset(item.members)]
         unseen = [
-            [pair for trait in TRAITS for pair in _unseen(measured, trait, beginning)]
+            [pair for trait in TRAITS for pair in _unseen(judged, trait, beginning)]
             for beginning in beginnings
         ]
         best = min(range(len(beginnings)), key=lambda i: _median_error(unseen[i]))
@@ -294,8 +300,8 @@ def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) ->
         return replace(model.with_deviation(_deviation_on(unseen[best])), basis=basis)
 
 
-def _with_room(items: Sequence[Observation | Seen]) -> set[Program | Application]:
-    """Return the programs of the kinds with the most evidence, as many as find room.
+def _most_told(items: Sequence[Observation | Seen], count: int) -> set[Program | Application]:
+    """Return the programs of so many kinds with the most evidence.
 
     An observation is evidence of each of its members, by its weight in the fit.
     """
@@ -306,7 +312,7 @@ def _with_room(items: Sequence[Observation | Seen]) -> set[Program | Application
     for item in items:
         weight = 1 / (1 + (_log_sd(item) / NOISE_SD) ** 2)
         evidence[[index[program] for program in item.members]] += weight
-    most = set(np.argsort(-evidence, kind="stable")[: core.MAX_SITE_POINTS].tolist())
+    most = set(np.argsort(-evidence, kind="stable")[:count].tolist())
     return {program for program in programs if index[program] in most}
 
 

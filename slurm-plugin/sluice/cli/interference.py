@@ -89,8 +89,8 @@ def command(
 @dataclass(frozen=True, slots=True)
 class _Party:
     text: str
-    application: str
-    """Name of its jobs; empty for a program."""
+    names: frozenset[str]
+    """Of its jobs, and of what they run, which is all that production knows; none of a program."""
     profile: Mapping[str, Any]
     """Members of struct sluice_profile, while it writes: how often it does is not asked."""
     program: Program | None = None
@@ -126,7 +126,7 @@ def _show_pair(
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.calibrate.programs import Program
     from sluice.classifier.expectation import expected
-    from sluice.classifier.jobs import finished_jobs
+    from sluice.classifier.jobs import finished_jobs, program_name
     from sluice.classifier.to_core import profile_members
 
     kind, _, name = text.partition(":")
@@ -134,7 +134,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
         program = Program.parse(text)
         if program.writes < 1:
             raise _not_foretold(text)
-        return _Party(text, "", program.profile(rates.get(program)), program)
+        return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
         is_number = name.isdecimal() and len(name) <= LONGEST_NUMBER
         jobs = finished_jobs(store.runs_of_job(int(name)) if is_number else [])[-1:]
@@ -146,7 +146,9 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     if profile.pattern in NOT_FORETOLD:
         raise _not_foretold(f"{text} (pattern {profile.pattern})")
     writing = {"rate": None, "io_share": 1.0}
-    return _Party(text, jobs[-1].name, {**profile_members(profile), **writing})
+    commands = (run.log.exe or "" for run in store.runs(jobs[-1].logs))
+    names = frozenset([jobs[-1].name, *map(program_name, commands)])
+    return _Party(text, names, {**profile_members(profile), **writing})
 
 
 def _not_foretold(who: str) -> CommandError:
@@ -166,7 +168,6 @@ def _loss(
     from sluice.calibrate.evidence import nearest
 
     least_kept, most_kept = model.profile_interval(victim.profile, [other.profile])
-    pair = (victim.application, other.application)
     return {
         "victim": victim.text,
         "beside": other.text,
@@ -182,7 +183,11 @@ def _loss(
             }
             for one in nearest(seen, victim.profile, other.profile)
         ],
-        "production": [asdict(one) for one in observed if (one.victim, one.aggressor) == pair],
+        "production": [
+            asdict(one)
+            for one in observed
+            if one.victim in victim.names and one.aggressor in other.names
+        ],
     }
 
 
