@@ -60,6 +60,12 @@ def test_what_tells_nothing_of_another_site_does_not_discard_the_site(store, lat
     assert (str(seen.victim), seen.rho) == ("owc:1M:2", 0.4)
 
 
+def test_a_speed_up_is_kept_as_it_was_measured(store):
+    calibrate(store, "lustre", encounter("owc:1M:2", "aw:1M:2", together=(120e6, 40e6)))
+    (seen,) = site_observations(store)
+    assert seen.rho == 1.2
+
+
 def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
     calibrate(store, "lustre", RATES)
     calibrate(store, "elsewhere", encounter("ws:1M:2", "ws:1M:2"))

@@ -19,12 +19,11 @@ PATTERNS = ("owc", "ws", "aw", "read", "metadata")
 WRITES = ("owc", "ws", "aw")
 FLUSHING = ("owc", "ws")
 SYNCS = ("none", "close", "each")
+MOSTLY = 0.9
+"""Share of what an application does that has to be writing for the interference model to learn
+from it: who reads or only touches metadata would be taken for somebody who rewrites."""
 ENDLESS = 1 << 40
 """Bytes: what a program that never flushes writes, as far as the model is concerned."""
-
-WRITER = 0.9
-"""Share of what it does that has to be writing for the interference model to know it: there,
-who reads or only touches metadata would be taken for somebody who rewrites."""
 
 DIRECT_BYTES = 4 * KIB
 """Of which the chunk of direct I/O is a multiple."""
@@ -104,7 +103,8 @@ class Program:
 
     @property
     def is_writer(self) -> bool:
-        return self.writes >= WRITER
+        """Whether all its processes write."""
+        return self.writes == 1
 
     @property
     def waits(self) -> bool:
@@ -152,7 +152,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Application:
-    """What jobs of one name do, as far as the history knows."""
+    """What the runs of one program do in production, as far as the history knows."""
 
     name: str
     members: Mapping[str, Any] = field(compare=False)
@@ -165,8 +165,9 @@ class Application:
 
     @property
     def is_writer(self) -> bool:
+        """Whether it mostly writes."""
         shares = self.members["share"]
-        return math.fsum(shares.get(pattern, 0.0) for pattern in WRITES) >= WRITER
+        return math.fsum(shares.get(pattern, 0.0) for pattern in WRITES) >= MOSTLY
 
     def profile(self) -> Mapping[str, Any]:
         """Members of struct sluice_profile while it writes: how often it does is not asked."""

@@ -15,10 +15,12 @@ they keep in the cache, nearly whatever they write. The measurements of a site f
 coefficients of that law, and correct what it does not hold: the corrections are Gaussian
 processes over the physical features of the programs, so that what was measured says most about
 what is alike. Where programs that were left out are foretold better so, the fit begins at the
-published coefficients instead, with larger corrections. Fitted are the coefficients (`LAW`) and
-the corrections at the measured programs (maximum a posteriori, by non-linear least squares,
-since a rate depends on several programs at once). The bundle carries coefficients and points;
-the core evaluates them. Where nobody measured anything, the published figures hold.
+published coefficients instead, with larger corrections. What production showed of applications
+counts in the same fit, by its precision; where nobody measured, it moves the published
+coefficients alone. Fitted are the coefficients (`LAW`) and the corrections at the measured
+programs (maximum a posteriori, by non-linear least squares, since a rate depends on several
+programs at once). The bundle carries coefficients and points; the core evaluates them. Without
+any evidence the published figures hold.
 
 Order is kept by the form of the model: no company makes a program faster, and more company
 never makes it faster than less. An observed speed-up stays in the history and counts in the

@@ -132,7 +132,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):
         program = Program.parse(text)
-        if program.writes < 1:
+        if not program.is_writer:
             raise _not_foretold(text)
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
