@@ -153,6 +153,13 @@ def test_an_observed_speed_up_does_not_break_the_fit():
     assert all(0.3 < fit(rows).share_kept(o.victim, o.others) <= 1 for o in rows)
 
 
+def test_a_program_that_got_nothing_beside_another_is_learned_from():
+    owc, ws = Program("owc", MIB), Program("ws", MIB)
+    starved = Observation(owc, (ws,), 0.0, 1e8)
+    fair = [Observation(a, (a,), 0.5, 1e8) for a in (owc, ws)]
+    assert fit([starved, *fair]).share_kept(owc, [ws]) < fit(fair).share_kept(owc, [ws])
+
+
 def test_the_slopes_are_those_of_the_residuals():
     problem = _Problem(world(noise=0.1), QUEUE)
     x = np.random.default_rng(1).normal(size=problem.size) * 0.3

@@ -61,6 +61,8 @@ MOST_LOG_POOLING = 4.0
 NO_POOLING = -1000.0  # of which exp is 0: the published streams share by their weights alone
 NOISE_SD = 0.08
 """Of ln rho in one measurement."""
+LEAST_RHO = 1e-3
+"""What is told apart from nothing in the time of one measurement."""
 RATE_NOISE_SD = 0.1
 """Of the logarithm of a rate alone."""
 COVERAGE = 0.78
@@ -324,6 +326,11 @@ def _programs(items: Sequence[Observation | Seen]) -> list[Program | Application
     return sorted(members, key=lambda member: (isinstance(member, Application), member))
 
 
+def _rho(item: Observation | Seen) -> float:
+    """Return rho, which has a logarithm also where a program got nothing at all."""
+    return max(item.rho, LEAST_RHO)
+
+
 def _log_sd(item: Observation | Seen) -> float:
     """Return the sd of ln rho beyond that of any measurement."""
     return item.log_sd if isinstance(item, Seen) else 0.0
@@ -345,7 +352,7 @@ def _kinds(
 def _median_error(unseen: Sequence[Unseen]) -> float:
     """Return that of ln rho; 0 where nothing could be left out."""
     errors = [
-        abs(math.log(model.share_kept(item.victim, item.others) / item.rho))
+        abs(math.log(model.share_kept(item.victim, item.others) / _rho(item)))
         for model, items in unseen
         for item in items
     ]
@@ -434,7 +441,7 @@ class _Problem:
         pairs = [(row, index[p]) for row, item in enumerate(items) for p in item.members[1:]]
         self.row, other = np.array(pairs).T
         self.other = point[other]
-        self.seen = np.array([math.log(item.rho) for item in items])
+        self.seen = np.array([math.log(_rho(item)) for item in items])
         self.is_mean = np.array([isinstance(item, Seen) for item in items])
         self.noise_sd = np.hypot(beginning.noise_sd, [_log_sd(item) for item in items])
         self.rates: dict[int, list[float]] = {}
