@@ -62,7 +62,9 @@ space_of_process (const struct options *options, unsigned number)
 	case OWC:
 		return options->volume;
 	case AW:
-		return files && files < options->volume ? files : options->volume;
+		return files && (!options->volume || files < options->volume)
+			   ? files
+			   : options->volume;
 	case WS:
 		return options->chunk * options->files;
 	case READ:
@@ -120,13 +122,21 @@ static int
 make_place (struct place *place, const char *directory)
 {
 	struct stat facts;
+	struct statvfs room; /* asked here already, where a failure leaves nothing */
 
 	if (asprintf (&place->path, "%s/sluice-probe.XXXXXX", directory) < 0)
 		fail (directory, "allocate");
 	if (!mkdtemp (place->path))
 		return -1;
 	place->fd = open (place->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (place->fd < 0 || fstat (place->fd, &facts) < 0)
+	if (place->fd < 0) {
+		int error = errno;
+
+		rmdir (place->path);
+		errno = error;
+		return -1;
+	}
+	if (fstat (place->fd, &facts) < 0 || fstatvfs (place->fd, &room) < 0)
 		return -1;
 	place->device = facts.st_dev;
 	return 0;

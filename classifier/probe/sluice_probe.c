@@ -12,7 +12,10 @@
  * It starts its processes itself and needs no MPI; under srun every task is a probe
  * of its own, and --start brings all of them to the same instant.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "fail.h"
@@ -32,8 +35,10 @@ main (int argc, char **argv)
 	struct crew *crew = crew_create (&options);
 	struct place *places = places_make (&options);
 	struct outcome outcome = run (crew, &options, places, tally);
-	if (outcome.code == 0 && report (&options, places, tally, &outcome) < 0)
+	if (outcome.code == 0 && report (&options, places, tally, &outcome) < 0) {
+		fprintf (stderr, "sluice-probe: report: write: %s\n", strerror (errno));
 		outcome.code = EXIT_IO;
+	}
 	places_remove (places, &options);
 	return outcome.code;
 }

@@ -361,7 +361,10 @@ def test_a_run_during_which_the_clock_was_set_does_not_count(program, place, mon
     assert len(asked) > 2
 
 
-SRUN = ("sh", "-c", 'echo "Welcome; {jobs: 2}"; "$@" & "$@"; wait', "srun")
+SRUN = (
+    *("sh", "-c", 'echo "Welcome; {jobs: 2}"; "$@" & "$@"; code=$?; wait $! && exit $code'),
+    "srun",
+)
 """Two tasks, and what a site's prolog prints."""
 
 
@@ -385,13 +388,14 @@ def test_srun_that_starts_another_number_of_probes_than_tasks_measures_nothing(p
 
 
 def test_a_full_target_is_an_error_and_no_measurement(program, place):
+    """All of it is to be left free, so it is full."""
     target = Target("a", (place,))
-    signal_program = Program("aw", 1 << 40)
-    with pytest.raises(CalibrationError):
+    launcher = Launcher(str(program), ("sh", "-c", 'exec "$@" --leave 100', "sh"))
+    with pytest.raises(CalibrationError, match=f"{place}: the file system is nearly full"):
         measure_blocks(
             Member(Program("ws", 4 * KIB, 1), target),
-            [[Member(signal_program, target)]],
-            launcher=Launcher(str(program)),
+            [[Member(Program("aw", 64 * KIB, 1), target)]],
+            launcher=launcher,
             timing=Timing(fill=0, window=0.2),
             order=random.Random(1),
         )
@@ -436,7 +440,7 @@ def test_a_counter_that_fails_once_while_something_runs_is_no_measurement(progra
     with pytest.raises(CalibrationError, match="printed no number of bytes"):
         measure(
             [Member(Program("ws", 4 * KIB, 1), target)],
-            launcher=Launcher(str(program)),
+            launcher=Launcher(str(program), lead_seconds=2.0),
             timing=Timing(fill=0, window=0.2),
         )
 

@@ -146,10 +146,12 @@ def test_less_time_is_left_the_more_is_measured_and_never_more_than_the_budget(t
         session = Session.begin(store, settings, site="here", probe="probe")
         left = [session.seconds_left()]
         for encounter in settings.plan:
-            session.measured.append(dropped(encounter))
+            session.measured.append(replace(dropped(encounter), dropped=""))
             left.append(session.seconds_left())
         assert left[0] == estimate_seconds(settings.plan, settings.timing, settings.lead_seconds)
         assert left == pytest.approx([left[0] * share / 3 for share in (3, 2, 1, 0)])
+        session.measured[-1] = dropped(settings.plan[-1])
+        assert session.seconds_left() == pytest.approx(left[-2])
         hasty = Session.begin(store, replace(settings, budget=5.0), site="here", probe="probe")
         assert hasty.seconds_left() == 5.0
 

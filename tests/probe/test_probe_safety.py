@@ -75,6 +75,8 @@ def test_a_signal_that_it_was_started_to_ignore_does_nothing(program, tmp_path, 
     ignore = f"--ignore-signal={number.name.removeprefix('SIG')}"
     process = begun(tmp_path, "env", ignore, *TIE, str(os.getpid()), program)
     process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.3)
     process.send_signal(signal.SIGUSR2)
     process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGUSR2
@@ -214,7 +216,7 @@ def test_all_processes_together_leave_what_is_to_be_left(program, tmp_path, leng
     assert done.returncode == 3
 
 
-@pytest.mark.parametrize("length", [("owc", "--volume", "8M"), ("ws", "--duration", "0.1")])
+@pytest.mark.parametrize("length", [("owc", "--volume", "8M"), ("ws", "--duration", "1")])
 def test_what_fits_is_written_to_the_end(program, tmp_path, length):
     words = ("--pattern", *length, "--chunk", "8M", "--processes", "2", "--leave", "40", tmp_path)
     report = probe(program, *words, prefix=on_tmpfs(tmp_path, "32M"))
@@ -246,8 +248,17 @@ def test_a_report_longer_than_files_may_be_is_an_error(program, tmp_path):
     place.mkdir()
     words = [program, "--pattern", "metadata", "--duration", "0.1", place]
     with (tmp_path / "report").open("w") as report:
-        done = subprocess.run(words, check=False, stdout=report, timeout=60, preexec_fn=limit)
+        done = subprocess.run(
+            words,
+            check=False,
+            stdout=report,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            preexec_fn=limit,
+        )
     assert done.returncode == 1
+    assert done.stderr == "sluice-probe: report: write: File too large\n"
     assert list(place.iterdir()) == []
 
 
@@ -273,8 +284,16 @@ def test_a_missing_directory_is_an_error_and_the_others_stay_clean(program, tmp_
 def test_a_report_that_cannot_be_written_is_an_error(program, tmp_path):
     words = ("--pattern", "ws", "--chunk", "4K", "--duration", "0.2", tmp_path)
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([program, *map(str, words)], check=False, stdout=full, timeout=60)
+        done = subprocess.run(
+            [program, *map(str, words)],
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
     assert done.returncode == 1
+    assert done.stderr == "sluice-probe: report: write: No space left on device\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -249,6 +249,7 @@ def test_what_jobs_without_a_log_did_is_not_laid_to_whoever_writes_at_the_same_t
     told = attribute(victims, others=writers, beside=[beside])
     assert attributed(told) == set()
     assert {one.aggressor for one in told.observations} == {"writer"}
+    assert told.coarse == 0
 
 
 @pytest.mark.parametrize(

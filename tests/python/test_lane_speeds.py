@@ -35,6 +35,23 @@ def test_lanes_that_straggle_are_known_and_all_others_are_not_there(store):
     assert speeds.latest == {"sl1": pytest.approx(0.25)}
 
 
+def test_a_lane_whose_target_straggled_does_so_until_that_surely_keeps_up(store):
+    config = core.parse_config(
+        "test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\nLaneOsts=sl0:0,sl1:1\n"
+    )
+    probe(store, {"OST0000": 100.0}, NOW, times=40)
+    probe(store, {"OST0001": 50.0}, NOW, times=10)
+    speeds = LaneSpeeds()
+    speeds.refresh(store, config, NOW)
+    assert speeds.latest == {"sl1": pytest.approx(0.5)}
+    probe(store, {"OST0001": 90.0}, NOW + 60, times=8)
+    fresh = LaneSpeeds()
+    for asked in (speeds, fresh):
+        asked.refresh(store, config, NOW + 60)
+    assert speeds.latest == {"sl1": pytest.approx(0.5)}
+    assert fresh.latest == {}
+
+
 def test_the_history_is_asked_now_and_then(store):
     speeds = LaneSpeeds()
     speeds.refresh(store, CONFIG, NOW)

@@ -5,15 +5,18 @@ import math
 import sqlite3
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from test_store import a_job, a_log, a_profile
 
-from sluice.attribution.production import pooled
+from sluice.attribution.production import _newest, pooled
 from sluice.attribution.site import site_evidence
+from sluice.attribution.timeline import Timeline
 from sluice.calibrate.observations import Observation, Seen
 from sluice.calibrate.programs import MIB, Application, Program
 from sluice.calibrate.site_model import QUEUE, _Problem, fit
+from sluice.cli.attribute import _time_covered
 from sluice.cli.main import main
 from sluice.history_db import upgrade
 from sluice.history_db.migrations import MIGRATIONS
@@ -66,6 +69,32 @@ def test_the_same_logs_count_once_also_when_more_are_read_with_them(store):
     year = replace(NOVEMBER, rho=0.5, since=0, until=4000)
     store.put_observed_interference([year])
     assert store.observed_interference() == [year]
+
+
+def test_the_last_thirty_days_asked_every_week_count_once(store):
+    for week in range(4):
+        span = {"since": 1000 + 700 * week, "until": 4000 + 700 * week, "found": week}
+        store.put_observed_interference([replace(NOVEMBER, p_value=0.04, **span)])
+    assert [row.found for row in store.observed_interference()] == [3]
+    store.put_observed_interference([replace(NOVEMBER, since=5000, until=5500, found=4)])
+    assert [row.found for row in store.observed_interference()] == [4]
+
+
+def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_the_time_covered():
+    def run(start: float) -> Timeline:
+        return Timeline("a", 1, start, 1.0, np.ones(9))
+
+    day = 86400
+    runs = [run(20_000 * day + i * day) for i in range(30)]
+    assert _time_covered([*runs, run(946_684_800)]) == (20_000 * day, 20_029 * day)
+    assert _time_covered([]) == (0, 0)
+
+
+def test_a_program_is_known_by_its_newest_jobs_and_all_their_processes():
+    jobs = [list(range(60)), list(range(60, 150)), list(range(150, 200))]
+    assert _newest(jobs) == list(range(60, 200))
+    assert _newest([list(range(1024))]) == list(range(1024))
+    assert _newest([]) == []
 
 
 def test_other_pairs_stay_when_one_is_replaced(store):

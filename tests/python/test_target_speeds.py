@@ -106,6 +106,13 @@ def test_runs_of_jobs_that_held_tokens_of_one_lane_tell_of_that_lane(store):
     ]
 
 
+def test_scripts_of_one_interpreter_are_programs_of_their_own(store):
+    for i in range(6):
+        run_on(store, 100 + i, 90e6, lane_mask=0b01, exe="/usr/bin/python3 md.py")
+        run_on(store, 200 + i, 5e6, lane_mask=0b10, exe="/usr/bin/python3 post.py")
+    assert [speed.verdict for speed in target_speeds(store, LANES, NOW)] == [LONELY] * 3
+
+
 def test_runs_on_lustre_tell_of_the_targets_that_their_logs_name(store):
     for i in range(8):
         run_on(store, 100 + i, 90e6, osts=(1,))
@@ -140,7 +147,7 @@ def test_targets_of_lanes_that_make_no_sense_are_refused(text):
 def test_a_run_comes_back_with_its_place(store):
     run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9), moved=3.0)
     run = PlacedRun(
-        "job 1", 1000, "/apps/a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), in_company=False
+        "job 1", 1000, "a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), in_company=False
     )
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
     assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]

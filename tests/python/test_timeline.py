@@ -102,6 +102,10 @@ def test_steps_of_a_job_and_programs_of_a_job_stay_apart():
     later = replace(first, start=9.0)
     other = replace(first, application="b")
     assert len(one_run_a_job([first, later, other])) == 3
+    soon = replace(first, start=8.4)  # the first need not have filled its last bin
+    assert len(one_run_a_job([first, soon])) == 2
+    short = timeline([1.0], job=7)
+    assert len(one_run_a_job([short, short])) == 1
 
 
 def test_a_burst_that_was_spread_over_bins_it_did_not_fill_keeps_more_of_its_edges_out():

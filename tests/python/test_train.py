@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.expectation import expected
-from sluice.classifier.jobs import FinishedJob, finished_jobs, program_name
+from sluice.classifier.jobs import FinishedJob, finished_jobs
 from sluice.classifier.submit_model import fit_submit_model
 from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import EmptyHistoryError, TrainedModel, jobs_of, pack
 from sluice.cli.main import main
 from sluice.cli.predict import Minutes
+from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Job, Log, Profile, Run
 from sluice.history_db.store import Store
 from sluice.policies import core

@@ -42,6 +42,7 @@ FEWEST = 8  # slices on either side
 TURNS = 999  # chance worlds that a pair is compared with at first,
 FINER = 20  # and if none of them fell as far, with this many times the fewest that could tell,
 MOST_NUMBERS = 1 << 30  # as long as they hold no more shares of slices than that
+MOST_LOG_RHO = 50.0  # what slices hardly differ in may seem to have any effect
 Z90 = 1.645  # standard deviations on either side of a 90 % interval
 
 
@@ -119,14 +120,17 @@ def attribute(
     """
     beside = list(beside)
     runs, unresolved = _resolve(timelines, [*others, *beside])
-    vague = _mostly_unresolved(timelines, runs) | {one.application for one in beside}
+    unclear = _mostly_unresolved(timelines, runs)
+    vague = unclear | {one.application for one in beside}
     found = {
         number: _observe(*pair, TURNS, np.random.default_rng([seed, number]))
         for number, pair in enumerate(_pairs(runs))
         if pair[2] not in vague
     }
     tested = {number: one for number, one in found.items() if one}
-    coarse = {(run.timeline.application, name) for run in runs for name in vague & run.under.keys()}
+    coarse = {
+        (run.timeline.application, name) for run in runs for name in unclear & run.under.keys()
+    }
     p_needed = false_rate / max(1, len(tested))
     tested |= _finer(runs, tested, p_needed, seed)
     return Findings(
@@ -212,10 +216,11 @@ def _observe(
     if not evidence:
         return None
     weights = np.array([1.0 / one.variance for one in evidence])
+    log_rho = np.average([one.log_rho for one in evidence], weights=weights)
     return Observation(
         victim=victim,
         aggressor=aggressor,
-        rho=float(np.exp(np.average([one.log_rho for one in evidence], weights=weights))),
+        rho=float(np.exp(np.clip(log_rho, -MOST_LOG_RHO, MOST_LOG_RHO))),
         log_sd=float(weights.sum() ** -0.5),
         p_value=float(combine_pvalues([one.p_value for one in evidence]).pvalue),
         disturbed=disturbed,

@@ -43,11 +43,11 @@ def _at_once(logs: Sequence[Timeline]) -> list[list[Timeline]]:
     groups: list[list[Timeline]] = []
     end = -np.inf
     for log in sorted(logs, key=lambda log: log.start):
-        if log.start < end:
+        if log.start <= end:
             groups[-1].append(log)
         else:
             groups.append([log])
-        end = max(end, log.end)
+        end = max(end, log.end - log.bin_seconds)  # a run may end anywhere in its last bin
     return groups
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +13,9 @@ from scipy.stats import combine_pvalues, false_discovery_control
 from sluice.calibrate.observations import Seen
 from sluice.calibrate.programs import Application
 from sluice.classifier.expectation import expected
-from sluice.classifier.jobs import finished_jobs, program_name
+from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.to_core import profile_members
+from sluice.history_db.command_lines import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 NEWEST = 100
-"""Logs of a program from which its next run is foretold; older ones hardly count."""
+"""Logs of a program from which its next run is foretold, in whole jobs; older ones hardly count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,24 @@ def _applications(store: Store, names: set[str]) -> dict[str, Application]:
     """Return those with these names of which the history knows what their next run will do."""
     if not names:
         return {}
-    logs = [(log, program_name(command)) for log, command in store.commands()]
-    logs.sort(key=lambda one: one[1])  # stable: the oldest first
+    logs: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for log, command, job in store.commands():
+        if (name := program_name(command)) in names:
+            logs[name][job].append(log)
     found = {}
-    for name, group in groupby(logs, key=lambda one: one[1]):
-        if name in names:
-            runs = store.runs([log for log, _ in group][-NEWEST:])
-            members = profile_members(expected(finished_jobs(runs)))
-            if min(members.get("chunk_bytes", 0.0), members.get("nprocs", 0.0)) >= 1.0:
-                found[name] = Application(name, members)
+    for name, by_job in logs.items():
+        runs = store.runs(_newest(list(by_job.values())))
+        members = profile_members(expected(finished_jobs(runs)))
+        if min(members.get("chunk_bytes", 0.0), members.get("nprocs", 0.0)) >= 1.0:
+            found[name] = Application(name, members)
+    return found
+
+
+def _newest(jobs: Sequence[list[int]]) -> list[int]:
+    """Return the logs of the last jobs; one may have left a log for each process."""
+    found: list[int] = []
+    for logs in reversed(jobs):
+        found = logs + found
+        if len(found) >= NEWEST:
+            break
     return found

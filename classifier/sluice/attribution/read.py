@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from sluice.attribution.timeline import Timeline
 from sluice.classifier.darshan_log import DarshanLogError, read_log
 from sluice.classifier.files import files_of
-from sluice.classifier.jobs import program_name
 from sluice.classifier.numbers import ENOUGH
 from sluice.classifier.totals import totals_of
+from sluice.history_db.command_lines import program_name
 
 if TYPE_CHECKING:
     from pathlib import Path

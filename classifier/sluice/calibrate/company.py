@@ -7,7 +7,7 @@ did is not known.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -25,17 +25,20 @@ def without_company(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
     And those of which sluiced saw it, which are company for others all the same.
     """
     on_target: dict[Hashable, list[PlacedRun]] = defaultdict(list)
+    runs_of_job = Counter(run.job for run in runs)
     for run in runs:
         for ost in run.osts or ():
             on_target[ost].append(run)
-            on_target[ost, run.job].append(run)
+            if runs_of_job[run.job] > 1:
+                on_target[ost, run.job].append(run)
     traffic = {place: _Traffic(there) for place, there in on_target.items()}
     return [run for run in runs if not run.in_company and not _had_company(run, traffic)]
 
 
 def _had_company(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:
     for ost in run.osts or ():
-        of_job = traffic[ost, run.job].during(run)
+        several = traffic.get((ost, run.job))
+        of_job = several.during(run) if several else _rate_on_target(run)
         others = traffic[ost].during(run) - of_job
         own = max(of_job, run.rate / len(run.osts or ()))
         if others > MOST_FOREIGN_SHARE * (others + own):
@@ -49,7 +52,7 @@ class _Traffic:
     def __init__(self, runs: Iterable[PlacedRun]) -> None:
         steps: dict[int, float] = defaultdict(float)
         for run in runs:
-            rate = run.moved / len(run.osts or ()) / _seconds(run)
+            rate = _rate_on_target(run)
             steps[run.observed] += rate
             steps[run.observed + _seconds(run)] -= rate
         self._times = sorted(steps)
@@ -65,6 +68,11 @@ class _Traffic:
     def _until(self, instant: int) -> float:
         i = bisect_right(self._times, instant) - 1
         return self._moved[i] + self._rates[i] * (instant - self._times[i])
+
+
+def _rate_on_target(run: PlacedRun) -> float:
+    """B/s on each of its targets, over its whole time."""
+    return run.moved / len(run.osts or ()) / _seconds(run)
 
 
 def _seconds(run: PlacedRun) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sluice.calibrate.errors import CalibrationError, LateStartError
+from sluice.calibrate.errors import CalibrationError, LateStartError, TasksError
 from sluice.calibrate.programs import DIRECT_BYTES
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Running:
             raise CalibrationError(complaint.strip() or f"{self._process.args!r} failed")
         trace = Trace.parse(output)
         if trace.probes != self._tasks:
-            raise CalibrationError(
+            raise TasksError(
                 f"--srun started {trace.probes} probes, but --tasks is {self._tasks}; "
                 f"begin another calibration with --tasks {trace.probes}"
             )

@@ -148,9 +148,9 @@ def _measure(members: Sequence[Member], launcher: Launcher, *, timing: Timing) -
     counters = {target.name: counter_of(target) for target in targets}
     clock = _clock()
     before = {t.name: _quiet(t, counters[t.name], timing.quiet) for t in targets}
-    start = time.time() + launcher.lead_seconds
     with ExitStack() as stack:
         watches = {name: stack.enter_context(Watch(counters[name])) for name in counters}
+        start = time.time() + launcher.lead_seconds
         traces = _run(members, start, launcher, timing)
     if abs(_clock() - clock) > timing.slice:
         raise LateStartError("the clock was set while programs ran")

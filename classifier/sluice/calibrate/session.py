@@ -166,12 +166,12 @@ class Session:
         self.store.finish_calibration(self.number)
 
     def seconds_left(self) -> float:
-        """Estimate how long `run` takes, but for what will be dropped and measured again."""
+        """Estimate how long `run` takes, but for what will yet be dropped and measured again."""
         settings = self.settings
         if settings.delta:
             left = 1 - len(self.measured) / settings.delta.points
             return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
-        missing = self._missing(Counter(_key(e) for e in self.measured))
+        missing = self._missing(Counter(_key(e) for e in self.measured if not e.dropped))
         once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
         return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
 

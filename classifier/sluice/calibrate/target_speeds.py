@@ -6,12 +6,13 @@ import re
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.calibrate.company import without_company
 from sluice.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
-from sluice.calibrate.stragglers import WINDOW, Observation, speeds_of
+from sluice.calibrate.stragglers import WINDOW, Observation, TargetSpeed, speeds_of
 from sluice.calibrate.targets import claimed
 from sluice.history_db.records import TargetProbe
 from sluice.policies.core import CoreError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sluice.calibrate.launch import Launcher
     from sluice.calibrate.programs import Program
     from sluice.calibrate.protocol import Timing
-    from sluice.calibrate.stragglers import TargetSpeed
     from sluice.calibrate.targets import Target
     from sluice.history_db.records import PlacedRun
     from sluice.history_db.store import Store
@@ -71,8 +71,10 @@ def target_speeds(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     return [*speeds_of_lanes(store, lanes, now), *_speeds_of_others(store, lanes, now)]
 
 
-def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
-    """Judge the lanes, in their order.
+def speeds_of_lanes(
+    store: Store, lanes: Lanes, now: int, *, straggled: Collection[str] = ()
+) -> list[TargetSpeed]:
+    """Judge the lanes, in their order; `straggled` names those that did until now.
 
     They are compared with lanes of the same size alone: a larger one is faster by design. One
     of Lustre's targets that straggles makes its lane as slow, for a striped operation takes its
@@ -88,8 +90,9 @@ def speeds_of_lanes(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
     found = {speed.target: speed for speed in speeds_of(_alike(lanes.lanes), observed, now)}
     others = _speeds_of_others(store, lanes, now) if lanes.osts else []
     for name, osts in lanes.osts.items():
-        on_lane = [found[name], *(o for o in others if o.straggles and o.target in osts)]
-        found[name] = replace(min(on_lane, key=lambda one: one.published), target=name)
+        published = partial(TargetSpeed.published_after, straggled=name in straggled)
+        slow = [one for one in others if one.target in osts and published(one) < 1]
+        found[name] = replace(min([found[name], *slow], key=published), target=name)
     return [found[name] for name in names]
 
 

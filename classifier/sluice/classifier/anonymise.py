@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sluice.classifier.drafts import draft_of
-from sluice.classifier.jobs import program_name
+from sluice.history_db.command_lines import program_name
 from sluice.history_db.store import Store
 from sluice.policies import core
 

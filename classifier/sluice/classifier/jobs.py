@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.classifier.requested import Requested, Submissions, requested_on
 from sluice.classifier.same_job import by_job
+from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Job, Run
     from sluice.policies.core import View
 
-# The interesting name is that of the script they run.
-INTERPRETERS = ("python", "perl", "bash", "sh", "Rscript", "julia", "java", "ruby", "lua")
 SUMMED = ("write_bytes", "read_bytes", "files")
 NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
 
@@ -133,16 +131,6 @@ def _signature(job: Job | None, submission: View | None) -> int:
     if submission is not None and submission.script_signature:
         return int(submission.script_signature)
     return (job.script_signature or 0) if job else 0
-
-
-def program_name(exe: str) -> str:
-    """Return what a command line runs: `md.py` of `/usr/bin/python3 -u md.py 7`."""
-    words = exe.split()
-    name = PurePosixPath(words[0]).name if words else ""
-    if name.rstrip("0123456789.") in INTERPRETERS:
-        scripts = (word for word in words[1:] if not word.startswith("-"))
-        return PurePosixPath(next(scripts, name)).name
-    return name
 
 
 def _combined(runs: Sequence[Run]) -> Profile:

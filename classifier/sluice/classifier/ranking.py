@@ -14,8 +14,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.classifier.jobs import program_name
 from sluice.classifier.to_core import profile_members
+from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Total
 from sluice.policies import core
 from sluice.policies.published import published_interference

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from sluice.history_db import upgrade
+from sluice.history_db.command_lines import program_name
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -36,6 +37,7 @@ def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
         isolation_level=None,  # transactions are explicit
     )
     db.execute("PRAGMA foreign_keys = 1")
+    db.create_function("program_name", 1, program_name, deterministic=True)
     return db
 
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import click
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sluice.attribution.attribution import Findings, Observation
     from sluice.attribution.timeline import Timeline
 
+MOST_DAYS = 400  # that a run may lie from the usual one and count for the time covered
 DAMAGED = 1  # exit code when a log could not be read
 
 
@@ -243,7 +245,7 @@ def _keep(
     from sluice.history_db.records import ObservedInterference
 
     now = int(time.time())
-    starts = [int(run.start) for run in runs]
+    since, until = _time_covered(runs)
     with open_history(config, history, create=True) as store:
         store.put_observed_interference(
             ObservedInterference(
@@ -255,12 +257,20 @@ def _keep(
                 p_value=one.p_value,
                 disturbed=one.disturbed,
                 undisturbed=one.undisturbed,
-                since=min(starts),
-                until=max(starts),
+                since=since,
+                until=until,
                 false_rate=false_rate,
             )
             for one in findings.observations
         )
+
+
+def _time_covered(runs: list[Timeline]) -> tuple[int, int]:
+    """Return when the first and the last run began; not by a clock that is years off."""
+    starts = [int(run.start) for run in runs] or [0]
+    usual = median(starts)
+    near = [start for start in starts if abs(start - usual) < MOST_DAYS * 86400]
+    return min(near), max(near)
 
 
 def _as_json(read: _Read, findings: Findings, control: _Control | None) -> dict[str, object]:

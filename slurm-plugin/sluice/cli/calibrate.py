@@ -254,7 +254,7 @@ command.add_command(report_command)
 
 def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate resume") -> None:
     from sluice.calibrate.analysis import stability
-    from sluice.calibrate.errors import CalibrationError
+    from sluice.calibrate.errors import CalibrationError, TasksError
     from sluice.calibrate.report import stability_text
     from sluice.calibrate.targets import uncounted
     from sluice.cli.progress import progress
@@ -279,6 +279,8 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate re
                     say(f"dropped: {' beside '.join(encounter.members)}: {encounter.dropped}")
 
             session.run(tell)
+    except TasksError as stop:
+        raise CommandError(f"calibration {session.number}: {stop}") from None
     except (KeyboardInterrupt, CalibrationError) as stop:
         reason = str(stop) or "interrupted"
         raise CommandError(

@@ -126,8 +126,9 @@ def _show_pair(
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.calibrate.programs import Program
     from sluice.classifier.expectation import expected
-    from sluice.classifier.jobs import finished_jobs, program_name
+    from sluice.classifier.jobs import finished_jobs
     from sluice.classifier.to_core import profile_members
+    from sluice.history_db.command_lines import program_name
 
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):

@@ -27,7 +27,7 @@ class LaneSpeeds:
             return
         before, self.latest = self.latest, {}
         self._asked = now
-        found = speeds_of_lanes(store, Lanes.of(config), now)
+        found = speeds_of_lanes(store, Lanes.of(config), now, straggled=before.keys())
         speeds = {one.target: one.published_after(straggled=one.target in before) for one in found}
         self.latest = {lane: speed for lane, speed in speeds.items() if speed < 1}
         for lane in sorted(self.latest.keys() - before.keys()):

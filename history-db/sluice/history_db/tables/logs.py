@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 LOG_COLUMNS = tuple(field.name for field in fields(Log))
+# A name for the job of a log, also where accounting does not know it.
+JOB_OF_LOG = "coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid, logs.id)"
 
 
 def log_of(row: Sequence[Any]) -> Log:

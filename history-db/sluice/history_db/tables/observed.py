@@ -22,15 +22,15 @@ class Observed(Connection):
     def put_observed_interference(self, rows: Iterable[ObservedInterference]) -> None:
         """Add what was seen of each pair.
 
-        It takes the place of what was seen of it before within the same time, or at a time
-        that was not recorded: the same logs count once.
+        It takes the place of what was seen of it before in a time that overlaps, or that was not
+        recorded: no log counts twice.
         """
         found = list(rows)
         with self._transaction() as db:
             db.executemany(
                 "DELETE FROM observed_interference WHERE victim = ? AND aggressor = ? "
-                "AND (since >= ? AND until <= ? OR until = 0)",
-                [(row.victim, row.aggressor, row.since, row.until) for row in found],
+                "AND (since <= ? AND until >= ? OR until = 0)",
+                [(row.victim, row.aggressor, row.until, row.since) for row in found],
             )
             db.executemany(
                 f"INSERT INTO observed_interference ({', '.join(COLUMNS)}) "

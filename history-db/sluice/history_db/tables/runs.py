@@ -9,7 +9,7 @@ from sluice.history_db.connection import Connection
 from sluice.history_db.records import NUMBERS, Profile, Run
 from sluice.history_db.sql import batches, columns, marks
 from sluice.history_db.tables.jobs import JOB_COLUMNS, job_of
-from sluice.history_db.tables.logs import LOG_COLUMNS, log_of
+from sluice.history_db.tables.logs import JOB_OF_LOG, LOG_COLUMNS, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,10 +45,11 @@ class Runs(Connection):
         )
         return [row[0] for row in reversed(rows)]
 
-    def commands(self) -> list[tuple[int, str]]:
-        """Return id and command line of the logs that were read, the oldest first."""
+    def commands(self) -> list[tuple[int, str, str]]:
+        """Return id, command line and job of the logs that were read, the oldest first."""
         return self._rows(
-            "SELECT id, exe FROM logs WHERE reason IS NULL AND exe IS NOT NULL ORDER BY start, id"
+            f"SELECT id, exe, {JOB_OF_LOG} FROM logs "
+            "WHERE reason IS NULL AND exe IS NOT NULL ORDER BY start, id"
         )
 
     def runs_of_job(self, job_id: int, cluster: str | None = None) -> list[Run]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.records import PlacedRun, TargetProbe
+from sluice.history_db.tables.logs import JOB_OF_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
 LOGS_OF_A_RUN = 10
 """Logs that are read for each run that is asked for: a job may leave one a process."""
 
-PLACED_LOGS = """
-    SELECT coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid) AS job,
-           logs.uid, substr(logs.exe, 1, instr(logs.exe || ' ', ' ') - 1) AS program,
+PLACED_LOGS = f"""
+    SELECT {JOB_OF_LOG} AS job,
+           logs.uid, program_name(logs.exe) AS program,
            logs.nprocs, logs.start, logs.end, profiles.write_bytes, profiles.read_bytes,
-           profiles.rate, {lane} AS lane, logs.osts,
+           profiles.rate, {{lane}} AS lane, logs.osts,
            EXISTS (SELECT 1 FROM jobs_in_company AS shared
                    WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
                      AND shared.submit = jobs.submit) AS in_company
-    FROM {sources} JOIN profiles ON profiles.log = logs.id
-    WHERE {condition} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
+    FROM {{sources}} JOIN profiles ON profiles.log = logs.id
+    WHERE {{condition}} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
       AND profiles.rate > 0
     ORDER BY logs.start DESC, logs.id LIMIT ?
 """
