@@ -7,7 +7,7 @@ from sluice.calibrate import site_model
 from sluice.calibrate.features import features
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import MIB, Program
-from sluice.calibrate.site import site_observations
+from sluice.calibrate.site import of_writers, site_encounters
 from sluice.calibrate.site_model import fit
 from sluice.cli.main import main
 from sluice.history_db.records import Encounter
@@ -56,22 +56,25 @@ def calibrate(store: Store, site: str, *encounters: Encounter) -> None:
 def test_what_tells_nothing_of_another_site_does_not_discard_the_site(store, later):
     calibrate(store, "lustre", RATES)
     calibrate(store, "elsewhere", *later)
-    (seen,) = site_observations(store)
+    (seen,) = of_writers(site_encounters(store))
     assert (str(seen.victim), seen.rho) == ("owc:1M:2", 0.4)
 
 
 def test_a_speed_up_is_kept_as_it_was_measured(store):
     calibrate(store, "lustre", encounter("owc:1M:2", "aw:1M:2", together=(120e6, 40e6)))
-    (seen,) = site_observations(store)
+    (seen,) = of_writers(site_encounters(store))
     assert seen.rho == 1.2
 
 
 def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
     calibrate(store, "lustre", RATES)
     calibrate(store, "elsewhere", encounter("ws:1M:2", "ws:1M:2"))
-    assert {str(seen.victim) for seen in site_observations(store)} == {"ws:1M:2"}
+    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {"ws:1M:2"}
     calibrate(store, "lustre", encounter("aw:1M:2", "ws:1M:2"))
-    assert {str(seen.victim) for seen in site_observations(store)} == {"owc:1M:2", "aw:1M:2"}
+    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {
+        "owc:1M:2",
+        "aw:1M:2",
+    }
 
 
 def test_a_delta_graph_in_between_does_not_keep_two_calibrations_from_being_compared(store):

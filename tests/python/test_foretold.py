@@ -23,7 +23,10 @@ CALIBRATIONS = (
     "calibration-fifth",
     "calibration-sixth",
 )
-PAIRS = ("pairs-first", "pairs", "pairs-third", "pairs-fourth", "pairs-fifth", "pairs-sixth")
+PAIRS = (
+    *("pairs-first", "pairs", "pairs-third", "pairs-fourth", "pairs-fifth", "pairs-sixth"),
+    *("pairs-seventh", "pairs-eighth"),
+)
 
 
 def seen_by(calibration: str) -> list[Observation]:
@@ -41,11 +44,15 @@ def models() -> dict[str, SiteModel]:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_calibration_foretells_pairs_of_other_programs(models, name, capsys):
-    """Better than the published figures alone, and as well as its intervals say."""
+    """Better than the published figures alone, and as well as its intervals say.
+
+    Not met on the eighth pairs, which were measured after the law was chosen.
+    """
     measured = rows(name)
     seen = list(kept(measured))
     published, floor = median_error(fit([]), seen), noise_floor(measured)
     streams = [o for o in seen if all(map(is_stream, (o.victim, *o.others)))]
+    figures = []
     with capsys.disabled():
         print(
             f"\n{len(seen)} losses of {name}: median error of log I of a perfect model "
@@ -60,9 +67,11 @@ def test_a_calibration_foretells_pairs_of_other_programs(models, name, capsys):
                 f"without rates alone {without:.3f}, "
                 f"{coverage(model, seen, with_rates=False):.0%} inside"
             )
-            assert floor < error < 0.13
-            assert max(error, without) < 0.6 * published
-            assert 0.85 <= inside < 1
+            figures.append((error, without, inside))
+    for error, without, inside in figures:
+        assert floor < error < 0.13
+        assert max(error, without) < 0.6 * published
+        assert 0.85 <= inside < 1
 
 
 DEFAULT = CALIBRATIONS[2:]

@@ -11,7 +11,9 @@ from sluice.policies import core
 from sluice.slurm.speeds import REFRESH_SECONDS, LaneSpeeds
 
 NOW = int(time.time())
-CONFIG = core.parse_config("test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n")
+LANES = b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\n"
+CONFIG = core.parse_config("test", LANES)
+WITH_OSTS = core.parse_config("test", LANES + b"LaneOsts=sl0:0,sl1:1\n")
 
 
 @pytest.fixture
@@ -35,23 +37,6 @@ def test_lanes_that_straggle_are_known_and_all_others_are_not_there(store):
     assert speeds.latest == {"sl1": pytest.approx(0.25)}
 
 
-def test_a_lane_whose_target_straggled_does_so_until_that_surely_keeps_up(store):
-    config = core.parse_config(
-        "test", b"Lane=sl0 Targets=1\nLane=sl1 Targets=1\nLaneOsts=sl0:0,sl1:1\n"
-    )
-    probe(store, {"OST0000": 100.0}, NOW, times=40)
-    probe(store, {"OST0001": 50.0}, NOW, times=10)
-    speeds = LaneSpeeds()
-    speeds.refresh(store, config, NOW)
-    assert speeds.latest == {"sl1": pytest.approx(0.5)}
-    probe(store, {"OST0001": 90.0}, NOW + 60, times=8)
-    fresh = LaneSpeeds()
-    for asked in (speeds, fresh):
-        asked.refresh(store, config, NOW + 60)
-    assert speeds.latest == {"sl1": pytest.approx(0.5)}
-    assert fresh.latest == {}
-
-
 def test_the_history_is_asked_now_and_then(store):
     speeds = LaneSpeeds()
     speeds.refresh(store, CONFIG, NOW)
@@ -62,21 +47,25 @@ def test_the_history_is_asked_now_and_then(store):
     assert list(speeds.latest) == ["sl1"]
 
 
-def test_a_lane_that_straggled_does_so_until_it_surely_keeps_up(store):
-    """One near the bound would otherwise be slow and healthy in turns, with each probe."""
-    probe(store, {"sl0": 100.0}, NOW, times=40)
-    probe(store, {"sl1": 50.0}, NOW, times=10)
+@pytest.mark.parametrize(("healthy", "slow"), [("sl0", "sl1"), ("OST0000", "OST0001")])
+def test_a_lane_that_straggled_does_so_until_it_surely_keeps_up(store, healthy, slow):
+    """One near the bound would otherwise be slow and healthy in turns, with each probe.
+
+    So does one whose target on Lustre straggled.
+    """
+    probe(store, {healthy: 100.0}, NOW, times=40)
+    probe(store, {slow: 50.0}, NOW, times=10)
     speeds = LaneSpeeds()
-    speeds.refresh(store, CONFIG, NOW)
+    speeds.refresh(store, WITH_OSTS, NOW)
     assert speeds.latest == {"sl1": pytest.approx(0.5)}
-    probe(store, {"sl1": 90.0}, NOW + 60, times=8)
+    probe(store, {slow: 90.0}, NOW + 60, times=8)
     fresh = LaneSpeeds()
     for asked in (speeds, fresh):
-        asked.refresh(store, CONFIG, NOW + 60)
+        asked.refresh(store, WITH_OSTS, NOW + 60)
     assert speeds.latest == {"sl1": pytest.approx(0.5)}
     assert fresh.latest == {}
-    probe(store, {"sl1": 90.0}, NOW + 120, times=40)
-    speeds.refresh(store, CONFIG, NOW + 120)
+    probe(store, {slow: 90.0}, NOW + 120, times=40)
+    speeds.refresh(store, WITH_OSTS, NOW + 120)
     assert speeds.latest == {}
 
 

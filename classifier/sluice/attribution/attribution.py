@@ -147,14 +147,16 @@ def _finer(
     runs: Sequence[Run], tested: Mapping[int, Observation], p_needed: float, seed: int
 ) -> dict[int, Observation]:
     """Observe pairs that no chance world comes up to again, in as many as their p-value needs."""
-    finer = {}
+    at_floor = {n: o for n, o in tested.items() if o.is_at_floor and o.p_value > p_needed}
+    finer: dict[int, Observation] = {}
+    if not at_floor:
+        return finer
     for number, pair in enumerate(_pairs(runs)):
-        one = tested.get(number)
-        if one and one.is_at_floor and one.p_value > p_needed:
+        if number in at_floor:
             turns = min(math.ceil(FINER / p_needed), MOST_NUMBERS // len(pair[0]))
             if turns > TURNS:
                 found = _observe(*pair, turns, np.random.default_rng([seed, number, 1]))
-                finer[number] = found or one
+                finer[number] = found or at_floor[number]
     return finer
 
 

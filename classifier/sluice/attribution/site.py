@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.attribution.production import Pair, pooled, seen_in_production
-from sluice.calibrate.site import site_observations
+from sluice.calibrate.observations import alone_rates
+from sluice.calibrate.site import of_writers, site_encounters
 from sluice.calibrate.site_model import SiteModel, fit
 
 if TYPE_CHECKING:
     from sluice.calibrate.observations import Observation, Seen
+    from sluice.calibrate.programs import Program
     from sluice.history_db.store import Store
 
 
@@ -19,6 +21,8 @@ class SiteEvidence:
     """What calibrations measured and production showed."""
 
     measured: list[Observation]
+    rates_alone: dict[Program, float]
+    """B/s of each program that was measured alone."""
     production: list[Seen]
     pairs: list[Pair]
     """All that were tested in production, also of applications that the model cannot place."""
@@ -30,4 +34,10 @@ class SiteEvidence:
 
 def site_evidence(store: Store) -> SiteEvidence:
     pairs = pooled(store.observed_interference())
-    return SiteEvidence(site_observations(store), seen_in_production(store, pairs), pairs)
+    encounters = site_encounters(store)
+    return SiteEvidence(
+        measured=of_writers(encounters),
+        rates_alone=alone_rates(encounters),
+        production=seen_in_production(store, pairs),
+        pairs=pairs,
+    )

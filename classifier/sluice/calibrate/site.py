@@ -23,15 +23,11 @@ def site_encounters(store: Store) -> list[Encounter]:
     """
     known = store.calibrations()
     for latest in reversed(known):
-        if _of_writers(store.encounters([latest.id])):
+        if of_writers(store.encounters([latest.id])):
             return store.encounters([one.id for one in known if one.site == latest.site])
     return []
 
 
-def site_observations(store: Store) -> list[Observation]:
-    """Return what the interference model can learn from the calibrations of the site."""
-    return _of_writers(site_encounters(store))
-
-
-def _of_writers(encounters: list[Encounter]) -> list[Observation]:
+def of_writers(encounters: list[Encounter]) -> list[Observation]:
+    """Return what the interference model can learn from them."""
     return [item for item in observations(encounters) if item.is_of_writers]

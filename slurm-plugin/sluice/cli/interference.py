@@ -100,13 +100,11 @@ def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.calibrate.observations import alone_rates
-    from sluice.calibrate.site import site_encounters
     from sluice.classifier.jobs import finished_jobs
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
-        rates = alone_rates(site_encounters(store))
+        rates = known.rates_alone
         named = any(text.startswith("app:") for text in (first, second))
         jobs = finished_jobs(store.runs()) if named else []
         parties = [_party(store, text, jobs, rates) for text in (first, second)]
@@ -286,14 +284,12 @@ def _basis_json(basis: Basis) -> dict[str, int]:
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.calibrate.observations import alone_rates
-    from sluice.calibrate.site import site_encounters
     from sluice.classifier.jobs import finished_jobs
     from sluice.sim.assess import INSTANTS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
-        rates = alone_rates(site_encounters(store))
+        rates = known.rates_alone
         jobs = finished_jobs(store.runs())
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
