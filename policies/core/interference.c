@@ -8,6 +8,9 @@ static const double log_rate_slack = 0.7;
 /* Logarithms of weights stay below this, so that weights, their sums and their
  * ratios stay finite whatever a bundle holds. */
 static const double largest_log = 100.0;
+/* How far operations slip in between the flushes of one process that transfers all
+ * the time, at theta = 1. */
+static const double slipping = 0.75;
 static const double mib = 1048576.0;
 
 static int
@@ -256,8 +259,11 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	out->streaming = parts.streams / out->weight;
 	out->log_hold = clip_log (site.log_hold - model->endurance * log_efficiency);
 	out->alone = parts.flushes + parts.streams / (1.0 + model->pooling * parts.streams);
-	out->filling = smaller (1.0, efficiency);
-	out->idle = model->filling * (1.0 - out->filling);
+	double transfer = smaller (1.0, efficiency);
+	double alone = exp2 (-0.5 * features[PROCESSES]); /* 1 / sqrt (nprocs) */
+	out->transfer = transfer * transfer * transfer;
+	out->idle = model->filling * (1.0 - transfer);
+	out->gaps = model->filling * slipping * transfer * (1.0 - direct) * alone;
 	out->interleaving = model->interleaving;
 	out->log_nprocs = features[PROCESSES] * log (2.0);
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
@@ -303,17 +309,17 @@ sluice_load_of (const struct sluice_pressure *pressure, double z, int side)
 		.streams = pressure->streaming * weight,
 		.demand = pressure->demand,
 		.metadata = pressure->metadata,
-		.room = 1.0,
-		.wait = 1.0 - pressure->filling,
+		.room = pressure->transfer,
+		.wait = 1.0 - pressure->transfer,
 	};
 	if (side == SLUICE_VICTIM) {
 		if (epsilon > 0.0)
-			load.room = pow (pressure->alone * scale, epsilon) / processes;
+			load.room *= pow (pressure->alone * scale, epsilon) / processes;
 	} else {
+		load.queued = load.flushes * (1.0 - pressure->gaps);
 		if (epsilon > 0.0)
 			load.flushes = pow (load.flushes, 1.0 - epsilon) * processes;
-		load.idle = load.flushes * pressure->idle;
-		load.flushes -= load.idle;
+		load.flushes *= 1.0 - pressure->idle;
 	}
 	return load;
 }
@@ -322,7 +328,7 @@ struct sluice_load
 sluice_load_add (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes += b.flushes;
-	a.idle += b.idle;
+	a.queued += b.queued;
 	a.streams += b.streams;
 	a.demand += b.demand;
 	a.metadata += b.metadata;
@@ -333,7 +339,7 @@ struct sluice_load
 sluice_load_less (struct sluice_load sum, struct sluice_load part)
 {
 	sum.flushes = larger (0.0, sum.flushes - part.flushes);
-	sum.idle = larger (0.0, sum.idle - part.idle);
+	sum.queued = larger (0.0, sum.queued - part.queued);
 	sum.streams = larger (0.0, sum.streams - part.streams);
 	sum.demand = larger (0.0, sum.demand - part.demand);
 	sum.metadata = larger (0.0, sum.metadata - part.metadata);
@@ -344,7 +350,7 @@ struct sluice_load
 sluice_load_scale (struct sluice_load load, double factor)
 {
 	load.flushes *= factor;
-	load.idle *= factor;
+	load.queued *= factor;
 	load.streams *= factor;
 	load.demand *= factor;
 	load.metadata *= factor;
@@ -355,7 +361,7 @@ struct sluice_load
 sluice_load_most (struct sluice_load a, struct sluice_load b)
 {
 	a.flushes = larger (a.flushes, b.flushes);
-	a.idle = larger (a.idle, b.idle);
+	a.queued = larger (a.queued, b.queued);
 	a.streams = larger (a.streams, b.streams);
 	a.demand = larger (a.demand, b.demand);
 	a.metadata = larger (a.metadata, b.metadata);
@@ -365,7 +371,7 @@ sluice_load_most (struct sluice_load a, struct sluice_load b)
 struct sluice_load
 sluice_load_elsewhere (struct sluice_load load)
 {
-	load.flushes = load.idle = load.streams = load.demand = 0.0;
+	load.flushes = load.queued = load.streams = load.demand = 0.0;
 	return load;
 }
 
@@ -373,13 +379,14 @@ sluice_load_elsewhere (struct sluice_load load)
  * sets at once. The weights v of interference.h are multiplied by 1 + kappa U: their
  * ratio counts. */
 static inline double
-data_rate (struct sluice_load victim, double flushes, double idle, double streams,
+data_rate (struct sluice_load victim, double flushes, double queued, double streams,
 	   double demand, const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
 	double pool = 1.0 + model->pooling * (victim.streams + streams);
 	double own = victim.flushes * pool + victim.streams;
-	double all = own + victim.room * (flushes + victim.wait * idle) * pool + streams;
+	double taken = victim.room * flushes + victim.wait * queued;
+	double all = own + taken * pool + streams;
 	/* the guaranteed share or what is left; each step rounds monotonically, so that
 	 * more company never helps, not by the last digit either */
 	double share = larger (model->capacity * (own / all), left) / victim.demand;
@@ -398,7 +405,7 @@ double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes, active.idle,
+	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes, active.queued,
 						       active.streams, active.demand, model)
 					  : 1.0;
 	return stretched_rate (rate, victim.metadata + active.metadata);
@@ -409,7 +416,7 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		     struct sluice_load_sets *out)
 {
 	out->n = n;
-	out->flushes[0] = out->idle[0] = out->streams[0] = 0.0;
+	out->flushes[0] = out->queued[0] = out->streams[0] = 0.0;
 	out->demand[0] = out->metadata[0] = 0.0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t half = 1u << i;
@@ -419,7 +426,7 @@ sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 		for (uint32_t off = 0; off < half; off++) {
 			uint32_t on = off + half;
 			out->flushes[on] = out->flushes[off] + others[i].flushes;
-			out->idle[on] = out->idle[off] + others[i].idle;
+			out->queued[on] = out->queued[off] + others[i].queued;
 			out->streams[on] = out->streams[off] + others[i].streams;
 			out->demand[on] = out->demand[off] + others[i].demand;
 			out->metadata[on] = out->metadata[off] + others[i].metadata;
@@ -439,7 +446,7 @@ sluice_load_rates (struct sluice_load victim, struct sluice_load always,
 		rates[s] = 1.0;
 	for (uint32_t s = 0; s < count && victim.demand > 0.0; s++)
 		rates[s] = data_rate (victim, always.flushes + sets->flushes[s],
-				      always.idle + sets->idle[s],
+				      always.queued + sets->queued[s],
 				      always.streams + sets->streams[s],
 				      always.demand + sets->demand[s], model);
 	if (metadata + sets->metadata[count - 1] <= 1.0)
@@ -574,6 +581,7 @@ sluice_pressure_is_stronger (const struct sluice_pressure *a,
 	COMPARE (period)
 	COMPARE (log_sd)
 	COMPARE (idle)
+	COMPARE (gaps)
 	COMPARE (log_nprocs)
 #undef COMPARE
 	return 0;

@@ -41,16 +41,21 @@
  * about as much as its kind wants nothing more, so d = 1; and one that gets much less
  * could get more, so d < 1.
  *
- * Such programs do not wait for each other round by round. A process with short rounds
- * gets several of them done during a long one of another's; and while a flush waits for
- * operations or the journal it leaves the bandwidth idle, which those fill who need
- * little else. So the flushing part v_i of another's weight counts beside j as
+ * Such programs do not wait for each other round by round: what bounds j decides what it
+ * waits for. Who gets about as much as the target gives (e_j near 1) transfers in all of
+ * its rounds. It fills the bandwidth that others leave while they wait for operations
+ * or the journal, and a process with short rounds gets several of them done during a long
+ * one of another's. Whose rounds are mostly operations (e_j near 0) needs little bandwidth:
+ * each operation waits for what another has in the queue, less where that has few
+ * processes, which now and then have nothing there; direct writes always have. So the
+ * flushing part v_i of another's weight counts beside j, n being nprocs, as
  *
- *   v_i^(1 - epsilon) (n_i R_j / n_j)^epsilon (1 - theta e_j (1 - e_i))
+ *   e_j^3 (1 - theta (1 - e_i)) v_i^(1 - epsilon) (n_i R_j / n_j)^epsilon
+ *   + (1 - e_j^3) (1 - 3/4 theta e_i (1 - direct_share_i) / sqrt (n_i)) v_i
  *
- * n being nprocs and R_j all that j holds on with alone, v_j at U = s w: processes count
- * in full, what each has in the queue does not. At epsilon = theta = 0 that is v_i; every
- * part of it only adds to what the others press.
+ * R_j is all that j holds on with alone, v_j at U = s w: processes count in full, what
+ * each has in the queue does not. At epsilon = theta = 0 that is v_i; every part of it
+ * only adds to what the others press.
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
  * and S6, with alpha = epsilon = theta = beta = 0. A site's own measurements (`sluice
@@ -96,7 +101,7 @@ enum {
 	X (queueing, "alpha: how far a flushing weight is a time: 0 not, 1 wholly")        \
 	X (endurance, "beta: how far it holds on the more, the less it gets alone")        \
 	X (interleaving, "epsilon: how far short rounds slip in during long ones, < 1")    \
-	X (filling, "theta: how far others fill what flushes leave idle, 0 to 1")          \
+	X (filling, "theta: how far each uses what others' flushes leave, 0 to 1")         \
 	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
 	X (pooling, "kappa: how far streams weigh as one, >= 0; 0: by weights alone")      \
 	X (log_sd, "sd of ln w where the site did not measure")                            \
@@ -138,8 +143,9 @@ struct sluice_pressure {
 	double streaming;    /* s: the share of it that counts as a stream */
 	double log_hold;     /* ln h: as a victim it weighs w h */
 	double alone;	     /* w, its streams being pooled with each other */
-	double filling;	     /* e: share of others' idle time that it can fill */
-	double idle;	     /* theta (1 - e): share of its flushes that others can fill */
+	double transfer;     /* e^3: how far its rounds are transfers, not operations */
+	double idle;	     /* theta (1 - e): bandwidth that its flushes leave */
+	double gaps;	     /* how far others' operations slip in between its flushes */
 	double interleaving; /* epsilon of the model */
 	double log_nprocs;   /* ln (nprocs) */
 	double log_sd;	     /* sd of ln w */

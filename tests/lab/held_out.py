@@ -30,8 +30,8 @@ from sluice.calibrate.protocol import Member, Timing, measure
 from sluice.calibrate.site_model import SiteModel
 from sluice.calibrate.targets import Target
 
-TIMING = Timing(window=2.0)
-PROGRAMS = 30
+TIMING = Timing(window=3.0)
+PROGRAMS = 50
 PAIRS = 150
 TWICE = 15  # pairs, which say how far two measurements of the same are apart
 RUNS_ALONE = 2

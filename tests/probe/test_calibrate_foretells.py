@@ -31,7 +31,7 @@ def test_a_default_calibration_foretells_programs_that_it_did_not_plan(program, 
 
     Pairs are drawn anew each time, so that no model can have been chosen for them.
 
-    Prints the figures, also when it fails. Nothing else may run meanwhile: about 19 minutes.
+    Prints the figures, also when it fails. Nothing else may run meanwhile: about half an hour.
     """
     seed = random.SystemRandom().randrange(1 << 16)
     pairs = draw(seed)

@@ -345,28 +345,40 @@ def test_a_direct_write_waits_for_no_journal():
     assert published[0] == published[1]
 
 
+FILLING = model(
+    filling=0.8, scale=[1.0] * 4, points=[{"at": [0.0, 1.0, 0.0, 6.0], "efficiency": 0.0}]
+)
+
+
+def getting(share: float, **members: float) -> View:
+    """A program that flushes and gets a share of the target alone."""
+    profile = {**FLUSHING, "rate": share * GIB, **members}
+    return core.pressure_of(profile, FILLING, policy("Lane=a Targets=1 Bandwidth=1G\n"))
+
+
 def test_who_needs_the_bandwidth_fills_what_flushes_leave_idle():
-    """The others' flushes count less beside a fast program than beside one that waits too."""
-    points = [{"at": [0.0, 1.0, 0.0, 6.0], "efficiency": 0.0}]
-    lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
-    filling = model(filling=0.8, scale=[1.0] * 4, points=points)
-    fast, slow = (
-        core.pressure_of({**FLUSHING, "rate": share * GIB}, filling, lanes) for share in (1, 0.6)
-    )
-    weight = fast.weight
-    counted = weight * (1 - 0.8 * 1.0 * (1 - 0.6))
-    expected = min(1.0, 1.2 * weight / (weight + counted))
-    assert core.rate_share(fast, [slow], filling) == pytest.approx(expected)
-    counted = weight * (1 - 0.8 * 0.6 * (1 - 0.6))
-    expected = min(1.0, 1.2 * weight / (weight + counted))
-    assert core.rate_share(slow, [slow], filling) == pytest.approx(expected)
-    assert core.rate_share(slow, [fast], filling) == pytest.approx(0.6)
+    """Of others' flushes only what they transfer counts beside who transfers all the time."""
+    fast, slow = getting(1.0), getting(0.6)
+    counted = 1 - 0.8 * (1 - 0.6)
+    assert core.rate_share(fast, [slow], FILLING) == pytest.approx(1.2 / (1 + counted))
+    assert core.rate_share(fast, [fast], FILLING) == pytest.approx(1.2 / 2)
+
+
+def test_operations_slip_in_between_the_flushes_of_few_processes():
+    """As far as the victim's rounds are operations; direct writes leave no gaps."""
+    slow, operations = getting(0.6), 1 - 0.6**3
+    for processes, direct in ((1, 0.0), (4, 0.0), (64, 0.0), (4, 1.0)):
+        other = getting(1.0, nprocs=processes, direct_share=direct)
+        gaps = 0.8 * 0.75 * (1 - direct) / math.sqrt(processes)
+        counted = other.weight * (0.6**3 + operations * (1 - gaps))
+        expected = min(1.0, 1.2 * slow.weight / (slow.weight + counted)) / slow.demand
+        assert core.rate_share(slow, [other], FILLING) == pytest.approx(min(1.0, expected))
 
 
 @given(pressures(), st.lists(pressures(), min_size=1, max_size=4), st.floats(0, 0.9))
 def test_more_company_never_helps_where_rounds_slip_in(victim, others, interleaving):
     victim, *others = (
-        changed(p, interleaving=interleaving, alone=p.weight, idle=0.5, filling=0.5)
+        changed(p, interleaving=interleaving, alone=p.weight, idle=0.5, gaps=0.3, transfer=0.5)
         for p in (victim, *others)
     )
     shares = [core.rate_share(victim, others[:n], MODEL) for n in range(len(others) + 1)]

@@ -77,6 +77,8 @@ JUDGED_KINDS = 64
 """Kinds of programs on which a fit is judged by leaving some out: a fit of each rest takes its
 time, which grows with the cube of their number."""
 MOST_DEVIATION = 4.0
+SLIPPING = 0.75
+"""The core's: how far operations slip in between the flushes of one process."""
 BISECTIONS = 8
 
 
@@ -111,13 +113,13 @@ class Beginning:
 LN_2 = math.log(2.0)
 QUEUE = Beginning(
     law=(
-        *((-0.3, 0.2), (LN_2, 0.15), (-0.3, 0.2), (LN_2, 0.15), (1.0, 0.05)),
-        *((math.log(100.0), 0.5), (0.0, 0.15), (1.0, 0.2)),
-        (-3.5, 1.5),
+        *((-0.1, 0.2), (LN_2, 0.15), (-0.3, 0.2), (LN_2, 0.15), (1.0, 0.05)),
+        *((math.log(125.0), 0.5), (0.0, 0.15), (1.0, 0.2)),
+        (-4.0, 1.5),
     ),
-    queueing={"queueing": 1.0, "endurance": 0.15, "interleaving": 1 / 6, "filling": 0.75},
+    queueing={"queueing": 1.0, "endurance": 0.1, "interleaving": 0.1, "filling": 1.0},
     weight_sd=0.175,
-    hold_sd=0.35,
+    hold_sd=0.25,
     noise_sd=0.1,
 )
 """Weights are MiB that a target could take while it serves what is in its queue. Of a round of
@@ -470,11 +472,13 @@ class _Problem:
         self.stream_terms[:, STREAMING] = np.array([one, level, processes]).T
         self.streaming = streaming
         self.log_efficiency = np.minimum(0.0, likeness(self.at, self.at) @ self.efficiency)
-        efficiency = np.exp(self.log_efficiency)
-        idle = self.beginning.queueing["filling"] * (1 - efficiency)
+        efficiency, filling = np.exp(self.log_efficiency), self.beginning.queueing["filling"]
+        transfer = efficiency[self.victim] ** 3
         ratio = np.exp(processes - processes[self.victim][:, None])
-        self.busy = ratio ** self.beginning.queueing["interleaving"]
-        self.busy *= 1 - efficiency[self.victim][:, None] * idle
+        ratio **= self.beginning.queueing["interleaving"]
+        self.busy = transfer[:, None] * ratio * (1 - filling * (1 - efficiency))
+        gaps = SLIPPING * filling * efficiency * (1 - self.direct) * np.exp(-processes / 2)
+        self.queued = (1 - transfer)[:, None] * (1 - gaps)
 
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
         error = (self._log_rho(unknowns)[0] - self.seen) / self.noise_sd
@@ -514,8 +518,9 @@ class _Problem:
         epsilon, pooled = held_law["interleaving"], streams / (1 + kappa * streams)
         room = ((flushes + pooled)[victim] * holds) ** epsilon
         among = (room[:, None] * self.busy)[self.row, other] * flushes[other] ** (1 - epsilon)
+        behind = self.queued[self.row, other] * flushes[other]
         taken = np.bincount(self.row, among, count)
-        pressure = taken + other_streams / queue
+        pressure = taken + np.bincount(self.row, behind, count) + other_streams / queue
 
         # ln rho = -ln (1 + pressure / held): a slope in held, pressure and queue each.
         by_pressure = -1 / (held + pressure)
@@ -533,7 +538,8 @@ class _Problem:
         by_flush[rows, victim] = by_held * own_flushes + by_alone * flushes[victim]
         by_pooled = by_alone * (pooled / (1 + kappa * streams))[victim]
         by_stream[rows, victim] = by_own_streams * own_streams + by_pooled
-        np.add.at(by_flush, (self.row, other), (1 - epsilon) * by_pressure[self.row] * among)
+        by_others = by_pressure[self.row] * ((1 - epsilon) * among + behind)
+        np.add.at(by_flush, (self.row, other), by_others)
         np.add.at(by_stream, (self.row, other), by_streams[self.row] * streams[other])
 
         by_law = by_flush @ self.flush_terms + by_stream @ self.stream_terms
