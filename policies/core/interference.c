@@ -405,9 +405,10 @@ double
 sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 		  const struct sluice_interference *model)
 {
-	double rate = victim.demand > 0.0 ? data_rate (victim, active.flushes, active.queued,
-						       active.streams, active.demand, model)
-					  : 1.0;
+	double rate = victim.demand > 0.0
+			  ? data_rate (victim, active.flushes, active.queued,
+				       active.streams, active.demand, model)
+			  : 1.0;
 	return stretched_rate (rate, victim.metadata + active.metadata);
 }
 

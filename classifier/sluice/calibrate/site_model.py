@@ -123,8 +123,9 @@ QUEUE = Beginning(
     noise_sd=0.1,
 )
 """Weights are MiB that a target could take while it serves what is in its queue. Of a round of
-flushes the journal has about a quarter. Streams take by processes, since a kernel that throttles
-writers throttles each alike; a process has several times in the cache what one queue serves."""
+flushes the journal has a tenth, of one that rewrites a quarter. Streams take by processes, since
+a kernel that throttles writers throttles each alike; a process has several times in the cache
+what one queue serves."""
 
 
 def _as_published() -> Beginning:
