@@ -260,10 +260,10 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 	out->log_hold = clip_log (site.log_hold - model->endurance * log_efficiency);
 	out->alone = parts.flushes + parts.streams / (1.0 + model->pooling * parts.streams);
 	double transfer = smaller (1.0, efficiency);
-	double alone = exp2 (-0.5 * features[PROCESSES]); /* 1 / sqrt (nprocs) */
+	double few = exp2 (-0.5 * features[PROCESSES]); /* 1 / sqrt (nprocs) */
 	out->transfer = transfer * transfer * transfer;
 	out->idle = model->filling * (1.0 - transfer);
-	out->gaps = model->filling * slipping * transfer * (1.0 - direct) * alone;
+	out->gaps = model->filling * slipping * transfer * (1.0 - direct) * few;
 	out->interleaving = model->interleaving;
 	out->log_nprocs = features[PROCESSES] * log (2.0);
 	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
