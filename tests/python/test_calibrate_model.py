@@ -9,7 +9,7 @@ import pytest
 from sluice.calibrate.features import features, likeness
 from sluice.calibrate.observations import Observation
 from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.calibrate.site_model import QUEUE, _Problem, fit
+from sluice.calibrate.site_model import LAW, QUEUE, _Problem, fit
 from sluice.policies import core
 from sluice.policies.published import published_interference
 from sluice.policies.structs import CoreError, View, new
@@ -160,8 +160,25 @@ def test_a_program_that_got_nothing_beside_another_is_learned_from():
     assert fit([starved, *fair]).share_kept(owc, [ws]) < fit(fair).share_kept(owc, [ws])
 
 
-def test_the_slopes_are_those_of_the_residuals():
-    problem = _Problem(world(noise=0.1), QUEUE)
+def uneven_world():
+    """Programs of other speeds, processes and ways to flush, by two and by three."""
+    rates = {
+        Program("owc", 64 * KIB, 1): 4e6,
+        Program("owc", MIB, 3): 6e7,
+        Program("ws", 256 * KIB, 4): 3e7,
+        Program("ws", 8 * MIB, 6): 1e8,
+        Program("aw", MIB, 2, direct=True): 8e7,
+        Program("owc+aw", MIB, 2): 9e7,
+        Program("aw", MIB, 2): 1e8,
+    }
+    items = [Observation(a, (b,), 0.5, rates[a]) for a in rates for b in rates]
+    slow, _, rewriting, large, *_ = rates
+    return [*items, Observation(slow, (rewriting, large), 0.2, rates[slow])]
+
+
+@pytest.mark.parametrize("seen", [world(noise=0.1), uneven_world()])
+def test_the_slopes_are_those_of_the_residuals(seen):
+    problem = _Problem(seen, QUEUE)
     x = np.random.default_rng(1).normal(size=problem.size) * 0.3
     step = 1e-6
     numeric = [
@@ -169,6 +186,19 @@ def test_the_slopes_are_those_of_the_residuals():
         for e in np.eye(len(x))
     ]
     assert np.abs(problem.jacobian(x) - np.array(numeric).T).max() < 1e-5
+
+
+def test_the_fit_and_the_core_hold_the_same_law():
+    """It is written down twice, for many rows with slopes and for one job."""
+    seen = uneven_world()
+    problem = _Problem(seen, QUEUE)
+    law_alone = np.zeros(problem.size)
+    law_alone[: len(LAW)] = np.random.default_rng(2).normal(size=len(LAW)) * 0.3
+    model = problem.model(law_alone)
+    items = sorted(seen, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
+    found = [math.log(model.share_kept(item.victim, item.others)) for item in items]
+    # the fit rounds features to six digits
+    assert found == pytest.approx(problem.log_rho(law_alone)[0].tolist(), abs=1e-5)
 
 
 def test_the_core_evaluates_what_was_fitted():

@@ -482,7 +482,7 @@ class _Problem:
         self.queued = (1 - transfer)[:, None] * (1 - gaps)
 
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = (self._log_rho(unknowns)[0] - self.seen) / self.noise_sd
+        error = (self.log_rho(unknowns)[0] - self.seen) / self.noise_sd
         # Cauchy: of streams side by side one may happen to take nearly all, which no form of
         # the model can say and which must not spoil the rest. What production showed is a mean
         # over many slices, and says itself how far it may be off.
@@ -490,14 +490,14 @@ class _Problem:
         return np.concatenate([np.where(self.is_mean, error, robust), unknowns])
 
     def jacobian(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        log_rho, slopes = self._log_rho(unknowns)
+        log_rho, slopes = self.log_rho(unknowns)
         square = ((log_rho - self.seen) / self.noise_sd) ** 2
         # of the Cauchy residual r: e / (r (1 + e^2)), 1 at 0
         ratio = np.divide(square, np.log1p(square), out=np.ones_like(square), where=square > 0)
         steep = np.where(self.is_mean, 1.0, np.sqrt(ratio) / (1 + square))
         return np.vstack([steep[:, None] * slopes / self.noise_sd[:, None], np.eye(len(unknowns))])
 
-    def _log_rho(
+    def log_rho(
         self, unknowns: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ln rho of each observation, and its slopes over the unknowns."""
