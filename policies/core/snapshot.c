@@ -153,6 +153,14 @@ sluice_snapshot_checksum (const struct sluice_snapshot *snapshot)
 	return snapshot->loaded.header->checksum;
 }
 
+uint64_t
+sluice_snapshot_version (const struct sluice_snapshot *s)
+{
+	uint64_t corunners = sluice_hash_bytes (
+	    s->corunners, s->corunner_count * sizeof *s->corunners, s->corunner_count);
+	return sluice_hash_bytes (s->lanes, s->lane_count * sizeof *s->lanes, corunners);
+}
+
 const struct sluice_state *
 sluice_snapshot_state (const struct sluice_snapshot *snapshot)
 {
@@ -240,4 +248,16 @@ sluice_snapshot_holder (const struct sluice_snapshot *snapshot, uint32_t job_id)
 	if (low < snapshot->holder_count && snapshot->holders[low].job_id == job_id)
 		return &snapshot->holders[low];
 	return NULL;
+}
+
+uint32_t
+sluice_snapshot_holder_count (const struct sluice_snapshot *snapshot)
+{
+	return (uint32_t)snapshot->holder_count;
+}
+
+const struct sluice_holder *
+sluice_snapshot_holder_at (const struct sluice_snapshot *snapshot, uint32_t i)
+{
+	return &snapshot->holders[i];
 }

@@ -40,6 +40,11 @@ class Snapshot:
         return int(lib.sluice_snapshot_checksum(self.handle))
 
     @property
+    def version(self) -> int:
+        """Changes when what decisions are made beside does."""
+        return int(lib.sluice_snapshot_version(self.handle))
+
+    @property
     def state(self) -> View:
         return View(lib.sluice_snapshot_state(self.handle))
 
@@ -59,6 +64,12 @@ class Snapshot:
     def lane_speed(self, name: str) -> float:
         """Return a lane's rate as a share of its peers'; 1 where nothing is published."""
         return float(lib.sluice_snapshot_lane_speed(self.handle, name.encode()))
+
+    def waited(self) -> dict[int, int]:
+        """Return the seconds that each job with tokens was charged for, by job id."""
+        count = lib.sluice_snapshot_holder_count(self.handle)
+        holders = (lib.sluice_snapshot_holder_at(self.handle, i) for i in range(count))
+        return {holder.job_id: holder.waited for holder in holders}
 
     def holder(self, job_id: int) -> View | None:
         """Return the tokens that a job was given and still has."""

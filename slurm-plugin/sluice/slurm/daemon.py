@@ -1,16 +1,18 @@
 """`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
 
-Each round asks Slurm for its queue, takes the plugin's records into the history, joins both and
-publishes the snapshot. The queue comes first: then the records of all jobs in it have been made
-and are in the drain that follows. A round that fails in part goes on with the rest: records stay
-in the plugin until the history has them, and a snapshot that cannot be renewed grows stale, upon
-which the plugin abstains.
+Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes the
+plugin's records into the history, joins both, renews the gates and publishes the snapshot. The
+queue comes first: then the records of all jobs in it have been made and are in the drain that
+follows. A round that fails in part goes on with the rest: records stay in the plugin until the
+history has them, and a snapshot that cannot be renewed grows stale, upon which the plugin
+abstains.
 """
 
 from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import signal
 import sys
 import time
@@ -23,9 +25,10 @@ import click
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
+from sluice.slurm import slurm_commands
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
+from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen, is_switched_off
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.settings import Settings
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import IO
 
-    from sluice.slurm.holdings import Holding
-    from sluice.slurm.records import QueuedJob
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
 SUMMARY_SECONDS = 60.0
@@ -61,44 +62,67 @@ class Daemon:
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
         self._drainer = Drainer(self._publisher.kept)
-        self._gatekeeper = GateKeeper()
+        self._gatekeeper = GateKeeper(self._troubles)
+        self._gatekeeper.restore(self._publisher.latest)
         self._lane_speeds = LaneSpeeds()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
 
     def round(self) -> bool:
-        """Do everything once; return whether all of it worked."""
-        now = int(time.time())
-        jobs: list[QueuedJob] | None = None
+        """Do everything once; return whether all of it worked.
+
+        What bounds the waits comes first, and needs the queue alone. Nothing renews a lease in a
+        round that could not read the queue.
+        """
         with self._troubles.about("configuration"):
             self._reload()
-        with self._troubles.about("controller"):
+        with self._troubles.about("settings"):
             self._settings.refresh()
-            begin = time.monotonic()
-            jobs = self._queue.jobs()
-            self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+        seen: Seen | None = None
+        with self._troubles.about("controller"):
+            seen = self._ask()
+        if seen is not None:
+            self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
         with self._troubles.about("history"):
-            self._keep(jobs, now)
+            self._keep(seen)
         with self._troubles.about("targets"):
             if self._store:
-                self._lane_speeds.refresh(self._store, self.config, now)
-        if jobs is not None:
-            holdings: list[Holding] = []
+                self._lane_speeds.refresh(self._store, self.config, int(time.time()))
+        if seen is not None:
             with self._troubles.about("gates"):
-                holdings = self._gate(jobs, now)
+                self._gatekeeper.poll(seen, self.config, self._publisher.latest)
             with self._troubles.about("snapshot"):
-                self._publisher.publish(
-                    jobs,
-                    self._ledger.prediction if self._ledger else lambda _job: None,
-                    self._settings,
-                    holdings=holdings,
-                    lane_speeds=self._lane_speeds.latest,
-                    is_off=Path(self.config.off_file).exists(),
-                    now=now,
-                )
+                self._publish(seen)
         self._summarise()
         return not self._troubles
+
+    @property
+    def _slurm_uid(self) -> int:
+        """Whose bundle is trusted, as the plugin does."""
+        return self._settings.controller.slurm_uid if self._settings.controller else os.geteuid()
+
+    def _ask(self) -> Seen:
+        """Ask the controller; a licence table that it does not tell is not worth a round."""
+        begin = time.monotonic()
+        jobs = self._queue.jobs()
+        self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+        licenses = None
+        with self._troubles.about("licenses", (SlurmError,)):
+            licenses = slurm_commands.licenses()
+        return Seen(jobs, licenses, {}, int(time.time()), time.monotonic())
+
+    def _publish(self, seen: Seen) -> None:
+        self._publisher.publish(
+            seen.jobs,
+            self._ledger.prediction if self._ledger else lambda _job: None,
+            self._settings,
+            holdings=self._gatekeeper.holdings,
+            waited=self._gatekeeper.waited,
+            lane_speeds=self._lane_speeds.latest,
+            is_off=is_switched_off(self.config),
+            now=seen.now,
+        )
 
     def close(self) -> None:
         with self._troubles.about("gates"):
@@ -125,13 +149,15 @@ class Daemon:
         self.config = config
         log.info("configuration: read %s again", self._config_path)
 
-    def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
+    def _keep(self, seen: Seen | None) -> None:
         """Take the plugin's records into the history and join them with the jobs."""
         if self._store and not self._store.is_in_place():
             log.warning("history: %s was moved away or replaced", self.config.history)
             self._close_history()
         if self._store is None:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
+        self._gatekeeper.unstored.flush(self._store)
+        now = int(time.time())
         if self._ledger is None:
             if self._settings.controller is None:
                 return  # the cluster's name is not known yet; the plugin keeps its records
@@ -141,23 +167,8 @@ class Daemon:
         with self._troubles.about("plugin", (SlurmError,)):
             for record in self._drainer.drain(client, self._store):
                 self._ledger.add(record)
-        if jobs is not None:
-            self._ledger.update(jobs, self._store, now)
-
-    def _gate(self, jobs: list[QueuedJob], now: int) -> list[Holding]:
-        """Keep the gates; without a ledger nothing is known of any job, and they stay open."""
-        if self._ledger is None or self._settings.controller is None:
-            return []
-        return self._gatekeeper.round(
-            jobs,
-            self._ledger,
-            self.config,
-            self._store,
-            snapshot=self._publisher.latest,
-            lane_speeds=self._lane_speeds.latest,
-            slurm_uid=self._settings.controller.slurm_uid,
-            now=now,
-        )
+        if seen is not None:
+            self._ledger.update(seen.jobs, self._store, now)
 
     def _summarise(self) -> None:
         if self._ledger is None or time.monotonic() < self._summary_due:

@@ -27,7 +27,7 @@ from sluice.slurm.joiner import (
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
@@ -52,6 +52,8 @@ class Known:
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
+    is_granted: bool
+    """The decision gave the job tokens."""
     has_note: bool
     """It was made in advise or enforce: the job may carry its number."""
 
@@ -102,7 +104,7 @@ class Ledger:
         if "test_only" not in record.submission.flags:
             self._unjoined[record.key] = known_of(record)
 
-    def update(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
+    def update(self, jobs: Sequence[QueuedJob], store: Store, now: int) -> None:
         """Join what can be joined, and tell the history what became of the jobs."""
         self._follow(jobs, store)
         self._read_marks(jobs, now)
@@ -112,16 +114,16 @@ class Ledger:
             key: known for key, known in self._unjoined.items() if known.traits.now >= now - HOPE
         }
 
+    def known(self, job: QueuedJob) -> Known | None:
+        """Return what is known of a job's submission."""
+        submission = self._submissions.get(key_of(job))
+        return submission.known if submission else None
+
     def prediction(self, job: QueuedJob) -> View | None:
-        submission = self._submissions.get(key_of(job))
-        return submission.known.prediction if submission and submission.known else None
+        known = self.known(job)
+        return known.prediction if known else None
 
-    def submission(self, job: QueuedJob) -> View | None:
-        """Return what was known of a job when it was submitted."""
-        submission = self._submissions.get(key_of(job))
-        return submission.known.submission if submission and submission.known else None
-
-    def _follow(self, jobs: list[QueuedJob], store: Store) -> None:
+    def _follow(self, jobs: Sequence[QueuedJob], store: Store) -> None:
         """Notice new submissions, and forget those that the controller forgot."""
         before = self._submissions
         self._submissions = {}
@@ -192,7 +194,7 @@ class Ledger:
                 found[key] = job
         return found
 
-    def _read_marks(self, jobs: list[QueuedJob], now: int) -> None:
+    def _read_marks(self, jobs: Sequence[QueuedJob], now: int) -> None:
         """Read the notes of new jobs, if records that make notes wait for their job."""
         if not any(known.has_note for known in self._unjoined.values()):
             return
@@ -205,7 +207,7 @@ class Ledger:
         for job_id in comments.keys() & unread.keys():
             unread[job_id].marks = marks_in(comments[job_id])
 
-    def _join(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
+    def _join(self, jobs: Sequence[QueuedJob], store: Store, now: int) -> None:
         matching = match(
             {key: known.traits for key, known in self._unjoined.items()},
             [
@@ -244,7 +246,7 @@ class Ledger:
             del self._unjoined[member.key]
         self.tied += len(tie.records)
 
-    def _write_jobs(self, jobs: list[QueuedJob], store: Store) -> None:
+    def _write_jobs(self, jobs: Sequence[QueuedJob], store: Store) -> None:
         """Write what is new; the queue hands out the same object while a job does not change."""
         seen = {job.job_id: (job, self._submissions[key_of(job)].known) for job in jobs}
         changed = [
@@ -302,6 +304,7 @@ def known_of(record: Record) -> Known:
         submission=record.submission,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
+        is_granted=record.grant.outcome == "taken",
         has_note=record.mode in ("advise", "enforce"),
     )
 

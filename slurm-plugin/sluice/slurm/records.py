@@ -59,6 +59,7 @@ class QueuedJob:
     cpus: int
     time_limit: int | None
     """Minutes; None: unlimited or not set yet."""
+    priority: int
     reason: str
     licenses: str
     """As asked for, `a:2,b`; empty: none."""

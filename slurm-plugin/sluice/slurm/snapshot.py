@@ -20,10 +20,10 @@ from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sluice.slurm.holdings import Holding
+    from sluice.slurm.holdings import Holding, Key
     from sluice.slurm.records import QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
@@ -59,11 +59,12 @@ class Publisher:
 
     def publish(
         self,
-        jobs: list[QueuedJob],
+        jobs: Sequence[QueuedJob],
         prediction: Callable[[QueuedJob], View | None],
         settings: Settings,
         *,
         holdings: list[Holding],
+        waited: Callable[[Key], float],
         lane_speeds: Mapping[str, float],
         is_off: bool,
         now: int,
@@ -93,7 +94,7 @@ class Publisher:
             corunners=matter,
             partitions=_partitions(settings),
             users=self._user_views(settings.users),
-            holders=_holders(holdings),
+            holders=_holders(holdings, waited),
             preempting_qos=settings.preempting_qos[:MAX_PARTITIONS],
             lane_speeds=lane_speeds,
         )
@@ -212,16 +213,19 @@ def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
     return limit if limit is not None else now + UNLIMITED
 
 
-def _holders(holdings: list[Holding]) -> list[dict[str, Any]]:
-    """Describe who has tokens, an array once."""
-    rows = {
-        holding.job.submission_id: {
-            "job_id": holding.job.submission_id,
+def _holders(holdings: list[Holding], waited: Callable[[Key], float]) -> list[dict[str, Any]]:
+    """Describe who has tokens, an array once: as the task that has waited longest."""
+    rows: dict[int, dict[str, Any]] = {}
+    for holding in holdings:
+        job_id = holding.job.submission_id
+        seconds = math.ceil(waited(holding.key))
+        before = rows[job_id]["waited"] if job_id in rows else 0
+        rows[job_id] = {
+            "job_id": job_id,
             "klass": holding.klass,
             "lane_mask": holding.lane_mask,
+            "waited": max(seconds, before),
         }
-        for holding in holdings
-    }
     return list(rows.values())
 
 
