@@ -150,7 +150,7 @@ sluice_snapshot_destroy (struct sluice_snapshot *snapshot)
 uint64_t
 sluice_snapshot_checksum (const struct sluice_snapshot *snapshot)
 {
-	return snapshot->loaded.header->checksum;
+	return snapshot->loaded.header ? snapshot->loaded.header->checksum : 0;
 }
 
 uint64_t

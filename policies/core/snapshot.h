@@ -105,6 +105,7 @@ void sluice_snapshot_destroy (struct sluice_snapshot *snapshot);
  * change between decisions. NULL: no memory. */
 struct sluice_snapshot *sluice_snapshot_of_state (const struct sluice_state *state);
 
+/* 0: it was made of a state alone. */
 uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
 /* Changes when what decisions are made beside does: the co-runners, and slow lanes. */
 uint64_t sluice_snapshot_version (const struct sluice_snapshot *snapshot);

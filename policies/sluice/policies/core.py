@@ -355,27 +355,6 @@ def gates(
     return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))
 
 
-def is_admitted(
-    running: Sequence[tuple[str, View]],
-    job: tuple[str, View],
-    background: Sequence[View],
-    *,
-    model: View,
-    policy: View,
-) -> bool:
-    """Whether a job may enter a lane at once: what `gates` says where it alone waits."""
-    return bool(
-        lib.sluice_gates_admit(
-            _members([*running, job]),
-            len(running),
-            _pressures(background),
-            len(background),
-            model.struct,
-            policy.struct,
-        )
-    )
-
-
 def _members(jobs: Sequence[tuple[str, View]]) -> Any:
     array = ffi.new("struct sluice_member[]", len(jobs))
     for member, (klass, pressure) in zip(array, jobs, strict=True):
