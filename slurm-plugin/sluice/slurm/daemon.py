@@ -28,8 +28,8 @@ from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.queue import Queue
 from sluice.slurm.settings import Settings
-from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
 from sluice.slurm.troubles import EXPECTED, Troubles, log
@@ -76,7 +76,8 @@ class Daemon:
         with self._troubles.about("controller"):
             self._settings.refresh()
             begin = time.monotonic()
-            jobs = self._queue.jobs()
+            self._queue.poll()
+            jobs = list(self._queue.jobs.values())
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
         with self._troubles.about("history"):
             self._keep(jobs, now)
@@ -103,6 +104,7 @@ class Daemon:
     def close(self) -> None:
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
+        self._queue.close()
         self._close_history()
 
     def _close_history(self) -> None:
@@ -153,6 +155,8 @@ class Daemon:
             self._ledger,
             self.config,
             self._store,
+            licenses=self._queue.licenses,
+            reservations=self._queue.reservations,
             snapshot=self._publisher.latest,
             lane_speeds=self._lane_speeds.latest,
             slurm_uid=self._settings.controller.slurm_uid,

@@ -20,6 +20,7 @@ from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.gates import Load, Sizer
 from sluice.slurm.holdings import Holding, Key, holdings
 from sluice.slurm.leases import Lease, leases, plan, reserved_for
+from sluice.slurm.queue import Queue
 from sluice.slurm.second import SecondDecisions
 from sluice.slurm.troubles import log
 from sluice.slurm.waits import NOT_YET, Waits, exchange_command, release_command
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.policies.core import Config, View
     from sluice.slurm.ledger import Ledger
-    from sluice.slurm.records import License, QueuedJob
+    from sluice.slurm.records import License, QueuedJob, Reservation
 
     Prediction = Callable[[QueuedJob], View | None]
 
@@ -69,6 +70,8 @@ class GateKeeper:
         config: Config,
         store: Store | None,
         *,
+        licenses: dict[str, License],
+        reservations: Sequence[Reservation],
         snapshot: StoredSnapshot | None,
         lane_speeds: Mapping[str, float],
         slurm_uid: int,
@@ -91,7 +94,6 @@ class GateKeeper:
         if sizer is None:
             self.open_all()
         waiting = [holding for holding in found if holding.job.is_pending]
-        licenses = slurm_commands.licenses()
         gates: dict[str, int] = {}
         reasons: dict[Key, str] = {}
         if sizer is not None:
@@ -108,7 +110,7 @@ class GateKeeper:
             sizer.take_speeds(lane_speeds)
             gates = self._size(sizer, found, jobs, prediction)
             self._may_have_leases = True
-            present = leases(slurm_commands.reservations())
+            present = leases(reservations)
             self._compare(accounts(found, licenses, present, names, now))
             _impose(gates, present, licenses, config, now)
         self._waits.follow(waiting, now)
@@ -312,20 +314,22 @@ def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
 def release_all(policy: View) -> int:
     """Take the tokens off all waiting jobs; return how many there were."""
     names = token_names(policy)
+    with Queue() as queue:
 
-    def waiting() -> list[Holding]:
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        return [holding for holding in found if holding.job.is_pending]
+        def waiting() -> list[Holding]:
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            return [holding for holding in found if holding.job.is_pending]
 
-    chosen = waiting()
-    licenses = slurm_commands.licenses()
-    try:
-        for start in range(0, len(chosen), BATCH):
-            batch = chosen[start : start + BATCH]
-            slurm_commands.control([release_command(holding, licenses) for holding in batch])
-    except CommandFailedError:
-        if waiting():  # otherwise one ended before its turn came
-            raise
+        chosen = waiting()
+        licenses = queue.licenses
+        try:
+            for start in range(0, len(chosen), BATCH):
+                batch = chosen[start : start + BATCH]
+                slurm_commands.control([release_command(holding, licenses) for holding in batch])
+        except CommandFailedError:
+            if waiting():  # otherwise one ended before its turn came
+                raise
     return len(chosen)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record
-from sluice.slurm import slurm_commands
 from sluice.slurm.joiner import (
     WINDOW,
     JobTraits,
@@ -21,7 +20,6 @@ from sluice.slurm.joiner import (
     Submitted,
     Tie,
     fits,
-    marks_in,
     match,
 )
 from sluice.slurm.troubles import log
@@ -52,8 +50,6 @@ class Known:
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
-    has_note: bool
-    """It was made in advise or enforce: the job may carry its number."""
 
 
 @dataclass(slots=True)
@@ -66,8 +62,6 @@ class Submission:
     """Joined or tied: nothing more will be found out."""
     is_looked_up: bool = False
     """The history was asked, as after a restart of sluiced."""
-    marks: tuple[RecordKey, ...] | None = None
-    """Record numbers in its admin comment; None: not read yet."""
 
 
 class Ledger:
@@ -105,7 +99,6 @@ class Ledger:
     def update(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
         """Join what can be joined, and tell the history what became of the jobs."""
         self._follow(jobs, store)
-        self._read_marks(jobs, now)
         self._join(jobs, store, now)
         self._write_jobs(jobs, store)
         self._unjoined = {
@@ -192,26 +185,11 @@ class Ledger:
                 found[key] = job
         return found
 
-    def _read_marks(self, jobs: list[QueuedJob], now: int) -> None:
-        """Read the notes of new jobs, if records that make notes wait for their job."""
-        if not any(known.has_note for known in self._unjoined.values()):
-            return
-        unread = {
-            job.job_id: self._submissions[key]
-            for key, job in self._candidates(jobs, now).items()
-            if self._submissions[key].marks is None
-        }
-        comments = slurm_commands.admin_comments(unread)
-        for job_id in comments.keys() & unread.keys():
-            unread[job_id].marks = marks_in(comments[job_id])
-
     def _join(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
         matching = match(
             {key: known.traits for key, known in self._unjoined.items()},
             [
-                Submitted(
-                    key, job_traits(job), self._submissions[key].marks or (), job.restarts > 0
-                )
+                Submitted(key, job_traits(job), job.marks, job.restarts > 0)
                 for key, job in self._candidates(jobs, now).items()
             ],
         )
@@ -302,7 +280,6 @@ def known_of(record: Record) -> Known:
         submission=record.submission,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
-        has_note=record.mode in ("advise", "enforce"),
     )
 
 
