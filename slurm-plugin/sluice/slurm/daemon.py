@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
@@ -28,7 +29,7 @@ from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.plugin_client import PluginClient
-from sluice.slurm.queue import Queue
+from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.settings import Settings
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from sluice.slurm.records import QueuedJob
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
+DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
 SUMMARY_SECONDS = 60.0
 LOAD = 4  # rest this many times as long as slurmctld was busy with answering
 LONGEST_REST = 10.0  # seconds
@@ -60,7 +62,9 @@ class Daemon:
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
-        self._drainer = Drainer(self._publisher.kept)
+        self._drainer = self._new_drainer()
+        self._is_drained = False
+        """The records of all jobs that were seen at the last poll have arrived."""
         self._gatekeeper = GateKeeper()
         self._lane_speeds = LaneSpeeds()
         self._store: Store | None = None
@@ -70,17 +74,20 @@ class Daemon:
     def round(self) -> bool:
         """Do everything once; return whether all of it worked."""
         now = int(time.time())
+        changes: Changes | None = None
         jobs: list[QueuedJob] | None = None
         with self._troubles.about("configuration"):
             self._reload()
         with self._troubles.about("controller"):
             self._settings.refresh()
             begin = time.monotonic()
-            self._queue.poll()
+            changes = self._queue.poll()
             jobs = list(self._queue.jobs.values())
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+        with self._troubles.about("plugin", (SlurmError,)):
+            self._take_up(changes, now)
         with self._troubles.about("history"):
-            self._keep(jobs, now)
+            self._keep(now)
         with self._troubles.about("targets"):
             if self._store:
                 self._lane_speeds.refresh(self._store, self.config, now)
@@ -101,7 +108,17 @@ class Daemon:
         self._summarise()
         return not self._troubles
 
+    def _new_drainer(self) -> Drainer:
+        drainer = Drainer(
+            PluginClient(Path(self.config.socket), RECORD_SIZE),
+            Path(self.config.history),
+            self._publisher.kept,
+        )
+        drainer.start()
+        return drainer
+
     def close(self) -> None:
+        self._drainer.close()
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
         self._queue.close()
@@ -123,28 +140,49 @@ class Daemon:
             self._close_history()
         if config.snapshot != self.config.snapshot:
             self._publisher = Publisher(Path(config.snapshot))
-            self._drainer = Drainer(self._publisher.kept)
-        self.config = config
+        before, self.config = self.config, config
+        if any(
+            getattr(before, name) != getattr(config, name)
+            for name in ("history", "socket", "snapshot")
+        ):
+            self._drainer.close()
+            self._drainer = self._new_drainer()
         log.info("configuration: read %s again", self._config_path)
 
-    def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
-        """Take the plugin's records into the history and join them with the jobs."""
+    def _take_up(self, changes: Changes | None, now: int) -> None:
+        """Tell the ledger which jobs and records are new."""
+        if self._ledger is None:
+            if self._settings.controller is None:
+                return  # the cluster's name is not known yet
+            self._ledger = Ledger(self._settings.controller.cluster, started=now)
+            changes = Changes(list(self._queue.jobs.values()), [])
+        if changes is not None:
+            self._ledger.take(changes)
+        self._is_drained = self._drainer.wait(DRAIN_SECONDS)
+        for record in self._drainer.arrived():
+            self._ledger.add(record)
+        self._drainer.raise_error(SlurmError)
+
+    def _keep(self, now: int) -> None:
+        """Join jobs and records, with what the history knows of those before, and tell it."""
+        try:
+            store = self._open_history()
+            if self._ledger is not None:
+                self._ledger.look_up(store, now)
+        finally:  # what is known of jobs must not hang on a disk
+            if self._ledger is not None:
+                self._ledger.join(now, is_drained=self._is_drained)
+        self._drainer.raise_error(HistoryError)
+        if self._ledger is not None:
+            self._ledger.write(store)
+
+    def _open_history(self) -> Store:
         if self._store and not self._store.is_in_place():
             log.warning("history: %s was moved away or replaced", self.config.history)
             self._close_history()
         if self._store is None:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
-        if self._ledger is None:
-            if self._settings.controller is None:
-                return  # the cluster's name is not known yet; the plugin keeps its records
-            self._ledger = Ledger(self._settings.controller.cluster, started=now)
-            self._ledger.load(self._store, now)
-        client = PluginClient(Path(self.config.socket), RECORD_SIZE)
-        with self._troubles.about("plugin", (SlurmError,)):
-            for record in self._drainer.drain(client, self._store):
-                self._ledger.add(record)
-        if jobs is not None:
-            self._ledger.update(jobs, self._store, now)
+        return self._store
 
     def _gate(self, jobs: list[QueuedJob], now: int) -> list[Holding]:
         """Keep the gates; without a ledger nothing is known of any job, and they stay open."""
@@ -168,11 +206,12 @@ class Daemon:
             return
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
         log.info(
-            "%d records stored, %d joined, %d in ties, %d dropped by the plugin; %s",
+            "%d records stored, %d joined, %d in ties, %d dropped by the plugin, %d lost; %s",
             self._drainer.stored,
             self._ledger.joined,
             self._ledger.tied,
             self._drainer.dropped,
+            self._drainer.lost,
             self._publisher.summary,
         )
 
