@@ -22,7 +22,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
+build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and programs
 	@$(BIN)/python -m compileall -q $(wildcard */sluice) # whoever runs a command may not write here
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*) \
@@ -33,13 +33,15 @@ $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* si
 plugin: $(VENV)/.ready
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD))
 
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugins, probe and man pages into DESTDIR (see docs/operating.md)
+install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
 	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1

@@ -47,9 +47,10 @@ class Sluiced:
             env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=PATIENCE,
         )
+        assert done.returncode == 0, done.stderr + done.stdout
         return json.loads(done.stdout)
 
     def decisions(self) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from sluice.slurm.gates import LIMIT, Load, Sizer
 from sluice.slurm.holdings import holdings, parse_licenses
 from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
 from sluice.slurm.records import License, Reservation
-from sluice.slurm.slurm_commands import count_tasks
 from sluice.slurm.waits import Waits, release_command
 
 TOTAL = 1_000_000
@@ -39,22 +38,6 @@ LENGTH = 60
 )
 def test_a_licence_that_is_asked_for_twice_counts_twice(text, counts):
     assert parse_licenses(text) == counts
-
-
-@pytest.mark.parametrize(
-    ("shown", "count"),
-    [
-        ("7", 1),
-        ("7_3", 1),
-        ("7+1", 1),
-        ("7_[1-3]", 3),
-        ("7_[0-9:3%2]", 4),
-        ("7_[1,3,5-6]", 4),
-        ("7_[1,3,...]", 2),
-    ],
-)
-def test_tasks_that_wait_are_counted(shown, count):
-    assert count_tasks(shown) == count
 
 
 def test_whoever_has_started_and_not_ended_holds_the_tokens_of_its_lanes():

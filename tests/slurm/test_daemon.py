@@ -302,6 +302,32 @@ def test_it_outlives_slurmctld_and_says_so_once(sluiced, guarded):
     assert "controller: works again" in sluiced.log.read_text()
 
 
+def feed_of(sluiced: Sluiced) -> int:
+    """Pid of the sluice-feed that it asks."""
+    children = Path(f"/proc/{sluiced.process.pid}/task/{sluiced.process.pid}/children")
+    (pid,) = [
+        int(pid)
+        for pid in children.read_text().split()
+        if Path(f"/proc/{pid}/comm").read_text() == "sluice-feed\n"
+    ]
+    return pid
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.acceptance)],
+)
+def test_it_outlives_what_reads_the_queue(sluiced, guarded, number):
+    first = guarded.submit("-J", "first", *HELD)
+    sluiced.wait_until_joined(first)
+    feed = wait_for(lambda: feed_of(sluiced))
+    os.kill(feed, number)
+    second = guarded.submit("-J", "second", *HELD)
+    sluiced.wait_until_joined(first, second)
+    assert feed_of(sluiced) != feed
+    assert len(sluiced.decisions()) == 2
+
+
 @contextmanager
 def full_disk(path: Path) -> Iterator[Path]:
     """A small file system; whoever enters finds room, fill() takes it."""

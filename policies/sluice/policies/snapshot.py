@@ -77,8 +77,13 @@ class Snapshot:
         return View(found) if found else None
 
 
-Item = Mapping[str, Any] | View
-"""An element by the members of its C struct."""
+Item = Mapping[str, Any] | View | bytes
+"""An element by the members of its C struct; bytes: elements that are packed and sorted."""
+
+
+def packed(kind: str, item: Item) -> bytes:
+    """Return the bytes of a C struct."""
+    return item if isinstance(item, bytes) else bytes(ffi.buffer(new(kind, item)))
 
 
 def write_snapshot(
@@ -123,7 +128,7 @@ def pack_snapshot(
         return Section(
             getattr(lib, f"SLUICE_SECTION_{name}"),
             ffi.sizeof(kind),
-            b"".join(bytes(ffi.buffer(new(kind, item))) for item in items),
+            b"".join(packed(kind, item) for item in items),
         )
 
     return pack(
@@ -146,8 +151,10 @@ def pack_snapshot(
     )
 
 
-def _sorted(items: Sequence[Item], member: str) -> list[Item]:
+def _sorted(items: Sequence[Item], member: str) -> Sequence[Item]:
     def key(item: Item) -> int:
+        if isinstance(item, bytes):
+            return 0
         return int(getattr(item, member) if isinstance(item, View) else item[member])
 
     return sorted(items, key=key)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.findings import Finding, Site
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import plugin_file, slurm_commands
+from sluice.slurm import plugin_file, queue, slurm_commands
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
@@ -126,7 +126,7 @@ def tokens(site: Site) -> Iterator[Finding]:
         return
     names = token_names(policy_in_use(site.config))
     try:
-        licenses = slurm_commands.licenses()
+        licenses = queue.licenses()
     except SlurmError as error:
         yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
         return

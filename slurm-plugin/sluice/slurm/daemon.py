@@ -1,10 +1,10 @@
 """`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
 
-Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes the
-plugin's records into the history, joins both, renews the gates and publishes the snapshot. The
-queue comes first: then the records of all jobs in it have been made and are in the drain that
-follows. A round that fails in part goes on with the rest: records stay in the plugin until the
-history has them, and a snapshot that cannot be renewed grows stale, upon which the plugin
+Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up
+the plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes
+first: then the records of all jobs in it have been made and are in the drain that follows. A
+round that fails in part goes on with the rest: records stay in the plugin or in memory until
+the history has them, and a snapshot that cannot be renewed grows stale, upon which the plugin
 abstains.
 """
 
@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
-from sluice.slurm import slurm_commands
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen, is_switched_off
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.settings import Settings
-from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
 from sluice.slurm.troubles import EXPECTED, Troubles, log
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
+DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
 SUMMARY_SECONDS = 60.0
 LOAD = 4  # rest this many times as long as slurmctld was busy with answering
 LONGEST_REST = 10.0  # seconds
@@ -61,7 +62,9 @@ class Daemon:
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
-        self._drainer = Drainer(self._publisher.kept)
+        self._drainer = self._new_drainer()
+        self._is_drained = False
+        """The records of all jobs that were seen at the last poll have arrived."""
         self._gatekeeper = GateKeeper(self._troubles)
         self._gatekeeper.restore(self._publisher.latest)
         self._lane_speeds = LaneSpeeds()
@@ -75,20 +78,27 @@ class Daemon:
         What bounds the waits comes first, and needs the queue alone. Nothing renews a lease in a
         round that could not read the queue.
         """
+        now = int(time.time())
+        seen: Seen | None = None
+        changes: Changes | None = None
         with self._troubles.about("configuration"):
             self._reload()
         with self._troubles.about("settings"):
             self._settings.refresh()
-        seen: Seen | None = None
         with self._troubles.about("controller"):
-            seen = self._ask()
+            begin = time.monotonic()
+            changes = self._queue.poll(with_room=self._gatekeeper.needs_room)
+            self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+            seen = Seen.of(self._queue, now)
         if seen is not None:
             self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
+        with self._troubles.about("plugin", (SlurmError,)):
+            self._take_up(changes, now)
         with self._troubles.about("history"):
-            self._keep(seen)
+            self._keep(now)
         with self._troubles.about("targets"):
             if self._store:
-                self._lane_speeds.refresh(self._store, self.config, int(time.time()))
+                self._lane_speeds.refresh(self._store, self.config, now)
         if seen is not None:
             with self._troubles.about("gates"):
                 self._gatekeeper.poll(seen, self.config, self._publisher.latest)
@@ -102,16 +112,6 @@ class Daemon:
         """Whose bundle is trusted, as the plugin does."""
         return self._settings.controller.slurm_uid if self._settings.controller else os.geteuid()
 
-    def _ask(self) -> Seen:
-        """Ask the controller; a licence table that it does not tell is not worth a round."""
-        begin = time.monotonic()
-        jobs = self._queue.jobs()
-        self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
-        licenses = None
-        with self._troubles.about("licenses", (SlurmError,)):
-            licenses = slurm_commands.licenses()
-        return Seen(jobs, licenses, {}, int(time.time()), time.monotonic())
-
     def _publish(self, seen: Seen) -> None:
         self._publisher.publish(
             seen.jobs,
@@ -124,9 +124,20 @@ class Daemon:
             now=seen.now,
         )
 
+    def _new_drainer(self) -> Drainer:
+        drainer = Drainer(
+            PluginClient(Path(self.config.socket), RECORD_SIZE),
+            Path(self.config.history),
+            self._publisher.kept,
+        )
+        drainer.start()
+        return drainer
+
     def close(self) -> None:
+        self._drainer.close()
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
+        self._queue.close()
         self._close_history()
 
     def _close_history(self) -> None:
@@ -145,41 +156,62 @@ class Daemon:
             self._close_history()
         if config.snapshot != self.config.snapshot:
             self._publisher = Publisher(Path(config.snapshot))
-            self._drainer = Drainer(self._publisher.kept)
-        self.config = config
+        before, self.config = self.config, config
+        if any(
+            getattr(before, name) != getattr(config, name)
+            for name in ("history", "socket", "snapshot")
+        ):
+            self._drainer.close()
+            self._drainer = self._new_drainer()
         log.info("configuration: read %s again", self._config_path)
 
-    def _keep(self, seen: Seen | None) -> None:
-        """Take the plugin's records into the history and join them with the jobs."""
+    def _take_up(self, changes: Changes | None, now: int) -> None:
+        """Tell the ledger which jobs and records are new."""
+        if self._ledger is None:
+            if self._settings.controller is None:
+                return  # the cluster's name is not known yet
+            self._ledger = Ledger(self._settings.controller.cluster, started=now)
+            changes = Changes(list(self._queue.jobs.values()), [])
+        if changes is not None:
+            self._ledger.take(changes)
+        self._is_drained = self._drainer.wait(DRAIN_SECONDS)
+        for record in self._drainer.arrived():
+            self._ledger.add(record)
+        self._drainer.raise_error(SlurmError)
+
+    def _keep(self, now: int) -> None:
+        """Join jobs and records, with what the history knows of those before, and tell it."""
+        try:
+            store = self._open_history()
+            if self._ledger is not None:
+                self._ledger.look_up(store, now)
+        finally:  # what is known of jobs must not hang on a disk
+            if self._ledger is not None:
+                self._ledger.join(now, is_drained=self._is_drained)
+        self._drainer.raise_error(HistoryError)
+        if self._ledger is not None:
+            self._ledger.write(store)
+        self._gatekeeper.unstored.flush(store)
+
+    def _open_history(self) -> Store:
         if self._store and not self._store.is_in_place():
             log.warning("history: %s was moved away or replaced", self.config.history)
             self._close_history()
         if self._store is None:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
-        self._gatekeeper.unstored.flush(self._store)
-        now = int(time.time())
-        if self._ledger is None:
-            if self._settings.controller is None:
-                return  # the cluster's name is not known yet; the plugin keeps its records
-            self._ledger = Ledger(self._settings.controller.cluster, started=now)
-            self._ledger.load(self._store, now)
-        client = PluginClient(Path(self.config.socket), RECORD_SIZE)
-        with self._troubles.about("plugin", (SlurmError,)):
-            for record in self._drainer.drain(client, self._store):
-                self._ledger.add(record)
-        if seen is not None:
-            self._ledger.update(seen.jobs, self._store, now)
+        return self._store
 
     def _summarise(self) -> None:
         if self._ledger is None or time.monotonic() < self._summary_due:
             return
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
         log.info(
-            "%d records stored, %d joined, %d in ties, %d dropped by the plugin; %s",
+            "%d records stored, %d joined, %d in ties, %d dropped by the plugin, %d lost; %s",
             self._drainer.stored,
             self._ledger.joined,
             self._ledger.tied,
             self._drainer.dropped,
+            self._drainer.lost,
             self._publisher.summary,
         )
 

@@ -12,6 +12,7 @@ out, and with them the gates open.
 from __future__ import annotations
 
 import secrets
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from sluice.slurm.holdings import (
     release_command,
 )
 from sluice.slurm.leases import leases, plan, reserved_for
+from sluice.slurm.queue import Queue
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
     from sluice.slurm.ledger import Known, Ledger
-    from sluice.slurm.records import License, QueuedJob
+    from sluice.slurm.records import License, QueuedJob, Reservation, Room
     from sluice.slurm.troubles import Troubles
 
 ROUNDS = 4
@@ -61,8 +63,6 @@ BATCH = 200
 """Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
-UNKNOWN_TOTAL = 2**32 - 1
-"""Of a licence, while Slurm does not tell: as if slurm.conf had enough of it."""
 
 NOT_YET = frozenset(
     {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
@@ -79,14 +79,26 @@ class Seen:
     """What Slurm said at one poll."""
 
     jobs: Sequence[QueuedJob]
-    licenses: Mapping[str, License] | None
-    """None: it did not tell."""
-    rooms: Mapping[str, Any]
-    """Room by partition: nodes, cpus and is_unlimited; of what is missing nobody knows."""
+    licenses: Mapping[str, License]
+    reservations: Sequence[Reservation]
+    room: Mapping[str, Room]
+    """By partition; of what is missing nobody knows."""
     now: int
     """UTC seconds."""
     clock: float
     """Seconds that never go back."""
+
+    @classmethod
+    def of(cls, queue: Queue, now: int) -> Seen:
+        """Take what the latest poll told; now is the time before it."""
+        return cls(
+            list(queue.jobs.values()),
+            queue.licenses,
+            queue.reservations,
+            queue.room,
+            now,
+            time.monotonic(),
+        )
 
 
 class Unstored:
@@ -148,6 +160,11 @@ class GateKeeper:
         """The jobs that hold or want tokens."""
         return list(self._holdings.values())
 
+    @property
+    def needs_room(self) -> bool:
+        """Whether it matters which jobs could start: one waits for tokens."""
+        return any(holding.job.is_pending for holding in self._holdings.values())
+
     def restore(self, snapshot: StoredSnapshot | None) -> None:
         """Take up the waits that an earlier sluiced had counted."""
         if snapshot is not None:
@@ -164,7 +181,7 @@ class GateKeeper:
         self._follow(seen, ledger)
         self._keep_effects(seen)
         self._state_facts(seen, config, ledger)
-        rooms = self._rooms(seen.rooms)
+        rooms = self._rooms(seen.room)
         self._loop.find_room(rooms, len(rooms), self._facts)
         self._loop.bound(self._facts)
         self._release(self._loop.actions(), seen)
@@ -296,7 +313,7 @@ class GateKeeper:
             facts.totals[CLASSES.index(klass)][lane] = total
             facts.free[CLASSES.index(klass)][lane] = free
 
-    def _rooms(self, rooms: Mapping[str, Any]) -> Any:
+    def _rooms(self, rooms: Mapping[str, Room]) -> Any:
         table = control.new_rooms(len(self._partitions))
         for name, index in self._partitions.items():
             room = rooms.get(name)
@@ -346,9 +363,7 @@ class GateKeeper:
 
     def _impose(self, gates: control.Gates, seen: Seen, config: Config) -> None:
         """Renew the leases that hold back what the gates do not let out."""
-        if seen.licenses is None:
-            return  # what runs out is open
-        present = leases(slurm_commands.reservations())
+        present = leases(seen.reservations)
         self._may_have_leases = True
         self._compare(accounts(self.holdings, seen.licenses, present, self._names, seen.now))
         given_up = gates.given_up(self._names)
@@ -495,10 +510,8 @@ def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
     return flags
 
 
-def _counts(licenses: Mapping[str, License] | None, token: str) -> tuple[int, int]:
-    """Return a token's total, and how many Slurm has free; in doubt none."""
-    if licenses is None:
-        return UNKNOWN_TOTAL, 0
+def _counts(licenses: Mapping[str, License], token: str) -> tuple[int, int]:
+    """Return a token's total, and how many Slurm has free."""
     if token not in licenses:
         return 0, 0
     license_ = licenses[token]
@@ -556,18 +569,20 @@ def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
 def release_all(policy: View) -> int:
     """Take the tokens off all waiting jobs; return how many there were."""
     names = token_names(policy)
+    with Queue() as queue:
 
-    def waiting() -> list[Holding]:
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        return [holding for holding in found if holding.job.is_pending]
+        def waiting() -> list[Holding]:
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            return [holding for holding in found if holding.job.is_pending]
 
-    chosen = waiting()
-    licenses = slurm_commands.licenses()
-    try:
-        for start in range(0, len(chosen), BATCH):
-            batch = chosen[start : start + BATCH]
-            slurm_commands.control([release_command(holding, licenses) for holding in batch])
-    except CommandFailedError:
-        if waiting():  # otherwise one ended before its turn came
-            raise
+        chosen = waiting()
+        licenses = queue.licenses
+        try:
+            for start in range(0, len(chosen), BATCH):
+                batch = chosen[start : start + BATCH]
+                slurm_commands.control([release_command(holding, licenses) for holding in batch])
+        except CommandFailedError:
+            if waiting():  # otherwise one ended before its turn came
+                raise
     return len(chosen)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from sluice.slurm.records import QueuedJob
 
 LICENSE = re.compile(r"([^:,;|]+)(?::(\d+))?")
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_.@-]+")
-"""Of a licence that may be repeated to Slurm although Slurm did not tell its licences."""
 
 Key = tuple[int, int, int]
 """Job id, submit time and restarts: what tells a job from others with its number."""
@@ -74,11 +72,11 @@ def parse_licenses(text: str) -> dict[str, int]:
     return counts
 
 
-def release_command(holding: Holding, licenses: Mapping[str, object] | None) -> str:
+def release_command(holding: Holding, licenses: Mapping[str, object]) -> str:
     """Return scontrol's command that leaves a job all licences but our tokens.
 
-    licenses are those that the controller has; None: it did not tell. The text is put together
-    from names, never copied: users may write behind a number whatever they like. An array that
+    The text is put together from names that the controller has, never copied: users may write
+    behind a number whatever they like. An array that
     waits is changed as a whole, because a change of some of its tasks would split its record; so
     its tasks that run give up their tokens as well.
     """
@@ -88,7 +86,7 @@ def release_command(holding: Holding, licenses: Mapping[str, object] | None) -> 
 
 
 def exchange_command(
-    holding: Holding, licenses: Mapping[str, object] | None, tokens: Iterable[str]
+    holding: Holding, licenses: Mapping[str, object], tokens: Iterable[str]
 ) -> str | None:
     """Return the command that gives a waiting job these tokens for its own; None: no room."""
     text = ",".join([*_own(holding, licenses), *tokens])
@@ -97,12 +95,11 @@ def exchange_command(
     return f"update jobid={holding.job.submission_id} licenses={text}"
 
 
-def _own(holding: Holding, licenses: Mapping[str, object] | None) -> list[str]:
+def _own(holding: Holding, licenses: Mapping[str, object]) -> list[str]:
     """Return the licences that are not ours."""
     tokens = dict(holding.counts)
     return [
         f"{name}:{count}"
         for name, count in parse_licenses(holding.job.licenses).items()
-        if name not in tokens
-        and (PLAIN_NAME.fullmatch(name) if licenses is None else name in licenses)
+        if name in licenses and name not in tokens
     ]

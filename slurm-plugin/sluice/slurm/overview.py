@@ -14,10 +14,10 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import token_names
-from sluice.slurm import slurm_commands
 from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
+from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
     from sluice.policies.core import Config, View
@@ -43,14 +43,15 @@ def overview(config: Config, now: int) -> dict[str, Any]:
 def balanced_books(config: Config, now: int) -> tuple[list[Account], list[Holding]]:
     """Draw up the books; again, while they do not balance and may yet."""
     names = token_names(policy_in_use(config))
-    for attempt in range(TRIES):
-        if attempt:
-            time.sleep(PAUSE)
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        present = leases(slurm_commands.reservations())
-        books = accounts(found, slurm_commands.licenses(), present, names, now)
-        if not differences(books):
-            break
+    with Queue() as queue:
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE)
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            books = accounts(found, queue.licenses, leases(queue.reservations), names, now)
+            if not differences(books):
+                break
     return books, found
 
 

@@ -59,13 +59,16 @@ class QueuedJob:
     cpus: int
     time_limit: int | None
     """Minutes; None: unlimited or not set yet."""
-    priority: int
     reason: str
     licenses: str
     """As asked for, `a:2,b`; empty: none."""
     exit_code: str | None
     """`exit:signal`."""
     name: str
+    priority: int = 0
+    """0: held."""
+    marks: tuple[tuple[int, int], ...] = ()
+    """Boot and number of decision records, as the notes on the job have them."""
 
     @property
     def is_running(self) -> bool:
@@ -103,6 +106,21 @@ class Reservation:
     end: int
     nodes: int
     licenses: str
+    start: int = 0
+    flags: int = 0
+    """RESERVE_FLAG_* of slurm.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a partition could start now; what is in doubt counts as free."""
+
+    nodes: int
+    """With at least one processor free."""
+    cpus: int
+    """Free on them."""
+    is_unlimited: bool
+    """It may oversubscribe its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
