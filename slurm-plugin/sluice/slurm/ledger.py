@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
-UNSURE = frozenset({"unknown_job", "low_confidence"})
+UNSURE = frozenset({"unknown_job", "low_confidence", "others_only"})
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
