@@ -205,14 +205,13 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 		count (&plugin->counters.repeated);
 }
 
-/* A job whose prediction came from the application table; else the forest was
- * asked as well. */
+/* A job whose prediction came from the user's own runs alone; else others' were asked,
+ * and the forest among them. */
 static int
 is_known (const struct view *view, const struct sluice_prediction *prediction)
 {
 	return (prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
-		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME
-		|| prediction->evidence == SLUICE_EVIDENCE_NAME)
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME)
 	       && prediction->profile.confidence
 		      >= sluice_bundle_policy (view->bundle)->min_confidence;
 }

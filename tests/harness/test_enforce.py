@@ -13,6 +13,7 @@ from sluice.policies import core
 from sluice.policies.record import Record
 
 USER = 1000
+STRANGER = 4321  # has no runs of these names
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 BOTH = "sl0_stream,sl1_stream"
 PLENTY = 1_000_000
@@ -301,11 +302,20 @@ def test_a_hint_without_history_of_the_users_own_does_not_count(harness: Harness
     harness.files.configure(Mode="enforce", UserHints=1)
     config = f"{core.crc64(harness.files.config.read_bytes()):016x}"
     harness.files.wait_for(lambda seen: seen["config"]["checksum"] == config)
-    harness.submit(**WRITER)
+    stranger = WRITER | {"uid": STRANGER}
+    harness.submit(**stranger)
     of_others = last_record(harness).prediction
     assert of_others.evidence == "name"
-    harness.submit(**WRITER, io_bytes="1", io_pattern="none")
+    harness.submit(**stranger, io_bytes="1", io_pattern="none")
     assert last_record(harness).prediction == of_others
+
+
+def test_a_name_that_the_user_never_ran_takes_no_token(harness: Harness) -> None:
+    assert harness.submit(**WRITER).licenses == BOTH
+    assert harness.submit(**WRITER | {"uid": STRANGER}).licenses is None
+    record = last_record(harness)
+    assert (record.decision.action, record.decision.reason) == ("abstain", "others_only")
+    assert (record.prediction.evidence, record.prediction.klass) == ("name", "none")
 
 
 @pytest.mark.parametrize("value", ["", "0", "-5", "1e9", "9" * 40, "0" * 4000, "64KB", "ü\\n"])

@@ -233,6 +233,11 @@ def application_key(submission: View, evidence: str) -> int:
     return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
 
 
+def counts(prediction: View) -> bool:
+    """Whether runs of the user's own are behind a prediction; any other is only reported."""
+    return bool(lib.sluice_prediction_counts(prediction.struct))
+
+
 def size_key(key: int, size: float) -> int:
     """Key of the entry for sizes of this octave; 0 if there is no key or no size."""
     return int(lib.sluice_application_size_key(key, size))

@@ -112,7 +112,7 @@ def command(
 
     Asks the published bundle what slurmctld would: earlier runs of this script or name by this
     user, of this name by others, jobs that resemble it, its account. Sluice abstains below
-    MinConfidence; the best guess is shown all the same.
+    MinConfidence, and where only others ran it; the best guess is shown all the same.
 
     \b
         sluice predict --job-name cavity --user alice --nodes 4 --time 2:00:00
@@ -140,7 +140,9 @@ def command(
         }
     )
     prediction = loaded.predict(submission)
-    certain = prediction.profile.confidence >= loaded.policy.min_confidence
+    certain = prediction.profile.confidence >= loaded.policy.min_confidence and core.counts(
+        prediction
+    )
     line, coverage, runs = _learned_from(prediction.application, config, history)
     if as_json:
         shares = {"coverage": asdict(coverage) if coverage else None}
@@ -216,6 +218,11 @@ def _print(prediction: View, min_confidence: float, runs: list[Run], *, certain:
         click.echo(f"{profile.pattern}: {core.sentence('pattern', profile.pattern)}")
     elif prediction.evidence == "none":
         click.echo("abstains: nothing is known of such a job")
+    elif not core.counts(prediction):
+        click.echo(
+            f"abstains: the best guess would be {profile.pattern}, "
+            f"but {core.sentence('reason', 'others_only')}"
+        )
     else:
         click.echo(
             f"abstains: the best guess would be {profile.pattern}, but {profile.confidence:.2f} "
