@@ -12,10 +12,10 @@
  *   job_modify   always succeeds: an error would break even `scontrol hold`
  *   fini         may never be called (from 23.11 slurmctld re-executes itself)
  *
- * In `observe` a decision record goes into the ring and the job stays as it is;
- * in `advise` the job also gets a note in its admin comment, in `enforce` also
- * the tokens that the decision asks for (enforce.c). Two threads of our
- * own do the rest: loader.c reads the files, server.c hands out the records.
+ * In `observe` a decision record goes into the ring and the job stays as it is, but
+ * for tokens that its user wrote (enforce.c); in `advise` the job also gets a note in
+ * its admin comment, in `enforce` also the tokens that the decision asks for. Two threads
+ * of our own do the rest: loader.c reads the files, server.c hands out the records.
  * slurmctld may fork at any time: the child executes something else at once and
  * never comes here, so threads and locks need no care.
  */
@@ -250,8 +250,6 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	uint64_t start = is_timed ? thread_cpu_ns () : 0;
 
 	ring_expect (&plugin->ring);
-	if (view->config.mode == SLUICE_MODE_ENFORCE)
-		enforce_strip (view, job, &plugin->counters);
 	decide (view, job, submit_uid, &record);
 	enforce_grant (view, job, &record);
 	ring_push (&plugin->ring, &record);
@@ -273,6 +271,8 @@ job_submit (job_desc_msg_t *job, uint32_t submit_uid, char **err_msg)
 		return SLURM_SUCCESS;
 	int is_timed = count (&plugin->counters.submissions) % TIMED_ONE_IN == 0;
 	const struct view *view = loader_acquire (&plugin->loader);
+	if (view)
+		enforce_strip (view, job, &plugin->counters);
 	if (view && view->config.mode != SLUICE_MODE_OFF)
 		consider (view, job, submit_uid, is_timed);
 	loader_release (&plugin->loader);
@@ -295,7 +295,7 @@ job_modify (job_desc_msg_t *job, struct job_record *old, uint32_t submit_uid)
 		return SLURM_SUCCESS;
 	count (&plugin->counters.modifications);
 	const struct view *view = loader_acquire (&plugin->loader);
-	if (view && view->config.mode == SLUICE_MODE_ENFORCE)
+	if (view)
 		enforce_modify (view, job, submit_uid, &plugin->counters);
 	loader_release (&plugin->loader);
 	return SLURM_SUCCESS;
