@@ -281,12 +281,15 @@ view_create (struct loader *loader)
 		return NULL;
 	view->number = ++loader->views;
 	view->config = loader->config;
+	view->reserves_tokens = loader->config.mode != SLUICE_MODE_OFF;
 	if (loader->switched_off)
 		view->config.mode = SLUICE_MODE_OFF;
 	view->config_checksum = loader->config_checksum;
 	view->bundle = loader->bundle;
 	view->snapshot = loader->snapshot;
 	memcpy (view->promised, loader->promised, sizeof view->promised);
+	view->reserved = *view_policy (view);
+	sluice_policy_join_lanes (&view->reserved, &view->config.policy);
 	if (!view->bundle)
 		return view;
 	view->situation = sluice_situation_create (view->bundle, view->snapshot);

@@ -8,6 +8,7 @@
 #include "counters.h"
 #include "loader.h"
 #include "ring.h"
+#include "spool.h"
 
 enum { REPORT_SIZE = 32 * 1024 };
 
@@ -17,6 +18,7 @@ struct report_sources {
 	struct counters *counters;
 	struct loader *loader;
 	struct ring *ring;
+	struct spool *spool;
 };
 
 /* Write the line, with its end, into out. Returns its length. socket_path and

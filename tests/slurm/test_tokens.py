@@ -337,12 +337,44 @@ def test_no_way_to_submit_keeps_a_written_token(slurm: PrivateSlurm) -> None:
     assert slurm.job(f"{int(done.stdout)}+1")["Licenses"] == NO_LICENSES
 
 
-def test_below_enforce_lane_licences_are_the_users_own(
+@pytest.mark.parametrize("mode", ["observe", "advise", "enforce"])
+def test_tokens_that_users_write_are_taken_off_in_every_mode(
+    slurm: PrivateSlurm, files: PluginFiles, mode: str
+) -> None:
+    """Else one job could keep all others waiting from the moment in which enforce begins."""
+    files.configure(Mode=mode)
+    files.wait_for(lambda seen: seen["mode"] == mode)
+    job = nobodys(slurm, "--hold", "--licenses=tool:2,sl0_stream:1000000")
+    assert slurm.job(job)["Licenses"] == "tool:2"
+    update(slurm, job, "licenses=tool:3,sl1_stream:1000000")
+    assert slurm.job(job)["Licenses"] == "tool:3"
+    greedy = nobodys(slurm, "--licenses=sl0_stream:1000000")
+    slurm.wait_for_job(greedy, "RUNNING")
+    assert used(slurm, "sl0_stream") == 0
+
+
+def test_tokens_that_are_not_defined_stay_slurms_own_matter_in_observe(
     slurm: PrivateSlurm, files: PluginFiles
 ) -> None:
-    files.configure(Mode="advise")
-    files.wait_for(lambda seen: seen["mode"] == "advise")
-    assert held(slurm, WRITER, "--licenses=sl0_stream:2")["Licenses"] == "sl0_stream:2"
+    """A site's own small licence of that name is granted; an unknown one refused as ever."""
+    files.configure(Mode="observe")
+    files.wait_for(lambda seen: seen["mode"] == "observe")
+    with licenses_are(slurm, OWN_LICENSES + ",sl0_stream:5"):
+        assert held(slurm, "--licenses=sl0_stream:2")["Licenses"] == "sl0_stream:2"
+        done = slurm.run("sbatch", "--wrap=true", "--licenses=sl1_stream", check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Invalid license specification" in done.stderr
+
+
+def test_tokens_written_while_switched_off_do_not_count_afterwards(
+    slurm: PrivateSlurm, files: PluginFiles
+) -> None:
+    switched_off(files)
+    try:
+        assert held(slurm, WRITER, "--licenses=tool,sl0_stream:9")["Licenses"] == "tool"
+        assert held(slurm, WRITER)["Licenses"] == NO_LICENSES
+    finally:
+        files.off_file.unlink()
 
 
 @pytest.mark.parametrize("written", ["none_such", "tool:9999", "tool:x", "tool|other", "x" * 1025])

@@ -108,16 +108,44 @@ def plugin(site: Site) -> Iterator[Finding]:
                 file["error"] + ("; the last good one is in use" if file["loaded"] else ""),
                 "mend or renew the file; the plugin looks again by itself",
             )
-    ring = stats["ring"]
+    if "spool" in stats:  # else slurmctld runs an older plugin than this command
+        yield from _records(stats)
+
+
+def _records(stats: dict[str, Any]) -> Iterator[Finding]:
+    """Say what became of the decision records that sluiced has not fetched."""
+    ring, spool = stats["ring"], stats["spool"]
+    since = time.strftime("%d %B, %H:%M", time.localtime(stats["counting_since"]))
     if ring["dropped"]:
         yield Finding(
             "WARN",
             "ring",
-            f"{ring['dropped']} decisions lost since slurmctld started: nobody fetched them",
+            f"{ring['dropped']} decisions lost since {since}: nobody fetched them",
             "keep sluiced running; a larger RingRecords bridges longer gaps",
         )
-    else:
-        yield Finding("OK", "ring", f"{ring['used']} of {ring['size']} records wait, none lost")
+    if ring["lost"]:
+        yield Finding(
+            "WARN",
+            "ring",
+            f"{ring['lost']} decisions lost since {since}: a slurmctld that ended could not hand "
+            "them over",
+            "see `sluice:` in slurmctld's log; keep the RingRecords and the Sluice version of the "
+            "plugin while records wait",
+        )
+    if not ring["dropped"] and not ring["lost"]:
+        yield Finding(
+            "OK",
+            "ring",
+            f"{ring['used']} of {ring['size']} records wait, none lost since {since}",
+        )
+    if spool["error"]:
+        yield Finding(
+            "WARN",
+            "spool",
+            f"{spool['error']}: records that wait would be lost if slurmctld ended now",
+            "free space where Socket lies, and let SlurmUser write there; the plugin tries again "
+            "by itself",
+        )
 
 
 def tokens(site: Site) -> Iterator[Finding]:
