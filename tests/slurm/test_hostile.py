@@ -338,7 +338,8 @@ def test_releases_that_slurm_refuses_take_nobodys_place(sluiced, slurm):
         )
         assert "Invalid license" in answer.stderr
         waiter = wait_for_a_token(slurm, "heavy")
-        assert_released_in_time(slurm, waiter)
+        # by its release, or because the gate behind which the others wait is given up
+        assert delay(slurm, waiter) <= BOUND
         own = slurm.job(refused[0])["Licenses"].split(",")
         assert "tool:9" in own  # not at the price of what the user asked for
     finally:

@@ -495,12 +495,14 @@ def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
     flags = 0
     if job.is_array:
         flags |= control.ARRAY
-    if known is not None:
+    if holding is not None and any(count > 1 for _, count in holding.counts):
+        flags |= control.RECORDED  # Sluice gives one of each: somebody wrote these
+    elif known is not None:
         flags |= control.RECORDED
         if known.is_granted:
             flags |= control.GRANTED
-        if known.prediction is not None and known.prediction.evidence != "none":
-            flags |= control.PREDICTED
+    if known is not None and known.prediction is not None and known.prediction.evidence != "none":
+        flags |= control.PREDICTED
     if job.reason in NEXT:
         flags |= control.NEXT
     if job.reason in QUEUES or (holding is not None and job.reason == "Licenses"):
