@@ -8,6 +8,7 @@ history keeps the ones that do, so that a decision can be made again from the sa
 from __future__ import annotations
 
 import math
+import struct
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, write_snapshot
+from sluice.slurm.records import RUNNING
 from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
@@ -32,6 +34,9 @@ MAX_PARTITIONS = 1024
 KEPT_BYTES = 16 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
 
+JOB_ID = struct.Struct("=I")
+"""The first member of struct sluice_holder."""
+
 UNLIMITED = 86400  # seconds: how long a job without any limit is taken to go on
 
 
@@ -44,8 +49,10 @@ class Publisher:
         self._sequence = 0
         self._refused: frozenset[int] = frozenset()
         self._rows: dict[int, Row] = {}
-        self._holders: dict[int, tuple[tuple[str, int], bytes]] = {}
-        """Shape and bytes of who has tokens, by submission."""
+        self._holdings: list[Holding] = []
+        self._holder_bytes = b""
+        self._templates: dict[tuple[str, int], bytes] = {}
+        """Holders without a job, by class and lanes."""
         self._users: list[UserDefaults] = []
         self._user_bytes = b""
         self._partitions: list[Partition] = []
@@ -84,7 +91,7 @@ class Publisher:
             "taken": now,
             "flags": ["off"] if is_off else [],
             "running": len(running),
-            "pending": sum(job.is_pending for job in jobs),
+            "pending": sum(job.state == "PENDING" for job in jobs),
             "unknown": unknown + len(self._refused),
         }
         content = write_snapshot(
@@ -109,7 +116,7 @@ class Publisher:
         """Return the running jobs; of those that are as they were, as they were."""
         before, self._rows = self._rows, {}
         for job in jobs:
-            if job.is_running:
+            if job.state in RUNNING:
                 known = prediction(job)
                 row = before.get(job.job_id)
                 if row is None or row.job is not job or row.known is not known:
@@ -124,7 +131,11 @@ class Publisher:
 
         One bad record must not leave the plugin without any snapshot.
         """
-        lanes = {holding.job.job_id: holding.lane_mask for holding in holdings}
+        lanes = {
+            holding.job.job_id: holding.lane_mask
+            for holding in holdings
+            if holding.job.job_id in self._rows
+        }
         found, refused = [], set()
         for row in heaviest(row for row in running if row.matters):
             try:
@@ -157,16 +168,24 @@ class Publisher:
             )
         return [self._partition_bytes]
 
-    def _packed_holders(self, holdings: Iterable[Holding]) -> list[bytes]:
-        """Describe who has tokens, an array once."""
-        before, self._holders = self._holders, {}
-        for holding in holdings:
-            shape = (holding.klass, holding.lane_mask)
-            known = before.get(holding.job.submission_id)
-            if known is None or known[0] != shape:
-                known = (shape, _holder(holding))
-            self._holders[holding.job.submission_id] = known
-        return [content for _, (_, content) in sorted(self._holders.items())]
+    def _packed_holders(self, holdings: list[Holding]) -> list[bytes]:
+        """Describe who has tokens, an array once; anew only where somebody's changed."""
+        if holdings != self._holdings:
+            self._holdings = holdings
+            rows = {holding.job.submission_id: holding for holding in holdings}
+            self._holder_bytes = b"".join(
+                self._packed_holder(rows[number]) for number in sorted(rows)
+            )
+        return [self._holder_bytes]
+
+    def _packed_holder(self, holding: Holding) -> bytes:
+        """Fill in a template of the same tokens: that takes a tenth of making a struct."""
+        shape = (holding.klass, holding.lane_mask)
+        if shape not in self._templates:
+            self._templates[shape] = packed(
+                "struct sluice_holder", {"klass": holding.klass, "lane_mask": holding.lane_mask}
+            )
+        return JOB_ID.pack(holding.job.submission_id) + self._templates[shape][JOB_ID.size :]
 
     @property
     def _previous(self) -> Path:
@@ -262,17 +281,6 @@ def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
         if usual > now:
             return usual if limit is None else min(usual, limit)
     return limit if limit is not None else now + UNLIMITED
-
-
-def _holder(holding: Holding) -> bytes:
-    return packed(
-        "struct sluice_holder",
-        {
-            "job_id": holding.job.submission_id,
-            "klass": holding.klass,
-            "lane_mask": holding.lane_mask,
-        },
-    )
 
 
 def _partitions(settings: Settings) -> list[dict[str, Any]]:
