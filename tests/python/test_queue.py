@@ -5,6 +5,7 @@ import signal
 import struct
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import feed_frames as frames
 import pytest
@@ -16,6 +17,7 @@ from sluice.slurm.errors import FeedError
 from sluice.slurm.queue import Answer, FrameReader, Queue, Words, count_tasks, has_task
 from sluice.slurm.records import QueuedJob, Room
 
+STAND_IN = Path(frames.__file__).with_name("feed_stand_in.py")
 ANY_BYTES = st.binary(max_size=40).filter(lambda text: b"\0" not in text)
 
 
@@ -97,7 +99,7 @@ def test_frames_are_the_same_in_whatever_pieces_they_come(sent, data):
 @given(st.integers(queue.MAX_FRAME + 1, 0xFFFFFFFF))
 def test_a_frame_without_measure_is_refused(length):
     with pytest.raises(ValueError, match=f"a frame of {length} bytes"):
-        list(FrameReader().take(queue.HEAD.pack(length, queue.JOB)))
+        FrameReader().take(queue.HEAD.pack(length, queue.JOB))
 
 
 @given(st.integers(0, 12), st.binary(max_size=200))
@@ -119,21 +121,11 @@ def test_a_job_cut_short_is_refused(data):
 @pytest.fixture
 def feed(tmp_path):
     """A stand-in for sluice-feed: `answers` are what it sends, one a request; then it hangs."""
-    script = tmp_path / "stand_in.py"
-    script.write_text(
-        "import os, sys, time, pathlib\n"
-        "answers = sorted(pathlib.Path(sys.argv[1]).glob('answer*'))\n"
-        "while os.read(0, 8):\n"
-        "    if not answers: time.sleep(600)\n"
-        "    data = answers[0].read_bytes(); answers.pop(0).unlink()\n"
-        "    if data == b'end': sys.exit('error: out of luck')\n"
-        "    os.write(1, data)\n"
-    )
 
     def made(*answers: bytes) -> Queue:
         for number, answer in enumerate(answers):
-            (tmp_path / f"answer{number}").write_bytes(answer)
-        return Queue([sys.executable, script, tmp_path])
+            (tmp_path / f"{number}").write_bytes(answer)
+        return Queue([sys.executable, STAND_IN, tmp_path])
 
     return made
 
@@ -153,6 +145,15 @@ def test_jobs_stay_the_same_objects_until_they_change_or_go(feed):
         changes = seen.poll()
         assert (changes.changed, changes.gone) == ([], [one])
         assert sorted(seen.jobs) == [2, 3]
+
+
+def test_answers_of_many_pieces_follow_each_other(feed):
+    """A pipe holds 64 KiB."""
+    many = [frames.job(job_id=i) for i in range(1, 3000)]
+    with feed(answer(frames.hello(), *many), answer(), answer(frames.gone(7))) as seen:
+        assert len(seen.poll().changed) == 2999
+        assert seen.poll().changed == []
+        assert [job.job_id for job in seen.poll().gone] == [7]
 
 
 def test_an_answer_tells_licences_reservations_and_room(feed):

@@ -25,7 +25,7 @@ from sluice.slurm.joiner import marks_in
 from sluice.slurm.records import License, QueuedJob, Reservation, Room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import IO
 
 PROGRAM = "sluice-feed"
@@ -225,7 +225,7 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         submission_id=array or job_id,
         component=number_of(component),
         is_array=bool(array),
-        tasks_waiting=count_tasks(task_ids),
+        tasks_waiting=count_tasks(task_ids) if task_ids else 1,
         restarts=restarts,
         uid=uid,
         submit=submit,
@@ -310,9 +310,10 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def take(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield kind and payload of the frames that are whole now."""
+    def take(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return kind and payload of the frames that are whole now."""
         data = self._rest + data
+        found = []
         begin = 0
         while len(data) - begin >= HEAD.size:
             length, kind = HEAD.unpack_from(data, begin)
@@ -321,9 +322,10 @@ class FrameReader:
             end = begin + HEAD.size + length
             if end > len(data):
                 break
-            yield kind, data[begin + HEAD.size : end]
+            found.append((kind, data[begin + HEAD.size : end]))
             begin = end
         self._rest = data[begin:]
+        return found
 
 
 class Child:

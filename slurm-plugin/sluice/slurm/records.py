@@ -23,6 +23,8 @@ ENDED = frozenset(
 """States in which a job record stays."""
 
 
+RUNNING = frozenset({"CONFIGURING", "RUNNING"})
+
 HOLDING = frozenset({"COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"})
 """States, besides those of running jobs, in which licences are held."""
 
@@ -72,7 +74,7 @@ class QueuedJob:
 
     @property
     def is_running(self) -> bool:
-        return self.state in {"RUNNING", "CONFIGURING"}
+        return self.state in RUNNING
 
     @property
     def holds_licenses(self) -> bool:

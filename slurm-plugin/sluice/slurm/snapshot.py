@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, write_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
+from sluice.slurm.records import RUNNING
 from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
@@ -32,6 +33,7 @@ MAX_PARTITIONS = 1024
 KEPT_BYTES = 16 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
 
+
 UNLIMITED = 86400  # seconds: how long a job without any limit is taken to go on
 
 
@@ -44,8 +46,8 @@ class Publisher:
         self._sequence = 0
         self._refused: frozenset[int] = frozenset()
         self._rows: dict[int, Row] = {}
-        self._holders: dict[int, tuple[tuple[str, int, int], bytes]] = {}
-        """Shape and bytes of who has tokens, by submission."""
+        self._holders: list[tuple[int, str, int, int]] = []
+        self._holder_bytes = b""
         self._users: list[UserDefaults] = []
         self._user_bytes = b""
         self._partitions: list[Partition] = []
@@ -85,7 +87,7 @@ class Publisher:
             "taken": now,
             "flags": ["off"] if is_off else [],
             "running": len(running),
-            "pending": sum(job.is_pending for job in jobs),
+            "pending": sum(job.state == "PENDING" for job in jobs),
             "unknown": unknown + len(self._refused),
         }
         content = write_snapshot(
@@ -110,7 +112,7 @@ class Publisher:
         """Return the running jobs; of those that are as they were, as they were."""
         before, self._rows = self._rows, {}
         for job in jobs:
-            if job.is_running:
+            if job.state in RUNNING:
                 known = prediction(job)
                 row = before.get(job.job_id)
                 if row is None or row.job is not job or row.known is not known:
@@ -125,7 +127,11 @@ class Publisher:
 
         One bad record must not leave the plugin without any snapshot.
         """
-        lanes = {holding.job.job_id: holding.lane_mask for holding in holdings}
+        lanes = {
+            holding.job.job_id: holding.lane_mask
+            for holding in holdings
+            if holding.job.job_id in self._rows
+        }
         found, refused = [], set()
         for row in heaviest(row for row in running if row.matters):
             try:
@@ -161,18 +167,17 @@ class Publisher:
     def _packed_holders(
         self, holdings: Iterable[Holding], waited: Callable[[Key], float]
     ) -> list[bytes]:
-        """Describe who has tokens, an array once: as the task that has waited longest."""
-        before, self._holders = self._holders, {}
-        longest: dict[int, int] = {}
+        """Describe who has tokens, an array once; anew only where somebody's changed."""
+        longest: dict[int, tuple[int, str, int, int]] = {}
         for holding in holdings:
             job_id = holding.job.submission_id
-            longest[job_id] = max(longest.get(job_id, 0), math.ceil(waited(holding.key)))
-            shape = (holding.klass, holding.lane_mask, longest[job_id])
-            known = before.get(job_id)
-            if known is None or known[0] != shape:
-                known = (shape, _holder(holding, longest[job_id]))
-            self._holders[job_id] = known
-        return [content for _, (_, content) in sorted(self._holders.items())]
+            row = (job_id, holding.klass, holding.lane_mask, math.ceil(waited(holding.key)))
+            longest[job_id] = max(row, longest.get(job_id, row))
+        holders = [row for _, row in sorted(longest.items())]
+        if holders != self._holders:
+            self._holders = holders
+            self._holder_bytes = packed_holders(holders)
+        return [self._holder_bytes]
 
     @property
     def _previous(self) -> Path:
@@ -268,18 +273,6 @@ def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
         if usual > now:
             return usual if limit is None else min(usual, limit)
     return limit if limit is not None else now + UNLIMITED
-
-
-def _holder(holding: Holding, waited: int) -> bytes:
-    return packed(
-        "struct sluice_holder",
-        {
-            "job_id": holding.job.submission_id,
-            "klass": holding.klass,
-            "lane_mask": holding.lane_mask,
-            "waited": waited,
-        },
-    )
 
 
 def _partitions(settings: Settings) -> list[dict[str, Any]]:
