@@ -50,6 +50,7 @@ struct job_record;
 struct plugin {
 	uint64_t boot;
 	int stop_fd;
+	struct library library;
 	struct counters counters;
 	struct decider decider;
 	struct ring ring;
@@ -92,6 +93,7 @@ start (struct plugin *new)
 {
 	char config[SLUICE_PATH_SIZE];
 	struct report_sources sources = {
+		.library = &new->library,
 		.counters = &new->counters,
 		.loader = &new->loader,
 		.ring = &new->ring,
@@ -102,6 +104,7 @@ start (struct plugin *new)
 		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
 			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
 	sources.boot = new->boot;
+	library_identify (&new->library);
 	ring_init (&new->ring);
 	find_config (config);
 	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -12,7 +12,8 @@
  *
  * Bundle and snapshot are replaced by renaming, so a damaged one is an accident
  * and the last good one is still true. A refused file is tried again at each
- * look; its reason is logged once and kept for `sluice doctor`.
+ * look, a snapshot from the future only once it is another one; the reason is
+ * logged once and kept for `sluice doctor`.
  * While the off file exists the mode is off, within a second.
  */
 #ifndef SLUICE_LOADER_H

@@ -85,6 +85,18 @@ put_spool (struct text *text, struct spool *spool)
 }
 
 static void
+put_library (struct text *text, const struct library *library)
+{
+	const struct stat *loaded = &library->loaded;
+	put (text, "\"library\":{\"path\":");
+	put_string (text, library->path);
+	put (text, ",\"device\":%ju,\"inode\":%ju,\"size\":%jd,\"mtime_ns\":%" PRId64 "},",
+	     (uintmax_t)loaded->st_dev, (uintmax_t)loaded->st_ino,
+	     (intmax_t)loaded->st_size,
+	     (int64_t)loaded->st_mtim.tv_sec * 1000000000 + loaded->st_mtim.tv_nsec);
+}
+
+static void
 put_histogram (struct text *text, const char *key, struct histogram *histogram)
 {
 	const char *comma = "";
@@ -143,6 +155,7 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	     ",\"lost\":%" PRIu64 ",\"last\":%" PRIu64 "},",
 	     ring.size, ring.used, ring.dropped, ring.lost, ring.last);
 	put_spool (&text, sources->spool);
+	put_library (&text, sources->library);
 	put_file (&text, "config", &files[FILE_CONFIG]);
 	put_file (&text, "bundle", &files[FILE_BUNDLE]);
 	put_file (&text, "snapshot", &files[FILE_SNAPSHOT]);

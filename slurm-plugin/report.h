@@ -6,6 +6,7 @@
 #define SLUICE_REPORT_H
 
 #include "counters.h"
+#include "library.h"
 #include "loader.h"
 #include "ring.h"
 #include "spool.h"
@@ -15,6 +16,7 @@ enum { REPORT_SIZE = 32 * 1024 };
 /* Everything that a report is about. */
 struct report_sources {
 	uint64_t boot;
+	const struct library *library;
 	struct counters *counters;
 	struct loader *loader;
 	struct ring *ring;

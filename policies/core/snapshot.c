@@ -167,13 +167,24 @@ sluice_snapshot_state (const struct sluice_snapshot *snapshot)
 	return snapshot->state;
 }
 
+static double
+age_of (const struct sluice_snapshot *snapshot, int64_t now)
+{
+	return (double)now - (double)snapshot->state->taken;
+}
+
+int
+sluice_snapshot_is_from_future (const struct sluice_snapshot *snapshot, int64_t now)
+{
+	return age_of (snapshot, now) < -SLUICE_CLOCK_DIFFERENCE;
+}
+
 int
 sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
 			  const struct sluice_policy *policy, int64_t now)
 {
-	/* One from the future comes from a clock that cannot be believed. */
-	double age = (double)now - (double)snapshot->state->taken;
-	return age <= policy->max_snapshot_age && age >= -policy->max_snapshot_age;
+	return age_of (snapshot, now) <= policy->max_snapshot_age
+	       && !sluice_snapshot_is_from_future (snapshot, now);
 }
 
 uint32_t

@@ -110,7 +110,12 @@ uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
 /* Changes when what decisions are made beside does: the co-runners, and slow lanes. */
 uint64_t sluice_snapshot_version (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
-/* Whether it is young enough to be believed at time now (UTC seconds). */
+/* Seconds by which a file may be ahead of the clock of whoever reads it. */
+enum { SLUICE_CLOCK_DIFFERENCE = 5 };
+
+/* Whether it was taken after now (UTC seconds), so that a clock is wrong. */
+int sluice_snapshot_is_from_future (const struct sluice_snapshot *snapshot, int64_t now);
+/* Whether it is young enough to be believed at time now; from the future none is. */
 int sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
 			      const struct sluice_policy *policy, int64_t now);
 uint32_t sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot);

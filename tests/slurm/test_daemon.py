@@ -26,7 +26,7 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
-from sluice.slurm import daemon
+from sluice.slurm import daemon, plugin_file
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -525,8 +525,10 @@ def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, 
     assert finding["level"] == "OK"
     assert str(plugin) in finding["text"]
 
+    major, minor, micro = map(int, plugin_file.built_for(plugin).split("."))
+    its_own, next_one = (bytes((number, minor, major, 0)) for number in (micro, micro + 1))
     other = tmp_path / "other.so"
-    other.write_bytes(plugin.read_bytes().replace(b"\x08\x05\x16\x00", b"\x09\x05\x16\x00"))
+    other.write_bytes(plugin.read_bytes().replace(its_own, next_one))
     done = subprocess.run(
         [BIN / "sluice", "doctor", "--preflight", "--plugin", other],
         capture_output=True,
@@ -534,4 +536,4 @@ def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, 
         check=False,
     )
     assert done.returncode == 1
-    assert "was built for Slurm 22.05.9" in done.stdout
+    assert f"was built for Slurm {major}.{minor:02d}.{micro + 1}" in done.stdout

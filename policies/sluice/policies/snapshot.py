@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+CLOCK_DIFFERENCE: int = lib.SLUICE_CLOCK_DIFFERENCE
+"""Seconds by which a file may be ahead of the clock of whoever reads it."""
+
 
 class Snapshot:
     """A snapshot that the core accepted."""

@@ -15,6 +15,7 @@ from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.plugin_file import State
 from sluice.slurm.settings import BY_QOS
 
 if TYPE_CHECKING:
@@ -146,6 +147,39 @@ def _records(stats: dict[str, Any]) -> Iterator[Finding]:
             "free space where Socket lies, and let SlurmUser write there; the plugin tries again "
             "by itself",
         )
+
+
+def library(site: Site) -> Iterator[Finding]:
+    """Whether the plugin's file is still the one that slurmctld has mapped."""
+    loaded = site.stats.get("library", {})
+    if not loaded.get("path"):
+        return
+    path = loaded["path"]
+    match plugin_file.state_since(loaded):
+        case State.OVERWRITTEN:
+            yield Finding(
+                "FAIL",
+                "plugin's file",
+                f"{path} was overwritten in place: slurmctld runs a mixture of old and new code",
+                "restart slurmctld at once; do not reconfigure. `make install` replaces the file "
+                "by renaming, which is safe; cp is not",
+            )
+        case State.REPLACED:
+            yield Finding(
+                "WARN",
+                "plugin's file",
+                f"{path} was replaced: slurmctld still runs the old one",
+                "restart slurmctld to load the new one",
+            )
+        case State.GONE:
+            yield Finding(
+                "FAIL",
+                "plugin's file",
+                f"{path} is gone: slurmctld runs, but would not start again",
+                "`make install`, or take sluice out of JobSubmitPlugins",
+            )
+        case State.SAME:
+            yield Finding("OK", "plugin's file", f"{path} is the one that slurmctld runs")
 
 
 def tokens(site: Site) -> Iterator[Finding]:
