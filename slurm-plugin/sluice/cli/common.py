@@ -61,7 +61,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 def config_option(function: Function) -> Function:
     return click.option(
         "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),  # of a directory the command says so, as of all else
         envvar="SLUICE_CONF",
         show_envvar=True,
         help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
@@ -97,6 +97,13 @@ def read_config(path: Path | None) -> Config:
     if path is None and not DEFAULT_CONFIG.exists():
         return core.default_config()
     return core.read_config(path or DEFAULT_CONFIG)
+
+
+def error_text(error: Exception) -> str:
+    """Say what is wrong as our own errors do: the file first."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
 
 
 def sluiced_runs(config: Config) -> bool:

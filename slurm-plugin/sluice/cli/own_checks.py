@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sluice.cli.common import (
     DEFAULT_CONFIG,
     duration_text,
+    error_text,
     read_config,
     share_text,
     sluiced_runs,
@@ -21,6 +22,7 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError, check_trust
 from sluice.policies.snapshot import Snapshot
+from sluice.slurm import switch as switch_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,12 @@ def configuration(site: Site) -> Iterator[Finding]:
     try:
         site.config = read_config(site.config_path)
     except (CoreError, OSError) as error:
-        yield Finding("FAIL", "configuration", str(error), "`sluice config check` after the repair")
+        yield Finding(
+            "FAIL",
+            "configuration",
+            error_text(error),
+            "repair it, then `sluice config check`; `sluice off` works meanwhile",
+        )
         return
     if not path.exists():
         yield Finding(
@@ -53,10 +60,9 @@ def configuration(site: Site) -> Iterator[Finding]:
 
 
 def switch(site: Site) -> Iterator[Finding]:
-    if site.config is not None and Path(site.config.off_file).exists():
-        yield Finding(
-            "WARN", "switch", f"Sluice is switched off: {site.config.off_file}", "`sluice on`"
-        )
+    found = switch_file.present(site.config) if site.config is not None else []
+    if found:
+        yield Finding("WARN", "switch", f"Sluice is switched off: {found[0]}", "`sluice on`")
 
 
 def history(site: Site) -> Iterator[Finding]:

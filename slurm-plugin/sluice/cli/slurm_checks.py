@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.findings import Finding, Site
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import plugin_file, slurm_commands
+from sluice.slurm import plugin_file, slurm_commands, switch
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
@@ -203,7 +203,7 @@ def gates(site: Site) -> Iterator[Finding]:
     except SlurmError as error:
         yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
         return
-    is_off = Path(site.config.off_file).exists()
+    is_off = switch.is_off(site.config)
     open_ = [account.token for account in books if account.is_defined and account.gate is None]
     if open_ and not is_off:
         yield Finding("FAIL", "gates", f"no lease, so open: {', '.join(open_)}", "start sluiced")

@@ -23,6 +23,7 @@ import click
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
+from sluice.slurm import switch
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
@@ -94,7 +95,7 @@ class Daemon:
                     self._settings,
                     holdings=holdings,
                     lane_speeds=self._lane_speeds.latest,
-                    is_off=Path(self.config.off_file).exists(),
+                    is_off=switch.is_off(self.config),
                     now=now,
                 )
         self._summarise()

@@ -14,12 +14,12 @@ from sluice.history_db.records import Holder, Release, RunningSet
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import slurm_commands
+from sluice.slurm import slurm_commands, switch
 from sluice.slurm.books import Account, Audit, accounts
-from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.gates import Load, Sizer
 from sluice.slurm.holdings import Holding, Key, holdings
 from sluice.slurm.leases import Lease, leases, plan, reserved_for
+from sluice.slurm.opening import delete_leases
 from sluice.slurm.second import SecondDecisions
 from sluice.slurm.troubles import log
 from sluice.slurm.waits import NOT_YET, Waits, exchange_command, release_command
@@ -41,8 +41,6 @@ PATIENCE = 15.0
 """Seconds in which the record of a job with tokens should have been found."""
 LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
-BATCH = 200
-"""Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
 
@@ -83,7 +81,7 @@ class GateKeeper:
             self.open_all()
             return []
         self._take_bundle(Path(config.bundle), slurm_uid)
-        is_off = Path(config.off_file).exists()
+        is_off = switch.is_off(config)
         sizer = None if is_off else self._sizer
         policy = self._sizer.policy if self._sizer else config.policy
         names = token_names(policy)
@@ -294,39 +292,6 @@ def _impose(
     wanted = reserved_for(gates, licenses, MIN_TOTAL)
     length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
     slurm_commands.control(plan(present, wanted, now, length))
-
-
-def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
-    """Open all gates."""
-
-    def present() -> list[Lease]:
-        return leases(slurm_commands.reservations(timeout=timeout))
-
-    try:
-        slurm_commands.control(plan(present(), {}, now=0, length=0), timeout=timeout)
-    except CommandFailedError:
-        if present():  # otherwise somebody else was quicker, or they ran out
-            raise
-
-
-def release_all(policy: View) -> int:
-    """Take the tokens off all waiting jobs; return how many there were."""
-    names = token_names(policy)
-
-    def waiting() -> list[Holding]:
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        return [holding for holding in found if holding.job.is_pending]
-
-    chosen = waiting()
-    licenses = slurm_commands.licenses()
-    try:
-        for start in range(0, len(chosen), BATCH):
-            batch = chosen[start : start + BATCH]
-            slurm_commands.control([release_command(holding, licenses) for holding in batch])
-    except CommandFailedError:
-        if waiting():  # otherwise one ended before its turn came
-            raise
-    return len(chosen)
 
 
 def _load(holding: Holding, prediction: Prediction) -> Load:

@@ -14,7 +14,7 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import token_names
-from sluice.slurm import slurm_commands
+from sluice.slurm import slurm_commands, switch
 from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
@@ -33,7 +33,7 @@ def overview(config: Config, now: int) -> dict[str, Any]:
     books, found = balanced_books(config, now)
     return {
         "mode": config.mode,
-        "is_off": Path(config.off_file).exists(),
+        "is_off": switch.is_off(config),
         "gates": [_gate(account, found, now) for account in books],
         "differences": list(differences(books).values()),
         "released": _released(config, now - DAY),
