@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pwd
@@ -111,12 +110,9 @@ def sluiced_runs(config: Config) -> bool:
 
     Raises FileNotFoundError where none was ever started, and PermissionError.
     """
-    with Path(config.snapshot + ".lock").open() as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    from sluice.slurm.lock import is_locked
+
+    return is_locked(Path(config.snapshot))
 
 
 def history_path(config: Path | None, history: Path | None) -> Path:

@@ -9,12 +9,11 @@ which the plugin abstains.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import signal
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
 from sluice.slurm.ledger import Ledger
+from sluice.slurm.lock import SnapshotLock
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.settings import Settings
 from sluice.slurm.slurm_commands import Queue
@@ -37,7 +37,6 @@ from sluice.slurm.troubles import EXPECTED, Troubles, log
 
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import IO
 
     from sluice.slurm.holdings import Holding
     from sluice.slurm.records import QueuedJob
@@ -58,6 +57,8 @@ class Daemon:
         self._config_path = config_path
         self._config_stamp = _stamp(config_path)
         self._troubles = Troubles()
+        self._lock = SnapshotLock()
+        self._lock.move(Path(self.config.snapshot))
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
@@ -105,6 +106,7 @@ class Daemon:
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
         self._close_history()
+        self._lock.close()
 
     def _close_history(self) -> None:
         if self._store:
@@ -117,6 +119,7 @@ class Daemon:
         if stamp == self._config_stamp:
             return
         config = core.read_config(self._config_path)
+        self._lock.move(Path(config.snapshot))
         self._config_stamp = stamp
         if config.history != self.config.history:
             self._close_history()
@@ -180,21 +183,6 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def lock_snapshot(snapshot: Path) -> IO[str]:
-    """Make sure that one sluiced writes this snapshot; the lock ends with the process."""
-    path = snapshot.with_name(snapshot.name + ".lock")
-    handle = path.open("a")
-    for pause in (0.01, 0.1, 1.0):
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        time.sleep(pause)  # a command that asks whether we run holds it for a moment
-    handle.close()
-    raise click.ClickException(
-        f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
-    )
-
-
 def _follow(daemon: Daemon) -> None:
     """Go round after round until SIGTERM or SIGINT.
 
@@ -256,10 +244,9 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
     )
     try:
         daemon = Daemon(config)
-        lock = lock_snapshot(Path(daemon.config.snapshot))
     except EXPECTED as error:
         raise click.ClickException(str(error)) from error
-    with lock, closing(daemon):
+    with closing(daemon):
         if once:
             sys.exit(0 if daemon.round() else 1)
         log.info("following; configuration %s", config)

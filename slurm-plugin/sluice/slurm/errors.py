@@ -17,3 +17,7 @@ class PluginUnreachableError(SlurmError):
 
 class PluginAnswerError(SlurmError):
     """The plugin's answer makes no sense to this version."""
+
+
+class AnotherDaemonError(SlurmError):
+    """Another sluiced writes the same snapshot."""
