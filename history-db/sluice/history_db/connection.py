@@ -5,8 +5,9 @@ The only module that imports sqlite3. Whatever fails raises a HistoryError (`err
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -41,6 +42,24 @@ def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     return db
 
 
+def _create(path: Path) -> None:
+    """Make the file before SQLite does, which would let everybody read it.
+
+    It gets the group of its directory, the service group, and made by root also its owner, so
+    that sluiced can write what `sudo sluice ingest` began. SQLite's own files beside it follow.
+    """
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640)
+    except OSError:
+        return  # it is there, or SQLite says why it cannot be
+    try:
+        directory = path.parent.stat()
+        with suppress(PermissionError):
+            os.fchown(file, directory.st_uid if os.geteuid() == 0 else -1, directory.st_gid)
+    finally:
+        os.close(file)
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Tell a file from all others; None where there is none."""
     try:
@@ -73,6 +92,8 @@ class Connection:
             raise MissingHistoryError(
                 f"{self.path}: there is no history yet; create it with `sluice ingest PATH…`"
             )
+        if create:
+            _create(self.path)
         with self._named_errors():
             mode = "ro" if read_only else "rwc" if create else "rw"
             self._db = _connect(self.path, mode, busy_seconds)

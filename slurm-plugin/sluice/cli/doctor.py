@@ -10,7 +10,7 @@ import click
 
 from sluice.cli.common import config_option, json_option, show_json
 
-COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
 
 
 @click.command()
@@ -33,7 +33,8 @@ def command(
     """Check that everything works, and say how to mend it.
 
     Looks at configuration, bundle, snapshot, history, sluiced, slurm.conf and the plugin inside
-    slurmctld, whose own measurements it prints. Exit code 0 if nothing fails, else 1.
+    slurmctld, whose own measurements it prints. Exit code 0 if nothing fails, else 1. SKIP marks
+    what this user may not see, as PrivateData and the modes of files have it, and cannot judge.
 
     slurmctld does not start with a plugin that was built for another version of Slurm, not even
     another micro version: --preflight tells before.
@@ -61,6 +62,7 @@ def command(
             own_checks.daemon,
             own_checks.snapshot,
             own_checks.history,
+            own_checks.files,
             slurm_checks.tokens,
             slurm_checks.speed,
             slurm_checks.gates,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,18 +12,22 @@ from sluice.cli.common import (
     DEFAULT_CONFIG,
     duration_text,
     error_text,
+    may_read,
     read_config,
     share_text,
     sluiced_runs,
-    user_text,
 )
-from sluice.cli.findings import Finding, Site
+from sluice.cli.findings import Finding, Site, skipped
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError, check_trust
 from sluice.policies.snapshot import Snapshot
+from sluice.slurm import permissions
 from sluice.slurm import switch as switch_file
+from sluice.slurm.permissions import wrong
+from sluice.slurm.query_client import socket_path
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +70,30 @@ def switch(site: Site) -> Iterator[Finding]:
         yield Finding("WARN", "switch", f"Sluice is switched off: {found[0]}", "`sluice on`")
 
 
+def files(site: Site) -> Iterator[Finding]:
+    """Find files that others may read, or that the service group may not."""
+    if site.config is None or not site.is_service:
+        return
+    found = [f"{path}: {what}" for path in permissions.files(site.config) if (what := wrong(path))]
+    if found:
+        yield Finding(
+            "WARN",
+            "files",
+            "; ".join(found),
+            "restart sluiced, which sets what belongs to it right; the rest by "
+            "`chmod 640` and `chgrp` with the service group",
+        )
+    else:
+        yield Finding("OK", "files", "are readable for their owner and the service group alone")
+
+
 def history(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
     path = Path(site.config.history)
+    if not may_read(path):
+        yield skipped("history", f"{path} is not readable for {user_text(os.geteuid())}")
+        return
     try:
         with Store(path, read_only=not os.access(path, os.W_OK)) as store:
             counts = store.counts()
@@ -93,6 +118,9 @@ def bundle(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
     path = Path(site.config.bundle)
+    if not may_read(path):
+        yield skipped("bundle", f"{path} is not readable for {user_text(os.geteuid())}")
+        return
     if not path.exists():
         yield Finding(
             "FAIL",
@@ -120,13 +148,10 @@ def bundle(site: Site) -> Iterator[Finding]:
 def daemon(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
-    lock = Path(site.config.snapshot + ".lock")
     try:
         is_running = sluiced_runs(site.config)
     except PermissionError:
-        yield Finding(
-            "WARN", "sluiced", f"{lock} cannot be read", "run this as the user of sluiced"
-        )
+        yield _daemon_by_socket(socket_path(site.config))
         return
     except FileNotFoundError:
         yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
@@ -139,10 +164,23 @@ def daemon(site: Site) -> Iterator[Finding]:
         )
 
 
+def _daemon_by_socket(path: Path) -> Finding:
+    """Judge for users who may not read the lock."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+    except OSError as error:
+        return skipped("sluiced", f"{path}: {error.strerror}; its lock is not readable either")
+    return Finding("OK", "sluiced", "is running")
+
+
 def snapshot(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
     path = Path(site.config.snapshot)
+    if not may_read(path):
+        yield skipped("snapshot", f"{path} is not readable for {user_text(os.geteuid())}")
+        return
     if not path.exists():
         yield Finding(
             "FAIL", "snapshot", f"{path} does not exist: every job is left alone", "start sluiced"

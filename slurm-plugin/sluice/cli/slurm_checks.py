@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.findings import Finding, Site
+from sluice.cli.findings import Finding, Site, skipped
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands, switch
 from sluice.slurm.books import differences
@@ -16,6 +16,7 @@ from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.settings import BY_QOS
+from sluice.slurm.viewers import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,10 @@ def plugin(site: Site) -> Iterator[Finding]:
     try:
         site.stats = PluginClient(Path(site.config.socket), record_size=0).stats()
     except SlurmError as error:
-        yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
+        if site.is_service:
+            yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
+        else:
+            yield skipped("plugin", "it answers root and SlurmUser alone")
         return
     stats = site.stats
     yield Finding(
@@ -197,6 +201,12 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
 def gates(site: Site) -> Iterator[Finding]:
     """Look whether the books balance and every gate that should be is closed."""
     if site.config is None or site.controller is None or site.config.mode != "enforce":
+        return
+    unseen = hidden(os.geteuid(), site.controller, ("jobs", "reservations"))
+    if unseen:
+        yield skipped(
+            "gates", f"Slurm hides {' and '.join(unseen)} of others from you (PrivateData)"
+        )
         return
     try:
         books, _ = balanced_books(site.config, int(time.time()))

@@ -89,6 +89,7 @@ def _site(path: Path | None) -> Site:
 
 
 def _leave_off_file(site: Site, reason: str) -> None:
+    from sluice.policies.container import GROUP_READS
     from sluice.slurm import switch
 
     found = switch.present(site.config)
@@ -98,6 +99,7 @@ def _leave_off_file(site: Site, reason: str) -> None:
     path = Path(site.config.off_file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(GROUP_READS)
         path.write_text(one_line(reason) + "\n" if reason else "")
     except OSError as error:
         site.report(

@@ -10,6 +10,7 @@ which the plugin abstains.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import time
@@ -22,13 +23,14 @@ import click
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
-from sluice.slurm import switch
+from sluice.slurm import permissions, switch
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.lock import SnapshotLock
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.query_server import QueryServer
 from sluice.slurm.settings import Settings
 from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
@@ -59,12 +61,14 @@ class Daemon:
         self._troubles = Troubles()
         self._lock = SnapshotLock()
         self._lock.move(Path(self.config.snapshot))
+        self._repair_modes()
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
         self._drainer = Drainer(self._publisher.kept)
         self._gatekeeper = GateKeeper()
         self._lane_speeds = LaneSpeeds()
+        self._queries = QueryServer()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
@@ -80,6 +84,8 @@ class Daemon:
             begin = time.monotonic()
             jobs = self._queue.jobs()
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+        with self._troubles.about("queries"):
+            self._queries.serve(self.config, self._settings.controller, self._settings.users)
         with self._troubles.about("history"):
             self._keep(jobs, now)
         with self._troubles.about("targets"):
@@ -105,6 +111,7 @@ class Daemon:
     def close(self) -> None:
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
+        self._queries.close()
         self._close_history()
         self._lock.close()
 
@@ -127,7 +134,12 @@ class Daemon:
             self._publisher = Publisher(Path(config.snapshot))
             self._drainer = Drainer(self._publisher.kept)
         self.config = config
+        self._repair_modes()
         log.info("configuration: read %s again", self._config_path)
+
+    def _repair_modes(self) -> None:
+        for what in permissions.repair(self.config):
+            log.warning("files: %s", what)
 
     def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
         """Take the plugin's records into the history and join them with the jobs."""
@@ -242,6 +254,7 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
     logging.basicConfig(
         format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
     )
+    os.umask(permissions.UMASK)
     try:
         daemon = Daemon(config)
     except EXPECTED as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sluice.policies.container import GROUP_READS
 from sluice.slurm.errors import AnotherDaemonError
 
 if TYPE_CHECKING:
@@ -66,7 +68,9 @@ def is_locked(snapshot: Path) -> bool:
 
 
 def _lock(path: Path) -> IO[str]:
-    handle = path.open("a")
+    # whoever can read the file can lock it, and so keep sluiced from starting
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    handle = os.fdopen(os.open(path, flags, GROUP_READS), "a")
     for pause in PAUSES:
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

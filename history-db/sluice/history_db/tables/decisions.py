@@ -90,8 +90,12 @@ class Decisions(Connection):
             "job_id IS NOT NULL ORDER BY now DESC, number DESC LIMIT ?", [latest]
         )
 
-    def latest_decisions(self, limit: int) -> list[Decision]:
-        """Return the plugin's latest decisions, the latest first."""
+    def latest_decisions(self, limit: int, *, uid: int | None = None) -> list[Decision]:
+        """Return the plugin's latest decisions, of one user or of all, the latest first."""
+        if uid is not None:
+            return self._decisions(
+                "uid = ? AND is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [uid, limit]
+            )
         return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
 
     def _set_join(self, boot: int, number: int, job_id: int | None, joined_by: str) -> None:
