@@ -60,6 +60,13 @@ def _create(path: Path) -> None:
         os.close(file)
 
 
+def _is_full(path: Path) -> bool:
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Tell a file from all others; None where there is none."""
     try:
@@ -119,6 +126,11 @@ class Connection:
     def close(self) -> None:
         self._db.close()
 
+    def prove_writable(self) -> None:
+        """Write something that changes nothing; raises the HistoryError that sluiced would meet."""
+        [[version]] = self._rows("PRAGMA user_version")
+        self._rows(f"PRAGMA user_version = {int(version)}")
+
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open.
 
@@ -155,6 +167,8 @@ class Connection:
 
     def _named(self, error: sqlite3.DatabaseError, path: Path) -> HistoryError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if primary == sqlite3.SQLITE_IOERR and _is_full(path):
+            primary = sqlite3.SQLITE_FULL  # as where there is no room for the file beside it
         match primary:
             case sqlite3.SQLITE_NOTADB:
                 return ForeignFileError(

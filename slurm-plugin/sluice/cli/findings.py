@@ -30,6 +30,7 @@ class Site:
     config: Config | None = None
     controller: Controller | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+    sluiced_runs: bool = False
 
     @property
     def is_service(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,14 @@ from sluice.cli.common import (
     sluiced_runs,
 )
 from sluice.cli.findings import Finding, Site, skipped
-from sluice.history_db.errors import HistoryError
+from sluice.history_db.errors import (
+    BusyHistoryError,
+    DamagedHistoryError,
+    FullDiskError,
+    HistoryError,
+    MissingHistoryError,
+    ReadOnlyHistoryError,
+)
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError, check_trust
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
 
 
 OLD_BUNDLE = 30 * 86400  # seconds
+BUSY_SECONDS = 5.0
 
 
 def configuration(site: Site) -> Iterator[Finding]:
@@ -94,24 +103,57 @@ def history(site: Site) -> Iterator[Finding]:
     if not may_read(path):
         yield skipped("history", f"{path} is not readable for {user_text(os.geteuid())}")
         return
+    is_writer = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     try:
-        with Store(path, read_only=not os.access(path, os.W_OK)) as store:
+        with Store(path, read_only=not is_writer, busy_seconds=BUSY_SECONDS) as store:
             counts = store.counts()
+            if is_writer:
+                store.prove_writable()
     except HistoryError as error:
-        yield Finding(
-            "FAIL", "history", str(error), "see the text; sluiced and `sluice ingest` create it"
-        )
+        yield Finding("FAIL", "history", str(error), _history_remedy(error, path))
         return
     text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
-    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+    if is_writer:
         yield Finding("OK", "history", text)
-    else:
+    elif _is_mounted_read_only(path):
+        yield Finding("FAIL", "history", f"{path}: cannot be written", _remount(path))
+    elif site.is_service:
         yield Finding(
             "WARN",
             "history",
             f"{text}; not writable by {user_text(os.geteuid())}",
-            "only the user of sluiced needs to write it: run this as that user to be sure",
+            f"`chown {user_text(site.slurm_uid)} {path}`, if sluiced runs as that user",
         )
+    else:
+        yield Finding("OK", "history", f"{text}; whether it can be written, sluiced knows")
+
+
+def _history_remedy(error: HistoryError, path: Path) -> str:
+    if isinstance(error, ReadOnlyHistoryError) and _is_mounted_read_only(path):
+        return _remount(path)
+    remedies: dict[type[HistoryError], str] = {
+        MissingHistoryError: "start sluiced, or `sluice ingest`: both create it",
+        FullDiskError: f"free some space (`df {path.parent}`), or `sluice history prune`; "
+        "sluiced goes on by itself",
+        BusyHistoryError: f"`fuser {path}` says who writes: wait for it, or end it if it hangs",
+        DamagedHistoryError: f"move {path} away, or put a copy in its place; sluiced begins anew",
+        ReadOnlyHistoryError: f"give {path} and its directory to the user of sluiced: `chown`, "
+        "`chmod u+w`",
+    }
+    return remedies.get(type(error), "do what the text says")
+
+
+def _is_mounted_read_only(path: Path) -> bool:
+    with suppress(OSError):
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    return False
+
+
+def _remount(path: Path) -> str:
+    return (
+        f"{path.parent} is mounted read-only: see the kernel's log for the cause, then "
+        f"`mount -o remount,rw` it (`findmnt --target {path.parent}`)"
+    )
 
 
 def bundle(site: Site) -> Iterator[Finding]:
@@ -151,11 +193,14 @@ def daemon(site: Site) -> Iterator[Finding]:
     try:
         is_running = sluiced_runs(site.config)
     except PermissionError:
-        yield _daemon_by_socket(socket_path(site.config))
+        finding = _daemon_by_socket(socket_path(site.config))
+        site.sluiced_runs = finding.level == "OK"
+        yield finding
         return
     except FileNotFoundError:
         yield Finding("FAIL", "sluiced", "was never started here", "start sluiced")
         return
+    site.sluiced_runs = is_running
     if is_running:
         yield Finding("OK", "sluiced", "is running")
     else:
@@ -199,7 +244,12 @@ def snapshot(site: Site) -> Iterator[Finding]:
     )
     if age > site.config.policy.max_snapshot_age:
         yield Finding(
-            "FAIL", "snapshot", text + ": too old to be believed", "see the log of sluiced"
+            "FAIL",
+            "snapshot",
+            text + ": too old to be believed",
+            "sluiced runs but publishes nothing: see its log, then restart it"
+            if site.sluiced_runs
+            else "start sluiced",
         )
     else:
         yield Finding("OK", "snapshot", text)

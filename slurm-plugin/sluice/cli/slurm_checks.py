@@ -216,7 +216,14 @@ def gates(site: Site) -> Iterator[Finding]:
     is_off = switch.is_off(site.config)
     open_ = [account.token for account in books if account.is_defined and account.gate is None]
     if open_ and not is_off:
-        yield Finding("FAIL", "gates", f"no lease, so open: {', '.join(open_)}", "start sluiced")
+        yield Finding(
+            "FAIL",
+            "gates",
+            f"no lease, so open: {', '.join(open_)}",
+            "sluiced runs and cannot keep them: see the other findings and its log"
+            if site.sluiced_runs
+            else "start sluiced",
+        )
     broken = differences(books)
     for text in broken.values():
         yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")

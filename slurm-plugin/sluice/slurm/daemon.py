@@ -35,6 +35,7 @@ from sluice.slurm.settings import Settings
 from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
+from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles, log
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class Daemon:
         """Seconds to leave slurmctld alone after a round."""
         self._config_path = config_path
         self._config_stamp = _stamp(config_path)
-        self._troubles = Troubles()
+        self._status = Status()
+        self._troubles = Troubles(self._status)
         self._lock = SnapshotLock()
         self._lock.move(Path(self.config.snapshot))
         self._repair_modes()
@@ -106,6 +108,8 @@ class Daemon:
                     now=now,
                 )
         self._summarise()
+        with self._troubles.about("status"):
+            self._tell()
         return not self._troubles
 
     def close(self) -> None:
@@ -174,6 +178,11 @@ class Daemon:
             slurm_uid=self._settings.controller.slurm_uid,
             now=now,
         )
+
+    def _tell(self) -> None:
+        """Leave word for the doctor."""
+        self._status.count("records lost", self._drainer.dropped)
+        self._status.write(Path(self.config.snapshot))
 
     def _summarise(self) -> None:
         if self._ledger is None or time.monotonic() < self._summary_due:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sluice.policies.container import GROUP_READS
 from sluice.slurm.lock import lock_path
+from sluice.slurm.status import status_path
 from sluice.slurm.switch import off_files
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ def files(config: Config) -> Iterator[Path]:
     history, snapshot = Path(config.history), Path(config.snapshot)
     for path in (
         *(history.with_name(history.name + end) for end in ("", "-wal", "-shm")),
-        *(snapshot.with_name(snapshot.name + end) for end in ("", ".previous", ".status")),
+        *(snapshot.with_name(snapshot.name + end) for end in ("", ".previous")),
         lock_path(snapshot),
+        status_path(snapshot),
         Path(config.bundle),
         *off_files(config),
     ):
