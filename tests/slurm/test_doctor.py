@@ -18,9 +18,13 @@ from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
 from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
+from sluice.cli import own_checks
 from sluice.cli.findings import Finding, Site
 from sluice.cli.trouble_checks import troubles
+from sluice.history_db.records import Decision
+from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.slurm.slurm_commands import parse_controller
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, Status, read_status
 
 pytestmark = pytest.mark.slurm
@@ -218,6 +222,52 @@ def test_one_that_hangs_is_to_be_restarted(sluiced):
     sluiced.process.send_signal(signal.SIGSTOP)
     found = wait_for_finding(sluiced, "snapshot", "too old")
     assert "then restart it" in found["remedy"]
+
+
+# What the files tell
+
+
+@pytest.fixture
+def small_site(tmp_path: Path) -> Site:
+    """Of a SlurmUser who is not root."""
+    tmp_path.chmod(0o750)
+    keys = {"Bundle": "model.bundle", "Snapshot": "snapshot", "History": "history.db"}
+    text = "".join(f"{key}={tmp_path}/{name}\n" for key, name in keys.items())
+    controller = parse_controller("SlurmUser = games(5)\n")
+    return Site(None, config=core.parse_config("sluice.conf", text.encode()), controller=controller)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_bundle_that_slurmctld_may_not_read_is_named(small_site):
+    """It would leave every job alone, and nobody would know why."""
+    bundle = Path(small_site.config.bundle)
+    bundle.touch(0o640)
+    [found, _] = own_checks.files(small_site)
+    assert found.level == "FAIL"
+    assert "slurmctld runs as games, who may not read it" in found.text
+    assert "usermod --append --groups root games" in found.remedy
+    for uid, gid in ((5, 0), (0, 60)):
+        os.chown(bundle.parent, 5, gid)
+        os.chown(bundle, uid, gid)
+        assert [row.level for row in own_checks.files(small_site)] == ["OK"]
+
+
+def test_decisions_without_a_job_are_named_where_they_are_many(small_site):
+    path = Path(small_site.config.history)
+    then = int(time.time()) - 600
+    rows = [
+        Decision(boot=1, number=i, now=then, cluster="lab", uid=0, record=b"", bundle=0, snapshot=0,
+                 job_id=i if i % 2 else None, joined_by="key" if i % 2 else None)
+        for i in range(60)
+    ]  # fmt: skip
+    with Store(path, create=True) as store:
+        store.insert_decisions(rows)
+    found = {row.topic: row for row in own_checks.history(small_site)}
+    assert "30 of 60 decisions of the last hour found no job" in found["decisions"].text
+    with Store(path) as store:
+        for row in rows:
+            store.mark_tie(row.boot, row.number)  # those are joined as far as they can be
+    assert {row.topic for row in own_checks.history(small_site)} == {"history"}
 
 
 # What sluiced says of itself

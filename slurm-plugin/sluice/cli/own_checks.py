@@ -40,9 +40,16 @@ from sluice.slurm.viewers import user_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sluice.policies.core import Config
 
 OLD_BUNDLE = 30 * 86400  # seconds
 BUSY_SECONDS = 5.0
+HOUR = 3600
+JOIN_SECONDS = 60
+"""After so long a decision should have found its job."""
+FEW = 20
+MANY = 0.1
+"""Decisions without a job are named from so many on, and from this share of all."""
 
 
 def configuration(site: Site) -> Iterator[Finding]:
@@ -83,6 +90,7 @@ def files(site: Site) -> Iterator[Finding]:
     """Find files that others may read, or that the service group may not."""
     if site.config is None or not site.is_service:
         return
+    yield from _unreadable_for_slurmctld(site.config, site.slurm_uid)
     found = [f"{path}: {what}" for path in permissions.files(site.config) if (what := wrong(path))]
     if found:
         yield Finding(
@@ -94,6 +102,19 @@ def files(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("OK", "files", "are readable for their owner and the service group alone")
+
+
+def _unreadable_for_slurmctld(config: Config, slurm_uid: int) -> Iterator[Finding]:
+    for path in (Path(config.bundle), Path(config.snapshot)):
+        if not permissions.may_read(slurm_uid, path):
+            slurm = user_text(slurm_uid)
+            yield Finding(
+                "FAIL",
+                "files",
+                f"{path}: slurmctld runs as {slurm}, who may not read it: every job is left alone",
+                f"`usermod --append --groups {path.group()} {slurm}`, then restart slurmctld; or "
+                f"`chgrp` it and its directory with a group of {slurm}",
+            )
 
 
 def history(site: Site) -> Iterator[Finding]:
@@ -115,6 +136,7 @@ def history(site: Site) -> Iterator[Finding]:
     text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
     if is_writer:
         yield Finding("OK", "history", text)
+        yield from _without_a_job(path)
     elif _is_mounted_read_only(path):
         yield Finding("FAIL", "history", f"{path}: cannot be written", _remount(path))
     elif site.is_service:
@@ -126,6 +148,22 @@ def history(site: Site) -> Iterator[Finding]:
         )
     else:
         yield Finding("OK", "history", f"{text}; whether it can be written, sluiced knows")
+
+
+def _without_a_job(path: Path) -> Iterator[Finding]:
+    """Find decisions whose job sluiced cannot tell: of such jobs nothing is known at the gates."""
+    until = int(time.time()) - JOIN_SECONDS
+    with Store(path, read_only=True) as store:
+        made = store.count_decisions(since=until - HOUR, until=until)
+    if made.without_job >= FEW and made.without_job > made.all * MANY:
+        yield Finding(
+            "WARN",
+            "decisions",
+            f"{made.without_job} of {made.all} decisions of the last hour found no job: rejected, "
+            "gone before sluiced saw them, or renamed",
+            "compare with slurmctld's log; jobs that end within FollowInterval are not seen, "
+            "and in advise and enforce a mark on the job tells them for certain",
+        )
 
 
 def _history_remedy(error: HistoryError, path: Path) -> str:

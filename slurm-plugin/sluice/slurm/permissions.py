@@ -6,6 +6,7 @@ The service group is the group of the directory that a file lies in.
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -49,6 +50,19 @@ def wrong(path: Path) -> str:
     if not status.st_mode & stat.S_IRGRP or status.st_gid != group:
         return f"group {status.st_gid} instead of its directory's, {group}, or unreadable for it"
     return ""
+
+
+def may_read(uid: int, path: Path) -> bool:
+    """Whether a user may read a file, by its mode; one that is not there does not count."""
+    try:
+        status, user = path.stat(), pwd.getpwuid(uid)
+    except (OSError, KeyError):
+        return True
+    if uid == status.st_uid:
+        return bool(status.st_mode & stat.S_IRUSR)
+    if status.st_gid in os.getgrouplist(user.pw_name, user.pw_gid):
+        return bool(status.st_mode & stat.S_IRGRP)
+    return uid == 0 or bool(status.st_mode & stat.S_IROTH)
 
 
 def repair(config: Config) -> list[str]:
