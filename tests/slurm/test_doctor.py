@@ -20,10 +20,12 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
 from sluice.cli import own_checks
 from sluice.cli.findings import Finding, Site
+from sluice.cli.gates import reported
 from sluice.cli.trouble_checks import troubles
 from sluice.history_db.records import Decision
 from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.slurm.lock import SnapshotLock
 from sluice.slurm.slurm_commands import parse_controller
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, Status, read_status
 
@@ -300,6 +302,17 @@ def test_jobs_and_tokens_that_sluiced_names_are_passed_on(site):
     for topic in (REFUSED, LEASES, NOT_RENEWED):
         status.name(topic, {})
     assert not told(site, status)
+
+
+def test_the_gates_tell_what_sluiced_has_trouble_with(site):
+    status = Status()
+    status.name(NOT_RENEWED, {"all_stream": "job 4 has waited 95 s"})
+    status.write(Path(site.config.snapshot))
+    assert reported(site.config) == []  # of a sluiced that is dead nothing is to be believed
+    with SnapshotLock() as lock:
+        lock.move(Path(site.config.snapshot))
+        [text] = reported(site.config)
+    assert "job 4 has waited 95 s" in text
 
 
 def test_a_trouble_keeps_the_time_since_when_it_lasts(site, monkeypatch):

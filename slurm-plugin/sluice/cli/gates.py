@@ -19,6 +19,7 @@ from sluice.cli.common import (
     read_config,
     show_json,
     show_table,
+    sluiced_runs,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def command(config: Path | None, *, as_json: bool) -> None:
         sluice gates
         sluice gates --json | jq '.gates[] | select(.waiting > 0)'
     """
-    facts = _facts(read_config(config))
+    settings = read_config(config)
+    troubles = reported(settings)
+    facts = _facts(settings) | {"troubles": troubles}
     if as_json:
         show_json(facts)
         return
@@ -67,6 +70,8 @@ def command(config: Path | None, *, as_json: bool) -> None:
         )
     for text in facts["differences"]:
         click.echo(f"The books do not balance: {text}.")
+    for text in troubles:
+        click.echo(f"{text[0].upper()}{text[1:]}. See `sluice doctor`.")
     if facts["is_off"]:
         click.echo("Sluice is switched off: all gates are open. `sluice on` closes them again.")
     elif facts["mode"] != "enforce":
@@ -89,6 +94,18 @@ def _facts(config: Config) -> Facts:
             facts: Facts = ask(config, "gates", {})
             return facts
     return overview(config, int(time.time()), unseen)
+
+
+def reported(config: Config) -> list[str]:
+    """Say what sluiced has trouble with at the gates, to those who may see whose jobs these are."""
+    from sluice.cli.trouble_checks import named
+    from sluice.slurm.status import read_status
+
+    try:
+        status = read_status(Path(config.snapshot)) if sluiced_runs(config) else None
+    except OSError:
+        status = None
+    return [finding.text for finding in named(status)] if status else []
 
 
 def _row(gate: Facts, hidden: Collection[str]) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from sluice.slurm.viewers import user_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.slurm.status import Trouble
+    from sluice.slurm.status import Status, Trouble
 
 SHOWN = 5
 """Jobs or tokens that a finding names."""
@@ -82,6 +82,11 @@ def troubles(site: Site) -> Iterator[Finding]:
     for topic, trouble in status.failing.items():
         text = f"sluiced fails since {time_text(trouble.since)}: {one_line(trouble.text)}"
         yield Finding("FAIL", topic, text, TOPICS.get(topic, SEE_LOG))
+    yield from named(status)
+
+
+def named(status: Status) -> Iterator[Finding]:
+    """Say which jobs and gates sluiced has trouble with."""
     for topic, (what, remedy) in NAMED.items():
         rows = status.named.get(topic)
         if rows:
