@@ -46,6 +46,7 @@ install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/op
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/systemd install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
 	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1
 	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from gated import used_licenses
-
 from lab import ALL_TOKENS, ChaosLab
 from sampler import parse_licenses
 

@@ -18,9 +18,8 @@ from random import Random
 
 import processes
 from gated import LANES, TOKENS, licenses
-from plugin_harness import drain, install
-
 from lab import ChaosLab
+from plugin_harness import drain, install
 from workload import Workload
 
 Made = Callable[[ChaosLab, Workload, Random], AbstractContextManager[str]]

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import made_model
+from account import Limits
 from gated import KINDS, LANE_TOKENS, TOKENS, licenses, reservations
 from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm, parse_record
 from sluiced import BIN, Sluiced
 from up_and_down import UpAndDown
-
-from account import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from private_slurm import PrivateSlurmError
-
 from account import Account, Poll, Seen, could_start, merge_components
 from lab import ALL_TOKENS, ChaosError
+from private_slurm import PrivateSlurmError
 
 if TYPE_CHECKING:
     from lab import ChaosLab

@@ -13,6 +13,7 @@ import made_model
 import pytest
 from plugin_harness import Change, Harness, Outcome, PluginFiles, ask, build, drain, install
 
+from sluice.policies.container import write_atomically
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
 
@@ -304,3 +305,28 @@ def test_a_newer_controller_takes_the_socket_over(harness: Harness, built: Path)
         assert newer.files.stats()["boot"] != old
     # the newer one is gone and took its socket along; the old one notices
     harness.files.wait_for(lambda seen: seen["boot"] == old)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("is_member", [True, False])
+def test_slurm_user_reads_bundle_and_snapshot_by_the_service_group(built, place, bundle, is_member):
+    """Root's files of mode 0640, in a directory of the group, as `sudo sluice publish` leaves."""
+    service_group = 1
+    groups = f"--groups={service_group}" if is_member else "--clear-groups"
+    wrapper = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", groups)
+    os.chown(place, NOBODY, service_group)
+    (place / "harness.log").touch()
+    with Harness(built, place, wrapper=wrapper) as harness:
+        files = harness.files
+        files.configure()
+        write_atomically(files.bundle, bundle)
+        write_atomically(files.snapshot, made_model.snapshot())
+        assert files.bundle.stat().st_gid == service_group
+        assert files.bundle.stat().st_mode & 0o777 == 0o640
+        files.wait_for(
+            lambda seen: (
+                seen["bundle"]["loaded"] and seen["snapshot"]["loaded"]
+                if is_member
+                else "Permission denied" in seen["bundle"]["error"]
+            )
+        )

@@ -19,18 +19,24 @@ PATIENCE = 60.0  # seconds; much of it passes where many tests share two cores
 
 
 class Sluiced:
-    """A sluiced process, and what it left in the history."""
+    """A sluiced process, and what it left in the history.
 
-    def __init__(self, slurm: PrivateSlurm, files: PluginFiles) -> None:
+    wrapper is a command that starts it, as one that gives it a name space of its own.
+    """
+
+    def __init__(
+        self, slurm: PrivateSlurm, files: PluginFiles, *, wrapper: Sequence[str] = ()
+    ) -> None:
         self.slurm = slurm
         self.files = files
+        self.wrapper = wrapper
         self.history = files.directory / "history.db"
         self.log = files.directory / "sluiced.log"
 
     def start(self, *options: str, wrapper: Sequence[str | Path] = ()) -> Self:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*wrapper, BIN / "sluiced", "--config", self.files.config, *options],
+                [*self.wrapper, *wrapper, BIN / "sluiced", "--config", self.files.config, *options],
                 env=self.slurm.client_environment(),
                 stdout=log,
                 stderr=log,

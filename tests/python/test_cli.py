@@ -174,7 +174,8 @@ def test_what_is_no_bundle_is_named(tmp_path, kind):
 
 def test_an_unreadable_configuration_is_named(tmp_path):
     result = run("config", "show", "--config", tmp_path)
-    assert result.exit_code == 2
+    assert result.exit_code == 1
+    assert result.stderr == f"sluice: {tmp_path}: Is a directory\n"
     result = run("config", "show", "--config", tmp_path / "none.conf")
     assert result.exit_code == 1
     assert "none.conf: No such file" in result.stderr
@@ -250,6 +251,14 @@ def test_config_explain_takes_keys_in_any_case_and_refuses_others():
     assert "There is no setting Foo" in result.stderr
 
 
+def test_the_doctor_finds_that_the_configuration_is_a_directory(tmp_path):
+    result = run("doctor", "--json", "--config", tmp_path)
+    assert result.exit_code == 1
+    found = {row["topic"]: row for row in json.loads(result.stdout)}["configuration"]
+    assert (found["level"], found["text"]) == ("FAIL", f"{tmp_path}: Is a directory")
+    assert "sluice off" in found["remedy"]
+
+
 # The switch
 
 
@@ -270,7 +279,7 @@ def test_who_may_not_switch_is_told_who_may(conf):
     result = run("off", "--config", conf)
     assert result.exit_code == 1
     assert result.stderr.startswith("sluice: /proc/off: ")
-    assert result.stderr.endswith("run this as root or as the user of sluiced\n")
+    assert "run this as root or as the user of sluiced" in result.stderr
 
 
 # Tables and numbers

@@ -369,7 +369,7 @@ def test_the_published_bundle_carries_settings_and_the_way_back(trained):
         assert kept.content == (trained / "model.bundle").read_bytes()
         runs = store.runs_behind(found.application)
         assert {run.job.name for run in runs if run.job} == {"ior_ws"}
-        assert (trained / "model.bundle").stat().st_mode & 0o777 == 0o644
+        assert (trained / "model.bundle").stat().st_mode & 0o777 == 0o640
 
 
 def test_predict_asks_the_core_and_shows_the_runs(trained):

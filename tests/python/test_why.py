@@ -10,7 +10,6 @@ import core_worlds as worlds
 import pytest
 from click.testing import CliRunner
 
-from sluice.cli.common import user_text
 from sluice.cli.main import main as sluice
 from sluice.history_db import records
 from sluice.history_db.store import Store
@@ -18,6 +17,7 @@ from sluice.policies import core
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
 from sluice.slurm.drainer import decision_of
+from sluice.slurm.viewers import user_text
 
 NOW = worlds.NOW
 BOOT = 0xAB

@@ -26,7 +26,8 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
-from sluice.slurm import daemon, plugin_file
+from sluice.slurm import plugin_file
+from sluice.slurm.lock import SnapshotLock, is_locked
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -441,10 +442,29 @@ def test_a_command_that_asks_whether_it_runs_does_not_keep_it_from_starting(tmp_
     with (tmp_path / "snapshot.lock").open("w") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)
         monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(asking, fcntl.LOCK_UN))
-        held = daemon.lock_snapshot(tmp_path / "snapshot")
-        with pytest.raises(BlockingIOError):  # until it ends, nobody else has it
-            fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        held.close()
+        with SnapshotLock() as held:
+            held.move(tmp_path / "snapshot")
+            with pytest.raises(BlockingIOError):  # until it ends, nobody else has it
+                fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def test_the_lock_follows_the_configuration(sluiced):
+    """Or a second one could write the snapshot, and the doctor would say that none was started."""
+    before, after = sluiced.files.snapshot, sluiced.files.directory / "moved.snapshot"
+    configure(sluiced.files, Snapshot=str(after))
+    wait_for(lambda: after.exists() and not is_locked(before))
+    assert is_locked(after)
+    assert diagnose(sluiced)["sluiced"] == "OK"
+
+
+def test_another_ones_snapshot_is_never_taken_over(sluiced):
+    taken = sluiced.files.directory / "taken.snapshot"
+    with SnapshotLock() as others:
+        others.move(taken)
+        configure(sluiced.files, Snapshot=str(taken))
+        wait_for(lambda: "another sluiced holds" in sluiced.log.read_text())
+        assert is_locked(sluiced.files.snapshot)  # the last good configuration is in force
+    wait_for(taken.exists)
 
 
 def test_it_leaves_at_once_and_cleanly(sluiced):

@@ -5,8 +5,9 @@ The only module that imports sqlite3. Whatever fails raises a HistoryError (`err
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -41,6 +42,31 @@ def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     return db
 
 
+def _create(path: Path) -> None:
+    """Make the file before SQLite does, which would let everybody read it.
+
+    It gets the group of its directory, the service group, and made by root also its owner, so
+    that sluiced can write what `sudo sluice ingest` began. SQLite's own files beside it follow.
+    """
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640)
+    except OSError:
+        return  # it is there, or SQLite says why it cannot be
+    try:
+        directory = path.parent.stat()
+        with suppress(PermissionError):
+            os.fchown(file, directory.st_uid if os.geteuid() == 0 else -1, directory.st_gid)
+    finally:
+        os.close(file)
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return os.statvfs(path.parent).f_bavail == 0
+    except OSError:
+        return False
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Tell a file from all others; None where there is none."""
     try:
@@ -73,6 +99,8 @@ class Connection:
             raise MissingHistoryError(
                 f"{self.path}: there is no history yet; create it with `sluice ingest PATH…`"
             )
+        if create:
+            _create(self.path)
         with self._named_errors():
             mode = "ro" if read_only else "rwc" if create else "rw"
             self._db = _connect(self.path, mode, busy_seconds)
@@ -97,6 +125,11 @@ class Connection:
 
     def close(self) -> None:
         self._db.close()
+
+    def prove_writable(self) -> None:
+        """Write something that changes nothing; raises the HistoryError that sluiced would meet."""
+        [[version]] = self._rows("PRAGMA user_version")
+        self._rows(f"PRAGMA user_version = {int(version)}")
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open.
@@ -134,6 +167,8 @@ class Connection:
 
     def _named(self, error: sqlite3.DatabaseError, path: Path) -> HistoryError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if primary == sqlite3.SQLITE_IOERR and _is_full(path):
+            primary = sqlite3.SQLITE_FULL  # as where there is no room for the file beside it
         match primary:
             case sqlite3.SQLITE_NOTADB:
                 return ForeignFileError(

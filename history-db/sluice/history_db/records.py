@@ -113,6 +113,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionCounts:
+    """How many decisions were made in a span of time, and found no job."""
+
+    all: int
+    without_job: int
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """A decision record as the plugin made it; `record` is the bytes of struct sluice_record."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,8 +77,21 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace path by content as a whole, for everybody to read (mode 0644).
+def give_to_group(file: int, directory: Path) -> None:
+    """Give an open file the group of a directory, as far as this user may.
+
+    The service group is the one that the directory belongs to.
+    """
+    with suppress(PermissionError):
+        os.fchown(file, -1, directory.stat().st_gid)
+
+
+GROUP_READS = 0o640
+"""Mode of files that tell of users' jobs: the service group reads them, and nobody else."""
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int = GROUP_READS) -> None:
+    """Replace path by content as a whole; of the mode GROUP_READS, give it to the service group.
 
     Readers see the old file or the new one, also after a crash.
     """
@@ -88,7 +102,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fchmod(file.fileno(), 0o644)
+            if mode == GROUP_READS:
+                give_to_group(file.fileno(), path.parent)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:

@@ -177,6 +177,25 @@ def read_config(path: Path) -> Config:
     return parse_config(str(path), read_regular(path, lib.SLUICE_CONFIG_MAX_BYTES))
 
 
+def read_config_lines(path: Path) -> Config:
+    """Read of a configuration that may be broken the lines that are right; never fail.
+
+    For who must act whatever is wrong, as `sluice off`: what cannot be read has its default.
+    """
+    try:
+        text = read_regular(path, lib.SLUICE_CONFIG_MAX_BYTES)
+    except (OSError, CoreError):
+        text = b""
+    config, kept = default_config(), b""
+    for line in text.splitlines():
+        try:
+            config = parse_config(str(path), kept + line + b"\n")
+        except CoreError:
+            continue
+        kept += line + b"\n"
+    return config
+
+
 def check_trust(path: Path, owner_uid: int) -> None:
     """Raise CoreError if the plugin in a slurmctld of this uid would not read a configuration.
 

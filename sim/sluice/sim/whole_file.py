@@ -20,7 +20,7 @@ def write_whole(path: Path, content: bytes) -> None:
     it. Called in the main thread, the only one that hears signals. Raises OSError.
     """
     with _ctrl_c_waits():
-        write_atomically(path, content)
+        write_atomically(path, content, mode=0o644)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pwd
 import re
 import sys
 import time
@@ -61,7 +59,7 @@ def library_errors() -> tuple[type[Exception], ...]:
 def config_option(function: Function) -> Function:
     return click.option(
         "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(path_type=Path),  # of a directory the command says so, as of all else
         envvar="SLUICE_CONF",
         show_envvar=True,
         help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
@@ -99,17 +97,21 @@ def read_config(path: Path | None) -> Config:
     return core.read_config(path or DEFAULT_CONFIG)
 
 
+def error_text(error: Exception) -> str:
+    """Say what is wrong as our own errors do: the file first."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
 def sluiced_runs(config: Config) -> bool:
     """Whether a sluiced with this configuration is alive: it locks a file beside its snapshot.
 
     Raises FileNotFoundError where none was ever started, and PermissionError.
     """
-    with Path(config.snapshot + ".lock").open() as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    from sluice.slurm.lock import is_locked
+
+    return is_locked(Path(config.snapshot))
 
 
 def history_path(config: Path | None, history: Path | None) -> Path:
@@ -144,9 +146,47 @@ def open_history(
     return Store(path, read_only=read_only)
 
 
+def answer(
+    config: Path | None,
+    history: Path | None,
+    read: Callable[[Store], Any],
+    command: str | None,
+    **arguments: Any,
+) -> Any:
+    """Ask the history, or, where this user may not read it, sluiced.
+
+    command is what sluiced knows the question by; None: it answers the service group alone.
+    """
+    if history is None and not may_read(history_path(config, history)):
+        from sluice.slurm.query_client import ask
+
+        if command is None:
+            raise CommandError(
+                f"{history_path(config, history)}: readable for its owner and the service group "
+                "alone, and sluiced does not answer this; ask an administrator"
+            )
+        return ask(read_config(config), command, arguments)
+    with open_history(config, history, read_only=True) as store:
+        return read(store)
+
+
+def may_read(path: Path) -> bool:
+    """Whether this user may read the file, or would if it were there."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return os.access(path, os.R_OK)
+
+
 def coverage_line(store: Store) -> str:
     """Say how much of what ran the logs tell of: what a report opens with."""
-    coverage = store.coverage()
+    return coverage_text(store.coverage())
+
+
+def coverage_text(coverage: Coverage) -> str:
     if coverage.jobs == 0:
         return NO_COVERAGE
     shares = (
@@ -300,13 +340,6 @@ def time_text(seconds: int | None) -> str:
     if not seconds:
         return NOTHING
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def user_text(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def _short(number: float) -> str:

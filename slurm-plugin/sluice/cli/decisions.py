@@ -8,21 +8,18 @@ import click
 
 from sluice.cli.common import (
     NOTHING,
+    answer,
     bytes_text,
     config_option,
     history_option,
     json_option,
-    open_history,
     show_json,
     show_table,
     times_text,
-    user_text,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from sluice.history_db.records import Decision
 
 COLUMNS = (
     "Job",
@@ -57,21 +54,24 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
     one) would take so many times as long as alone. A job whose number could not be told for
     certain shows as tie; one that was rejected, or that sluiced has not met yet, shows none.
 
+    Who may not read the history asks sluiced, which shows whose jobs PrivateData allows.
+
     \b
     Examples:
         sluice decisions
         sluice decisions --limit 1000 --json | jq '.[] | select(.action == "delay")'
     """
-    from sluice.policies.core import CoreError
-    from sluice.policies.record import Record
+    from sluice.slurm.answers import decisions
+    from sluice.slurm.viewers import OWNER
 
-    rows, others = [], 0
-    with open_history(config, history, read_only=True) as store:
-        for decision in reversed(store.latest_decisions(limit)):
-            try:
-                rows.append(summary(decision, Record.parse(decision.record).to_dict()))
-            except CoreError:
-                others += 1
+    found = answer(
+        config,
+        history,
+        lambda store: decisions(store, OWNER, limit=limit),
+        "decisions",
+        limit=limit,
+    )
+    rows, others = found["decisions"], found["others"]
     if others:
         click.echo(f"sluice: left out {others} decisions of another version of Sluice", err=True)
     if as_json:
@@ -80,36 +80,6 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
         show_table(COLUMNS, [_cells(row) for row in rows])
     else:
         click.echo("No decisions yet. Is sluiced running? See `sluice doctor`.")
-
-
-def summary(decision: Decision, record: dict[str, Any]) -> dict[str, Any]:
-    """Return what an administrator reviews of a decision."""
-    from sluice.policies.core import sentence
-
-    submission, decided = record["submission"], record["decision"]
-    prediction = decided["prediction"]
-    profile = prediction["profile"]
-    return {
-        "job_id": decision.job_id,
-        "joined_by": decision.joined_by,
-        "record": f"{record['boot']}-{record['number']}",
-        "time": record["now"],
-        "cluster": record["cluster"],
-        "mode": record["mode"],
-        "name": submission["name"],
-        "uid": submission["uid"],
-        "user": user_text(submission["uid"]),
-        "nodes": submission["nodes"] or None,
-        "pattern": profile["pattern"],
-        "chunk_bytes": profile["chunk_bytes"],
-        "confidence": profile["confidence"],
-        "evidence": prediction["evidence"],
-        "class": prediction["klass"],
-        "encounters": decided["encounters"],
-        "action": decided["action"],
-        "reason": decided["reason"],
-        "reason_text": sentence("reason", decided["reason"]),
-    }
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
@@ -133,4 +103,8 @@ def _worst(encounters: list[dict[str, Any]]) -> tuple[object, str, str]:
     if not encounters:
         return NOTHING, NOTHING, NOTHING
     worst = encounters[0]
-    return worst["job_id"], times_text(worst["own_slowdown"]), times_text(worst["other_slowdown"])
+    return (
+        worst["job_id"] or NOTHING,
+        times_text(worst["own_slowdown"]),
+        times_text(worst["other_slowdown"]),
+    )

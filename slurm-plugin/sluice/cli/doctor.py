@@ -10,7 +10,7 @@ import click
 
 from sluice.cli.common import config_option, json_option, show_json
 
-COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red"}
+COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
 
 
 @click.command()
@@ -32,8 +32,10 @@ def command(
 ) -> None:
     """Check that everything works, and say how to mend it.
 
-    Looks at configuration, bundle, snapshot, history, sluiced, slurm.conf and the plugin inside
-    slurmctld, whose own measurements it prints. Exit code 0 if nothing fails, else 1.
+    Checks configuration, bundle, snapshot, history, sluiced and what fails in it, slurm.conf,
+    tokens, reservations, and the plugin inside slurmctld, whose own measurements it prints. Exit
+    code 0 if nothing fails, else 1. SKIP marks what this user may not see, as PrivateData and
+    the modes of files have it, and so cannot judge.
 
     slurmctld does not start with a plugin that was built for another version of Slurm, not even
     another micro version: --preflight tells before.
@@ -44,7 +46,7 @@ def command(
         sluice doctor --preflight && systemctl restart slurmctld
         sluice doctor --json | jq '.[] | select(.level == "FAIL")'
     """
-    from sluice.cli import own_checks, slurm_checks
+    from sluice.cli import own_checks, slurm_checks, token_checks, trouble_checks
     from sluice.cli.findings import Site
 
     site = Site(config)
@@ -60,11 +62,15 @@ def command(
             slurm_checks.library,
             own_checks.bundle,
             own_checks.daemon,
+            trouble_checks.troubles,
             own_checks.snapshot,
             own_checks.history,
+            own_checks.files,
             slurm_checks.tokens,
             slurm_checks.speed,
             slurm_checks.gates,
+            token_checks.reservations,
+            token_checks.strangers,
             slurm_checks.preemption,
             slurm_checks.scheduling,
         )

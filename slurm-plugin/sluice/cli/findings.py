@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Finding:
     level: str
-    """OK, WARN or FAIL."""
+    """OK, WARN, FAIL, or SKIP: this user may not see what it takes to judge."""
     topic: str
     text: str
     remedy: str = ""
@@ -34,11 +34,21 @@ class Site:
     config: Config | None = None
     controller: Controller | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+    sluiced_runs: bool = False
+
+    @property
+    def is_service(self) -> bool:
+        """Whether this user may ask the plugin and change Sluice's files."""
+        return os.geteuid() in {0, self.slurm_uid}
 
     @property
     def slurm_uid(self) -> int:
         """Whose files slurmctld believes, besides root's."""
         return self.controller.slurm_uid if self.controller else os.geteuid()
+
+
+def skipped(topic: str, text: str) -> Finding:
+    return Finding("SKIP", topic, text, "run this as root, as SlurmUser, or in the service group")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +15,17 @@ from sluice.cli.common import (
     config_option,
     duration_text,
     json_option,
+    may_read,
     read_config,
     show_json,
     show_table,
+    sluiced_runs,
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Collection
+
+    from sluice.policies.core import Config
 
 Facts = dict[str, Any]
 
@@ -29,7 +36,8 @@ Facts = dict[str, Any]
 def command(config: Path | None, *, as_json: bool) -> None:
     """Show the gates: tokens let out, held and waited for.
 
-    Everything is asked of Slurm at this moment, so it works without sluiced, too. A gate is open
+    Everything is asked of Slurm at this moment, so it works without sluiced, too; who may not see
+    all jobs there (PrivateData) asks sluiced for these numbers. A gate is open
     where there is no lease: in any mode but enforce, while Sluice is off, and where slurm.conf
     defines fewer than 100,000 of a token.
 
@@ -44,18 +52,26 @@ def command(config: Path | None, *, as_json: bool) -> None:
         sluice gates
         sluice gates --json | jq '.gates[] | select(.waiting > 0)'
     """
-    from sluice.slurm.overview import overview
-
-    facts = overview(read_config(config), int(time.time()))
+    settings = read_config(config)
+    troubles = reported(settings)
+    facts = _facts(settings) | {"troubles": troubles}
     if as_json:
         show_json(facts)
         return
     show_table(
         ("Token", "Gate", "Held", "Waiting", "Longest wait", "Lease", "Remark"),
-        [_row(gate) for gate in facts["gates"]],
+        [_row(gate, facts["hidden"]) for gate in facts["gates"]],
     )
+    if facts["hidden"]:
+        click.echo(
+            f"Slurm hides {' and '.join(facts['hidden'])} of others from you (PrivateData), and "
+            "sluiced could not be asked: this is what you may see, and nobody can judge by it "
+            "whether the books balance."
+        )
     for text in facts["differences"]:
         click.echo(f"The books do not balance: {text}.")
+    for text in troubles:
+        click.echo(f"{text[0].upper()}{text[1:]}. See `sluice doctor`.")
     if facts["is_off"]:
         click.echo("Sluice is switched off: all gates are open. `sluice on` closes them again.")
     elif facts["mode"] != "enforce":
@@ -64,16 +80,50 @@ def command(config: Path | None, *, as_json: bool) -> None:
         click.echo(f"Released in the last day: {_released(facts['released'])}.")
 
 
-def _row(gate: Facts) -> tuple[object, ...]:
+def _facts(config: Config) -> Facts:
+    """Ask Slurm, or sluiced, where Slurm or the history does not tell this user everything."""
+    from sluice.slurm import slurm_commands
+    from sluice.slurm.errors import QueryError
+    from sluice.slurm.overview import overview
+    from sluice.slurm.query_client import ask
+    from sluice.slurm.viewers import hidden
+
+    unseen = hidden(os.geteuid(), slurm_commands.controller(), ("jobs", "reservations"))
+    if unseen or not may_read(Path(config.history)):
+        with suppress(QueryError):
+            facts: Facts = ask(config, "gates", {})
+            return facts
+    return overview(config, int(time.time()), unseen)
+
+
+def reported(config: Config) -> list[str]:
+    """Say what sluiced has trouble with at the gates, to those who may see whose jobs these are."""
+    from sluice.cli.trouble_checks import named
+    from sluice.slurm.status import read_status
+
+    try:
+        status = read_status(Path(config.snapshot)) if sluiced_runs(config) else None
+    except OSError:
+        status = None
+    return [finding.text for finding in named(status)] if status else []
+
+
+def _row(gate: Facts, hidden: Collection[str]) -> tuple[object, ...]:
     return (
         gate["token"],
-        "open" if gate["gate"] is None else gate["gate"],
+        _gate(gate["gate"], hidden),
         gate["held"],
         gate["waiting"],
         duration_text(gate["longest_wait"]),
         NOTHING if gate["lease_seconds"] is None else duration_text(gate["lease_seconds"]),
         "" if gate["defined"] else f"slurm.conf has {gate['total']}; it takes 100,000",
     )
+
+
+def _gate(size: int | None, hidden: Collection[str]) -> object:
+    if size is not None:
+        return size
+    return "hidden" if "reservations" in hidden else "open"
 
 
 def _released(counts: dict[str, int]) -> str:

@@ -24,9 +24,9 @@ from sluice.cli.common import (
     open_history,
     show_json,
     show_table,
-    user_text,
 )
 from sluice.cli.progress import progress
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Total

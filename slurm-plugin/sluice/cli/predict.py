@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,11 +16,12 @@ from sluice.cli.common import (
     CommandError,
     bytes_text,
     config_option,
-    coverage_line,
+    coverage_text,
     duration_text,
     history_option,
     history_path,
     json_option,
+    may_read,
     one_line,
     open_history,
     rate_text,
@@ -32,11 +32,11 @@ from sluice.cli.common import (
     time_text,
 )
 
-if TYPE_CHECKING:
-    from sluice.history_db.records import Coverage, Run
-    from sluice.policies.core import View
+Facts = dict[str, Any]
 
 SHOWN_RUNS = 5
+SCRIPT_CHARACTERS = 1 << 17
+"""Of a script: those that tell it from others lie in its first 16 KiB of commands."""
 NOBODY = (1 << 32) - 1  # a uid that no user has
 
 
@@ -118,38 +118,55 @@ def command(
         sluice predict --job-name cavity --user alice --nodes 4 --time 2:00:00
         sluice predict --script job.sh --user 1042 --json
     """
-    from sluice.policies import core
-    from sluice.policies.bundle import Bundle
+    request: dict[str, str | int | None] = {
+        "uid": _uid(user, config, history),
+        "name": job_name or (script.name if script else ""),
+        "account": account or None,
+        "partition": partition or None,
+        "nodes": nodes,
+        "tasks": tasks,
+        "cpus_per_task": cpus_per_task,
+        "time_limit": time_limit,
+        "script": script.read_text(errors="surrogateescape")[:SCRIPT_CHARACTERS]
+        if script
+        else None,
+        "submit_line": "sbatch",
+    }
+    from sluice.history_db.records import Coverage
+
+    facts = _ask(bundle, config, history, request)
+    coverage = facts["coverage"]
+    if as_json:
+        show_json({"coverage": coverage, **_as_json(facts)})
+    else:
+        click.echo(coverage_text(Coverage(**coverage)) if coverage else NO_COVERAGE)
+        _print(facts)
+
+
+def _text(script: Path) -> str:
+    return script.read_text(errors="surrogateescape")[:SCRIPT_CHARACTERS]
+
+
+def _ask(
+    bundle: Path | None, config: Path | None, history: Path | None, request: dict[str, Any]
+) -> Facts:
+    """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
+    from sluice.history_db.errors import HistoryError
+    from sluice.slurm.answers import predict
+    from sluice.slurm.query_client import ask
+    from sluice.slurm.viewers import OWNER
 
     path = bundle or Path(read_config(config).bundle)
+    if bundle is None and not may_read(path):
+        found: Facts = ask(read_config(config), "predict", {"request": request})
+        return found
     if not path.exists():
         raise CommandError(f"{path}: no bundle yet; write one with `sluice train --publish`")
-    loaded = Bundle.load(path, path.stat().st_uid)
-    submission = core.submission_of(
-        {
-            "uid": _uid(user, config, history),
-            "name": job_name or (script.name if script else ""),
-            "account": account or None,
-            "partition": partition or None,
-            "nodes": nodes,
-            "tasks": tasks,
-            "cpus_per_task": cpus_per_task,
-            "time_limit": time_limit,
-            "script": script.read_text(errors="surrogateescape") if script else None,
-            "submit_line": "sbatch",
-        }
-    )
-    prediction = loaded.predict(submission)
-    certain = prediction.profile.confidence >= loaded.policy.min_confidence and core.counts(
-        prediction
-    )
-    line, coverage, runs = _learned_from(prediction.application, config, history)
-    if as_json:
-        shares = {"coverage": asdict(coverage) if coverage else None}
-        show_json(shares | _as_json(prediction, loaded.policy.min_confidence, certain=certain))
-    else:
-        click.echo(line)
-        _print(prediction, loaded.policy.min_confidence, runs, certain=certain)
+    try:
+        with open_history(config, history, read_only=True) as store:
+            return predict(store, OWNER, bundle=path, request=request)
+    except HistoryError:
+        return predict(None, OWNER, bundle=path, request=request)
 
 
 def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
@@ -170,82 +187,72 @@ def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
 
 
 def _uid_in_history(user: str, config: Path | None, history: Path | None) -> int | None:
-    if not history_path(config, history).exists():
+    path = history_path(config, history)
+    if not may_read(path) or not path.exists():
         return None
     with open_history(config, history, read_only=True) as store:
         return store.uid_of(user)
 
 
-def _learned_from(
-    application: int, config: Path | None, history: Path | None
-) -> tuple[str, Coverage | None, list[Run]]:
-    """Return the coverage, and the runs behind an entry of the table.
-
-    Users who may not see the history can still ask the bundle.
-    """
-    from sluice.history_db.errors import HistoryError
-
-    try:
-        with open_history(config, history, read_only=True) as store:
-            runs = store.runs_behind(application) if application else []
-            return coverage_line(store), store.coverage(), runs
-    except HistoryError:
-        return NO_COVERAGE, None, []
+def _is_certain(facts: Facts) -> bool:
+    return bool(facts["profile"]["confidence"] >= facts["min_confidence"] and facts["counts"])
 
 
-def _as_json(prediction: View, min_confidence: float, *, certain: bool) -> dict[str, Any]:
-    profile = prediction.profile.to_dict()
-    shares = {name: share for name, share in profile.pop("share").items() if share > 0}
+def _as_json(facts: Facts) -> Facts:
+    profile = dict(facts["profile"])
+    best_guess, confidence = profile.pop("pattern"), profile.pop("confidence")
+    is_certain = _is_certain(facts)
     return {
-        "pattern": profile.pop("pattern") if certain else "unknown",
-        "confidence": profile.pop("confidence"),
-        "abstains": not certain,
-        "best_guess": prediction.profile.pattern,
-        "min_confidence": min_confidence,
-        "evidence": prediction.evidence,
-        "class": prediction.klass,
-        "application": prediction.application or None,
-        "shares": shares,
-        **{name: value for name, value in profile.items() if name != "pattern"},
+        "pattern": best_guess if is_certain else "unknown",
+        "confidence": confidence,
+        "abstains": not is_certain,
+        "best_guess": best_guess,
+        "min_confidence": facts["min_confidence"],
+        "evidence": facts["evidence"],
+        "class": facts["klass"],
+        "application": facts["application"] or None,
+        "shares": {name: share for name, share in profile.pop("share").items() if share > 0},
+        **profile,
     }
 
 
-def _print(prediction: View, min_confidence: float, runs: list[Run], *, certain: bool) -> None:
+def _print(facts: Facts) -> None:
     from sluice.policies import core
 
-    profile = prediction.profile
-    if certain:
-        click.echo(f"{profile.pattern}: {core.sentence('pattern', profile.pattern)}")
-    elif prediction.evidence == "none":
+    profile, runs = facts["profile"], facts["runs"]
+    pattern, confidence = profile["pattern"], profile["confidence"]
+    if _is_certain(facts):
+        click.echo(f"{pattern}: {core.sentence('pattern', pattern)}")
+    elif facts["evidence"] == "none":
         click.echo("abstains: nothing is known of such a job")
-    elif not core.counts(prediction):
+    elif not facts["counts"]:
         click.echo(
-            f"abstains: the best guess would be {profile.pattern}, "
+            f"abstains: the best guess would be {pattern}, "
             f"but {core.sentence('reason', 'others_only')}"
         )
     else:
         click.echo(
-            f"abstains: the best guess would be {profile.pattern}, but {profile.confidence:.2f} "
-            f"is below MinConfidence {min_confidence:.2f}"
+            f"abstains: the best guess would be {pattern}, but {confidence:.2f} "
+            f"is below MinConfidence {facts['min_confidence']:.2f}"
         )
     rows = [
-        ("confidence", f"{profile.confidence:.2f}"),
-        ("evidence", core.sentence("evidence", prediction.evidence)),
-        ("runs behind it", profile.runs or NOTHING),
-        ("class", f"{prediction.klass}: {core.sentence('class', prediction.klass)}"),
-        ("processes", _plain(profile.nprocs)),
-        ("chunk", bytes_text(profile.chunk_bytes)),
-        ("written", bytes_text(profile.write_bytes)),
-        ("rate during I/O", rate_text(profile.rate)),
-        ("share of run time", share_text(profile.io_share)),
+        ("confidence", f"{confidence:.2f}"),
+        ("evidence", core.sentence("evidence", facts["evidence"])),
+        ("runs behind it", profile["runs"] or NOTHING),
+        ("class", f"{facts['klass']}: {core.sentence('class', facts['klass'])}"),
+        ("processes", _plain(profile["nprocs"])),
+        ("chunk", bytes_text(profile["chunk_bytes"])),
+        ("written", bytes_text(profile["write_bytes"])),
+        ("rate during I/O", rate_text(profile["rate"])),
+        ("share of run time", share_text(profile["io_share"])),
         ("burst, period", _bursts(profile)),
     ]
     show_table(("", ""), rows)
     for run in runs[:SHOWN_RUNS]:
         click.echo(
             one_line(
-                f"  {time_text(run.log.start)} job {run.log.jobid}: {run.profile.pattern} "
-                f"({run.profile.confidence:.2f}), {run.log.path}"
+                f"  {time_text(run['start'])} job {run['job_id']}: {run['pattern']} "
+                f"({run['confidence']:.2f}), {run['path']}"
             )
         )
     if len(runs) > SHOWN_RUNS:
@@ -256,5 +263,5 @@ def _plain(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.0f}"
 
 
-def _bursts(profile: View) -> str:
-    return f"{duration_text(profile.burst_seconds)}, {duration_text(profile.period_seconds)}"
+def _bursts(profile: Facts) -> str:
+    return f"{duration_text(profile['burst_seconds'])}, {duration_text(profile['period_seconds'])}"

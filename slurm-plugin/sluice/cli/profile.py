@@ -18,8 +18,8 @@ from sluice.cli.common import (
     show_json,
     show_table,
     time_text,
-    user_text,
 )
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

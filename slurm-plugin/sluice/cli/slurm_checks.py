@@ -8,15 +8,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.findings import Finding, Site
+from sluice.cli.findings import Finding, Site, skipped
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import plugin_file, queue, slurm_commands
+from sluice.slurm import plugin_file, queue, slurm_commands, switch
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.plugin_file import State
 from sluice.slurm.settings import BY_QOS
+from sluice.slurm.viewers import hidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,10 @@ def plugin(site: Site) -> Iterator[Finding]:
     try:
         site.stats = PluginClient(Path(site.config.socket), record_size=0).stats()
     except SlurmError as error:
-        yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
+        if site.is_service:
+            yield Finding("FAIL", "plugin", str(error), "see slurmctld's log for `sluice`")
+        else:
+            yield skipped("plugin", "it answers root and SlurmUser alone")
         return
     stats = site.stats
     yield Finding(
@@ -260,15 +264,28 @@ def gates(site: Site) -> Iterator[Finding]:
     """Look whether the books balance and every gate that should be is closed."""
     if site.config is None or site.controller is None or site.config.mode != "enforce":
         return
+    unseen = hidden(os.geteuid(), site.controller, ("jobs", "reservations"))
+    if unseen:
+        yield skipped(
+            "gates", f"Slurm hides {' and '.join(unseen)} of others from you (PrivateData)"
+        )
+        return
     try:
         books, _ = balanced_books(site.config, int(time.time()))
     except SlurmError as error:
         yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
         return
-    is_off = Path(site.config.off_file).exists()
+    is_off = switch.is_off(site.config)
     open_ = [account.token for account in books if account.is_defined and account.gate is None]
     if open_ and not is_off:
-        yield Finding("FAIL", "gates", f"no lease, so open: {', '.join(open_)}", "start sluiced")
+        yield Finding(
+            "FAIL",
+            "gates",
+            f"no lease, so open: {', '.join(open_)}",
+            "sluiced runs and cannot keep them: see the other findings and its log"
+            if site.sluiced_runs
+            else "start sluiced",
+        )
     broken = differences(books)
     for text in broken.values():
         yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")

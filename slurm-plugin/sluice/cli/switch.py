@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.common import CommandError, config_option, one_line, read_config, sluiced_runs
+from sluice.cli.common import (
+    DEFAULT_CONFIG,
+    CommandError,
+    config_option,
+    error_text,
+    one_line,
+    read_config,
+    sluiced_runs,
+)
 
 if TYPE_CHECKING:
-    from sluice.policies.core import Config
+    from collections.abc import Iterable
+
+    from sluice.policies.core import Config, View
+    from sluice.slurm.opening import Opened
+
+HOW = "run this as root or as the user of sluiced"
+
+
+@dataclass(slots=True)
+class Site:
+    """What can be known of a site whose configuration may be broken, and what went wrong."""
+
+    config: Config
+    """Of a broken one, the lines that are right."""
+    is_known: bool
+    """Whether all of the configuration could be read."""
+    problems: list[str] = field(default_factory=list)
+
+    def report(self, problem: str) -> None:
+        click.echo(f"sluice: {problem}", err=True)
+        self.problems.append(problem)
 
 
 @click.command()
@@ -20,61 +50,128 @@ def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
     Creates the OffFile of the configuration. The plugin looks for it every PollInterval: within
-    a second no job is looked at any more. In enforce it also deletes the leases, so that all
-    gates are open: jobs that wait for a token start at Slurm's next pass. Then their tokens are
-    taken off, by sluiced or, where that is dead, by this command. Nothing is restarted, running
-    jobs go on as they are, and the switch survives restarts of slurmctld and sluiced until
-    `sluice on`. To create the file by hand does the same, if sluiced lives.
+    a second no job is looked at any more. All leases are deleted, so that all gates are open:
+    jobs that wait for a token start at Slurm's next pass. Then their tokens are taken off, by
+    sluiced or, where that is dead, by this command. Nothing is restarted, running jobs go on as
+    they are, and the switch survives restarts of slurmctld and sluiced until `sluice on`. To
+    create the file by hand does the same, if sluiced lives.
+
+    It works whatever is broken. Where the configuration cannot be read, it uses the lines that
+    are right and the default OffFile, which sluiced obeys beside its own. A lease with a job
+    inside cannot be deleted: it is emptied and the job goes on. Each step is tried, whatever
+    came of the others; the exit code is 1 if one of them failed, and the text says which.
 
     \b
     Examples:
         sluice off
         sluice off --reason "maintenance of the file system"
     """
-    settings = read_config(config)
-    path = Path(settings.off_file)
-    if path.exists():
-        click.echo(f"Sluice is off already: {path} exists.")
-        _open_gates(settings)
+    site = _site(config)
+    _leave_off_file(site, reason)
+    opened = _open_gates(site)
+    _take_tokens_off(site, opened)
+    sys.exit(bool(site.problems))
+
+
+def _site(path: Path | None) -> Site:
+    """Read the configuration; of a broken one, what is right in it."""
+    from sluice.policies import core
+    from sluice.policies.core import CoreError
+
+    try:
+        return Site(read_config(path), is_known=True)
+    except (CoreError, OSError) as error:
+        why = error_text(error)
+    click.echo(
+        f"sluice: {why}; going on with those lines of it that can be read, and defaults", err=True
+    )
+    return Site(core.read_config_lines(path or DEFAULT_CONFIG), is_known=False)
+
+
+def _leave_off_file(site: Site, reason: str) -> None:
+    from sluice.policies.container import GROUP_READS
+    from sluice.slurm import switch
+
+    found = switch.present(site.config)
+    if found:
+        click.echo(f"Sluice is off already: {found[0]} exists.")
         return
+    path = Path(site.config.off_file)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(GROUP_READS)
         path.write_text(one_line(reason) + "\n" if reason else "")
     except OSError as error:
-        raise CommandError(
-            f"{path}: {error.strerror}; run this as root or as the user of sluiced"
-        ) from error
+        site.report(
+            f"{path}: {error.strerror}, so Sluice stays on; {HOW}, or stop sluiced and take "
+            "sluice out of JobSubmitPlugins"
+        )
+        return
     click.echo(
         f"Sluice is off: {path} exists.\n"
-        f"slurmctld notices within {settings.poll_ms / 1000:g} s and leaves all jobs alone from "
+        f"slurmctld notices within {site.config.poll_ms / 1000:g} s and leaves all jobs alone from "
         "then on. `sluice on` reverts it."
     )
-    _open_gates(settings)
 
 
-def _open_gates(settings: Config) -> None:
-    """Delete the leases and take tokens off, as far as sluiced may not be there to do it."""
-    if settings.mode != "enforce":
-        return
+def _open_gates(site: Site) -> Opened | None:
+    """Delete the leases; None where Slurm cannot be asked which there are."""
     from sluice.slurm.errors import SlurmError
-    from sluice.slurm.gatekeeper import delete_leases, release_all
+    from sluice.slurm.opening import TIDY_SECONDS, open_gates
+
+    try:
+        opened = open_gates()
+    except SlurmError as error:
+        if site.is_known and site.config.mode != "enforce":
+            return None  # no gate was ever closed
+        site.report(
+            f"the leases could not be deleted: {error}. They run out by themselves within "
+            f"{2 * site.config.lease_seconds} s; repeat `sluice off` to be quicker"
+        )
+        return None
+    for token in opened.emptied:
+        click.echo(
+            f"A job sits in the lease of {token}, so Slurm does not delete it. It holds back no "
+            f"token any more, the job goes on, and the lease goes within {TIDY_SECONDS} s."
+        )
+    for token, why in opened.failed.items():
+        site.report(f"the gate of {token} is still closed: {why}; {HOW}")
+    if not opened.failed:
+        click.echo("All gates are open: no lease closes one.")
+    return opened
+
+
+def _take_tokens_off(site: Site, opened: Opened | None) -> None:
+    """Free the waiting jobs of tokens, as far as sluiced may not be there to do it."""
+    from sluice.slurm.errors import SlurmError
+    from sluice.slurm.opening import release_all
     from sluice.slurm.overview import policy_in_use
 
+    if opened is None or (site.config.mode != "enforce" and not opened.tokens):
+        return
+    if _is_tidied_by_daemon(site):
+        return
     try:
-        delete_leases()
+        released = release_all(_names(policy_in_use(site.config), opened.tokens))
     except SlurmError as error:
-        raise CommandError(
-            f"the leases could not be deleted: {error}. They run out by themselves within "
-            f"{2 * settings.lease_seconds} s; repeat `sluice off` to be quicker"
-        ) from error
-    click.echo("All gates are open: there is no lease any more.")
-    try:
-        is_tidied_by_daemon = sluiced_runs(settings)
-    except FileNotFoundError:
-        is_tidied_by_daemon = False
-    if not is_tidied_by_daemon:
-        released = release_all(policy_in_use(settings))
+        site.report(f"tokens could not be taken off: {error}; they make nobody wait")
+    else:
         click.echo(f"sluiced is not running; tokens taken off {released} waiting jobs.")
+
+
+def _is_tidied_by_daemon(site: Site) -> bool:
+    try:
+        return sluiced_runs(site.config)
+    except OSError:
+        return False
+
+
+def _names(policy: View, leased: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Return the tokens of the policy, and those that had leases, with lane and class."""
+    from sluice.policies.tokens import token_names
+
+    others = {token: (0, token.rpartition("_")[2]) for token in leased}
+    return others | token_names(policy)
 
 
 @click.command()
@@ -88,15 +185,16 @@ def on(config: Path | None) -> None:
     Example:
         sluice on
     """
-    settings = read_config(config)
-    path = Path(settings.off_file)
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        click.echo(f"Sluice was not off: there is no {path}.")
-    except OSError as error:
-        raise CommandError(
-            f"{path}: {error.strerror}; run this as root or as the user of sluiced"
-        ) from error
+    from sluice.slurm import switch
+
+    site = _site(config)
+    found = switch.present(site.config)
+    for path in found:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}; {HOW}") from error
+    if found:
+        click.echo(f"Sluice is on: {found[0]} is gone. Mode is {site.config.mode}.")
     else:
-        click.echo(f"Sluice is on: {path} is gone. Mode is {settings.mode}.")
+        click.echo(f"Sluice was not off: there is no {site.config.off_file}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,14 @@ from sluice.cli.common import (
     NOTHING,
     aligned,
     amount_text,
+    answer,
     bytes_text,
     config_option,
-    coverage_line,
+    coverage_text,
     duration_text,
     history_option,
     json_option,
     one_line,
-    open_history,
     rate_text,
     read_config,
     share_text,
@@ -62,26 +61,37 @@ def command(
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
 
+    Who may not read the history asks sluiced, which tells of the jobs that PrivateData allows.
+
     \b
     Examples:
         sluice why 4711
         sluice why 4711 --replay
         sluice why 4711 --json | jq .record.decision.reason
     """
-    from sluice.cli.dossier import JobNumber, gather
+    from sluice.history_db.records import Coverage
+    from sluice.slurm.answers import why
+    from sluice.slurm.job_report import JobNumber
+    from sluice.slurm.viewers import OWNER
 
-    name = JobNumber.parse(job)
-    if name is None:
+    if JobNumber.parse(job) is None:
         raise click.BadParameter(
             f"{job} is no job number; write 4711, 4711_3 or 4711+1", param_hint="JOB"
         )
-    with open_history(config, history, read_only=True) as store:
-        facts = gather(store, name, cluster, replay_with=read_config(config) if replay else None)
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+    replay_with = read_config(config) if replay else None
+    facts = answer(
+        config,
+        history,
+        lambda store: why(store, OWNER, job=job, cluster=cluster, replay_with=replay_with),
+        None if replay else "why",  # sluiced decides nothing again for users
+        job=job,
+        cluster=cluster,
+    )
     if as_json:
-        show_json({"coverage": shares, **facts})
+        show_json(facts)
         return
-    click.echo(coverage)
+    if facts["coverage"]:
+        click.echo(coverage_text(Coverage(**facts["coverage"])))
     for line in story(facts):
         click.echo(line)
 
@@ -232,10 +242,15 @@ def _who_was_writing(decision: Facts) -> Iterator[str]:
     if not decision["encounters"]:
         yield "  Nobody whose I/O matters."
     for encounter in decision["encounters"]:
+        if encounter["job_id"] is None:  # PrivateData
+            name, size = "another user's job", ""
+        else:
+            name = f"job {encounter['job_id']}"
+            size = f" ({_count(encounter['nodes'], 'node')})"
         yield (
-            f"  Job {encounter['job_id']} ({_count(encounter['nodes'], 'node')}): together for "
+            f"  {name[0].upper()}{name[1:]}{size}: together for "
             f"{duration_text(encounter['together'])}; this job would take "
-            f"{times_text(encounter['own_slowdown'])} as long, job {encounter['job_id']} "
+            f"{times_text(encounter['own_slowdown'])} as long, {name} "
             f"{times_text(encounter['other_slowdown'])}."
         )
     more = decision["corunner_count"] - len(decision["encounters"])

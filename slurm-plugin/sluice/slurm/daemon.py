@@ -10,13 +10,12 @@ abstains.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import signal
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,20 +25,23 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
+from sluice.slurm import permissions, switch
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen, is_switched_off
+from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.ledger import Ledger
+from sluice.slurm.lock import SnapshotLock
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.query_server import QueryServer
 from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.settings import Settings
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
+from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles, log
 
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import IO
 
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
@@ -58,16 +60,21 @@ class Daemon:
         """Seconds to leave slurmctld alone after a round."""
         self._config_path = config_path
         self._config_stamp = _stamp(config_path)
-        self._troubles = Troubles()
+        self._status = Status()
+        self._troubles = Troubles(self._status)
+        self._lock = SnapshotLock()
+        self._lock.move(Path(self.config.snapshot))
+        self._repair_modes()
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
         self._drainer = self._new_drainer()
         self._is_drained = False
         """The records of all jobs that were seen at the last poll have arrived."""
-        self._gatekeeper = GateKeeper(self._troubles)
+        self._gatekeeper = GateKeeper(self._status)
         self._gatekeeper.restore(self._publisher.latest)
         self._lane_speeds = LaneSpeeds()
+        self._queries = QueryServer()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
@@ -94,6 +101,8 @@ class Daemon:
             self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
         with self._troubles.about("plugin", (SlurmError,)):
             self._take_up(changes, now)
+        with self._troubles.about("queries"):
+            self._queries.serve(self.config, self._settings.controller, self._settings.users)
         with self._troubles.about("history"):
             self._keep(now)
         with self._troubles.about("targets"):
@@ -105,6 +114,8 @@ class Daemon:
             with self._troubles.about("snapshot"):
                 self._publish(seen)
         self._summarise()
+        with self._troubles.about("status"):
+            self._tell()
         return not self._troubles
 
     @property
@@ -120,7 +131,7 @@ class Daemon:
             holdings=self._gatekeeper.holdings,
             waited=self._gatekeeper.waited,
             lane_speeds=self._lane_speeds.latest,
-            is_off=is_switched_off(self.config),
+            is_off=switch.is_off(self.config),
             now=seen.now,
         )
 
@@ -138,7 +149,9 @@ class Daemon:
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
         self._queue.close()
+        self._queries.close()
         self._close_history()
+        self._lock.close()
 
     def _close_history(self) -> None:
         if self._store:
@@ -151,6 +164,7 @@ class Daemon:
         if stamp == self._config_stamp:
             return
         config = core.read_config(self._config_path)
+        self._lock.move(Path(config.snapshot))
         self._config_stamp = stamp
         if config.history != self.config.history:
             self._close_history()
@@ -163,7 +177,12 @@ class Daemon:
         ):
             self._drainer.close()
             self._drainer = self._new_drainer()
+        self._repair_modes()
         log.info("configuration: read %s again", self._config_path)
+
+    def _repair_modes(self) -> None:
+        for what in permissions.repair(self.config):
+            log.warning("files: %s", what)
 
     def _take_up(self, changes: Changes | None, now: int) -> None:
         """Tell the ledger which jobs and records are new."""
@@ -201,6 +220,11 @@ class Daemon:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
         return self._store
 
+    def _tell(self) -> None:
+        """Leave word for the doctor."""
+        self._status.count("records lost", self._drainer.dropped)
+        self._status.write(Path(self.config.snapshot))
+
     def _summarise(self) -> None:
         if self._ledger is None or time.monotonic() < self._summary_due:
             return
@@ -220,21 +244,6 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     """Return what changes when a file does."""
     status = path.stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def lock_snapshot(snapshot: Path) -> IO[str]:
-    """Make sure that one sluiced writes this snapshot; the lock ends with the process."""
-    path = snapshot.with_name(snapshot.name + ".lock")
-    handle = path.open("a")
-    for pause in (0.01, 0.1, 1.0):
-        with suppress(BlockingIOError):
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-        time.sleep(pause)  # a command that asks whether we run holds it for a moment
-    handle.close()
-    raise click.ClickException(
-        f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
-    )
 
 
 def _follow(daemon: Daemon) -> None:
@@ -296,12 +305,12 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
     logging.basicConfig(
         format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
     )
+    os.umask(permissions.UMASK)
     try:
         daemon = Daemon(config)
-        lock = lock_snapshot(Path(daemon.config.snapshot))
     except EXPECTED as error:
         raise click.ClickException(str(error)) from error
-    with lock, closing(daemon):
+    with closing(daemon):
         if once:
             sys.exit(0 if daemon.round() else 1)
         log.info("following; configuration %s", config)

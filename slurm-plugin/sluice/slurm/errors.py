@@ -21,3 +21,15 @@ class PluginUnreachableError(SlurmError):
 
 class PluginAnswerError(SlurmError):
     """The plugin's answer makes no sense to this version."""
+
+
+class AnotherDaemonError(SlurmError):
+    """Another sluiced writes the same snapshot."""
+
+
+class UnknownJobError(SlurmError):
+    """No job of this number is known, or none that the user who asks may see."""
+
+
+class QueryError(SlurmError):
+    """sluiced cannot be asked, or does not answer this user."""

@@ -25,21 +25,21 @@ from sluice.policies.record import Situation
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import slurm_commands
+from sluice.slurm import slurm_commands, switch
 from sluice.slurm.books import Account, Audit, accounts
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.errors import CommandFailedError, SlurmError
+from sluice.slurm.errors import SlurmError
 from sluice.slurm.holdings import (
     Holding,
     Key,
     exchange_command,
     holding_of,
-    holdings,
     key_of,
     release_command,
 )
 from sluice.slurm.leases import leases, plan, reserved_for
-from sluice.slurm.queue import Queue
+from sluice.slurm.opening import delete_leases
+from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
     from sluice.slurm.ledger import Known, Ledger
+    from sluice.slurm.queue import Queue
     from sluice.slurm.records import License, QueuedJob, Reservation, Room
-    from sluice.slurm.troubles import Troubles
+    from sluice.slurm.status import Status
 
 ROUNDS = 4
 """A lease lasts so many rounds at least, or it would run out between two of them."""
@@ -59,8 +60,8 @@ GRACE = 2
 """Polls beyond MaxDelay after which a gate is given up."""
 LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
-BATCH = 200
-"""Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
+SHOWN = 3
+"""Jobs or tokens that a text names."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
 
@@ -126,11 +127,11 @@ class Unstored:
 class GateKeeper:
     """What sluiced remembers of the gates from poll to poll."""
 
-    def __init__(self, troubles: Troubles) -> None:
+    def __init__(self, status: Status) -> None:
         self.releases = 0
         """Jobs whose tokens were taken off since sluiced started."""
         self.unstored = Unstored()
-        self._troubles = troubles
+        self._status = status
         self._loop: control.Loop[Key] = control.Loop()
         self._facts = control.new_facts()
         self._facts.boot = secrets.randbits(64) or 1
@@ -186,8 +187,7 @@ class GateKeeper:
         self._loop.bound(self._facts)
         self._release(self._loop.actions(), seen)
         self._restored = {}
-        with self._troubles.about("releases", (SlurmError,)):
-            self._raise_refusals()
+        self._tell(REFUSED, self._refused())
 
     def poll(
         self,
@@ -304,7 +304,7 @@ class GateKeeper:
         facts.grace = GRACE * max(config.follow_ms / 1000, interval)
         facts.clock, facts.now = seen.clock, seen.now
         facts.max_delay = self._policy.max_delay
-        facts.is_off = config.mode != "enforce" or is_switched_off(config)
+        facts.is_off = config.mode != "enforce" or switch.is_off(config)
         facts.releases = config.releases
         facts.config_checksum = config.checksum
         facts.cluster = (ledger.cluster if ledger else "").encode()[: core.NAME_SIZE - 1]
@@ -366,17 +366,14 @@ class GateKeeper:
         present = leases(seen.reservations)
         self._may_have_leases = True
         self._compare(accounts(self.holdings, seen.licenses, present, self._names, seen.now))
-        given_up = gates.given_up(self._names)
-        with self._troubles.about("gates", (SlurmError,)):
-            self._raise_given_up(given_up)
+        self._tell(NOT_RENEWED, self._late(gates.given_up(self._names)))
         held = self._foreign_tokens()
         sizes = {
             token: count + held.get(token, 0) for token, count in gates.tokens(self._names).items()
         }
         living = {lease.token: lease.count for lease in present if lease.end > seen.now}
         failed = [token for token, n in self._wanted.items() if n and living.get(token) != n]
-        with self._troubles.about("leases", (SlurmError,)):
-            self._raise_failed(failed)
+        self._tell(LEASES, dict.fromkeys(failed, self._lease_error or "it disappeared"))
         self._wanted = reserved_for(sizes, seen.licenses, MIN_TOTAL)
         length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
         self._lease_error = _said_against(plan(present, self._wanted, seen.now, length))
@@ -402,38 +399,30 @@ class GateKeeper:
 
     # What is wrong
 
-    def _raise_refusals(self) -> None:
-        refused = [
-            holding.job.job_id
+    def _tell(self, topic: str, texts: Mapping[str, str]) -> None:
+        """Name jobs or tokens in sluiced's status; log those that are new."""
+        before = self._status.named.get(topic, {})
+        for name in [name for name in texts if name not in before][:SHOWN]:
+            log.warning("%s: %s: %s", topic, name, texts[name])
+        self._status.name(topic, texts)
+
+    def _refused(self) -> dict[str, str]:
+        """Return the jobs whose tokens Slurm did not let us take off, with its own words."""
+        return {
+            str(holding.job.job_id): self._refusal or "the release has no effect"
             for key, holding in self._holdings.items()
             if self._loop[key].memory.tries > 1
-        ]
-        if refused:
-            raise SlurmError(
-                f"Slurm does not take the tokens off {_some(refused)}"
-                f"{': ' if self._refusal else ''}{self._refusal}; try `scontrol update jobid="
-                f"{refused[0]} licenses=` and see what it says, or cancel the job"
-            )
+        }
 
-    def _raise_given_up(self, tokens: Sequence[str]) -> None:
-        if tokens:
-            late = [
-                holding.job.job_id
-                for key, holding in self._holdings.items()
-                if holding.job.is_pending
-                and self.waited(key) >= self._facts.max_delay + self._facts.grace
-            ]
-            raise SlurmError(
-                f"{_some(tokens, 'gate')} open: {_some(late)} waited longer than MaxDelay and "
-                "could not be released"
-            )
-
-    def _raise_failed(self, tokens: Sequence[str]) -> None:
-        if tokens:
-            raise SlurmError(
-                f"no lease for {', '.join(tokens)}: {self._lease_error or 'it disappeared'}; look "
-                "in `scontrol show reservation` for one of its name, or one with these licences"
-            )
+    def _late(self, tokens: Sequence[str]) -> dict[str, str]:
+        """Say for each token who has waited behind its gate beyond the bound."""
+        latest = self._facts.max_delay + self._facts.grace
+        late: dict[str, list[int]] = {token: [] for token in tokens}
+        for key, holding in self._holdings.items():
+            if holding.job.is_pending and self.waited(key) >= latest:
+                for token, _ in holding.counts:
+                    late.setdefault(token, []).append(holding.job.job_id)
+        return {token: f"{_some(jobs)} waited too long" for token, jobs in late.items()}
 
     def _compare(self, books: list[Account]) -> None:
         for text in self._audit.check(books):
@@ -481,10 +470,6 @@ class GateKeeper:
             self._recorded = seen
 
 
-def is_switched_off(config: Config) -> bool:
-    return Path(config.off_file).exists()
-
-
 def _state(job: QueuedJob) -> int:
     if not job.is_pending:
         return control.RUNS
@@ -530,11 +515,11 @@ def _said_against(commands: Sequence[str]) -> str:
     return ""
 
 
-def _some(items: Sequence[object], noun: str = "job") -> str:
+def _some(jobs: Sequence[int]) -> str:
     """`job 4`, `jobs 4, 5, 6 and 17 more`."""
-    shown = ", ".join(str(item) for item in items[:3])
-    more = f" and {len(items) - 3} more" if len(items) > 3 else ""
-    return f"{noun}{'s' if len(items) != 1 else ''} {shown}{more}"
+    shown = ", ".join(str(job) for job in jobs[:SHOWN])
+    more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
+    return f"job{'s' if len(jobs) != 1 else ''} {shown}{more}"
 
 
 def running_set(
@@ -553,38 +538,3 @@ def running_set(
     holders += [Holder(job.job_id, job.submit, "", 0) for job in others]
     holders.sort(key=lambda holder: holder.job_id)
     return RunningSet(cluster, now, tuple(holders), gates)
-
-
-def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
-    """Open all gates."""
-
-    def present() -> list[Any]:
-        return leases(slurm_commands.reservations(timeout=timeout))
-
-    try:
-        slurm_commands.control(plan(present(), {}, now=0, length=0), timeout=timeout)
-    except CommandFailedError:
-        if present():  # otherwise somebody else was quicker, or they ran out
-            raise
-
-
-def release_all(policy: View) -> int:
-    """Take the tokens off all waiting jobs; return how many there were."""
-    names = token_names(policy)
-    with Queue() as queue:
-
-        def waiting() -> list[Holding]:
-            queue.poll()
-            found = holdings(queue.jobs.values(), names)
-            return [holding for holding in found if holding.job.is_pending]
-
-        chosen = waiting()
-        licenses = queue.licenses
-        try:
-            for start in range(0, len(chosen), BATCH):
-                batch = chosen[start : start + BATCH]
-                slurm_commands.control([release_command(holding, licenses) for holding in batch])
-        except CommandFailedError:
-            if waiting():  # otherwise one ended before its turn came
-                raise
-    return len(chosen)

@@ -14,12 +14,15 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import token_names
+from sluice.slurm import switch
 from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
 from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from sluice.policies.core import Config, View
 
 TRIES = 5
@@ -28,23 +31,30 @@ PAUSE = 0.2
 DAY = 86400
 
 
-def overview(config: Config, now: int) -> dict[str, Any]:
-    """Return gates, books and releases at time now (UTC seconds), ready for JSON."""
-    books, found = balanced_books(config, now)
+def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """Return gates, books and releases at time now (UTC seconds), ready for JSON.
+
+    hidden is what Slurm does not show to this user in full: jobs, reservations. Then the books
+    cannot be judged.
+    """
+    books, found = balanced_books(config, now, tries=1 if hidden else TRIES)
     return {
         "mode": config.mode,
-        "is_off": Path(config.off_file).exists(),
+        "is_off": switch.is_off(config),
         "gates": [_gate(account, found, now) for account in books],
-        "differences": list(differences(books).values()),
+        "differences": [] if hidden else list(differences(books).values()),
+        "hidden": list(hidden),
         "released": _released(config, now - DAY),
     }
 
 
-def balanced_books(config: Config, now: int) -> tuple[list[Account], list[Holding]]:
+def balanced_books(
+    config: Config, now: int, tries: int = TRIES
+) -> tuple[list[Account], list[Holding]]:
     """Draw up the books; again, while they do not balance and may yet."""
     names = token_names(policy_in_use(config))
     with Queue() as queue:
-        for attempt in range(TRIES):
+        for attempt in range(tries):
             if attempt:
                 time.sleep(PAUSE)
             queue.poll()

@@ -144,6 +144,8 @@ class UserDefaults:
     uid: int
     account: str
     qos: str = ""
+    is_operator: bool = False
+    """By the accounting: what PrivateData hides from users, operators see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +162,5 @@ class Controller:
     accounting: str
     priority_flags: tuple[str, ...]
     scheduler_parameters: tuple[str, ...]
+    private_data: tuple[str, ...] = ()
+    """What users may not see of others: jobs, reservations, …"""

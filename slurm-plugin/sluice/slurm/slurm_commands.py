@@ -7,6 +7,7 @@ seconds. Texts of users, as names of jobs and accounts, are not asked for here b
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import time
@@ -34,6 +35,7 @@ ACCOUNTING_FIELDS = (
 ACCOUNTING_TIMEOUT = 120.0  # seconds
 
 NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
+ADMIN_LEVELS = frozenset({"Operator", "Administrator"})
 # Words by which Slurm says that there is no value.
 NO_VALUE = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UNLIMITED"})
 
@@ -150,6 +152,7 @@ def parse_controller(text: str) -> Controller:
         accounting=field.get("AccountingStorageType", ""),
         priority_flags=words("PriorityFlags"),
         scheduler_parameters=words("SchedulerParameters"),
+        private_data=tuple(word for word in words("PrivateData") if word != "none"),
     )
 
 
@@ -164,15 +167,30 @@ def user_defaults(cluster: str) -> list[UserDefaults]:
 
 def parse_users(listed: str, default_qos: dict[tuple[str, str], str]) -> list[UserDefaults]:
     """Parse `scontrol show assoc_mgr`; default_qos is by user and account."""
-    rows = re.findall(r"^UserName=(.+?)\((\d+)\) DefAccount=(\S+)", listed, re.MULTILINE)
+    rows = re.findall(
+        r"^UserName=(.+?)\((\d+)\) DefAccount=(\S+)(?:.* AdminLevel=(\w+))?", listed, re.MULTILINE
+    )
     by_uid = {
         int(uid): UserDefaults(
-            uid=int(uid), account=_text(account) or "", qos=default_qos.get((name, account), "")
+            uid=int(uid),
+            account=_text(account) or "",
+            qos=default_qos.get((name, account), ""),
+            is_operator=level in ADMIN_LEVELS,
         )
-        for name, uid, account in rows
+        for name, uid, account, level in rows
         if int(uid) < NO_VAL  # otherwise the controller's machine does not know the user
     }
     return list(by_uid.values())
+
+
+def is_operator(uid: int) -> bool:
+    """Whether the accounting makes this user an operator or administrator, as far as it tells."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+        listed = run("scontrol", "show", "assoc_mgr", f"users={name}", "flags=users", check=False)
+    except (KeyError, CommandFailedError):
+        return False
+    return any(user.uid == uid and user.is_operator for user in parse_users(listed, {}))
 
 
 def _default_qos(cluster: str) -> dict[tuple[str, str], str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
 from sluice.slurm.errors import SlurmError
+from sluice.slurm.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,9 @@ EXPECTED = (SlurmError, HistoryError, CoreError, OSError)
 class Troubles:
     """What fails at the moment, by topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, status: Status | None = None) -> None:
         self._texts: dict[str, str] = {}
+        self._status = status or Status()
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -38,6 +40,8 @@ class Troubles:
             if self._texts.get(topic) != text:
                 log.warning("%s: %s", topic, text)
             self._texts[topic] = text
+            self._status.fails(topic, text)
         else:
+            self._status.works(topic)
             if self._texts.pop(topic, None) is not None:
                 log.info("%s: works again", topic)

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import Decision
+from sluice.history_db.records import Decision, DecisionCounts
 from sluice.history_db.sql import marks, signed, unsigned
 
 if TYPE_CHECKING:
@@ -61,6 +61,18 @@ class Decisions(Connection):
             "job_id IS NULL AND is_second = 0 AND now BETWEEN ? AND ? ORDER BY now, number",
             [since, until],
         )
+
+    def count_decisions(self, *, since: int, until: int) -> DecisionCounts:
+        """Count the plugin's decisions of a span of time, ties as those with a job."""
+        [row] = self._rows(
+            """
+            SELECT count(*), count(CASE WHEN job_id IS NULL AND joined_by IS NULL THEN 1 END)
+            FROM   decisions
+            WHERE  is_second = 0 AND now BETWEEN ? AND ?
+            """,
+            [since, until],
+        )
+        return DecisionCounts(*row)
 
     def decisions_of_user(self, uid: int, *, since: int, until: int) -> list[Decision]:
         """Return a user's decisions of a span of time, joined or not, oldest first."""
@@ -119,8 +131,12 @@ class Decisions(Connection):
             "job_id IS NOT NULL ORDER BY now DESC, number DESC LIMIT ?", [latest]
         )
 
-    def latest_decisions(self, limit: int) -> list[Decision]:
-        """Return the plugin's latest decisions, the latest first."""
+    def latest_decisions(self, limit: int, *, uid: int | None = None) -> list[Decision]:
+        """Return the plugin's latest decisions, of one user or of all, the latest first."""
+        if uid is not None:
+            return self._decisions(
+                "uid = ? AND is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [uid, limit]
+            )
         return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:

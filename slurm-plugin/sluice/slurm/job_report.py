@@ -9,19 +9,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.classifier.requested import SLACK
-from sluice.cli.common import CommandError, user_text
 from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
-from sluice.slurm.errors import SlurmError
+from sluice.slurm.errors import SlurmError, UnknownJobError
 from sluice.slurm.queue import queued_job
+from sluice.slurm.replay import replay_decision
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Decision, Job, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
     from sluice.slurm.records import QueuedJob
+    from sluice.slurm.viewers import Viewer
 
 LOGS_SHOWN = 8
 SLURM_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
@@ -64,9 +66,14 @@ class JobNumber:
 
 
 def gather(
-    store: Store, name: JobNumber, cluster: str | None, *, replay_with: Config | None = None
+    store: Store,
+    name: JobNumber,
+    cluster: str | None,
+    *,
+    viewer: Viewer,
+    replay_with: Config | None = None,
 ) -> dict[str, Any]:
-    """Collect the dossier of the latest job with this number.
+    """Collect what the viewer may know of the latest job with this number.
 
     With a configuration the decision is also made again.
     """
@@ -75,34 +82,35 @@ def gather(
         queued.job_id if name.task is not None and queued else name.number, cluster
     )
     found = find_decision(store, name, jobs, cluster)
-    if found.decision is None and not jobs:
-        raise CommandError(
-            f"no job {name} is known{f' on cluster {cluster}' if cluster else ''}; "
+    record = Record.parse(found.decision.record) if found.decision else None
+    owner = record.submission.uid if record else jobs[0].uid if jobs else None
+    if not (record or jobs) or not viewer.sees(owner):
+        raise UnknownJobError(
+            f"no job {name} is known{f' on cluster {cluster}' if cluster else ''}"
+            f"{'' if viewer.sees_all else ' of yours (PrivateData)'}; "
             "`sluice decisions` lists those with a decision, and `sluice doctor` says whether "
             "sluiced follows the controller"
         )
-    record = Record.parse(found.decision.record) if found.decision else None
     job = jobs[0] if jobs else None
     facts = {
         "job": _job(name, job, record),
         "other_jobs_with_this_number": [
             {"cluster": other.cluster, "submitted": other.submit, "name": other.name}
             for other in _others(jobs)
+            if viewer.sees(other.uid)
         ],
         "array": found.array,
         "joined_by": found.decision.joined_by if found.decision else None,
         "tied_with": found.tied_with,
-        "record": record.to_dict() if record else None,
-        "evidence": _evidence(record, store) if record else None,
+        "record": shown(record, store, viewer) if record else None,
+        "evidence": _evidence(record, store, viewer) if record else None,
         "lanes": _lanes(record, store) if record else [],
         "slow_lanes": _slow_lanes(record, store) if record else {},
-        "decided_again": _decided_again(found.decision, store),
+        "decided_again": _decided_again(found.decision, store, viewer),
         "releases": _releases(found.decision, store),
         "slurm": _slurm(job, queued),
     }
     if record and replay_with:
-        from sluice.cli.replay import replay_decision
-
         facts["replay"] = replay_decision(store, record, replay_with)
     return facts
 
@@ -206,7 +214,7 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
     return seen
 
 
-def _decided_again(first: Decision | None, store: Store) -> list[dict[str, Any]]:
+def _decided_again(first: Decision | None, store: Store, viewer: Viewer) -> list[dict[str, Any]]:
     """Collect what sluiced decided on the job near its start, and acted on."""
     if first is None or first.job_id is None:
         return []
@@ -215,7 +223,18 @@ def _decided_again(first: Decision | None, store: Store) -> list[dict[str, Any]]
         for decision in store.second_decisions(first.job_id, since=first.now)
         if decision.cluster == first.cluster
     ]
-    return [record.to_dict() for record in records]
+    return [shown(record, store, viewer) for record in records]
+
+
+def shown(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
+    """Describe a record; of jobs that the viewer may not see, numbers and sizes are left out."""
+    described = record.to_dict()
+    if not viewer.sees_all:
+        for encounter in described["decision"]["encounters"]:
+            job = store.job(encounter["job_id"], record.cluster)
+            if job is None or not viewer.sees(job.uid):
+                encounter |= {"job_id": None, "nodes": None}
+    return described
 
 
 def _releases(first: Decision | None, store: Store) -> list[dict[str, Any]]:
@@ -234,14 +253,14 @@ def _releases(first: Decision | None, store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(record: Record, store: Store) -> dict[str, Any]:
+def _evidence(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     """Collect the earlier runs behind a prediction."""
     application = store.application(record.prediction.application)
     runs = store.runs_behind(record.prediction.application) if application else []
     return {
-        "label": application.label if application else None,
+        "label": application.label if application and viewer.sees_all else None,
         "runs": application.runs if application else 0,
-        "logs": [_run(run) for run in runs[:LOGS_SHOWN]],
+        "logs": [_run(run) for run in runs if viewer.sees(run.log.uid)][:LOGS_SHOWN],
     }
 
 

@@ -1,0 +1,136 @@
+"""What the commands that users give are told, as JSON: by the history itself, or by sluiced.
+
+Each question says who asks; rows about jobs that this user may not see are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.errors import HistoryError
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.core import CoreError
+from sluice.policies.record import Record
+from sluice.slurm.errors import QueryError
+from sluice.slurm.job_report import JobNumber, gather, shown
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from sluice.history_db.records import Decision
+    from sluice.history_db.store import Store
+    from sluice.policies.core import Config
+    from sluice.slurm.viewers import Viewer
+
+MOST_RUNS = 100
+"""Runs behind a prediction that are listed."""
+
+Facts = dict[str, Any]
+
+
+def why(
+    store: Store,
+    viewer: Viewer,
+    *,
+    job: str,
+    cluster: str | None = None,
+    replay_with: Config | None = None,
+) -> Facts:
+    """Tell everything of one job."""
+    name = JobNumber.parse(job)
+    if name is None:
+        raise QueryError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
+    facts = gather(store, name, cluster, viewer=viewer, replay_with=replay_with)
+    return {"coverage": _coverage(store, viewer), **facts}
+
+
+def decisions(store: Store, viewer: Viewer, *, limit: int) -> Facts:
+    """List the latest decisions, the latest last, and count those of another version."""
+    rows: list[Facts] = []
+    others = 0
+    of_user = None if viewer.sees_all else viewer.uid
+    for decision in store.latest_decisions(limit, uid=of_user):
+        try:
+            record = Record.parse(decision.record)
+        except CoreError:
+            others += 1
+        else:
+            rows.append(_summary(decision, shown(record, store, viewer)))
+    return {"decisions": rows[::-1], "others": others}
+
+
+def _summary(decision: Decision, record: Facts) -> Facts:
+    """Return what an administrator reviews of a decision."""
+    submission, decided = record["submission"], record["decision"]
+    prediction = decided["prediction"]
+    profile = prediction["profile"]
+    return {
+        "job_id": decision.job_id,
+        "joined_by": decision.joined_by,
+        "record": f"{record['boot']}-{record['number']}",
+        "time": record["now"],
+        "cluster": record["cluster"],
+        "mode": record["mode"],
+        "name": submission["name"],
+        "uid": submission["uid"],
+        "user": user_text(submission["uid"]),
+        "nodes": submission["nodes"] or None,
+        "pattern": profile["pattern"],
+        "chunk_bytes": profile["chunk_bytes"],
+        "confidence": profile["confidence"],
+        "evidence": prediction["evidence"],
+        "class": prediction["klass"],
+        "encounters": decided["encounters"],
+        "action": decided["action"],
+        "reason": decided["reason"],
+        "reason_text": core.sentence("reason", decided["reason"]),
+    }
+
+
+def predict(
+    store: Store | None, viewer: Viewer, *, bundle: Path, request: Mapping[str, str | int | None]
+) -> Facts:
+    """Predict what a job will do; without a history the runs behind it stay unknown."""
+    uid = request.get("uid")
+    if not viewer.sees(uid if isinstance(uid, int) else None):
+        raise QueryError("PrivateData: you may ask about jobs of your own")
+    loaded = Bundle.load(bundle, bundle.stat().st_uid)
+    prediction = loaded.predict(core.submission_of(request))
+    facts: Facts = {
+        "min_confidence": loaded.policy.min_confidence,
+        "evidence": prediction.evidence,
+        "counts": core.counts(prediction),
+        "klass": prediction.klass,
+        "application": prediction.application,
+        "profile": prediction.profile.to_dict(),
+        "coverage": None,
+        "runs": [],
+    }
+    if store is None:
+        return facts
+    try:
+        runs = store.runs_behind(prediction.application) if prediction.application else []
+        facts["coverage"] = _coverage(store, viewer)
+    except HistoryError:
+        return facts
+    facts["runs"] = [
+        {
+            "start": run.log.start,
+            "job_id": run.log.jobid,
+            "pattern": run.profile.pattern,
+            "confidence": run.profile.confidence,
+            "path": run.log.path,
+        }
+        for run in runs
+        if viewer.sees(run.log.uid)
+    ][:MOST_RUNS]
+    return facts
+
+
+def _coverage(store: Store, viewer: Viewer) -> Facts | None:
+    """Return how much of what ran the logs tell of, to those who may see all of it."""
+    return asdict(store.coverage()) if viewer.sees_all else None

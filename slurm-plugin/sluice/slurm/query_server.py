@@ -1,0 +1,252 @@
+"""Answers users over a socket of sluiced, each about what PrivateData lets the user see.
+
+The kernel says who asks (SO_PEERCRED). Threads of its own with a connection of their own to the
+history: a question never holds up a poll. Everything has a limit: the length of a request, the
+time to send it and to take the answer, and how many are answered at once, of one user and of all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.store import Store
+from sluice.slurm import answers
+from sluice.slurm.errors import QueryError
+from sluice.slurm.overview import overview
+from sluice.slurm.query_client import MAX_REQUEST, socket_path
+from sluice.slurm.troubles import EXPECTED
+from sluice.slurm.viewers import Viewer, viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sluice.policies.core import Config
+    from sluice.slurm.records import Controller, UserDefaults
+
+MOST = 8
+"""Requests that are answered at once."""
+MOST_OF_USER = 2
+SECONDS = 5.0
+"""For a client to say what it wants, and again to take the answer."""
+BUSY_SECONDS = 2.0
+MOST_DECISIONS = 1000
+GATES_SECONDS = 2.0
+"""For so long the gates that one user was told hold for the next one, too."""
+CREDENTIALS = struct.Struct("iII")  # struct ucred
+REQUEST_MEMBERS: dict[str, type] = {
+    **dict.fromkeys(("uid", "nodes", "tasks", "cpus_per_task", "time_limit"), int),
+    **dict.fromkeys(("name", "account", "partition", "script", "submit_line"), str),
+}
+"""What `predict` may say of a job."""
+NUMBER_END = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What answers need to know; replaced as a whole."""
+
+    config: Config
+    controller: Controller
+    users: list[UserDefaults]
+
+
+class QueryServer:
+    """Serves the socket from `serve` to `close`."""
+
+    def __init__(self) -> None:
+        self._site: Site | None = None
+        self._path: Path | None = None
+        self._socket: socket.socket | None = None
+        self._busy: Counter[int] = Counter()
+        self._lock = threading.Lock()
+        self._gates: tuple[float, Any] = (-GATES_SECONDS, None)
+        self._gates_lock = threading.Lock()
+
+    def serve(
+        self, config: Config, controller: Controller | None, users: list[UserDefaults]
+    ) -> None:
+        """Answer from now on by these settings; raises OSError if the socket cannot be made."""
+        if controller is not None:
+            self._site = Site(config, controller, users)
+        path = socket_path(config)
+        if path != self._path or not path.is_socket():
+            self._bind(path)
+
+    def close(self) -> None:
+        if self._socket:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._socket.close()
+        if self._path:
+            self._path.unlink(missing_ok=True)
+        self._socket = self._path = None
+
+    def _bind(self, path: Path) -> None:
+        """Listen under another name, then rename: who finds the socket can connect."""
+        self.close()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            fresh.unlink(missing_ok=True)
+            listener.bind(str(fresh))
+            fresh.chmod(0o666)
+            listener.listen(MOST * MOST_OF_USER)
+            fresh.replace(path)
+        except OSError:
+            listener.close()
+            raise
+        self._socket, self._path = listener, path
+        threading.Thread(target=self._accept, args=[listener], daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                if listener.fileno() < 0 or listener is not self._socket:
+                    return
+                time.sleep(0.1)  # out of descriptors, say
+                continue
+            uid = _peer(connection)
+            if self._take_place(uid):
+                threading.Thread(target=self._serve, args=[connection, uid], daemon=True).start()
+            else:
+                _refuse(connection)
+
+    def _serve(self, connection: socket.socket, uid: int) -> None:
+        with connection, self._place(uid), suppress(OSError):
+            try:
+                reply = {"answer": self._answer(_receive(connection), uid)}
+            except EXPECTED as error:
+                reply = {"error": str(error)}
+            connection.settimeout(SECONDS)
+            connection.sendall(json.dumps(reply).encode())
+
+    @contextmanager
+    def _place(self, uid: int) -> Iterator[None]:
+        """Leave the place at the end, before the client hears that this is the end."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy[uid] -= 1
+
+    def _take_place(self, uid: int) -> bool:
+        """Take one of the places in which requests are answered."""
+        with self._lock:
+            if self._busy.total() >= MOST or self._busy[uid] >= MOST_OF_USER:
+                return False
+            self._busy[uid] += 1
+            return True
+
+    def _answer(self, request: dict[str, Any], uid: int) -> Any:
+        site = self._site
+        if site is None:
+            raise QueryError("sluiced has not reached slurmctld yet; ask again")
+        who = viewer(uid, site.controller, site.users)
+        arguments = request["arguments"]
+        match request["command"]:
+            case "gates":
+                return self._overview(site.config)
+            case "decisions":
+                limit = min(_number(arguments, "limit"), MOST_DECISIONS)
+                with _history(site.config) as store:
+                    return answers.decisions(store, who, limit=limit)
+            case "why":
+                job, cluster = _text(arguments, "job"), arguments.get("cluster")
+                with _history(site.config) as store:
+                    return answers.why(
+                        store, who, job=job or "", cluster=cluster and str(cluster)[:256]
+                    )
+            case "predict":
+                return _predict(site.config, who, _job(arguments.get("request")))
+        raise QueryError(
+            "sluiced does not answer this; ask an administrator, or in the service group"
+        )
+
+    def _overview(self, config: Config) -> Any:
+        """Return the gates: numbers of all jobs together, which name nobody."""
+        with self._gates_lock:
+            asked, found = self._gates
+            if time.monotonic() - asked >= GATES_SECONDS:
+                found = overview(config, int(time.time()))
+                self._gates = (time.monotonic(), found)
+            return found
+
+
+def _peer(connection: socket.socket) -> int:
+    """Return the uid of who connected, as the kernel has it."""
+    answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(answer)[1])
+
+
+def _refuse(connection: socket.socket) -> None:
+    text = {"error": "sluiced answers others at the moment; ask again"}
+    with connection, suppress(OSError):
+        connection.settimeout(0)
+        connection.sendall(json.dumps(text).encode())
+
+
+@contextmanager
+def _history(config: Config) -> Iterator[Store]:
+    with Store(config.history, read_only=True, busy_seconds=BUSY_SECONDS) as store:
+        yield store
+
+
+def _predict(config: Config, who: Viewer, request: dict[str, Any]) -> Any:
+    with _history(config) as store:
+        return answers.predict(store, who, bundle=Path(config.bundle), request=request)
+
+
+def _receive(connection: socket.socket) -> dict[str, Any]:
+    """Read a request, a line of JSON, for as long as a client may take and no longer."""
+    deadline = time.monotonic() + SECONDS
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(1 << 16)
+        line += part
+        if not part or len(line) > MAX_REQUEST:
+            raise QueryError(f"a request is one line of at most {MAX_REQUEST >> 10} KiB")
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        request = None
+    if not isinstance(request, dict) or not isinstance(request.get("arguments"), dict):
+        raise QueryError("a request is {command, arguments} in JSON")
+    return {"command": request.get("command"), "arguments": request["arguments"]}
+
+
+def _number(arguments: dict[str, Any], name: str) -> int:
+    value = arguments.get(name)
+    if not isinstance(value, int) or not 0 <= value < NUMBER_END:
+        raise QueryError(f"{name} is a number from 0 to {NUMBER_END - 1}")
+    return value
+
+
+def _text(arguments: dict[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or "\0" in value:
+        raise QueryError(f"{name} is a text")
+    return value
+
+
+def _job(request: object) -> dict[str, Any]:
+    """Check what a user says of a job to be predicted."""
+    if not isinstance(request, dict) or not request.keys() <= REQUEST_MEMBERS.keys():
+        raise QueryError(f"a job is described by {', '.join(REQUEST_MEMBERS)}")
+    return {
+        name: (_number if kind is int else _text)(request, name)
+        for name, kind in REQUEST_MEMBERS.items()
+        if request.get(name) is not None
+    }
