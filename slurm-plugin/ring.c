@@ -8,6 +8,7 @@ ring_init (struct ring *ring)
 {
 	memset (ring, 0, sizeof *ring);
 	pthread_mutex_init (&ring->lock, NULL);
+	pthread_mutex_init (&ring->reader_lock, NULL);
 }
 
 void
@@ -15,6 +16,7 @@ ring_destroy (struct ring *ring)
 {
 	free (ring->slots);
 	pthread_mutex_destroy (&ring->lock);
+	pthread_mutex_destroy (&ring->reader_lock);
 }
 
 int
@@ -99,9 +101,11 @@ ring_acknowledge (struct ring *ring, uint64_t boot, uint64_t number)
 		if (record->boot != boot || record->number > number)
 			break;
 	}
+	pthread_mutex_lock (&ring->reader_lock);
 	pthread_mutex_lock (&ring->lock);
 	ring->removed = place;
 	pthread_mutex_unlock (&ring->lock);
+	pthread_mutex_unlock (&ring->reader_lock);
 }
 
 uint32_t
@@ -141,11 +145,11 @@ ring_oldest (struct ring *ring, uint32_t skip, uint32_t max, uint32_t *count)
 int
 ring_copy (struct ring *ring, uint64_t place, struct sluice_record *out)
 {
-	pthread_mutex_lock (&ring->lock);
-	int is_there = place >= ring->removed && place < ring->written;
+	pthread_mutex_lock (&ring->reader_lock);
+	int is_there = place >= ring->removed;
 	if (is_there)
 		*out = ring->slots[place % ring->size];
-	pthread_mutex_unlock (&ring->lock);
+	pthread_mutex_unlock (&ring->reader_lock);
 	return is_there ? 0 : -1;
 }
 

@@ -18,6 +18,8 @@
 
 struct ring {
 	pthread_mutex_t lock;
+	/* held while records are acknowledged or copied, and never by job_submit */
+	pthread_mutex_t reader_lock;
 	struct sluice_record *slots;
 	uint32_t size;	  /* slots; 0: nothing reserved yet */
 	uint64_t written; /* records put in, since the start */
@@ -69,7 +71,8 @@ uint32_t ring_of_one_boot (struct ring *ring, uint32_t max, uint64_t *boot);
 const struct sluice_record *ring_oldest (struct ring *ring, uint32_t skip, uint32_t max,
 					 uint32_t *count);
 
-/* Copy the record at a place; 0, or -1 when it is acknowledged or not there yet. */
+/* Copy the record at a place below ring_state's written, beside another reader and without
+ * the lock that job_submit takes; 0, or -1 when it is acknowledged. */
 int ring_copy (struct ring *ring, uint64_t place, struct sluice_record *out);
 
 struct ring_state ring_state (struct ring *ring);

@@ -93,7 +93,8 @@ def test_a_restart_hands_over_what_waits_and_what_was_counted(
         seen = files.wait_for(lambda seen: seen["ring"]["used"] == 8)
         assert (seen["submissions"], seen["decided"], seen["ring"]["lost"]) == (8, 8, 0)
         assert seen["counting_since"] == before["counting_since"]
-        assert seen["cpu_ns"]["all"]["count"] == 2
+        # of each one's submissions the first is timed, if the earlier ones do not count yet
+        assert seen["cpu_ns"]["all"]["count"] in (1, 2)
         assert seen["cpu_ns"]["all"]["max"] >= before["cpu_ns"]["all"]["max"]
         for group in ("actions", "reasons"):
             assert sum(seen[group].values()) == 8

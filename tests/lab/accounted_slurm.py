@@ -1,6 +1,11 @@
 """A private Slurm with real accounting: slurmdbd, and a MariaDB of its own.
 
 Both live below the cluster's directory, on free ports of the loopback address, and end with it.
+
+The slurmctld of 22.05.8 ends with SIGSEGV, without a line in its log, when `sacctmgr add user`
+gives a user an association without a default QoS: it tests bit 0xffffffff of a small bitmap
+(`slurm_bit_test` in `assoc_mgr_update_assocs`), which hits unmapped memory or not. With
+`defaultqos=normal` it lives, so `add_user` gives one.
 """
 
 import shutil
@@ -49,6 +54,14 @@ class AccountedSlurm(PrivateSlurm):
         super().down()
         self._stop("slurmdbd")
         self._stop("mariadbd")
+
+    def add_user(self, user: str, account: str) -> None:
+        """Give a user an association with an account, which is made if it is not there."""
+        self.run("sacctmgr", "--immediate", "add", "account", account, check=False)
+        self.run(
+            "sacctmgr", "--immediate", "add", "user", user, f"account={account}",
+            "defaultqos=normal",
+        )  # fmt: skip
 
     def _start_database(self) -> None:
         """Start a database without users: nobody else is let into the directory's socket."""

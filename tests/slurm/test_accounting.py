@@ -95,3 +95,13 @@ def test_records_of_a_real_controller_find_their_jobs_by_what_sacct_prints(slurm
     writer = next(job for job in jobs if job.job_id == submitted[-1])
     assert writer.write_bytes >= WRITTEN
     assert {job.name for job in jobs} == {"sweep", "söme|näme\nof it"}
+
+
+def test_the_controller_lives_when_users_are_added(slurm: AccountedSlurm) -> None:
+    """It died of users without a default QoS, with and without the plugin (22.05.8)."""
+    pid = slurm.controller_pid()
+    for user in ("nobody", "daemon", "bin"):
+        for account in ("one", "two"):
+            slurm.add_user(user, account)
+    assert slurm.responds()
+    assert slurm.controller_pid() == pid
