@@ -170,6 +170,10 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
     assert "readable for its owner and the service group alone" in done.stderr
+    for words in (["history"], ["targets"], ["models"], ["history", "top", "writers"], ["train"]):
+        done = sluice(sluiced, ANN, *words)
+        assert done.returncode == 1, words
+        assert "the service group alone" in done.stderr, words
     sluiced.stop()
     done = sluice(sluiced, ANN, "decisions")
     assert done.returncode == 1
