@@ -180,6 +180,17 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     assert "is sluiced running?" in done.stderr
 
 
+def test_who_may_not_switch_sluice_off_is_told_so_at_each_step(sluiced):
+    """And not that all gates are open, because Slurm does not show her any lease."""
+    sluiced.files.config.chmod(0o600)
+    done = sluice(sluiced, ANN, "off")
+    assert done.returncode == 1
+    assert "sluice.conf: Permission denied; going on with" in done.stderr
+    assert "so Sluice stays on" in done.stderr
+    assert "does not show the leases to this user" in done.stderr
+    assert "All gates are open" not in done.stdout
+
+
 def test_nobody_else_reads_the_files(sluiced):
     sluiced.wait_for_snapshots(3)
     assert sluice(sluiced, 0, "off").returncode == 0

@@ -59,7 +59,8 @@ def library_errors() -> tuple[type[Exception], ...]:
 def config_option(function: Function) -> Function:
     return click.option(
         "--config",
-        type=click.Path(path_type=Path),  # of a directory the command says so, as of all else
+        # click judges nothing: `off` works with any, and others say themselves what is wrong
+        type=click.Path(readable=False, path_type=Path),
         envvar="SLUICE_CONF",
         show_envvar=True,
         help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
