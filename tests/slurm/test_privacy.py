@@ -170,10 +170,25 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
     assert "readable for its owner and the service group alone" in done.stderr
+    for words in (["history"], ["targets"], ["models"], ["history", "top", "writers"], ["train"]):
+        done = sluice(sluiced, ANN, *words)
+        assert done.returncode == 1, words
+        assert "the service group alone" in done.stderr, words
     sluiced.stop()
     done = sluice(sluiced, ANN, "decisions")
     assert done.returncode == 1
     assert "is sluiced running?" in done.stderr
+
+
+def test_who_may_not_switch_sluice_off_is_told_so_at_each_step(sluiced):
+    """And not that all gates are open, because Slurm does not show her any lease."""
+    sluiced.files.config.chmod(0o600)
+    done = sluice(sluiced, ANN, "off")
+    assert done.returncode == 1
+    assert "sluice.conf: Permission denied; going on with" in done.stderr
+    assert "so Sluice stays on" in done.stderr
+    assert "does not show the leases to this user" in done.stderr
+    assert "All gates are open" not in done.stdout
 
 
 def test_nobody_else_reads_the_files(sluiced):

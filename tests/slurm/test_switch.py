@@ -249,3 +249,13 @@ def test_off_says_that_slurm_cannot_be_asked(tmp_path):
     assert done.returncode == 1
     assert "the leases could not be deleted" in done.stderr
     assert files.off_file.exists()
+
+
+def test_one_that_hung_during_off_opens_the_gates_when_it_wakes(sluiced: Sluiced, slurm):
+    job = waiter(slurm)
+    sluiced.process.send_signal(signal.SIGSTOP)
+    assert sluice(sluiced, "off").returncode == 0
+    slurm.wait_for_job(job, "RUNNING")
+    sluiced.process.send_signal(signal.SIGCONT)
+    sluiced.wait_for_snapshots(5)
+    assert not closed(slurm)

@@ -59,7 +59,8 @@ def library_errors() -> tuple[type[Exception], ...]:
 def config_option(function: Function) -> Function:
     return click.option(
         "--config",
-        type=click.Path(path_type=Path),  # of a directory the command says so, as of all else
+        # click judges nothing: `off` works with any, and others say themselves what is wrong
+        type=click.Path(readable=False, path_type=Path),
         envvar="SLUICE_CONF",
         show_envvar=True,
         help=f"The configuration of the site.  [default: {DEFAULT_CONFIG}]",
@@ -131,10 +132,15 @@ def open_history(
 
     One of an older Sluice is brought up to date by whoever may write it, also to read it.
     """
-    from sluice.history_db.errors import OldHistoryError
+    from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
     from sluice.history_db.store import Store
 
     path = history_path(config, history)
+    if not may_read(path):
+        raise ReadOnlyHistoryError(
+            f"{path}: readable for its owner and the service group alone; sluiced answers others "
+            "by `sluice why`, `decisions`, `predict` and `gates`"
+        )
     if create:
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -157,14 +163,9 @@ def answer(
 
     command is what sluiced knows the question by; None: it answers the service group alone.
     """
-    if history is None and not may_read(history_path(config, history)):
+    if command and history is None and not may_read(history_path(config, history)):
         from sluice.slurm.query_client import ask
 
-        if command is None:
-            raise CommandError(
-                f"{history_path(config, history)}: readable for its owner and the service group "
-                "alone, and sluiced does not answer this; ask an administrator"
-            )
         return ask(read_config(config), command, arguments)
     with open_history(config, history, read_only=True) as store:
         return read(store)

@@ -66,7 +66,7 @@ def command(config: Path | None, *, as_json: bool) -> None:
         click.echo(
             f"Slurm hides {' and '.join(facts['hidden'])} of others from you (PrivateData), and "
             "sluiced could not be asked: this is what you may see, and nobody can judge by it "
-            "whether the books balance."
+            "whether the tokens balance."
         )
     for text in facts["differences"]:
         click.echo(f"The books do not balance: {text}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,10 +117,15 @@ def _leave_off_file(site: Site, reason: str) -> None:
 
 def _open_gates(site: Site) -> Opened | None:
     """Delete the leases; None where Slurm cannot be asked which there are."""
+    from sluice.slurm import slurm_commands
     from sluice.slurm.errors import SlurmError
     from sluice.slurm.opening import TIDY_SECONDS, open_gates
+    from sluice.slurm.viewers import hidden
 
     try:
+        if hidden(os.geteuid(), slurm_commands.controller(), ("reservations",)):
+            site.report(f"Slurm does not show the leases to this user (PrivateData); {HOW}")
+            return None
         opened = open_gates()
     except SlurmError as error:
         if site.is_known and site.config.mode != "enforce":

@@ -71,7 +71,7 @@ def _in_the_way(reservation: Reservation, names: Names) -> Iterator[Finding]:
 
 
 def strangers(site: Site) -> Iterator[Finding]:
-    """Find jobs with tokens that Sluice never gave them: whoever waits, waits for them, too."""
+    """Find jobs with tokens that Sluice never gave them: other jobs wait for these."""
     if site.config is None or site.controller is None:
         return
     if hidden(os.geteuid(), site.controller, ("jobs",)):

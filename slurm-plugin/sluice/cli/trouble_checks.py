@@ -63,7 +63,7 @@ NAMED = {
 
 
 def troubles(site: Site) -> Iterator[Finding]:
-    """Say what fails in a sluiced that runs: to start it would mend nothing."""
+    """Say what fails in a sluiced that runs: to start it would repair nothing."""
     if site.config is None or not site.sluiced_runs:
         return
     path = status_path(Path(site.config.snapshot))

@@ -68,7 +68,7 @@ def is_locked(snapshot: Path) -> bool:
 
 
 def _lock(path: Path) -> IO[str]:
-    # whoever can read the file can lock it, and so keep sluiced from starting
+    # a user who can read the file can lock it, and so keep sluiced from starting
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     handle = os.fdopen(os.open(path, flags, GROUP_READS), "a")
     for pause in PAUSES:

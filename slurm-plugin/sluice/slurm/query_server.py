@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.slurm import answers
 from sluice.slurm.errors import QueryError
@@ -139,7 +140,7 @@ class QueryServer:
             yield
         finally:
             with self._lock:
-                self._busy[uid] -= 1
+                self._busy -= Counter([uid])  # who has none is not kept
 
     def _take_place(self, uid: int) -> bool:
         """Take one of the places in which requests are answered."""
@@ -204,8 +205,12 @@ def _history(config: Config) -> Iterator[Store]:
 
 
 def _predict(config: Config, who: Viewer, request: dict[str, Any]) -> Any:
-    with _history(config) as store:
-        return answers.predict(store, who, bundle=Path(config.bundle), request=request)
+    bundle = Path(config.bundle)
+    try:
+        with _history(config) as store:
+            return answers.predict(store, who, bundle=bundle, request=request)
+    except HistoryError:
+        return answers.predict(None, who, bundle=bundle, request=request)
 
 
 def _receive(connection: socket.socket) -> dict[str, Any]:
