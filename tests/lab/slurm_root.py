@@ -135,6 +135,7 @@ class SlurmRoot:
     def _bootstrap(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)  # of a run that was killed
         command = [
+            *("unshare", "--mount"),  # what it mounts ends with it, also when it is killed
             "mmdebstrap",
             "--variant=apt",
             "--mode=root",
