@@ -16,7 +16,9 @@
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#if __has_include(<slurm/slurm_version.h>) /* in 20.11 slurm.h has it all */
 #include <slurm/slurm_version.h>
+#endif
 #include <slurm/spank.h> /* declares slurm_info and slurm_error */
 
 #define SLURM_AT_LEAST(major, minor)                                                       \

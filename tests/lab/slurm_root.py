@@ -63,6 +63,8 @@ class Release:
     archive: str = DEBIAN
     runs: bool = False
     """Has daemons and Python, for the tests; else only what compiles the plugins."""
+    more: tuple[str, ...] = ()
+    """Further packages."""
 
 
 RELEASES = {
@@ -70,7 +72,7 @@ RELEASES = {
     "21.08": Release("jammy", UBUNTU),
     "22.05": Release("bookworm", runs=True),
     "23.11": Release("noble", UBUNTU),
-    "24.11": Release("trixie", runs=True),
+    "24.11": Release("trixie", runs=True, more=("ubuntu-keyring",)),
     "25.11": Release("resolute", UBUNTU),
     "26.05": Release("forky", runs=True),
 }
@@ -83,11 +85,14 @@ mount -t proc proc "$1/proc"
 mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/dev/shm"
 mount -t tmpfs -o mode=1777 tmpfs "$1/tmp"
-for path in /etc/hosts /etc/resolv.conf /etc/ssl/certs; do
-    test -e "$path" || continue
-    test -e "$1$path" || install -D /dev/null "$1$path"
-    mount --bind "$path" "$1$path"
+for file in /etc/hosts /etc/resolv.conf; do
+    touch "$1$file"
+    mount --bind "$file" "$1$file"
 done
+if test -d /etc/ssl/certs; then # for pip
+    mkdir -p "$1/etc/ssl/certs"
+    mount --bind /etc/ssl/certs "$1/etc/ssl/certs"
+fi
 exec chroot "$1" env --chdir={SOURCES} "${{@:2}}"
 """
 
@@ -135,6 +140,7 @@ class SlurmRoot:
     def _bootstrap(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)  # of a run that was killed
         command = [
+            *("unshare", "--mount"),  # what it mounts ends with it, also when it is killed
             "mmdebstrap",
             "--variant=apt",
             "--mode=root",
@@ -152,7 +158,7 @@ class SlurmRoot:
         (self.path / "made").write_text(self._packages())
 
     def _packages(self) -> str:
-        return ",".join(RUNS if self.release.runs else COMPILES)
+        return ",".join((*(RUNS if self.release.runs else COMPILES), *self.release.more))
 
     def _keyrings(self) -> Path:
         """Where the keys of the archive are; Debian 13 has those of Ubuntu."""

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE, Record, Situation, decide, replay
+from sluice.policies.snapshot import CLOCK_DIFFERENCE
 
 CONFIG = core.default_config()
 TWO_LANES = "Lane=a Targets=4 Bandwidth=8G\nLane=b Targets=4 Bandwidth=8G\n"
@@ -56,9 +57,15 @@ def test_without_a_snapshot_it_predicts_and_abstains():
 
 
 @pytest.mark.parametrize(
-    ("age", "reason"), [(60, "no_corunners"), (61, "stale_snapshot"), (-61, "stale_snapshot")]
+    ("age", "reason"),
+    [
+        (60, "no_corunners"),
+        (61, "stale_snapshot"),
+        (-CLOCK_DIFFERENCE, "no_corunners"),
+        (-CLOCK_DIFFERENCE - 1, "stale_snapshot"),
+    ],
 )
-def test_a_snapshot_is_believed_for_a_minute(age, reason):
+def test_a_snapshot_is_believed_for_a_minute_and_never_before_its_time(age, reason):
     record = decide(situation(), CONFIG, submission(), NOW + age)
     assert record.decision.reason == reason
 
