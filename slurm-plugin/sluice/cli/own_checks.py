@@ -59,6 +59,9 @@ def switch(site: Site) -> Iterator[Finding]:
         )
 
 
+LOSSES_SHOWN = 7 * 86400  # seconds
+
+
 def history(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
@@ -66,11 +69,19 @@ def history(site: Site) -> Iterator[Finding]:
     try:
         with Store(path, read_only=not os.access(path, os.W_OK)) as store:
             counts = store.counts()
+            lost = store.losses(since=int(time.time()) - LOSSES_SHOWN)
     except HistoryError as error:
         yield Finding(
             "FAIL", "history", str(error), "see the text; sluiced and `sluice ingest` create it"
         )
         return
+    if lost:
+        yield Finding(
+            "WARN",
+            "history",
+            f"{lost} decisions of the last week are lost: {path} could not be written for long",
+            "see the log of sluiced for the reason, and keep the disk from filling up",
+        )
     text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         yield Finding("OK", "history", text)
