@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
 
 import feed_frames as frames  # noqa: E402  found through the line above
+import followed_queue  # noqa: E402
 import made_model  # noqa: E402
 from compile_c import compiled, make  # noqa: E402
+from followed_queue import NAMES, Follower, memory_mb  # noqa: E402
 from plugin_harness import PluginFiles, install  # noqa: E402
 from private_slurm import PrivateSlurm  # noqa: E402
 from sluiced import Sluiced  # noqa: E402
@@ -37,16 +39,7 @@ from sluiced import Sluiced  # noqa: E402
 from sluice.history_db.store import Store  # noqa: E402
 from sluice.policies import core  # noqa: E402
 from sluice.policies.bundle import Bundle  # noqa: E402
-from sluice.policies.core import Config  # noqa: E402
-from sluice.policies.record import Record, Situation, decide  # noqa: E402
-from sluice.policies.snapshot import Snapshot  # noqa: E402
-from sluice.slurm.drainer import decision_of  # noqa: E402
-from sluice.slurm.holdings import Holding, holdings  # noqa: E402
-from sluice.slurm.ledger import Ledger  # noqa: E402
-from sluice.slurm.queue import Changes, Queue, Words, parse_job  # noqa: E402
-from sluice.slurm.records import QueuedJob  # noqa: E402
-from sluice.slurm.settings import Settings  # noqa: E402
-from sluice.slurm.snapshot import Publisher  # noqa: E402
+from sluice.slurm.queue import Words, parse_job  # noqa: E402
 
 BURSTS = (1_000, 10_000)
 LONG_BURSTS = (1_000, 10_000, 50_000)
@@ -55,8 +48,6 @@ WATCHED = 10.0  # seconds of a steady queue
 SETTLE = 60.0  # seconds in which all records of a burst find their jobs
 TICK = os.sysconf("SC_CLK_TCK")
 DAY = 86400
-NAMES = ("writer", "flusher", "reader", "unheard")
-TOKENS = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush")}
 
 
 # A real controller
@@ -65,11 +56,6 @@ TOKENS = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush")}
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def memory_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def child_of(pid: int, name: str) -> int:
@@ -159,12 +145,11 @@ def real(place: Path, bursts: tuple[int, ...]) -> None:
 # A queue of any length
 
 
-def stand_in(place: Path, answers: list[bytes]) -> list[str | Path]:
-    """The command of a program that gives these answers, one a request."""
+def write_answers(place: Path, answers: list[bytes]) -> None:
+    """Write what feed_stand_in.py answers, one a request."""
     place.mkdir()
     for number, answer in enumerate(answers):
-        (place / f"{number:04}").write_bytes(answer)
-    return [sys.executable, REPOSITORY / "tests" / "lab" / "feed_stand_in.py", place]
+        (place / f"{number:04}").write_bytes(answer + frames.end())
 
 
 def pending_job(number: int, *, priority: int = 100) -> bytes:
@@ -184,115 +169,26 @@ def pending_job(number: int, *, priority: int = 100) -> bytes:
     )
 
 
-def records(count: int) -> Iterator[Record]:
-    """Return a record for each of these jobs."""
-    config = core.default_config()
-    submissions = [core.submission({"name": name}) for name in NAMES]
-    made = [
-        decide(None, config, one, made_model.CREATED, boot=0xB0, cluster="lab")
-        for one in submissions
-    ]
-    for number in range(1, count + 1):
-        record = Record(made[number % len(made)].struct)
-        record.struct.number = number
-        record.struct.submission.uid = 2000 + number % 20
-        yield record
-
-
-class Follower:
-    """What sluiced does with a queue at a poll, but for the gates."""
-
-    def __init__(self, place: Path, answers: list[bytes]) -> None:
-        self.queue = Queue(stand_in(place, answers))
-        self.ledger = Ledger("lab", started=0)
-        self.publisher = Publisher(place / "cluster.snapshot")
-        self.store = Store(place / "history.db", create=True)
-        self.known: dict[int, Holding] = {}
-
-    def poll(self) -> None:
-        self.follow(self.queue.poll(timeout=120), made_model.CREATED)
-
-    def take(self, changed: list[QueuedJob], now: int) -> None:
-        """Take up these changes in place of a poll."""
-        gone = [job for job in changed if job.has_ended]
-        self.queue.jobs.update((job.job_id, job) for job in changed)
-        self.follow(Changes(changed, []), now)
-        for job in gone:
-            self.ledger.take(Changes([], [self.queue.jobs.pop(job.job_id)]))
-
-    def follow(self, changes: Changes, now: int) -> None:
-        self.ledger.take(changes)
-        self.ledger.look_up(self.store, now)
-        self.ledger.join(now)
-        self.ledger.write(self.store)
-        for job in changes.changed:
-            self.known.pop(job.job_id, None)
-        for holding in holdings(changes.changed, TOKENS):
-            self.known[holding.job.job_id] = holding
-        self.publisher.publish(
-            list(self.queue.jobs.values()),
-            self.ledger.prediction,
-            Settings(),
-            holdings=list(self.known.values()),
-            lane_speeds={},
-            is_off=False,
-            now=now,
-        )
-
-    def decide(
-        self, request: dict[str, Any], bundle: Bundle, config: Config, number: int, now: int
-    ) -> None:
-        """Decide on a submission, and store what the plugin's record would be."""
-        latest = self.publisher.latest
-        snapshot = Snapshot.parse(latest.content) if latest else None
-        record = decide(
-            Situation(bundle, snapshot),
-            config,
-            core.submission_of(request),
-            now,
-            boot=1,
-            number=number,
-            cluster="lab",
-        )
-        if latest:
-            self.store.add_snapshot(latest)
-        self.store.insert_decisions([decision_of(record)])
-        self.ledger.add(record)
-
-
-def timed(work: Callable[[], None]) -> tuple[float, float]:
-    begin, cpu = time.monotonic(), time.process_time()
-    work()
-    return time.process_time() - cpu, time.monotonic() - begin
-
-
 def simulated(place: Path) -> None:
     print("\nA stand-in for slurmctld; CPU seconds of sluiced a poll, without the gates")
     print(f"{'pending':>9} {'first':>8} {'unchanged':>10} {'1 % new':>8} {'all new':>8} {'RSS':>6}")
     for count in QUEUES:
-        child = subprocess.run(
-            [sys.executable, __file__, "--follow", str(count), str(place / str(count))], check=True
+        everything = b"".join(pending_job(i) for i in range(1, count + 1))
+        few = b"".join(pending_job(i, priority=5) for i in range(1, count + 1, 100))
+        again = b"".join(pending_job(i, priority=7) for i in range(1, count + 1))
+        answers = [frames.hello() + everything, b"", b"", few, again]
+        write_answers(place / str(count), answers)
+        done = subprocess.run(
+            [sys.executable, followed_queue.__file__, place / str(count), str(count)],
+            check=True,
+            capture_output=True,
+            text=True,
         )
-        assert child.returncode == 0
-
-
-def follow(count: int, place: Path) -> None:
-    """Follow a queue of so many jobs; a process of its own, whose memory is its own."""
-    everything = b"".join(pending_job(i) for i in range(1, count + 1))
-    few = b"".join(pending_job(i, priority=5) for i in range(1, count + 1, 100))
-    again = b"".join(pending_job(i, priority=7) for i in range(1, count + 1))
-    answers = [frames.hello() + everything, b"", b"", few, again]
-    follower = Follower(place, [answer + frames.end() for answer in answers])
-    del everything, few, again, answers
-    for record in records(count):
-        follower.ledger.add(record)
-    times = [timed(follower.poll)[0] for _ in range(5)]
-    rss = memory_mb(os.getpid())
-    print(
-        f"{count:>9,} {times[0]:8.3f} {times[2]:10.4f} {times[3]:8.3f} {times[4]:8.3f} {rss:6.0f}"
-    )
-    assert follower.ledger.joined == count
-    follower.queue.close()
+        first, _, same, few_new, all_new, memory = map(float, done.stdout.split())
+        print(
+            f"{count:>9,} {first:8.3f} {same:10.4f} {few_new:8.3f} {all_new:8.3f} {memory:6.0f}",
+            flush=True,
+        )
 
 
 # What it leaves on the disk
@@ -301,7 +197,7 @@ def follow(count: int, place: Path) -> None:
 def growth(place: Path, hours: float) -> None:
     """One submission a second beside 1,000 pending jobs, of which as many run and end."""
     pending, running = 1000, 200
-    follower = Follower(place, [])
+    follower = Follower(place)
     config = core.parse_config("sluice.conf", b"")
     bundle = Bundle.parse(made_model.bundle(applications=200))
     words, settled, size = Words(), pending + 2 * running, 0
@@ -356,11 +252,7 @@ def size_of(path: Path) -> int:
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    if words[:1] == ["--follow"]:
-        follow(int(words[1]), Path(words[2]))
-        return
-    is_long = words == ["--long"]
+    is_long = sys.argv[1:] == ["--long"]
     place = Path(tempfile.mkdtemp(prefix="sluice-scale-"))
     place.chmod(0o755)
     try:

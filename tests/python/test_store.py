@@ -290,6 +290,31 @@ def test_a_damaged_delta_is_refused_or_restores_something(delta):
         assert isinstance(restore(b"base" * 20, delta), bytes)
 
 
+def test_decisions_that_are_alike_take_little_room(store):
+    rng = random.Random(1)
+    body = rng.randbytes(1500)
+    decisions = [a_decision(number=i, record=body + rng.randbytes(20)) for i in range(1, 200)]
+    store.insert_decisions(decisions[:150])
+    with Store(store.path) as later:  # goes on with what is there
+        later.insert_decisions(decisions[150:])
+    stored = sorted(store.latest_decisions(1000), key=lambda row: row.number)
+    assert [row.record for row in stored] == [row.record for row in decisions]
+    with closing(sqlite3.connect(store.path)) as db:
+        sizes = [n for (n,) in db.execute("SELECT length(record) FROM decisions ORDER BY number")]
+    assert max(sizes[30:]) < 100
+
+
+def test_a_dictionary_that_was_not_stored_is_not_used(store):
+    decisions = [a_decision(number=i, record=bytes(2000)) for i in range(1, 40)]
+    with pytest.raises(ZeroDivisionError):
+        store.insert_decisions(one if one.number < 30 else 1 / 0 for one in decisions)
+    store.insert_decisions(decisions)
+    assert {row.record for row in store.latest_decisions(100)} == {bytes(2000)}
+    store.prune(before=1 << 40)
+    store.insert_decisions(decisions)
+    assert len(store.latest_decisions(100)) == 39
+
+
 def test_lost_records_are_counted(store):
     store.add_loss(100, 7)
     store.add_loss(200, 5)

@@ -380,51 +380,6 @@ def as_nobody(slurm: PrivateSlurm, *words: str) -> int:
     return int(done.stdout)
 
 
-# sluice off
-
-
-def test_off_opens_the_gate_that_a_job_sits_in(sluiced, slurm):
-    enforce(sluiced, max_delay=600, LeaseSeconds=120)
-    hold_the_gate(slurm)
-    waiter = wait_for_a_token(slurm, "heavy")
-    waits(slurm, waiter)
-    wait_for(lambda: lease_seconds(slurm) > 60)
-    sitter = submit(slurm, "unheard_of", f"--reservation=sluice_{STREAM}", LONG)
-    running(slurm, sitter)
-    assert_off_opens(slurm, sluiced, waiter)
-
-
-def lease_seconds(slurm: PrivateSlurm) -> float:
-    return at(reservations(slurm)[f"sluice_{STREAM}"]["EndTime"]) - time.time()
-
-
-@pytest.mark.parametrize("break_configuration", [
-    pytest.param(lambda path: path.write_text("Mode=enforce\nMaxDealy=3\n"), id="typo"),
-    pytest.param(lambda path: path.unlink(), id="missing"),
-    pytest.param(lambda path: (path.unlink(), path.mkdir()), id="directory"),
-])  # fmt: skip
-def test_off_needs_no_configuration(sluiced, slurm, break_configuration: Callable[[Path], None]):
-    enforce(sluiced, max_delay=600)
-    hold_the_gate(slurm)
-    waiter = wait_for_a_token(slurm, "heavy")
-    waits(slurm, waiter)
-    config = sluiced.files.config
-    try:
-        break_configuration(config)
-        assert_off_opens(slurm, sluiced, waiter)
-    finally:
-        if config.is_dir():
-            config.rmdir()
-        enforce(sluiced)
-
-
-def assert_off_opens(slurm: PrivateSlurm, daemon: Sluiced, waiter: int) -> None:
-    """Leases are gone, or reserve nothing, at once and for good; who waited starts."""
-    switched = time.time()
-    daemon.command("off")
-    assert delay(slurm, waiter, since=switched) <= PROMPT
-
-
 # Records that were lost
 
 

@@ -524,11 +524,8 @@ def m016_observed_in_some_time(db: Database) -> None:
 
 
 def m017_packed_snapshots(db: Database) -> None:
-    """Keep snapshots compressed, most as what differs from another; count lost records."""
-    db.execute(  # NULL: content is the whole file
-        "ALTER TABLE snapshots ADD COLUMN base INTEGER REFERENCES snapshots (checksum)"
-    )
-    db.execute("CREATE INDEX snapshots_base ON snapshots (base) WHERE base IS NOT NULL")
+    """Keep snapshots compressed, most as what differs from the one before; count lost records."""
+    db.execute("ALTER TABLE snapshots ADD COLUMN base INTEGER")  # NULL: content is the whole file
     checksums = [row[0] for row in db.execute("SELECT checksum FROM snapshots")]
     for checksum in checksums:
         row = db.execute("SELECT content FROM snapshots WHERE checksum = ?", [checksum]).fetchone()
@@ -536,6 +533,15 @@ def m017_packed_snapshots(db: Database) -> None:
             "UPDATE snapshots SET content = ? WHERE checksum = ?",
             [zlib.compress(row[0]), checksum],
         )
+    db.execute(
+        """
+        CREATE TABLE dictionaries (               -- records that others are compressed with
+            id            INTEGER PRIMARY KEY,
+            content       BLOB    NOT NULL        -- compressed
+        ) STRICT
+        """
+    )
+    db.execute("ALTER TABLE decisions ADD COLUMN dictionary INTEGER REFERENCES dictionaries")
     db.execute(
         """
         CREATE TABLE losses (                     -- records that were lost while nothing could

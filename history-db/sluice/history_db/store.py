@@ -33,11 +33,11 @@ class Store(
     Models,
     Bundles,
     Decisions,
+    Upkeep,
     Snapshots,
     Gates,
     Observed,
     Ranking,
-    Upkeep,
     Probes,
     Targets,
 ):

@@ -116,6 +116,9 @@ def _unreadable_for_slurmctld(config: Config, slurm_uid: int) -> Iterator[Findin
             )
 
 
+LOSSES_SHOWN = 7 * 86400  # seconds
+
+
 def history(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
@@ -129,9 +132,17 @@ def history(site: Site) -> Iterator[Finding]:
             counts = store.counts()
             if is_writer:
                 store.prove_writable()
+            lost = store.losses(since=int(time.time()) - LOSSES_SHOWN)
     except HistoryError as error:
         yield Finding("FAIL", "history", str(error), _history_remedy(error, path))
         return
+    if lost:
+        yield Finding(
+            "WARN",
+            "history",
+            f"{lost} decisions of the last week are lost: {path} could not be written for long",
+            "see the log of sluiced for the reason, and keep the disk from filling up",
+        )
     text = f"{path}: {counts.logs} logs, {counts.jobs} jobs, {counts.decisions} decisions"
     if is_writer:
         yield Finding("OK", "history", text)

@@ -33,6 +33,10 @@ def slurm(site: Site) -> Iterator[Finding]:
         return
     controller = site.controller
     yield Finding("OK", "slurmctld", f"{controller.slurm_version}, cluster {controller.cluster}")
+    try:
+        queue.licenses()
+    except SlurmError as error:
+        yield Finding("FAIL", "sluice-feed", str(error), "see the text; sluiced needs its answers")
     plugins = controller.job_submit_plugins
     shown = f"JobSubmitPlugins={','.join(plugins) or '(null)'}"
     if "sluice" not in plugins:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
 DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
 SUMMARY_SECONDS = 60.0
-LOAD = 4  # rest this many times as long as slurmctld was busy with answering
+LOAD = 1  # rest this many times as long as slurmctld was busy with answering
 LONGEST_REST = 10.0  # seconds
 
 

@@ -1,15 +1,20 @@
-"""The decision records, compressed: most of a record is room for co-runners that it has not."""
+"""The decision records, compressed: most of a record is room for co-runners that it has not.
+
+What a user submits again and again is decided in the same way, so records are compressed with
+some of the latest as a dictionary: they take a third of the room.
+"""
 
 from __future__ import annotations
 
 import json
-import zlib
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
+from sluice.history_db.packing import WINDOW, packed, unpacked
 from sluice.history_db.records import Decision, DecisionCounts
-from sluice.history_db.sql import marks, signed, unsigned
+from sluice.history_db.sql import Database, marks, signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,24 +22,71 @@ if TYPE_CHECKING:
 DECISION_COLUMNS = tuple(field.name for field in fields(Decision))
 
 
+DICTIONARY_ROWS = 20_000
+"""Records that are compressed with one dictionary."""
+
+
+ZEROS = re.compile(rb"\0{32,}")
+"""Unused room in records, which a dictionary has better things to do with than to repeat."""
+
+
 class Decisions(Connection):
     """Table `decisions`."""
 
+    _dictionary: tuple[int, bytes] | None = None
+    """Id and content of the one in use."""
+    _rows_left = 0
+    """For which it is used; then it is made anew."""
+    _recent: bytes = b""
+    """The latest records, of which the next dictionary is made."""
+
     def insert_decisions(self, decisions: Iterable[Decision]) -> int:
         """Add decisions; those known by (boot, number) already are left. Return how many."""
-        added = 0
-        with self._transaction() as db:
-            for decision in decisions:
-                values = {name: getattr(decision, name) for name in DECISION_COLUMNS}
-                values["record"] = zlib.compress(decision.record)
-                for name in ("boot", "number", "bundle", "snapshot"):
-                    values[name] = signed(values[name])
-                added += db.execute(
-                    f"INSERT INTO decisions ({', '.join(values)}) "
-                    f"VALUES ({marks(len(values))}) ON CONFLICT (boot, number) DO NOTHING",
-                    list(values.values()),
-                ).rowcount
-        return added
+        try:
+            with self._transaction() as db:
+                return sum(self._insert(db, decision) for decision in decisions)
+        except BaseException:
+            self._dictionary = None  # it may be one that was not stored
+            raise
+
+    def _insert(self, db: Database, decision: Decision) -> int:
+        number, dictionary = self._dictionary_for(db, decision.record)
+        values = {name: getattr(decision, name) for name in DECISION_COLUMNS}
+        values["record"] = packed(decision.record, dictionary)
+        values["dictionary"] = number
+        for name in ("boot", "number", "bundle", "snapshot"):
+            values[name] = signed(values[name])
+        return db.execute(
+            f"INSERT INTO decisions ({', '.join(values)}) "
+            f"VALUES ({marks(len(values))}) ON CONFLICT (boot, number) DO NOTHING",
+            list(values.values()),
+        ).rowcount
+
+    def _dictionary_for(self, db: Database, record: bytes) -> tuple[int | None, bytes]:
+        """Return id and content of the dictionary for a record; None: there is none yet."""
+        self._recent = (self._recent + ZEROS.sub(b"", record))[-WINDOW:]
+        if self._rows_left > 0 and self._dictionary is not None:
+            self._rows_left -= 1
+            return self._dictionary
+        made: tuple[int, bytes] | None = None
+        if self._dictionary is None:  # go on with the latest of before
+            found = db.execute("SELECT id, content FROM dictionaries ORDER BY id DESC LIMIT 1")
+            made = next(((number, unpacked(content)) for number, content in found), None)
+        if made is None:
+            if len(self._recent) < WINDOW:
+                return None, b""
+            content = packed(self._recent)
+            row = db.execute("INSERT INTO dictionaries (content) VALUES (?)", [content])
+            made = (row.lastrowid or 0, self._recent)
+        self._dictionary, self._rows_left = made, DICTIONARY_ROWS
+        return made
+
+    def _dictionaries(self, numbers: set[int]) -> dict[int | None, bytes]:
+        rows = self._rows(
+            "SELECT id, content FROM dictionaries WHERE id IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(numbers))],
+        )
+        return {None: b"", **{number: unpacked(content) for number, content in rows}}
 
     def add_loss(self, found: int, records: int) -> None:
         """Say that so many records were lost until a time (UTC seconds)."""
@@ -141,14 +193,17 @@ class Decisions(Connection):
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
         rows = self._rows(
-            f"SELECT {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}", values
+            f"SELECT dictionary, {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}",
+            values,
         )
+        dictionaries = self._dictionaries({row[0] for row in rows if row[0] is not None})
         found = []
-        for row in rows:
+        for dictionary, *row in rows:
             values_by_name = dict(zip(DECISION_COLUMNS, row, strict=True))
             for name in ("boot", "number", "bundle", "snapshot"):
                 values_by_name[name] = unsigned(values_by_name[name])
-            values_by_name["record"] = zlib.decompress(values_by_name["record"])
+            record = unpacked(values_by_name["record"], dictionaries[dictionary])
+            values_by_name["record"] = record
             values_by_name["is_second"] = bool(values_by_name["is_second"])
             found.append(Decision(**values_by_name))
         return found

@@ -1,21 +1,26 @@
 """The states of the cluster that decisions were made with.
 
-They differ from second to second by a few bytes, so most are kept as what differs from another.
+They differ from second to second by a few bytes, so most are kept as what differs from the one
+before.
 """
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.deltas import Base, restore
+from sluice.history_db.packing import packed, unpacked
 from sluice.history_db.records import Snapshot
 from sluice.history_db.sql import signed
 
 if TYPE_CHECKING:
     from sluice.history_db.sql import Database
 
+LONGEST = 128
+"""Deltas behind one that is kept whole: reading one takes all before it."""
+AT_ONCE = 10_000
+"""Rows forgotten in a transaction."""
 WORTH = 3
 """A delta is kept if it is so many times smaller than the whole."""
 
@@ -23,8 +28,10 @@ WORTH = 3
 class Snapshots(Connection):
     """Table `snapshots`."""
 
-    _base: tuple[int, Base] | None = None
-    """The latest that was stored whole, and its checksum."""
+    _latest: tuple[int, Base] | None = None
+    """The one that was stored last, and its checksum."""
+    _deltas = 0
+    """Since one was stored whole."""
 
     def add_snapshot(self, snapshot: Snapshot) -> None:
         if self._rows("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(snapshot.checksum)]):
@@ -36,16 +43,16 @@ class Snapshots(Connection):
                 "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO NOTHING",
                 [signed(snapshot.checksum), snapshot.sequence, snapshot.taken, content, base],
             )
-        if base is None:
-            self._base = (snapshot.checksum, Base(snapshot.content))
+        self._latest = (snapshot.checksum, Base(snapshot.content))
+        self._deltas = 0 if base is None else self._deltas + 1
 
     def _packed(self, db: Database, snapshot: Snapshot) -> tuple[int | None, bytes]:
         """Return the base's checksum and the delta to it; None and the whole if that is as good."""
-        whole = zlib.compress(snapshot.content)
-        if self._base is None:
+        whole = packed(snapshot.content)
+        if self._latest is None or self._deltas >= LONGEST:
             return None, whole
-        checksum, base = self._base
-        delta = zlib.compress(base.delta(snapshot.content))
+        checksum, base = self._latest
+        delta = packed(base.delta(snapshot.content), base.content)
         is_there = db.execute("SELECT 1 FROM snapshots WHERE checksum = ?", [signed(checksum)])
         if WORTH * len(delta) > len(whole) or not is_there.fetchone():
             return None, whole
@@ -53,14 +60,49 @@ class Snapshots(Connection):
 
     def snapshot(self, checksum: int) -> Snapshot | None:
         rows = self._rows(
-            "SELECT one.sequence, one.taken, one.content, base.content FROM snapshots AS one "
-            "LEFT JOIN snapshots AS base ON base.checksum = one.base WHERE one.checksum = ?",
+            """
+            WITH RECURSIVE chain (depth, sequence, taken, content, base) AS (
+                SELECT 0, sequence, taken, content, base FROM snapshots WHERE checksum = ?
+                UNION ALL
+                SELECT chain.depth + 1, one.sequence, one.taken, one.content, one.base
+                FROM snapshots AS one JOIN chain ON one.checksum = chain.base
+            )
+            SELECT sequence, taken, content FROM chain ORDER BY depth DESC
+            """,
             [signed(checksum)],
         )
         if not rows:
             return None
-        sequence, taken, content, base = rows[0]
-        content = zlib.decompress(content)
-        if base is not None:
-            content = restore(zlib.decompress(base), content)
+        content = unpacked(rows[0][2])
+        for _, _, delta in rows[1:]:
+            content = restore(content, unpacked(delta, content))
+        sequence, taken, _ = rows[-1]
         return Snapshot(checksum, sequence, taken, content)
+
+    def _forget_snapshots(self, before: int) -> None:
+        """Forget those of before a time that no decision refers to, and none is made of.
+
+        The latest first: what is made of another was stored after it.
+        """
+        needed = self._rows(
+            "SELECT base FROM snapshots WHERE base IS NOT NULL "
+            "AND (taken >= ? OR checksum IN (SELECT snapshot FROM decisions))",
+            [before],
+        )
+        bases = {base for (base,) in needed}
+        old = self._rows(
+            "SELECT checksum, base FROM snapshots "
+            "WHERE taken < ? AND checksum NOT IN (SELECT snapshot FROM decisions) "
+            "ORDER BY taken DESC, sequence DESC",
+            [before],
+        )
+        forgotten = []
+        for checksum, base in old:
+            if checksum in bases:
+                bases.add(base)
+            else:
+                forgotten.append((checksum,))
+        for start in range(0, len(forgotten), AT_ONCE):
+            with self._transaction() as db:
+                for row in forgotten[start : start + AT_ONCE]:
+                    db.execute("DELETE FROM snapshots WHERE checksum = ?", row)

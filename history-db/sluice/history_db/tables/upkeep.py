@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.connection import Connection
 from sluice.history_db.records import Column, Pruned
+from sluice.history_db.tables.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array
 """Columns that mean nothing outside this file, or are no single value."""
 
 
-class Upkeep(Connection):
+class Upkeep(Snapshots):
     """All tables."""
 
     def prune(self, *, before: int, labelled: bool = False) -> Pruned:
@@ -39,14 +39,7 @@ class Upkeep(Connection):
             before,
         )
         decisions = self._forget("decisions", "boot, number", "now < ?", before)
-        for kind in ("base IS NOT NULL", "base IS NULL"):  # a base goes when nothing is made of it
-            self._forget(
-                "snapshots",
-                "checksum",
-                f"taken < ? AND {kind} AND checksum NOT IN (SELECT snapshot FROM decisions) "
-                "AND checksum NOT IN (SELECT base FROM snapshots WHERE base IS NOT NULL)",
-                before,
-            )
+        self._forget_snapshots(before)
         with self._transaction() as db:
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
@@ -54,6 +47,11 @@ class Upkeep(Connection):
             db.execute("DELETE FROM jobs_in_company WHERE seen < ?", [before])
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
             db.execute("DELETE FROM losses WHERE found < ?", [before])
+            db.execute(
+                "DELETE FROM dictionaries WHERE id NOT IN "
+                "(SELECT dictionary FROM decisions WHERE dictionary IS NOT NULL) "
+                "AND id != (SELECT max(id) FROM dictionaries)"
+            )
         return Pruned(logs, jobs, decisions)
 
     def _forget(self, table: str, key: str, condition: str, before: int) -> int:
