@@ -14,6 +14,9 @@ struct ranked {
 	uint32_t index;
 };
 
+/* Representatives of waiting jobs besides two a kind. */
+enum { FILLED = SLUICE_CLASS_COUNT * SLUICE_CONTROL_LIMIT };
+
 /* What the gates of a lane were sized for last, and the answer. */
 struct answer {
 	uint64_t question; /* hash; 0: none was asked */
@@ -62,7 +65,7 @@ sluice_control_create (uint32_t capacity)
 	c->ranked = calloc ((size_t)capacity + 1, sizeof *c->ranked);
 	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
 	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
-	c->chosen = calloc ((size_t)capacity + 1, sizeof *c->chosen);
+	c->chosen = calloc (2 * (size_t)capacity + FILLED, sizeof *c->chosen);
 	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
 	if (c->desk && c->ranked && c->actions && c->members && c->chosen && c->loads)
 		return c;
@@ -164,7 +167,25 @@ fits (const struct sluice_control_job *job, struct left left)
 	return job->nodes <= left.nodes && job->cpus <= left.cpus;
 }
 
-/* What jobs hold that started since this one became eligible, and rank behind it. */
+/*
+ * Whether Slurm started `other` out of turn: it ranks behind by now, and did when it
+ * started. A priority grows with age while a job waits, and no more when it runs: an
+ * older job ranked behind only if it is below what this one had from the beginning.
+ */
+static int
+is_out_of_turn (const struct sluice_control_job *other,
+		const struct sluice_control_job *job)
+{
+	int is_younger
+	    = other->eligible > job->eligible
+	      || (other->eligible == job->eligible && other->job_id > job->job_id);
+	if (other->priority == job->priority)
+		return is_younger;
+	return other->priority < job->priority
+	       && (is_younger || other->priority < job->memory.priority);
+}
+
+/* What jobs hold that overtook this one since it became eligible. */
 static struct left
 overtaken_by (const struct sluice_control_job *jobs, uint32_t n,
 	      const struct sluice_control_job *job)
@@ -174,7 +195,7 @@ overtaken_by (const struct sluice_control_job *jobs, uint32_t n,
 		const struct sluice_control_job *other = &jobs[i];
 		if (other->state != SLUICE_CONTROL_RUNS
 		    || other->partition != job->partition || other->start < job->eligible
-		    || job->eligible <= 0 || other->priority >= job->priority)
+		    || job->eligible <= 0 || !is_out_of_turn (other, job))
 			continue;
 		held.nodes += other->nodes;
 		held.cpus += other->cpus;
@@ -258,6 +279,10 @@ sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, 
 	for (uint32_t i = 0; i < n; i++) {
 		jobs[i].flags &= ~(uint32_t)SLUICE_CONTROL_ROOM;
 		any |= (uint32_t)wants_tokens (&jobs[i]);
+		if (jobs[i].memory.priority == 0)
+			jobs[i].memory.priority = jobs[i].priority;
+		if (jobs[i].state != SLUICE_CONTROL_WAITS)
+			jobs[i].memory.fits = 0.0;
 	}
 	for (uint32_t i = 0; any && i < n; i++) {
 		if (jobs[i].state != SLUICE_CONTROL_WAITS)
@@ -577,8 +602,7 @@ by_kind (const void *left, const void *right)
  * twice at most, and the classes are filled up from the first kind on.
  */
 static uint32_t
-represent (struct sluice_member *members, uint32_t n, struct sluice_member *out,
-	   uint32_t most)
+represent (struct sluice_member *members, uint32_t n, struct sluice_member *out)
 {
 	uint32_t in_class[SLUICE_CLASS_COUNT] = { 0 }, count = 0;
 
@@ -598,7 +622,7 @@ represent (struct sluice_member *members, uint32_t n, struct sluice_member *out,
 				put = waiting - put < room ? waiting - put : room;
 			}
 			in_class[klass] += put;
-			for (; put > 0 && count < most; put--) {
+			for (; put > 0; put--) {
 				out[count] = members[first];
 				out[count++].job_id = 0;
 			}
@@ -704,8 +728,7 @@ size_lane (struct sluice_control *c, const struct sluice_control_job *jobs, uint
 	uint32_t running, waiting;
 	gather_members (c, jobs, n, situation, lane, &running, &waiting);
 	memcpy (c->chosen, c->members, running * sizeof *c->members);
-	waiting = represent (c->members + running, waiting, c->chosen + running,
-			     c->capacity - running);
+	waiting = represent (c->members + running, waiting, c->chosen + running);
 
 	uint32_t counts_of[3] = { running, waiting, n_background };
 	uint64_t hash = sluice_bundle_checksum (situation->bundle);
@@ -817,8 +840,17 @@ is_sharing_settled (const struct sluice_control_job *jobs, uint32_t n,
 	return 1;
 }
 
+static int
+comes_before (const struct sluice_control_job *a, const struct sluice_control_job *b)
+{
+	if (a->memory.tries != b->memory.tries)
+		return a->memory.tries < b->memory.tries;
+	return a->submit != b->submit ? a->submit < b->submit : a->job_id < b->job_id;
+}
+
 /* The first submitted of the jobs that had better share than wait for a shut gate. One at
- * a time, so that the next decision knows of it; no array, whose tasks would all start. */
+ * a time, so that the next decision knows of it; no array, whose tasks would all start.
+ * One whose release was in vain keeps no other. */
 static struct sluice_control_job *
 next_to_share (struct sluice_control_job *jobs, uint32_t n,
 	       const struct sluice_control_facts *facts,
@@ -831,12 +863,13 @@ next_to_share (struct sluice_control_job *jobs, uint32_t n,
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_control_job *job = &jobs[i];
 		if (!is_near (job) || !is_decided (job, facts) || job->verdict.action
+		    || job->verdict.release != SLUICE_RELEASE_NONE
+		    || facts->clock < job->memory.retry
 		    || !should_share (job->memory.reason)
 		    || job->flags & SLUICE_CONTROL_ARRAY
 		    || !is_shut_out (job, gates, wanted))
 			continue;
-		if (!first || job->submit < first->submit
-		    || (job->submit == first->submit && job->job_id < first->job_id))
+		if (!first || comes_before (job, first))
 			first = job;
 	}
 	return first;
@@ -849,9 +882,9 @@ release_by_decision (struct sluice_control *c, struct sluice_control_job *jobs, 
 {
 	uint32_t count = 0;
 
-	if (is_sharing_settled (jobs, n, facts)) {
+	if (facts->releases > 0 && is_sharing_settled (jobs, n, facts)) {
 		struct sluice_control_job *job = next_to_share (jobs, n, facts, gates);
-		if (job && job->verdict.release == SLUICE_RELEASE_NONE) {
+		if (job) {
 			job->verdict.release = SLUICE_RELEASE_SHARING;
 			facts->sharing = job->job_id;
 			facts->shared = facts->clock;

@@ -75,18 +75,20 @@ const char *sluice_release_text (unsigned int release);
 
 /* What the loop remembers of a job; all 0 for a new one. */
 struct sluice_control_memory {
-	double since;	  /* clock of the first poll that saw it; 0: none did */
-	double polled;	  /* clock of the last one */
-	double waited;	  /* s that it was charged for: its tokens may have kept it */
-	double fits;	  /* clock since which there is room for it; 0: there is none */
-	double decided;	  /* clock of the latest decision; 0: none since submission */
-	double again;	  /* clock at which the conflict should be over */
-	double retry;	  /* clock before which no release is tried again */
-	uint64_t version; /* of the co-runners it was decided beside */
-	uint32_t tries;	  /* releases commanded, in vain so far */
-	uint32_t moves;	  /* exchanges */
-	uint32_t waits;	  /* 1: decided to wait until the conflict is over */
-	uint32_t reason;  /* enum sluice_reason of the latest decision */
+	double since;	   /* clock of the first poll that saw it; 0: none did */
+	double polled;	   /* clock of the last one */
+	double waited;	   /* s that it was charged for: its tokens may have kept it */
+	double fits;	   /* clock since which there is room for it; 0: there is none */
+	double decided;	   /* clock of the latest decision; 0: none since submission */
+	double again;	   /* clock at which the conflict should be over */
+	double retry;	   /* clock before which no release is tried again */
+	uint64_t version;  /* of the co-runners it was decided beside */
+	uint32_t tries;	   /* releases commanded, in vain so far */
+	uint32_t moves;	   /* exchanges */
+	uint32_t waits;	   /* 1: decided to wait until the conflict is over */
+	uint32_t reason;   /* enum sluice_reason of the latest decision */
+	uint32_t priority; /* Slurm's when it was seen first */
+	uint32_t reserved;
 };
 
 struct sluice_control_verdict {
