@@ -5,11 +5,14 @@ BIN    := $(VENV)/bin
 BUILD  := build
 # A second's worth of figures per fuzz target unless told: make fuzz SECONDS=60
 SECONDS ?= 60
+# Of make chaos: what its steps are drawn from, and how many jobs are in flight
+SEED ?= 1
+JOBS ?= 200
 
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +97,9 @@ bench: build ## Benchmarks, as ratios measured in one run
 
 fuzz: build ## Fuzz the parsers, SECONDS=60 each
 	$(MAKE) --no-print-directory -C tests/fuzz run SECONDS=$(SECONDS)
+
+chaos: build ## Break everything around sluiced on a real cluster (SECONDS=600 SEED=1 JOBS=200)
+	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
 
 docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py

@@ -223,7 +223,7 @@ class PrivateSlurm(UpAndDown):
 
     def job(self, job_id: int | str) -> dict[str, str]:
         """All that `scontrol show job` says of one job; values may hold blanks."""
-        return _parse_record(self.run("scontrol", "show", "job", "-o", str(job_id)).stdout)
+        return parse_record(self.run("scontrol", "show", "job", "-o", str(job_id)).stdout)
 
     def wait_for_job(self, job_id: int, *states: str, timeout: float = 30.0) -> dict[str, str]:
         """Wait until the job is in one of the states; returns `job()`."""
@@ -247,6 +247,10 @@ class PrivateSlurm(UpAndDown):
     def controller_pid(self) -> int | None:
         """Pid of the running slurmctld, or None."""
         return self._pid("slurmctld")
+
+    def node_pid(self, name: str) -> int | None:
+        """Pid of the running slurmd of a node, or None."""
+        return self._pid(f"slurmd.{name}")
 
     def controller_alive(self) -> bool:
         return self.controller_pid() is not None
@@ -340,7 +344,10 @@ class PrivateSlurm(UpAndDown):
 
     def _start_nodes(self) -> None:
         for name in self.node_names:
-            self._launch(f"slurmd.{name}", ["slurmd", "-f", self.slurm_conf, "-N", name])
+            self.start_node(name)
+
+    def start_node(self, name: str) -> None:
+        self._launch(f"slurmd.{name}", ["slurmd", "-f", self.slurm_conf, "-N", name])
 
     def _launch(
         self, daemon: str, command: Sequence[str | Path], extra: Mapping[str, str] | None = None
@@ -400,7 +407,7 @@ class PrivateSlurm(UpAndDown):
         return "\n".join(lines)
 
 
-def _parse_record(line: str) -> dict[str, str]:
+def parse_record(line: str) -> dict[str, str]:
     """Fields of a `scontrol -o` line: blanks inside a value belong to it."""
     record: dict[str, str] = {}
     key = ""
