@@ -131,10 +131,13 @@ class Driver:
     def let_go(self) -> None:
         """What is held, suspended or has to wait goes on; what never can, is cancelled."""
         run = self.lab.slurm.run
-        rows = run("squeue", "-h", "-t", "PD,S", "-o", "%A|%r|%T", check=False).stdout.splitlines()
-        for row in rows:
-            job, reason, state = row.split("|")
-            if state == "SUSPENDED":
+        asked = ("squeue", "-h", "-t", "PD,S,R", "-o", "%A|%r|%T|%M")
+        for row in run(*asked, check=False).stdout.splitlines():
+            job, reason, state, elapsed = row.split("|")
+            if state == "RUNNING" and int(elapsed.split(":")[-2]) >= 1:
+                # it ended just before a crash, and slurmctld has recovered it as running
+                run("scancel", "--quiet", job, check=False)
+            elif state == "SUSPENDED":
                 self.lab.scontrol("resume", job)
             elif "held" in reason.lower():
                 self.lab.scontrol("release", job)
