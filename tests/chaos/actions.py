@@ -42,6 +42,8 @@ class Actions:
             job.changes.append(text)
             if expect[0]:
                 job.expected[expect[0]] = expect[1]
+        elif job.is_array:  # some of its tasks may have been changed, others had ended
+            job.expected.pop(expect[0], None)
         return f"{USERS[uid]}: {text}"
 
     def scancel(self, job: Job) -> str:

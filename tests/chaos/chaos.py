@@ -28,13 +28,15 @@ from lab import LIMITS, ChaosError, ChaosLab, enter_namespace
 from sampler import Sampler
 from workload import Workload
 
-LAST_WAIT = 240.0  # seconds in which all jobs end, once everything is repaired
+LAST_WAIT = 120.0  # seconds in which all jobs end, once everything is repaired,
+LAST_WAIT_OF_EACH = 3.0  # and for each of them: a busy machine starts a job in a second
 
 
 class Driver:
-    def __init__(self, lab: ChaosLab, *, seed: int, jobs: int, only: str = "") -> None:
+    def __init__(self, lab: ChaosLab, *, seed: int, jobs: int, only: str, pace: float) -> None:
         self.lab = lab
         self.jobs = jobs
+        self.pace = pace
         # one source each, so that what a step finds in the queue changes no later step
         self.schedule = Random(f"{seed} schedule")
         self.workload = Workload(lab, Random(f"{seed} workload"))
@@ -62,7 +64,7 @@ class Driver:
 
     def step(self, number: int) -> None:
         fault = self.next_fault()
-        length = self.schedule.uniform(0.3, 1) * fault.longest
+        length = self.schedule.uniform(0.3, 1) * fault.longest * self.pace
         acts = self.schedule.randint(0, 4)
         try:
             with fault.make(self.lab, self.workload, self.rng) as made:
@@ -111,7 +113,7 @@ class Driver:
     def finish(self) -> None:
         """All jobs end, with everything repaired; then nothing is left of Sluice."""
         lab = self.lab
-        deadline = time.monotonic() + LAST_WAIT
+        deadline = time.monotonic() + LAST_WAIT + LAST_WAIT_OF_EACH * self.jobs
         while rows := self.queue("PD,R,S,CG,CF"):
             self.raise_if(self.sampler.violations, "at the end")
             if time.monotonic() > deadline:
@@ -127,14 +129,17 @@ class Driver:
         self.raise_if(checks.at_the_end(lab), "at the end")
 
     def let_go(self) -> None:
-        """What is held, suspended, or has a time to begin, goes on; what never can, is cancelled."""
+        """What is held, suspended or has to wait goes on; what never can, is cancelled."""
         run = self.lab.slurm.run
-        rows = run("squeue", "-h", "-t", "PD,S", "-o", "%A|%r|%T", check=False).stdout.splitlines()
-        for row in rows:
-            job, reason, state = row.split("|")
-            if state == "SUSPENDED":
+        asked = ("squeue", "-h", "-t", "PD,S,R", "-o", "%A|%r|%T|%M")
+        for row in run(*asked, check=False).stdout.splitlines():
+            job, reason, state, elapsed = row.split("|")
+            if state == "RUNNING" and int(elapsed.split(":")[-2]) >= 1:
+                # it ended just before a crash, and slurmctld has recovered it as running
+                run("scancel", "--quiet", job, check=False)
+            elif state == "SUSPENDED":
                 self.lab.scontrol("resume", job)
-            elif reason.startswith("JobHeld"):
+            elif "held" in reason.lower():
                 self.lab.scontrol("release", job)
             elif reason == "BeginTime":
                 self.lab.scontrol("update", f"jobid={job}", "starttime=now")
@@ -162,16 +167,12 @@ class Driver:
 
     def summary(self) -> str:
         lines = [f"{count:4} x {name}" for name, count in sorted(self.survived.items())]
-        return "\n".join(
-            [
-                "Survived:",
-                *lines,
-                f"{len(self.workload.jobs)} jobs ({len(self.workload.refused)} refused by Slurm), "
-                f"{self.acted} changes by users and operators, {self.sampler.polls} polls",
-                f"Longest that a job was kept from starting: {self.account.longest:.1f} s "
-                f"(allowed {LIMITS.alive:g} s)",
-            ]
+        account = (
+            f"{len(self.workload.jobs)} jobs ({len(self.workload.refused)} refused by Slurm), "
+            f"{self.acted} changes by users and operators, {self.sampler.polls} polls"
         )
+        longest = f"Longest that a job was kept from starting: {self.account.longest:.1f} s"
+        return "\n".join(["Survived:", *lines, account, f"{longest} (allowed {LIMITS.alive:g} s)"])
 
 
 def main() -> int:
@@ -179,8 +180,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=200, help="in flight")
-    parser.add_argument("--nodes", type=int, default=12)
+    parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--only", default="", help="kinds of fault whose name has this")
+    parser.add_argument("--pace", type=float, default=1, help="how long faults last, times this")
     words = parser.parse_args()
     enter_namespace()
     root = Path(tempfile.mkdtemp(prefix="sluice-chaos-"))
@@ -190,10 +192,10 @@ def main() -> int:
     )
     with ExitStack() as stack:
         lab = stack.enter_context(ChaosLab(root, nodes=words.nodes))
-        driver = Driver(lab, seed=words.seed, jobs=words.jobs, only=words.only)
+        driver = Driver(lab, seed=words.seed, jobs=words.jobs, only=words.only, pace=words.pace)
         try:
             driver.run(words.seconds)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, keep what tells why
             print(f"VIOLATION, seed {words.seed}: {error}", flush=True)
             driver.sampler.end()
             keep(lab, driver, root)

@@ -21,15 +21,19 @@ SETTLED = 15.0  # seconds in which Slurm's counts and its jobs agree, once
 def after_step(lab: ChaosLab, workload: Workload) -> list[str]:
     records = lab.jobs()
     return [
-        *dead_controller(lab),
+        *dead_daemons(lab),
         *lost(lab, workload, records),
         *altered(workload, records),
         *token_differences(lab),
     ]
 
 
-def dead_controller(lab: ChaosLab) -> list[str]:
-    return [] if lab.slurm.controller_alive() else ["slurmctld is gone, and nobody ended it"]
+def dead_daemons(lab: ChaosLab) -> list[str]:
+    found = [] if lab.slurm.controller_alive() else ["slurmctld is gone, and nobody ended it"]
+    code = lab.sluiced.process.poll()
+    if code is not None and not lab.is_killed:
+        found.append(f"sluiced has ended by itself with {code}; see {lab.sluiced.log}")
+    return found
 
 
 def lost(lab: ChaosLab, workload: Workload, records: dict[int, dict[str, str]]) -> list[str]:

@@ -13,14 +13,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import processes
 from gated import LANES, TOKENS, licenses
 from lab import ChaosLab
 from plugin_harness import drain, install
 from workload import Workload
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Made = Callable[[ChaosLab, Workload, Random], AbstractContextManager[str]]
 
@@ -116,6 +119,14 @@ def node_killed(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     lab.slurm.start_node(name)
 
 
+@fault("clock stepped", longest=8)
+def clock_stepped(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
+    """Of the whole machine. Far back only as NTP does: Slurm itself stands still until then."""
+    seconds = rng.choice((-2, 5, 30, 100))
+    lab.step_clock(seconds)
+    yield f"the clock steps by {seconds} s"
+
+
 # Disks
 
 
@@ -125,7 +136,7 @@ def _fill(disk: Path) -> None:
             pass
 
 
-@fault("disk full", longest=22)
+@fault("disk full", longest=35)
 def disk_full(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     disk = rng.choice((lab.place.history, lab.place.run))
     _fill(disk)
@@ -135,7 +146,7 @@ def disk_full(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
         (disk / "fill").unlink(missing_ok=True)
 
 
-@fault("disk read-only", longest=22)
+@fault("disk read-only", longest=35)
 def disk_read_only(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     """Lazily bound over by itself: files that are open for writing would refuse a remount."""
     disk = rng.choice((lab.place.history, lab.place.run))
@@ -147,7 +158,7 @@ def disk_read_only(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
         subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-@fault("history gone", longest=15)
+@fault("history gone", longest=35)
 def history_gone(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     how = rng.choice(("removed", "damaged", "a directory"))
     files = list(lab.place.history.glob("history.db*"))
@@ -282,7 +293,7 @@ def leases_deleted(lab: ChaosLab, _: Workload, __: Random) -> Iterator[str]:
     yield "leases deleted"
 
 
-@fault("foreign reservation", longest=22)
+@fault("foreign reservation", longest=35)
 def foreign_reservation(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     token = rng.choice(TOKENS)
     what = rng.choice(
@@ -309,8 +320,8 @@ def foreign_reservation(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str
 @fault("job inside a lease", longest=5)
 def job_inside_a_lease(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     token = rng.choice(TOKENS)
-    done = lab.slurm.run("sbatch", "--parsable", "--output=/dev/null", "-J", "unheard_of",
-                         f"--reservation=sluice_{token}", "--wrap=sleep 4", check=False)  # fmt: skip
+    words = ("-J", "unheard_of", f"--reservation=sluice_{token}", "--wrap=sleep 4")
+    done = lab.slurm.run("sbatch", "--parsable", "--output=/dev/null", *words, check=False)
     off = lab.sluice("off")
     yield f"a job in sluice_{token} ({done.returncode}), sluice off: exit code {off.returncode}"
     lab.slurm.run("scancel", "--quiet", done.stdout.split(";")[0].strip() or "0", check=False)
@@ -332,20 +343,20 @@ def lanes_cut(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
     lab.set_licenses(licenses())
 
 
-@fault("releases refused", longest=20)
+@fault("releases refused", longest=35)
 def releases_refused(lab: ChaosLab, workload: Workload, rng: Random) -> Iterator[str]:
     count = rng.randint(5, 15)
     for _ in range(count):
         job = workload.submit(kind="heavy", trait="", nodes=1, seconds=1, uid=0)
-        if job and lab.scontrol("update", f"jobid={job.job_id}", "licenses+=tool:9"):
+        if job and lab.scontrol("update", f"jobid={job.job_id}", "licenses=tool:9,all_stream"):
             job.expected["Licenses"] = "tool:9"
-            job.changes.append("licenses+=tool:9")
+            job.changes.append("licenses=tool:9,all_stream")
     lab.set_licenses(licenses().replace("tool:9", "tool:2"))
     yield f"tool cut to 2, with {count} jobs that want 9"
     lab.set_licenses(licenses())
 
 
-@fault("tokens from before Sluice", longest=12)
+@fault("tokens from before Sluice", longest=35)
 def tokens_from_before(lab: ChaosLab, workload: Workload, rng: Random) -> Iterator[str]:
     """F5: written while no plugin was there."""
     lab.wait_until_saved()

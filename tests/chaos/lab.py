@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import time
 from contextlib import ExitStack, suppress
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import made_model
 from account import Limits
+from compile_c import compiled
 from gated import KINDS, LANE_TOKENS, TOKENS, licenses, reservations
 from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm, parse_record
@@ -37,9 +39,9 @@ HISTORY_DISK = "256m"
 ALL_TOKENS = TOKENS + LANE_TOKENS
 POLL_SECONDS = 1.0
 PASS_SECONDS = 3.0
-LIMITS = Limits(max_delay=12.0, lease=5.0, poll=POLL_SECONDS, pass_seconds=PASS_SECONDS, slack=8.0)
+LIMITS = Limits(max_delay=8.0, lease=5.0, poll=POLL_SECONDS, pass_seconds=PASS_SECONDS, slack=8.0)
 # Predicted to end within MaxDelay: so waiting may be cheaper than sharing.
-SECONDS = {"runtime_seconds": 8.0}
+SECONDS = {"runtime_seconds": 6.0}
 SAVE_SECONDS = 6.0
 """Slurm saves its state every five seconds: what is younger is lost when slurmctld is killed."""
 PATIENCE = 60.0
@@ -109,10 +111,11 @@ class ChaosLab(UpAndDown):
         )
         self.sluiced = Sluiced(self.slurm, self.files)
         self.sluiced.history = self.place.history / "history.db"
+        self.is_killed = False
         self.alive_since: float | None = None
         self.dead_since: float | None = None
-        self.is_stopped = False
         self.last_submission = 0.0
+        self.clock_offset = 0
         self._stack = ExitStack()
 
     # -- life ------------------------------------------------------------------
@@ -124,9 +127,10 @@ class ChaosLab(UpAndDown):
                 directory.chmod(0o755)
             for disk, size in ((self.place.history, HISTORY_DISK), (self.place.run, DISK)):
                 disk.mkdir()
-                subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "none", disk],
-                               check=True)  # fmt: skip
+                options = f"size={size},mode=755"
+                subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", disk], check=True)
                 stack.callback(subprocess.run, ["umount", "--lazy", disk], check=False)
+            self._take_clock(stack)
             self.publish()
             self.configure()
             stack.enter_context(self.slurm)
@@ -136,6 +140,29 @@ class ChaosLab(UpAndDown):
 
     def down(self) -> None:
         self._stack.close()
+
+    # -- the machine's clock ---------------------------------------------------
+
+    def _take_clock(self, stack: ExitStack) -> None:
+        """Let `step_clock` set the clock of all that is started from now on: clock.c."""
+        self._clock.write_bytes(struct.pack("=q", 0))
+        library = compiled(Path(__file__).with_name("clock.c"), "-shared", "-fPIC", suffix=".so")
+        preloaded = {"LD_PRELOAD": str(library), "CHAOS_CLOCK": str(self._clock)}
+        os.environ |= preloaded
+        stack.callback(lambda: [os.environ.pop(name) for name in preloaded])
+
+    def step_clock(self, seconds: int) -> None:
+        self.clock_offset += seconds
+        with self._clock.open("r+b") as file:  # mapped by many: never another file
+            file.write(struct.pack("=q", self.clock_offset))
+
+    def now(self) -> float:
+        """By the clock of all that the lab has started."""
+        return time.time() + self.clock_offset
+
+    @property
+    def _clock(self) -> Path:
+        return self.place.root / "clock"
 
     # -- Sluice ----------------------------------------------------------------
 
@@ -156,15 +183,16 @@ class ChaosLab(UpAndDown):
     def publish(self, lanes: str = "", *, price: float = WAIT_PRICE) -> None:
         kinds = {name: profile | SECONDS for name, profile in KINDS.items()}
         policy = f"WaitPrice={price}\nMargin=0\nMinSaving=0\nMaxDelay={LIMITS.max_delay:g}\n"
-        content = made_model.bundle_of_names(kinds, policy + lanes, created=int(time.time()))
+        content = made_model.bundle_of_names(kinds, policy + lanes, created=int(self.now()))
         install(self.files.bundle, content)
 
     def start_sluiced(self) -> None:
         self.sluiced.start()
-        self.is_stopped = False
+        self.is_killed = False
         self._lives()
 
     def kill_sluiced(self) -> None:
+        self.is_killed = True
         process = self.sluiced.process
         process.kill()
         process.wait()
@@ -172,12 +200,10 @@ class ChaosLab(UpAndDown):
 
     def stop_sluiced(self) -> None:
         self.sluiced.process.send_signal(signal.SIGSTOP)
-        self.is_stopped = True
         self._died()
 
     def continue_sluiced(self) -> None:
         self.sluiced.process.send_signal(signal.SIGCONT)
-        self.is_stopped = False
         self._lives()
 
     def notice_sluiced(self) -> None:

@@ -70,7 +70,7 @@ class Sampler(threading.Thread):
             return None
         return Poll(
             at=at,
-            now=time.time(),
+            now=self.lab.now(),
             idle=len({line for line in nodes.splitlines() if line.endswith(" idle")}),
             free=dict(_free(line) for line in free.splitlines() if line.startswith("License")),
             pending=merge_components(parse_row(row) for row in queue.splitlines() if row),

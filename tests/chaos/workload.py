@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 USERS = {0: "root", 1: "daemon", 5: "games", 65534: "nobody"}  # games is exempt
 KINDS = ("heavy",) * 4 + ("flusher",) * 3 + ("light", "dripper", "flood") + ("unheard_of",) * 3
 ACCOUNTS = ("physics", "sl0_stream", "a\x1fb", "Licenses=all_stream:9")
-FIELDS = ("UserId", "JobName", "TimeLimit", "NumNodes", "Nice", "Comment", "Partition", "WorkDir",
-          "Requeue", "Licenses", "Account")  # fmt: skip
+SHOWN = {"licenses": "Licenses", "comment": "Comment", "nice": "Nice", "partition": "Partition"}
+"""Options of sbatch, and the fields of scontrol that show them."""
+
+TRAITS = (*("array",) * 2, "dependency", *("licenses",) * 2, "account", "begin", "hold", "comment",
+          "nice", "urgent", "greedy", "het")  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -29,9 +32,8 @@ class Job:
     job_id: int
     uid: int
     expected: dict[str, str]
-    is_array: bool = False
     is_held: bool = False
-    is_het: bool = False
+    is_array: bool = False
     changes: list[str] = field(default_factory=list)
 
     def differences(self, record: Mapping[str, str]) -> list[str]:
@@ -71,66 +73,66 @@ class Workload:
 
     def submit(self, **fixed: str | int) -> Job | None:
         """Submit one job of the mix; None where Slurm refused it."""
-        rng = self.rng
-        uid = int(fixed.get("uid", rng.choice(tuple(USERS))))
-        nodes = int(fixed.get("nodes", rng.choice((1, 1, 1, 1, 2, 3))))
-        limit = rng.randint(30, 59)
-        kind = str(fixed.get("kind", rng.choice(KINDS)))
-        options = {"job-name": kind, "nodes": str(nodes), "time": str(limit)}
+        chosen = self._choose() | fixed
+        uid, kind, nodes = int(chosen["uid"]), str(chosen["kind"]), str(chosen["nodes"])
+        limit = self.rng.randint(30, 59)
         expected = {
             "UserId": USERS[uid],
             "JobName": kind,
             "TimeLimit": f"00:{limit}:00",
-            "NumNodes": str(nodes),
-            "Licenses": "",
-            "Nice": "0",
+            "NumNodes": nodes,
             "Partition": "main",
             "WorkDir": "/",
             "Requeue": "1",
-            "Comment": "",
-        }
-        is_held = is_array = is_het = False
-        trait = str(fixed.get("trait", rng.choice(("",) * 8 + TRAITS)))
-        seconds = str(fixed.get("seconds", rng.choice((1, 2, 2, 3, 5, 8))))
-        if trait == "array":
-            options["array"] = rng.choice(("0-2", "1-4%2", "3,5"))
-            is_array = True
-        elif trait == "dependency" and self.jobs:
-            options["dependency"] = f"afterany:{rng.choice(sorted(self.jobs)[-20:])}"
-        elif trait == "licenses":
-            expected["Licenses"] = options["licenses"] = f"tool:{rng.randint(1, 3)}"
-        elif trait == "account":
-            options["account"] = rng.choice(ACCOUNTS)
-        elif trait == "begin":
-            options["begin"] = "now+5seconds"
-        elif trait == "hold":
-            options["hold"] = ""
-            is_held = True
-        elif trait == "comment":
-            expected["Comment"] = options["comment"] = "all_stream:5 | sluice=1:2"
-        elif trait == "nice":
-            options["nice"] = expected["Nice"] = str(rng.randint(1, 50))
-        elif trait == "urgent":
-            options["partition"] = expected["Partition"] = "urgent"
-        elif trait == "greedy":
-            options["licenses"] = rng.choice(("all_stream:1000000", "tool:1,all_flush:3"))
-            expected["Licenses"] = own_licenses(options["licenses"])
-        is_het = trait == "het"
+        } | dict.fromkeys(("Licenses", "Comment"), "")
+        expected["Nice"] = "0"
+        trait = str(chosen["trait"])
+        options = self._options(trait)
+        for option, name in SHOWN.items():
+            if option in options:
+                expected[name] = options[option]
+        expected["Licenses"] = own_licenses(expected["Licenses"])
         words = [f"--{name}={value}" if value else f"--{name}" for name, value in options.items()]
         common = ("--output=/dev/null", "--chdir=/", "--requeue")
-        second = (":", "-N1", "-J", "unheard_of", *common) if is_het else ()
+        second = (":", "-N1", "-J", "unheard_of", *common) if trait == "het" else ()
         done = self.lab.as_user(
-            uid, "sbatch", "--parsable", *common, *words, *second, self.script, seconds
-        )
+            uid, "sbatch", "--parsable", *common, f"--job-name={kind}", f"--nodes={nodes}",
+            f"--time={limit}", *words, *second, self.script, str(chosen["seconds"]),
+        )  # fmt: skip
         if done.returncode != 0:
             self.refused.append(done.stderr.strip())
             return None
-        job = Job(int(done.stdout.split(";")[0]), uid, expected, is_array, is_held, is_het)
+        job_id = int(done.stdout.split(";")[0])
+        return self._keep(Job(job_id, uid, expected, trait == "hold", trait == "array"))
+
+    def _keep(self, job: Job) -> Job:
         if job.job_id in self.jobs:
             raise ChaosError(f"Slurm gave the id {job.job_id} twice")
         self.jobs[job.job_id] = job
         return job
 
+    def _choose(self) -> dict[str, str | int]:
+        rng = self.rng
+        return {
+            "uid": rng.choice(tuple(USERS)),
+            "kind": rng.choice(KINDS),
+            "nodes": rng.choice((1, 1, 1, 1, 1, 2)),
+            "seconds": rng.choice((1, 1, 2, 2, 3, 5)),
+            "trait": rng.choice(("",) * 8 + TRAITS),
+        }
 
-TRAITS = ("array", "array", "dependency", "licenses", "licenses", "account", "begin", "hold", "comment",
-          "nice", "urgent", "greedy", "het")  # fmt: skip
+    def _options(self, trait: str) -> dict[str, str]:
+        """Of sbatch; one that has no value is empty."""
+        rng = self.rng
+        return {
+            "array": {"array": rng.choice(("0-2", "1-4%2", "3,5"))},
+            "dependency": {"dependency": f"afterany:{rng.choice(sorted(self.jobs)[-20:] or [1])}"},
+            "licenses": {"licenses": f"tool:{rng.randint(1, 3)}"},
+            "account": {"account": rng.choice(ACCOUNTS)},
+            "begin": {"begin": "now+5seconds"},
+            "hold": {"hold": ""},
+            "comment": {"comment": "all_stream:5 | sluice=1:2"},
+            "nice": {"nice": str(rng.randint(1, 50))},
+            "urgent": {"partition": "urgent"},
+            "greedy": {"licenses": rng.choice(("all_stream:1000000", "tool:1,all_flush:3"))},
+        }.get(trait, {})
