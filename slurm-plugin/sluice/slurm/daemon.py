@@ -78,6 +78,7 @@ class Daemon:
         jobs: list[QueuedJob] | None = None
         with self._troubles.about("configuration"):
             self._reload()
+        self._drainer.start()  # not before it is sure that no other sluiced drains this plugin
         with self._troubles.about("controller"):
             self._settings.refresh()
             begin = time.monotonic()
@@ -109,13 +110,11 @@ class Daemon:
         return not self._troubles
 
     def _new_drainer(self) -> Drainer:
-        drainer = Drainer(
+        return Drainer(
             PluginClient(Path(self.config.socket), RECORD_SIZE),
             Path(self.config.history),
             self._publisher.kept,
         )
-        drainer.start()
-        return drainer
 
     def close(self) -> None:
         self._drainer.close()
