@@ -90,8 +90,7 @@ class Daemon:
         changes: Changes | None = None
         with self._troubles.about("configuration"):
             self._reload()
-        with self._troubles.about("settings"):
-            self._settings.refresh()
+        self._drainer.start()  # not before it is sure that no other sluiced drains this plugin
         with self._troubles.about("controller"):
             begin = time.monotonic()
             changes = self._queue.poll(with_room=self._gatekeeper.needs_room)
@@ -99,6 +98,8 @@ class Daemon:
             seen = Seen.of(self._queue, now)
         if seen is not None:
             self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
+        with self._troubles.about("settings"):
+            self._settings.refresh()
         with self._troubles.about("plugin", (SlurmError,)):
             self._take_up(changes, now)
         with self._troubles.about("queries"):
@@ -136,13 +137,11 @@ class Daemon:
         )
 
     def _new_drainer(self) -> Drainer:
-        drainer = Drainer(
+        return Drainer(
             PluginClient(Path(self.config.socket), RECORD_SIZE),
             Path(self.config.history),
             self._publisher.kept,
         )
-        drainer.start()
-        return drainer
 
     def close(self) -> None:
         self._drainer.close()

@@ -77,7 +77,9 @@ class Drainer:
         self._thread = threading.Thread(target=self._run, name="drainer", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        """Begin to drain, if it has not begun yet."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def close(self) -> None:
         """End the thread; what it could not store stays with the plugin."""
