@@ -27,6 +27,8 @@ struct sluice_control {
 	uint32_t capacity;
 	struct sluice_desk *desk;
 	struct ranked *ranked;
+	uint32_t running_count;
+	uint32_t *running; /* jobs that run */
 	uint32_t action_count;
 	uint32_t *actions;	       /* jobs with an action in their verdict */
 	struct sluice_member *members; /* of a lane: those that run, then those that wait */
@@ -63,11 +65,13 @@ sluice_control_create (uint32_t capacity)
 	c->capacity = capacity;
 	c->desk = sluice_desk_create ();
 	c->ranked = calloc ((size_t)capacity + 1, sizeof *c->ranked);
+	c->running = calloc ((size_t)capacity + 1, sizeof *c->running);
 	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
 	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
 	c->chosen = calloc (2 * (size_t)capacity + FILLED, sizeof *c->chosen);
 	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
-	if (c->desk && c->ranked && c->actions && c->members && c->chosen && c->loads)
+	if (c->desk && c->ranked && c->running && c->actions && c->members && c->chosen
+	    && c->loads)
 		return c;
 	sluice_control_destroy (c);
 	return NULL;
@@ -82,6 +86,7 @@ sluice_control_destroy (struct sluice_control *c)
 	free (c->chosen);
 	free (c->members);
 	free (c->actions);
+	free (c->running);
 	free (c->ranked);
 	sluice_desk_destroy (c->desk);
 	free (c);
@@ -187,14 +192,13 @@ is_out_of_turn (const struct sluice_control_job *other,
 
 /* What jobs hold that overtook this one since it became eligible. */
 static struct left
-overtaken_by (const struct sluice_control_job *jobs, uint32_t n,
+overtaken_by (const struct sluice_control *c, const struct sluice_control_job *jobs,
 	      const struct sluice_control_job *job)
 {
 	struct left held = { 0, 0 };
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sluice_control_job *other = &jobs[i];
-		if (other->state != SLUICE_CONTROL_RUNS
-		    || other->partition != job->partition || other->start < job->eligible
+	for (uint32_t i = 0; i < c->running_count; i++) {
+		const struct sluice_control_job *other = &jobs[c->running[i]];
+		if (other->partition != job->partition || other->start < job->eligible
 		    || job->eligible <= 0 || !is_out_of_turn (other, job))
 			continue;
 		held.nodes += other->nodes;
@@ -223,8 +227,9 @@ starts_soon (struct sluice_control_job *job, const struct sluice_control_facts *
 }
 
 static void
-judge_room (struct sluice_control_job *jobs, uint32_t n, struct sluice_control_job *job,
-	    struct left *left, const struct sluice_control_facts *facts)
+judge_room (const struct sluice_control *c, const struct sluice_control_job *jobs,
+	    struct sluice_control_job *job, struct left *left,
+	    const struct sluice_control_facts *facts)
 {
 	struct left reach = *left;
 
@@ -239,7 +244,7 @@ judge_room (struct sluice_control_job *jobs, uint32_t n, struct sluice_control_j
 	job->memory.fits = 0.0;
 	if (!lacks_tokens (job, facts))
 		return;
-	struct left held = overtaken_by (jobs, n, job);
+	struct left held = overtaken_by (c, jobs, job);
 	reach.nodes += held.nodes;
 	reach.cpus += held.cpus;
 	if (fits (job, reach))
@@ -247,8 +252,8 @@ judge_room (struct sluice_control_job *jobs, uint32_t n, struct sluice_control_j
 }
 
 static void
-judge_partition (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
-		 uint32_t first, uint32_t last, const struct sluice_control_room *room,
+judge_partition (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t first,
+		 uint32_t last, const struct sluice_control_room *room,
 		 const struct sluice_control_facts *facts)
 {
 	struct left left = { room->nodes, room->cpus };
@@ -257,7 +262,7 @@ judge_partition (struct sluice_control *c, struct sluice_control_job *jobs, uint
 		if (room->is_unlimited)
 			job->flags |= SLUICE_CONTROL_ROOM;
 		else
-			judge_room (jobs, n, job, &left, facts);
+			judge_room (c, jobs, job, &left, facts);
 	}
 }
 
@@ -276,9 +281,12 @@ sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, 
 	static const struct sluice_control_room nobody_knows = { .is_unlimited = 1 };
 	uint32_t count = 0, any = 0;
 
+	c->running_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		jobs[i].flags &= ~(uint32_t)SLUICE_CONTROL_ROOM;
 		any |= (uint32_t)wants_tokens (&jobs[i]);
+		if (jobs[i].state == SLUICE_CONTROL_RUNS)
+			c->running[c->running_count++] = i;
 		if (jobs[i].memory.priority == 0)
 			jobs[i].memory.priority = jobs[i].priority;
 		if (jobs[i].state != SLUICE_CONTROL_WAITS)
@@ -298,7 +306,7 @@ sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, 
 		for (last = first + 1; last < count; last++)
 			if (jobs[c->ranked[last].index].partition != partition)
 				break;
-		judge_partition (c, jobs, n, first, last,
+		judge_partition (c, jobs, first, last,
 				 partition < room_count ? &rooms[partition] : &nobody_knows,
 				 facts);
 	}
