@@ -5,11 +5,14 @@ BIN    := $(VENV)/bin
 BUILD  := build
 # A second's worth of figures per fuzz target unless told: make fuzz SECONDS=60
 SECONDS ?= 60
+# Of make chaos: what its steps are drawn from, and how many jobs are in flight
+SEED ?= 1
+JOBS ?= 200
 
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +25,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and the probe
+build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and programs
 	@$(BIN)/python -m compileall -q $(wildcard */sluice) # whoever runs a command may not write here
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*) \
@@ -33,13 +36,15 @@ $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* si
 plugin: $(VENV)/.ready
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD))
 
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugins, probe and man pages into DESTDIR (see docs/operating.md)
+install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/systemd install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
@@ -95,6 +100,9 @@ bench: build ## Benchmarks, as ratios measured in one run
 
 fuzz: build ## Fuzz the parsers, SECONDS=60 each
 	$(MAKE) --no-print-directory -C tests/fuzz run SECONDS=$(SECONDS)
+
+chaos: build ## Break everything around sluiced on a real cluster (SECONDS=600 SEED=1 JOBS=200)
+	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
 
 docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py

@@ -1,6 +1,6 @@
 /*
- * What the plugin has done since it was loaded, for `sluice doctor`. Every
- * field is counted up by many threads at once and never reset.
+ * What the plugin has done, for `sluice doctor`. Every field is counted up by many
+ * threads at once and never reset; the next slurmctld goes on with them (spool.h).
  */
 #ifndef SLUICE_COUNTERS_H
 #define SLUICE_COUNTERS_H
@@ -29,6 +29,12 @@ struct counters {
 	struct histogram forest;
 	struct histogram all;
 };
+
+enum { COUNTERS_COUNT = sizeof (struct counters) / sizeof (uint64_t) };
+
+void counters_read (struct counters *counters, uint64_t out[COUNTERS_COUNT]);
+/* Add what an earlier slurmctld had counted. */
+void counters_add (struct counters *counters, const uint64_t earlier[COUNTERS_COUNT]);
 
 /* Returns how many there were before. */
 static inline uint64_t

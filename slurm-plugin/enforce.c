@@ -4,32 +4,6 @@
 
 #include "adapter.h"
 
-/* Take tokens off one text of a job description. What was nothing but tokens
- * becomes NULL: at submission no licences, in a modification no change of them.
- * So nobody's wrong wish for a token costs a running job its other licences. */
-static struct sluice_stripped
-strip (const struct sluice_policy *policy, const struct sluice_tokens *granted, char **text)
-{
-	char kept[SLUICE_LICENSES_SIZE];
-	struct sluice_stripped stripped = { 0 };
-
-	if (!*text || sluice_licenses_strip (policy, granted, *text, kept, &stripped) != 0
-	    || stripped.items == 0)
-		return stripped;
-	adapter_set_text (text, kept[0] ? kept : NULL);
-	return stripped;
-}
-
-void
-enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *counters)
-{
-	const struct sluice_policy *policy = view_policy (view);
-	uint32_t items = strip (policy, NULL, &job->licenses).items
-			 + strip (policy, NULL, &job->tres_per_task).items;
-	if (items > 0)
-		count (&counters->stripped);
-}
-
 /*
  * Of slurmctld's functions this one alone is called on the submit path. It
  * takes Slurm's licence mutex for a walk through a short list. That mutex ranks
@@ -38,13 +12,72 @@ enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *co
  * association manager (read in licenses.c of all versions from 22.05 to 26.05).
  */
 static uint32_t
-total_of (const struct view *view, uint32_t lane, uint32_t klass)
+total_of (const struct sluice_policy *policy, uint32_t lane, uint32_t klass)
 {
 	char name[SLUICE_TOKEN_SIZE];
 	if (!get_total_license_cnt)
 		return SLUICE_TOTAL_UNKNOWN;
-	sluice_token_name (view_policy (view), lane, klass, name);
-	uint32_t total = get_total_license_cnt (name);
+	sluice_token_name (policy, lane, klass, name);
+	return get_total_license_cnt (name);
+}
+
+/* The tokens that are Sluice's. Where the controller does not tell, those of a lane that
+ * the site has named, but not those of `all`: that may be a licence of its own. */
+static void
+defined_tokens (const struct sluice_policy *policy, struct sluice_token_set *out)
+{
+	memset (out, 0, sizeof *out);
+	for (uint32_t klass = SLUICE_CLASS_NONE + 1; klass < SLUICE_CLASS_COUNT; klass++)
+		for (uint32_t lane = 0; lane < policy->lane_count; lane++) {
+			uint32_t total = total_of (policy, lane, klass);
+			int is_ours = total == SLUICE_TOTAL_UNKNOWN
+					  ? strcmp (policy->lanes[lane].name, "all") != 0
+					  : total >= SLUICE_MIN_TOTAL;
+			out->lanes[klass] |= (uint32_t)is_ours << lane;
+		}
+}
+
+/* Take tokens off one text of a job description. What was nothing but tokens
+ * becomes NULL: at submission no licences, in a modification no change of them.
+ * So nobody's wrong wish for a token costs a running job its other licences. */
+static struct sluice_stripped
+strip (const struct view *view, const struct sluice_tokens *granted, char **text)
+{
+	char kept[SLUICE_LICENSES_SIZE];
+	struct sluice_stripped stripped = { 0 };
+	struct sluice_token_set defined;
+
+	if (!*text
+	    || sluice_licenses_strip (&view->reserved, NULL, granted, *text, kept,
+				      &stripped)
+		   != 0
+	    || stripped.items == 0)
+		return stripped;
+	/* only now, and so for no job that names none: ask what the controller has */
+	defined_tokens (&view->reserved, &defined);
+	sluice_licenses_strip (&view->reserved, &defined, granted, *text, kept, &stripped);
+	if (stripped.items > 0)
+		adapter_set_text (text, kept[0] ? kept : NULL);
+	return stripped;
+}
+
+void
+enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *counters)
+{
+	if (!view->reserves_tokens)
+		return;
+	uint32_t items = strip (view, NULL, &job->licenses).items
+			 + strip (view, NULL, &job->tres_per_task).items;
+	if (items > 0)
+		count (&counters->stripped);
+}
+
+/* Of a token that a decision asks for, as many as there will be after the next
+ * reconfiguration too. */
+static uint32_t
+promised_total (const struct view *view, uint32_t lane, uint32_t klass)
+{
+	uint32_t total = total_of (view_policy (view), lane, klass);
 	uint32_t promised = view->promised[klass][lane];
 	return total < promised ? total : promised;
 }
@@ -72,7 +105,7 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 	if (record->mode == SLUICE_MODE_ENFORCE)
 		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
 			if (wanted.lane_mask >> lane & 1)
-				totals[lane] = total_of (view, lane, wanted.klass);
+				totals[lane] = promised_total (view, lane, wanted.klass);
 	sluice_tokens_grant (record->mode, policy, &record->submission, &record->decision,
 			     totals, grant);
 	if (grant->outcome == SLUICE_GRANT_TAKEN && take (policy, &grant->tokens, job) != 0)
@@ -91,10 +124,10 @@ void
 enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 		struct counters *counters)
 {
-	const struct sluice_policy *policy = view_policy (view);
 	struct sluice_tokens granted = { 0 };
 
-	if ((!change->licenses && !change->tres_per_task) || is_administrator (uid))
+	if (!view->reserves_tokens || (!change->licenses && !change->tres_per_task)
+	    || is_administrator (uid))
 		return;
 	/* also from an old snapshot: better believed than taken from the user */
 	const struct sluice_holder *holder
@@ -107,8 +140,8 @@ enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 	}
 
 	int sets_licenses = change->licenses != NULL;
-	struct sluice_stripped licenses = strip (policy, &granted, &change->licenses);
-	if (licenses.items + strip (policy, NULL, &change->tres_per_task).items > 0)
+	struct sluice_stripped licenses = strip (view, &granted, &change->licenses);
+	if (licenses.items + strip (view, NULL, &change->tres_per_task).items > 0)
 		count (&counters->stripped);
 	/* Slurm replaces a job's licences as a whole, so what he leaves out goes */
 	int is_set = sets_licenses && change->licenses;

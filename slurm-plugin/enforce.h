@@ -1,18 +1,24 @@
 /*
- * `enforce`: what happens to a job's licences, the only thing of it that Sluice
- * changes there beside the admin comment.
+ * What happens to a job's licences, the only thing of it that Sluice changes beside
+ * the admin comment.
  *
- *   submission     lane tokens that its user wrote are taken off, from every
- *                  job; those that its decision asks for are added, if the
- *                  controller has them
- *   modification   of an ordinary user: tokens that he adds are taken off, and
- *                  of those that Sluice gave the job he may keep or drop each;
- *                  an administrator's, and so sluiced's own, is left alone
+ *   submission     in every mode but off, lane tokens that its user wrote are
+ *                  taken off every job; in `enforce`, those that its decision
+ *                  asks for are added, if the controller has them
+ *   modification   of an ordinary user, in every mode but off: tokens that he
+ *                  adds are taken off, and of those that Sluice gave the job he
+ *                  may keep or drop each; an administrator's, and so sluiced's
+ *                  own, is left alone
  *
- * Tokens written by users are taken off also while the bundle is gone or sluiced
- * is dead: what a job takes then it would hold when they are back. Adding waits
- * for all that belongs to a decision. Whatever goes wrong, the licences stay as
- * they are, and the submission or modification goes its way.
+ * A licence is a token once the controller has SLUICE_MIN_TOTAL of it. With fewer, or
+ * none, it is left to Slurm: a site may have a licence of that name, and what Slurm
+ * refuses it refuses as without Sluice.
+ *
+ * Tokens written by users are taken off also in `observe` and `advise`, while the
+ * bundle is gone, sluiced is dead or Sluice is switched off: a job would hold what it
+ * takes then in `enforce` later. Adding waits for all that belongs to a decision.
+ * Whatever goes wrong, the licences stay as they are, and the submission or
+ * modification goes its way.
  */
 #ifndef SLUICE_ENFORCE_H
 #define SLUICE_ENFORCE_H

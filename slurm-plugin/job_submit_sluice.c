@@ -12,10 +12,11 @@
  *   job_modify   always succeeds: an error would break even `scontrol hold`
  *   fini         may never be called (from 23.11 slurmctld re-executes itself)
  *
- * In `observe` a decision record goes into the ring and the job stays as it is;
- * in `advise` the job also gets a note in its admin comment, in `enforce` also
- * the tokens that the decision asks for (enforce.c). Two threads of our
- * own do the rest: loader.c reads the files, server.c hands out the records.
+ * In `observe` a decision record goes into the ring and the job stays as it is, but
+ * for tokens that its user wrote (enforce.c); in `advise` the job also gets a note in
+ * its admin comment, in `enforce` also the tokens that the decision asks for. Three
+ * threads of our own do the rest: loader.c reads the files, server.c hands out the
+ * records, spool.c saves them for the next slurmctld.
  * slurmctld may fork at any time: the child executes something else at once and
  * never comes here, so threads and locks need no care.
  */
@@ -33,6 +34,7 @@
 #include "note.h"
 #include "server.h"
 #include "slurm_api.h"
+#include "spool.h"
 #include "thread.h"
 
 #define EXPORT __attribute__ ((visibility ("default")))
@@ -48,13 +50,16 @@ struct job_record;
 struct plugin {
 	uint64_t boot;
 	int stop_fd;
+	struct library library;
 	struct counters counters;
 	struct decider decider;
 	struct ring ring;
 	struct loader loader;
 	struct server server;
+	struct spool spool;
 	int has_loader;
 	int has_server;
+	int has_spool;
 };
 
 /* The API hands us no context, so there is one instance. NULL: not loaded. */
@@ -88,15 +93,18 @@ start (struct plugin *new)
 {
 	char config[SLUICE_PATH_SIZE];
 	struct report_sources sources = {
+		.library = &new->library,
 		.counters = &new->counters,
 		.loader = &new->loader,
 		.ring = &new->ring,
+		.spool = &new->spool,
 	};
 
 	while (new->boot == 0)
 		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
 			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
 	sources.boot = new->boot;
+	library_identify (&new->library);
 	ring_init (&new->ring);
 	find_config (config);
 	new->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -105,8 +113,12 @@ start (struct plugin *new)
 	new->has_loader = loader_start (&new->loader, config, slurms_config (), &new->ring,
 					new->stop_fd)
 			  == 0;
+	new->has_spool
+	    = new->has_loader &&spool_start (&new->spool, &new->loader, &new->ring,
+					     &new->counters, new->boot, new->stop_fd)
+	      == 0;
 	new->has_server
-	    = new->has_loader &&server_start (&new->server, &sources, new->stop_fd) == 0;
+	    = new->has_spool &&server_start (&new->server, &sources, new->stop_fd) == 0;
 }
 
 EXPORT int
@@ -131,12 +143,16 @@ stop (struct plugin *old)
 		return;
 	if (old->has_server)
 		is_running |= thread_join (old->server.thread);
+	if (old->has_spool)
+		is_running |= thread_join (old->spool.thread);
 	if (old->has_loader)
 		is_running |= thread_join (old->loader.thread);
 	/* a file system hangs under a thread: the library stays mapped too
 	 * (-z nodelete), so leave the thread what it uses */
 	if (is_running)
 		return;
+	if (old->has_spool)
+		spool_destroy (&old->spool);
 	if (old->has_loader)
 		loader_destroy (&old->loader);
 	ring_destroy (&old->ring);
@@ -205,14 +221,13 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 		count (&plugin->counters.repeated);
 }
 
-/* A job whose prediction came from the application table; else the forest was
- * asked as well. */
+/* A job whose prediction came from the user's own runs alone; else others' were asked,
+ * and the forest among them. */
 static int
 is_known (const struct view *view, const struct sluice_prediction *prediction)
 {
 	return (prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
-		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME
-		|| prediction->evidence == SLUICE_EVIDENCE_NAME)
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME)
 	       && prediction->profile.confidence
 		      >= sluice_bundle_policy (view->bundle)->min_confidence;
 }
@@ -250,8 +265,6 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	uint64_t start = is_timed ? thread_cpu_ns () : 0;
 
 	ring_expect (&plugin->ring);
-	if (view->config.mode == SLUICE_MODE_ENFORCE)
-		enforce_strip (view, job, &plugin->counters);
 	decide (view, job, submit_uid, &record);
 	enforce_grant (view, job, &record);
 	ring_push (&plugin->ring, &record);
@@ -273,6 +286,8 @@ job_submit (job_desc_msg_t *job, uint32_t submit_uid, char **err_msg)
 		return SLURM_SUCCESS;
 	int is_timed = count (&plugin->counters.submissions) % TIMED_ONE_IN == 0;
 	const struct view *view = loader_acquire (&plugin->loader);
+	if (view)
+		enforce_strip (view, job, &plugin->counters);
 	if (view && view->config.mode != SLUICE_MODE_OFF)
 		consider (view, job, submit_uid, is_timed);
 	loader_release (&plugin->loader);
@@ -295,7 +310,7 @@ job_modify (job_desc_msg_t *job, struct job_record *old, uint32_t submit_uid)
 		return SLURM_SUCCESS;
 	count (&plugin->counters.modifications);
 	const struct view *view = loader_acquire (&plugin->loader);
-	if (view && view->config.mode == SLUICE_MODE_ENFORCE)
+	if (view)
 		enforce_modify (view, job, submit_uid, &plugin->counters);
 	loader_release (&plugin->loader);
 	return SLURM_SUCCESS;

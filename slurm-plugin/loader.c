@@ -41,7 +41,7 @@ accept_file (struct loader *loader, enum file file, uint64_t checksum, int64_t c
 }
 
 static void
-refuse_file (struct loader *loader, enum file file, const char *reason)
+refuse_until_changed (struct loader *loader, enum file file, const char *reason)
 {
 	struct file_status *status = &loader->status[file];
 
@@ -51,11 +51,17 @@ refuse_file (struct loader *loader, enum file file, const char *reason)
 	if (file == FILE_CONFIG)
 		status->loaded = 0;
 	pthread_mutex_unlock (&loader->status_lock);
-	/* whatever was wrong may be over soon, also without a new time stamp */
-	watch_forget (&loader->watches[file]);
 	if (is_news)
 		slurm_error ("sluice: %s %s refused: %s", file_words[file], status->path,
 			     reason);
+}
+
+static void
+refuse_file (struct loader *loader, enum file file, const char *reason)
+{
+	refuse_until_changed (loader, file, reason);
+	/* whatever was wrong may be over soon, also without a new time stamp */
+	watch_forget (&loader->watches[file]);
 }
 
 static void
@@ -202,6 +208,14 @@ look_at_snapshot (struct loader *loader)
 		refuse_file (loader, FILE_SNAPSHOT, err.text);
 		return 0;
 	}
+	if (sluice_snapshot_is_from_future (fresh, time (NULL))) {
+		/* when its time comes it only looks fresh: it is as old as the file */
+		sluice_snapshot_destroy (fresh);
+		refuse_until_changed (loader, FILE_SNAPSHOT,
+				      "it is dated in the future; compare this clock with "
+				      "that of sluiced's machine");
+		return 0;
+	}
 	loader->snapshot = fresh;
 	accept_file (loader, FILE_SNAPSHOT, sluice_snapshot_checksum (fresh),
 		     sluice_snapshot_state (fresh)->taken);
@@ -281,12 +295,15 @@ view_create (struct loader *loader)
 		return NULL;
 	view->number = ++loader->views;
 	view->config = loader->config;
+	view->reserves_tokens = loader->config.mode != SLUICE_MODE_OFF;
 	if (loader->switched_off)
 		view->config.mode = SLUICE_MODE_OFF;
 	view->config_checksum = loader->config_checksum;
 	view->bundle = loader->bundle;
 	view->snapshot = loader->snapshot;
 	memcpy (view->promised, loader->promised, sizeof view->promised);
+	view->reserved = *view_policy (view);
+	sluice_policy_join_lanes (&view->reserved, &view->config.policy);
 	if (!view->bundle)
 		return view;
 	view->situation = sluice_situation_create (view->bundle, view->snapshot);

@@ -12,7 +12,8 @@
  *
  * Bundle and snapshot are replaced by renaming, so a damaged one is an accident
  * and the last good one is still true. A refused file is tried again at each
- * look; its reason is logged once and kept for `sluice doctor`.
+ * look, a snapshot from the future only once it is another one; the reason is
+ * logged once and kept for `sluice doctor`.
  * While the off file exists the mode is off, within a second.
  */
 #ifndef SLUICE_LOADER_H
@@ -33,6 +34,11 @@ struct view {
 	const struct sluice_bundle *bundle; /* NULL: none */
 	const struct sluice_snapshot *snapshot;
 	struct sluice_situation *situation; /* NULL without a bundle */
+	/* Tokens that users write are taken off: in every mode but off, and also while the
+	 * off file exists, for they would count once it is gone. */
+	int reserves_tokens;
+	/* Whose tokens: those of view_policy, then those that the configuration adds. */
+	struct sluice_policy reserved;
 	/* slurm_file_totals: a token of which there are fewer is not given */
 	uint32_t promised[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES];
 };

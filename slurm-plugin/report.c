@@ -71,6 +71,31 @@ put_file (struct text *text, const char *key, const struct file_status *file)
 	put (text, "},");
 }
 
+/* counting_since: all numbers of the report go on at a restart, but for ring.last. */
+static void
+put_spool (struct text *text, struct spool *spool)
+{
+	struct spool_status status;
+	spool_get_status (spool, &status);
+	put (text, "\"counting_since\":%" PRId64 ",\"spool\":{\"path\":", status.since);
+	put_string (text, status.path);
+	put (text, ",\"error\":");
+	put_string (text, status.error);
+	put (text, "},");
+}
+
+static void
+put_library (struct text *text, const struct library *library)
+{
+	const struct stat *loaded = &library->loaded;
+	put (text, "\"library\":{\"path\":");
+	put_string (text, library->path);
+	put (text, ",\"device\":%ju,\"inode\":%ju,\"size\":%jd,\"mtime_ns\":%" PRId64 "},",
+	     (uintmax_t)loaded->st_dev, (uintmax_t)loaded->st_ino,
+	     (intmax_t)loaded->st_size,
+	     (int64_t)loaded->st_mtim.tv_sec * 1000000000 + loaded->st_mtim.tv_nsec);
+}
+
 static void
 put_histogram (struct text *text, const char *key, struct histogram *histogram)
 {
@@ -127,8 +152,10 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	     counters->opt_outs);
 	put (&text,
 	     "\"ring\":{\"size\":%" PRIu32 ",\"used\":%" PRIu32 ",\"dropped\":%" PRIu64
-	     ",\"last\":%" PRIu64 "},",
-	     ring.size, ring.used, ring.dropped, ring.last);
+	     ",\"lost\":%" PRIu64 ",\"last\":%" PRIu64 "},",
+	     ring.size, ring.used, ring.dropped, ring.lost, ring.last);
+	put_spool (&text, sources->spool);
+	put_library (&text, sources->library);
 	put_file (&text, "config", &files[FILE_CONFIG]);
 	put_file (&text, "bundle", &files[FILE_BUNDLE]);
 	put_file (&text, "snapshot", &files[FILE_SNAPSHOT]);

@@ -6,17 +6,21 @@
 #define SLUICE_REPORT_H
 
 #include "counters.h"
+#include "library.h"
 #include "loader.h"
 #include "ring.h"
+#include "spool.h"
 
 enum { REPORT_SIZE = 32 * 1024 };
 
 /* Everything that a report is about. */
 struct report_sources {
 	uint64_t boot;
+	const struct library *library;
 	struct counters *counters;
 	struct loader *loader;
 	struct ring *ring;
+	struct spool *spool;
 };
 
 /* Write the line, with its end, into out. Returns its length. socket_path and

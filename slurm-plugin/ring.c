@@ -48,55 +48,105 @@ ring_expect (struct ring *ring)
 	pthread_mutex_unlock (&ring->lock);
 }
 
+/* The caller holds the lock. */
+static int
+put_in (struct ring *ring, const struct sluice_record *record)
+{
+	if (ring->written - ring->removed >= ring->size)
+		return -1;
+	ring->slots[ring->written++ % ring->size] = *record;
+	return 0;
+}
+
 void
 ring_push (struct ring *ring, struct sluice_record *record)
 {
 	pthread_mutex_lock (&ring->lock);
 	record->number = ++ring->last;
-	if (ring->written - ring->removed < ring->size)
-		ring->slots[ring->written++ % ring->size] = *record;
-	else
+	if (put_in (ring, record) != 0)
 		ring->dropped++;
 	pthread_mutex_unlock (&ring->lock);
 }
 
-/* Numbers rise, so a binary search keeps the lock short. */
 void
-ring_acknowledge (struct ring *ring, uint64_t number)
+ring_inherit (struct ring *ring, const struct sluice_record *record)
 {
 	pthread_mutex_lock (&ring->lock);
-	uint64_t low = ring->removed, high = ring->written;
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		if (ring->slots[middle % ring->size].number <= number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	ring->removed = low;
+	if (put_in (ring, record) != 0)
+		ring->lost++;
 	pthread_mutex_unlock (&ring->lock);
+}
+
+void
+ring_add_losses (struct ring *ring, uint64_t dropped, uint64_t lost)
+{
+	pthread_mutex_lock (&ring->lock);
+	ring->dropped += dropped;
+	ring->lost += lost;
+	pthread_mutex_unlock (&ring->lock);
+}
+
+/* Nobody else takes records out, and those in the ring do not change: so they are
+ * looked at without the lock, which job_submit may want. */
+void
+ring_acknowledge (struct ring *ring, uint64_t boot, uint64_t number)
+{
+	struct ring_state state = ring_state (ring);
+	uint64_t place = state.removed;
+
+	for (; place < state.written; place++) {
+		const struct sluice_record *record = &ring->slots[place % state.size];
+		if (record->boot != boot || record->number > number)
+			break;
+	}
+	pthread_mutex_lock (&ring->lock);
+	ring->removed = place;
+	pthread_mutex_unlock (&ring->lock);
+}
+
+uint32_t
+ring_of_one_boot (struct ring *ring, uint32_t max, uint64_t *boot)
+{
+	struct ring_state state = ring_state (ring);
+	uint32_t n = 0;
+
+	for (; n < max && n < state.used; n++) {
+		uint64_t its = ring->slots[(state.removed + n) % state.size].boot;
+		if (n == 0)
+			*boot = its;
+		if (its != *boot)
+			break;
+	}
+	return n;
 }
 
 const struct sluice_record *
 ring_oldest (struct ring *ring, uint32_t skip, uint32_t max, uint32_t *count)
 {
-	const struct sluice_record *first = NULL;
+	struct ring_state state = ring_state (ring);
 
 	*count = 0;
+	if (skip >= state.used)
+		return NULL;
+	uint32_t start = (uint32_t)((state.removed + skip) % state.size);
+	uint32_t n = state.used - skip;
+	if (n > max)
+		n = max;
+	if (n > state.size - start)
+		n = state.size - start;
+	*count = n;
+	return ring->slots + start;
+}
+
+int
+ring_copy (struct ring *ring, uint64_t place, struct sluice_record *out)
+{
 	pthread_mutex_lock (&ring->lock);
-	uint64_t used = ring->written - ring->removed;
-	if (skip < used) {
-		uint32_t start = (uint32_t)((ring->removed + skip) % ring->size);
-		uint64_t n = used - skip;
-		if (n > max)
-			n = max;
-		if (n > ring->size - start)
-			n = ring->size - start;
-		*count = (uint32_t)n;
-		first = ring->slots + start;
-	}
+	int is_there = place >= ring->removed && place < ring->written;
+	if (is_there)
+		*out = ring->slots[place % ring->size];
 	pthread_mutex_unlock (&ring->lock);
-	return first;
+	return is_there ? 0 : -1;
 }
 
 struct ring_state
@@ -106,8 +156,11 @@ ring_state (struct ring *ring)
 	struct ring_state state = {
 		.size = ring->size,
 		.used = (uint32_t)(ring->written - ring->removed),
+		.written = ring->written,
+		.removed = ring->removed,
 		.last = ring->last,
 		.dropped = ring->dropped,
+		.lost = ring->lost,
 	};
 	pthread_mutex_unlock (&ring->lock);
 	return state;

@@ -4,6 +4,10 @@
  * job_submit puts in, the socket thread takes out. Records stay until they are
  * acknowledged; when the ring is full, new ones are dropped and counted, so
  * nobody ever waits for sluiced. Memory is reserved once, off the submit path.
+ *
+ * A record keeps its place, counted from 0 and never used twice, until it is
+ * acknowledged. Records that an earlier slurmctld could not hand over are put in
+ * too (spool.h), under the boot and number that they had there.
  */
 #ifndef SLUICE_RING_H
 #define SLUICE_RING_H
@@ -19,14 +23,18 @@ struct ring {
 	uint64_t written; /* records put in, since the start */
 	uint64_t removed; /* of these, acknowledged */
 	uint64_t last;	  /* number of the latest record, dropped or not */
-	uint64_t dropped;
+	uint64_t dropped; /* here or in an earlier slurmctld: the ring was full */
+	uint64_t lost;	  /* of an earlier slurmctld: could not be handed over */
 };
 
 struct ring_state {
 	uint32_t size;
 	uint32_t used;
+	uint64_t written;
+	uint64_t removed;
 	uint64_t last;
 	uint64_t dropped;
+	uint64_t lost;
 };
 
 void ring_init (struct ring *ring);
@@ -43,14 +51,26 @@ void ring_expect (struct ring *ring);
 /* Number the record and put it in, or drop it. */
 void ring_push (struct ring *ring, struct sluice_record *record);
 
-/* Forget the records up to this number. */
-void ring_acknowledge (struct ring *ring, uint64_t number);
+/* Put in a record of an earlier slurmctld as it is; without room it is lost. */
+void ring_inherit (struct ring *ring, const struct sluice_record *record);
+/* What an earlier slurmctld had dropped and lost counts on. */
+void ring_add_losses (struct ring *ring, uint64_t dropped, uint64_t lost);
+
+/* Forget the oldest records as far as they are of this boot and up to this number. */
+void ring_acknowledge (struct ring *ring, uint64_t boot, uint64_t number);
+
+/* How many of the oldest records, at most max, are of one boot, and of which; without
+ * records boot stays. */
+uint32_t ring_of_one_boot (struct ring *ring, uint32_t max, uint64_t *boot);
 
 /* At most max of the oldest records, from the skip-th on, that lie side by
  * side. They stay as they are until they are acknowledged, so one reader may
  * use them without the lock. */
 const struct sluice_record *ring_oldest (struct ring *ring, uint32_t skip, uint32_t max,
 					 uint32_t *count);
+
+/* Copy the record at a place; 0, or -1 when it is acknowledged or not there yet. */
+int ring_copy (struct ring *ring, uint64_t place, struct sluice_record *out);
 
 struct ring_state ring_state (struct ring *ring);
 

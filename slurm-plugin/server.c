@@ -19,6 +19,8 @@ enum {
 	BIND_MS = 1000,	   /* between looks at the socket's file */
 	RETRY_MS = 200,	   /* the same while there is none, and after errors */
 	BACKLOG = 16,
+	WAIT_MS = 20,		 /* between looks at the ring for a client that waits */
+	LONGEST_WAIT_MS = 60000, /* that a client may ask for */
 };
 
 /*
@@ -89,6 +91,22 @@ wanted_path (struct server *server, char out[SLUICE_PATH_SIZE])
 	loader_release (server->sources.loader);
 }
 
+/* Whether somebody listens at the path: a newer controller that took over, and then
+ * failed to start, may leave its socket there. */
+static int
+is_served (const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return 1;
+	sluice_copy_text (address.sun_path, sizeof address.sun_path, path);
+	int is_refused = connect (fd, (struct sockaddr *)&address, sizeof address) != 0
+			 && (errno == ECONNREFUSED || errno == ENOENT);
+	close (fd);
+	return !is_refused;
+}
+
 static void
 bind_where_wanted (struct server *server)
 {
@@ -100,7 +118,7 @@ bind_where_wanted (struct server *server)
 		return;
 	/* missing: somebody tidied up; another's: a newer controller took over */
 	if (server->listen_fd >= 0 && strcmp (path, server->path) == 0
-	    && (access (path, F_OK) == 0 || errno != ENOENT))
+	    && (is_ours (server) || is_served (path)))
 		return;
 	unbind (server);
 	if (open_socket (server, path, &err) == 0) {
@@ -174,12 +192,12 @@ send_records (const struct server *server, int fd, uint32_t max, int64_t deadlin
 {
 	struct ring *ring = server->sources.ring;
 	struct ring_state state = ring_state (ring);
-	uint32_t total = max < state.used ? max : state.used;
+	uint64_t boot = server->sources.boot;
+	uint32_t total = ring_of_one_boot (ring, max, &boot);
 	char line[REQUEST_SIZE];
 
 	snprintf (line, sizeof line, "records %" PRIu32 " %zu %016" PRIx64 " %" PRIu64 "\n",
-		  total, sizeof (struct sluice_record), server->sources.boot,
-		  state.dropped);
+		  total, sizeof (struct sluice_record), boot, state.dropped + state.lost);
 	int result = send_text (server, fd, line, deadline);
 	for (uint32_t sent = 0, n; result == 0 && sent < total; sent += n) {
 		const struct sluice_record *first
@@ -190,25 +208,63 @@ send_records (const struct server *server, int fd, uint32_t max, int64_t deadlin
 }
 
 static void
+answer_waiting (struct server *server)
+{
+	if (server->waiting_fd < 0)
+		return;
+	send_records (server, server->waiting_fd, server->waiting_max,
+		      thread_milliseconds () + ANSWER_MS);
+	close (server->waiting_fd);
+	server->waiting_fd = -1;
+}
+
+/* Keep a client until there is a record. */
+static void
+let_wait (struct server *server, int fd, uint32_t max, uint32_t milliseconds)
+{
+	answer_waiting (server);
+	server->waiting_fd = fd;
+	server->waiting_max = max;
+	server->waiting_until
+	    = thread_milliseconds ()
+	      + (milliseconds < LONGEST_WAIT_MS ? milliseconds : LONGEST_WAIT_MS);
+}
+
+static int
+is_worth_waking (const struct server *server)
+{
+	return server->waiting_fd >= 0
+	       && (ring_state (server->sources.ring).used > 0
+		   || thread_milliseconds () >= server->waiting_until);
+}
+
+/* 1 when the client goes on waiting, else it is done with. */
+static int
 answer (struct server *server, int fd, const char *request)
 {
 	int64_t deadline = thread_milliseconds () + ANSWER_MS;
 	uint64_t boot, after;
-	uint32_t max;
+	uint32_t max, milliseconds;
 
 	if (strcmp (request, "stats\n") == 0) {
 		size_t size = report_write (&server->sources, server->path, server->error,
 					    server->report);
 		send_all (server, fd, server->report, size, deadline);
+	} else if (sscanf (request, "wait %" SCNx64 " %" SCNu64 " %" SCNu32 " %" SCNu32,
+			   &boot, &after, &max, &milliseconds)
+		   == 4) {
+		ring_acknowledge (server->sources.ring, boot, after);
+		let_wait (server, fd, max, milliseconds);
+		return 1;
 	} else if (sscanf (request, "drain %" SCNx64 " %" SCNu64 " %" SCNu32, &boot, &after,
 			   &max)
 		   == 3) {
-		if (boot == server->sources.boot)
-			ring_acknowledge (server->sources.ring, after);
+		ring_acknowledge (server->sources.ring, boot, after);
 		send_records (server, fd, max, deadline);
 	} else {
 		send_text (server, fd, "error unknown request\n", deadline);
 	}
+	return 0;
 }
 
 static int
@@ -230,9 +286,9 @@ serve_client (struct server *server)
 		thread_sleep (server->stop_fd, -1, RETRY_MS);
 		return;
 	}
-	if (is_allowed (fd) && receive_line (server, fd, request) == 0)
-		answer (server, fd, request);
-	close (fd);
+	if (!is_allowed (fd) || receive_line (server, fd, request) != 0
+	    || !answer (server, fd, request))
+		close (fd);
 }
 
 static void *
@@ -246,14 +302,23 @@ run (void *data)
 			bind_where_wanted (server);
 			due = now + (server->listen_fd < 0 ? RETRY_MS : BIND_MS);
 		}
+		if (is_worth_waking (server))
+			answer_waiting (server);
 		struct pollfd fds[] = { { .fd = server->stop_fd, .events = POLLIN },
-					{ .fd = server->listen_fd, .events = POLLIN } };
-		poll (fds, 2, (int)(due - now));
+					{ .fd = server->listen_fd, .events = POLLIN },
+					{ .fd = server->waiting_fd, .events = POLLIN } };
+		int pause = (int)(due - now);
+		if (server->waiting_fd >= 0 && pause > WAIT_MS)
+			pause = WAIT_MS;
+		poll (fds, 3, pause);
 		if (fds[0].revents)
 			break;
+		if (fds[2].revents)
+			answer_waiting (server); /* it hung up, or does not want to wait */
 		if (fds[1].revents)
 			serve_client (server);
 	}
+	answer_waiting (server);
 	unbind (server);
 	return NULL;
 }
@@ -265,5 +330,6 @@ server_start (struct server *server, const struct report_sources *sources, int s
 	server->sources = *sources;
 	server->stop_fd = stop_fd;
 	server->listen_fd = -1;
+	server->waiting_fd = -1;
 	return thread_start (&server->thread, "sluice-server", run, server);
 }

@@ -6,7 +6,15 @@
  *                                this boot (16 hex digits; 0: none), then
  *                                answer `records <count> <size> <boot> <dropped>`
  *                                and count * size bytes of struct sluice_record
+ *   wait <boot> <after> <max> <ms>
+ *                                the same, but while there is no record, answer
+ *                                only after so many milliseconds
  *   stats                        answer one line of JSON
+ *
+ * All records of an answer are of the boot that it names. Those of an earlier slurmctld
+ * (spool.h) come in answers of their own, so fewer than <max> may come although more
+ * follow. Records lost between two slurmctlds count as dropped. Of several clients that
+ * wait the last one goes on waiting, the others are answered.
  *
  * Anything else is answered by `error <text>`. Only root and slurmctld's own
  * user are served. A client that hangs is dropped after seconds and delays
@@ -30,6 +38,10 @@ struct server {
 	struct stat bound; /* of the socket at path, as we made it */
 	char error[SLUICE_ERROR_SIZE];
 	char report[REPORT_SIZE];
+
+	int waiting_fd; /* a client that waits for records; -1: none */
+	uint32_t waiting_max;
+	int64_t waiting_until; /* thread_milliseconds */
 };
 
 /* Start the thread, which binds the configured path as soon as it can and

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-_Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 1, "reserved pads exponent");
+_Static_assert(SLUICE_PROFILE_FIELD_COUNT % 2 == 1, "agreement pads exponent");
 
 static const double octaves_beyond = 2.0; /* a factor: one octave */
 static const double steepest = 4.0;	  /* no quantity grows faster than size^4 */
@@ -24,7 +24,7 @@ int
 sluice_application_check (const struct sluice_application *a, struct sluice_error *err)
 {
 	if (a->evidence == SLUICE_EVIDENCE_NONE || a->evidence == SLUICE_EVIDENCE_FOREST
-	    || a->evidence >= SLUICE_EVIDENCE_COUNT)
+	    || a->evidence >= SLUICE_EVIDENCE_CONFIRMED)
 		return sluice_fail (err, "has evidence %u", (unsigned int)a->evidence);
 	if (!is_size (a->size) || !is_size (a->smallest) || !is_size (a->largest)
 	    || a->smallest > a->size || a->size > a->largest
@@ -38,8 +38,9 @@ sluice_application_check (const struct sluice_application *a, struct sluice_erro
 			return sluice_fail (err, "lets %s follow the size with exponent %g",
 					    sluice_profile_field_name (i), exponent);
 	}
-	if (a->reserved != 0.0f)
-		return sluice_fail (err, "has something in its reserved bytes");
+	if (!(a->agreement >= 0.0f && a->agreement <= 1.0f))
+		return sluice_fail (err, "is borne out by %g of its runs",
+				    (double)a->agreement);
 	return sluice_profile_check (&a->profile, err);
 }
 

@@ -22,7 +22,9 @@ struct sluice_application {
 	double smallest;   /* of the runs behind it, <= size */
 	double largest;	   /* >= size */
 	float exponent[SLUICE_PROFILE_FIELD_COUNT]; /* 0: does not follow the size */
-	float reserved;
+	/* Of the runs behind it, and of those that left no trace of I/O: the share that
+	 * bears its pattern out. 0 where it is not known. */
+	float agreement;
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 

@@ -652,6 +652,8 @@ judge_prediction (const struct sluice_prediction *prediction,
 		return SLUICE_REASON_UNKNOWN_JOB;
 	if (p->confidence < policy->min_confidence)
 		return SLUICE_REASON_LOW_CONFIDENCE;
+	if (!sluice_prediction_counts (prediction))
+		return SLUICE_REASON_OTHERS_ONLY;
 
 	int is_read = p->pattern == SLUICE_PATTERN_READ;
 	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;

@@ -326,29 +326,3 @@ sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 	grow (&q, out->tokens);
 	out->sound = (uint32_t)all_tolerable (&q.lane, nobody);
 }
-
-int
-sluice_gates_admit (const struct sluice_member *members, uint32_t n_running,
-		    const struct sluice_pressure *background, uint32_t n_background,
-		    const struct sluice_interference *model,
-		    const struct sluice_policy *policy)
-{
-	uint32_t admitted[SLUICE_CLASS_COUNT] = { 0 };
-	struct lane lane = {
-		.running = members,
-		.waiting = members + n_running,
-		.n_running = n_running,
-		.n_waiting = 1,
-		.background = background,
-		.n_background = n_background,
-		.model = model,
-		.tolerance = policy->tolerance,
-		.z = sluice_normal_quantile (policy->quantile),
-	};
-
-	if (n_running > SLUICE_MAX_SET || n_background > SLUICE_MAX_SET - n_running)
-		return 0; /* more than can be judged */
-	find_worst (&lane);
-	admitted[members[n_running].klass] = 1;
-	return all_tolerable (&lane, admitted);
-}

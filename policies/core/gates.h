@@ -41,15 +41,4 @@ void sluice_gates_keep (const struct sluice_member *members, uint32_t n_running,
 			const struct sluice_policy *policy, uint32_t limit,
 			struct sluice_gates *out);
 
-/*
- * Whether a job may enter at once: neither it nor any holder would lose more than the
- * tolerance. What sluice_gates_keep answers where this job alone waits, at a fraction
- * of the price, for who looks again at every change. members are the holders and,
- * behind them, the job.
- */
-int sluice_gates_admit (const struct sluice_member *members, uint32_t n_running,
-			const struct sluice_pressure *background, uint32_t n_background,
-			const struct sluice_interference *model,
-			const struct sluice_policy *policy);
-
 #endif

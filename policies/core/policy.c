@@ -61,3 +61,37 @@ sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *er
 			return -1;
 	return 0;
 }
+
+static int
+has_lane (const struct sluice_policy *policy, const char *name)
+{
+	for (uint32_t i = 0; i < policy->lane_count; i++)
+		if (strcmp (policy->lanes[i].name, name) == 0)
+			return 1;
+	return 0;
+}
+
+/* The lanes of a policy, of which an undivided file system has one. */
+static uint32_t
+lanes_of (const struct sluice_policy *policy, struct sluice_lane out[SLUICE_MAX_LANES])
+{
+	if (policy->lane_count == 0) {
+		out[0] = (struct sluice_lane){ .name = "all", .targets = 1 };
+		return 1;
+	}
+	memcpy (out, policy->lanes, policy->lane_count * sizeof *out);
+	return policy->lane_count;
+}
+
+void
+sluice_policy_join_lanes (struct sluice_policy *policy, const struct sluice_policy *other)
+{
+	struct sluice_lane more[SLUICE_MAX_LANES];
+	uint32_t count = lanes_of (other, more);
+
+	if (policy->lane_count == 0)
+		policy->lane_count = lanes_of (policy, policy->lanes);
+	for (uint32_t i = 0; i < count && policy->lane_count < SLUICE_MAX_LANES; i++)
+		if (!has_lane (policy, more[i].name))
+			policy->lanes[policy->lane_count++] = more[i];
+}

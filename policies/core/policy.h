@@ -57,4 +57,9 @@ struct sluice_policy {
 void sluice_policy_init (struct sluice_policy *policy); /* the defaults */
 int sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *err);
 
+/* Add the other policy's lanes behind the policy's own, which keep their numbers, as far as
+ * there is room. An undivided file system counts as a lane called `all`. */
+void sluice_policy_join_lanes (struct sluice_policy *policy,
+			       const struct sluice_policy *other);
+
 #endif

@@ -56,87 +56,136 @@ profile_by_forest (const struct sluice_bundle *bundle,
 	return 1;
 }
 
-/* The more certain of the two, what came first where they are equal. */
+/* What was found so far, by the user's own runs or by those of others. */
+struct finding {
+	struct sluice_prediction best;
+	double agreement; /* of the entry behind it */
+	uint32_t runs;	  /* behind the entry with most of them */
+};
+
 static void
-prefer (const struct sluice_prediction *candidate, struct sluice_prediction *out)
+find_nothing (struct finding *finding)
 {
-	if (out->evidence == SLUICE_EVIDENCE_NONE
-	    || candidate->profile.confidence > out->profile.confidence)
-		*out = *candidate;
+	memset (finding, 0, sizeof *finding);
+	sluice_profile_init (&finding->best.profile);
 }
 
-/* Returns the runs behind the entry of a key; 0: there is none. */
-static uint32_t
+/* The more certain of the two, what came first where they are equal. */
+static void
+prefer (const struct sluice_prediction *candidate, double agreement,
+	struct finding *finding)
+{
+	if (finding->best.evidence != SLUICE_EVIDENCE_NONE
+	    && candidate->profile.confidence <= finding->best.profile.confidence)
+		return;
+	finding->best = *candidate;
+	finding->agreement = agreement;
+}
+
+static void
 prefer_entry (const struct sluice_bundle *bundle, uint64_t key, double size,
-	      struct sluice_prediction *out)
+	      struct finding *finding)
 {
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
 	struct sluice_prediction candidate;
 	if (!a)
-		return 0;
+		return;
 	memset (&candidate, 0, sizeof candidate);
 	candidate.evidence = a->evidence;
 	candidate.application = a->id;
 	sluice_application_profile (a, size, &candidate.profile);
-	prefer (&candidate, out);
-	return a->profile.runs;
+	prefer (&candidate, (double)a->agreement, finding);
+	if (a->profile.runs > finding->runs)
+		finding->runs = a->profile.runs;
 }
 
 static void
 prefer_forest (const struct sluice_bundle *bundle,
-	       const struct sluice_submission *submission, struct sluice_prediction *out)
+	       const struct sluice_submission *submission, struct finding *finding)
 {
 	struct sluice_prediction candidate;
 	memset (&candidate, 0, sizeof candidate);
 	candidate.evidence = SLUICE_EVIDENCE_FOREST;
 	if (profile_by_forest (bundle, submission, &candidate.profile))
-		prefer (&candidate, out);
+		prefer (&candidate, 0.0, finding);
 }
 
 static int
-is_sure_enough (const struct sluice_prediction *prediction,
-		const struct sluice_policy *policy)
+is_sure_enough (const struct finding *finding, const struct sluice_policy *policy)
 {
-	return prediction->evidence != SLUICE_EVIDENCE_NONE
-	       && prediction->profile.confidence >= policy->min_confidence;
+	return finding->best.evidence != SLUICE_EVIDENCE_NONE
+	       && finding->best.profile.confidence >= policy->min_confidence;
+}
+
+/* Ask kinds of evidence in turn, each for this size first, until one is sure enough.
+ * Returns whether one was. */
+static int
+ask (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
+     const uint32_t *kinds, unsigned int count, struct finding *finding)
+{
+	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
+	double size = sluice_submission_size (submission);
+
+	find_nothing (finding);
+	for (unsigned int i = 0; i < count; i++) {
+		uint64_t key = sluice_application_key (submission, kinds[i]);
+		if (kinds[i] == SLUICE_EVIDENCE_FOREST)
+			prefer_forest (bundle, submission, finding);
+		prefer_entry (bundle, sluice_application_size_key (key, size), size,
+			      finding);
+		if (is_sure_enough (finding, policy))
+			return 1;
+		prefer_entry (bundle, key, size, finding);
+		if (is_sure_enough (finding, policy))
+			return 1;
+	}
+	return 0;
+}
+
+/* What others do makes a prediction of the user's own runs more certain as far as these
+ * agree with it and with each other. */
+static void
+confirm (const struct finding *own, const struct finding *others,
+	 struct sluice_prediction *out)
+{
+	double confidence = others->best.profile.confidence * own->agreement;
+	if (others->best.profile.pattern != out->profile.pattern
+	    || confidence <= out->profile.confidence)
+		return;
+	out->profile.confidence = confidence;
+	out->evidence = SLUICE_EVIDENCE_CONFIRMED;
 }
 
 void
 sluice_predict (const struct sluice_bundle *bundle,
 		const struct sluice_submission *submission, struct sluice_prediction *out)
 {
-	static const uint32_t from_specific_to_general[] = {
-		SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME,
-		SLUICE_EVIDENCE_NAME,	     SLUICE_EVIDENCE_FOREST,
-		SLUICE_EVIDENCE_ACCOUNT,     SLUICE_EVIDENCE_SITE,
-	};
-	enum {
-		OTHERS = 2, /* from here on runs of other users or applications */
-		KINDS = sizeof from_specific_to_general / sizeof from_specific_to_general[0]
-	};
-	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
-	double size = sluice_submission_size (submission);
+	static const uint32_t of_user[]
+	    = { SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME };
+	static const uint32_t of_others[]
+	    = { SLUICE_EVIDENCE_NAME, SLUICE_EVIDENCE_FOREST, SLUICE_EVIDENCE_ACCOUNT,
+		SLUICE_EVIDENCE_SITE };
+	struct finding own, others;
 
-	memset (out, 0, sizeof *out);
-	sluice_profile_init (&out->profile);
-	uint32_t own_runs = 0;
-	for (unsigned int i = 0; i < KINDS; i++) {
-		uint32_t evidence = from_specific_to_general[i];
-		if (i == OTHERS && own_runs >= SLUICE_ENOUGH_RUNS)
-			break;
-		uint64_t key = sluice_application_key (submission, evidence);
-		uint64_t sized = sluice_application_size_key (key, size);
-		if (evidence == SLUICE_EVIDENCE_FOREST)
-			prefer_forest (bundle, submission, out);
-		prefer_entry (bundle, sized, size, out);
-		if (is_sure_enough (out, policy))
-			break;
-		uint32_t runs = prefer_entry (bundle, key, size, out);
-		own_runs = runs > own_runs ? runs : own_runs;
-		if (is_sure_enough (out, policy))
-			break;
+	int is_known = ask (bundle, submission, of_user, 2, &own);
+	*out = own.best;
+	if (!is_known && own.runs < SLUICE_ENOUGH_RUNS) {
+		ask (bundle, submission, of_others, 4, &others);
+		if (own.best.evidence == SLUICE_EVIDENCE_NONE)
+			*out = others.best;
+		else
+			confirm (&own, &others, out);
 	}
-	out->klass = sluice_class_of (&out->profile, policy);
+	if (sluice_prediction_counts (out))
+		out->klass = sluice_class_of (&out->profile, sluice_bundle_policy (bundle));
+}
+
+int
+sluice_prediction_counts (const struct sluice_prediction *prediction)
+{
+	return prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
+	       || prediction->evidence == SLUICE_EVIDENCE_USER_NAME
+	       || prediction->evidence == SLUICE_EVIDENCE_CONFIRMED;
 }
 
 void
@@ -144,8 +193,7 @@ sluice_predict_by_hints (const struct sluice_policy *policy,
 			 const struct sluice_hints *hints,
 			 struct sluice_prediction *prediction)
 {
-	if (prediction->evidence != SLUICE_EVIDENCE_USER_SCRIPT
-	    && prediction->evidence != SLUICE_EVIDENCE_USER_NAME)
+	if (!sluice_prediction_counts (prediction))
 		return;
 	prediction->hinted = sluice_hints_apply (hints, &prediction->profile);
 	prediction->klass = sluice_class_of (&prediction->profile, policy);

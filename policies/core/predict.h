@@ -7,6 +7,11 @@
  * all sizes, scaled. The first that reaches min_confidence is taken; if none
  * does, the most certain one is reported, and the decision abstains. What many
  * runs of the user's own leave open is not settled by those of others.
+ *
+ * Anybody may use any name, so runs of others never say what a job does. They can
+ * make it more certain that it does what the user's own runs did, as far as those
+ * bear them out; the numbers stay the user's own. Where a user has no runs of it,
+ * those of others are reported and do not count.
  */
 #ifndef SLUICE_PREDICT_H
 #define SLUICE_PREDICT_H
@@ -28,7 +33,11 @@ void sluice_predict (const struct sluice_bundle *bundle,
 		     const struct sluice_submission *submission,
 		     struct sluice_prediction *out);
 
-/* Let the user's hints count, if runs of his own are behind the prediction. */
+/* Whether runs of the user's own are behind a prediction. Any other is only reported: its
+ * job has no class, is left to Slurm and presses on nobody. */
+int sluice_prediction_counts (const struct sluice_prediction *prediction);
+
+/* Let the user's hints count, if the prediction does. */
 void sluice_predict_by_hints (const struct sluice_policy *policy,
 			      const struct sluice_hints *hints,
 			      struct sluice_prediction *prediction);

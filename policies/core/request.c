@@ -109,12 +109,30 @@ is_immediate (const struct sluice_request *request)
 	       || has_word (request->submit_line, is_flag_with_number, "-I");
 }
 
+/* Whether the line's first word is a program of this name, in whatever directory. */
+static int
+runs_program (const char *line, const char *program)
+{
+	if (!line)
+		return 0;
+	size_t length = bounded_length (line);
+	const char *blank = memchr (line, ' ', length);
+	if (blank)
+		length = (size_t)(blank - line);
+	size_t wanted = strlen (program);
+	return length >= wanted && memcmp (line + length - wanted, program, wanted) == 0
+	       && (length == wanted || line[length - wanted - 1] == '/');
+}
+
+/* In 22.05 only srun sends a command; in 24.11 salloc does as well. */
 static uint32_t
 launcher_of (const struct sluice_request *request)
 {
 	if (request->script)
 		return SLUICE_LAUNCHER_SBATCH;
-	return request->has_command ? SLUICE_LAUNCHER_SRUN : SLUICE_LAUNCHER_SALLOC;
+	if (!request->has_command || runs_program (request->submit_line, "salloc"))
+		return SLUICE_LAUNCHER_SALLOC;
+	return SLUICE_LAUNCHER_SRUN;
 }
 
 static int

@@ -25,7 +25,7 @@ struct sluice_request {
 	uint32_t cron;		  /* 1: scrontab */
 	uint32_t opt_out;	  /* 1: --no-sluice */
 	uint32_t io_dir;	  /* 1: --io-dir */
-	uint32_t has_command;	  /* 1: srun's command */
+	uint32_t has_command;	  /* 1: the program that srun or salloc runs */
 	uint64_t memory_node_mib; /* --mem */
 	uint64_t memory_cpu_mib;  /* --mem-per-cpu */
 	int64_t begin;		  /* UTC seconds */

@@ -150,7 +150,15 @@ sluice_snapshot_destroy (struct sluice_snapshot *snapshot)
 uint64_t
 sluice_snapshot_checksum (const struct sluice_snapshot *snapshot)
 {
-	return snapshot->loaded.header->checksum;
+	return snapshot->loaded.header ? snapshot->loaded.header->checksum : 0;
+}
+
+uint64_t
+sluice_snapshot_version (const struct sluice_snapshot *s)
+{
+	uint64_t corunners = sluice_hash_bytes (
+	    s->corunners, s->corunner_count * sizeof *s->corunners, s->corunner_count);
+	return sluice_hash_bytes (s->lanes, s->lane_count * sizeof *s->lanes, corunners);
 }
 
 const struct sluice_state *
@@ -159,13 +167,24 @@ sluice_snapshot_state (const struct sluice_snapshot *snapshot)
 	return snapshot->state;
 }
 
+static double
+age_of (const struct sluice_snapshot *snapshot, int64_t now)
+{
+	return (double)now - (double)snapshot->state->taken;
+}
+
+int
+sluice_snapshot_is_from_future (const struct sluice_snapshot *snapshot, int64_t now)
+{
+	return age_of (snapshot, now) < -SLUICE_CLOCK_DIFFERENCE;
+}
+
 int
 sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
 			  const struct sluice_policy *policy, int64_t now)
 {
-	/* One from the future comes from a clock that cannot be believed. */
-	double age = (double)now - (double)snapshot->state->taken;
-	return age <= policy->max_snapshot_age && age >= -policy->max_snapshot_age;
+	return age_of (snapshot, now) <= policy->max_snapshot_age
+	       && !sluice_snapshot_is_from_future (snapshot, now);
 }
 
 uint32_t
@@ -240,4 +259,16 @@ sluice_snapshot_holder (const struct sluice_snapshot *snapshot, uint32_t job_id)
 	if (low < snapshot->holder_count && snapshot->holders[low].job_id == job_id)
 		return &snapshot->holders[low];
 	return NULL;
+}
+
+uint32_t
+sluice_snapshot_holder_count (const struct sluice_snapshot *snapshot)
+{
+	return (uint32_t)snapshot->holder_count;
+}
+
+const struct sluice_holder *
+sluice_snapshot_holder_at (const struct sluice_snapshot *snapshot, uint32_t i)
+{
+	return &snapshot->holders[i];
 }

@@ -78,7 +78,7 @@ struct sluice_holder {
 	uint32_t job_id;
 	uint32_t klass;
 	uint32_t lane_mask; /* of the policy's lanes */
-	uint32_t reserved;
+	uint32_t waited;    /* s for which its tokens may have kept it (control.h) */
 };
 
 /* A QoS whose jobs may preempt those of others. */
@@ -105,9 +105,17 @@ void sluice_snapshot_destroy (struct sluice_snapshot *snapshot);
  * change between decisions. NULL: no memory. */
 struct sluice_snapshot *sluice_snapshot_of_state (const struct sluice_state *state);
 
+/* 0: it was made of a state alone. */
 uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
+/* Changes when what decisions are made beside does: the co-runners, and slow lanes. */
+uint64_t sluice_snapshot_version (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
-/* Whether it is young enough to be believed at time now (UTC seconds). */
+/* Seconds by which a file may be ahead of the clock of whoever reads it. */
+enum { SLUICE_CLOCK_DIFFERENCE = 5 };
+
+/* Whether it was taken after now (UTC seconds), so that a clock is wrong. */
+int sluice_snapshot_is_from_future (const struct sluice_snapshot *snapshot, int64_t now);
+/* Whether it is young enough to be believed at time now; from the future none is. */
 int sluice_snapshot_is_fresh (const struct sluice_snapshot *snapshot,
 			      const struct sluice_policy *policy, int64_t now);
 uint32_t sluice_snapshot_corunner_count (const struct sluice_snapshot *snapshot);
@@ -123,6 +131,9 @@ int sluice_snapshot_preempts (const struct sluice_snapshot *snapshot, const char
 /* 1 for a lane of which nothing is published. */
 double sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot,
 				   const char *lane);
+uint32_t sluice_snapshot_holder_count (const struct sluice_snapshot *snapshot);
+const struct sluice_holder *
+sluice_snapshot_holder_at (const struct sluice_snapshot *snapshot, uint32_t i);
 /* NULL when the job has no tokens. */
 const struct sluice_holder *sluice_snapshot_holder (const struct sluice_snapshot *snapshot,
 						    uint32_t job_id);

@@ -251,6 +251,7 @@ is_as_granted (const struct item *item, uint32_t seen, uint32_t lane)
 
 int
 sluice_licenses_strip (const struct sluice_policy *policy,
+		       const struct sluice_token_set *reserved,
 		       const struct sluice_tokens *granted, const char *text, char *out,
 		       struct sluice_stripped *stripped)
 {
@@ -264,7 +265,8 @@ sluice_licenses_strip (const struct sluice_policy *policy,
 		return -1;
 	out[0] = '\0';
 	while (next_item (&rest, &item)) {
-		if (find_token (policy, &item, &lane, &klass)) {
+		if (find_token (policy, &item, &lane, &klass)
+		    && (!reserved || reserved->lanes[klass] >> lane & 1)) {
 			int is_granted = granted && granted->klass == klass
 					 && granted->lane_mask >> lane & 1;
 			if (is_granted)

@@ -33,6 +33,11 @@ struct sluice_tokens {
 	uint32_t lane_mask;
 };
 
+/* A choice among the tokens of a policy: a bit a lane, by class. */
+struct sluice_token_set {
+	uint32_t lanes[SLUICE_CLASS_COUNT];
+};
+
 /* What became of a decision in `enforce`. */
 struct sluice_grant {
 	uint32_t outcome; /* enum sluice_grant_outcome; tokens are taken if TAKEN */
@@ -83,13 +88,15 @@ struct sluice_stripped {
 
 /*
  * Take lane tokens off a user's own text: licences (`a:2,b;c@srv:1`), or what
- * he wants for each task (`gres/gpu:1,license/a:1`). Those in granted (may be
+ * he wants for each task (`gres/gpu:1,license/a:1`). Only those in reserved are
+ * taken off (NULL: all of the policy's). Those in granted (may be
  * NULL), which Sluice gave the job before, may be named once each, without a
  * count or with `:1`; named otherwise they are put back so.
  * out holds SLUICE_LICENSES_SIZE bytes; it equals the text if nothing is taken
  * off. 0, or -1 when the text is too long to be accepted by Slurm anyway.
  */
 int sluice_licenses_strip (const struct sluice_policy *policy,
+			   const struct sluice_token_set *reserved,
 			   const struct sluice_tokens *granted, const char *text, char *out,
 			   struct sluice_stripped *stripped);
 

@@ -84,7 +84,10 @@
 	   "a lane of its own loses fewer node-seconds than sharing")                      \
 	X (DELAY_PAYS, "delay_pays",                                                       \
 	   "waiting loses fewer node-seconds than running beside the others")              \
-	X (SLOW_LANE, "slow_lane", "storage targets straggle, so it is kept to faster ones")
+	X (SLOW_LANE, "slow_lane",                                                         \
+	   "storage targets straggle, so it is kept to faster ones")                       \
+	X (OTHERS_ONLY, "others_only",                                                     \
+	   "only runs of others resemble it, and none of this user's bears them out")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
@@ -106,7 +109,8 @@
 	X (NAME, "name", "earlier runs of this job name by others")                        \
 	X (FOREST, "forest", "jobs of similar size, name, user and account")               \
 	X (ACCOUNT, "account", "earlier runs of this account")                             \
-	X (SITE, "site", "earlier runs of all applications here")
+	X (SITE, "site", "earlier runs of all applications here")                          \
+	X (CONFIRMED, "confirmed", "earlier runs by this user, and others' agree")
 
 #define SLUICE_ENUM_PATTERN(name, json, text) SLUICE_PATTERN_##name,
 #define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,

@@ -7,9 +7,7 @@
 /* A running job that matters to storage. */
 struct runner {
 	struct sluice_corunner corunner;
-	struct sluice_member member; /* its pressure on the lanes it may write to */
-	uint32_t token_lanes;	     /* 0: it runs without tokens */
-	int64_t limit;		     /* UTC seconds */
+	int64_t limit; /* UTC seconds */
 };
 
 struct crowd_of_jobs {
@@ -55,8 +53,8 @@ note_end (struct crowd_of_jobs *c, const struct runner *runner)
 }
 
 void
-crowd_of_jobs_enter (struct crowd_of_jobs *c, struct sluice_corunner *corunner,
-		     uint32_t token_lanes, int64_t now, int64_t limit)
+crowd_of_jobs_enter (struct crowd_of_jobs *c, struct sluice_corunner *corunner, int64_t now,
+		     int64_t limit)
 {
 	double usual = corunner->profile.runtime_seconds;
 	corunner->expected_end = limit;
@@ -67,13 +65,8 @@ crowd_of_jobs_enter (struct crowd_of_jobs *c, struct sluice_corunner *corunner,
 	struct runner *runner = &c->runners[c->count++];
 	*runner = (struct runner){
 		.corunner = *corunner,
-		.member = { .klass = corunner->klass, .job_id = corunner->job_id },
-		.token_lanes = token_lanes,
 		.limit = limit,
 	};
-	sluice_pressure_of (&corunner->profile, sluice_bundle_interference (c->bundle),
-			    sluice_bundle_policy (c->bundle), corunner->lane_mask,
-			    &runner->member.pressure);
 	note_end (c, runner);
 	c->version++;
 }
@@ -121,55 +114,4 @@ struct sluice_crowd *
 crowd_of_jobs_crowd (struct crowd_of_jobs *c)
 {
 	return c->crowd;
-}
-
-static int
-lane_admits (const struct crowd_of_jobs *c, const struct sluice_member *member,
-	     uint32_t lane)
-{
-	struct sluice_member members[SLUICE_MAX_SET + 1];
-	struct sluice_pressure background[SLUICE_MAX_SET];
-	uint32_t n_running = 0, n_background = 0;
-	for (uint32_t i = 0; i < c->count; i++) {
-		const struct runner *runner = &c->runners[i];
-		if (n_running + n_background == SLUICE_MAX_SET)
-			return 0;
-		if (!runner->token_lanes)
-			background[n_background++] = runner->member.pressure;
-		else if (runner->token_lanes >> lane & 1)
-			members[n_running++] = runner->member;
-	}
-	members[n_running] = *member;
-	return sluice_gates_admit (members, n_running, background, n_background,
-				   sluice_bundle_interference (c->bundle),
-				   sluice_bundle_policy (c->bundle));
-}
-
-/* Whether the same jobs hold tokens of both lanes: then both answer alike. */
-static int
-is_held_alike (const struct crowd_of_jobs *c, uint32_t lane, uint32_t other)
-{
-	for (uint32_t i = 0; i < c->count; i++) {
-		uint32_t lanes = c->runners[i].token_lanes;
-		if ((lanes >> lane ^ lanes >> other) & 1)
-			return 0;
-	}
-	return 1;
-}
-
-int
-crowd_of_jobs_admits (const struct crowd_of_jobs *c, const struct sluice_member *member,
-		      uint32_t token_lanes)
-{
-	for (uint32_t lane = 0; token_lanes >> lane; lane++) {
-		uint32_t asked = 0;
-		if (!(token_lanes >> lane & 1))
-			continue;
-		while (asked < lane
-		       && !(token_lanes >> asked & 1 && is_held_alike (c, lane, asked)))
-			asked++;
-		if (asked == lane && !lane_admits (c, member, lane))
-			return 0;
-	}
-	return 1;
 }

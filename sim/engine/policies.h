@@ -65,13 +65,13 @@ sluice_gates_policy_results (const struct sluice_gates_policy *policy);
 
 /*
  * Sluice: the decision core itself (policies/core), deciding when a job is submitted,
- * and again when it could start, by who runs then. What it knows of a job is what the
- * bundle predicts for its submission; when others end, what their limits say, or their
- * predicted run times.
+ * and its control loop (control.h), polled whenever a job with tokens could start. What
+ * it knows of a job is what the bundle predicts for its submission; when others end, what
+ * their limits say, or their predicted run times.
  *
- * A job that is decided to wait, or whose lane's gate is shut, is kept back, at most for
- * the policy's max_delay; then it starts without tokens, everywhere. A job that had
- * better share starts also where a gate is shut, without a token.
+ * Slurm here gives the tokens that the gates let out to the first job that could start;
+ * a job that finds none waits, and keeps nobody. From when it could first have started,
+ * it is charged.
  */
 struct sluice_core_setup {
 	const struct sluice_bundle *bundle;
@@ -95,9 +95,15 @@ sluice_core_policy_table (struct sluice_core_policy *policy);
 const struct sluice_policy_result *
 sluice_core_policy_results (const struct sluice_core_policy *policy);
 
-/* The latest decision, right after `submitted` or a `starting` that counted one more. */
-const struct sluice_decision *
-sluice_core_policy_latest (const struct sluice_core_policy *policy);
+/* What was decided in the latest call of a hook, in order: on the job that is submitted,
+ * or on all that the control loop decided on again. */
+struct sluice_core_decision {
+	uint32_t job;
+	uint32_t reserved;
+	struct sluice_decision decision;
+};
+const struct sluice_core_decision *
+sluice_core_policy_decisions (const struct sluice_core_policy *policy, uint32_t *count);
 
 /* What Sluice sees of a job: the submission of its application, with its own size and
  * limit. */

@@ -3,26 +3,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control.h"
 #include "crowd_of_jobs.h"
 #include "policies.h"
-#include "tokens.h"
 
 enum {
-	MOVES = 3, /* times that the tokens of a job are exchanged, as in sluiced */
+	FIRST_CAPACITY = 64,
+	TOTAL = 1000000, /* tokens in the slurm.conf of the replay */
+	NO_ROW = UINT32_MAX,
 };
 
-/* While nobody else starts or ends, a decision holds so many seconds. */
-static const double stale = 60.0;
+/* A poll comes at each event, so nothing passes between two of them. */
+static const double soon = 1e-3; /* s */
 
 /* What was decided on a job so far. */
 struct plan {
 	struct sluice_tokens tokens; /* lane_mask 0: none */
-	double decided;		     /* s: when */
-	double again;		     /* s: when the conflict should be over */
-	uint64_t version;	     /* of the co-runners it was decided beside */
-	uint32_t moves;
-	uint16_t klass; /* enum sluice_class, with or without tokens */
-	uint16_t waits; /* 1: until the conflict is over */
+	uint32_t row;		     /* in the control loop; NO_ROW: it is not there */
+	uint16_t klass;		     /* enum sluice_class, with or without tokens */
+	uint16_t reserved;
+};
+
+/* The jobs with tokens, and those that run without and matter to storage. */
+struct rows {
+	struct sluice_control *control;
+	struct sluice_control_job *jobs;
+	struct sluice_submission *submissions;
+	const struct sluice_submission **pointers;
+	uint32_t *unused; /* rows of jobs that left */
+	uint32_t unused_count;
+	uint32_t count;
+	uint32_t capacity;
 };
 
 struct sluice_core_policy {
@@ -34,9 +45,16 @@ struct sluice_core_policy {
 	struct sluice_situation *situation;
 	struct sluice_desk *desk;
 	struct crowd_of_jobs *crowd;
-	uint64_t renewed; /* version of the crowd in the situation */
-	uint32_t decided; /* the job whose prediction `latest` holds; UINT32_MAX: none */
+	uint64_t renewed;  /* version of the crowd in the situation */
+	uint32_t decided;  /* the job whose prediction `latest` holds; UINT32_MAX: none */
+	uint32_t is_stale; /* 1: something happened since the last poll */
+	double polled;	   /* s */
 	struct sluice_decision latest;
+	struct rows rows;
+	struct sluice_control_facts facts;
+	struct sluice_control_gates gates;
+	uint32_t made_count, made_capacity;
+	struct sluice_core_decision *made; /* in the latest call of a hook */
 	struct plan *plans;
 	struct sluice_policy_result *results;
 };
@@ -72,38 +90,157 @@ confinement (const struct sluice_core_policy *p, const struct sluice_tokens *tok
 	return tokens->lane_mask == everywhere (p) ? 0 : tokens->lane_mask;
 }
 
-/* Note a decision, but for its tokens. */
+static uint32_t
+lane_count (const struct sluice_core_policy *p)
+{
+	return p->policy->lane_count ? p->policy->lane_count : 1;
+}
+
+/*
+ * Rows of the control loop
+ */
+
+static int
+grow_rows (struct rows *r)
+{
+	uint32_t capacity = r->capacity ? 2 * r->capacity : FIRST_CAPACITY;
+	struct sluice_control *control = sluice_control_create (capacity);
+	struct sluice_control_job *jobs = realloc (r->jobs, capacity * sizeof *jobs);
+	if (jobs)
+		r->jobs = jobs;
+	struct sluice_submission *submissions
+	    = realloc (r->submissions, capacity * sizeof *submissions);
+	if (submissions)
+		r->submissions = submissions;
+	const struct sluice_submission **pointers
+	    = realloc (r->pointers, capacity * sizeof *pointers);
+	if (pointers)
+		r->pointers = pointers;
+	uint32_t *unused = realloc (r->unused, capacity * sizeof *unused);
+	if (unused)
+		r->unused = unused;
+	if (!control || !jobs || !submissions || !pointers || !unused) {
+		sluice_control_destroy (control);
+		return -1;
+	}
+	for (uint32_t i = 0; i < r->count; i++)
+		if (pointers[i])
+			pointers[i] = &submissions[i];
+	sluice_control_destroy (r->control);
+	r->control = control;
+	r->capacity = capacity;
+	return 0;
+}
+
 static void
-note (struct sluice_core_policy *p, double now, uint32_t job,
-      const struct sluice_decision *decision)
+free_rows (struct rows *r)
+{
+	sluice_control_destroy (r->control);
+	free (r->jobs);
+	free (r->submissions);
+	free (r->pointers);
+	free (r->unused);
+}
+
+/* What a job presses on the lanes of its tokens. */
+static void
+press (struct sluice_core_policy *p, struct sluice_control_job *row,
+       const struct sluice_profile *profile)
+{
+	sluice_pressure_of (profile, sluice_bundle_interference (p->setup.bundle),
+			    p->policy, confinement (p, &row->tokens), &row->pressure);
+}
+
+/* NULL: no memory. */
+static struct sluice_control_job *
+add_row (struct sluice_core_policy *p, uint32_t job, const struct sluice_profile *profile)
+{
+	struct rows *r = &p->rows;
+	struct plan *plan = &p->plans[job];
+	if (!r->unused_count && r->count == r->capacity && grow_rows (r))
+		return NULL;
+	plan->row = r->unused_count ? r->unused[--r->unused_count] : r->count++;
+	struct sluice_control_job *row = &r->jobs[plan->row];
+	*row = (struct sluice_control_job){
+		.job_id = job,
+		.flags = SLUICE_CONTROL_RECORDED | SLUICE_CONTROL_GRANTED
+			 | SLUICE_CONTROL_PREDICTED,
+		.tokens = plan->tokens,
+		.tasks = 1,
+		.submit = utc (p, p->setup.jobs[job].submit),
+		/* it is met when it enters the queue, and can start only later */
+		.memory = { .since = p->facts.clock, .polled = p->facts.clock },
+	};
+	row->tokens.klass = plan->klass;
+	press (p, row, profile);
+	sluice_core_submission (&p->setup, job, &r->submissions[plan->row]);
+	r->pointers[plan->row] = &r->submissions[plan->row];
+	p->is_stale = 1;
+	return row;
+}
+
+static void
+remove_row (struct sluice_core_policy *p, uint32_t job)
 {
 	struct plan *plan = &p->plans[job];
+	if (plan->row == NO_ROW)
+		return;
+	memset (&p->rows.jobs[plan->row], 0, sizeof *p->rows.jobs);
+	p->rows.pointers[plan->row] = NULL;
+	p->rows.unused[p->rows.unused_count++] = plan->row;
+	plan->row = NO_ROW;
+	p->is_stale = 1;
+}
+
+/*
+ * Decisions
+ */
+
+static void
+note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *decision)
+{
 	struct sluice_policy_result *result = &p->results[job];
-	plan->decided = now;
-	plan->again = now + decision->wait;
-	plan->version = p->renewed;
-	plan->klass = (uint16_t)decision->prediction.klass;
-	plan->waits = decision->action == SLUICE_ACTION_DELAY;
+	p->plans[job].klass = (uint16_t)decision->prediction.klass;
 	result->action = (uint16_t)decision->action;
 	result->reason = (uint16_t)decision->reason;
 	result->decisions++;
+	if (p->made_count == p->made_capacity) {
+		uint32_t capacity
+		    = p->made_capacity ? 2 * p->made_capacity : FIRST_CAPACITY;
+		struct sluice_core_decision *made
+		    = realloc (p->made, capacity * sizeof *made);
+		if (!made)
+			return;
+		p->made = made;
+		p->made_capacity = capacity;
+	}
+	p->made[p->made_count++]
+	    = (struct sluice_core_decision){ .job = job, .decision = *decision };
+}
+
+/* Bring the situation up to date with who runs. */
+static void
+renew (struct sluice_core_policy *p, double now)
+{
+	uint64_t version = crowd_of_jobs_look (p->crowd, utc (p, now));
+	if (version != p->renewed) {
+		sluice_situation_renew (p->situation, crowd_of_jobs_crowd (p->crowd));
+		p->renewed = version;
+		p->is_stale = 1;
+	}
+	p->state.taken = utc (p, now);
 }
 
 static void
 decide (struct sluice_core_policy *p, double now, uint32_t job)
 {
 	struct sluice_submission submission;
-	uint64_t version = crowd_of_jobs_look (p->crowd, utc (p, now));
-	if (version != p->renewed) {
-		sluice_situation_renew (p->situation, crowd_of_jobs_crowd (p->crowd));
-		p->renewed = version;
-	}
-	p->state.taken = utc (p, now);
+	renew (p, now);
 	sluice_core_submission (&p->setup, job, &submission);
 	sluice_decide (p->desk, p->situation, p->setup.config, &submission, p->state.taken,
 		       &p->latest);
 	p->decided = job;
-	note (p, now, job, &p->latest);
+	note (p, job, &p->latest);
 }
 
 /* The profile of a job as it is predicted, which most often was just done. */
@@ -119,85 +256,163 @@ profile_of (struct sluice_core_policy *p, uint32_t job)
 	return &p->latest.prediction.profile;
 }
 
+/*
+ * Polls
+ */
+
+/* The tokens of a lane and class that jobs hold. */
+static uint32_t
+held_of (const struct sluice_core_policy *p, uint32_t klass, uint32_t lane)
+{
+	uint32_t held = 0;
+	for (uint32_t i = 0; i < p->rows.count; i++) {
+		const struct sluice_control_job *row = &p->rows.jobs[i];
+		held += row->state == SLUICE_CONTROL_RUNS && row->tokens.klass == klass
+			&& row->tokens.lane_mask >> lane & 1;
+	}
+	return held;
+}
+
+/* What Slurm would count as free behind the leases of the last poll. */
+static void
+count_free (struct sluice_core_policy *p)
+{
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		for (uint32_t lane = 0; lane < lane_count (p); lane++) {
+			uint32_t held = held_of (p, k, lane);
+			uint32_t gate = p->gates.tokens[k][lane];
+			p->facts.free[k][lane] = p->gates.is_given_up[k][lane] ? TOTAL
+						 : gate > held		       ? gate - held
+									       : 0;
+		}
+}
+
+/* Do to the queue what sluiced would tell Slurm. */
+static uint32_t
+carry_out (struct sluice_core_policy *p)
+{
+	const uint32_t *actions;
+	uint32_t count = sluice_control_actions (p->rows.control, &actions);
+	for (uint32_t i = 0; i < count; i++) {
+		struct sluice_control_job *row = &p->rows.jobs[actions[i]];
+		uint32_t job = row->job_id;
+		struct plan *plan = &p->plans[job];
+		if (row->state == SLUICE_CONTROL_ABSENT)
+			continue; /* carried out before */
+		if (row->verdict.action == SLUICE_VERDICT_RELEASE) {
+			plan->tokens.lane_mask = 0;
+			remove_row (p, job);
+			continue;
+		}
+		plan->tokens = row->tokens = row->verdict.tokens;
+		press (p, row, profile_of (p, job));
+		row->verdict.action = SLUICE_VERDICT_LEAVE;
+		p->is_stale = 1;
+	}
+	return count;
+}
+
+/* Charge the waits up to now. */
+static void
+bound (struct sluice_core_policy *p, double now)
+{
+	p->facts.clock = now + 1.0;
+	p->facts.now = utc (p, now);
+	p->facts.releases = UINT32_MAX;
+	count_free (p);
+	sluice_control_bound (p->rows.control, p->rows.jobs, p->rows.count, &p->facts);
+	carry_out (p);
+}
+
+static void
+poll (struct sluice_core_policy *p, double now)
+{
+	for (int i = 0; p->is_stale && i <= SLUICE_CONTROL_MOVES; i++) {
+		bound (p, now);
+		renew (p, now);
+		p->is_stale = 0;
+		p->facts.version = p->renewed;
+		sluice_control_poll (p->rows.control, p->rows.jobs, p->rows.pointers,
+				     p->rows.count, p->situation, p->setup.config,
+				     &p->facts, &p->gates);
+		uint32_t made = sluice_control_decision_count (p->rows.control);
+		for (uint32_t d = 0; d < made; d++) {
+			const struct sluice_control_decision *decision
+			    = sluice_control_decision (p->rows.control, d);
+			note (p, p->rows.jobs[decision->job].job_id,
+			      &decision->record.decision);
+		}
+		carry_out (p);
+	}
+}
+
+/* Whether Slurm finds a token of its class on each of its lanes. */
+static int
+has_tokens (const struct sluice_core_policy *p, const struct sluice_tokens *tokens)
+{
+	for (uint32_t lane = 0; tokens->lane_mask >> lane; lane++) {
+		if (!(tokens->lane_mask >> lane & 1)
+		    || p->gates.is_given_up[tokens->klass][lane])
+			continue;
+		if (held_of (p, tokens->klass, lane)
+		    >= p->gates.tokens[tokens->klass][lane])
+			return 0;
+	}
+	return 1;
+}
+
+/*
+ * Hooks
+ */
+
 static void
 submitted (void *self, double now, uint32_t job, struct sluice_choice *choice)
 {
 	struct sluice_core_policy *p = self;
 	(void)choice;
+	p->made_count = 0;
+	p->facts.clock = now + 1.0;
 	decide (p, now, job);
 	sluice_tokens_of (p->policy, &p->latest, &p->plans[job].tokens);
-}
-
-static int
-is_known (const struct plan *plan, uint64_t version, double now)
-{
-	double until = fmin (plan->decided + stale, plan->waits ? plan->again : INFINITY);
-	return plan->decided >= now || (plan->version == version && now < until);
-}
-
-/* Decide again, as sluiced does near the start. */
-static void
-decide_again (struct sluice_core_policy *p, double now, uint32_t job)
-{
-	struct plan *plan = &p->plans[job];
-	if (is_known (plan, crowd_of_jobs_version (p->crowd), now))
+	if (!p->plans[job].tokens.lane_mask)
 		return;
-	decide (p, now, job);
+	struct sluice_control_job *row = add_row (p, job, &p->latest.prediction.profile);
+	if (row)
+		row->state = SLUICE_CONTROL_WAITS;
+	else
+		p->plans[job].tokens.lane_mask = 0;
+}
 
-	struct sluice_tokens wanted;
-	sluice_tokens_of (p->policy, &p->latest, &wanted);
-	if (wanted.lane_mask == 0) {
-		plan->tokens = wanted;
-	} else if (plan->moves < MOVES
-		   && sluice_tokens_exchange (p->policy, &plan->tokens, &p->latest)) {
-		plan->tokens = wanted;
-		plan->moves++;
+/* The job could start now, if it had its tokens: decide on it like sluiced. */
+static void
+see_room (struct sluice_core_policy *p, double now, uint32_t job)
+{
+	const uint32_t near = SLUICE_CONTROL_ROOM | SLUICE_CONTROL_NEXT;
+	if (p->polled < now) {
+		bound (p, now);
+		p->polled = now;
+		p->is_stale = 1;
 	}
-}
-
-/* The job as a gate sees it. */
-static struct sluice_member
-member_of (struct sluice_core_policy *p, uint32_t job, const struct plan *plan)
-{
-	struct sluice_member member = { .klass = plan->tokens.klass, .job_id = job };
-	sluice_pressure_of (profile_of (p, job),
-			    sluice_bundle_interference (p->setup.bundle), p->policy,
-			    confinement (p, &plan->tokens), &member.pressure);
-	return member;
-}
-
-/* Whether a job that was not decided to wait needs its gates to open first. A gate
- * keeps only jobs that are confined: those that had better share start without a
- * token, and so do those whom their lane slows beyond the tolerance even alone. */
-static int
-is_shut_out (struct sluice_core_policy *p, uint32_t job, struct plan *plan)
-{
-	struct sluice_member member = member_of (p, job, plan);
-	double alone = sluice_job_slowdown (&member.pressure, 1.0);
-	if (alone <= p->policy->tolerance
-	    && crowd_of_jobs_admits (p->crowd, &member, plan->tokens.lane_mask))
-		return 0;
-	if (confinement (p, &plan->tokens) && alone <= p->policy->tolerance)
-		return 1;
-	plan->tokens.lane_mask = 0;
-	return 0;
-}
-
-/* Whether it is kept back for now. */
-static int
-must_wait (struct sluice_core_policy *p, double now, uint32_t job,
-	   struct sluice_choice *choice)
-{
-	struct plan *plan = &p->plans[job];
-	if (!plan->waits && !is_shut_out (p, job, plan))
-		return 0;
-	if (sluice_policy_hold (&p->results[job], now, p->policy->max_delay, choice)) {
-		if (plan->waits && plan->again > now)
-			choice->hold_until = fmin (choice->hold_until, plan->again);
-		return 1;
+	if (p->plans[job].row == NO_ROW)
+		return;
+	struct sluice_control_job *row = &p->rows.jobs[p->plans[job].row];
+	if ((row->flags & near) != near) {
+		row->flags |= near;
+		p->is_stale = 1;
 	}
-	plan->tokens.lane_mask = 0; /* it has waited long enough */
-	return 0;
+	poll (p, now);
+}
+
+/* Until when a job that lacks a token need not be asked about. */
+static double
+hold_of (const struct sluice_core_policy *p, const struct sluice_control_job *row,
+	 double now)
+{
+	double until = now + p->policy->max_delay - row->memory.waited + soon;
+	double again = row->memory.again - 1.0;
+	if (row->memory.waits && again > now)
+		until = fmin (until, again);
+	return until;
 }
 
 static void
@@ -205,22 +420,30 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 {
 	struct sluice_core_policy *p = self;
 	struct plan *plan = &p->plans[job];
+	struct sluice_policy_result *result = &p->results[job];
+	p->made_count = 0;
 	if (plan->tokens.lane_mask)
-		decide_again (p, now, job);
-	if (plan->tokens.lane_mask && must_wait (p, now, job, choice))
+		see_room (p, now, job);
+	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens)) {
+		if (result->held_since < 0)
+			result->held_since = now;
+		choice->hold_until = hold_of (p, &p->rows.jobs[plan->row], now);
 		return;
+	}
 	choice->lane_mask = confinement (p, &plan->tokens);
-	p->results[job].lane_mask = choice->lane_mask;
-	sluice_policy_let_go (&p->results[job], now, p->policy->max_delay, choice);
+	result->lane_mask = choice->lane_mask;
+	sluice_policy_let_go (result, now, p->policy->max_delay, choice);
 }
 
 static void
 started (void *self, double now, uint32_t job)
 {
 	struct sluice_core_policy *p = self;
-	const struct plan *plan = &p->plans[job];
-	if (plan->klass == SLUICE_CLASS_NONE)
+	struct plan *plan = &p->plans[job];
+	if (plan->klass == SLUICE_CLASS_NONE) {
+		remove_row (p, job);
 		return;
+	}
 	struct sluice_corunner corunner = {
 		.job_id = job,
 		.nodes = (uint32_t)p->setup.jobs[job].slots,
@@ -229,8 +452,11 @@ started (void *self, double now, uint32_t job)
 		.profile = *profile_of (p, job),
 	};
 	double limit = fmin (p->setup.jobs[job].limit, 1e9);
-	crowd_of_jobs_enter (p->crowd, &corunner, plan->tokens.lane_mask, utc (p, now),
-			     utc (p, now + limit));
+	crowd_of_jobs_enter (p->crowd, &corunner, utc (p, now), utc (p, now + limit));
+	if (plan->row == NO_ROW && !add_row (p, job, &corunner.profile))
+		return;
+	p->rows.jobs[plan->row].state = SLUICE_CONTROL_RUNS;
+	p->is_stale = 1;
 }
 
 static void
@@ -240,6 +466,7 @@ ended (void *self, double now, uint32_t job)
 	(void)now;
 	if (p->plans[job].klass != SLUICE_CLASS_NONE)
 		crowd_of_jobs_leave (p->crowd, job);
+	remove_row (p, job);
 }
 
 static int
@@ -248,13 +475,24 @@ prepare (struct sluice_core_policy *p)
 	const struct sluice_bundle *bundle = p->setup.bundle;
 	p->policy = sluice_bundle_policy (bundle);
 	p->decided = UINT32_MAX;
+	p->polled = -INFINITY;
+	p->facts.max_delay = p->policy->max_delay;
+	p->facts.grace = INFINITY; /* here nothing keeps a job from being released */
+	for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++)
+		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+			p->facts.totals[k][lane] = TOTAL;
 	p->plans = calloc ((size_t)p->setup.job_count + 1, sizeof *p->plans);
+	for (uint32_t i = 0; p->plans && i < p->setup.job_count; i++)
+		p->plans[i].row = NO_ROW;
 	p->results = sluice_policy_results_new (p->setup.job_count);
 	p->crowd = crowd_of_jobs_new (bundle);
 	p->snapshot = sluice_snapshot_of_state (&p->state);
 	p->situation = p->snapshot ? sluice_situation_create (bundle, p->snapshot) : NULL;
 	p->desk = sluice_desk_create ();
-	return p->plans && p->results && p->crowd && p->situation && p->desk ? 0 : -1;
+	return p->plans && p->results && p->crowd && p->situation && p->desk
+		       && grow_rows (&p->rows) == 0
+		   ? 0
+		   : -1;
 }
 
 struct sluice_core_policy *
@@ -286,6 +524,8 @@ sluice_core_policy_destroy (struct sluice_core_policy *p)
 	sluice_desk_destroy (p->desk);
 	sluice_snapshot_destroy (p->snapshot);
 	crowd_of_jobs_destroy (p->crowd);
+	free_rows (&p->rows);
+	free (p->made);
 	free (p->plans);
 	free (p->results);
 	free (p);
@@ -303,8 +543,9 @@ sluice_core_policy_results (const struct sluice_core_policy *p)
 	return p->results;
 }
 
-const struct sluice_decision *
-sluice_core_policy_latest (const struct sluice_core_policy *p)
+const struct sluice_core_decision *
+sluice_core_policy_decisions (const struct sluice_core_policy *p, uint32_t *count)
 {
-	return &p->latest;
+	*count = p->made_count;
+	return p->made;
 }

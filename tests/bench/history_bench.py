@@ -37,7 +37,7 @@ from sluice.classifier.features import FEATURES
 from sluice.classifier.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
 from sluice.classifier.ranking import refresh
 from sluice.classifier.submit_model import fit_submit_model
-from sluice.classifier.train import fit_quickly, jobs_of, keep
+from sluice.classifier.train import fit_quickly, keep, past_of
 from sluice.history_db.records import Decision, Job
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -152,10 +152,10 @@ def decision(known: Situation, config: core.Config, job: Job, *, checksum: int) 
 
 def publish_model(history: Path, environment: dict[str, str]) -> None:
     with Store(history) as store:
-        jobs = jobs_of(store, latest=LEARNED)
-        forests, _ = fit_submit_model(jobs[-FOREST_RUNS:])
-        model, _ = fit_quickly(jobs, forests)
-        model = replace(model, metrics=model.metrics | {"jobs": len(jobs)})
+        past = past_of(store, latest=LEARNED)
+        forests, _ = fit_submit_model(past.jobs[-FOREST_RUNS:])
+        model, _ = fit_quickly(past.jobs, forests, silent=past.silent)
+        model = replace(model, metrics=model.metrics | {"jobs": len(past.jobs)})
         keep(store, model, created=int(time.time()))
     subprocess.run([SLUICE, "publish"], check=True, capture_output=True, env=environment)
 

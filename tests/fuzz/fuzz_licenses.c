@@ -17,7 +17,7 @@ check (const struct sluice_policy *policy, const struct sluice_tokens *granted,
 	char once[SLUICE_LICENSES_SIZE], twice[SLUICE_LICENSES_SIZE];
 	struct sluice_stripped first, second;
 
-	if (sluice_licenses_strip (policy, granted, text, once, &first) != 0) {
+	if (sluice_licenses_strip (policy, NULL, granted, text, once, &first) != 0) {
 		if (strlen (text) < SLUICE_LICENSES_SIZE)
 			abort (); /* refused without need */
 		return;
@@ -26,7 +26,7 @@ check (const struct sluice_policy *policy, const struct sluice_tokens *granted,
 		abort (); /* altered without need */
 	if (first.lanes & ~granted->lane_mask)
 		abort ();
-	if (sluice_licenses_strip (policy, granted, once, twice, &second) != 0
+	if (sluice_licenses_strip (policy, NULL, granted, once, twice, &second) != 0
 	    || second.items != 0 || strcmp (once, twice) != 0)
 		abort (); /* something was left */
 	if (sluice_tokens_fit (policy, granted, (uint32_t)strlen (once))

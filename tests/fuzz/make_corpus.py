@@ -3,13 +3,15 @@
 Run it again when the format changes: `python tests/fuzz/make_corpus.py`.
 """
 
+import struct
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "lab"))
+sys.path[:0] = [str(HERE.parent / "lab"), str(HERE.parent / "python")]
 
 import made_model  # noqa: E402 - its folder is no package
+from stored_logs import STORED, ZLIB, packed, record  # noqa: E402 - likewise
 
 from sluice.policies.snapshot import pack_snapshot  # noqa: E402
 
@@ -57,6 +59,63 @@ SWF = {
     "digits": b"9" * 40,
 }
 
+NEWEST = (4, 3, 2, 2, 1)  # versions of POSIX, MPI-IO, STDIO, Lustre and heatmap records
+FILE, PROGRAM = 9, 8
+NAMES = struct.pack("<Q", FILE) + b"/scratch/dump.100\0" + struct.pack("<Q", PROGRAM) + b"/x.py\0"
+COUNTED_NAMES = struct.pack("<QI", FILE, 4) + b"/a.1"
+LUSTRE = struct.pack("<Qq2q", FILE, -1, 1, 2) + struct.pack("<7q16s2q", 0, 4, *[0] * 5, b"p", 3, 5)
+HEATMAP = struct.pack("<Qqdq4q", 16592106915301738621, 0, 0.1, 2, 4096, 0, 0, 512)
+
+
+def darshan_log(
+    regions: tuple[bytes, ...],
+    *,
+    versions: tuple[int, ...] = NEWEST,
+    compression: int = ZLIB,
+    is_plain: bool = False,
+    order: str = "<",
+    log_format: bytes = b"3.41",
+) -> bytes:
+    """Return the regions as fuzz_darshan_log.c takes them, in its order."""
+    head = struct.pack(
+        "<8s5qd8B6H4x",
+        *(log_format, 1000, 1_700_000_000, 100, 2, 7, 100.0),
+        *(order == ">", compression, is_plain, *versions),
+        *(len(region) for region in regions),
+    )
+    return head + b"".join(regions)
+
+
+def records(module: str, version: int, order: str = "<") -> list[bytes]:
+    """Return what a process says of a file that it writes, and of one that it only reads."""
+    written = {"OPENS": 1, "BYTES_WRITTEN": 1 << 20, "F_WRITE_TIME": 0.5}
+    read = {"OPENS": 1, "BYTES_READ": 9, "F_READ_TIME": 0.5}
+    return [
+        record(module, version, written, file=FILE, rank=0, order=order),
+        record(module, version, read, file=PROGRAM, rank=1, order=order),
+    ]
+
+
+def darshan_logs() -> dict[str, bytes]:
+    posix, mpiio, stdio = records("POSIX", 4), records("MPI-IO", 3), records("STDIO", 2)
+    newest = (b"".join(posix), mpiio[0], stdio[0], NAMES, LUSTRE, HEATMAP)
+    posix_2 = b"".join(records("POSIX", 2, ">"))
+    return {
+        "newest": darshan_log(newest, is_plain=True),
+        "streams": darshan_log((packed(posix), b"", packed(stdio), packed([NAMES]), b"", b"")),
+        "stored": darshan_log(newest, compression=STORED),
+        "swapped": darshan_log(
+            (posix_2, b"", b"", b"", b"", b""), versions=(2, 0, 0, 0, 0), is_plain=True, order=">"
+        ),
+        "oldest": darshan_log(
+            (b"".join(records("POSIX", 1)), records("MPI-IO", 1)[0], b"", COUNTED_NAMES, b"", b""),
+            versions=(1, 1, 0, 0, 0),
+            is_plain=True,
+            log_format=b"3.00",
+        ),
+        "cut": darshan_log(newest, is_plain=True)[:300],
+    }
+
 
 def main() -> None:
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
@@ -82,6 +141,8 @@ def main() -> None:
         write("swf", name, trace)
     for name, text in SLURM_FILES.items():
         write("slurm_file", name, text)
+    for name, content in darshan_logs().items():
+        write("darshan_log", name, content)
 
 
 def write(target: str, name: str, content: bytes) -> None:

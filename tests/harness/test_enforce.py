@@ -13,6 +13,7 @@ from sluice.policies import core
 from sluice.policies.record import Record
 
 USER = 1000
+STRANGER = 4321  # has no runs of these names
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 BOTH = "sl0_stream,sl1_stream"
 PLENTY = 1_000_000
@@ -212,11 +213,110 @@ def test_what_is_done_is_counted(harness: Harness) -> None:
 
 
 def test_below_enforce_nothing_is_counted_as_a_grant(harness: Harness) -> None:
-    harness.files.configure(Mode="advise")
-    harness.files.wait_for(lambda seen: seen["mode"] == "advise")
-    assert harness.submit(**WRITER, licenses="sl0_stream").licenses is None
+    become(harness, "advise")
+    assert harness.submit(**WRITER).licenses is None
     assert ",token=" not in harness.submit(**WRITER).admin_comment
     assert sum(harness.files.stats()["grants"].values()) == 0
+
+
+# Tokens that users write, below enforce
+
+
+def become(harness: Harness, mode: str, **settings: str) -> None:
+    harness.files.configure(Mode=mode, **settings)
+    checksum = f"{core.crc64(harness.files.config.read_bytes()):016x}"
+    harness.files.wait_for(lambda seen: seen["config"]["checksum"] == checksum)
+
+
+def become_undivided(harness: Harness) -> None:
+    install(harness.files.bundle, made_model.named_bundle(created=made_model.CREATED + 7))
+    harness.files.wait_for(lambda seen: seen["bundle"]["created"] == made_model.CREATED + 7)
+
+
+@pytest.mark.parametrize("mode", ["observe", "advise", "enforce"])
+def test_tokens_that_users_write_are_taken_off_in_every_mode(harness: Harness, mode: str) -> None:
+    become(harness, mode)
+    written = {"licenses": "tool:1,sl0_stream:1000000", "tres_per_task": "license/sl1_flush:3"}
+    outcome = harness.submit(uid=USER, name="unheard of", **written)
+    assert (outcome.altered, outcome.licenses, outcome.tres_per_task) == (False, "tool:1", "")
+    change = harness.modify(uid=USER, job_id_str="7", licenses="tool,sl1_meta")
+    assert change == Change(rc=0, licenses="tool")
+    assert harness.files.stats()["stripped"] == 2
+
+
+@pytest.mark.parametrize("mode", ["observe", "advise"])
+@pytest.mark.parametrize("written", ["tool:1;sl0_streams", "xsl0_stream|tool", "sl0", ",,;"])
+def test_below_enforce_all_other_licences_stay_byte_for_byte(
+    harness: Harness, mode: str, written: str
+) -> None:
+    become(harness, mode)
+    outcome = harness.submit(uid=USER, name="unheard of", licenses=written, tres_per_task=written)
+    assert (outcome.altered, outcome.licenses, outcome.tres_per_task) == (False, None, None)
+    assert harness.modify(uid=USER, job_id_str="7", licenses=written).licenses is None
+    assert harness.files.stats()["stripped"] == 0
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+@pytest.mark.parametrize("total", [0, 1, 99_999])
+def test_a_licence_of_which_the_controller_has_few_is_no_token(
+    harness: Harness, mode: str, total: int
+) -> None:
+    """It is the site's own, or unknown to Slurm, which then refuses the job itself."""
+    become_undivided(harness)
+    become(harness, mode)
+    harness.set_total("all_stream", total)
+    assert harness.submit(uid=USER, licenses="all_stream:3,tool").licenses is None
+    assert harness.modify(uid=USER, job_id_str="7", licenses="all_stream:3").licenses is None
+    harness.set_total("all_stream", PLENTY)
+    assert harness.submit(uid=USER, licenses="all_stream:3,tool").licenses == "tool"
+
+
+def test_lanes_count_from_the_moment_in_which_they_are_configured(harness: Harness) -> None:
+    """Before the next bundle knows of them; those that the bundle knows go on counting."""
+    become(harness, "observe", Lane="new Targets=4")
+    harness.set_total("new_flush", PLENTY)
+    harness.set_total("all_flush", 5)
+    written = "sl1_meta,all_flush:2,new_flush:9,tool"
+    assert harness.submit(uid=USER, licenses=written).licenses == "all_flush:2,tool"
+    harness.files.bundle.unlink()
+    harness.files.wait_for(lambda seen: not seen["bundle"]["loaded"])
+    left = "sl1_meta,all_flush:2,tool"
+    assert harness.submit(uid=USER, licenses=written).licenses == left
+
+
+def test_tokens_of_other_lanes_do_not_shift_those_that_a_job_was_given(harness: Harness) -> None:
+    become(harness, "enforce", Lane="aaa Targets=4\nLane=sl0 Targets=4")
+    change = harness.modify(uid=USER, job_id_str="42", licenses="sl0_stream,sl1_stream,sl0_flush")
+    assert change == Change(rc=0, licenses="sl0_stream,sl1_stream")
+    assert harness.files.stats()["opt_outs"]["update"] == 0
+
+
+def test_while_switched_off_no_job_is_decided_on_but_tokens_stay_reserved(
+    harness: Harness,
+) -> None:
+    """They would count again once Sluice is switched on."""
+    harness.files.off_file.touch()
+    harness.files.wait_for(lambda seen: seen["mode"] == "off")
+    outcome = harness.submit(**WRITER, licenses="tool:2,sl0_stream:9")
+    assert (outcome.licenses, outcome.admin_comment) == ("tool:2", "")
+    assert harness.submit(**WRITER, licenses="tool:2").licenses is None
+    assert harness.modify(uid=USER, job_id_str="7", licenses="tool,sl1_meta").licenses == "tool"
+    assert drain(harness.files.socket) == []
+
+
+def test_mode_off_leaves_everything_alone(harness: Harness) -> None:
+    become(harness, "off")
+    assert harness.submit(**WRITER, licenses="sl0_stream:9").licenses is None
+    assert harness.modify(uid=USER, job_id_str="7", licenses="sl0_stream").licenses is None
+    assert harness.files.stats()["stripped"] == 0
+
+
+@pytest.mark.parametrize("harness", ["harness-bare"], indirect=True)
+def test_where_the_controller_tells_no_totals_the_tokens_of_named_lanes_count(
+    harness: Harness,
+) -> None:
+    become(harness, "observe")
+    assert harness.submit(uid=USER, licenses="sl0_stream,all_meta").licenses == "all_meta"
 
 
 # Modification
@@ -301,11 +401,20 @@ def test_a_hint_without_history_of_the_users_own_does_not_count(harness: Harness
     harness.files.configure(Mode="enforce", UserHints=1)
     config = f"{core.crc64(harness.files.config.read_bytes()):016x}"
     harness.files.wait_for(lambda seen: seen["config"]["checksum"] == config)
-    harness.submit(**WRITER)
+    stranger = WRITER | {"uid": STRANGER}
+    harness.submit(**stranger)
     of_others = last_record(harness).prediction
     assert of_others.evidence == "name"
-    harness.submit(**WRITER, io_bytes="1", io_pattern="none")
+    harness.submit(**stranger, io_bytes="1", io_pattern="none")
     assert last_record(harness).prediction == of_others
+
+
+def test_a_name_that_the_user_never_ran_takes_no_token(harness: Harness) -> None:
+    assert harness.submit(**WRITER).licenses == BOTH
+    assert harness.submit(**WRITER | {"uid": STRANGER}).licenses is None
+    record = last_record(harness)
+    assert (record.decision.action, record.decision.reason) == ("abstain", "others_only")
+    assert (record.prediction.evidence, record.prediction.klass) == ("name", "none")
 
 
 @pytest.mark.parametrize("value", ["", "0", "-5", "1e9", "9" * 40, "0" * 4000, "64KB", "ü\\n"])

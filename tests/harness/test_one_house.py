@@ -77,8 +77,9 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
     snapshot = Snapshot.load(files.snapshot, os.geteuid())
     jobs = trace(snapshot.state.taken)
     assert len({str(job["name"]) for job in jobs}) > len(jobs) / 2
-    for token in ("stream", "flush", "meta"):
-        harness.set_total(f"all_{token}", PLENTY[0])
+    for lane in ("all", "sl0", "sl1"):
+        for token in ("stream", "flush", "meta"):
+            harness.set_total(f"{lane}_{token}", PLENTY[0])
     for job in jobs:
         harness.submit(**job)
     by_plugin = [Record.parse(content) for content in drain(files.socket)]

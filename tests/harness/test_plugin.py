@@ -25,6 +25,7 @@ KINDS: dict[str, dict[str, str | int]] = {
     "sbatch": {"script": "#!/bin/sh\nsrun ./app\n", "submit_line": "sbatch run.sh"},
     "srun": {"has_command": 1, "submit_line": "srun ./app"},
     "salloc": {"submit_line": "salloc"},
+    "salloc of a program": {"has_command": 1, "submit_line": "/usr/bin/salloc -n1 srun ./app"},
     "array": {"script": "#!/bin/sh\n", "array": "0-15:4,20%2"},
     "leader": {"script": "#!/bin/sh\n", "het_component": 1},
     "follower": {"het_component": 2},
@@ -98,6 +99,16 @@ def test_observe_leaves_every_kind_of_job_alone_and_allocates_nothing(
     outcome = harness.submit(uid=1000, **{"name": "job", **KINDS[kind]})
     assert outcome == Outcome(rc=0, altered=False, allocations=0, admin_comment="")
     assert len(drain(harness.files.socket)) == 1
+
+
+@pytest.mark.parametrize("kind", ["sbatch", "srun", "salloc", "salloc of a program", "pty"])
+def test_the_launcher_is_told_whatever_a_version_of_slurm_sends(
+    harness: Harness, kind: str
+) -> None:
+    harness.submit(uid=1000, name="job", **KINDS[kind])
+    [content] = drain(harness.files.socket)
+    expected = "srun" if kind == "pty" else kind.split(maxsplit=1)[0]
+    assert Record.parse(content).submission.launcher == expected
 
 
 def test_advise_allocates_its_note_and_nothing_else(harness: Harness) -> None:

@@ -6,6 +6,7 @@ of each job; `prediction` is what the core had expected of it.
 """
 
 import json
+import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import made_model
 from enforce_cases import BYSTANDER, COMPUTING, WIDE, Case, Outcome, Prediction, Run
 from measured_programs import STREAM, VICTIM, Lesson, MeasurementError, Program, learn
 from plugin_harness import PluginFiles
@@ -25,7 +27,7 @@ from up_and_down import UpAndDown
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.bundle_writer import Application, write_bundle
+from sluice.policies.bundle_writer import write_bundle
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View
@@ -177,12 +179,7 @@ class EnforceLab(UpAndDown):
             patterns=None,
             numbers=None,
             applications=[
-                Application(
-                    core.application_key(core.submission({"name": name}), "name"),
-                    "name",
-                    i,
-                    profile,
-                )
+                made_model.own_application(name, os.geteuid(), i, profile)
                 for i, (name, profile) in enumerate(self._profiles().items(), start=1)
             ],
             text=json.dumps({"interference": "measured on the targets of the lab"}),

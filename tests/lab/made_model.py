@@ -102,7 +102,8 @@ def bundle(
 # What makes a stream more than its lane can take.
 HEAVY = {"rate": 8e9, "io_share": 0.9, "burst_seconds": 270.0, "unflushed_bytes": 2.0**30}
 
-# Jobs whose class is sure, by name; anybody's.
+# Jobs whose class is sure, by name, of those who submit in tests.
+USERS = (0, 1000, 65534)
 STREAM_JOB = "writer"
 FLUSH_JOB = "flusher"
 
@@ -122,21 +123,35 @@ def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
 def bundle_of_names(
     profiles: Mapping[str, Mapping[str, Any]], settings: str, *, created: int
 ) -> bytes:
-    """The bytes of a bundle that knows a profile for each of these job names, and no model."""
+    """The bytes of a bundle that knows a profile for each of these job names, and no model.
+
+    Those who submit in tests have runs of their own; others know them by name.
+    """
+    known = list(enumerate(profiles.items(), start=1))
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
         interference=published_interference(),
         patterns=None,
         numbers=None,
         applications=[
-            Application(
-                core.application_key(core.submission({"name": name}), "name"), "name", i, known
-            )
-            for i, (name, known) in enumerate(profiles.items(), start=1)
+            *(own_application(name, uid, i, one) for i, (name, one) in known for uid in USERS),
+            *(_application("name", {"name": name}, i, one) for i, (name, one) in known),
         ],
         text='{"made": "for a test"}',
         created=created,
     )
+
+
+def own_application(name: str, uid: int, number: int, known: Mapping[str, Any]) -> Application:
+    """What a user's runs of a name did."""
+    return _application("user_name", {"name": name, "uid": uid}, number, known)
+
+
+def _application(
+    evidence: str, job: Mapping[str, Any], number: int, known: Mapping[str, Any]
+) -> Application:
+    key = core.application_key(core.submission(job), evidence)
+    return Application(key, evidence, number, known)
 
 
 def meaning(forest: Forest, outputs: Sequence[str]) -> Trees:

@@ -32,6 +32,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import processes
@@ -42,6 +43,8 @@ NODE_CPUS = 4
 READY_TIMEOUT = 30.0  # seconds until a daemon counts as not coming up
 STOP_TIMEOUT = 10.0  # seconds between SIGTERM and SIGKILL
 LOG_TAIL = 15  # lines of a daemon's log in an error
+REEXECUTES = (23, 11)  # from this release on, a reconfigure makes a new slurmctld
+ASKS_FOR_CGROUPS = (24, 5)  # slurmd does, even where nothing uses them
 
 # What keeps a cluster free of cgroups, databases and long waits. Scheduling at
 # once and often makes tests quick; everything else is Slurm's default.
@@ -223,7 +226,7 @@ class PrivateSlurm(UpAndDown):
 
     def job(self, job_id: int | str) -> dict[str, str]:
         """All that `scontrol show job` says of one job; values may hold blanks."""
-        return _parse_record(self.run("scontrol", "show", "job", "-o", str(job_id)).stdout)
+        return parse_record(self.run("scontrol", "show", "job", "-o", str(job_id)).stdout)
 
     def wait_for_job(self, job_id: int, *states: str, timeout: float = 30.0) -> dict[str, str]:
         """Wait until the job is in one of the states; returns `job()`."""
@@ -235,7 +238,12 @@ class PrivateSlurm(UpAndDown):
         return job
 
     def reconfigure(self) -> None:
+        """Have slurmctld read slurm.conf again; where that makes a new process, wait for it."""
+        old = self.controller_pid()
         self.run("scontrol", "reconfigure")
+        if slurm_version() >= REEXECUTES:
+            self._wait("slurmctld", lambda: self.controller_pid() not in (None, old))
+            self._wait("slurmctld", self.responds)
 
     def responds(self) -> bool:
         """Whether slurmctld answers a ping within 3 s."""
@@ -247,6 +255,10 @@ class PrivateSlurm(UpAndDown):
     def controller_pid(self) -> int | None:
         """Pid of the running slurmctld, or None."""
         return self._pid("slurmctld")
+
+    def node_pid(self, name: str) -> int | None:
+        """Pid of the running slurmd of a node, or None."""
+        return self._pid(f"slurmd.{name}")
 
     def controller_alive(self) -> bool:
         return self.controller_pid() is not None
@@ -301,6 +313,8 @@ class PrivateSlurm(UpAndDown):
         ]
         self.slurm_conf.write_text("\n".join([*lines, self.extra, ""]))
         (place / "etc" / "plugstack.conf").touch()
+        if slurm_version() >= ASKS_FOR_CGROUPS:
+            (place / "etc" / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
 
     def _make_directories(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -340,7 +354,10 @@ class PrivateSlurm(UpAndDown):
 
     def _start_nodes(self) -> None:
         for name in self.node_names:
-            self._launch(f"slurmd.{name}", ["slurmd", "-f", self.slurm_conf, "-N", name])
+            self.start_node(name)
+
+    def start_node(self, name: str) -> None:
+        self._launch(f"slurmd.{name}", ["slurmd", "-f", self.slurm_conf, "-N", name])
 
     def _launch(
         self, daemon: str, command: Sequence[str | Path], extra: Mapping[str, str] | None = None
@@ -400,7 +417,7 @@ class PrivateSlurm(UpAndDown):
         return "\n".join(lines)
 
 
-def _parse_record(line: str) -> dict[str, str]:
+def parse_record(line: str) -> dict[str, str]:
     """Fields of a `scontrol -o` line: blanks inside a value belong to it."""
     record: dict[str, str] = {}
     key = ""
@@ -435,6 +452,14 @@ def system_plugin_dir() -> str:
     if found is None:
         raise PrivateSlurmError("Slurm's plugins are not installed; `make setup` installs them")
     return str(found.parent)
+
+
+@cache
+def slurm_version() -> tuple[int, int]:
+    """Release of the Slurm that is installed, such as (22, 5)."""
+    shown = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True)
+    major, minor = shown.stdout.split()[1].split(".")[:2]
+    return int(major), int(minor)
 
 
 def _settings(words: Sequence[str]) -> dict[str, str]:

@@ -33,10 +33,10 @@ class Sluiced:
         self.history = files.directory / "history.db"
         self.log = files.directory / "sluiced.log"
 
-    def start(self, *options: str) -> Self:
+    def start(self, *options: str, wrapper: Sequence[str | Path] = ()) -> Self:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, BIN / "sluiced", "--config", self.files.config, *options],
+                [*self.wrapper, *wrapper, BIN / "sluiced", "--config", self.files.config, *options],
                 env=self.slurm.client_environment(),
                 stdout=log,
                 stderr=log,
@@ -53,10 +53,24 @@ class Sluiced:
             env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=PATIENCE,
         )
+        assert done.returncode == 0, done.stderr + done.stdout
         return json.loads(done.stdout)
+
+    def command(self, *words: str) -> str:
+        """What a command of sluice prints for people; it must succeed."""
+        done = subprocess.run(
+            [BIN / "sluice", *words],
+            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def decisions(self) -> list[dict[str, Any]]:
         return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []

@@ -55,7 +55,6 @@ class Watched:
         self.decided: list[Decided] = []
         self.running: dict[int, dict[str, Any]] = {}
         self._inner = self.core.table
-        self._counts = [0] * len(work.jobs)
         config = storage.configuration()
         contention = Contention(config, profiles.loads(work, config))
         self._callbacks = self._table()
@@ -78,12 +77,12 @@ class Watched:
     def _submitted(self, _self, now, job, choice):
         before = tuple(self.running[i] for i in sorted(self.running))
         self._inner.submitted(self._inner.self, now, job, choice)
-        self._note(now, job, before)
+        self._note(now, before)
 
     def _starting(self, _self, now, job, choice):
         before = tuple(self.running[i] for i in sorted(self.running))
         self._inner.starting(self._inner.self, now, job, choice)
-        self._note(now, job, before)
+        self._note(now, before)
 
     def _started(self, _self, now, job):
         self._inner.started(self._inner.self, now, job)
@@ -111,23 +110,21 @@ class Watched:
         lib.sluice_core_submission(self.core.setup, job, out)
         return out
 
-    def _note(self, now: float, job: int, corunners: tuple[dict[str, Any], ...]) -> None:
-        count = self._result(job).decisions
-        if count == self._counts[job]:
-            return
-        self._counts[job] = count
-        latest = lib.sluice_core_policy_latest(self.core.handle)
-        submission = self._submission(job)
-        self.decided.append(
-            Decided(
-                EPOCH + math.floor(now),
-                job,
-                self._request(submission),
-                bytes(ffi.buffer(submission)),
-                bytes(ffi.buffer(latest, ffi.sizeof("struct sluice_decision"))),
-                corunners,
+    def _note(self, now: float, corunners: tuple[dict[str, Any], ...]) -> None:
+        count = ffi.new("uint32_t *")
+        made = lib.sluice_core_policy_decisions(self.core.handle, count)
+        for row in made[0 : count[0]]:
+            submission = self._submission(row.job)
+            self.decided.append(
+                Decided(
+                    EPOCH + math.floor(now),
+                    row.job,
+                    self._request(submission),
+                    bytes(ffi.buffer(submission)),
+                    bytes(ffi.buffer(ffi.addressof(row, "decision"))),
+                    corunners,
+                )
             )
-        )
 
     @staticmethod
     def _request(submission: Any) -> dict[str, Any]:

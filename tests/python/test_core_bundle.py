@@ -250,7 +250,7 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("APPLICATION", EXPONENTS, "<f", 5.0), "chunk_bytes follow the size"),
         (patched("APPLICATION", EXPONENTS, "<f", float("nan")), "chunk_bytes follow the size"),
         (patched("APPLICATION", EXPONENTS + 4 * IO_SHARE, "<f", 1.0), "io_share follow the size"),
-        (patched("APPLICATION", PROFILE - 4, "<f", 1.0), "reserved"),
+        (patched("APPLICATION", PROFILE - 4, "<f", 1.5), "borne out by 1.5"),
         (patched("APPLICATION", APPLICATION + PROFILE, "<d", -2.0), "chunk_bytes is -2"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 2, 1, 0), "3 index slots"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 9, 0, 0), "points nowhere"),

@@ -106,33 +106,74 @@ def test_an_unknown_job_is_left_to_slurm():
 # From the specific to the general
 
 
-def test_the_most_specific_evidence_that_is_sure_enough_is_taken():
-    job = submission(script_signature=77, account="physics")
-    sure, unsure = {**FLUSHING, "confidence": 0.8}, {**FLUSHING, "confidence": 0.6}
-    surest = {**FLUSHING, "confidence": 0.9}
+def predicted(job, /, agreement=1.0, **profiles_by_evidence):
+    learned = [
+        replace(application(profile, job, evidence, number), agreement=agreement)
+        for number, (evidence, profile) in enumerate(profiles_by_evidence.items(), start=1)
+    ]
+    return bundle(*learned).predict(job)
 
-    def predicted(**profiles_by_evidence):
-        learned = [
-            application(profile, job, evidence, number)
-            for number, (evidence, profile) in enumerate(profiles_by_evidence.items(), start=1)
-        ]
-        prediction = bundle(*learned).predict(job)
+
+JOB = submission(script_signature=77, account="physics")
+SURE, UNSURE = {**FLUSHING, "confidence": 0.8}, {**FLUSHING, "confidence": 0.6}
+SUREST = {**FLUSHING, "confidence": 0.9}
+
+
+def test_the_most_specific_evidence_that_is_sure_enough_is_taken():
+    def taken(**profiles_by_evidence):
+        prediction = predicted(JOB, **profiles_by_evidence)
         return prediction.evidence, prediction.application
 
-    assert predicted(user_script=sure, user_name=surest) == ("user_script", 1)
-    assert predicted(user_script=unsure, user_name=sure, name=surest) == ("user_name", 2)
-    assert predicted(user_script=unsure, name=unsure, account=sure) == ("account", 3)
-    assert predicted(user_script=unsure, name={**unsure, "confidence": 0.65}) == ("name", 2)
-    assert predicted() == ("none", 0)
+    assert taken(user_script=SURE, user_name=SUREST) == ("user_script", 1)
+    assert taken(user_script=UNSURE, user_name=SURE, name=SUREST) == ("user_name", 2)
+    assert taken(name=SURE, account=SUREST) == ("name", 1)
+    assert taken(name=UNSURE, account={**UNSURE, "confidence": 0.65}) == ("account", 2)
+    assert taken() == ("none", 0)
+
+
+def test_others_make_what_the_users_own_runs_did_more_certain():
+    """The numbers stay the user's: what others write under a name says nothing of them."""
+    others = {**SURE, "write_bytes": 1e15, "io_share": 0.9}
+    found = predicted(JOB, user_name=UNSURE, name=others)
+    assert (found.evidence, found.application) == ("confirmed", 1)
+    assert found.profile.to_dict() == predicted(JOB, user_name=SURE).profile.to_dict()
+    assert core.counts(found)
+
+
+@pytest.mark.parametrize(
+    ("others", "agreement"),
+    [
+        ({**STREAMING, "confidence": 0.9}, 1.0),
+        (SUREST, 0.5),
+        (SUREST, 0.0),
+        ({**FLUSHING, "confidence": 0.5}, 1.0),
+    ],
+    ids=[
+        "they do something else",
+        "half of the runs differ",
+        "not known",
+        "they are less sure",
+    ],
+)
+def test_others_do_not_count_where_the_users_own_runs_do_not_bear_them_out(others, agreement):
+    found = predicted(JOB, agreement, user_name=UNSURE, name=others)
+    assert found == predicted(JOB, user_name=UNSURE)
+
+
+@pytest.mark.parametrize("evidence", ["name", "account", "site"])
+def test_what_only_others_ran_is_reported_and_left_to_slurm(evidence):
+    known = bundle(application(SUREST, JOB, evidence))
+    found = known.predict(JOB)
+    assert (found.evidence, found.profile.pattern, found.klass) == (evidence, "owc", "none")
+    beside = Situation(known, snapshot(corunner(1, STREAMING)))
+    decision = decide(beside, CONFIG, JOB, NOW).decision
+    assert (decision.action, decision.reason) == ("abstain", "others_only")
 
 
 def test_what_many_own_runs_leave_open_is_not_settled_by_others():
-    job = submission(account="physics")
-    sure = application({**FLUSHING, "confidence": 0.8}, job, "account", 2)
-    for runs, evidence in ((9, "account"), (10, "user_name")):
+    for runs, evidence in ((9, "confirmed"), (10, "user_name")):
         unsure = {**FLUSHING, "confidence": 0.4, "runs": runs}
-        known = bundle(application(unsure, job), sure)
-        assert known.predict(job).evidence == evidence
+        assert predicted(JOB, user_name=unsure, account=SURE).evidence == evidence
 
 
 def test_runs_that_differ_by_digits_are_one_application():

@@ -87,7 +87,8 @@ def test_a_job_without_history_gets_its_profile_from_the_forests(fitted):
     assert prediction.profile.rate is None
     assert prediction.profile.log_sd > 0
     assert prediction.application == 0
-    assert prediction.klass == "stream"
+    assert prediction.klass == "none"
+    assert not core.counts(prediction)
 
 
 def test_the_shares_of_a_forests_prediction_are_its_probabilities(fitted):

@@ -200,20 +200,3 @@ def test_many_quiet_jobs_are_kept_together():
     quiet = ("flush", pressure(demand=0.01, io_share=0.1))
     gates = core.gates([quiet] * 20, [quiet] * 5, [], model=MODEL, policy=policy(), limit=5)
     assert gates.tokens["flush"] == 25
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(light_jobs, max_size=4), light_jobs, st.lists(pressures(), max_size=2))
-def test_a_job_is_admitted_at_once_where_the_gates_would_let_it_in(running, job, background):
-    """Who looks again at every change need not size gates for what may change."""
-    gate = core.gates(running, [job], background, model=MODEL, policy=policy(), limit=1)
-    held = sum(klass == job[0] for klass, _ in running)
-    admitted = core.is_admitted(running, job, background, model=MODEL, policy=policy())
-    assert admitted == (gate.tokens[job[0]] > held)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(light_jobs, max_size=4), light_jobs, st.lists(pressures(), max_size=2))
-def test_whoever_is_admitted_at_once_breaks_nobodys_tolerance(running, job, background):
-    if core.is_admitted(running, job, background, model=MODEL, policy=policy()):
-        assert is_tolerable([p for _, p in (*running, job)], background, policy())

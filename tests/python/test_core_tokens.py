@@ -368,3 +368,19 @@ def test_the_snapshot_says_who_holds_what():
     assert state.holder(4).to_dict() == {"job_id": 4, "klass": "stream", "lane_mask": 3}
     assert state.holder(9).klass == "meta"
     assert state.holder(5) is None
+
+
+def test_lanes_of_two_policies_are_joined_in_order_and_once_each():
+    joined = tokens.join_lanes(TWO_LANES, policy("Lane=aaa Targets=1\nLane=sl1 Targets=1\n"))
+    assert [lane.name for lane in joined.lanes] == ["sl0", "sl1", "aaa"]
+    assert [lane.name for lane in tokens.join_lanes(UNDIVIDED, TWO_LANES).lanes] == [
+        "all", "sl0", "sl1",
+    ]  # fmt: skip
+    assert [lane.name for lane in tokens.join_lanes(UNDIVIDED, UNDIVIDED).lanes] == ["all"]
+
+
+def test_lanes_are_joined_as_far_as_there_is_room():
+    many = policy("".join(f"Lane=m{i} Targets=1\n" for i in range(16)))
+    assert [lane.name for lane in tokens.join_lanes(many, TWO_LANES).lanes] == [
+        f"m{i}" for i in range(16)
+    ]

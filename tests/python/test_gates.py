@@ -1,25 +1,24 @@
-"""Leases, books, waits and sizes: what sluiced works out before it tells Slurm."""
+"""Leases, books and commands: what sluiced works out before it tells Slurm."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Any
 
 import pytest
-from core_worlds import FLUSHING, NOW, STREAMING, application, bundle
+from core_worlds import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import NAMES, TOKENS, holding, job
 
-from sluice.policies.structs import View, new
 from sluice.slurm.books import Audit, accounts, differences
-from sluice.slurm.gates import LIMIT, Load, Sizer
-from sluice.slurm.holdings import holdings, parse_licenses
+from sluice.slurm.holdings import (
+    exchange_command,
+    holdings,
+    parse_licenses,
+    release_command,
+)
 from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
 from sluice.slurm.records import License, Reservation
-from sluice.slurm.slurm_commands import count_tasks
-from sluice.slurm.waits import Waits, release_command
 
 TOTAL = 1_000_000
 LENGTH = 60
@@ -39,22 +38,6 @@ LENGTH = 60
 )
 def test_a_licence_that_is_asked_for_twice_counts_twice(text, counts):
     assert parse_licenses(text) == counts
-
-
-@pytest.mark.parametrize(
-    ("shown", "count"),
-    [
-        ("7", 1),
-        ("7_3", 1),
-        ("7+1", 1),
-        ("7_[1-3]", 3),
-        ("7_[0-9:3%2]", 4),
-        ("7_[1,3,5-6]", 4),
-        ("7_[1,3,...]", 2),
-    ],
-)
-def test_tasks_that_wait_are_counted(shown, count):
-    assert count_tasks(shown) == count
 
 
 def test_whoever_has_started_and_not_ended_holds_the_tokens_of_its_lanes():
@@ -171,42 +154,7 @@ def test_a_token_with_too_small_a_total_gets_no_lease():
     assert reserved_for(gates, table, 100_000) == {"sl0_stream": TOTAL - 3}
 
 
-# Waits
-
-
-def test_only_the_time_counts_in_which_licences_are_the_reason():
-    waits = Waits()
-    for second, reason in enumerate(("Resources", "Licenses", "Licenses", "Priority", "Licenses")):
-        waiting = [holding(reason=reason)]
-        waits.follow(waiting, NOW + second)
-    assert waits.waited(waiting[0]) == 3
-
-
-def test_a_job_that_is_new_to_sluiced_may_have_waited_since_it_was_eligible():
-    waits = Waits()
-    old = holding(eligible=NOW - 500)
-    waits.follow([old], NOW)
-    assert waits.waited(old) == 500
-    requeued = holding(restarts=1, submit=NOW + 1, eligible=NOW + 100)
-    waits.follow([requeued], NOW + 2)
-    assert waits.waited(requeued) == 0
-    assert waits.waited(old) == 0  # gone
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 50), st.booleans()), min_size=1, max_size=20),
-    st.integers(-100, 0),
-)
-def test_what_is_counted_is_never_less_than_the_wait_that_was_seen(steps, eligible):
-    waits, now, seen = Waits(), float(NOW), 0.0
-    for i, (step, is_blocked) in enumerate(steps):
-        now += step
-        if i and is_blocked:
-            seen += step
-        one = holding(reason="Licenses" if is_blocked else "Priority", eligible=NOW + eligible)
-        waits.follow([one], now)
-    assert waits.waited(one) >= seen - 1e-6
-    assert waits.waited(one) <= now - (NOW + eligible) + 1e-6
+# Commands
 
 
 def test_a_release_keeps_the_other_licences_and_copies_nothing_that_a_user_wrote():
@@ -217,6 +165,20 @@ def test_a_release_keeps_the_other_licences_and_copies_nothing_that_a_user_wrote
     assert release_command(hostile, table) == "update jobid=4 licenses=tool:1"
     task = holding(9, submission_id=4, is_array=True)
     assert release_command(task, table) == "update jobid=4 licenses="
+
+
+def test_an_exchange_keeps_the_other_licences_and_changes_arrays_as_a_whole():
+    table = {name: License(name, 9, 0, 0) for name in ("tool", *TOKENS)}
+    task = holding(9, submission_id=4, is_array=True, licenses="tool:2 x,sl0_stream")
+    assert (
+        exchange_command(task, table, ["sl1_stream"]) == "update jobid=4 licenses=tool:2,sl1_stream"
+    )
+
+
+def test_an_exchange_that_slurm_would_refuse_for_its_length_is_not_commanded():
+    long = "x" * 1020
+    table = {long: License(long, 9, 0, 0)}
+    assert exchange_command(holding(licenses=f"{long},sl0_stream"), table, ["sl1_stream"]) is None
 
 
 # Books
@@ -268,92 +230,3 @@ def test_only_what_stays_is_reported_and_once():
     assert audit.check(bad) == []
     assert audit.check(good) == []
     assert [len(audit.check(books)) for books in (bad, bad)] == [0, 1]
-
-
-# Sizes
-
-ALWAYS = {"io_share": 0.9}
-SELDOM = {"io_share": 0.02}
-
-
-def sizer(conf: str = "") -> Sizer:
-    return Sizer(bundle(application(STREAMING), conf=conf))
-
-
-def load(klass: str = "stream", profile: dict[str, Any] | None = None, **members: Any) -> Load:
-    base = FLUSHING if klass == "flush" else STREAMING
-    known = View(new("struct sluice_profile", base | (profile or ALWAYS)))
-    return replace(Load(klass, 1, known), **members)
-
-
-def test_with_nobody_there_the_gates_are_closed():
-    assert sizer().gates([], [], []) == {"all_stream": 0, "all_flush": 0, "all_meta": 0}
-
-
-def test_one_heavy_job_at_a_time():
-    assert sizer().gates([], [load()] * 3, [])["all_stream"] == 1
-    assert sizer().gates([load()], [load()] * 3, [])["all_stream"] == 1
-
-
-def test_no_token_is_let_out_for_a_job_that_should_wait():
-    """Were Tolerance never so high: waiting costs less."""
-    sizes = sizer("Tolerance=100").gates
-    assert sizes([load()], [load(), load(should_wait=True)], [])["all_stream"] == 2
-    assert sizes([load()], [load(should_wait=True)] * 2, [])["all_stream"] == 1
-    assert sizes([], [load(), load(should_wait=True)], [])["all_stream"] == 1
-
-
-def test_an_array_counts_with_all_its_tasks():
-    quiet = load(profile=SELDOM)
-    one = sizer("Tolerance=4").gates([], [quiet], [])
-    many = sizer("Tolerance=4").gates([], [replace(quiet, tasks=1000)], [])
-    assert one["all_stream"] == 1
-    assert 1 < many["all_stream"] <= LIMIT
-
-
-def test_a_lane_that_straggles_has_room_for_fewer_and_is_not_closed():
-    """Three that take a fifth of a lane each have room; at a third of its rate one has."""
-    lanes = "Lane=a Targets=1 Bandwidth=1G\nLane=b Targets=1 Bandwidth=1G\n"
-    quiet = load(profile={"io_share": 0.9, "rate": 0.2 * 2**30})
-    sizes = sizer(lanes)
-    full = sizes.gates([], [quiet] * 3, [])
-    sizes.take_speeds({"b": 1 / 3})
-    assert sizes.gates([], [quiet] * 3, []) == full
-    sizes.take_speeds({"a": 1 / 3})
-    slow = sizes.gates([], [quiet] * 3, [])
-    assert 0 < slow["a_stream"] < full["a_stream"] == 3
-    assert sizes.is_admissible(replace(load(), lane_mask=0b11))  # slow alone, as everywhere
-    sizes.take_speeds({})
-    assert sizes.gates([], [quiet] * 3, []) == full
-
-
-def test_a_job_of_which_nothing_is_known_has_the_lane_for_itself():
-    gates = sizer().gates([Load("stream", 1, None)], [load("flush")], [])
-    assert gates["all_flush"] == 0
-
-
-def test_a_class_waits_while_nothing_is_known_of_one_of_its_jobs():
-    waiting = [load(), Load("stream", 1, None), load("flush")]
-    assert sizer().gates([], waiting, []) == {"all_stream": 0, "all_flush": 1, "all_meta": 0}
-
-
-def test_the_rest_of_the_background_counts_too():
-    """Of writers that flush: 500 streams would press as few do (interference.h)."""
-    quiet = load("flush", SELDOM)
-    assert sizer().gates([], [load("flush", SELDOM)], [quiet])["all_flush"] == 1
-    assert sizer().gates([], [load("flush", SELDOM)], [quiet] * 500)["all_flush"] == 0
-
-
-def test_lanes_are_sized_apart():
-    two = sizer("Lane=sl0 Targets=1 Bandwidth=1G\nLane=sl1 Targets=1 Bandwidth=1G")
-    here, there = (load(profile=ALWAYS | {"rate": 1e9}, lane_mask=mask) for mask in (1, 2))
-    gates = two.gates([here], [here, there], [])
-    assert (gates["sl0_stream"], gates["sl1_stream"]) == (1, 1)
-
-
-def test_a_job_that_its_lane_alone_slows_too_much_can_never_be_let_in():
-    two = sizer("Lane=sl0 Targets=1 Bandwidth=1G\nLane=sl1 Targets=1 Bandwidth=1G")
-    fast = {"io_share": 0.9, "rate": 2e9}
-    assert not two.is_admissible(load(profile=fast))
-    assert two.is_admissible(load(profile=fast, lane_mask=3))
-    assert two.is_admissible(load(profile=fast | {"rate": 1e8}))

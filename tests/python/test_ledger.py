@@ -9,6 +9,8 @@ from sluice.policies import core
 from sluice.policies.record import Record, decide
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.ledger import Ledger
+from sluice.slurm.queue import Changes
+from sluice.slurm.records import QueuedJob
 
 BEFORE, AFTER = 0xB0, 0xA0  # two lives of slurmctld
 
@@ -34,6 +36,13 @@ def take_record(ledger: Ledger, store: Store, name: str, boot: int, now: int = N
     return record
 
 
+def update(ledger: Ledger, store: Store, *changed: QueuedJob, now: int = NOW) -> None:
+    ledger.take(Changes(list(changed), []))
+    ledger.look_up(store, now)
+    ledger.join(now)
+    ledger.write(store)
+
+
 def jobs_of(store: Store) -> dict[int, int | None]:
     """Map the boots of the records to the jobs they were joined with."""
     rows = store.decisions_of_user(1000, since=NOW - 10, until=NOW + 10)
@@ -42,19 +51,19 @@ def jobs_of(store: Store) -> dict[int, int | None]:
 
 def test_a_number_used_again_within_the_second_is_another_job(ledger, store):
     take_record(ledger, store, "before", BEFORE)
-    ledger.update([job(7, name="before", licenses="")], store, NOW)
+    update(ledger, store, job(7, name="before", licenses=""))
     take_record(ledger, store, "after", AFTER)
     again = job(7, name="after", licenses="")
-    ledger.update([again], store, NOW)
+    update(ledger, store, again)
     assert jobs_of(store) == {BEFORE: 7, AFTER: 7}
     assert ledger.submission(again).name == "after"
 
 
 def test_a_job_renamed_after_a_restart_stays_the_same(ledger, store):
     take_record(ledger, store, "before", BEFORE)
-    ledger.update([job(7, name="before", licenses="")], store, NOW)
+    update(ledger, store, job(7, name="before", licenses=""))
     take_record(ledger, store, "rejected", AFTER)
     renamed = job(7, name="renamed", licenses="")
-    ledger.update([renamed], store, NOW)
+    update(ledger, store, renamed)
     assert jobs_of(store) == {BEFORE: 7, AFTER: None}
     assert ledger.submission(renamed).name == "before"

@@ -8,97 +8,8 @@ from sluice.cli import slurm_checks
 from sluice.cli.findings import Site
 from sluice.slurm import slurm_commands as commands
 from sluice.slurm.errors import CommandFailedError
-from sluice.slurm.records import Partition, QueuedJob, UserDefaults
+from sluice.slurm.records import Partition, UserDefaults
 from sluice.slurm.settings import Settings, preempting
-
-ROW = {
-    "JobID": "12",
-    "JobArrayID": "12",
-    "HetJobOffset": "N/A",
-    "RestartCnt": "0",
-    "UserID": "1000",
-    "SubmitTime": "1795251076",
-    "EligibleTime": "1795251077",
-    "StartTime": "1795251079",
-    "EndTime": "1795251379",
-    "State": "RUNNING",
-    "Account": "(null)",
-    "Partition": "main",
-    "QOS": "normal",
-    "NumNodes": "2",
-    "NumTasks": "8",
-    "NumCPUs": "16",
-    "TimeLimit": "5:00",
-    "exit_code": "0",
-    "Reason": "None",
-    "Licenses": "tool:2,sl0_stream",
-    "Name": "lammps",
-}
-
-
-def parsed(**fields: str) -> QueuedJob:
-    return commands.parse_queue_row(commands.FIELD_END.join((ROW | fields).values()))
-
-
-def test_a_row_of_squeue_is_a_job():
-    job = parsed()
-    assert (job.job_id, job.submission_id, job.uid, job.nodes, job.tasks) == (12, 12, 1000, 2, 8)
-    assert (job.submit, job.start, job.end) == (1795251076, 1795251079, 1795251379)
-    assert (job.eligible, job.licenses) == (1795251077, "tool:2,sl0_stream")
-    assert (job.account, job.qos, job.time_limit, job.component) == (None, "normal", 5, None)
-    assert job.is_running
-    assert not job.is_array
-
-
-@pytest.mark.parametrize(
-    ("shown", "submission", "is_array"),
-    [("12", 12, False), ("9_3", 9, True), ("9_[4-7%2]", 9, True), ("11+1", 12, False)],
-)
-def test_a_task_belongs_to_its_array_and_a_component_to_itself(shown, submission, is_array):
-    job = parsed(JobArrayID=shown, HetJobOffset="1" if "+" in shown else "N/A")
-    assert (job.submission_id, job.is_array) == (submission, is_array)
-    assert job.component == (1 if "+" in shown else None)
-
-
-def test_what_slurm_has_no_value_for_is_unknown():
-    job = parsed(StartTime="N/A", EndTime="NONE", TimeLimit="UNLIMITED", NumTasks="4294967294")
-    assert (job.start, job.end, job.time_limit, job.tasks) == (None, None, None, 0)
-
-
-def test_a_range_of_nodes_counts_as_its_least():
-    assert parsed(NumNodes="2-4").nodes == 2
-
-
-@pytest.mark.parametrize("name", ["a b", "a\nb", f"a{commands.FIELD_END}b", "12 RUNNING\x1e", ""])
-def test_no_name_shifts_a_field(name):
-    job = parsed(Name=name)
-    assert (job.name, job.state) == (name, "RUNNING")
-
-
-def test_a_row_that_makes_no_sense_is_refused():
-    with pytest.raises(CommandFailedError, match="cannot read"):
-        commands.parse_queue_row("slurm_load_jobs error")
-
-
-@pytest.mark.parametrize(
-    ("text", "minutes"),
-    [
-        ("0:30", 0),
-        ("5:00", 5),
-        ("1:00:00", 60),
-        ("2-03:04:00", 2 * 1440 + 3 * 60 + 4),
-        ("UNLIMITED", None),
-        ("NOT_SET", None),
-        ("", None),
-    ],
-)
-def test_time_limits_are_minutes(text, minutes):
-    assert commands.parse_minutes(text) == minutes
-
-
-@pytest.mark.parametrize(("status", "shown"), [("0", "0:0"), ("768", "3:0"), ("9", "0:9")])
-def test_a_wait_status_is_written_as_sacct_does(status, shown):
-    assert commands.parse_wait_status(status) == shown
 
 
 def partition(name: str, tier: int, preempt_mode: str) -> Partition:
@@ -191,9 +102,3 @@ def test_the_doctor_names_the_qos_that_are_left_alone_as_they_preempt(
     (finding,) = slurm_checks.preemption(Site(None, controller=controller))
     assert finding.level == found[0]
     assert found[1] in finding.text
-
-
-def test_a_job_of_which_scontrol_tells_nothing_is_no_job_without_a_comment(monkeypatch):
-    answer = "JobId=1 JobName=a AdminComment=site sluice(v=1,\nJobId=2 JobName=b\n"
-    monkeypatch.setattr(commands, "run", lambda *_words, **_options: answer)
-    assert commands.admin_comments([1, 2, 3]) == {1: "site sluice(v=1,\n", 2: ""}

@@ -1,14 +1,20 @@
 """The history in SQLite: what it keeps, and what it says when it cannot."""
 
 import os
+import random
 import shutil
 import sqlite3
+import struct
 import subprocess
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluice.history_db import upgrade
+from sluice.history_db.deltas import Base, restore
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -236,6 +242,60 @@ def test_snapshots_stay_as_long_as_a_decision_refers_to_them(store):
     assert store.snapshot(6) is None
 
 
+def nearly_equal_snapshots(count: int) -> list[Snapshot]:
+    """Each has another time and one more element than the one before."""
+    elements = [random.Random(i).randbytes(232) for i in range(100)]
+    return [
+        Snapshot(i + 1, i, 100 + i, struct.pack("<Q", i) + b"".join(elements[: 50 + i]))
+        for i in range(count)
+    ]
+
+
+def test_snapshots_that_are_nearly_equal_take_little_room(store):
+    snapshots = nearly_equal_snapshots(20)
+    for snapshot in snapshots:
+        store.add_snapshot(snapshot)
+    assert [store.snapshot(one.checksum) for one in snapshots] == snapshots
+    with closing(sqlite3.connect(store.path)) as db:
+        ((stored,),) = db.execute("SELECT sum(length(content)) FROM snapshots")
+    assert stored < sum(len(one.content) for one in snapshots) / 4
+
+
+def test_a_base_stays_as_long_as_something_is_made_of_it(store):
+    snapshots = nearly_equal_snapshots(3)
+    for snapshot in snapshots:
+        store.add_snapshot(snapshot)
+    store.insert_decisions([a_decision(snapshot=2, now=1000)])
+    store.prune(before=500)
+    assert store.snapshot(2) == snapshots[1]
+    assert store.snapshot(3) is None
+    store.add_snapshot(snapshots[2])
+    store.prune(before=2000)
+    assert [store.snapshot(i) for i in (1, 2, 3)] == [None] * 3
+    store.add_snapshot(snapshots[1])  # what it was compared with is gone
+    assert store.snapshot(2) == snapshots[1]
+
+
+@given(st.lists(st.binary(min_size=8, max_size=64)), st.data())
+def test_a_delta_restores_what_it_was_made_of(elements, data):
+    base = b"".join(elements)
+    kept = data.draw(st.lists(st.sampled_from([*elements, b"x" * 40, b"y"]), max_size=20))
+    content = b"".join(kept)
+    assert restore(base, Base(base).delta(content)) == content
+
+
+@given(st.binary(max_size=60))
+def test_a_damaged_delta_is_refused_or_restores_something(delta):
+    with suppress(ValueError):
+        assert isinstance(restore(b"base" * 20, delta), bytes)
+
+
+def test_lost_records_are_counted(store):
+    store.add_loss(100, 7)
+    store.add_loss(200, 5)
+    assert (store.losses(since=0), store.losses(since=150)) == (12, 5)
+
+
 def test_an_application_lists_the_runs_behind_it(store):
     store.add_logs([(a_log(1), a_profile(), b""), (a_log(2, start=2000), a_profile(), b"")])
     first = store.reserve_applications(2)
@@ -427,7 +487,7 @@ def test_a_read_only_history_cannot_be_written(tmp_path):
 def test_a_full_disk_costs_only_the_step_that_did_not_fit(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=640k", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=704k", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("this machine does not let us mount a tmpfs")
     try:

@@ -16,7 +16,7 @@ from sluice.classifier.expectation import expected
 from sluice.classifier.jobs import FinishedJob, finished_jobs
 from sluice.classifier.submit_model import fit_submit_model
 from sluice.classifier.to_core import submission_of
-from sluice.classifier.train import EmptyHistoryError, TrainedModel, jobs_of, pack
+from sluice.classifier.train import EmptyHistoryError, TrainedModel, pack, past_of
 from sluice.cli.main import main
 from sluice.cli.predict import Minutes
 from sluice.history_db.command_lines import program_name
@@ -441,7 +441,7 @@ def test_models_are_listed_with_their_quality(trained):
 
 def test_an_empty_history_cannot_be_learned_from(tmp_path):
     with Store(tmp_path / "history.db", create=True) as store, pytest.raises(EmptyHistoryError):
-        jobs_of(store)
+        past_of(store)
     result = CliRunner().invoke(main, ["train", "--history", str(tmp_path / "history.db")])
     assert result.exit_code == 1
     assert "sluice ingest" in result.stderr

@@ -164,4 +164,5 @@ def test_a_perfect_profile_knows_each_job_and_no_classifier_knows_no_kinds():
 def submission_of_job(belief, replayable, job):
     submission = View(belief.submissions[belief.application[job]].struct)
     submission.struct.nodes = int(replayable.workload.jobs["slots"][job])
+    submission.struct.uid = int(replayable.workload.jobs["user"][job]) + 1
     return submission

@@ -40,10 +40,10 @@ def make_bundle(path: Path) -> Path:
     config = core.parse_config("sluice.conf", b"MaxDelay=900\nWaitPrice=0\nMargin=0\nMinSaving=0\n")
     applications = []
     for i, (name, profile) in enumerate(zip(NAMES, PROFILES, strict=True)):
-        submission = core.submission_of({"name": name, "script": "#!/bin/sh\n"})
+        submission = core.submission_of({"uid": 1, "name": name, "script": "#!/bin/sh\n"})
         known = {"share": {profile["pattern"]: 1.0}, "confidence": 0.95, "runs": 9, **profile}
-        key = core.application_key(submission, "name")
-        applications.append(Application(key=key, evidence="name", id=i + 1, profile=known))
+        key = core.application_key(submission, "user_name")
+        applications.append(Application(key=key, evidence="user_name", id=i + 1, profile=known))
     write_bundle(
         path,
         policy=config.policy,

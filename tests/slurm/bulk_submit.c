@@ -8,6 +8,7 @@
  * Prints the seconds it took. Fails at the first refused job and at the first
  * one whose submission prints a message for its user.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ submit (int i, const char *names, char *admin_comment, char *spank_option)
 	job.spank_job_env_size = spank_option ? 1 : 0;
 
 	if (slurm_submit_batch_job (&job, &answer) != SLURM_SUCCESS) {
-		fprintf (stderr, "job %d: %s\n", i, slurm_strerror (slurm_get_errno ()));
+		fprintf (stderr, "job %d: %s\n", i, slurm_strerror (errno));
 		return -1;
 	}
 	int is_silent = !answer->job_submit_user_msg;

@@ -26,6 +26,7 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
+from sluice.slurm import plugin_file
 from sluice.slurm.lock import SnapshotLock, is_locked
 
 pytestmark = pytest.mark.slurm
@@ -302,6 +303,32 @@ def test_it_outlives_slurmctld_and_says_so_once(sluiced, guarded):
     assert "controller: works again" in sluiced.log.read_text()
 
 
+def feed_of(sluiced: Sluiced) -> int:
+    """Pid of the sluice-feed that it asks."""
+    children = Path(f"/proc/{sluiced.process.pid}/task/{sluiced.process.pid}/children")
+    (pid,) = [
+        int(pid)
+        for pid in children.read_text().split()
+        if Path(f"/proc/{pid}/comm").read_text() == "sluice-feed\n"
+    ]
+    return pid
+
+
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.acceptance)],
+)
+def test_it_outlives_what_reads_the_queue(sluiced, guarded, number):
+    first = guarded.submit("-J", "first", *HELD)
+    sluiced.wait_until_joined(first)
+    feed = wait_for(lambda: feed_of(sluiced))
+    os.kill(feed, number)
+    second = guarded.submit("-J", "second", *HELD)
+    sluiced.wait_until_joined(first, second)
+    assert feed_of(sluiced) != feed
+    assert len(sluiced.decisions()) == 2
+
+
 @contextmanager
 def full_disk(path: Path) -> Iterator[Path]:
     """A small file system; whoever enters finds room, fill() takes it."""
@@ -518,8 +545,10 @@ def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, 
     assert finding["level"] == "OK"
     assert str(plugin) in finding["text"]
 
+    major, minor, micro = map(int, plugin_file.built_for(plugin).split("."))
+    its_own, next_one = (bytes((number, minor, major, 0)) for number in (micro, micro + 1))
     other = tmp_path / "other.so"
-    other.write_bytes(plugin.read_bytes().replace(b"\x08\x05\x16\x00", b"\x09\x05\x16\x00"))
+    other.write_bytes(plugin.read_bytes().replace(its_own, next_one))
     done = subprocess.run(
         [BIN / "sluice", "doctor", "--preflight", "--plugin", other],
         capture_output=True,
@@ -527,4 +556,4 @@ def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, 
         check=False,
     )
     assert done.returncode == 1
-    assert "was built for Slurm 22.05.9" in done.stdout
+    assert f"was built for Slurm {major}.{minor:02d}.{micro + 1}" in done.stdout

@@ -7,11 +7,32 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import made_model
-import numpy as np
 import pytest
+from gated import (
+    FLUSH,
+    KINDS,
+    LANE_TOKENS,
+    LANES,
+    LEASE,
+    LONG,
+    META,
+    STREAM,
+    TOKENS,
+    TOTAL,
+    bundle,
+    configure,
+    gates,
+    holder_and_waiter,
+    leases,
+    licenses,
+    reservations,
+    running,
+    settle,
+    submit,
+    used,
+    waits,
+)
 from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
 from sluiced import BIN, PATIENCE, Sluiced, wait_for
@@ -22,39 +43,10 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.structs import View
 
 # With `make acceptance`: they wait for leases, passes and daemons by the clock for minutes.
+# `make test` runs those that guard the bound: test_hostile.py.
 pytestmark = [pytest.mark.slurm, pytest.mark.acceptance]
 
-STREAM, FLUSH, META = "all_stream", "all_flush", "all_meta"
-TOKENS = (STREAM, FLUSH, META)
-LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
-LANE_TOKENS = tuple(f"sl{i}_{klass}" for i in (0, 1) for klass in ("stream", "flush", "meta"))
-TOTAL = 1_000_000
-LEASE = 5  # seconds, the shortest there is
-LONG = "--wrap=sleep 600"
 SHORT = "--wrap=sleep 2"
-
-# A conflict that ends within MaxDelay: waiting for that costs less than sharing.
-SOON = {"runtime_seconds": 600.0}
-PROFILE = made_model.profile(np.random.default_rng(1), "aw") | SOON
-FLUSHING = made_model.profile(np.random.default_rng(1), "ws") | SOON | {"unflushed_bytes": 0.0}
-ALWAYS = {"io_share": 0.9, "burst_seconds": 0.0, "period_seconds": 0.0}
-SELDOM = {"io_share": 0.03, "burst_seconds": 1.0, "period_seconds": 33.0}
-KINDS: dict[str, dict[str, Any]] = {
-    "heavy": PROFILE | ALWAYS,  # nobody may write beside it
-    "light": PROFILE | SELDOM,  # several may
-    "flusher": FLUSHING | ALWAYS,
-    "dripper": FLUSHING | SELDOM,
-    "flood": PROFILE | ALWAYS | {"rate": 8e9},  # fills a lane of LANES alone
-}
-
-
-def bundle(settings: str = "") -> bytes:
-    """Knows jobs by these names, under these settings."""
-    return made_model.bundle_of_names(KINDS, settings, created=int(time.time()))
-
-
-def licenses(total: int = TOTAL, tokens: tuple[str, ...] = TOKENS + LANE_TOKENS) -> str:
-    return ",".join(["tool:9", *(f"{token}:{total}" for token in tokens)])
 
 
 def linger(directory: Path) -> Path:
@@ -97,100 +89,12 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
         slurm.run("scontrol", "delete", f"reservationname={name}")
 
 
-def configure(daemon: Sluiced, policy: str = "", **settings: str | float) -> None:
-    install(daemon.files.bundle, bundle(policy))
-    keys = {"Mode": "enforce", "FollowInterval": 100, "LeaseSeconds": LEASE}
-    daemon.files.configure(**keys | settings)
-
-
-def settle(daemon: Sluiced, tokens: tuple[str, ...] = TOKENS) -> None:
-    """Wait until the plugin enforces and every gate has its lease."""
-    daemon.files.wait_for(
-        lambda seen: (
-            seen["mode"] == "enforce" and seen["bundle"]["loaded"] and seen["snapshot"]["loaded"]
-        )
-    )
-    wait_for(lambda: set(leases(daemon.slurm)) == set(tokens))
-
-
-def gates(daemon: Sluiced) -> dict[str, Any]:
-    """What `sluice gates` says, with the gates by token."""
-    facts: dict[str, Any] = daemon.sluice("gates")
-    return facts | {"gates": {gate["token"]: gate for gate in facts["gates"]}}
-
-
-def reservations(slurm: PrivateSlurm) -> dict[str, dict[str, str]]:
-    lines = slurm.run("scontrol", "show", "reservation", "-o").stdout.splitlines()
-    rows = [
-        dict(word.partition("=")[::2] for word in line.split()) for line in lines if "=" in line
-    ]
-    return {row["ReservationName"]: row for row in rows}
-
-
-def leases(slurm: PrivateSlurm) -> dict[str, str]:
-    """Licences of each lease, by token."""
-    return {
-        name.removeprefix("sluice_"): row["Licenses"]
-        for name, row in reservations(slurm).items()
-        if name.removeprefix("sluice_") in TOKENS + LANE_TOKENS
-    }
-
-
-def used(slurm: PrivateSlurm, token: str) -> int:
-    for line in slurm.run("scontrol", "show", "lic", "-o").stdout.splitlines():
-        fields = dict(word.split("=", 1) for word in line.split())
-        if fields["LicenseName"] == token:
-            return int(fields["Used"])
-    return 0
-
-
-def submit(slurm: PrivateSlurm, kind: str, *arguments: str) -> int:
-    return slurm.submit("-J", kind, "-n1", *arguments)
-
-
-def job_with_token(slurm: PrivateSlurm) -> int | None:
-    job = submit(slurm, "heavy", LONG)
-    return job if slurm.job(job)["Licenses"] == STREAM else None
-
-
-def running(slurm: PrivateSlurm, *jobs: int) -> None:
-    for job in jobs:
-        slurm.wait_for_job(job, "RUNNING")
-
-
-def waits(slurm: PrivateSlurm, *jobs: int) -> None:
-    """Wait until Slurm says that these jobs wait for licences."""
-    for job in jobs:
-        # until then other reasons may stand: nodes that are not ready after a restart, for one
-        wait_for(lambda job=job: slurm.job(job)["Reason"] == "Licenses")
-        assert slurm.job(job)["JobState"] == "PENDING"
-
-
-def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
-    holder = submit(slurm, "heavy", LONG)
-    running(slurm, holder)
-    waiter = submit(slurm, "heavy", LONG)
-    waits(slurm, waiter)
-    return holder, waiter
-
-
 def releases(daemon: Sluiced) -> list[tuple[int, str]]:
     with Store(daemon.history, read_only=True) as store:
         return [(row.job_id, row.reason) for row in store.releases()]
 
 
 # What gates do
-
-
-def test_a_job_waits_for_the_one_it_would_ruin_and_starts_when_that_ends(sluiced, slurm):
-    holder, waiter = holder_and_waiter(slurm)
-    assert slurm.job(waiter)["Licenses"] == STREAM
-    seen = wait_for(lambda: g if (g := gates(sluiced))["gates"][STREAM]["waiting"] == 1 else None)
-    assert seen["gates"][STREAM]["held"] == used(slurm, STREAM) == 1
-    assert not seen["differences"]
-    slurm.run("scancel", str(holder))
-    running(slurm, waiter)
-    assert_sound(sluiced, {holder: "heavy", waiter: "heavy"})
 
 
 @pytest.mark.usefixtures("sluiced")
@@ -358,7 +262,7 @@ def test_a_job_that_had_better_share_does_not_wait_at_the_gate(sluiced, slurm):
     with Store(sluiced.history, read_only=True) as store:
         [second] = store.second_decisions(sharer, since=0)
         assert store.snapshot(second.snapshot) is not None
-    story = command(sluiced, "why", str(sharer))
+    story = sluiced.command("why", str(sharer))
     assert "Near its start" in story
     assert f"tokens taken off ({STREAM})" in story
     # the one who was let go is load like any other
@@ -396,21 +300,6 @@ def test_a_waiting_job_follows_the_lane_that_became_free(sluiced, slurm):
 # The bound on waiting
 
 
-def test_after_max_delay_the_token_is_taken_off_and_nothing_else(sluiced, slurm):
-    configure(sluiced, "MaxDelay=3")
-    holder = submit(slurm, "heavy", LONG)
-    running(slurm, holder)
-    waiter = submit(slurm, "heavy", "--array=0", "--licenses=tool:2", LONG)
-    waits(slurm, waiter)
-    running(slurm, waiter)
-    assert slurm.job(waiter)["Licenses"] == "tool:2"
-    assert slurm.job(holder)["JobState"] == "RUNNING"
-    wait_for(lambda: releases(sluiced) == [(waiter, "max_delay")])
-    assert gates(sluiced)["released"] == {"max_delay": 1}
-    with Store(sluiced.history, read_only=True) as store:
-        assert store.releases()[0].waited >= 3
-
-
 def test_an_array_is_released_as_a_whole(sluiced, slurm):
     configure(sluiced, "MaxDelay=3")
     holder = submit(slurm, "heavy", LONG)
@@ -440,29 +329,11 @@ def test_releases_are_bounded_a_round_and_none_is_left_out(sluiced, slurm):
 # The switch
 
 
-@pytest.mark.parametrize("how", ["command", "file"])
-def test_off_opens_the_gates_and_on_closes_them_again(sluiced, slurm, how):
-    _, waiter = holder_and_waiter(slurm)
-    if how == "command":
-        assert "All gates are open" in command(sluiced, "off")
-    else:
-        sluiced.files.off_file.touch()
-    running(slurm, waiter)
-    wait_for(lambda: not leases(slurm))
-    sluiced.files.wait_for(lambda seen: seen["mode"] == "off")
-    assert slurm.job(submit(slurm, "heavy", LONG))["Licenses"] == "(null)"
-    assert "is on" in command(sluiced, "on")
-    settle(sluiced)
-    sluiced.files.wait_for(lambda seen: seen["mode"] == "enforce")
-    # the plugin takes the snapshot without the flag up at its next look
-    waits(slurm, wait_for(lambda: job_with_token(slurm)))
-
-
 def test_off_takes_the_tokens_off_jobs_that_cannot_start_yet(sluiced, slurm):
     holder_and_waiter(slurm)
     stuck = submit(slurm, "heavy", "-N3", "--exclusive", LONG)
     wait_for(lambda: slurm.job(stuck)["Licenses"] == STREAM)
-    command(sluiced, "off")
+    sluiced.command("off")
     wait_for(lambda: slurm.job(stuck)["Licenses"] in {"", "(null)"})
     wait_for(lambda: (stuck, "switched_off") in releases(sluiced))
 
@@ -470,24 +341,11 @@ def test_off_takes_the_tokens_off_jobs_that_cannot_start_yet(sluiced, slurm):
 def test_off_works_without_sluiced(sluiced, slurm):
     _, waiter = holder_and_waiter(slurm)
     sluiced.stop(signal.SIGKILL)
-    said = command(sluiced, "off")
+    said = sluiced.command("off")
     assert "All gates are open" in said
     assert "tokens taken off" in said
     assert not leases(slurm)
     running(slurm, waiter)
-
-
-def command(daemon: Sluiced, *words: str) -> str:
-    done = subprocess.run(
-        [BIN / "sluice", *words],
-        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_leaving_enforce_opens_the_gates(sluiced, slurm):
@@ -515,27 +373,6 @@ def test_sigterm_leaves_no_lease_behind(sluiced, slurm):
 # What may happen
 
 
-def test_killed_its_leases_run_out(sluiced, slurm):
-    _, waiter = holder_and_waiter(slurm)
-    sluiced.stop(signal.SIGKILL)
-    running(slurm, waiter)
-    sluiced.start()
-    settle(sluiced)
-    wait_for(lambda: not gates(sluiced)["differences"])
-
-
-def test_hung_its_leases_run_out_and_it_takes_the_gates_up_when_it_wakes(sluiced, slurm):
-    _, waiter = holder_and_waiter(slurm)
-    sluiced.process.send_signal(signal.SIGSTOP)
-    running(slurm, waiter)
-    late = submit(slurm, "heavy", LONG)
-    sluiced.process.send_signal(signal.SIGCONT)
-    sluiced.wait_for_snapshots()  # leases that ran out stay listed for a moment
-    settle(sluiced)
-    assert slurm.job(late)["JobState"] in {"PENDING", "RUNNING"}
-    waits(slurm, submit(slurm, "flusher", LONG))
-
-
 @pytest.mark.acceptance
 @pytest.mark.usefixtures("sluiced")
 def test_it_keeps_the_gates_closed_far_beyond_one_lease(slurm):
@@ -544,19 +381,6 @@ def test_it_keeps_the_gates_closed_far_beyond_one_lease(slurm):
     wait_for(lambda: not ends & {row["EndTime"] for row in reservations(slurm).values()})
     time.sleep(LEASE)
     assert slurm.job(waiter)["JobState"] == "PENDING"
-
-
-def test_a_crash_of_slurmctld_loses_neither_gate_nor_token(sluiced, slurm):
-    holder, waiter = holder_and_waiter(slurm)
-    time.sleep(6)  # Slurm saves its state every five seconds
-    slurm.kill_controller()
-    slurm.start_controller()
-    waits(slurm, waiter)
-    assert used(slurm, STREAM) == 1
-    settle(sluiced)
-    wait_for(lambda: not gates(sluiced)["differences"])
-    slurm.run("scancel", str(holder))
-    running(slurm, waiter)
 
 
 @pytest.mark.acceptance

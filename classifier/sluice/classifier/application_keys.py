@@ -1,25 +1,31 @@
 """Which finished jobs may tell of the next one: those of its script, name, account or site.
 
 The more general the key, the more it takes to say something under it: runs of several users for
-a name, several applications for an account or the site.
+a name, several applications for an account or the site. Each of these witnesses counts once, by
+however many runs: nobody speaks for all by running more than they do.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.classifier.expectation import recency, vote
+import numpy as np
+
+from sluice.classifier.expectation import HALF_LIFE, recency, vote
 from sluice.classifier.to_core import submission_of
 from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from sluice.classifier.jobs import FinishedJob
 
-LATEST_JOBS = 200  # looked at under a key; older ones weigh little
+LATEST_JOBS = 200  # counted under a key; older ones weigh little
+LATEST_OF_WITNESS = 20  # of these: so many keep the jobs of others among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,39 @@ def keys_of(job: FinishedJob) -> Iterator[tuple[int, int]]:
             yield number, key
 
 
+def latest(level: Level, jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
+    """Return the latest of the jobs under a key, in their order."""
+    if level.witness is None:
+        return list(jobs[-LATEST_JOBS:])
+    seen: Counter[object] = Counter()
+    kept: list[FinishedJob] = []
+    for job in reversed(jobs):
+        witness = level.witness(job)
+        seen[witness] += 1
+        if seen[witness] <= LATEST_OF_WITNESS:
+            kept.append(job)
+        if len(kept) == LATEST_JOBS:
+            break
+    return kept[::-1]
+
+
+def weights_of(level: Level, jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
+    """Weigh the jobs under a key, the oldest first, by how much they say about the next."""
+    if level.witness is None:
+        return recency(jobs)
+    by_witness: dict[object, list[int]] = defaultdict(list)
+    for place, job in enumerate(jobs):
+        by_witness[level.witness(job)].append(place)
+    weights = np.zeros(len(jobs))
+    total = 0.0
+    for places in by_witness.values():
+        own = recency([jobs[place] for place in places])
+        total += own.sum()
+        age = (jobs[-1].start - jobs[places[-1]].start) / HALF_LIFE
+        weights[places] = own / own.sum() * 0.5**age
+    return weights * total / len(by_witness)
+
+
 def breadth(level: Level, jobs: Sequence[FinishedJob]) -> float:
     """Return how far the witnesses carry: the share of them that agree, of those that doubt too."""
     if level.witness is None:
@@ -78,6 +117,6 @@ def breadth(level: Level, jobs: Sequence[FinishedJob]) -> float:
     by_witness: dict[object, list[FinishedJob]] = defaultdict(list)
     for job in jobs:
         by_witness[level.witness(job)].append(job)
-    pattern, _ = vote(jobs, recency(jobs))
+    pattern, _ = vote(jobs, weights_of(level, jobs))
     agreeing = sum(vote(group, recency(group))[0] == pattern for group in by_witness.values())
     return agreeing / (len(by_witness) + level.doubt)

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.application_keys import LATEST_JOBS, LEVELS, Level, breadth, groups_of
-from sluice.classifier.expectation import expected, likeness, recency
+from sluice.classifier.application_keys import (
+    LATEST_JOBS,
+    LEVELS,
+    Level,
+    breadth,
+    groups_of,
+    latest,
+    weights_of,
+)
+from sluice.classifier.expectation import UNKNOWN, expected, likeness, recency
 from sluice.classifier.scaling import exponents
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
@@ -45,16 +53,30 @@ class Learned:
     """The smallest and the largest of the runs behind it."""
     exponents: Mapping[str, float] = field(default_factory=dict)
     """How numbers of the profile follow the size, by name."""
+    agreement: float = 0.0
+    """Of a user's own runs, those without a trace of I/O too: the share that has its pattern."""
 
 
 def learn_applications(
-    jobs: Sequence[FinishedJob], *, calibration: Mapping[str, Calibration] | None = None
+    jobs: Sequence[FinishedJob],
+    *,
+    calibration: Mapping[str, Calibration] | None = None,
+    silent: Sequence[FinishedJob] = (),
 ) -> tuple[Learned, ...]:
-    """Return the table's entries, numbered from 1; deterministic."""
+    """Return the table's entries, numbered from 1; deterministic.
+
+    silent: jobs that left no trace of I/O (unlogged.py).
+    """
+    without_trace = groups_of(silent)
     return numbered(
         replace(entry, profile=_calibrated(entry, calibration or {}))
         for (number, key), group in sorted(groups_of(jobs).items())
-        for entry in _entries(LEVELS[number], key, sorted(group, key=_age)[-LATEST_JOBS:])
+        for entry in _entries(
+            LEVELS[number],
+            key,
+            latest(LEVELS[number], sorted(group, key=_age)),
+            without_trace.get((number, key), []),
+        )
     )
 
 
@@ -77,14 +99,18 @@ def _calibrated(entry: Learned, calibration: Mapping[str, Calibration]) -> Profi
     return replace(entry.profile, confidence=known.of(entry.profile.confidence))
 
 
-def _entries(level: Level, key: int, jobs: list[FinishedJob]) -> Iterator[Learned]:
+def _entries(
+    level: Level, key: int, jobs: list[FinishedJob], silent: list[FinishedJob]
+) -> Iterator[Learned]:
     """Yield the entry of a key, and those of sizes that it does not fit."""
-    weights = recency(jobs)
-    slopes = exponents(jobs, weights) if level.witness is None else {}
-    general = _entry(level, key, jobs, weights, slopes)
-    yield general
+    weights = weights_of(level, jobs)
     if level.witness is not None:
+        yield _entry(level, key, jobs, weights, {})
         return
+    slopes = exponents(jobs, weights)
+    everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
+    general = _borne_out(_entry(level, key, jobs, weights, slopes), everything)
+    yield general
     octaves: dict[int, list[float]] = defaultdict(list)
     for job in jobs:
         if job.size > 0:
@@ -97,7 +123,16 @@ def _entries(level: Level, key: int, jobs: list[FinishedJob]) -> Iterator[Learne
             near = weights * likeness(jobs, size)
             entry = _entry(level, sized, jobs, near, slopes, size=size, runs=len(sizes))
             if _differs(entry, general):
-                yield entry
+                alike = [job for job in everything if core.size_key(key, job.size) == sized]
+                yield _borne_out(entry, alike)
+
+
+def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
+    """Tell how far these runs, the oldest first, have the entry's pattern."""
+    pattern = entry.profile.pattern
+    weights = recency(jobs)
+    same = np.array([job.profile.pattern == pattern != UNKNOWN for job in jobs])
+    return replace(entry, agreement=float(weights[same].sum() / weights.sum()))
 
 
 def _entry(

@@ -39,6 +39,10 @@ class Foretold:
         return bool(self.prediction.profile.pattern == self.job.profile.pattern)
 
     @property
+    def counts(self) -> bool:
+        return core.counts(self.prediction)
+
+    @property
     def confidence(self) -> float:
         return float(self.prediction.profile.confidence)
 
@@ -56,7 +60,7 @@ class Score:
     accuracy: float
     """Of the best guesses, however uncertain."""
     answered: float
-    """Share of the jobs for which it was certain enough not to abstain."""
+    """Share of the jobs for which it was certain enough not to abstain, by the user's own runs."""
     accuracy_answered: float | None
     brier: float
     """Mean square of confidence less outcome."""
@@ -84,7 +88,7 @@ def judge(items: Sequence[Foretold], earlier: Sequence[FinishedJob]) -> Score:
     threshold = core.default_config().policy.min_confidence
     right = np.array([item.is_right for item in items])
     confidence = np.array([item.confidence for item in items])
-    answered = confidence >= threshold
+    answered = (confidence >= threshold) & np.array([item.counts for item in items])
     taken = [item for item, is_taken in zip(items, answered, strict=True) if is_taken]
     patterns = Counter(job.profile.pattern for job in earlier)
     commonest = max(sorted(patterns), key=lambda name: patterns[name], default=UNKNOWN)

@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.application_keys import LATEST_JOBS, LEVELS, breadth, groups_of, keys_of
-from sluice.classifier.expectation import UNKNOWN, recency, vote
+from sluice.classifier.application_keys import (
+    LEVELS,
+    breadth,
+    groups_of,
+    keys_of,
+    latest,
+    weights_of,
+)
+from sluice.classifier.expectation import UNKNOWN, vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,12 +80,13 @@ def foretold(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
         for number, key in keys_of(job):
             count = bisect_left(ends[number, key], job.submit)
             if count:
-                known = groups[number, key][max(0, count - LATEST_JOBS) : count]
-                pattern, confidence = vote(known, recency(known))
-                confidence *= breadth(LEVELS[number], known)
+                level = LEVELS[number]
+                known = latest(level, groups[number, key][:count])
+                pattern, confidence = vote(known, weights_of(level, known))
+                confidence *= breadth(level, known)
                 came_true = pattern == job.profile.pattern
                 if pattern != UNKNOWN:
-                    pairs.append((LEVELS[number].evidence, confidence, came_true))
+                    pairs.append((level.evidence, confidence, came_true))
                 break
     return pairs
 

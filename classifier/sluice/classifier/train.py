@@ -17,7 +17,7 @@ from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.requested import Submissions
 from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
 from sluice.classifier.to_core import profile_members
-from sluice.classifier.unlogged import unlogged_jobs
+from sluice.classifier.unlogged import application_of, silent_jobs, unlogged_jobs
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -91,6 +91,8 @@ def _learned(entry: dict[str, Any]) -> Learned:
         size=entry.get("size", 0.0),
         sizes=tuple(entry.get("sizes", (0.0, 0.0))),
         exponents=entry.get("exponents", {}),
+        # nor this: runs of others do not count until the next training
+        agreement=entry.get("agreement", 0.0),
     )
 
 
@@ -102,7 +104,16 @@ def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, Train
     return store.add_model(model.to_bytes(), model.metrics, applications, created=created), model
 
 
-def jobs_of(store: Store, *, latest: int = LATEST_RUNS) -> list[FinishedJob]:
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The finished jobs of a history, the oldest first."""
+
+    jobs: list[FinishedJob]
+    silent: list[FinishedJob]
+    """Those that left no trace of I/O, where others of their user and name did."""
+
+
+def past_of(store: Store, *, latest: int = LATEST_RUNS) -> Past:
     """Return the jobs of the latest runs, with what the plugin saw of them.
 
     A job without a log counts where no run of its user and name has one.
@@ -110,26 +121,27 @@ def jobs_of(store: Store, *, latest: int = LATEST_RUNS) -> list[FinishedJob]:
     """
     seen = Submissions(store.joined_decisions(latest))
     jobs = finished_jobs(store.runs(store.run_ids(latest=latest)), seen)
-    logged = {(job.uid, core.name_stem(job.name)) for job in jobs}
+    silent = silent_jobs(store, seen, jobs, latest=latest)
+    logged = {application_of(job.uid, job.name) for job in jobs}
     jobs += [
         job
         for job in unlogged_jobs(store, seen, latest=latest)
-        if (job.uid, core.name_stem(job.name)) not in logged
+        if application_of(job.uid, job.name) not in logged
     ]
     jobs.sort(key=lambda job: (job.start, job.logs))
     if not jobs:
         raise EmptyHistoryError(
             f"{store.path}: the history holds no runs; read some with `sluice ingest PATH…`"
         )
-    return jobs
+    return Past(jobs, silent)
 
 
-def fit(jobs: Sequence[FinishedJob]) -> TrainedModel:
+def fit(jobs: Sequence[FinishedJob], silent: Sequence[FinishedJob] = ()) -> TrainedModel:
     """Learn all that is learned from jobs, and how good it is on those that came last.
 
     The same jobs give the same model.
     """
-    model, judgement = fit_quickly(jobs)
+    model, judgement = fit_quickly(jobs, silent=silent)
     return replace(
         model,
         metrics={
@@ -145,14 +157,17 @@ def fit(jobs: Sequence[FinishedJob]) -> TrainedModel:
 
 
 def fit_quickly(
-    jobs: Sequence[FinishedJob], forests: SubmitModel | None = None
+    jobs: Sequence[FinishedJob],
+    forests: SubmitModel | None = None,
+    *,
+    silent: Sequence[FinishedJob] = (),
 ) -> tuple[TrainedModel, Judgement | None]:
     """Learn without looking how good it is, with forests of before where they are given."""
     judgement = None
     if forests is None:
         forests, judgement = fit_submit_model(jobs)
     calibration = calibrate(jobs)
-    table = learn_applications(jobs, calibration=calibration)
+    table = learn_applications(jobs, calibration=calibration, silent=silent)
     plain = {evidence: asdict(curve) for evidence, curve in sorted(calibration.items())}
     return TrainedModel(forests, table, {"calibration": plain}), judgement
 
@@ -199,6 +214,7 @@ def pack(
                 size=entry.size,
                 sizes=entry.sizes,
                 exponents=entry.exponents,
+                agreement=entry.agreement,
             )
             for entry in model.table
         ],

@@ -2,6 +2,9 @@
 
 Programs that crash, are killed, or were never linked with Darshan leave none. Their bytes and
 rates are known all the same; how they write is not.
+
+Of others nothing was counted. Where a user's runs of a name leave logs, one without a log and
+without bytes says that it does not do what the others did.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from sluice.classifier.behaviour import METADATA_BYTES, SIGNIFICANT_BYTES
 from sluice.classifier.jobs import described
 from sluice.classifier.totals import METADATA_OPERATIONS, READ_MOSTLY
 from sluice.history_db.records import Profile
+from sluice.policies import core
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sluice.classifier.jobs import FinishedJob
     from sluice.classifier.requested import Submissions
     from sluice.history_db.records import Job
@@ -25,20 +31,45 @@ LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
 
 def unlogged_jobs(store: Store, submissions: Submissions, *, latest: int) -> list[FinishedJob]:
     """Return the latest jobs that have no log but whose I/O was counted, the oldest first."""
+    return [_described(job, submissions) for job in store.unlogged_jobs(latest)]
+
+
+def silent_jobs(
+    store: Store, submissions: Submissions, logged: Sequence[FinishedJob], *, latest: int
+) -> list[FinishedJob]:
+    """Return the latest jobs of which neither a log nor bytes are known, the oldest first.
+
+    Only those of users and names of which there are logs. Logs come later than the accounting:
+    what ended after the last of them may yet have one.
+    """
+    names = {application_of(job.uid, job.name) for job in logged}
+    until = max((job.end for job in logged), default=0)
     return [
-        described(
-            job,
-            submissions,
-            logs=(),
-            uid=job.uid or 0,
-            program="",
-            processes=0,
-            start=job.start or 0,
-            end=job.end or 0,
-            profile=coarse_profile(job),
-        )
-        for job in store.unlogged_jobs(latest)
+        _described(job, submissions)
+        for job in store.jobs_without_log(latest)
+        if (job.end or 0) <= until
+        and (job.write_bytes or 0) + (job.read_bytes or 0) < SIGNIFICANT_BYTES
+        and job.uid is not None
+        and application_of(job.uid, job.name or "") in names
     ]
+
+
+def application_of(uid: int, name: str) -> tuple[int, str]:
+    return uid, core.name_stem(name)
+
+
+def _described(job: Job, submissions: Submissions) -> FinishedJob:
+    return described(
+        job,
+        submissions,
+        logs=(),
+        uid=job.uid or 0,
+        program="",
+        processes=0,
+        start=job.start or 0,
+        end=job.end or 0,
+        profile=coarse_profile(job),
+    )
 
 
 def coarse_profile(job: Job) -> Profile:

@@ -523,6 +523,29 @@ def m016_observed_in_some_time(db: Database) -> None:
     db.execute("DROP TABLE observed_before")
 
 
+def m017_packed_snapshots(db: Database) -> None:
+    """Keep snapshots compressed, most as what differs from another; count lost records."""
+    db.execute(  # NULL: content is the whole file
+        "ALTER TABLE snapshots ADD COLUMN base INTEGER REFERENCES snapshots (checksum)"
+    )
+    db.execute("CREATE INDEX snapshots_base ON snapshots (base) WHERE base IS NOT NULL")
+    checksums = [row[0] for row in db.execute("SELECT checksum FROM snapshots")]
+    for checksum in checksums:
+        row = db.execute("SELECT content FROM snapshots WHERE checksum = ?", [checksum]).fetchone()
+        db.execute(
+            "UPDATE snapshots SET content = ? WHERE checksum = ?",
+            [zlib.compress(row[0]), checksum],
+        )
+    db.execute(
+        """
+        CREATE TABLE losses (                     -- records that were lost while nothing could
+            found         INTEGER NOT NULL,       -- be stored; UTC seconds
+            records       INTEGER NOT NULL
+        ) STRICT
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -540,4 +563,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m014_arrays,
     m015_jobs_in_company,
     m016_observed_in_some_time,
+    m017_packed_snapshots,
 )

@@ -56,6 +56,8 @@ class Application:
     """The smallest and the largest of the runs behind it."""
     exponents: Mapping[str, float] = field(default_factory=dict)
     """By field of the profile: how it follows the size."""
+    agreement: float = 1.0
+    """Share of the runs behind it that bear its pattern out."""
 
 
 def write_bundle(
@@ -109,6 +111,7 @@ def pack_bundle(
         row.evidence = EVIDENCE.index(application.evidence)
         row.id = application.id
         row.size = application.size
+        row.agreement = application.agreement
         row.smallest, row.largest = application.sizes
         for name, exponent in application.exponents.items():
             row.exponent[FIELD_NAMES.index(name)] = exponent

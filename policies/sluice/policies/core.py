@@ -252,6 +252,11 @@ def application_key(submission: View, evidence: str) -> int:
     return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
 
 
+def counts(prediction: View) -> bool:
+    """Whether runs of the user's own are behind a prediction; any other is only reported."""
+    return bool(lib.sluice_prediction_counts(prediction.struct))
+
+
 def size_key(key: int, size: float) -> int:
     """Key of the entry for sizes of this octave; 0 if there is no key or no size."""
     return int(lib.sluice_application_size_key(key, size))
@@ -372,27 +377,6 @@ def gates(
         out,
     )
     return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))
-
-
-def is_admitted(
-    running: Sequence[tuple[str, View]],
-    job: tuple[str, View],
-    background: Sequence[View],
-    *,
-    model: View,
-    policy: View,
-) -> bool:
-    """Whether a job may enter a lane at once: what `gates` says where it alone waits."""
-    return bool(
-        lib.sluice_gates_admit(
-            _members([*running, job]),
-            len(running),
-            _pressures(background),
-            len(background),
-            model.struct,
-            policy.struct,
-        )
-    )
 
 
 def _members(jobs: Sequence[tuple[str, View]]) -> Any:

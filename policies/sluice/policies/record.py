@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import MODES, CoreError, View, new
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sluice.policies.bundle import Bundle
     from sluice.policies.core import Config
@@ -77,27 +78,20 @@ def decide(
     situation None: there is no valid bundle. totals: how many tokens of the job's class
     the controller has, by lane; what is missing is 0.
     """
-    snapshot = situation.snapshot if situation else None
     struct = new(
         "struct sluice_record",
         {
-            "version": lib.SLUICE_RECORD_VERSION,
-            "size": RECORD_SIZE,
             "boot": boot,
             "number": number,
             "now": now,
-            "bundle_checksum": situation.bundle.checksum if situation else 0,
-            "snapshot_checksum": snapshot.checksum if snapshot else 0,
-            "snapshot_sequence": snapshot.state.sequence if snapshot else 0,
             "config_checksum": config.checksum,
-            "mode": config.mode,
             "cluster": cluster,
             "submission": submission,
         },
     )
-    completed, decision = ffi.addressof(struct, "submission"), ffi.addressof(struct, "decision")
-    lib.sluice_submission_complete(completed, snapshot.handle if snapshot else ffi.NULL)
-    _decide(situation, config.struct, completed, now, decision)
+    handle = situation.handle if situation else ffi.NULL
+    with _desk() as desk:
+        lib.sluice_record_decide(desk, handle, config.struct, struct)
     _grant(situation, struct, totals, ffi.addressof(struct, "grant"))
     return Record(struct)
 
@@ -113,11 +107,17 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
 
 def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:
     handle = situation.handle if situation else ffi.NULL
+    with _desk() as desk:
+        lib.sluice_decide(desk, handle, config, submission, now, out)
+
+
+@contextmanager
+def _desk() -> Iterator[Any]:
     desk = lib.sluice_desk_create()
     if desk == ffi.NULL:
         raise MemoryError
     try:
-        lib.sluice_decide(desk, handle, config, submission, now, out)
+        yield desk
     finally:
         lib.sluice_desk_destroy(desk)
 

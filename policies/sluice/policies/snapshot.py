@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import Section, pack, write_atomically
-from sluice.policies.structs import View, checked, new
+from sluice.policies.structs import CLASSES, View, checked, new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+CLOCK_DIFFERENCE: int = lib.SLUICE_CLOCK_DIFFERENCE
+"""Seconds by which a file may be ahead of the clock of whoever reads it."""
 
 
 class Snapshot:
@@ -40,6 +43,11 @@ class Snapshot:
         return int(lib.sluice_snapshot_checksum(self.handle))
 
     @property
+    def version(self) -> int:
+        """Changes when what decisions are made beside does."""
+        return int(lib.sluice_snapshot_version(self.handle))
+
+    @property
     def state(self) -> View:
         return View(lib.sluice_snapshot_state(self.handle))
 
@@ -60,14 +68,25 @@ class Snapshot:
         """Return a lane's rate as a share of its peers'; 1 where nothing is published."""
         return float(lib.sluice_snapshot_lane_speed(self.handle, name.encode()))
 
+    def waited(self) -> dict[int, int]:
+        """Return the seconds that each job with tokens was charged for, by job id."""
+        count = lib.sluice_snapshot_holder_count(self.handle)
+        holders = (lib.sluice_snapshot_holder_at(self.handle, i) for i in range(count))
+        return {holder.job_id: holder.waited for holder in holders}
+
     def holder(self, job_id: int) -> View | None:
         """Return the tokens that a job was given and still has."""
         found = lib.sluice_snapshot_holder(self.handle, job_id)
         return View(found) if found else None
 
 
-Item = Mapping[str, Any] | View
-"""An element by the members of its C struct."""
+Item = Mapping[str, Any] | View | bytes
+"""An element by the members of its C struct; bytes: elements that are packed and sorted."""
+
+
+def packed(kind: str, item: Item) -> bytes:
+    """Return the bytes of a C struct."""
+    return item if isinstance(item, bytes) else bytes(ffi.buffer(new(kind, item)))
 
 
 def write_snapshot(
@@ -112,7 +131,7 @@ def pack_snapshot(
         return Section(
             getattr(lib, f"SLUICE_SECTION_{name}"),
             ffi.sizeof(kind),
-            b"".join(bytes(ffi.buffer(new(kind, item))) for item in items),
+            b"".join(packed(kind, item) for item in items),
         )
 
     return pack(
@@ -135,8 +154,20 @@ def pack_snapshot(
     )
 
 
-def _sorted(items: Sequence[Item], member: str) -> list[Item]:
+def packed_holders(rows: Sequence[tuple[int, str, int, int]]) -> bytes:
+    """Return the bytes of holders: job id, class, lane mask and seconds waited of each."""
+    array = ffi.new("struct sluice_holder[]", len(rows))
+    classes = {klass: number for number, klass in enumerate(CLASSES)}
+    for holder, (job_id, klass, lane_mask, waited) in zip(array, rows, strict=True):
+        holder.job_id, holder.klass = job_id, classes[klass]
+        holder.lane_mask, holder.waited = lane_mask, min(waited, 2**32 - 1)
+    return bytes(ffi.buffer(array))
+
+
+def _sorted(items: Sequence[Item], member: str) -> Sequence[Item]:
     def key(item: Item) -> int:
+        if isinstance(item, bytes):
+            return 0
         return int(getattr(item, member) if isinstance(item, View) else item[member])
 
     return sorted(items, key=key)

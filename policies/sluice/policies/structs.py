@@ -50,6 +50,7 @@ REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
 EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
 GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
 MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
+RELEASES = _named(lib.SLUICE_RELEASE_COUNT, lib.sluice_release_name)
 LAUNCHERS = _words("sluice_launcher", "SLUICE_LAUNCHER_")
 
 _WORDS = {

@@ -84,10 +84,17 @@ def strip(policy: View, text: str, granted: Tokens | None = None) -> Stripped:
     stripped = ffi.new("struct sluice_stripped *")
     raw = ffi.new("char[]", text.encode(errors="surrogateescape"))
     given = _struct(granted) if granted else ffi.NULL
-    if lib.sluice_licenses_strip(policy.struct, given, raw, out, stripped) != 0:
+    if lib.sluice_licenses_strip(policy.struct, ffi.NULL, given, raw, out, stripped) != 0:
         raise CoreError(f"licences of {len(raw) - 1} bytes; Slurm takes {LICENSES_SIZE}")
     result = ffi.string(out).decode(errors="surrogateescape")
     return Stripped(result, stripped.items, stripped.lanes)
+
+
+def join_lanes(policy: View, other: View) -> View:
+    """Return the policy with the other's lanes behind its own: whose tokens users may not write."""
+    joined = ffi.new("struct sluice_policy *", policy.struct[0])
+    lib.sluice_policy_join_lanes(joined, other.struct)
+    return View(joined)
 
 
 def strip_request(

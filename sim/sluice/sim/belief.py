@@ -145,7 +145,7 @@ def _table(
 
     share, rate, nodes = (mean(one) for one in (profiles.io_share, rates, jobs["slots"]))
     runtime = mean(jobs["runtime"])
-    keys = [core.application_key(submission, "name") for submission in submissions]
+    users = _users_of(of_group, jobs["user"])
     table = []
     for i, job in enumerate(first.tolist()):
         profile = dict(profiles.kinds[profiles.kind[job]])
@@ -161,9 +161,23 @@ def _table(
             profile["burst_seconds"] = float(share[i]) * profile["period_seconds"]
         if is_perfect:
             profile["runtime_seconds"] = float(runtime[i])
-        key = core.size_key(keys[groups[i] // 64], float(2 ** (groups[i] % 64)))
-        table.append(Application(key=key, evidence="name", id=i + 1, profile=_shares(profile)))
+        name = submissions[groups[i] // 64].name
+        known = _shares(profile)
+        for user in users[i]:
+            key = core.application_key(
+                core.submission({"name": name, "uid": user + 1}), "user_name"
+            )
+            key = core.size_key(key, float(2 ** (groups[i] % 64)))
+            table.append(Application(key=key, evidence="user_name", id=i + 1, profile=known))
     return table
+
+
+def _users_of(of_group: NDArray[np.int64], users: NDArray[Any]) -> list[list[int]]:
+    """Return who ran the jobs of each group: what others did is not evidence of theirs."""
+    found: list[list[int]] = [[] for _ in range(int(of_group.max(initial=-1)) + 1)]
+    for group, user in np.unique(np.column_stack([of_group, users]), axis=0).tolist():
+        found[group].append(user)
+    return found
 
 
 def _shares(profile: Mapping[str, Any]) -> dict[str, Any]:

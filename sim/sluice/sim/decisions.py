@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sluice.policies import core
 from sluice.policies.record import MAX_LANES, Situation, decide
-from sluice.policies.tokens import strip_request
+from sluice.policies.tokens import join_lanes, strip_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,11 +40,11 @@ def replay_trace(
     Without a bundle every job is left alone; without a snapshot nobody knows the co-runners.
     """
     situation = Situation(bundle, snapshot) if bundle else None
-    policy = bundle.policy if bundle else config.policy
+    reserved = join_lanes(bundle.policy if bundle else config.policy, config.policy)
     for number, submitted in enumerate(submissions, start=1):
         submission = submitted.submission
-        if config.mode == "enforce":
-            submission = core.submission_of(strip_request(policy, submitted.request))
+        if config.mode != "off":
+            submission = core.submission_of(strip_request(reserved, submitted.request))
         yield decide(situation, config, submission, submitted.time, number=number, totals=PLENTY)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from sluice.classifier.backtest import Foretold, Score
     from sluice.classifier.jobs import FinishedJob
+    from sluice.classifier.train import Past
 
 FORESTS_EVERY = 8  # steps: they take longest, and change least
 
@@ -80,9 +81,9 @@ def command(
         sluice backtest --every 1 --json
         sluice backtest --made 6000
     """
-    jobs, situation = _made(made, seed) if made else (_kept(config, history), None)
+    past, situation = _made(made, seed) if made else (_kept(config, history), None)
     line, coverage = ("", None) if made else coverage_beside(config, history)
-    items, earlier = _walk(jobs, every, skip)
+    items, earlier = _walk(past, every, skip)
     groups: dict[str, Callable[[Foretold], str]] = {"evidence": _evidence}
     if situation is not None:
         groups["situation"] = lambda item: situation[item.job.logs[0]]
@@ -110,41 +111,41 @@ def command(
         _show(name, rows)
 
 
-def _kept(config: Path | None, history: Path | None) -> list[FinishedJob]:
-    from sluice.classifier.train import EmptyHistoryError, jobs_of
+def _kept(config: Path | None, history: Path | None) -> Past:
+    from sluice.classifier.train import EmptyHistoryError, past_of
 
     try:
         with open_history(config, history, read_only=True) as store:
-            return jobs_of(store)
+            return past_of(store)
     except EmptyHistoryError as error:
         raise CommandError(str(error)) from error
 
 
-def _made(runs: int, seed: int) -> tuple[list[FinishedJob], dict[int, str]]:
+def _made(runs: int, seed: int) -> tuple[Past, dict[int, str]]:
     """Return made-up jobs, and what each is an example of by log id."""
     from sluice.classifier.jobs import finished_jobs
     from sluice.classifier.made_history import made_history
+    from sluice.classifier.train import Past
     from sluice.history_db.records import Run
 
     made = list(enumerate(made_history(runs, seed=seed), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
-    return jobs, {i: run.situation for i, run in made}
+    return Past(jobs, []), {i: run.situation for i, run in made}
 
 
-def _walk(
-    jobs: list[FinishedJob], days: float, skip: float
-) -> tuple[list[Foretold], list[FinishedJob]]:
+def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[FinishedJob]]:
     """Return what was foretold, and what the last model had learned from."""
-    from sluice.classifier.backtest import foretell, steps_of
+    from sluice.classifier.backtest import ended_before, foretell, steps_of
     from sluice.classifier.train import bundle_of, fit_quickly
 
     items: list[Foretold] = []
     earlier: list[FinishedJob] = []
     forests = None
-    for step, (ended, submitted) in enumerate(steps_of(jobs, days=days, skip=skip)):
+    for step, (ended, submitted) in enumerate(steps_of(past.jobs, days=days, skip=skip)):
         if not ended:
             continue
-        model, _ = fit_quickly(ended, None if step % FORESTS_EVERY == 0 else forests)
+        silent = ended_before(past.silent, submitted[0].submit)
+        model, _ = fit_quickly(ended, None if step % FORESTS_EVERY == 0 else forests, silent=silent)
         forests, earlier = model.forests, ended
         items += foretell(bundle_of(model), submitted)
     if not items:

@@ -59,6 +59,7 @@ def command(
             own_checks.switch,
             slurm_checks.preflight,
             slurm_checks.plugin,
+            slurm_checks.library,
             own_checks.bundle,
             own_checks.daemon,
             trouble_checks.troubles,

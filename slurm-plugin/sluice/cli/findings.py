@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from sluice.cli.common import duration_text
+from sluice.policies.snapshot import CLOCK_DIFFERENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +49,35 @@ class Site:
 
 def skipped(topic: str, text: str) -> Finding:
     return Finding("SKIP", topic, text, "run this as root, as SlurmUser, or in the service group")
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """How long a file is good for, and what to say once it is not."""
+
+    seconds: float
+    level: str
+    """WARN or FAIL: of a file that is too old or from the future."""
+    remedy: str
+    writer: str
+    """The command that writes the file."""
+
+    def judge(self, topic: str, text: str, written: float) -> Finding:
+        """Say whether a file is well, by its age.
+
+        One from the future is not: once its time has come it would look younger than it is.
+        """
+        age = time.time() - written
+        if age < -CLOCK_DIFFERENCE:
+            ahead = f"{text}; dated {duration_text(-age)} in the future"
+            return Finding(self.level, topic, ahead, self._clocks())
+        text = f"{text}; {duration_text(max(0.0, age))} old"
+        if age > self.seconds:
+            return Finding(self.level, topic, f"{text}: too old", self.remedy)
+        return Finding("OK", topic, text)
+
+    def _clocks(self) -> str:
+        return (
+            f"compare `date -u` here and on the machine where {self.writer} ran, set the clock "
+            f"that is wrong, then let {self.writer} write the file anew"
+        )

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from sluice.cli.common import (
     DEFAULT_CONFIG,
-    duration_text,
     error_text,
     may_read,
     read_config,
     share_text,
     sluiced_runs,
 )
-from sluice.cli.findings import Finding, Site, skipped
+from sluice.cli.findings import Finding, Lifetime, Site, skipped
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -214,15 +213,13 @@ def bundle(site: Site) -> Iterator[Finding]:
     except CoreError as error:
         yield Finding("FAIL", "bundle", str(error), "`sluice publish` writes it anew")
         return
-    age = time.time() - model.created
     text = (
         f"{path}: {model.application_count} applications, {model.tree_count} trees, "
-        f"{duration_text(age)} old, owned by {user_text(path.stat().st_uid)}"
+        f"owned by {user_text(path.stat().st_uid)}"
     )
-    if age > OLD_BUNDLE:
-        yield Finding("WARN", "bundle", text, "`sluice ingest`, `sluice train`, `sluice publish`")
-    else:
-        yield Finding("OK", "bundle", text)
+    renew = "`sluice ingest`, `sluice train`, `sluice publish`"
+    lifetime = Lifetime(OLD_BUNDLE, "WARN", renew, "`sluice publish`")
+    yield lifetime.judge("bundle", text, model.created)
 
 
 def daemon(site: Site) -> Iterator[Finding]:
@@ -275,22 +272,18 @@ def snapshot(site: Site) -> Iterator[Finding]:
         yield Finding("FAIL", "snapshot", str(error), "sluiced writes it anew each FollowInterval")
         return
     state = published.state
-    age = max(0.0, time.time() - state.taken)
     text = (
         f"{path}: {state.running} jobs run, {len(published.corunners())} with I/O that matters, "
-        f"{state.unknown} unknown, {state.pending} wait; {duration_text(age)} old"
+        f"{state.unknown} unknown, {state.pending} wait"
     )
-    if age > site.config.policy.max_snapshot_age:
-        yield Finding(
-            "FAIL",
-            "snapshot",
-            text + ": too old to be believed",
-            "sluiced runs but publishes nothing: see its log, then restart it"
-            if site.sluiced_runs
-            else "start sluiced",
-        )
-    else:
-        yield Finding("OK", "snapshot", text)
+    oldest = site.config.policy.max_snapshot_age
+    remedy = (
+        "sluiced runs but publishes nothing: see its log, then restart it"
+        if site.sluiced_runs
+        else "start sluiced"
+    )
+    lifetime = Lifetime(oldest, "FAIL", remedy, "sluiced")
+    yield lifetime.judge("snapshot", text, state.taken)
     for lane in site.config.policy.lanes:
         speed = published.lane_speed(lane.name)
         if speed < 1:

@@ -112,7 +112,7 @@ def command(
 
     Asks the published bundle what slurmctld would: earlier runs of this script or name by this
     user, of this name by others, jobs that resemble it, its account. Sluice abstains below
-    MinConfidence; the best guess is shown all the same.
+    MinConfidence, and where only others ran it; the best guess is shown all the same.
 
     \b
         sluice predict --job-name cavity --user alice --nodes 4 --time 2:00:00
@@ -195,7 +195,7 @@ def _uid_in_history(user: str, config: Path | None, history: Path | None) -> int
 
 
 def _is_certain(facts: Facts) -> bool:
-    return bool(facts["profile"]["confidence"] >= facts["min_confidence"])
+    return bool(facts["profile"]["confidence"] >= facts["min_confidence"] and facts["counts"])
 
 
 def _as_json(facts: Facts) -> Facts:
@@ -225,6 +225,11 @@ def _print(facts: Facts) -> None:
         click.echo(f"{pattern}: {core.sentence('pattern', pattern)}")
     elif facts["evidence"] == "none":
         click.echo("abstains: nothing is known of such a job")
+    elif not facts["counts"]:
+        click.echo(
+            f"abstains: the best guess would be {pattern}, "
+            f"but {core.sentence('reason', 'others_only')}"
+        )
     else:
         click.echo(
             f"abstains: the best guess would be {pattern}, but {confidence:.2f} "

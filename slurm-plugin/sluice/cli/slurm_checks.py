@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.cli.findings import Finding, Site, skipped
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import plugin_file, slurm_commands, switch
+from sluice.slurm import plugin_file, queue, slurm_commands, switch
 from sluice.slurm.books import differences
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.plugin_file import State
 from sluice.slurm.settings import BY_QOS
 from sluice.slurm.viewers import hidden
 
@@ -112,16 +113,77 @@ def plugin(site: Site) -> Iterator[Finding]:
                 file["error"] + ("; the last good one is in use" if file["loaded"] else ""),
                 "mend or renew the file; the plugin looks again by itself",
             )
-    ring = stats["ring"]
+    if "spool" in stats:  # else slurmctld runs an older plugin than this command
+        yield from _records(stats)
+
+
+def _records(stats: dict[str, Any]) -> Iterator[Finding]:
+    """Say what became of the decision records that sluiced has not fetched."""
+    ring, spool = stats["ring"], stats["spool"]
+    since = time.strftime("%d %B, %H:%M", time.localtime(stats["counting_since"]))
     if ring["dropped"]:
         yield Finding(
             "WARN",
             "ring",
-            f"{ring['dropped']} decisions lost since slurmctld started: nobody fetched them",
+            f"{ring['dropped']} decisions lost since {since}: nobody fetched them",
             "keep sluiced running; a larger RingRecords bridges longer gaps",
         )
-    else:
-        yield Finding("OK", "ring", f"{ring['used']} of {ring['size']} records wait, none lost")
+    if ring["lost"]:
+        yield Finding(
+            "WARN",
+            "ring",
+            f"{ring['lost']} decisions lost since {since}: a slurmctld that ended could not hand "
+            "them over",
+            "see `sluice:` in slurmctld's log; keep the RingRecords and the Sluice version of the "
+            "plugin while records wait",
+        )
+    if not ring["dropped"] and not ring["lost"]:
+        yield Finding(
+            "OK",
+            "ring",
+            f"{ring['used']} of {ring['size']} records wait, none lost since {since}",
+        )
+    if spool["error"]:
+        yield Finding(
+            "WARN",
+            "spool",
+            f"{spool['error']}: records that wait would be lost if slurmctld ended now",
+            "free space where Socket lies, and let SlurmUser write there; the plugin tries again "
+            "by itself",
+        )
+
+
+def library(site: Site) -> Iterator[Finding]:
+    """Whether the plugin's file is still the one that slurmctld has mapped."""
+    loaded = site.stats.get("library", {})
+    if not loaded.get("path"):
+        return
+    path = loaded["path"]
+    match plugin_file.state_since(loaded):
+        case State.OVERWRITTEN:
+            yield Finding(
+                "FAIL",
+                "plugin's file",
+                f"{path} was overwritten in place: slurmctld runs a mixture of old and new code",
+                "restart slurmctld at once; do not reconfigure. `make install` replaces the file "
+                "by renaming, which is safe; cp is not",
+            )
+        case State.REPLACED:
+            yield Finding(
+                "WARN",
+                "plugin's file",
+                f"{path} was replaced: slurmctld still runs the old one",
+                "restart slurmctld to load the new one",
+            )
+        case State.GONE:
+            yield Finding(
+                "FAIL",
+                "plugin's file",
+                f"{path} is gone: slurmctld runs, but would not start again",
+                "`make install`, or take sluice out of JobSubmitPlugins",
+            )
+        case State.SAME:
+            yield Finding("OK", "plugin's file", f"{path} is the one that slurmctld runs")
 
 
 def tokens(site: Site) -> Iterator[Finding]:
@@ -130,7 +192,7 @@ def tokens(site: Site) -> Iterator[Finding]:
         return
     names = token_names(policy_in_use(site.config))
     try:
-        licenses = slurm_commands.licenses()
+        licenses = queue.licenses()
     except SlurmError as error:
         yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
         return

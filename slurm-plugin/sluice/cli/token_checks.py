@@ -15,11 +15,11 @@ from sluice.policies.record import Record
 from sluice.policies.tokens import token_names
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.holdings import Holding, holdings, parse_licenses
+from sluice.slurm.holdings import Holding, holdings, parse_licenses, release_command
 from sluice.slurm.leases import PREFIX, lease_of
 from sluice.slurm.overview import policy_in_use
+from sluice.slurm.queue import Queue
 from sluice.slurm.viewers import hidden
-from sluice.slurm.waits import release_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -78,8 +78,9 @@ def strangers(site: Site) -> Iterator[Finding]:
         return  # `gates` says so
     names = token_names(policy_in_use(site.config))
     try:
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        licenses = slurm_commands.licenses() if found else {}
+        with Queue() as queue:
+            queue.poll()
+            found, licenses = holdings(queue.jobs.values(), names), queue.licenses
     except SlurmError:
         return
     taken = [holding for holding in found if any(count > 1 for _, count in holding.counts)]

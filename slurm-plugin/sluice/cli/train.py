@@ -125,17 +125,17 @@ class _Outcome:
 
 def _train(store: Store, *, force: bool) -> _Outcome:
     from sluice.classifier.drift import compare
-    from sluice.classifier.train import TrainedModel, fit, jobs_of, keep
+    from sluice.classifier.train import TrainedModel, fit, keep, past_of
 
-    jobs = jobs_of(store)
+    past = past_of(store)
     used = store.model_in_use()
     in_use = store.latest_model() if used is None else store.model(used)
-    comparison = compare(in_use, jobs) if in_use else None
+    comparison = compare(in_use, past.jobs) if in_use else None
     if in_use and comparison and comparison.keeps_old and not force:
         return _Outcome(
             in_use.id, TrainedModel.from_bytes(in_use.content), comparison, is_new=False
         )
-    model_id, model = keep(store, fit(jobs), created=int(time.time()))
+    model_id, model = keep(store, fit(past.jobs, past.silent), created=int(time.time()))
     return _Outcome(model_id, model, comparison, is_new=True)
 
 

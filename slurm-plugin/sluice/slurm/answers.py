@@ -103,6 +103,7 @@ def predict(
     facts: Facts = {
         "min_confidence": loaded.policy.min_confidence,
         "evidence": prediction.evidence,
+        "counts": core.counts(prediction),
         "klass": prediction.klass,
         "application": prediction.application,
         "profile": prediction.profile.to_dict(),

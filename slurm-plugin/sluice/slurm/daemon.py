@@ -1,10 +1,11 @@
 """`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
 
-Each round asks Slurm for its queue, takes the plugin's records into the history, joins both and
-publishes the snapshot. The queue comes first: then the records of all jobs in it have been made
-and are in the drain that follows. A round that fails in part goes on with the rest: records stay
-in the plugin until the history has them, and a snapshot that cannot be renewed grows stale, upon
-which the plugin abstains.
+Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up
+the plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes
+first: then the records of all jobs in it have been made and are in the drain that follows. A
+round that fails in part goes on with the rest: records stay in the plugin or in memory until
+the history has them, and a snapshot that cannot be renewed grows stale, upon which the plugin
+abstains.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
 from sluice.slurm import permissions, switch
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper
+from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.lock import SnapshotLock
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.query_server import QueryServer
+from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.settings import Settings
-from sluice.slurm.slurm_commands import Queue
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
 from sluice.slurm.status import Status
@@ -41,10 +43,9 @@ from sluice.slurm.troubles import EXPECTED, Troubles, log
 if TYPE_CHECKING:
     from types import FrameType
 
-    from sluice.slurm.holdings import Holding
-    from sluice.slurm.records import QueuedJob
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
+DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
 SUMMARY_SECONDS = 60.0
 LOAD = 4  # rest this many times as long as slurmctld was busy with answering
 LONGEST_REST = 10.0  # seconds
@@ -67,8 +68,11 @@ class Daemon:
         self._queue = Queue()
         self._settings = Settings()
         self._publisher = Publisher(Path(self.config.snapshot))
-        self._drainer = Drainer(self._publisher.kept)
-        self._gatekeeper = GateKeeper()
+        self._drainer = self._new_drainer()
+        self._is_drained = False
+        """The records of all jobs that were seen at the last poll have arrived."""
+        self._gatekeeper = GateKeeper(self._status)
+        self._gatekeeper.restore(self._publisher.latest)
         self._lane_speeds = LaneSpeeds()
         self._queries = QueryServer()
         self._store: Store | None = None
@@ -76,45 +80,75 @@ class Daemon:
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
 
     def round(self) -> bool:
-        """Do everything once; return whether all of it worked."""
+        """Do everything once; return whether all of it worked.
+
+        What bounds the waits comes first, and needs the queue alone. Nothing renews a lease in a
+        round that could not read the queue.
+        """
         now = int(time.time())
-        jobs: list[QueuedJob] | None = None
+        seen: Seen | None = None
+        changes: Changes | None = None
         with self._troubles.about("configuration"):
             self._reload()
-        with self._troubles.about("controller"):
+        with self._troubles.about("settings"):
             self._settings.refresh()
+        with self._troubles.about("controller"):
             begin = time.monotonic()
-            jobs = self._queue.jobs()
+            changes = self._queue.poll(with_room=self._gatekeeper.needs_room)
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
+            seen = Seen.of(self._queue, now)
+        if seen is not None:
+            self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
+        with self._troubles.about("plugin", (SlurmError,)):
+            self._take_up(changes, now)
         with self._troubles.about("queries"):
             self._queries.serve(self.config, self._settings.controller, self._settings.users)
         with self._troubles.about("history"):
-            self._keep(jobs, now)
+            self._keep(now)
         with self._troubles.about("targets"):
             if self._store:
                 self._lane_speeds.refresh(self._store, self.config, now)
-        if jobs is not None:
-            holdings: list[Holding] = []
+        if seen is not None:
             with self._troubles.about("gates"):
-                holdings = self._gate(jobs, now)
+                self._gatekeeper.poll(seen, self.config, self._publisher.latest)
             with self._troubles.about("snapshot"):
-                self._publisher.publish(
-                    jobs,
-                    self._ledger.prediction if self._ledger else lambda _job: None,
-                    self._settings,
-                    holdings=holdings,
-                    lane_speeds=self._lane_speeds.latest,
-                    is_off=switch.is_off(self.config),
-                    now=now,
-                )
+                self._publish(seen)
         self._summarise()
         with self._troubles.about("status"):
             self._tell()
         return not self._troubles
 
+    @property
+    def _slurm_uid(self) -> int:
+        """Whose bundle is trusted, as the plugin does."""
+        return self._settings.controller.slurm_uid if self._settings.controller else os.geteuid()
+
+    def _publish(self, seen: Seen) -> None:
+        self._publisher.publish(
+            seen.jobs,
+            self._ledger.prediction if self._ledger else lambda _job: None,
+            self._settings,
+            holdings=self._gatekeeper.holdings,
+            waited=self._gatekeeper.waited,
+            lane_speeds=self._lane_speeds.latest,
+            is_off=switch.is_off(self.config),
+            now=seen.now,
+        )
+
+    def _new_drainer(self) -> Drainer:
+        drainer = Drainer(
+            PluginClient(Path(self.config.socket), RECORD_SIZE),
+            Path(self.config.history),
+            self._publisher.kept,
+        )
+        drainer.start()
+        return drainer
+
     def close(self) -> None:
+        self._drainer.close()
         with self._troubles.about("gates"):
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
+        self._queue.close()
         self._queries.close()
         self._close_history()
         self._lock.close()
@@ -136,8 +170,13 @@ class Daemon:
             self._close_history()
         if config.snapshot != self.config.snapshot:
             self._publisher = Publisher(Path(config.snapshot))
-            self._drainer = Drainer(self._publisher.kept)
-        self.config = config
+        before, self.config = self.config, config
+        if any(
+            getattr(before, name) != getattr(config, name)
+            for name in ("history", "socket", "snapshot")
+        ):
+            self._drainer.close()
+            self._drainer = self._new_drainer()
         self._repair_modes()
         log.info("configuration: read %s again", self._config_path)
 
@@ -145,39 +184,41 @@ class Daemon:
         for what in permissions.repair(self.config):
             log.warning("files: %s", what)
 
-    def _keep(self, jobs: list[QueuedJob] | None, now: int) -> None:
-        """Take the plugin's records into the history and join them with the jobs."""
+    def _take_up(self, changes: Changes | None, now: int) -> None:
+        """Tell the ledger which jobs and records are new."""
+        if self._ledger is None:
+            if self._settings.controller is None:
+                return  # the cluster's name is not known yet
+            self._ledger = Ledger(self._settings.controller.cluster, started=now)
+            changes = Changes(list(self._queue.jobs.values()), [])
+        if changes is not None:
+            self._ledger.take(changes)
+        self._is_drained = self._drainer.wait(DRAIN_SECONDS)
+        for record in self._drainer.arrived():
+            self._ledger.add(record)
+        self._drainer.raise_error(SlurmError)
+
+    def _keep(self, now: int) -> None:
+        """Join jobs and records, with what the history knows of those before, and tell it."""
+        try:
+            store = self._open_history()
+            if self._ledger is not None:
+                self._ledger.look_up(store, now)
+        finally:  # what is known of jobs must not hang on a disk
+            if self._ledger is not None:
+                self._ledger.join(now, is_drained=self._is_drained)
+        self._drainer.raise_error(HistoryError)
+        if self._ledger is not None:
+            self._ledger.write(store)
+        self._gatekeeper.unstored.flush(store)
+
+    def _open_history(self) -> Store:
         if self._store and not self._store.is_in_place():
             log.warning("history: %s was moved away or replaced", self.config.history)
             self._close_history()
         if self._store is None:
             self._store = Store(self.config.history, create=True, busy_seconds=BUSY_SECONDS)
-        if self._ledger is None:
-            if self._settings.controller is None:
-                return  # the cluster's name is not known yet; the plugin keeps its records
-            self._ledger = Ledger(self._settings.controller.cluster, started=now)
-            self._ledger.load(self._store, now)
-        client = PluginClient(Path(self.config.socket), RECORD_SIZE)
-        with self._troubles.about("plugin", (SlurmError,)):
-            for record in self._drainer.drain(client, self._store):
-                self._ledger.add(record)
-        if jobs is not None:
-            self._ledger.update(jobs, self._store, now)
-
-    def _gate(self, jobs: list[QueuedJob], now: int) -> list[Holding]:
-        """Keep the gates; without a ledger nothing is known of any job, and they stay open."""
-        if self._ledger is None or self._settings.controller is None:
-            return []
-        return self._gatekeeper.round(
-            jobs,
-            self._ledger,
-            self.config,
-            self._store,
-            snapshot=self._publisher.latest,
-            lane_speeds=self._lane_speeds.latest,
-            slurm_uid=self._settings.controller.slurm_uid,
-            now=now,
-        )
+        return self._store
 
     def _tell(self) -> None:
         """Leave word for the doctor."""
@@ -189,11 +230,12 @@ class Daemon:
             return
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
         log.info(
-            "%d records stored, %d joined, %d in ties, %d dropped by the plugin; %s",
+            "%d records stored, %d joined, %d in ties, %d dropped by the plugin, %d lost; %s",
             self._drainer.stored,
             self._ledger.joined,
             self._ledger.tied,
             self._drainer.dropped,
+            self._drainer.lost,
             self._publisher.summary,
         )
 

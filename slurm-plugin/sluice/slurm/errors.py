@@ -11,6 +11,10 @@ class CommandFailedError(SlurmError):
     """A command of Slurm failed, took too long, or is not installed."""
 
 
+class FeedError(SlurmError):
+    """sluice-feed is missing, ended, hung, or was refused an answer by Slurm."""
+
+
 class PluginUnreachableError(SlurmError):
     """Nobody serves the plugin's socket."""
 

@@ -1,266 +1,525 @@
-"""Keeps the gates in `enforce`: sizes them, renews their leases, bounds every wait.
+"""Carries out the control loop of the core on a live cluster: releases, exchanges, leases.
 
-One look at the controller a round. Whatever fails here, leases run out by themselves and the
-gates are open: there is nothing that must be undone.
+The core says who waits, changes lanes or is released, and how large the gates are
+(policies/core/control.h); here is what it needs from Slurm, and what Slurm is told.
+
+The bound comes first. `bound` releases the jobs that have waited long enough; it needs the queue
+and nothing else, so no fault of the history, the bundle, the snapshot or a lease delays it.
+`poll` then renews the leases, each of which stands alone. What fails here leaves leases to run
+out, and with them the gates open.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import secrets
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Holder, Release, RunningSet
+from sluice.policies import control, core
 from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError
+from sluice.policies.core import CLASSES, CoreError
+from sluice.policies.record import Situation
+from sluice.policies.snapshot import Snapshot
+from sluice.policies.structs import text_of
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import slurm_commands, switch
 from sluice.slurm.books import Account, Audit, accounts
-from sluice.slurm.gates import Load, Sizer
-from sluice.slurm.holdings import Holding, Key, holdings
-from sluice.slurm.leases import Lease, leases, plan, reserved_for
+from sluice.slurm.drainer import decision_of
+from sluice.slurm.errors import SlurmError
+from sluice.slurm.holdings import (
+    Holding,
+    Key,
+    exchange_command,
+    holding_of,
+    key_of,
+    release_command,
+)
+from sluice.slurm.leases import leases, plan, reserved_for
 from sluice.slurm.opening import delete_leases
-from sluice.slurm.second import SecondDecisions
+from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED
 from sluice.slurm.troubles import log
-from sluice.slurm.waits import NOT_YET, Waits, exchange_command, release_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sluice.history_db.records import Snapshot as StoredSnapshot
     from sluice.history_db.store import Store
+    from sluice.policies.control import Action
     from sluice.policies.core import Config, View
-    from sluice.slurm.ledger import Ledger
-    from sluice.slurm.records import License, QueuedJob
-
-    Prediction = Callable[[QueuedJob], View | None]
+    from sluice.slurm.ledger import Known, Ledger
+    from sluice.slurm.queue import Queue
+    from sluice.slurm.records import License, QueuedJob, Reservation, Room
+    from sluice.slurm.status import Status
 
 ROUNDS = 4
 """A lease lasts so many rounds at least, or it would run out between two of them."""
-PATIENCE = 15.0
-"""Seconds in which the record of a job with tokens should have been found."""
+GRACE = 2
+"""Polls beyond MaxDelay after which a gate is given up."""
 LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
+SHOWN = 3
+"""Jobs or tokens that a text names."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
 
+NOT_YET = frozenset(
+    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
+)
+"""Reasons of jobs that do not start before something happens to them."""
+NEXT = frozenset({"None", "Licenses", "Resources"})
+"""Reasons of jobs that may start next; others wait behind them."""
+QUEUES = frozenset({"None", "Priority", "Resources"})
+"""Reasons of jobs that wait for nodes, and for nothing else that Slurm names."""
 
-class GateKeeper:
-    """What sluiced remembers of the gates from round to round."""
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What Slurm said at one poll."""
+
+    jobs: Sequence[QueuedJob]
+    licenses: Mapping[str, License]
+    reservations: Sequence[Reservation]
+    room: Mapping[str, Room]
+    """By partition; of what is missing nobody knows."""
+    now: int
+    """UTC seconds."""
+    clock: float
+    """Seconds that never go back."""
+
+    @classmethod
+    def of(cls, queue: Queue, now: int) -> Seen:
+        """Take what the latest poll told; now is the time before it."""
+        return cls(
+            list(queue.jobs.values()),
+            queue.licenses,
+            queue.reservations,
+            queue.room,
+            now,
+            time.monotonic(),
+        )
+
+
+class Unstored:
+    """What the history is still to be told: a disk that is full must not delay a release."""
+
+    LIMIT = 10_000
 
     def __init__(self) -> None:
+        self.lost = 0
+        self._writes: list[Callable[[Store], object]] = []
+
+    def add(self, write: Callable[[Store], object]) -> None:
+        if len(self._writes) == self.LIMIT:
+            del self._writes[0]
+            self.lost += 1
+        self._writes.append(write)
+
+    def flush(self, store: Store) -> None:
+        """Tell the history, in order; raise HistoryError and keep what it did not take."""
+        while self._writes:
+            self._writes[0](store)
+            del self._writes[0]
+
+
+class GateKeeper:
+    """What sluiced remembers of the gates from poll to poll."""
+
+    def __init__(self, status: Status) -> None:
         self.releases = 0
         """Jobs whose tokens were taken off since sluiced started."""
-        self._sizer: Sizer | None = None
+        self.unstored = Unstored()
+        self._status = status
+        self._loop: control.Loop[Key] = control.Loop()
+        self._facts = control.new_facts()
+        self._facts.boot = secrets.randbits(64) or 1
+        self._rows: dict[Key, tuple[QueuedJob, Known | None]] = {}
+        self._holdings: dict[Key, Holding] = {}
+        self._others: dict[Key, QueuedJob] = {}
+        """Running jobs that matter to storage and have no tokens."""
+        self._partitions: dict[str, int] = {}
+        self._bundle: Bundle | None = None
         self._bundle_stamp: tuple[int, int, int] | None = None
-        self._waits = Waits()
-        self._second = SecondDecisions()
-        self._audit = Audit()
+        self._policy: View = core.default_config().policy
+        self._names: dict[str, tuple[int, str]] = {}
+        self._restored: dict[int, int] = {}
+        self._restored_at = 0
         self._commanded: dict[Key, Release] = {}
+        self._refusal = ""
+        """What Slurm said when it refused a release."""
+        self._wanted: dict[str, int] = {}
+        """Of each token, what the leases of the last poll were to reserve."""
+        self._lease_error = ""
+        self._audit = Audit()
         self._recorded: RunningSet | None = None
         self._may_have_leases = True  # of an earlier sluiced
 
-    def round(
-        self,
-        jobs: Sequence[QueuedJob],
-        ledger: Ledger,
-        config: Config,
-        store: Store | None,
-        *,
-        snapshot: StoredSnapshot | None,
-        lane_speeds: Mapping[str, float],
-        slurm_uid: int,
-        now: int,
-    ) -> list[Holding]:
-        """Do what the mode asks for; return who holds and wants tokens.
+    @property
+    def holdings(self) -> list[Holding]:
+        """The jobs that hold or want tokens."""
+        return list(self._holdings.values())
 
-        snapshot is the one that the plugin has, for second decisions.
-        """
-        prediction, cluster = ledger.prediction, ledger.cluster
-        if config.mode != "enforce":
+    @property
+    def needs_room(self) -> bool:
+        """Whether it matters which jobs could start: one waits for tokens."""
+        return any(holding.job.is_pending for holding in self._holdings.values())
+
+    def restore(self, snapshot: StoredSnapshot | None) -> None:
+        """Take up the waits that an earlier sluiced had counted."""
+        if snapshot is not None:
+            self._restored = Snapshot.parse(snapshot.content).waited()
+            self._restored_at = snapshot.taken
+
+    def waited(self, key: Key) -> float:
+        """Return the seconds for which a job's tokens may have kept it."""
+        return float(self._loop[key].memory.waited) if key in self._loop else 0.0
+
+    def bound(self, seen: Seen, ledger: Ledger | None, config: Config, slurm_uid: int) -> None:
+        """Release the jobs that have waited long enough, and those that Sluice gave no tokens."""
+        self._take_policy(config, slurm_uid)
+        self._follow(seen, ledger)
+        self._keep_effects(seen)
+        self._state_facts(seen, config, ledger)
+        rooms = self._rooms(seen.room)
+        self._loop.find_room(rooms, len(rooms), self._facts)
+        self._loop.bound(self._facts)
+        self._release(self._loop.actions(), seen)
+        self._restored = {}
+        self._tell(REFUSED, self._refused())
+
+    def poll(
+        self,
+        seen: Seen,
+        config: Config,
+        snapshot: StoredSnapshot | None,
+    ) -> None:
+        """Decide again, exchange tokens, and impose the gates; `bound` has been called."""
+        is_enforcing = config.mode == "enforce" and not self._facts.is_off
+        if self._bundle is None or snapshot is None or not is_enforcing:
             self.open_all()
-            return []
-        self._take_bundle(Path(config.bundle), slurm_uid)
-        is_off = switch.is_off(config)
-        sizer = None if is_off else self._sizer
-        policy = self._sizer.policy if self._sizer else config.policy
-        names = token_names(policy)
-        found = holdings(jobs, names)
-        if sizer is None:
-            self.open_all()
-        waiting = [holding for holding in found if holding.job.is_pending]
-        licenses = slurm_commands.licenses()
-        gates: dict[str, int] = {}
-        reasons: dict[Key, str] = {}
-        if sizer is not None:
-            if snapshot is not None:
-                self._second.look(
-                    waiting,
-                    ledger,
-                    sizer.bundle,
-                    snapshot,
-                    config=config,
-                    licenses=licenses,
-                    now=now,
-                )
-            sizer.take_speeds(lane_speeds)
-            gates = self._size(sizer, found, jobs, prediction)
-            self._may_have_leases = True
-            present = leases(slurm_commands.reservations())
-            self._compare(accounts(found, licenses, present, names, now))
-            _impose(gates, present, licenses, config, now)
-        self._waits.follow(waiting, now)
-        if store is not None:
-            self._keep_releases(store, found, jobs)
-            others = [job for job, _ in _background(found, jobs, prediction)]
-            self._keep_set(store, running_set(found, others, gates, cluster, now))
-            if sizer is not None:
-                reasons = self._second.releases(found, jobs, gates, now)
-                self._act_on_seconds(store, found, reasons, licenses, names)
-        reasons |= self._reasons(waiting, prediction, licenses, policy.max_delay, is_off=is_off)
-        self._release(waiting, reasons, licenses, most=config.releases, cluster=cluster, now=now)
-        return found
+            return
+        parsed = Snapshot.parse(snapshot.content)
+        self._facts.version = parsed.version ^ config.checksum ^ self._bundle.checksum
+        commanded = len(self._loop.actions())
+        gates = self._loop.poll(Situation(self._bundle, parsed), config, self._facts)
+        actions = self._loop.actions()[commanded:]
+        self._keep_decisions(actions, snapshot)
+        self._release(actions, seen)
+        self._exchange(actions, seen)
+        self._impose(gates, seen, config)
 
     def open_all(self, timeout: float = slurm_commands.TIMEOUT) -> None:
         """Delete every lease, if there may be any."""
         if self._may_have_leases:
             delete_leases(timeout)
             self._may_have_leases = False
+            self._wanted = {}
 
-    def _take_bundle(self, path: Path, slurm_uid: int) -> None:
+    # What the loop starts from
+
+    def _take_policy(self, config: Config, slurm_uid: int) -> None:
         """Take up a changed bundle; as in the plugin, a bad one leaves the last good one in use."""
+        path = Path(config.bundle)
         try:
             status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp != self._bundle_stamp:
+                self._bundle_stamp = stamp
+                self._bundle = Bundle.load(path, slurm_uid)
         except FileNotFoundError:
-            return
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp == self._bundle_stamp:
-            return
-        self._bundle_stamp = stamp
-        try:
-            self._sizer = Sizer(Bundle.load(path, slurm_uid))
-        except CoreError as error:
+            pass
+        except (CoreError, OSError) as error:
             log.warning("gates: %s", error)
+        policy = self._bundle.policy if self._bundle else config.policy
+        if policy != self._policy or not self._names:
+            self._policy, self._names = policy, token_names(policy)
+            self._rows.clear()  # lanes and pressures may be others now
 
-    def _size(
-        self,
-        sizer: Sizer,
-        found: Iterable[Holding],
-        jobs: Iterable[QueuedJob],
-        prediction: Prediction,
-    ) -> dict[str, int]:
-        running = [_load(holding, prediction) for holding in found if not holding.job.is_pending]
-        waiting = [
-            replace(_load(holding, prediction), should_wait=self._second.should_wait(holding))
-            for holding in found
-            if holding.job.is_pending and holding.job.reason not in NOT_YET
-        ]
-        background = [
-            Load(known.klass, 0, known.profile) for _, known in _background(found, jobs, prediction)
-        ]
-        return sizer.gates(running, waiting, background)
+    def _follow(self, seen: Seen, ledger: Ledger | None) -> None:
+        """Describe new and changed jobs to the loop, and forget those that ended."""
+        before, self._rows = self._rows, {}
+        for job in seen.jobs:
+            if not (job.is_pending or job.holds_licenses):
+                continue
+            key = key_of(job)
+            known = ledger.known(job) if ledger else None
+            row = before.pop(key, None)
+            if row is None or row[0] is not job or row[1] is not known:
+                is_new = key not in self._loop
+                self._describe(key, job, known)
+                if is_new and job.submission_id in self._restored:
+                    self._take_up_wait(key, job, seen)
+            self._rows[key] = (job, known)
+        for key in [key for key in self._loop if key not in self._rows]:
+            self._loop.remove(key)
+            self._holdings.pop(key, None)
+            self._others.pop(key, None)
+
+    def _take_up_wait(self, key: Key, job: QueuedJob, seen: Seen) -> None:
+        """Go on with the wait that an earlier sluiced had counted."""
+        if job.submit > self._restored_at:
+            return  # another job with this number
+        memory = self._loop[key].memory
+        memory.waited = self._restored[job.submission_id]
+        memory.since = seen.clock
+        memory.polled = seen.clock - max(0, seen.now - self._restored_at)
+
+    def _describe(self, key: Key, job: QueuedJob, known: Known | None) -> None:
+        row = self._loop.add(key)
+        holding = holding_of(job, self._names)
+        prediction = known.prediction if known else None
+        row.job_id = job.job_id
+        row.array_id = job.submission_id if job.is_array else 0
+        row.state = _state(job)
+        row.flags = _flags(job, known, holding)
+        row.tasks = job.tasks_waiting
+        row.partition = self._partitions.setdefault(job.partition, len(self._partitions))
+        row.nodes, row.cpus, row.priority = job.nodes, job.cpus, job.priority
+        row.submit, row.eligible, row.start = job.submit, job.eligible or 0, job.start or 0
+        row.tokens.klass = CLASSES.index(prediction.klass) if prediction else 0
+        row.tokens.lane_mask = 0
+        if holding is None:
+            self._holdings.pop(key, None)
+        else:
+            self._holdings[key] = holding
+            row.tokens.klass = CLASSES.index(holding.klass)
+            row.tokens.lane_mask = holding.lane_mask
+        if prediction is not None and self._bundle is not None and row.tokens.klass:
+            pressure = core.pressure_of(
+                prediction.profile, self._bundle.interference, self._policy, row.tokens.lane_mask
+            )
+            row.pressure = pressure.struct[0]
+        self._loop.describe(key, known.submission if known and holding else None)
+        is_other = job.is_running and holding is None and row.tokens.klass != 0
+        if is_other:
+            self._others[key] = job
+        else:
+            self._others.pop(key, None)
+
+    def _state_facts(self, seen: Seen, config: Config, ledger: Ledger | None) -> None:
+        facts = self._facts
+        interval = seen.clock - facts.clock if facts.clock else 0.0
+        facts.grace = GRACE * max(config.follow_ms / 1000, interval)
+        facts.clock, facts.now = seen.clock, seen.now
+        facts.max_delay = self._policy.max_delay
+        facts.is_off = config.mode != "enforce" or switch.is_off(config)
+        facts.releases = config.releases
+        facts.config_checksum = config.checksum
+        facts.cluster = (ledger.cluster if ledger else "").encode()[: core.NAME_SIZE - 1]
+        for token, (lane, klass) in self._names.items():
+            total, free = _counts(seen.licenses, token)
+            facts.totals[CLASSES.index(klass)][lane] = total
+            facts.free[CLASSES.index(klass)][lane] = free
+
+    def _rooms(self, rooms: Mapping[str, Room]) -> Any:
+        table = control.new_rooms(len(self._partitions))
+        for name, index in self._partitions.items():
+            room = rooms.get(name)
+            if room is None:
+                table[index].is_unlimited = 1
+            else:
+                table[index].nodes, table[index].cpus = room.nodes, room.cpus
+                table[index].is_unlimited = room.is_unlimited
+        return table
+
+    # What Slurm is told
+
+    def _release(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
+        """Take the tokens off; what came of it, the next poll shows."""
+        commands = []
+        for action in actions:
+            if action.release is None:
+                continue
+            holding = self._holdings[action.key]
+            commands.append(release_command(holding, seen.licenses))
+            self._commanded[action.key] = Release(
+                cluster=text_of(self._facts.cluster),
+                job_id=holding.job.submission_id,
+                submit=holding.job.submit,
+                released=seen.now,
+                tokens=",".join(token for token, _ in holding.counts),
+                reason=action.release,
+                waited=self.waited(action.key),
+            )
+        if commands:
+            self._refusal = _said_against(commands)
+
+    def _exchange(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
+        commands = []
+        for action in actions:
+            if action.release is not None:
+                continue
+            tokens = [
+                token
+                for token, (lane, klass) in self._names.items()
+                if klass == action.tokens.klass and action.tokens.lane_mask >> lane & 1
+            ]
+            command = exchange_command(self._holdings[action.key], seen.licenses, tokens)
+            if command:
+                commands.append(command)
+        _said_against(commands)
+
+    def _impose(self, gates: control.Gates, seen: Seen, config: Config) -> None:
+        """Renew the leases that hold back what the gates do not let out."""
+        present = leases(seen.reservations)
+        self._may_have_leases = True
+        self._compare(accounts(self.holdings, seen.licenses, present, self._names, seen.now))
+        self._tell(NOT_RENEWED, self._late(gates.given_up(self._names)))
+        held = self._foreign_tokens()
+        sizes = {
+            token: count + held.get(token, 0) for token, count in gates.tokens(self._names).items()
+        }
+        living = {lease.token: lease.count for lease in present if lease.end > seen.now}
+        failed = [token for token, n in self._wanted.items() if n and living.get(token) != n]
+        self._tell(LEASES, dict.fromkeys(failed, self._lease_error or "it disappeared"))
+        self._wanted = reserved_for(sizes, seen.licenses, MIN_TOTAL)
+        length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
+        self._lease_error = _said_against(plan(present, self._wanted, seen.now, length))
+        self._keep_set(
+            running_set(
+                self.holdings,
+                self._others.values(),
+                gates.tokens(self._names),
+                text_of(self._facts.cluster),
+                seen.now,
+            )
+        )
+
+    def _foreign_tokens(self) -> dict[str, int]:
+        """Count the tokens that running jobs have and Sluice did not give them."""
+        held: dict[str, int] = {}
+        for key, holding in self._holdings.items():
+            row = self._loop[key]
+            if row.state == control.RUNS and not row.flags & control.GRANTED:
+                for token, count in holding.counts:
+                    held[token] = held.get(token, 0) + count
+        return held
+
+    # What is wrong
+
+    def _tell(self, topic: str, texts: Mapping[str, str]) -> None:
+        """Name jobs or tokens in sluiced's status; log those that are new."""
+        before = self._status.named.get(topic, {})
+        for name in [name for name in texts if name not in before][:SHOWN]:
+            log.warning("%s: %s: %s", topic, name, texts[name])
+        self._status.name(topic, texts)
+
+    def _refused(self) -> dict[str, str]:
+        """Return the jobs whose tokens Slurm did not let us take off, with its own words."""
+        return {
+            str(holding.job.job_id): self._refusal or "the release has no effect"
+            for key, holding in self._holdings.items()
+            if self._loop[key].memory.tries > 1
+        }
+
+    def _late(self, tokens: Sequence[str]) -> dict[str, str]:
+        """Say for each token who has waited behind its gate beyond the bound."""
+        latest = self._facts.max_delay + self._facts.grace
+        late: dict[str, list[int]] = {token: [] for token in tokens}
+        for key, holding in self._holdings.items():
+            if holding.job.is_pending and self.waited(key) >= latest:
+                for token, _ in holding.counts:
+                    late.setdefault(token, []).append(holding.job.job_id)
+        return {token: f"{_some(jobs)} waited too long" for token, jobs in late.items()}
 
     def _compare(self, books: list[Account]) -> None:
         for text in self._audit.check(books):
             log.warning("books: %s", text)
 
-    def _reasons(
-        self,
-        waiting: Iterable[Holding],
-        prediction: Prediction,
-        licenses: dict[str, License],
-        max_delay: float,
-        *,
-        is_off: bool,
-    ) -> dict[Key, str]:
-        """Say who should wait for tokens no longer, and why."""
-        reasons: dict[Key, str] = {}
-        for holding in waiting:
-            waited = self._waits.waited(holding)
-            totals = [licenses[token].total for token, _ in holding.counts if token in licenses]
-            if is_off:
-                reasons[holding.key] = "switched_off"
-            elif min(totals, default=0) < MIN_TOTAL:
-                reasons[holding.key] = "undefined"
-            elif waited >= max_delay:
-                reasons[holding.key] = "max_delay"
-            elif waited >= PATIENCE and _load(holding, prediction).profile is None:
-                reasons[holding.key] = "unknown"
-            elif self._sizer and not self._sizer.is_admissible(_load(holding, prediction)):
-                reasons[holding.key] = "confined"
-        return reasons
+    # What the history is told
 
-    def _release(
-        self,
-        waiting: Iterable[Holding],
-        reasons: dict[Key, str],
-        licenses: dict[str, License],
-        *,
-        most: int,
-        cluster: str,
-        now: int,
-    ) -> None:
-        """Take the tokens off them, those first who have waited longest."""
-        chosen = [holding for holding in waiting if holding.key in reasons]
-        chosen.sort(key=self._waits.waited, reverse=True)
-        del chosen[most:]
-        for holding in chosen:
-            self._commanded[holding.key] = Release(
-                cluster=cluster,
-                job_id=holding.job.submission_id,
-                submit=holding.job.submit,
-                released=now,
-                tokens=",".join(token for token, _ in holding.counts),
-                reason=reasons[holding.key],
-                waited=self._waits.waited(holding),
-            )
-        slurm_commands.control([release_command(holding, licenses) for holding in chosen])
-
-    def _act_on_seconds(
-        self,
-        store: Store,
-        found: Sequence[Holding],
-        reasons: Mapping[Key, str],
-        licenses: dict[str, License],
-        names: Mapping[str, tuple[int, str]],
-    ) -> None:
-        """Exchange the tokens of those that are better off with others; record what was decided."""
-        commands = []
-        acted = {holding.key: holding for holding in found if holding.key in reasons}
-        for holding, wanted in self._second.exchanges(found):
-            tokens = [
-                token
-                for token, (lane, klass) in names.items()
-                if klass == wanted.klass and wanted.lane_mask >> lane & 1
-            ]
-            command = exchange_command(holding, licenses, tokens)
-            if command and holding.key not in reasons:
-                commands.append(command)
-                acted[holding.key] = holding
-        if acted:
-            self._second.keep(store, acted.values())
-        slurm_commands.control(commands)
-
-    def _keep_releases(
-        self, store: Store, found: Iterable[Holding], jobs: Iterable[QueuedJob]
-    ) -> None:
-        """Tell the history which releases have come about since the last look."""
-        still = {holding.key for holding in found}
-        present = {(job.job_id, job.submit, job.restarts) for job in jobs}
-        done = [r for key, r in self._commanded.items() if key in present - still]
+    def _keep_effects(self, seen: Seen) -> None:
+        """Note the releases that have come about since the last poll."""
+        present = {key_of(job) for job in seen.jobs}
+        done = [
+            release
+            for key, release in self._commanded.items()
+            if key in present and key not in self._holdings
+        ]
         if done:
-            store.add_releases(done)
+            self.unstored.add(lambda store: store.add_releases(done))
             self.releases += len(done)
-        self._commanded = {key: r for key, r in self._commanded.items() if key in still}
+        self._commanded = {k: r for k, r in self._commanded.items() if k in self._holdings}
 
-    def _keep_set(self, store: Store, seen: RunningSet) -> None:
-        """Tell the history who runs together, whenever that or a gate changed."""
+    def _keep_decisions(self, actions: Iterable[Action[Key]], snapshot: StoredSnapshot) -> None:
+        """Keep the decisions that are acted on, with what they were made from."""
+        acted = {action.key: self._holdings[action.key] for action in actions}
+        made = [(acted[key], record) for key, record in self._loop.decisions() if key in acted]
+        if not made:
+            return
+        rows = [
+            replace(decision_of(record), job_id=holding.job.submission_id, is_second=True)
+            for holding, record in made
+        ]
+
+        def write(store: Store) -> None:
+            store.add_snapshot(snapshot)
+            store.insert_decisions(rows)
+
+        self.unstored.add(write)
+
+    def _keep_set(self, seen: RunningSet) -> None:
+        """Keep who runs together, whenever that or a gate changed."""
         latest = self._recorded
         if latest is None:
-            store.prune_running_sets(before=seen.taken - KEPT_SETS)
+            self.unstored.add(lambda store: store.prune_running_sets(before=seen.taken - KEPT_SETS))
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
-            store.add_running_set(seen)
+            self.unstored.add(lambda store: store.add_running_set(seen))
             self._recorded = seen
+
+
+def _state(job: QueuedJob) -> int:
+    if not job.is_pending:
+        return control.RUNS
+    return control.LATER if job.reason in NOT_YET else control.WAITS
+
+
+def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
+    flags = 0
+    if job.is_array:
+        flags |= control.ARRAY
+    if holding is not None and any(count > 1 for _, count in holding.counts):
+        flags |= control.RECORDED  # Sluice gives one of each: somebody wrote these
+    elif known is not None:
+        flags |= control.RECORDED
+        if known.is_granted:
+            flags |= control.GRANTED
+    if known is not None and known.prediction is not None and known.prediction.evidence != "none":
+        flags |= control.PREDICTED
+    if job.reason in NEXT:
+        flags |= control.NEXT
+    if job.reason in QUEUES or (holding is not None and job.reason == "Licenses"):
+        flags |= control.QUEUES
+    if "," in job.partition:
+        flags |= control.ANYWHERE
+    return flags
+
+
+def _counts(licenses: Mapping[str, License], token: str) -> tuple[int, int]:
+    """Return a token's total, and how many Slurm has free."""
+    if token not in licenses:
+        return 0, 0
+    license_ = licenses[token]
+    return license_.total, max(0, license_.total - license_.used - license_.reserved)
+
+
+def _said_against(commands: Sequence[str]) -> str:
+    """Give scontrol these commands; return what it said against one of them."""
+    try:
+        slurm_commands.control(commands)
+    except SlurmError as error:
+        log.debug("%s", error)
+        return str(error)
+    return ""
+
+
+def _some(jobs: Sequence[int]) -> str:
+    """`job 4`, `jobs 4, 5, 6 and 17 more`."""
+    shown = ", ".join(str(job) for job in jobs[:SHOWN])
+    more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
+    return f"job{'s' if len(jobs) != 1 else ''} {shown}{more}"
 
 
 def running_set(
@@ -279,37 +538,3 @@ def running_set(
     holders += [Holder(job.job_id, job.submit, "", 0) for job in others]
     holders.sort(key=lambda holder: holder.job_id)
     return RunningSet(cluster, now, tuple(holders), gates)
-
-
-def _impose(
-    gates: Mapping[str, int],
-    present: Iterable[Lease],
-    licenses: Mapping[str, License],
-    config: Config,
-    now: int,
-) -> None:
-    """Renew the leases that hold back what the gates do not let out."""
-    wanted = reserved_for(gates, licenses, MIN_TOTAL)
-    length = max(config.lease_seconds, ROUNDS * config.follow_ms // 1000)
-    slurm_commands.control(plan(present, wanted, now, length))
-
-
-def _load(holding: Holding, prediction: Prediction) -> Load:
-    known = prediction(holding.job)
-    profile = None if known is None or known.evidence == "none" else known.profile
-    return Load(holding.klass, holding.lane_mask, profile, holding.job.tasks_waiting)
-
-
-def _background(
-    found: Iterable[Holding], jobs: Iterable[QueuedJob], prediction: Prediction
-) -> list[tuple[QueuedJob, View]]:
-    """Return who runs without a token and matters to storage, as far as it is known."""
-    holders = {holding.job.job_id for holding in found}
-    rows = [
-        (job, known)
-        for job in jobs
-        if job.is_running and job.job_id not in holders
-        for known in (prediction(job),)
-        if known is not None and known.klass != "none"
-    ]
-    return sorted(rows, key=lambda row: row[0].job_id)

@@ -1,4 +1,4 @@
-"""Which jobs hold or want which tokens, by their licences."""
+"""Which jobs hold or want which tokens, by their licences, and how Slurm is told otherwise."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.policies.tokens import LICENSES_SIZE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sluice.slurm.records import QueuedJob
 
 LICENSE = re.compile(r"([^:,;|]+)(?::(\d+))?")
-
 
 Key = tuple[int, int, int]
 """Job id, submit time and restarts: what tells a job from others with its number."""
@@ -30,21 +31,33 @@ class Holding:
 
     @property
     def key(self) -> Key:
-        return (self.job.job_id, self.job.submit, self.job.restarts)
+        return key_of(self.job)
+
+
+def key_of(job: QueuedJob) -> Key:
+    return (job.job_id, job.submit, job.restarts)
 
 
 def holdings(jobs: Iterable[QueuedJob], names: Mapping[str, tuple[int, str]]) -> list[Holding]:
     """Return the jobs that hold or want tokens."""
-    found = []
-    for job in jobs:
-        if not job.licenses or not (job.is_pending or job.holds_licenses):
-            continue
-        counts = {
-            name: count for name, count in parse_licenses(job.licenses).items() if name in names
-        }
-        if counts:
-            found.append(_holding(job, counts, names))
-    return found
+    found = (holding_of(job, names) for job in jobs)
+    return [holding for holding in found if holding is not None]
+
+
+def holding_of(job: QueuedJob, names: Mapping[str, tuple[int, str]]) -> Holding | None:
+    """Return what a job holds or wants; None: no token."""
+    if not job.licenses or not (job.is_pending or job.holds_licenses):
+        return None
+    counts = {name: count for name, count in parse_licenses(job.licenses).items() if name in names}
+    if not counts:
+        return None
+    lanes = {names[token][0] for token in counts}
+    return Holding(
+        job=job,
+        klass=names[min(counts)][1],
+        lane_mask=sum(1 << lane for lane in lanes),
+        counts=tuple(sorted(counts.items())),
+    )
 
 
 def parse_licenses(text: str) -> dict[str, int]:
@@ -59,13 +72,34 @@ def parse_licenses(text: str) -> dict[str, int]:
     return counts
 
 
-def _holding(
-    job: QueuedJob, counts: Mapping[str, int], names: Mapping[str, tuple[int, str]]
-) -> Holding:
-    lanes = [names[token][0] for token in counts]
-    return Holding(
-        job=job,
-        klass=names[min(counts)][1],
-        lane_mask=sum(1 << lane for lane in set(lanes)),
-        counts=tuple(sorted(counts.items())),
-    )
+def release_command(holding: Holding, licenses: Mapping[str, object]) -> str:
+    """Return scontrol's command that leaves a job all licences but our tokens.
+
+    The text is put together from names that the controller has, never copied: users may write
+    behind a number whatever they like. An array that
+    waits is changed as a whole, because a change of some of its tasks would split its record; so
+    its tasks that run give up their tokens as well.
+    """
+    job = holding.job
+    job_id = job.submission_id if job.is_pending else job.job_id
+    return f"update jobid={job_id} licenses={','.join(_own(holding, licenses))}"
+
+
+def exchange_command(
+    holding: Holding, licenses: Mapping[str, object], tokens: Iterable[str]
+) -> str | None:
+    """Return the command that gives a waiting job these tokens for its own; None: no room."""
+    text = ",".join([*_own(holding, licenses), *tokens])
+    if len(text) >= LICENSES_SIZE:
+        return None
+    return f"update jobid={holding.job.submission_id} licenses={text}"
+
+
+def _own(holding: Holding, licenses: Mapping[str, object]) -> list[str]:
+    """Return the licences that are not ours."""
+    tokens = dict(holding.counts)
+    return [
+        f"{name}:{count}"
+        for name, count in parse_licenses(holding.job.licenses).items()
+        if name in licenses and name not in tokens
+    ]

@@ -13,8 +13,8 @@ from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
-from sluice.slurm import slurm_commands
 from sluice.slurm.errors import SlurmError, UnknownJobError
+from sluice.slurm.queue import queued_job
 from sluice.slurm.replay import replay_decision
 from sluice.slurm.viewers import user_text
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sluice.slurm.viewers import Viewer
 
 LOGS_SHOWN = 8
-SQUEUE_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
+SLURM_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _others(jobs: list[Job]) -> list[Job]:
 
 def _ask_slurm(name: JobNumber) -> QueuedJob | None:
     try:
-        return slurm_commands.queued_job(str(name), timeout=SQUEUE_TIMEOUT)
+        return queued_job(str(name), timeout=SLURM_TIMEOUT)
     except SlurmError:
         return None
 

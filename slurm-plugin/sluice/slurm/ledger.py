@@ -6,13 +6,14 @@ rest is in the history, from which a new sluiced fills the ledger again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record
-from sluice.slurm import slurm_commands
 from sluice.slurm.joiner import (
     WINDOW,
     JobTraits,
@@ -21,7 +22,6 @@ from sluice.slurm.joiner import (
     Submitted,
     Tie,
     fits,
-    marks_in,
     match,
 )
 from sluice.slurm.troubles import log
@@ -32,11 +32,15 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
     from sluice.policies.core import View
+    from sluice.slurm.queue import Changes
     from sluice.slurm.records import QueuedJob
 
 SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
-UNSURE = frozenset({"unknown_job", "low_confidence"})
+LOOKED_UP = 2000  # jobs that the history is asked about at once, after a restart of sluiced
+UNWRITTEN = 200_000  # jobs that are kept for a history that cannot be written
+SHARED = 10_000  # predictions that are kept once for all jobs
+UNSURE = frozenset({"unknown_job", "low_confidence", "others_only"})
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
@@ -52,8 +56,19 @@ class Known:
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
     script_signature: int
-    has_note: bool
-    """It was made in advise or enforce: the job may carry its number."""
+    is_granted: bool
+    """The decision gave the job tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the history is to be told of a record."""
+
+    boot: int
+    number: int
+    job_id: int | None
+    by: str
+    """`mark`, `key` or `tie`."""
 
 
 @dataclass(slots=True)
@@ -61,17 +76,31 @@ class Submission:
     """A submission with jobs in the queue."""
 
     submit: int
+    candidate: QueuedJob
+    """The job by which its record is sought: an original, if there is one."""
+    jobs: int = 0
+    """In the queue: tasks of an array have records of their own."""
     known: Known | None = None
     is_settled: bool = False
     """Joined or tied: nothing more will be found out."""
-    is_looked_up: bool = False
-    """The history was asked, as after a restart of sluiced."""
-    marks: tuple[RecordKey, ...] | None = None
-    """Record numbers in its admin comment; None: not read yet."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a job in the queue belongs."""
+
+    key: SubmissionKey
+    written: int = 0
+    """Hash of what the history was told of it."""
 
 
 class Ledger:
-    """Joins records and jobs as they appear."""
+    """Joins records and jobs as they appear.
+
+    `take`, `add` and `join` work in memory: what is known of jobs must not hang on a disk.
+    `look_up` and `write` need the history; what it does not take is kept for the next time.
+    Everything costs by what is new, not by how long the queue is.
+    """
 
     def __init__(self, cluster: str, started: int) -> None:
         """Make an empty ledger; what was submitted up to `started` may be in the history."""
@@ -81,63 +110,103 @@ class Ledger:
         """The life of slurmctld that the latest record comes from."""
         self._booted = 0
         """When the first record of that life was made."""
-        self._tied: dict[tuple[int, int], list[Known]] = {}
         self.joined = 0
         self.tied = 0
         self._unjoined: dict[RecordKey, Known] = {}
+        self._is_loaded = False
+        self._early: set[RecordKey] = set()
+        """Records that were taken up before the history was read, or from it."""
         self._submissions: dict[SubmissionKey, Submission] = {}
-        self._written: dict[int, tuple[QueuedJob, Known | None]] = {}
+        self._places: dict[int, Place] = {}
+        self._unsettled: dict[SubmissionKey, Submission] = {}
+        self._not_looked_up: dict[SubmissionKey, Submission] = {}
+        self._is_due = False
+        """There are new records or submissions to match."""
+        self._ties_due = math.inf
+        """When members of ties cannot be missing any more."""
+        self._unwritten: dict[int, tuple[QueuedJob, Submission]] = {}
+        """Jobs of which the history may not have heard, the oldest change first."""
+        self._verdicts: list[Verdict] = []
+        """Joins and ties that the history has not heard of."""
+        self._predictions: dict[bytes, View] = {}
 
-    def load(self, store: Store, now: int) -> None:
+    def _load(self, store: Store, now: int) -> None:
         """Take up what an earlier sluiced left without a job."""
         for decision in store.unjoined_decisions(since=now - HOPE):
             record = readable(decision)
             if record and decision.cluster == self.cluster:
                 self.add(record)
+        self._is_loaded = True
 
     def add(self, record: Record) -> None:
-        """Take up a record that was stored just now."""
+        """Take up a record, once: what is stored just now may be found in the history, too."""
+        if record.key in self._early:
+            return
+        if not self._is_loaded:
+            self._early.add(record.key)
         if record.boot != self._boot:
             self._boot, self._booted = record.boot, record.now
         if "test_only" not in record.submission.flags:
-            self._unjoined[record.key] = known_of(record)
+            self._unjoined[record.key] = self._known_of(record)
+            self._is_due = True
 
-    def update(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
-        """Join what can be joined, and tell the history what became of the jobs."""
-        self._follow(jobs, store)
-        self._read_marks(jobs, now)
-        self._join(jobs, store, now)
-        self._write_jobs(jobs, store)
-        self._unjoined = {
-            key: known for key, known in self._unjoined.items() if known.traits.now >= now - HOPE
-        }
+    def take(self, changes: Changes) -> None:
+        """Take up what changed in the queue."""
+        for job in changes.gone:
+            place = self._places.pop(job.job_id, None)
+            if place is not None:
+                self._leave(place.key)
+        for job in changes.changed:
+            self._follow(job)
+
+    def known(self, job: QueuedJob) -> Known | None:
+        """Return what is known of a job's submission."""
+        submission = self._submissions.get(key_of(job))
+        return submission.known if submission else None
 
     def prediction(self, job: QueuedJob) -> View | None:
-        submission = self._submissions.get(key_of(job))
-        return submission.known.prediction if submission and submission.known else None
+        known = self.known(job)
+        return known.prediction if known else None
 
     def submission(self, job: QueuedJob) -> View | None:
         """Return what was known of a job when it was submitted."""
-        submission = self._submissions.get(key_of(job))
-        return submission.known.submission if submission and submission.known else None
+        known = self.known(job)
+        return known.submission if known else None
 
-    def _follow(self, jobs: list[QueuedJob], store: Store) -> None:
-        """Notice new submissions, and forget those that the controller forgot."""
-        before = self._submissions
-        self._submissions = {}
-        for job in jobs:
-            key = key_of(job)
-            submission = self._submissions.get(key) or before.get(key)
-            if submission is None or self._is_another(job, submission):
-                submission = Submission(submit=job.submit)
-            self._submissions[key] = submission
-        for job in jobs:
-            submission = self._submissions[key_of(job)]
-            if not submission.is_looked_up and job.submit <= self._started:
-                submission.known = self._from_history(job, store)
-                submission.is_settled = submission.known is not None
-            submission.is_looked_up = True
-        self._tied.clear()
+    # Which jobs there are
+
+    def _follow(self, job: QueuedJob) -> None:
+        key = key_of(job)
+        place = self._places.get(job.job_id)
+        if place is not None and place.key != key:
+            self._leave(place.key)
+            place = None
+        submission = self._submissions.get(key)
+        if submission is None or self._is_another(job, submission):
+            submission = self._begin(job, submission.jobs if submission else 0)
+        elif job.restarts <= submission.candidate.restarts:
+            submission.candidate = job
+        if place is None:
+            place = self._places[job.job_id] = Place(key)
+            submission.jobs += 1
+        self._note(job, submission)
+
+    def _begin(self, job: QueuedJob, jobs: int = 0) -> Submission:
+        key = key_of(job)
+        submission = Submission(submit=job.submit, candidate=job, jobs=jobs)
+        self._submissions[key] = self._unsettled[key] = submission
+        if job.submit <= self._started:
+            self._not_looked_up[key] = submission
+        self._is_due = True
+        return submission
+
+    def _leave(self, key: SubmissionKey) -> None:
+        submission = self._submissions[key]
+        submission.jobs -= 1
+        if submission.jobs == 0:
+            del self._submissions[key]
+            self._unsettled.pop(key, None)
+            self._not_looked_up.pop(key, None)
 
     def _is_another(self, job: QueuedJob, submission: Submission) -> bool:
         """Whether a number stands for another job than before.
@@ -157,104 +226,156 @@ class Ledger:
             fits(other.traits, traits) for other in self._unjoined.values()
         )
 
-    def _from_history(self, job: QueuedJob, store: Store) -> Known | None:
-        """Return what an earlier sluiced found out about a job."""
-        for decision in store.decisions_for_job(job.submission_id, self.cluster):
-            record = readable(decision)
-            if record and _is_about(decision, job):
-                return known_of(record)
-        name = job_traits(job).name
-        return _if_same([k for k in self._ties_of(job, store) if k.traits.name == name])
-
-    def _ties_of(self, job: QueuedJob, store: Store) -> list[Known]:
-        """Return a user's tied records of a second; thousands of jobs may ask for the same."""
-        key = (job.uid, job.submit)
-        if key not in self._tied:
-            near = store.decisions_of_user(
-                job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW
-            )
-            self._tied[key] = [
-                known_of(record)
-                for decision in near
-                if decision.joined_by == "tie" and decision.cluster == self.cluster
-                if (record := readable(decision))
-            ]
-        return self._tied[key]
-
-    def _candidates(self, jobs: Iterable[QueuedJob], now: int) -> dict[SubmissionKey, QueuedJob]:
-        """Return a job of each recent submission that is not settled, an original if there is."""
-        found: dict[SubmissionKey, QueuedJob] = {}
-        for job in jobs:
-            key = key_of(job)
-            if self._submissions[key].is_settled or job.submit < now - HOPE:
-                continue
-            if key not in found or job.restarts < found[key].restarts:
-                found[key] = job
-        return found
-
-    def _read_marks(self, jobs: list[QueuedJob], now: int) -> None:
-        """Read the notes of new jobs, if records that make notes wait for their job."""
-        if not any(known.has_note for known in self._unjoined.values()):
+    def _begin_others(self, now: int) -> None:
+        """Notice, after slurmctld started, numbers that stand for other jobs than before."""
+        if now > self._booted + HOPE:
             return
-        unread = {
-            job.job_id: self._submissions[key]
-            for key, job in self._candidates(jobs, now).items()
-            if self._submissions[key].marks is None
-        }
-        comments = slurm_commands.admin_comments(unread)
-        for job_id in comments.keys() & unread.keys():
-            unread[job_id].marks = marks_in(comments[job_id])
+        others = [
+            submission
+            for submission in self._submissions.values()
+            if submission.is_settled
+            and submission.submit >= self._booted - WINDOW
+            and self._is_another(submission.candidate, submission)
+        ]
+        for submission in others:
+            self._note(submission.candidate, self._begin(submission.candidate, submission.jobs))
 
-    def _join(self, jobs: list[QueuedJob], store: Store, now: int) -> None:
+    # Which record is about them
+
+    def join(self, now: int, *, is_drained: bool = True) -> None:
+        """Join what can be joined; is_drained: the records of all jobs in the queue are here."""
+        if self._is_due or now >= self._ties_due:
+            self._begin_others(now)
+            self._match(now, is_drained=is_drained)
+            self._is_due = not is_drained
+        old = now - HOPE
+        self._unjoined = {k: one for k, one in self._unjoined.items() if one.traits.now >= old}
+        for key in [key for key, one in self._unsettled.items() if one.submit < old]:
+            del self._unsettled[key]
+
+    def _match(self, now: int, *, is_drained: bool) -> None:
+        self._ties_due = math.inf
         matching = match(
             {key: known.traits for key, known in self._unjoined.items()},
             [
-                Submitted(
-                    key, job_traits(job), self._submissions[key].marks or (), job.restarts > 0
-                )
-                for key, job in self._candidates(jobs, now).items()
+                Submitted(key, job_traits(job), job.marks, job.restarts > 0 or not is_drained)
+                for key, submission in self._unsettled.items()
+                if key not in self._not_looked_up
+                for job in (submission.candidate,)
             ],
         )
         for join in matching.joins:
-            submission = self._submissions[join.job]
-            store.join_decision(*join.record, join.job[0], join.by)
-            submission.known = self._unjoined.pop(join.record)
-            submission.is_settled = True
-            self.joined += 1
+            self._learn(join.job, self._unjoined.pop(join.record))
+            self._verdicts.append(Verdict(*join.record, join.job[0], join.by))
+        self.joined += len(matching.joins)
         settled = [tie for tie in matching.ties if tie.latest <= now - SETTLED]
         for tie in settled:
-            self._settle(tie, store)
+            self._settle(tie)
         if settled:
             log.info(
                 "%d records cannot be told apart: same user, name and second (jobs %s, …)",
                 sum(len(tie.records) for tie in settled),
                 ", ".join(str(job_id) for job_id, _uid in settled[0].jobs[:3]),
             )
+        open_ties = [tie.latest for tie in matching.ties if tie.latest > now - SETTLED]
+        self._ties_due = min(open_ties, default=math.inf) + SETTLED
 
-    def _settle(self, tie: Tie[SubmissionKey], store: Store) -> None:
+    def _learn(self, key: SubmissionKey, known: Known | None) -> None:
+        submission = self._submissions[key]
+        submission.known = known
+        submission.is_settled = True
+        self._unsettled.pop(key, None)
+        self._note(submission.candidate, submission)
+
+    def _settle(self, tie: Tie[SubmissionKey]) -> None:
         """Report a tie. If all its records predict the same, each job is known all the same."""
-        members = [self._unjoined[key] for key in tie.records]
-        for key in tie.records:
-            store.mark_tie(*key)
+        members = [self._unjoined.pop(key) for key in tie.records]
+        self._verdicts.extend(Verdict(*key, None, "tie") for key in tie.records)
         same = _if_same(members)
         for key in tie.jobs:
-            self._submissions[key].known = same
-            self._submissions[key].is_settled = True
-        for member in members:
-            del self._unjoined[member.key]
+            self._learn(key, same)
         self.tied += len(tie.records)
 
-    def _write_jobs(self, jobs: list[QueuedJob], store: Store) -> None:
-        """Write what is new; the queue hands out the same object while a job does not change."""
-        seen = {job.job_id: (job, self._submissions[key_of(job)].known) for job in jobs}
-        changed = [
-            self._row(job, known)
-            for job_id, (job, known) in seen.items()
-            if not _is_same(self._written.get(job_id), job, known)
-        ]
-        if changed:
-            store.upsert_jobs(changed)
-        self._written = seen
+    # What the history knows and is told
+
+    def look_up(self, store: Store, now: int) -> None:
+        """Ask the history what an earlier sluiced found out, of so many jobs at a time."""
+        if not self._is_loaded:
+            self._load(store, now)
+        asked = dict(islice(self._not_looked_up.items(), LOOKED_UP))
+        if not asked:
+            return
+        decisions: dict[int, list[Decision]] = {}
+        for decision in store.decisions_for_jobs((key[0] for key in asked), self.cluster):
+            decisions.setdefault(decision.job_id or 0, []).append(decision)
+        ties: dict[tuple[int, int], list[Known]] = {}
+        for key, submission in asked.items():
+            job = submission.candidate
+            known = self._from_decisions(decisions.get(key[0], ()), job)
+            known = known or self._from_ties(job, store, ties)
+            del self._not_looked_up[key]
+            if known is not None:
+                self._learn(key, known)
+        self._is_due = True
+
+    def _from_decisions(self, decisions: Iterable[Decision], job: QueuedJob) -> Known | None:
+        for decision in decisions:
+            record = readable(decision)
+            if record and _is_about(decision, job):
+                return self._known_of(record)
+        return None
+
+    def _from_ties(
+        self, job: QueuedJob, store: Store, ties: dict[tuple[int, int], list[Known]]
+    ) -> Known | None:
+        """Use a user's tied records of a second; thousands of jobs may ask for the same."""
+        key = (job.uid, job.submit)
+        if key not in ties:
+            near = store.decisions_of_user(
+                job.uid, since=job.submit - WINDOW, until=job.submit + WINDOW
+            )
+            ties[key] = [
+                self._known_of(record)
+                for decision in near
+                if decision.joined_by == "tie" and decision.cluster == self.cluster
+                if (record := readable(decision))
+            ]
+        name = job_traits(job).name
+        return _if_same([known for known in ties[key] if known.traits.name == name])
+
+    def write(self, store: Store) -> None:
+        """Tell the history what became of records and jobs."""
+        if self._verdicts:
+            store.join_decisions((v.boot, v.number, v.job_id, v.by) for v in self._verdicts)
+            self._verdicts.clear()
+        if self._unwritten:
+            store.upsert_jobs(
+                self._row(job, submission.known) for job, submission in self._unwritten.values()
+            )
+            for job, submission in self._unwritten.values():
+                place = self._places.get(job.job_id)
+                if place is not None:
+                    place.written = _digest(job, submission.known)
+            self._unwritten.clear()
+
+    def _note(self, job: QueuedJob, submission: Submission) -> None:
+        """Remember to tell the history of a job, unless nothing changed that it keeps."""
+        place = self._places.get(job.job_id)
+        if place is None or place.written == _digest(job, submission.known):
+            return
+        self._unwritten[job.job_id] = (job, submission)
+        if len(self._unwritten) > UNWRITTEN:
+            del self._unwritten[next(iter(self._unwritten))]
+
+    def _known_of(self, record: Record) -> Known:
+        """Describe a record; jobs of an application share one prediction."""
+        known = known_of(record)
+        if known.prediction is None:
+            return known
+        if len(self._predictions) >= SHARED:
+            self._predictions.clear()
+        content = known.prediction.bytes
+        return replace(known, prediction=self._predictions.setdefault(content, known.prediction))
 
     def _row(self, job: QueuedJob, known: Known | None) -> Job:
         return Job(
@@ -302,7 +423,7 @@ def known_of(record: Record) -> Known:
         submission=record.submission,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
-        has_note=record.mode in ("advise", "enforce"),
+        is_granted=record.grant.outcome == "taken",
     )
 
 
@@ -350,10 +471,17 @@ def _is_about(decision: Decision, job: QueuedJob) -> bool:
     return job.restarts > 0 or abs(job.submit - decision.now) <= SETTLED
 
 
-def _is_same(
-    written: tuple[QueuedJob, Known | None] | None, job: QueuedJob, known: Known | None
-) -> bool:
-    return written is not None and written[0] is job and written[1] is known
+def _digest(job: QueuedJob, known: Known | None) -> int:
+    """Return a hash of what the history keeps of a job."""
+    return hash(
+        (
+            *(job.submit, job.restarts, job.name, job.uid, job.account, job.partition, job.qos),
+            *(job.nodes, job.tasks, job.cpus, job.time_limit, job.state),
+            None if job.is_pending else job.start,
+            (job.end, job.exit_code) if job.has_ended else None,
+            known.script_signature if known else None,
+        )
+    )
 
 
 def _if_same(members: list[Known]) -> Known | None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import CommandFailedError
-from sluice.slurm.holdings import Holding, holdings
+from sluice.slurm.holdings import Holding, holdings, release_command
 from sluice.slurm.leases import PREFIX, Lease, leases, plan
-from sluice.slurm.waits import release_command
+from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,19 +74,21 @@ def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
 
 def release_all(names: Mapping[str, tuple[int, str]]) -> int:
     """Take these tokens off all waiting jobs; return how many there were."""
+    with Queue() as queue:
 
-    def waiting() -> list[Holding]:
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        return [holding for holding in found if holding.job.is_pending]
+        def waiting() -> list[Holding]:
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            return [holding for holding in found if holding.job.is_pending]
 
-    chosen = waiting()
-    licenses = slurm_commands.licenses()
-    why = ""
-    for start in range(0, len(chosen), BATCH):
-        batch = chosen[start : start + BATCH]
-        why = _attempt([release_command(holding, licenses) for holding in batch]) or why
-    if why and (left := waiting()):  # otherwise one ended before its turn came
-        raise CommandFailedError(f"{len(left)} waiting jobs still have tokens: {why}")
+        chosen = waiting()
+        licenses = queue.licenses
+        why = ""
+        for start in range(0, len(chosen), BATCH):
+            batch = chosen[start : start + BATCH]
+            why = _attempt([release_command(holding, licenses) for holding in batch]) or why
+        if why and (left := waiting()):  # otherwise one ended before its turn came
+            raise CommandFailedError(f"{len(left)} waiting jobs still have tokens: {why}")
     return len(chosen)
 
 

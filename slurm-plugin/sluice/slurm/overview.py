@@ -14,10 +14,11 @@ from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import token_names
-from sluice.slurm import slurm_commands, switch
+from sluice.slurm import switch
 from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
+from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,14 +53,15 @@ def balanced_books(
 ) -> tuple[list[Account], list[Holding]]:
     """Draw up the books; again, while they do not balance and may yet."""
     names = token_names(policy_in_use(config))
-    for attempt in range(tries):
-        if attempt:
-            time.sleep(PAUSE)
-        found = holdings(slurm_commands.Queue().jobs(), names)
-        present = leases(slurm_commands.reservations())
-        books = accounts(found, slurm_commands.licenses(), present, names, now)
-        if not differences(books):
-            break
+    with Queue() as queue:
+        for attempt in range(tries):
+            if attempt:
+                time.sleep(PAUSE)
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            books = accounts(found, queue.licenses, leases(queue.reservations), names, now)
+            if not differences(books):
+                break
     return books, found
 
 

@@ -1,4 +1,4 @@
-"""Reads from a built plugin for which Slurm it was built, without loading it.
+"""Reads from a built plugin for which Slurm it was built, and whether slurmctld runs this file.
 
 slurmctld compares the same symbol, `plugin_version`, and refuses to start on a difference in
 x.y.z. The file cannot be opened with dlopen outside slurmctld, which defines what it needs, so
@@ -8,9 +8,14 @@ its ELF symbol table is read (elf(5); 64-bit little-endian, as all machines Slur
 from __future__ import annotations
 
 import struct
+from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sluice.slurm.errors import SlurmError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NAME = "job_submit_sluice.so"
 
@@ -25,6 +30,28 @@ def find(directories: tuple[str, ...]) -> Path | None:
     """Return the plugin that slurmctld would load from its PluginDir."""
     paths = (Path(directory) / NAME for directory in directories)
     return next((path for path in paths if path.exists()), None)
+
+
+class State(Enum):
+    """What has become of the file that the plugin was loaded from."""
+
+    SAME = "same"
+    REPLACED = "replaced"
+    OVERWRITTEN = "overwritten"
+    GONE = "gone"
+
+
+def state_since(loaded: Mapping[str, Any]) -> State:
+    """Compare the file with what the plugin says of it as it was when it was loaded."""
+    try:
+        now = Path(loaded["path"]).stat()
+    except FileNotFoundError:
+        return State.GONE
+    if (now.st_dev, now.st_ino) != (loaded["device"], loaded["inode"]):
+        return State.REPLACED
+    if (now.st_size, now.st_mtime_ns) != (loaded["size"], loaded["mtime_ns"]):
+        return State.OVERWRITTEN
+    return State.SAME
 
 
 def built_for(path: Path) -> str:

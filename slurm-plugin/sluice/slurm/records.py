@@ -23,6 +23,8 @@ ENDED = frozenset(
 """States in which a job record stays."""
 
 
+RUNNING = frozenset({"CONFIGURING", "RUNNING"})
+
 HOLDING = frozenset({"COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"})
 """States, besides those of running jobs, in which licences are held."""
 
@@ -65,10 +67,14 @@ class QueuedJob:
     exit_code: str | None
     """`exit:signal`."""
     name: str
+    priority: int = 0
+    """0: held."""
+    marks: tuple[tuple[int, int], ...] = ()
+    """Boot and number of decision records, as the notes on the job have them."""
 
     @property
     def is_running(self) -> bool:
-        return self.state in {"RUNNING", "CONFIGURING"}
+        return self.state in RUNNING
 
     @property
     def holds_licenses(self) -> bool:
@@ -102,6 +108,21 @@ class Reservation:
     end: int
     nodes: int
     licenses: str
+    start: int = 0
+    flags: int = 0
+    """RESERVE_FLAG_* of slurm.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much a partition could start now; what is in doubt counts as free."""
+
+    nodes: int
+    """With at least one processor free."""
+    cpus: int
+    """Free on them."""
+    is_unlimited: bool
+    """It may oversubscribe its nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Asks a running Slurm by its own commands. The only module that runs them.
 
 Each command has a timeout: they hang for minutes while slurmctld is down. Times come as UTC
-seconds. Users choose names freely, line ends included, so rows of squeue end in a word that
-nobody can guess; it goes through the environment, which other users cannot read.
+seconds. Texts of users, as names of jobs and accounts, are not asked for here but by queue.py.
 """
 
 from __future__ import annotations
@@ -17,45 +16,15 @@ from typing import TYPE_CHECKING
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.records import (
     Controller,
-    License,
     Partition,
-    QueuedJob,
     Reservation,
     UserDefaults,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 TIMEOUT = 10.0  # seconds
-FIELD_END = "\x1f"
-ROW_END = f"\x1e{os.urandom(8).hex()}"
-
-# Names of `squeue -O`; the job's name comes last, so that nothing in it can shift a field.
-QUEUE_FIELDS = (
-    "JobID",
-    "JobArrayID",
-    "HetJobOffset",
-    "RestartCnt",
-    "UserID",
-    "SubmitTime",
-    "EligibleTime",
-    "StartTime",
-    "EndTime",
-    "State",
-    "Account",
-    "Partition",
-    "QOS",
-    "NumNodes",
-    "NumTasks",
-    "NumCPUs",
-    "TimeLimit",
-    "exit_code",
-    "Reason",
-    "Licenses",
-    "Name",
-)
-QUEUE_FORMAT = f":{FIELD_END},".join(QUEUE_FIELDS) + f":{ROW_END}"
 
 # Fields of `sacct`; older versions have not all of them.
 ACCOUNTING_FIELDS = (
@@ -78,8 +47,8 @@ def run(
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("SQUEUE_", "SCONTROL_", "SLURM_CLUSTERS"))
-    } | {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SQUEUE_FORMAT2": QUEUE_FORMAT}
+        if not name.startswith(("SCONTROL_", "SLURM_CLUSTERS"))
+    } | {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC"}
     shown = " ".join(command)
     try:
         done = subprocess.run(
@@ -111,144 +80,7 @@ def run(
     return done.stdout
 
 
-# The queue
-
-
-class Queue:
-    """The controller's jobs; rows that did not change since the last look are not parsed again."""
-
-    def __init__(self) -> None:
-        self._parsed: dict[str, QueuedJob] = {}
-
-    def jobs(self) -> list[QueuedJob]:
-        """Ask for all jobs that the controller knows: waiting, running, and ended lately."""
-        rows = run("squeue", "--noheader", "--all", "--states=all").split(ROW_END)
-        known = self._parsed
-        self._parsed = {}
-        for row in rows:
-            text = row.lstrip("\n")
-            if text:
-                self._parsed[text] = known.get(text) or parse_queue_row(text)
-        return list(self._parsed.values())
-
-
-def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
-    """Ask for one job, 4711 or 4711_3; None when the controller does not know it (any more).
-
-    For an array as a whole, any of its tasks.
-    """
-    answer = run(
-        "squeue", "--noheader", "--states=all", f"--jobs={name}", timeout=timeout, check=False
-    )
-    row, end, _ = answer.partition(ROW_END)
-    return parse_queue_row(row) if end else None
-
-
-def parse_queue_row(row: str) -> QueuedJob:
-    """Parse a row of squeue in QUEUE_FORMAT, without its end."""
-    values = row.split(FIELD_END, len(QUEUE_FIELDS) - 1)
-    if len(values) != len(QUEUE_FIELDS):
-        raise CommandFailedError(
-            f"squeue printed {row[:80]!r}, which this Sluice cannot read; please report it"
-        )
-    field = dict(zip(QUEUE_FIELDS, values, strict=True))
-    shown_id = field["JobArrayID"]  # 3, 2_0, 2_[4-9%2] or 4+1
-    is_array = "_" in shown_id
-    return QueuedJob(
-        job_id=int(field["JobID"]),
-        submission_id=int(shown_id.partition("_")[0]) if is_array else int(field["JobID"]),
-        component=_number(field["HetJobOffset"]),
-        is_array=is_array,
-        tasks_waiting=count_tasks(shown_id),
-        restarts=_number(field["RestartCnt"]) or 0,
-        uid=int(field["UserID"]),
-        submit=_number(field["SubmitTime"]) or 0,
-        eligible=_number(field["EligibleTime"]),
-        start=_number(field["StartTime"]),
-        end=_number(field["EndTime"]),
-        state=field["State"],
-        account=_text(field["Account"]),
-        partition=field["Partition"],
-        qos=_text(field["QOS"]),
-        nodes=_number(field["NumNodes"].partition("-")[0]) or 0,
-        tasks=_number(field["NumTasks"]) or 0,
-        cpus=_number(field["NumCPUs"]) or 0,
-        time_limit=parse_minutes(field["TimeLimit"]),
-        reason=field["Reason"],
-        licenses=_text(field["Licenses"]) or "",
-        exit_code=parse_wait_status(field["exit_code"]),
-        name=field["Name"],
-    )
-
-
-def count_tasks(shown_id: str) -> int:
-    """Count the tasks in `2_[1-3,7,10-20:5%4]`; 1 for anything else.
-
-    squeue cuts a long list off (`1,3,...`): then it is at least so many.
-    """
-    listed = re.search(r"_\[([^\]%]*)", shown_id)
-    if listed is None:
-        return 1
-    ranges = re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", listed[1])
-    return sum(
-        1 if not last else (int(last) - int(first)) // int(step or 1) + 1
-        for first, last, step in ranges
-    )
-
-
-def parse_minutes(text: str) -> int | None:
-    """Minutes of `5:00`, `1:00:00` or `2-00:00:00`; None where there is no limit."""
-    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
-    if match is None:
-        return None
-    days, hours, minutes, _seconds = (int(part or 0) for part in match.groups())
-    return days * 1440 + hours * 60 + minutes
-
-
-def parse_wait_status(text: str) -> str | None:
-    """`exit:signal`, as sacct writes it, of the status that squeue prints."""
-    status = _number(text)
-    return None if status is None else f"{status >> 8 & 0xFF}:{status & 0x7F}"
-
-
-def admin_comments(job_ids: Iterable[int]) -> dict[int, str]:
-    """Ask for the admin comments of jobs, empty where there is none.
-
-    Jobs of which the controller tells nothing are left out: a busy one answers for some only.
-    scontrol takes one job a command line but any number from its input. The text begins with
-    the comment and goes on with the rest of the answer: where a comment ends cannot be told,
-    and users may write ` AdminComment=` into names, so whoever finds something in it must
-    check that it fits the job.
-    """
-    asked = "".join(f"show job {job_id}\n" for job_id in job_ids)
-    if not asked:
-        return {}
-    answer = run("scontrol", "--oneliner", stdin=asked, check=False)
-    starts = list(re.finditer(r"^JobId=(\d+) ", answer, re.MULTILINE))
-    ends = [start.start() for start in starts[1:]] + [len(answer)]
-    comments: dict[int, str] = {}
-    for start, end in zip(starts, ends, strict=True):
-        _, _, comments[int(start[1])] = answer[start.end() : end].partition(" AdminComment=")
-    return comments
-
-
-# Licences, and reservations of them
-
-
-def licenses() -> dict[str, License]:
-    lines = run("scontrol", "--oneliner", "show", "licenses").splitlines()
-    found = [parse_license(line) for line in lines if line.startswith("LicenseName=")]
-    return {row.name: row for row in found}
-
-
-def parse_license(line: str) -> License:
-    field = dict(word.partition("=")[::2] for word in line.split())
-    return License(
-        name=field["LicenseName"],
-        total=_number(field["Total"]) or 0,
-        used=_number(field["Used"]) or 0,
-        reserved=_number(field.get("Reserved", "")) or 0,
-    )
+# Reservations of licences
 
 
 def reservations(*, timeout: float = TIMEOUT) -> list[Reservation]:

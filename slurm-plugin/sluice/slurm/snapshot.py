@@ -14,23 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot, pack_snapshot, write_snapshot
-from sluice.policies.structs import View, new
+from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
+from sluice.slurm.records import RUNNING
 from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sluice.slurm.holdings import Holding
-    from sluice.slurm.records import QueuedJob, UserDefaults
+    from sluice.policies.structs import View
+    from sluice.slurm.holdings import Holding, Key
+    from sluice.slurm.records import Partition, QueuedJob, UserDefaults
     from sluice.slurm.settings import Settings
 
 MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS, which QoS share
 MAX_PARTITIONS = 1024
 KEPT_BYTES = 16 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
+
 
 UNLIMITED = 86400  # seconds: how long a job without any limit is taken to go on
 
@@ -43,8 +45,13 @@ class Publisher:
         self.summary = "nothing published yet"
         self._sequence = 0
         self._refused: frozenset[int] = frozenset()
+        self._rows: dict[int, Row] = {}
+        self._holders: list[tuple[int, str, int, int]] = []
+        self._holder_bytes = b""
         self._users: list[UserDefaults] = []
-        self._views: list[View] = []
+        self._user_bytes = b""
+        self._partitions: list[Partition] = []
+        self._partition_bytes = b""
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
         self._take_up()
 
@@ -59,24 +66,20 @@ class Publisher:
 
     def publish(
         self,
-        jobs: list[QueuedJob],
+        jobs: Sequence[QueuedJob],
         prediction: Callable[[QueuedJob], View | None],
         settings: Settings,
         *,
         holdings: list[Holding],
+        waited: Callable[[Key], float],
         lane_speeds: Mapping[str, float],
         is_off: bool,
         now: int,
     ) -> None:
         """Write the state of the cluster at time now (UTC seconds)."""
-        lanes = {holding.job.job_id: holding.lane_mask for holding in holdings}
-        running = [(job, prediction(job)) for job in jobs if job.is_running]
-        unknown = sum(known is None or known.evidence == "none" for _, known in running)
-        matter = self._acceptable(
-            heaviest((job, known) for job, known in running if known and known.klass != "none"),
-            lanes,
-            now,
-        )
+        running = self._follow(jobs, prediction)
+        unknown = sum(row.is_unknown for row in running)
+        matter = self._acceptable(running, holdings, now)
         self._sequence += 1
         self._save_previous()
         state = {
@@ -84,16 +87,16 @@ class Publisher:
             "taken": now,
             "flags": ["off"] if is_off else [],
             "running": len(running),
-            "pending": sum(job.is_pending for job in jobs),
+            "pending": sum(job.state == "PENDING" for job in jobs),
             "unknown": unknown + len(self._refused),
         }
         content = write_snapshot(
             self.path,
             state=state,
             corunners=matter,
-            partitions=_partitions(settings),
-            users=self._user_views(settings.users),
-            holders=_holders(holdings),
+            partitions=self._packed_partitions(settings),
+            users=self._packed_users(settings.users),
+            holders=self._packed_holders(holdings, waited),
             preempting_qos=settings.preempting_qos[:MAX_PARTITIONS],
             lane_speeds=lane_speeds,
         )
@@ -103,35 +106,78 @@ class Publisher:
             f"{state['unknown']} unknown, {state['pending']} wait"
         )
 
+    def _follow(
+        self, jobs: Iterable[QueuedJob], prediction: Callable[[QueuedJob], View | None]
+    ) -> list[Row]:
+        """Return the running jobs; of those that are as they were, as they were."""
+        before, self._rows = self._rows, {}
+        for job in jobs:
+            if job.state in RUNNING:
+                known = prediction(job)
+                row = before.get(job.job_id)
+                if row is None or row.job is not job or row.known is not known:
+                    row = Row(job, known)
+                self._rows[job.job_id] = row
+        return list(self._rows.values())
+
     def _acceptable(
-        self, jobs: list[tuple[QueuedJob, View]], lanes: dict[int, int], now: int
-    ) -> list[dict[str, Any]]:
+        self, running: Iterable[Row], holdings: Iterable[Holding], now: int
+    ) -> list[bytes]:
         """Describe the co-runners, without those whose profile the core refuses.
 
         One bad record must not leave the plugin without any snapshot.
         """
-        described = [corunner(job, known, lanes.get(job.job_id, 0), now) for job, known in jobs]
-        refused = {row["job_id"]: why for row in described if (why := _refusal(row))}
-        for job_id, why in refused.items():
-            if job_id not in self._refused:
-                log.warning("job %d is left out of the snapshot: %s", job_id, why)
+        lanes = {
+            holding.job.job_id: holding.lane_mask
+            for holding in holdings
+            if holding.job.job_id in self._rows
+        }
+        found, refused = [], set()
+        for row in heaviest(row for row in running if row.matters):
+            try:
+                found.append(row.corunner(lanes.get(row.job.job_id, 0), now))
+            except CoreError as error:
+                refused.add(row.job.job_id)
+                if row.job.job_id not in self._refused:
+                    log.warning("job %d is left out of the snapshot: %s", row.job.job_id, error)
         self._refused = frozenset(refused)
-        return [row for row in described if row["job_id"] not in refused]
+        return found
 
-    def _user_views(self, users: list[UserDefaults]) -> list[View]:
-        """Make users ready once, not each round: there may be tens of thousands."""
+    def _packed_users(self, users: list[UserDefaults]) -> list[bytes]:
+        """Pack users once, not each round: there may be tens of thousands."""
         if users is not self._users:
             self._users = users
-            self._views = [
-                View(
-                    new(
-                        "struct sluice_user",
-                        {"uid": user.uid, "account": user.account, "qos": user.qos},
-                    )
+            self._user_bytes = b"".join(
+                packed(
+                    "struct sluice_user",
+                    {"uid": user.uid, "account": user.account, "qos": user.qos},
                 )
-                for user in users
-            ]
-        return self._views
+                for user in sorted(users, key=lambda user: user.uid)
+            )
+        return [self._user_bytes]
+
+    def _packed_partitions(self, settings: Settings) -> list[bytes]:
+        if settings.partitions is not self._partitions:
+            self._partitions = settings.partitions
+            self._partition_bytes = b"".join(
+                packed("struct sluice_partition", row) for row in _partitions(settings)
+            )
+        return [self._partition_bytes]
+
+    def _packed_holders(
+        self, holdings: Iterable[Holding], waited: Callable[[Key], float]
+    ) -> list[bytes]:
+        """Describe who has tokens, an array once; anew only where somebody's changed."""
+        longest: dict[int, tuple[int, str, int, int]] = {}
+        for holding in holdings:
+            job_id = holding.job.submission_id
+            row = (job_id, holding.klass, holding.lane_mask, math.ceil(waited(holding.key)))
+            longest[job_id] = max(row, longest.get(job_id, row))
+        holders = [row for _, row in sorted(longest.items())]
+        if holders != self._holders:
+            self._holders = holders
+            self._holder_bytes = packed_holders(holders)
+        return [self._holder_bytes]
 
     @property
     def _previous(self) -> Path:
@@ -166,35 +212,52 @@ class Publisher:
             self._kept.popitem(last=False)
 
 
-def heaviest(jobs: Iterable[tuple[QueuedJob, View]]) -> list[tuple[QueuedJob, View]]:
+class Row:
+    """What a running job is in a snapshot; made again only when job or prediction change."""
+
+    __slots__ = ("_packed", "is_unknown", "job", "known", "matters", "runtime", "weight")
+
+    def __init__(self, job: QueuedJob, known: View | None) -> None:
+        self.job = job
+        self.known = known
+        self.is_unknown = known is None or known.evidence == "none"
+        self.matters = known is not None and known.klass != "none"
+        self.weight = _weight(known) if known is not None and self.matters else (0.0, 0.0)
+        self.runtime = known.profile.runtime_seconds if known is not None else None
+        self._packed: tuple[int, int, bytes] | None = None
+        """Lanes, expected end, and the bytes made of them."""
+
+    def corunner(self, lane_mask: int, now: int) -> bytes:
+        """Pack it. Raises CoreError where the core refuses it."""
+        end = expected_end(self.job, self.runtime, now)
+        if self._packed is None or self._packed[:2] != (lane_mask, end):
+            content = packed("struct sluice_corunner", self._described(lane_mask, end))
+            if self._packed is None:
+                Snapshot.parse(pack_snapshot(state={"taken": 0}, corunners=[content]))
+            self._packed = (lane_mask, end, content)
+        return self._packed[2]
+
+    def _described(self, lane_mask: int, end: int) -> dict[str, Any]:
+        known = self.known
+        return {
+            "job_id": self.job.job_id,
+            "nodes": max(self.job.nodes, 1),
+            "lane_mask": lane_mask,  # 0: it holds no token and may write anywhere
+            "klass": known.klass if known else "none",
+            "expected_end": end,
+            "profile": known.profile if known else None,
+        }
+
+
+def heaviest(rows: Iterable[Row]) -> list[Row]:
     """Return the jobs that press most on storage, as many as a snapshot holds."""
-    return sorted(jobs, key=lambda item: _weight(item[1]), reverse=True)[:MAX_CORUNNERS]
+    return sorted(rows, key=lambda row: row.weight, reverse=True)[:MAX_CORUNNERS]
 
 
 def _weight(prediction: View) -> tuple[float, float]:
     profile = prediction.profile
     share = 1.0 if profile.io_share is None else profile.io_share
     return (profile.rate or 0.0) * share, profile.write_bytes or 0.0
-
-
-def corunner(job: QueuedJob, prediction: View, lane_mask: int, now: int) -> dict[str, Any]:
-    return {
-        "job_id": job.job_id,
-        "nodes": max(job.nodes, 1),
-        "lane_mask": lane_mask,  # 0: it holds no token and may write anywhere
-        "klass": prediction.klass,
-        "expected_end": expected_end(job, prediction.profile.runtime_seconds, now),
-        "profile": prediction.profile,
-    }
-
-
-def _refusal(row: dict[str, Any]) -> str | None:
-    """Say why the core refuses a co-runner, or None."""
-    try:
-        Snapshot.parse(pack_snapshot(state={"taken": 0}, corunners=[row]))
-    except CoreError as error:
-        return str(error)
-    return None
 
 
 def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
@@ -210,19 +273,6 @@ def expected_end(job: QueuedJob, usual_runtime: float | None, now: int) -> int:
         if usual > now:
             return usual if limit is None else min(usual, limit)
     return limit if limit is not None else now + UNLIMITED
-
-
-def _holders(holdings: list[Holding]) -> list[dict[str, Any]]:
-    """Describe who has tokens, an array once."""
-    rows = {
-        holding.job.submission_id: {
-            "job_id": holding.job.submission_id,
-            "klass": holding.klass,
-            "lane_mask": holding.lane_mask,
-        }
-        for holding in holdings
-    }
-    return list(rows.values())
 
 
 def _partitions(settings: Settings) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,16 @@ class Decisions(Connection):
                     list(values.values()),
                 ).rowcount
         return added
+
+    def add_loss(self, found: int, records: int) -> None:
+        """Say that so many records were lost until a time (UTC seconds)."""
+        with self._transaction() as db:
+            db.execute("INSERT INTO losses (found, records) VALUES (?, ?)", [found, records])
+
+    def losses(self, *, since: int) -> int:
+        """Count the records that were lost and noticed from a time on."""
+        rows = self._rows("SELECT coalesce(sum(records), 0) FROM losses WHERE found >= ?", [since])
+        return int(rows[0][0])
 
     def unjoined_decisions(self, *, since: int = 0) -> list[Decision]:
         """Return the decisions made at or after `since` whose job is sought, oldest first."""
@@ -72,11 +83,20 @@ class Decisions(Connection):
 
     def join_decision(self, boot: int, number: int, job_id: int, joined_by: str) -> None:
         """Say which job a decision was about; joined_by is `mark` or `key`."""
-        self._set_join(boot, number, job_id, joined_by)
+        self.join_decisions([(boot, number, job_id, joined_by)])
 
     def mark_tie(self, boot: int, number: int) -> None:
         """Say that several jobs fit a decision equally well."""
-        self._set_join(boot, number, None, "tie")
+        self.join_decisions([(boot, number, None, "tie")])
+
+    def join_decisions(self, verdicts: Iterable[tuple[int, int, int | None, str]]) -> None:
+        """Say of many decisions, by boot and number, which job each was about and how one knows."""
+        with self._transaction() as db:
+            for boot, number, job_id, joined_by in verdicts:
+                db.execute(
+                    "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
+                    [job_id, joined_by, signed(boot), signed(number)],
+                )
 
     def decision(self, boot: int, number: int) -> Decision | None:
         found = self._decisions("boot = ? AND number = ?", [signed(boot), signed(number)])
@@ -88,6 +108,15 @@ class Decisions(Connection):
             "job_id = ? AND is_second = 0 AND (? IS NULL OR cluster = ?) "
             "ORDER BY now DESC, number DESC",
             [job_id, cluster, cluster],
+        )
+
+    def decisions_for_jobs(self, job_ids: Iterable[int], cluster: str) -> list[Decision]:
+        """Return the plugin's decisions about any of these jobs of a cluster, the latest first."""
+        listed = json.dumps(list(job_ids))
+        return self._decisions(
+            "job_id IN (SELECT value FROM json_each(?)) AND is_second = 0 AND cluster = ? "
+            "ORDER BY now DESC, number DESC",
+            [listed, cluster],
         )
 
     def second_decisions(self, job_id: int, *, since: int) -> list[Decision]:
@@ -109,13 +138,6 @@ class Decisions(Connection):
                 "uid = ? AND is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [uid, limit]
             )
         return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
-
-    def _set_join(self, boot: int, number: int, job_id: int | None, joined_by: str) -> None:
-        with self._transaction() as db:
-            db.execute(
-                "UPDATE decisions SET job_id = ?, joined_by = ? WHERE boot = ? AND number = ?",
-                [job_id, joined_by, signed(boot), signed(number)],
-            )
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
         rows = self._rows(

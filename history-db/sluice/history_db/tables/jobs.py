@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
 JOB_IDENTITY = ("cluster", "job_id", "array_task", "submit", "restarts")
 
-UNLOGGED = """
+LEFT_NO_LOG = """
     jobs.start IS NOT NULL AND jobs.end > jobs.start
-    AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id)
+"""
+UNLOGGED = f"""
+    {LEFT_NO_LOG} AND coalesce(write_bytes, read_bytes, metadata_operations) IS NOT NULL
 """
 
 # sacct and the file system's servers count upwards, the servers what sacct may miss.
@@ -133,8 +135,15 @@ class Jobs(Connection):
 
         The oldest of them first.
         """
+        return self._latest_jobs(UNLOGGED, latest)
+
+    def jobs_without_log(self, latest: int) -> list[Job]:
+        """Return the latest jobs that ran and left no log, the oldest of them first."""
+        return self._latest_jobs(LEFT_NO_LOG, latest)
+
+    def _latest_jobs(self, condition: str, latest: int) -> list[Job]:
         rows = self._rows(
-            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {UNLOGGED} "
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs WHERE {condition} "
             "ORDER BY start DESC, jobs.id DESC LIMIT ?",
             [latest],
         )

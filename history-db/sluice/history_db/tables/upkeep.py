@@ -39,18 +39,21 @@ class Upkeep(Connection):
             before,
         )
         decisions = self._forget("decisions", "boot, number", "now < ?", before)
-        self._forget(
-            "snapshots",
-            "checksum",
-            "taken < ? AND checksum NOT IN (SELECT snapshot FROM decisions)",
-            before,
-        )
+        for kind in ("base IS NOT NULL", "base IS NULL"):  # a base goes when nothing is made of it
+            self._forget(
+                "snapshots",
+                "checksum",
+                f"taken < ? AND {kind} AND checksum NOT IN (SELECT snapshot FROM decisions) "
+                "AND checksum NOT IN (SELECT base FROM snapshots WHERE base IS NOT NULL)",
+                before,
+            )
         with self._transaction() as db:
             db.execute("DELETE FROM running_sets WHERE taken < ?", [before])
             db.execute("DELETE FROM releases WHERE released < ?", [before])
             db.execute("DELETE FROM confined_jobs WHERE seen < ?", [before])
             db.execute("DELETE FROM jobs_in_company WHERE seen < ?", [before])
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
+            db.execute("DELETE FROM losses WHERE found < ?", [before])
         return Pruned(logs, jobs, decisions)
 
     def _forget(self, table: str, key: str, condition: str, before: int) -> int:

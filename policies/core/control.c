@@ -1,0 +1,904 @@
+#include "control.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "load.h"
+#include "situation.h"
+
+/* A job in some order. */
+struct ranked {
+	double key; /* the smallest first */
+	uint32_t job_id;
+	uint32_t index;
+};
+
+/* What the gates of a lane were sized for last, and the answer. */
+struct answer {
+	uint64_t question; /* hash; 0: none was asked */
+	struct sluice_gates gates;
+};
+
+struct sluice_control {
+	uint32_t capacity;
+	struct sluice_desk *desk;
+	struct ranked *ranked;
+	uint32_t action_count;
+	uint32_t *actions;	       /* jobs with an action in their verdict */
+	struct sluice_member *members; /* of a lane: those that run, then those that wait */
+	struct sluice_member *chosen;  /* those that run, and who stands for the others */
+	const struct sluice_pressure **loads;
+	struct answer answers[SLUICE_MAX_LANES];
+	uint32_t decision_count;
+	struct sluice_control_decision decisions[SLUICE_CONTROL_DECISIONS];
+};
+
+#define NAME(name, json, text) json,
+#define TEXT(name, json, text) text,
+
+const char *
+sluice_release_name (unsigned int release)
+{
+	static const char *const names[] = { SLUICE_RELEASES (NAME) };
+	return release < SLUICE_RELEASE_COUNT ? names[release] : "?";
+}
+
+const char *
+sluice_release_text (unsigned int release)
+{
+	static const char *const texts[] = { SLUICE_RELEASES (TEXT) };
+	return release < SLUICE_RELEASE_COUNT ? texts[release] : "?";
+}
+
+struct sluice_control *
+sluice_control_create (uint32_t capacity)
+{
+	struct sluice_control *c = calloc (1, sizeof *c);
+	if (!c)
+		return NULL;
+	c->capacity = capacity;
+	c->desk = sluice_desk_create ();
+	c->ranked = calloc ((size_t)capacity + 1, sizeof *c->ranked);
+	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
+	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
+	c->chosen = calloc ((size_t)capacity + 1, sizeof *c->chosen);
+	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
+	if (c->desk && c->ranked && c->actions && c->members && c->chosen && c->loads)
+		return c;
+	sluice_control_destroy (c);
+	return NULL;
+}
+
+void
+sluice_control_destroy (struct sluice_control *c)
+{
+	if (!c)
+		return;
+	free (c->loads);
+	free (c->chosen);
+	free (c->members);
+	free (c->actions);
+	free (c->ranked);
+	sluice_desk_destroy (c->desk);
+	free (c);
+}
+
+static int
+is_pending (const struct sluice_control_job *job)
+{
+	return job->state == SLUICE_CONTROL_WAITS || job->state == SLUICE_CONTROL_LATER;
+}
+
+static int
+wants_tokens (const struct sluice_control_job *job)
+{
+	return job->state == SLUICE_CONTROL_WAITS && job->tokens.lane_mask;
+}
+
+/* Whether the loop vouches for its tokens: then they count in the gates. */
+static int
+counts (const struct sluice_control_job *job)
+{
+	const uint32_t all = SLUICE_CONTROL_GRANTED | SLUICE_CONTROL_PREDICTED;
+	return job->tokens.lane_mask && (job->flags & all) == all;
+}
+
+static int
+by_key (const void *left, const void *right)
+{
+	const struct ranked *a = left, *b = right;
+	if (a->key != b->key)
+		return a->key < b->key ? -1 : 1;
+	if (a->job_id != b->job_id)
+		return a->job_id < b->job_id ? -1 : 1;
+	return a->index < b->index ? -1 : a->index > b->index;
+}
+
+static void
+rank (struct sluice_control *c, uint32_t *count, double key,
+      const struct sluice_control_job *jobs, uint32_t i)
+{
+	c->ranked[(*count)++] = (struct ranked){ key, jobs[i].job_id, i };
+}
+
+static void
+sort (struct sluice_control *c, uint32_t count)
+{
+	qsort (c->ranked, count, sizeof *c->ranked, by_key);
+}
+
+/* The least of a table over the lanes of these tokens. */
+static uint32_t
+least_of (const uint32_t table[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES],
+	  const struct sluice_tokens *tokens)
+{
+	uint32_t least = UINT32_MAX;
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (tokens->lane_mask >> lane & 1 && table[tokens->klass][lane] < least)
+			least = table[tokens->klass][lane];
+	return least;
+}
+
+/* Whether Slurm could give the job its tokens at once. */
+static int
+has_free_tokens (const struct sluice_control_job *job,
+		 const struct sluice_control_facts *facts)
+{
+	return least_of (facts->free, &job->tokens) > 0;
+}
+
+/*
+ * Room
+ */
+
+/* What a partition has left while Slurm goes through its queue. */
+struct left {
+	double nodes;
+	double cpus;
+};
+
+static int
+fits (const struct sluice_control_job *job, struct left left)
+{
+	return job->nodes <= left.nodes && job->cpus <= left.cpus;
+}
+
+/* What jobs hold that started since this one became eligible, and rank behind it. */
+static struct left
+overtaken_by (const struct sluice_control_job *jobs, uint32_t n,
+	      const struct sluice_control_job *job)
+{
+	struct left held = { 0, 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_control_job *other = &jobs[i];
+		if (other->state != SLUICE_CONTROL_RUNS
+		    || other->partition != job->partition || other->start < job->eligible
+		    || job->eligible <= 0 || other->priority >= job->priority)
+			continue;
+		held.nodes += other->nodes;
+		held.cpus += other->cpus;
+	}
+	return held;
+}
+
+static int
+lacks_tokens (const struct sluice_control_job *job,
+	      const struct sluice_control_facts *facts)
+{
+	return job->tokens.lane_mask && !has_free_tokens (job, facts);
+}
+
+/* Whether Slurm is about to start it. One that fits and does not start needs something
+ * that nobody counts here. */
+static int
+starts_soon (struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	struct sluice_control_memory *memory = &job->memory;
+	if (memory->fits <= 0.0)
+		memory->fits = facts->clock;
+	return job->flags & SLUICE_CONTROL_QUEUES && !lacks_tokens (job, facts)
+	       && facts->clock - memory->fits < SLUICE_CONTROL_START;
+}
+
+static void
+judge_room (struct sluice_control_job *jobs, uint32_t n, struct sluice_control_job *job,
+	    struct left *left, const struct sluice_control_facts *facts)
+{
+	struct left reach = *left;
+
+	if (fits (job, *left)) {
+		job->flags |= SLUICE_CONTROL_ROOM;
+		if (starts_soon (job, facts)) {
+			left->nodes -= job->nodes;
+			left->cpus -= job->cpus;
+		}
+		return;
+	}
+	job->memory.fits = 0.0;
+	if (!lacks_tokens (job, facts))
+		return;
+	struct left held = overtaken_by (jobs, n, job);
+	reach.nodes += held.nodes;
+	reach.cpus += held.cpus;
+	if (fits (job, reach))
+		job->flags |= SLUICE_CONTROL_ROOM;
+}
+
+static void
+judge_partition (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
+		 uint32_t first, uint32_t last, const struct sluice_control_room *room,
+		 const struct sluice_control_facts *facts)
+{
+	struct left left = { room->nodes, room->cpus };
+	for (uint32_t i = first; i < last; i++) {
+		struct sluice_control_job *job = &jobs[c->ranked[i].index];
+		if (room->is_unlimited)
+			job->flags |= SLUICE_CONTROL_ROOM;
+		else
+			judge_room (jobs, n, job, &left, facts);
+	}
+}
+
+/* A key that sorts by partition, then by falling priority. */
+static double
+place_of (const struct sluice_control_job *job)
+{
+	return (double)job->partition * 4294967296.0 + (double)(UINT32_MAX - job->priority);
+}
+
+void
+sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
+		     const struct sluice_control_room *rooms, uint32_t room_count,
+		     const struct sluice_control_facts *facts)
+{
+	static const struct sluice_control_room nobody_knows = { .is_unlimited = 1 };
+	uint32_t count = 0, any = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		jobs[i].flags &= ~(uint32_t)SLUICE_CONTROL_ROOM;
+		any |= (uint32_t)wants_tokens (&jobs[i]);
+	}
+	for (uint32_t i = 0; any && i < n; i++) {
+		if (jobs[i].state != SLUICE_CONTROL_WAITS)
+			continue;
+		if (jobs[i].flags & SLUICE_CONTROL_ANYWHERE)
+			jobs[i].flags |= SLUICE_CONTROL_ROOM;
+		else
+			rank (c, &count, place_of (&jobs[i]), jobs, i);
+	}
+	sort (c, count);
+	for (uint32_t first = 0, last; first < count; first = last) {
+		uint32_t partition = jobs[c->ranked[first].index].partition;
+		for (last = first + 1; last < count; last++)
+			if (jobs[c->ranked[last].index].partition != partition)
+				break;
+		judge_partition (c, jobs, n, first, last,
+				 partition < room_count ? &rooms[partition] : &nobody_knows,
+				 facts);
+	}
+}
+
+/*
+ * The bound
+ */
+
+/* Whether its tokens, and not Slurm, may keep it. */
+static int
+is_charged (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	return wants_tokens (job) && job->flags & SLUICE_CONTROL_ROOM
+	       && !has_free_tokens (job, facts);
+}
+
+/* A job that is new to us may have waited all the time since it became eligible. */
+static void
+meet_first (struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	struct sluice_control_memory *memory = &job->memory;
+	memory->since = facts->clock;
+	if (is_charged (job, facts) && job->eligible > 0 && facts->now > job->eligible)
+		memory->waited += (double)(facts->now - job->eligible);
+}
+
+static void
+charge (struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	struct sluice_control_memory *memory = &job->memory;
+	if (memory->since <= 0.0)
+		meet_first (job, facts);
+	else if (is_charged (job, facts))
+		memory->waited += larger (0.0, facts->clock - memory->polled);
+	memory->polled = facts->clock;
+}
+
+static uint32_t
+release_of_stranger (const struct sluice_control_job *job,
+		     const struct sluice_control_facts *facts)
+{
+	if (job->flags & SLUICE_CONTROL_RECORDED)
+		return SLUICE_RELEASE_FOREIGN;
+	return facts->clock - job->memory.since >= SLUICE_CONTROL_PATIENCE
+		   ? SLUICE_RELEASE_UNKNOWN
+		   : SLUICE_RELEASE_NONE;
+}
+
+static uint32_t
+release_due (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	/* licences of these names that are not defined as tokens belong to the site */
+	if (least_of (facts->totals, &job->tokens) < SLUICE_MIN_TOTAL)
+		return is_pending (job) && job->flags & SLUICE_CONTROL_GRANTED
+			   ? SLUICE_RELEASE_UNDEFINED
+			   : SLUICE_RELEASE_NONE;
+	if (is_pending (job) && facts->is_off)
+		return SLUICE_RELEASE_SWITCHED_OFF;
+	if (!(job->flags & SLUICE_CONTROL_GRANTED))
+		return release_of_stranger (job, facts);
+	return job->state == SLUICE_CONTROL_WAITS && job->memory.waited >= facts->max_delay
+		   ? SLUICE_RELEASE_MAX_DELAY
+		   : SLUICE_RELEASE_NONE;
+}
+
+static void
+act (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t i, uint32_t action)
+{
+	jobs[i].verdict.action = action;
+	c->actions[c->action_count++] = i;
+}
+
+/* Command a release; while it shows no effect it is tried again, ever more seldom. */
+static void
+command (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t i,
+	 struct sluice_control_facts *facts)
+{
+	struct sluice_control_job *job = &jobs[i];
+	struct sluice_control_memory *memory = &job->memory;
+	double pause = memory->tries < 6 ? (double)(1u << memory->tries) : 64.0;
+
+	act (c, jobs, i, SLUICE_VERDICT_RELEASE);
+	memory->tries++;
+	memory->retry = facts->clock + smaller (pause, SLUICE_CONTROL_RETRY);
+	facts->releases--;
+}
+
+/* Release the ranked ones, as many as may be commanded. */
+static void
+command_ranked (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t count,
+		struct sluice_control_facts *facts)
+{
+	sort (c, count);
+	for (uint32_t i = 0; i < count && facts->releases > 0; i++)
+		command (c, jobs, c->ranked[i].index, facts);
+}
+
+/* A key that sorts by attempts, then by falling waits. */
+static double
+urgency_of (const struct sluice_control_job *job)
+{
+	return (double)job->memory.tries * 1e9 - smaller (job->memory.waited, 1e8);
+}
+
+/* It is due; rank it unless its last release is still to show. */
+static void
+release_when_due (struct sluice_control *c, uint32_t *count,
+		  struct sluice_control_job *jobs, uint32_t i, uint32_t release,
+		  const struct sluice_control_facts *facts)
+{
+	jobs[i].verdict.release = release;
+	if (facts->clock >= jobs[i].memory.retry)
+		rank (c, count, urgency_of (&jobs[i]), jobs, i);
+}
+
+void
+sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
+		      struct sluice_control_facts *facts)
+{
+	uint32_t count = 0;
+
+	c->action_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct sluice_control_job *job = &jobs[i];
+		memset (&job->verdict, 0, sizeof job->verdict);
+		if (job->state == SLUICE_CONTROL_ABSENT)
+			continue;
+		charge (job, facts);
+		if (!job->tokens.lane_mask) {
+			job->memory.tries = 0;
+			job->memory.retry = 0.0;
+			continue;
+		}
+		uint32_t release = release_due (job, facts);
+		if (release != SLUICE_RELEASE_NONE)
+			release_when_due (c, &count, jobs, i, release, facts);
+	}
+	command_ranked (c, jobs, count, facts);
+}
+
+/*
+ * Decided again
+ */
+
+static int
+is_near (const struct sluice_control_job *job)
+{
+	return wants_tokens (job) && job->flags & SLUICE_CONTROL_GRANTED
+	       && job->flags & (SLUICE_CONTROL_NEXT | SLUICE_CONTROL_ROOM);
+}
+
+/* Whether the latest decision still holds. */
+static int
+is_decided (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
+{
+	const struct sluice_control_memory *m = &job->memory;
+	return m->decided > 0.0 && m->version == facts->version
+	       && facts->clock - m->decided < SLUICE_CONTROL_STALE
+	       && (!m->waits || facts->clock < m->again);
+}
+
+/* Reasons by which waiting costs more than it saves. */
+static int
+should_share (uint32_t reason)
+{
+	return reason == SLUICE_REASON_HARMLESS || reason == SLUICE_REASON_SHARING_CHEAPEST
+	       || reason == SLUICE_REASON_MARGIN;
+}
+
+/* Reasons to abstain that say nothing of the job. */
+static int
+says_nothing (uint32_t reason)
+{
+	return reason == SLUICE_REASON_NO_BUNDLE || reason == SLUICE_REASON_NO_SNAPSHOT
+	       || reason == SLUICE_REASON_STALE_SNAPSHOT
+	       || reason == SLUICE_REASON_SWITCHED_OFF;
+}
+
+/* An array changes lanes as a whole, and not while tasks of it write. */
+static int
+runs_already (const struct sluice_control_job *jobs, uint32_t n, uint32_t array_id)
+{
+	for (uint32_t i = 0; array_id && i < n; i++)
+		if (jobs[i].state == SLUICE_CONTROL_RUNS && jobs[i].array_id == array_id)
+			return 1;
+	return 0;
+}
+
+static void
+take_up (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n, uint32_t i,
+	 const struct sluice_record *record, const struct sluice_policy *policy,
+	 const struct sluice_control_facts *facts)
+{
+	struct sluice_control_job *job = &jobs[i];
+	struct sluice_control_memory *memory = &job->memory;
+	const struct sluice_decision *decision = &record->decision;
+	const struct sluice_tokens *wanted = &record->grant.tokens;
+
+	memory->decided = facts->clock;
+	memory->version = facts->version;
+	memory->reason = decision->reason;
+	memory->waits = decision->action == SLUICE_ACTION_DELAY;
+	memory->again = facts->clock + decision->wait;
+	if (job->verdict.release != SLUICE_RELEASE_NONE)
+		return;
+	if (wanted->lane_mask == 0) {
+		if (!says_nothing (decision->reason))
+			job->verdict.release = SLUICE_RELEASE_LEFT;
+	} else if (record->grant.outcome == SLUICE_GRANT_TAKEN
+		   && memory->moves < SLUICE_CONTROL_MOVES
+		   && sluice_tokens_exchange (policy, &job->tokens, decision)
+		   && !runs_already (jobs, n, job->array_id)) {
+		act (c, jobs, i, SLUICE_VERDICT_EXCHANGE);
+		job->verdict.tokens = *wanted;
+		memory->moves++;
+	}
+}
+
+static const struct sluice_record *
+decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *submission,
+	const struct sluice_situation *situation, const struct sluice_config *config,
+	struct sluice_control_facts *facts)
+{
+	struct sluice_control_decision *made = &c->decisions[c->decision_count++];
+	struct sluice_record *record = &made->record;
+	struct sluice_tokens tokens;
+
+	memset (made, 0, sizeof *made);
+	made->job = job;
+	record->boot = facts->boot;
+	record->number = ++facts->number;
+	record->now = facts->now;
+	record->config_checksum = facts->config_checksum;
+	memcpy (record->cluster, facts->cluster, sizeof record->cluster);
+	record->submission = *submission;
+	sluice_record_decide (c->desk, situation, config, record);
+	sluice_tokens_of (situation->policy, &record->decision, &tokens);
+	sluice_tokens_grant (config->mode, situation->policy, submission, &record->decision,
+			     facts->totals[tokens.klass], &record->grant);
+	return record;
+}
+
+/* Those first that were decided on longest ago. */
+static void
+decide_again (struct sluice_control *c, struct sluice_control_job *jobs,
+	      const struct sluice_submission *const *submissions, uint32_t n,
+	      const struct sluice_situation *situation, const struct sluice_config *config,
+	      struct sluice_control_facts *facts)
+{
+	uint32_t count = 0;
+
+	c->decision_count = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (submissions[i] && is_near (&jobs[i]) && !is_decided (&jobs[i], facts))
+			rank (c, &count, jobs[i].memory.decided, jobs, i);
+	sort (c, count);
+	for (uint32_t k = 0; k < count && k < SLUICE_CONTROL_DECISIONS; k++) {
+		uint32_t i = c->ranked[k].index;
+		take_up (c, jobs, n, i,
+			 decide (c, i, submissions[i], situation, config, facts),
+			 situation->policy, facts);
+	}
+}
+
+/*
+ * The gates
+ */
+
+/* How hard a job presses where its lanes are slow: it fills them sooner. That jobs are
+ * slow there is not for the tolerance to judge. */
+static void
+press (const struct sluice_control_job *job, const struct sluice_situation *situation,
+       struct sluice_pressure *out)
+{
+	double slowest = 1.0;
+	for (uint32_t lane = 0; lane < situation->policy->lane_count; lane++)
+		if (job->tokens.lane_mask >> lane & 1)
+			slowest = smaller (slowest, situation->speeds[lane]);
+	*out = job->pressure;
+	if (slowest < 1.0) {
+		struct sluice_pressure slowed = job->pressure;
+		sluice_pressure_slow_down (&slowed, slowest);
+		out->demand = slowed.demand;
+	}
+}
+
+static int
+by_kind (const void *left, const void *right)
+{
+	const struct sluice_member *a = left, *b = right;
+	if (a->klass != b->klass)
+		return a->klass < b->klass ? -1 : 1;
+	return memcmp (&a->pressure, &b->pressure, sizeof a->pressure);
+}
+
+/*
+ * Enough jobs to stand for all that wait: the worst case depends on which kinds wait, on
+ * whether a kind can meet itself, and on how many of a class there are, up to the limit.
+ * members are sorted by kind, job_id holding how many each stands for. Kinds are put down
+ * twice at most, and the classes are filled up from the first kind on.
+ */
+static uint32_t
+represent (struct sluice_member *members, uint32_t n, struct sluice_member *out,
+	   uint32_t most)
+{
+	uint32_t in_class[SLUICE_CLASS_COUNT] = { 0 }, count = 0;
+
+	for (int filling = 0; filling < 2; filling++)
+		for (uint32_t first = 0, last; first < n; first = last) {
+			uint32_t waiting = 0, klass = members[first].klass;
+			for (last = first; last < n; last++) {
+				if (by_kind (&members[first], &members[last]) != 0)
+					break;
+				waiting += members[last].job_id;
+			}
+			uint32_t put = waiting < 2 ? waiting : 2;
+			if (filling) {
+				uint32_t room = in_class[klass] < SLUICE_CONTROL_LIMIT
+						    ? SLUICE_CONTROL_LIMIT - in_class[klass]
+						    : 0;
+				put = waiting - put < room ? waiting - put : room;
+			}
+			in_class[klass] += put;
+			for (; put > 0 && count < most; put--) {
+				out[count] = members[first];
+				out[count++].job_id = 0;
+			}
+		}
+	return count;
+}
+
+static int
+by_strength (const void *left, const void *right)
+{
+	const struct sluice_pressure *a = *(const struct sluice_pressure *const *)left;
+	const struct sluice_pressure *b = *(const struct sluice_pressure *const *)right;
+	return sluice_pressure_is_stronger (b, a) - sluice_pressure_is_stronger (a, b);
+}
+
+/* Several loads as one that is always on, as the core takes the weakest of a set. */
+static void
+merge (const struct sluice_pressure *const *loads, uint32_t n, double z,
+       struct sluice_pressure *out)
+{
+	double streams = 0.0, flushes = 0.0, exponent = 1.0;
+
+	memset (out, 0, sizeof *out);
+	out->io_share = out->confined = 1.0;
+	for (uint32_t i = 0; i < n; i++)
+		exponent = smaller (exponent, 1.0 - loads[i]->interleaving);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_pressure *p = loads[i];
+		double weight = p->weight * exp (z * p->log_sd);
+		streams += weight * p->streaming;
+		/* flushes add up as they do alongside a victim */
+		flushes += pow (weight * (1.0 - p->streaming), exponent)
+			   * exp ((1.0 - exponent) * p->log_nprocs);
+		out->demand += p->demand;
+		out->metadata += p->metadata;
+	}
+	flushes = pow (flushes, 1.0 / exponent);
+	out->weight = flushes + streams;
+	out->streaming = out->weight > 0.0 ? streams / out->weight : 0.0;
+	out->interleaving = 1.0 - exponent;
+}
+
+/* Running jobs whose load no token stands for: the heaviest, and the rest as one. */
+static uint32_t
+gather_background (struct sluice_control *c, const struct sluice_control_job *jobs,
+		   uint32_t n, double z, struct sluice_pressure *out)
+{
+	uint32_t found = 0, kept;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].state == SLUICE_CONTROL_RUNS
+		    && jobs[i].flags & SLUICE_CONTROL_PREDICTED && !counts (&jobs[i])
+		    && jobs[i].tokens.klass != SLUICE_CLASS_NONE)
+			c->loads[found++] = &jobs[i].pressure;
+	qsort (c->loads, found, sizeof *c->loads, by_strength);
+	kept = found < SLUICE_CONTROL_BACKGROUND ? found : SLUICE_CONTROL_BACKGROUND;
+	for (uint32_t i = 0; i < kept; i++)
+		out[i] = *c->loads[i];
+	if (found == kept)
+		return kept;
+	merge (c->loads + kept, found - kept, z, &out[kept]);
+	return kept + 1;
+}
+
+/* Running and waiting jobs with tokens of a lane, behind each other in members. */
+static void
+gather_members (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+		const struct sluice_situation *situation, uint32_t lane, uint32_t *running,
+		uint32_t *waiting)
+{
+	*running = *waiting = 0;
+	for (int pending = 0; pending < 2; pending++)
+		for (uint32_t i = 0; i < n; i++) {
+			const struct sluice_control_job *job = &jobs[i];
+			uint32_t state
+			    = pending ? SLUICE_CONTROL_WAITS : SLUICE_CONTROL_RUNS;
+			if (job->state != state || !counts (job)
+			    || !(job->tokens.lane_mask >> lane & 1))
+				continue;
+			struct sluice_member *member = &c->members[*running + *waiting];
+			member->klass = job->tokens.klass;
+			member->job_id = pending ? job->tasks : 0;
+			press (job, situation, &member->pressure);
+			++*(pending ? waiting : running);
+		}
+	qsort (c->members, *running, sizeof *c->members, by_kind);
+	qsort (c->members + *running, *waiting, sizeof *c->members, by_kind);
+}
+
+static uint64_t
+hash_more (uint64_t hash, const void *bytes, size_t size)
+{
+	return sluice_hash_bytes (bytes, size, hash);
+}
+
+/* Ask the core about a lane, unless it was asked the same at the last poll. */
+static void
+size_lane (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+	   const struct sluice_situation *situation, uint32_t lane,
+	   const struct sluice_pressure *background, uint32_t n_background)
+{
+	struct answer *answer = &c->answers[lane];
+	uint32_t running, waiting;
+	gather_members (c, jobs, n, situation, lane, &running, &waiting);
+	memcpy (c->chosen, c->members, running * sizeof *c->members);
+	waiting = represent (c->members + running, waiting, c->chosen + running,
+			     c->capacity - running);
+
+	uint32_t counts_of[3] = { running, waiting, n_background };
+	uint64_t hash = sluice_bundle_checksum (situation->bundle);
+	hash = hash_more (hash, counts_of, sizeof counts_of);
+	hash = hash_more (hash, c->chosen, (running + waiting) * sizeof *c->chosen);
+	hash = hash_more (hash, background, n_background * sizeof *background);
+	if (hash == answer->question)
+		return;
+	answer->question = hash;
+	sluice_gates_keep (c->chosen, running, waiting, background, n_background,
+			   situation->model, situation->policy, SLUICE_CONTROL_LIMIT,
+			   &answer->gates);
+}
+
+/* Tokens that are held, and that jobs may be let in for: no more are let out. */
+static void
+bound_by_need (const struct sluice_control_job *jobs, uint32_t n, uint32_t lane,
+	       uint32_t need[SLUICE_CLASS_COUNT])
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_control_job *job = &jobs[i];
+		if (!counts (job) || !(job->tokens.lane_mask >> lane & 1))
+			continue;
+		if (job->state == SLUICE_CONTROL_RUNS)
+			need[job->tokens.klass]++;
+		else if (job->state == SLUICE_CONTROL_WAITS && !job->memory.waits)
+			need[job->tokens.klass] += job->tasks;
+	}
+}
+
+static void
+size_gates (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+	    const struct sluice_situation *situation, struct sluice_control_gates *out)
+{
+	struct sluice_pressure background[SLUICE_CONTROL_BACKGROUND + 1];
+	uint32_t n_background = gather_background (c, jobs, n, situation->z, background);
+
+	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
+		uint32_t need[SLUICE_CLASS_COUNT] = { 0 };
+		size_lane (c, jobs, n, situation, lane, background, n_background);
+		bound_by_need (jobs, n, lane, need);
+		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
+			uint32_t most = c->answers[lane].gates.tokens[k];
+			out->tokens[k][lane] = most < need[k] ? most : need[k];
+		}
+	}
+}
+
+/* A gate behind which somebody has waited beyond the bound is given up: whatever keeps
+ * that job from being released, the gate keeps nobody. */
+static void
+give_up_gates (const struct sluice_control_job *jobs, uint32_t n,
+	       const struct sluice_control_facts *facts, struct sluice_control_gates *out)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_control_job *job = &jobs[i];
+		if (!wants_tokens (job)
+		    || job->memory.waited < facts->max_delay + facts->grace)
+			continue;
+		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+			if (job->tokens.lane_mask >> lane & 1)
+				out->is_given_up[job->tokens.klass][lane] = 1;
+	}
+}
+
+/*
+ * Releases by what was decided
+ */
+
+/* Tokens that are held or wanted. */
+static void
+count_wanted (const struct sluice_control_job *jobs, uint32_t n,
+	      uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES])
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_control_job *job = &jobs[i];
+		int is_running = job->state == SLUICE_CONTROL_RUNS;
+		if (!counts (job) || (!is_running && job->state != SLUICE_CONTROL_WAITS))
+			continue;
+		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+			if (job->tokens.lane_mask >> lane & 1)
+				wanted[job->tokens.klass][lane]
+				    += is_running ? 1 : job->tasks;
+	}
+}
+
+static int
+is_shut_out (const struct sluice_control_job *job, const struct sluice_control_gates *gates,
+	     const uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES])
+{
+	uint32_t k = job->tokens.klass;
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (job->tokens.lane_mask >> lane & 1
+		    && gates->tokens[k][lane] < wanted[k][lane])
+			return 1;
+	return 0;
+}
+
+/* Whether the job that was released last to share is still to start. */
+static int
+is_sharing_settled (const struct sluice_control_job *jobs, uint32_t n,
+		    const struct sluice_control_facts *facts)
+{
+	if (facts->shared <= 0.0 || facts->clock - facts->shared >= SLUICE_CONTROL_START)
+		return 1;
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].job_id == facts->sharing && is_pending (&jobs[i]))
+			return 0;
+	return 1;
+}
+
+/* The first submitted of the jobs that had better share than wait for a shut gate. One at
+ * a time, so that the next decision knows of it; no array, whose tasks would all start. */
+static struct sluice_control_job *
+next_to_share (struct sluice_control_job *jobs, uint32_t n,
+	       const struct sluice_control_facts *facts,
+	       const struct sluice_control_gates *gates)
+{
+	uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES] = { 0 };
+	struct sluice_control_job *first = NULL;
+
+	count_wanted (jobs, n, wanted);
+	for (uint32_t i = 0; i < n; i++) {
+		struct sluice_control_job *job = &jobs[i];
+		if (!is_near (job) || !is_decided (job, facts) || job->verdict.action
+		    || !should_share (job->memory.reason)
+		    || job->flags & SLUICE_CONTROL_ARRAY
+		    || !is_shut_out (job, gates, wanted))
+			continue;
+		if (!first || job->submit < first->submit
+		    || (job->submit == first->submit && job->job_id < first->job_id))
+			first = job;
+	}
+	return first;
+}
+
+static void
+release_by_decision (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
+		     const struct sluice_policy *policy, struct sluice_control_facts *facts,
+		     const struct sluice_control_gates *gates)
+{
+	uint32_t count = 0;
+
+	if (is_sharing_settled (jobs, n, facts)) {
+		struct sluice_control_job *job = next_to_share (jobs, n, facts, gates);
+		if (job && job->verdict.release == SLUICE_RELEASE_NONE) {
+			job->verdict.release = SLUICE_RELEASE_SHARING;
+			facts->sharing = job->job_id;
+			facts->shared = facts->clock;
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct sluice_control_job *job = &jobs[i];
+		if (!job->tokens.lane_mask || !is_pending (job) || job->verdict.action)
+			continue;
+		if (job->verdict.release == SLUICE_RELEASE_NONE && counts (job)
+		    && sluice_job_slowdown (&job->pressure, 1.0) > policy->tolerance)
+			job->verdict.release = SLUICE_RELEASE_CONFINED;
+		if (job->verdict.release >= SLUICE_RELEASE_CONFINED)
+			release_when_due (c, &count, jobs, i, job->verdict.release, facts);
+	}
+	command_ranked (c, jobs, count, facts);
+}
+
+void
+sluice_control_poll (struct sluice_control *c, struct sluice_control_job *jobs,
+		     const struct sluice_submission *const *submissions, uint32_t n,
+		     const struct sluice_situation *situation,
+		     const struct sluice_config *config, struct sluice_control_facts *facts,
+		     struct sluice_control_gates *out)
+{
+	memset (out, 0, sizeof *out);
+	decide_again (c, jobs, submissions, n, situation, config, facts);
+	size_gates (c, jobs, n, situation, out);
+	release_by_decision (c, jobs, n, situation->policy, facts, out);
+	give_up_gates (jobs, n, facts, out);
+}
+
+uint32_t
+sluice_control_actions (const struct sluice_control *c, const uint32_t **jobs)
+{
+	*jobs = c->actions;
+	return c->action_count;
+}
+
+uint32_t
+sluice_control_decision_count (const struct sluice_control *c)
+{
+	return c->decision_count;
+}
+
+const struct sluice_control_decision *
+sluice_control_decision (const struct sluice_control *c, uint32_t i)
+{
+	return &c->decisions[i];
+}

@@ -1,0 +1,478 @@
+"""The queue as `sluice-feed` tells it: jobs that changed, licences, reservations, room.
+
+sluice-feed (slurm-plugin/feed) is a child process that speaks libslurm, which may hang for
+minutes and may crash. It answers in frames whose texts have a length in front, so nothing that a
+user writes can end a field. It remembers what it told and tells only what changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import shutil
+import struct
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, cast
+
+from sluice.slurm.errors import FeedError
+from sluice.slurm.joiner import marks_in
+from sluice.slurm.records import License, QueuedJob, Reservation, Room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import IO
+
+PROGRAM = "sluice-feed"
+TIMEOUT = 15.0
+"""Seconds to wait for an answer; libslurm itself gives up after MessageTimeout, 10 s."""
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 8.0
+"""Seconds between two starts of a program that ends or hangs."""
+MAX_FRAME = 1 << 26
+"""Bytes: a record of an array's tasks may be long, but not endless."""
+CHUNK = 1 << 20
+ERRORS_SHOWN = 200
+"""Bytes of what the program wrote last to standard error."""
+WORDS_KEPT = 10_000
+"""Accounts, partitions and the like that are kept once for all jobs."""
+
+PROTOCOL = 1
+HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END = range(1, 9)
+"""Kinds of frames, slurm-plugin/feed/frame.h."""
+ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB = 1, 2, 4, 8, 16
+"""Bits of a request, slurm-plugin/feed/sluice_feed.c."""
+
+HEAD = struct.Struct("=IB")
+REQUEST = struct.Struct("=II")
+HELLO_HEAD = struct.Struct("=II")
+JOB_NUMBERS = struct.Struct("=11I")
+JOB_TIMES = struct.Struct("=4q")
+JOB_LENGTHS = struct.Struct("=9I")
+JOB_TEXTS = JOB_NUMBERS.size + JOB_TIMES.size + JOB_LENGTHS.size
+LICENSE_HEAD = struct.Struct("=3I")
+RESERVATION_HEAD = struct.Struct("=qqQI")
+ROOM_HEAD = struct.Struct("=3I")
+NUMBER = struct.Struct("=I")
+
+NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is new since the poll before."""
+
+    changed: list[QueuedJob]
+    """New jobs, and those that are not as they were."""
+    gone: list[QueuedJob]
+    """As they were when Slurm forgot them."""
+
+
+class Queue:
+    """What the controller knows, kept up to date by `poll`."""
+
+    def __init__(self, command: Sequence[str | Path] | None = None) -> None:
+        """Make an empty one; command is the program that answers; sluice-feed unless given."""
+        self.jobs: dict[int, QueuedJob] = {}
+        """By job id; the same object while a job does not change."""
+        self.licenses: dict[str, License] = {}
+        self.reservations: list[Reservation] = []
+        self.room: dict[str, Room] = {}
+        """By partition; as of the latest poll that asked for it."""
+        self._feed = Feed(command)
+        self._words = Words()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._feed.close()
+
+    def poll(self, *, with_room: bool = False, timeout: float = TIMEOUT) -> Changes:
+        """Ask Slurm what changed. After an error everything is as it was before."""
+        answer = Answer(self._words)
+        is_first = self._feed.ask(
+            ASK_JOBS | ASK_LICENSES | ASK_RESERVATIONS | (ASK_ROOM if with_room else 0),
+            answer.take,
+            timeout=timeout,
+        )
+        if is_first:  # it told everything: what it did not tell is gone
+            answer.gone = self.jobs.keys() - {job.job_id for job in answer.jobs}
+        self.licenses = {one.name: one for one in answer.licenses}
+        self.reservations = answer.reservations
+        if with_room:
+            self.room = answer.room
+        return self._take(answer)
+
+    def _take(self, answer: Answer) -> Changes:
+        changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
+        self.jobs.update((job.job_id, job) for job in changed)
+        gone = [self.jobs.pop(job_id) for job_id in answer.gone if job_id in self.jobs]
+        return Changes(changed, gone)
+
+
+def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
+    """Ask for one job, 4711 or 4711_3; None when the controller does not know it (any more).
+
+    For an array as a whole, any of its tasks.
+    """
+    number, _, task = name.partition("_")
+    answer = ask_once(ASK_ONE_JOB, job_id=int(number), timeout=timeout)
+    for job, tasks in zip(answer.jobs, answer.tasks, strict=True):
+        if has_task(tasks, int(task)) if task else int(number) in {job.job_id, job.submission_id}:
+            return job
+    return None
+
+
+def licenses() -> dict[str, License]:
+    """Ask for the licences alone."""
+    answer = ask_once(ASK_LICENSES)
+    return {one.name: one for one in answer.licenses}
+
+
+def ask_once(what: int, *, job_id: int = 0, timeout: float = TIMEOUT) -> Answer:
+    """Start the program for one question."""
+    answer = Answer(Words())
+    feed = Feed()
+    try:
+        feed.ask(what, answer.take, job_id=job_id, timeout=timeout)
+    finally:
+        feed.close()
+    return answer
+
+
+# What the frames say
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the frames of one answer told."""
+
+    words: Words
+    jobs: list[QueuedJob] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+    """Of each of the jobs, as an array."""
+    gone: set[int] = field(default_factory=set)
+    licenses: list[License] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
+    room: dict[str, Room] = field(default_factory=dict)
+
+    def take(self, kind: int, payload: bytes) -> None:
+        """Read one frame. Raises struct.error or ValueError where it is none of ours."""
+        if kind == JOB:
+            job, tasks = parse_job(payload, self.words)
+            self.jobs.append(job)
+            self.tasks.append(tasks)
+        elif kind == GONE:
+            self.gone.update(number for (number,) in NUMBER.iter_unpack(payload))
+        elif kind == LICENSE:
+            self.licenses.append(parse_license(payload))
+        elif kind == RESERVATION:
+            self.reservations.append(parse_reservation(payload))
+        elif kind == ROOM:
+            nodes, cpus, is_unlimited = ROOM_HEAD.unpack_from(payload)
+            (name,) = texts(payload, ROOM_HEAD.size, 1)
+            self.room[name] = Room(nodes, cpus, is_unlimited=bool(is_unlimited))
+        else:
+            raise ValueError(f"a frame of kind {kind}")
+
+
+class Words:
+    """Decodes texts that many jobs share, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def __call__(self, text: bytes) -> str:
+        word = self._known.get(text)
+        if word is None:
+            if len(self._known) >= WORDS_KEPT:  # users choose some of them
+                self._known.clear()
+            word = self._known[text] = decoded(text)
+        return word
+
+
+def decoded(text: bytes) -> str:
+    return text.decode(errors="surrogateescape")
+
+
+def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
+    """Return a job, and the tasks of an array that it stands for."""
+    job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, priority, status = (
+        JOB_NUMBERS.unpack_from(payload)
+    )
+    submit, eligible, start, end = JOB_TIMES.unpack_from(payload, JOB_NUMBERS.size)
+    lengths = JOB_LENGTHS.unpack_from(payload, JOB_NUMBERS.size + JOB_TIMES.size)
+    at = JOB_TEXTS
+    cut = []
+    for length in lengths:
+        cut.append(payload[at : at + length])
+        at += length
+    if at != len(payload):
+        raise ValueError("a job whose texts do not fill their frame")
+    state, reason, account, partition, qos, licenses, listed, notes, name = cut
+    task_ids = decoded(listed)
+    job = QueuedJob(
+        job_id=job_id,
+        submission_id=array or job_id,
+        component=number_of(component),
+        is_array=bool(array),
+        tasks_waiting=count_tasks(task_ids) if task_ids else 1,
+        restarts=restarts,
+        uid=uid,
+        submit=submit,
+        eligible=number_of(eligible) or None,
+        start=number_of(start) or None,
+        end=number_of(end) or None,
+        state=words(state),
+        account=words(account) or None,
+        partition=words(partition),
+        qos=words(qos) or None,
+        nodes=number_of(nodes) or 0,
+        tasks=number_of(tasks) or 0,
+        cpus=number_of(cpus) or 0,
+        time_limit=number_of(limit),
+        reason=words(reason),
+        licenses=words(licenses),
+        exit_code=exit_code_of(status),
+        name=decoded(name),
+        priority=priority,
+        marks=marks_in(decoded(notes)) if notes else (),
+    )
+    return job, task_ids
+
+
+def parse_license(payload: bytes) -> License:
+    total, used, reserved = LICENSE_HEAD.unpack_from(payload)
+    (name,) = texts(payload, LICENSE_HEAD.size, 1)
+    return License(name=name, total=total, used=used, reserved=reserved)
+
+
+def parse_reservation(payload: bytes) -> Reservation:
+    start, end, flags, nodes = RESERVATION_HEAD.unpack_from(payload)
+    name, licenses = texts(payload, RESERVATION_HEAD.size, 2)
+    return Reservation(name=name, start=start, end=end, flags=flags, nodes=nodes, licenses=licenses)
+
+
+def texts(payload: bytes, at: int, count: int) -> list[str]:
+    """Return so many texts, each behind its length, which must fill the payload."""
+    found = []
+    for _ in range(count):
+        (length,) = NUMBER.unpack_from(payload, at)
+        at += NUMBER.size + length
+        found.append(decoded(payload[at - length : at]))
+    if at != len(payload):
+        raise ValueError("texts that do not fill their frame")
+    return found
+
+
+def number_of(value: int) -> int | None:
+    return None if value >= NO_VAL else value
+
+
+def exit_code_of(status: int) -> str | None:
+    """Write wait(2)'s status as sacct does, `exit:signal`."""
+    return None if status >= NO_VAL else f"{status >> 8 & 0xFF}:{status & 0x7F}"
+
+
+def task_ranges(listed: str) -> list[tuple[int, int, int]]:
+    """Return first, last and step of the tasks in `1-3,7,10-20:5%4`; at most 4 run at once."""
+    found = re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", listed.partition("%")[0])
+    return [(int(first), int(last or first), int(step or 1) or 1) for first, last, step in found]
+
+
+def count_tasks(listed: str) -> int:
+    """Count the tasks that a record stands for; 1 where it is no array."""
+    return sum((last - first) // step + 1 for first, last, step in task_ranges(listed)) or 1
+
+
+def has_task(listed: str, task: int) -> bool:
+    return any(
+        first <= task <= last and (task - first) % step == 0
+        for first, last, step in task_ranges(listed)
+    )
+
+
+# The program that answers
+
+
+class FrameReader:
+    """Cuts what arrives into frames."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def take(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Return kind and payload of the frames that are whole now."""
+        data = self._rest + data
+        found = []
+        begin = 0
+        while len(data) - begin >= HEAD.size:
+            length, kind = HEAD.unpack_from(data, begin)
+            if length > MAX_FRAME:
+                raise ValueError(f"a frame of {length} bytes")
+            end = begin + HEAD.size + length
+            if end > len(data):
+                break
+            found.append((kind, data[begin + HEAD.size : end]))
+            begin = end
+        self._rest = data[begin:]
+        return found
+
+
+class Child:
+    """A sluice-feed that runs."""
+
+    def __init__(self, command: Sequence[str | Path]) -> None:
+        self._errors = os.memfd_create(PROGRAM)
+        fcntl.fcntl(self._errors, fcntl.F_SETFL, os.O_APPEND)
+        environment = {k: v for k, v in os.environ.items() if k != "SLURM_CLUSTERS"}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=environment,
+            )
+        except OSError as error:
+            os.close(self._errors)
+            raise FeedError(f"{command[0]}: {error.strerror}; {REMEDY}") from error
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        os.close(self._errors)
+
+    def send(self, request: bytes) -> None:
+        os.ftruncate(self._errors, 0)
+        with suppress(BrokenPipeError):  # it ended: read() tells
+            cast("IO[bytes]", self._process.stdin).write(request)
+
+    def read(self, seconds: float) -> bytes:
+        """Return what it sent, empty when that takes too long."""
+        handle = cast("IO[bytes]", self._process.stdout).fileno()
+        if seconds <= 0 or not select.select([handle], [], [], seconds)[0]:
+            return b""
+        data = os.read(handle, CHUNK)
+        if not data:
+            code = self._process.wait()
+            raise FeedError(f"{PROGRAM} ended ({code}): {self._last_words()}")
+        return data
+
+    def _last_words(self) -> str:
+        size = os.fstat(self._errors).st_size
+        text = os.pread(self._errors, ERRORS_SHOWN, max(0, size - ERRORS_SHOWN))
+        lines = decoded(text).strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+class Feed:
+    """One sluice-feed at a time: started when it is needed, killed when it hangs."""
+
+    def __init__(self, command: Sequence[str | Path] | None = None) -> None:
+        self._command = command
+        self._child: Child | None = None
+        self._reader = FrameReader()
+        self._is_first = True
+        self._pause = 0.0
+        self._not_before = 0.0
+        self._last_failure = ""
+
+    def close(self) -> None:
+        """End the program, whatever it is doing."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def ask(
+        self, what: int, take: Callable[[int, bytes], None], *, job_id: int = 0, timeout: float
+    ) -> bool:
+        """Hand the frames of the answer to `take`; return whether it is the program's first.
+
+        Raises FeedError; what was handed over before is to be forgotten then.
+        """
+        child = self._child or self._start()
+        try:
+            child.send(REQUEST.pack(what, job_id))
+            refusal = self._receive(child, take, timeout)
+        except FeedError as error:
+            self._give_up(str(error))
+            raise
+        except (struct.error, ValueError) as error:
+            text = f"{PROGRAM} sent {error}; build and install it and Sluice from one version"
+            self._give_up(text)
+            raise FeedError(text) from error
+        except BaseException:  # such as a signal: the rest of the answer is still to come
+            self.close()
+            raise
+        self._pause = 0.0
+        if refusal is not None:
+            raise FeedError(f"Slurm does not tell its {refusal}; see `scontrol ping`")
+        is_first, self._is_first = self._is_first, False
+        return is_first
+
+    def _start(self) -> Child:
+        wait = self._not_before - time.monotonic()
+        if wait > 0:
+            raise FeedError(f"{self._last_failure}; it is started again soon")
+        self._child = Child(self._command or [find_program()])
+        self._reader = FrameReader()
+        self._is_first = True
+        return self._child
+
+    def _receive(
+        self, child: Child, take: Callable[[int, bytes], None], timeout: float
+    ) -> str | None:
+        """Read an answer to its end; return what Slurm refused, if it did."""
+        deadline = time.monotonic() + timeout
+        refusal = None
+        while data := child.read(deadline - time.monotonic()):
+            for kind, payload in self._reader.take(data):
+                if kind == END:
+                    return refusal
+                if kind == HELLO:
+                    check_hello(payload)
+                elif kind == ERROR:
+                    (refusal,) = texts(payload, NUMBER.size, 1)
+                else:
+                    take(kind, payload)
+        raise FeedError(
+            f"{PROGRAM} gave no answer within {timeout:g} s; is slurmctld up? See `scontrol ping`"
+        )
+
+    def _give_up(self, why: str) -> None:
+        """Kill it, and start it again after a while."""
+        self.close()
+        self._last_failure = why
+        self._not_before = time.monotonic() + self._pause
+        self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
+
+
+REMEDY = "`make build install` builds and installs it (docs/operating.md)"
+
+
+def find_program() -> Path:
+    """Return the path of sluice-feed: of this checkout, else of the installation."""
+    built = Path(__file__).resolve().parents[3] / "build" / "bin" / PROGRAM
+    if built.exists():
+        return built
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise FeedError(f"no {PROGRAM} in PATH, nor {built}; {REMEDY}")
+    return Path(found)
+
+
+def check_hello(payload: bytes) -> None:
+    protocol, _slurm_version = HELLO_HEAD.unpack(payload)
+    if protocol != PROTOCOL:
+        raise ValueError(f"protocol {protocol} where {PROTOCOL} is expected")

@@ -1,0 +1,375 @@
+"""What following a long queue costs sluiced, and that a burst of submissions loses nothing.
+
+    python tests/bench/scale_bench.py [--long]
+
+First a real slurmctld with the plugin in advise and a real sluiced: held jobs are submitted by
+libslurm, as fast as slurmctld takes them. Then what no small machine's slurmctld holds: a
+stand-in speaks sluice-feed's frames, and the same queue, ledger and publisher take them up. Last
+the growth of the history, of simulated hours with a submission a second.
+
+--long submits 50,000 jobs instead of 10,000 and simulates 6 hours instead of a half.
+"""
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
+
+import feed_frames as frames  # noqa: E402  found through the line above
+import made_model  # noqa: E402
+from compile_c import compiled, make  # noqa: E402
+from plugin_harness import PluginFiles, install  # noqa: E402
+from private_slurm import PrivateSlurm  # noqa: E402
+from sluiced import Sluiced  # noqa: E402
+
+from sluice.history_db.store import Store  # noqa: E402
+from sluice.policies import core  # noqa: E402
+from sluice.policies.bundle import Bundle  # noqa: E402
+from sluice.policies.core import Config  # noqa: E402
+from sluice.policies.record import Record, Situation, decide  # noqa: E402
+from sluice.policies.snapshot import Snapshot  # noqa: E402
+from sluice.slurm.drainer import decision_of  # noqa: E402
+from sluice.slurm.holdings import Holding, holdings  # noqa: E402
+from sluice.slurm.ledger import Ledger  # noqa: E402
+from sluice.slurm.queue import Changes, Queue, Words, parse_job  # noqa: E402
+from sluice.slurm.records import QueuedJob  # noqa: E402
+from sluice.slurm.settings import Settings  # noqa: E402
+from sluice.slurm.snapshot import Publisher  # noqa: E402
+
+BURSTS = (1_000, 10_000)
+LONG_BURSTS = (1_000, 10_000, 50_000)
+QUEUES = (1_000, 10_000, 100_000)
+WATCHED = 10.0  # seconds of a steady queue
+SETTLE = 60.0  # seconds in which all records of a burst find their jobs
+TICK = os.sysconf("SC_CLK_TCK")
+DAY = 86400
+NAMES = ("writer", "flusher", "reader", "unheard")
+TOKENS = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush")}
+
+
+# A real controller
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def memory_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def child_of(pid: int, name: str) -> int:
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{child}/comm").read_text().strip() == name:
+                return int(child)
+    raise LookupError(name)
+
+
+@dataclass
+class Watched:
+    """A sluiced while it follows."""
+
+    sluiced: Sluiced
+
+    def line(self, label: str) -> str:
+        """Watch for a while; return a row of the table."""
+        pid = self.sluiced.process.pid
+        feed = child_of(pid, "sluice-feed")
+        begin, own, other = time.monotonic(), cpu_seconds(pid), cpu_seconds(feed)
+        first = self.sluiced.sequence()
+        ages = []
+        while time.monotonic() < begin + WATCHED:
+            time.sleep(0.1)
+            ages.append(time.time() - self.sluiced.snapshot().state.taken)
+        polls = max(1, self.sluiced.sequence() - first)
+        seconds = time.monotonic() - begin
+        return (
+            f"{label:24} {(cpu_seconds(pid) - own) / polls:9.3f}"
+            f" {(cpu_seconds(feed) - other) / polls:9.3f} {seconds / polls:9.2f}"
+            f" {sum(ages) / len(ages):6.1f} {max(ages):5.1f}"
+            f" {memory_mb(pid):6.0f} {memory_mb(feed):6.0f}"
+        )
+
+
+@contextlib.contextmanager
+def cluster(place: Path) -> Iterator[tuple[PrivateSlurm, Sluiced]]:
+    files = PluginFiles(place / "sluice")
+    files.directory.mkdir()
+    files.configure(Mode="advise", FollowInterval=1000)
+    install(files.bundle, made_model.bundle(settings="", job_names=("app",)))
+    with PrivateSlurm(
+        place / "slurm",
+        settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000"},
+        plugin_dir=make("slurm-plugin") / "plugins",
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as slurm:
+        files.wait_for(lambda seen: seen["bundle"]["loaded"])
+        sluiced = Sluiced(slurm, files).start()
+        sluiced.wait_for_snapshots()
+        sluiced.wait_until_loaded()
+        try:
+            yield slurm, sluiced
+        finally:
+            sluiced.stop()
+
+
+def unjoined(history: Path) -> int:
+    with Store(history, read_only=True) as store:
+        return sum(row.job_id is None for row in store.latest_decisions(1_000_000))
+
+
+def real(place: Path, bursts: tuple[int, ...]) -> None:
+    client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
+    make("slurm-plugin/feed")
+    print("A real slurmctld, plugin in advise; CPU in seconds a poll, memory in MB")
+    print(f"{'':24} {'own CPU':>9} {'its feed':>9} {'interval':>9}  age: mean max    RSS   feed")
+    with cluster(place) as (slurm, sluiced):
+        watched, pending = Watched(sluiced), 0
+        for count in bursts:
+            done = slurm.run(client, str(count - pending), ",".join(NAMES), timeout=900)
+            seconds, submitted = float(done.stdout), count - pending
+            pending = count
+            deadline = time.monotonic() + SETTLE
+            while time.monotonic() < deadline and unjoined(sluiced.history):
+                time.sleep(1)
+            left = time.monotonic() + SETTLE - deadline
+            print(
+                f"{submitted:,} submitted in {seconds:.1f} s: "
+                f"{sluiced.files.stats()['ring']['dropped']} records lost, "
+                f"{unjoined(sluiced.history)} not joined after {left:.0f} s"
+            )
+            print(watched.line(f"{pending:,} pending"), flush=True)
+
+
+# A queue of any length
+
+
+def stand_in(place: Path, answers: list[bytes]) -> list[str | Path]:
+    """The command of a program that gives these answers, one a request."""
+    place.mkdir()
+    for number, answer in enumerate(answers):
+        (place / f"{number:04}").write_bytes(answer)
+    return [sys.executable, REPOSITORY / "tests" / "lab" / "feed_stand_in.py", place]
+
+
+def pending_job(number: int, *, priority: int = 100) -> bytes:
+    return frames.job(
+        job_id=number,
+        submit=made_model.CREATED,
+        eligible=made_model.CREATED,
+        start=0,
+        end=0,
+        state=b"PENDING",
+        reason=b"Priority",
+        priority=priority,
+        licenses=b"sl0_stream" if number % 2 else b"",
+        notes=b"sluice(v=1,rec=b0-%d,klass=stream)" % number,
+        uid=2000 + number % 20,
+        name=NAMES[number % len(NAMES)].encode(),
+    )
+
+
+def records(count: int) -> Iterator[Record]:
+    """Return a record for each of these jobs."""
+    config = core.default_config()
+    submissions = [core.submission({"name": name}) for name in NAMES]
+    made = [
+        decide(None, config, one, made_model.CREATED, boot=0xB0, cluster="lab")
+        for one in submissions
+    ]
+    for number in range(1, count + 1):
+        record = Record(made[number % len(made)].struct)
+        record.struct.number = number
+        record.struct.submission.uid = 2000 + number % 20
+        yield record
+
+
+class Follower:
+    """What sluiced does with a queue at a poll, but for the gates."""
+
+    def __init__(self, place: Path, answers: list[bytes]) -> None:
+        self.queue = Queue(stand_in(place, answers))
+        self.ledger = Ledger("lab", started=0)
+        self.publisher = Publisher(place / "cluster.snapshot")
+        self.store = Store(place / "history.db", create=True)
+        self.known: dict[int, Holding] = {}
+
+    def poll(self) -> None:
+        self.follow(self.queue.poll(timeout=120), made_model.CREATED)
+
+    def take(self, changed: list[QueuedJob], now: int) -> None:
+        """Take up these changes in place of a poll."""
+        gone = [job for job in changed if job.has_ended]
+        self.queue.jobs.update((job.job_id, job) for job in changed)
+        self.follow(Changes(changed, []), now)
+        for job in gone:
+            self.ledger.take(Changes([], [self.queue.jobs.pop(job.job_id)]))
+
+    def follow(self, changes: Changes, now: int) -> None:
+        self.ledger.take(changes)
+        self.ledger.look_up(self.store, now)
+        self.ledger.join(now)
+        self.ledger.write(self.store)
+        for job in changes.changed:
+            self.known.pop(job.job_id, None)
+        for holding in holdings(changes.changed, TOKENS):
+            self.known[holding.job.job_id] = holding
+        self.publisher.publish(
+            list(self.queue.jobs.values()),
+            self.ledger.prediction,
+            Settings(),
+            holdings=list(self.known.values()),
+            lane_speeds={},
+            is_off=False,
+            now=now,
+        )
+
+    def decide(
+        self, request: dict[str, Any], bundle: Bundle, config: Config, number: int, now: int
+    ) -> None:
+        """Decide on a submission, and store what the plugin's record would be."""
+        latest = self.publisher.latest
+        snapshot = Snapshot.parse(latest.content) if latest else None
+        record = decide(
+            Situation(bundle, snapshot),
+            config,
+            core.submission_of(request),
+            now,
+            boot=1,
+            number=number,
+            cluster="lab",
+        )
+        if latest:
+            self.store.add_snapshot(latest)
+        self.store.insert_decisions([decision_of(record)])
+        self.ledger.add(record)
+
+
+def timed(work: Callable[[], None]) -> tuple[float, float]:
+    begin, cpu = time.monotonic(), time.process_time()
+    work()
+    return time.process_time() - cpu, time.monotonic() - begin
+
+
+def simulated(place: Path) -> None:
+    print("\nA stand-in for slurmctld; CPU seconds of sluiced a poll, without the gates")
+    print(f"{'pending':>9} {'first':>8} {'unchanged':>10} {'1 % new':>8} {'all new':>8} {'RSS':>6}")
+    for count in QUEUES:
+        child = subprocess.run(
+            [sys.executable, __file__, "--follow", str(count), str(place / str(count))], check=True
+        )
+        assert child.returncode == 0
+
+
+def follow(count: int, place: Path) -> None:
+    """Follow a queue of so many jobs; a process of its own, whose memory is its own."""
+    everything = b"".join(pending_job(i) for i in range(1, count + 1))
+    few = b"".join(pending_job(i, priority=5) for i in range(1, count + 1, 100))
+    again = b"".join(pending_job(i, priority=7) for i in range(1, count + 1))
+    answers = [frames.hello() + everything, b"", b"", few, again]
+    follower = Follower(place, [answer + frames.end() for answer in answers])
+    del everything, few, again, answers
+    for record in records(count):
+        follower.ledger.add(record)
+    times = [timed(follower.poll)[0] for _ in range(5)]
+    rss = memory_mb(os.getpid())
+    print(
+        f"{count:>9,} {times[0]:8.3f} {times[2]:10.4f} {times[3]:8.3f} {times[4]:8.3f} {rss:6.0f}"
+    )
+    assert follower.ledger.joined == count
+    follower.queue.close()
+
+
+# What it leaves on the disk
+
+
+def growth(place: Path, hours: float) -> None:
+    """One submission a second beside 1,000 pending jobs, of which as many run and end."""
+    pending, running = 1000, 200
+    follower = Follower(place, [])
+    config = core.parse_config("sluice.conf", b"")
+    bundle = Bundle.parse(made_model.bundle(applications=200))
+    words, settled, size = Words(), pending + 2 * running, 0
+    seconds = settled + int(hours * 3600)
+    for number in range(1, seconds + 1):
+        now = made_model.CREATED + number
+        if number == settled:
+            size = size_of(place / "history.db")
+        request = made_model.job(number % 200)
+        follower.decide(request, bundle, config, number, now)
+        stages = ((0, "PENDING"), (pending, "RUNNING"), (pending + running, "COMPLETED"))
+        changed = [
+            parse_job(
+                told(old, made_model.job(old % 200), now - after, state, now if after else 0), words
+            )[0]
+            for after, state in stages
+            if (old := number - after) > 0
+        ]
+        follower.take(changed, now)
+    grown = size_of(place / "history.db") - size
+    print(
+        f"\n{grown / (seconds - settled) * DAY / 1e6:.0f} MB a day at {pending:,} pending jobs, "
+        f"{running} running, a submission a second ({hours:g} hours simulated)"
+    )
+
+
+def told(number: int, request: dict[str, Any], submit: int, state: str, start: int = 0) -> bytes:
+    return frames.job_payload(
+        job_id=number,
+        submit=submit,
+        eligible=submit,
+        start=start,
+        end=start,
+        state=state.encode(),
+        reason=b"Priority",
+        uid=request["uid"],
+        nodes=request["nodes"],
+        tasks=request["tasks"],
+        time_limit=request["time_limit"],
+        account=request["account"].encode(),
+        licenses=b"sl0_stream" if number % 2 else b"",
+        notes=b"sluice(v=1,rec=1-%d," % number,
+        name=request["name"].encode(),
+    )
+
+
+def size_of(path: Path) -> int:
+    """Bytes in use, without what waits in the log."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path.stat().st_size
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    if words[:1] == ["--follow"]:
+        follow(int(words[1]), Path(words[2]))
+        return
+    is_long = words == ["--long"]
+    place = Path(tempfile.mkdtemp(prefix="sluice-scale-"))
+    place.chmod(0o755)
+    try:
+        real(place, LONG_BURSTS if is_long else BURSTS)
+        simulated(place)
+        growth(place / "growth", 6 if is_long else 0.75)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Real controllers hand over what waits in the plugin, and its counters, to those that follow."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import made_model
+import pytest
+from plugin_harness import PluginFiles, drain, install
+from private_slurm import PrivateSlurm
+from sluiced import Sluiced, wait_for
+
+from sluice.policies.record import Record
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs a Slurm of its own"),
+]
+
+JOBS = 9
+
+
+@pytest.fixture(scope="module")
+def slurm(
+    lab_directory: Path, plugin_directory: Path, files: PluginFiles
+) -> Iterator[PrivateSlurm]:
+    install(files.bundle, made_model.bundle())
+    install(files.snapshot, made_model.snapshot())
+    files.configure()
+    with PrivateSlurm(
+        lab_directory / "handover",
+        nodes=1,
+        settings={"JobSubmitPlugins": "sluice"},
+        plugin_dir=plugin_directory,
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as slurm:
+        yield slurm
+
+
+def restart(slurm: PrivateSlurm) -> None:
+    slurm.restart_controller()
+
+
+def crash(slurm: PrivateSlurm) -> None:
+    time.sleep(0.5)  # what is younger than a few milliseconds is not saved yet
+    slurm.kill_controller()
+    slurm.start_controller()
+
+
+@pytest.mark.parametrize("end", [restart, PrivateSlurm.reconfigure, crash])
+def test_records_and_counters_go_on_with_the_next_controller(
+    slurm: PrivateSlurm, files: PluginFiles, end: Callable[[PrivateSlurm], None]
+) -> None:
+    loaded = files.wait_until_loaded("bundle")
+    drain(files.socket)
+    for _ in range(JOBS):
+        slurm.submit("--hold", "--wrap=true")
+    end(slurm)
+    files.wait_for(lambda seen: seen["submissions"] == loaded["submissions"] + JOBS)
+    slurm.submit("--hold", "--wrap=true")
+    files.wait_for(lambda seen: seen["ring"]["used"] == JOBS + 1)
+    seen = files.stats()
+    assert seen["decided"] == loaded["decided"] + JOBS + 1
+    assert (seen["ring"]["lost"], seen["spool"]["error"]) == (0, "")
+    assert seen["counting_since"] == loaded["counting_since"]
+    records = [Record.parse(content) for content in drain(files.socket)]
+    assert len({(record.boot, record.number) for record in records}) == JOBS + 1
+    slurm.run("scancel", "--state=PENDING", "--quiet")
+
+
+def test_the_history_gets_every_record_once(slurm: PrivateSlurm, files: PluginFiles) -> None:
+    """Also those that sluiced had fetched, but not acknowledged, when slurmctld ended."""
+    sluiced = Sluiced(slurm, files).start()
+    try:
+        sluiced.wait_for_snapshots()
+        slurm.submit("--hold", "--wrap=true")
+        wait_for(lambda: len(sluiced.decisions()) == 1)
+        sluiced.stop(signal.SIGKILL)
+        for _ in range(JOBS):
+            slurm.submit("--hold", "--wrap=true")
+        slurm.restart_controller()
+        slurm.submit("--hold", "--wrap=true")
+        sluiced.start()
+        wait_for(lambda: len(sluiced.decisions()) >= JOBS + 2)
+        sluiced.wait_for_snapshots()
+        assert len(sluiced.decisions()) == JOBS + 2
+    finally:
+        sluiced.stop()
+        slurm.run("scancel", "--state=PENDING", "--quiet")
