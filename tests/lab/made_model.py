@@ -103,7 +103,7 @@ def bundle(
 HEAVY = {"rate": 8e9, "io_share": 0.9, "burst_seconds": 270.0, "unflushed_bytes": 2.0**30}
 
 # Jobs whose class is sure, by name, of those who submit in tests.
-USERS = (0, 1000, 65534)
+USERS = (0, 5, 1000, 65534)
 STREAM_JOB = "writer"
 FLUSH_JOB = "flusher"
 

@@ -196,6 +196,7 @@ def test_a_sites_reservation_that_holds_tokens_is_named(sluiced, slurm):
 def test_tokens_that_users_wrote_are_named_with_what_takes_them_off(sluiced, slurm):
     configure(sluiced.files, Mode="off")
     sluiced.files.wait_for(lambda seen: seen["mode"] == "off")
+    sluiced.stop()  # it would take them off itself
     job = slurm.submit("-L", "tool:1,all_stream:1000", *HELD)
     [found] = diagnose(sluiced, "tokens of users")
     assert f"{job} (all_stream:1000)" in found["text"]

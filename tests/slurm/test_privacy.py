@@ -199,7 +199,8 @@ def test_nobody_else_reads_the_files(sluiced):
     for name in ("sluice.conf", "sluiced.log"):  # the site's own
         modes.pop(name)
     assert {"history.db", "history.db-wal", "cluster.snapshot", "off"} <= modes.keys()
-    assert set(modes.values()) == {0o640}, modes
+    assert set(modes.values()) <= {0o640, 0o600}, modes
+    assert modes["history.db"] == modes["cluster.snapshot"] == 0o640
 
 
 def test_modes_that_let_others_read_are_found_and_repaired(sluiced):
