@@ -18,6 +18,7 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 Facts = dict[str, Any]
@@ -61,7 +62,8 @@ def command(config: Path | None, *, as_json: bool) -> None:
     elif facts["mode"] != "enforce":
         click.echo(f"Mode is {facts['mode']}: there are gates in enforce alone.")
     if facts["released"] is not None:
-        click.echo(f"Released in the last day: {_released(facts['released'])}.")
+        for line in _released(facts["released"]):
+            click.echo(line)
 
 
 def _row(gate: Facts) -> tuple[object, ...]:
@@ -76,5 +78,12 @@ def _row(gate: Facts) -> tuple[object, ...]:
     )
 
 
-def _released(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} for {reason}" for reason, count in counts.items()) or "nobody"
+def _released(counts: dict[str, int]) -> Iterator[str]:
+    from sluice.policies.control import release_text
+
+    if not counts:
+        yield "Released in the last day: nobody."
+        return
+    yield "Released in the last day:"
+    for reason, count in counts.items():
+        yield f"  {count} {reason}: {release_text(reason)}"
