@@ -368,7 +368,9 @@ release_due (const struct sluice_control_job *job, const struct sluice_control_f
 		return SLUICE_RELEASE_SWITCHED_OFF;
 	if (!(job->flags & SLUICE_CONTROL_GRANTED))
 		return release_of_stranger (job, facts);
-	return job->state == SLUICE_CONTROL_WAITS && job->memory.waited >= facts->max_delay
+	/* also with MaxDelay=0 a job has its lanes where nothing keeps it waiting */
+	return job->state == SLUICE_CONTROL_WAITS && job->memory.waited > 0.0
+		       && job->memory.waited >= facts->max_delay
 		   ? SLUICE_RELEASE_MAX_DELAY
 		   : SLUICE_RELEASE_NONE;
 }

@@ -5,6 +5,7 @@
 #ifndef SLUICE_POLICIES_H
 #define SLUICE_POLICIES_H
 
+#include "control.h"
 #include "decide.h"
 #include "hooks.h"
 
@@ -104,6 +105,27 @@ struct sluice_core_decision {
 };
 const struct sluice_core_decision *
 sluice_core_policy_decisions (const struct sluice_core_policy *policy, uint32_t *count);
+
+/* What the control loop is handed and what it makes of that, call by call: tests do the
+ * same with it as sluiced does. */
+enum sluice_core_moment {
+	SLUICE_CORE_BEFORE_BOUND,
+	SLUICE_CORE_AFTER_BOUND,
+	SLUICE_CORE_BEFORE_POLL,
+	SLUICE_CORE_AFTER_POLL,
+};
+struct sluice_core_queue {
+	const struct sluice_control_job *jobs;
+	const struct sluice_submission *const *submissions;
+	const struct sluice_control_facts *facts;
+	const struct sluice_control_gates *gates; /* of the latest poll */
+	uint32_t count;
+	uint32_t reserved;
+};
+typedef void sluice_core_watch (void *watcher, enum sluice_core_moment moment,
+				const struct sluice_core_queue *queue);
+void sluice_core_policy_watch (struct sluice_core_policy *policy, sluice_core_watch *watch,
+			       void *watcher);
 
 /* What Sluice sees of a job: the submission of its application, with its own size and
  * limit. */

@@ -57,6 +57,8 @@ struct sluice_core_policy {
 	struct sluice_core_decision *made; /* in the latest call of a hook */
 	struct plan *plans;
 	struct sluice_policy_result *results;
+	sluice_core_watch *watch; /* NULL: nobody watches */
+	void *watcher;
 };
 
 void
@@ -312,6 +314,20 @@ carry_out (struct sluice_core_policy *p)
 	return count;
 }
 
+static void
+show (const struct sluice_core_policy *p, enum sluice_core_moment moment)
+{
+	struct sluice_core_queue queue = {
+		.jobs = p->rows.jobs,
+		.submissions = p->rows.pointers,
+		.count = p->rows.count,
+		.facts = &p->facts,
+		.gates = &p->gates,
+	};
+	if (p->watch)
+		p->watch (p->watcher, moment, &queue);
+}
+
 /* Charge the waits up to now. */
 static void
 bound (struct sluice_core_policy *p, double now)
@@ -320,7 +336,9 @@ bound (struct sluice_core_policy *p, double now)
 	p->facts.now = utc (p, now);
 	p->facts.releases = UINT32_MAX;
 	count_free (p);
+	show (p, SLUICE_CORE_BEFORE_BOUND);
 	sluice_control_bound (p->rows.control, p->rows.jobs, p->rows.count, &p->facts);
+	show (p, SLUICE_CORE_AFTER_BOUND);
 	carry_out (p);
 }
 
@@ -332,9 +350,11 @@ poll (struct sluice_core_policy *p, double now)
 		renew (p, now);
 		p->is_stale = 0;
 		p->facts.version = p->renewed;
+		show (p, SLUICE_CORE_BEFORE_POLL);
 		sluice_control_poll (p->rows.control, p->rows.jobs, p->rows.pointers,
 				     p->rows.count, p->situation, p->setup.config,
 				     &p->facts, &p->gates);
+		show (p, SLUICE_CORE_AFTER_POLL);
 		uint32_t made = sluice_control_decision_count (p->rows.control);
 		for (uint32_t d = 0; d < made; d++) {
 			const struct sluice_control_decision *decision
@@ -548,4 +568,12 @@ sluice_core_policy_decisions (const struct sluice_core_policy *p, uint32_t *coun
 {
 	*count = p->made_count;
 	return p->made;
+}
+
+void
+sluice_core_policy_watch (struct sluice_core_policy *p, sluice_core_watch *watch,
+			  void *watcher)
+{
+	p->watch = watch;
+	p->watcher = watcher;
 }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sluice.policies import core
 from sluice.policies._core import ffi as core_ffi
 from sluice.policies.bundle import Bundle
+from sluice.policies.control import Loop, new_facts
 from sluice.policies.snapshot import pack_snapshot
 from sluice.policies.structs import View
 from sluice.sim import engine
@@ -18,6 +19,7 @@ from sluice.sim.io_replay import with_room_for_io
 from sluice.sim.policies import POLICIES, Options, Question
 
 EPOCH = 1_800_000_000
+JOB_SIZE = core_ffi.sizeof("struct sluice_control_job")
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,48 @@ class Decided:
 
     def snapshot(self, sequence: int = 1) -> bytes:
         """Return a snapshot of who ran, as sluiced would publish it."""
-        return pack_snapshot(
-            state={"sequence": sequence, "taken": self.time, "running": len(self.corunners)},
-            corunners=self.corunners,
-        )
+        return snapshot_of(self.time, self.corunners, sequence)
+
+
+def snapshot_of(taken: int, corunners: tuple[dict[str, Any], ...], sequence: int = 1) -> bytes:
+    state = {"sequence": sequence, "taken": taken, "running": len(corunners)}
+    return pack_snapshot(state=state, corunners=corunners)
+
+
+@dataclass(frozen=True)
+class Polled:
+    """One call of the control loop in a replay: what it was handed, and what it made of it."""
+
+    is_bound: bool
+    """sluice_control_bound, which needs neither co-runners nor submissions."""
+    before: bytes
+    """The jobs; facts_before is what else there was."""
+    facts_before: bytes
+    submissions: tuple[bytes | None, ...]
+    corunners: tuple[dict[str, Any], ...]
+    after: bytes = b""
+    facts_after: bytes = b""
+    gates: bytes = b""
+
+    def loop(self) -> Loop[int]:
+        """Return a loop of these jobs, by their places in the array."""
+        loop: Loop[int] = Loop()
+        for place in range(len(self.before) // JOB_SIZE):
+            row = core_ffi.addressof(loop.add(place))
+            core_ffi.buffer(row)[:] = self.before[place * JOB_SIZE :][:JOB_SIZE]
+        for place, content in enumerate(self.submissions):
+            if content is not None:
+                loop.describe(place, view_of(content))
+        return loop
+
+    def facts(self) -> Any:
+        facts = new_facts()
+        core_ffi.buffer(facts)[:] = self.facts_before
+        return facts
+
+    def snapshot(self) -> bytes:
+        """Return a snapshot of who ran, as sluiced would publish it."""
+        return snapshot_of(self.facts().now, self.corunners)
 
 
 class Watched:
@@ -54,13 +94,31 @@ class Watched:
         self.config = core.parse_config("sluice.conf", self.core.belief.config.encode())
         self.decided: list[Decided] = []
         self.running: dict[int, dict[str, Any]] = {}
+        self.polled: list[Polled] = []
         self._inner = self.core.table
+        self._watch = ffi.callback("sluice_core_watch *", self._see)
+        lib.sluice_core_policy_watch(self.core.handle, self._watch, ffi.NULL)
         config = storage.configuration()
         contention = Contention(config, profiles.loads(work, config))
         self._callbacks = self._table()
         self.results = engine.run(
             work, site.settings, storage=contention.storage, policy=self._callbacks[0]
         )
+
+    def _see(self, _watcher, moment, queue):
+        jobs = bytes(ffi.buffer(queue.jobs, queue.count * JOB_SIZE))
+        facts = bytes(ffi.buffer(queue.facts))
+        if moment in {lib.SLUICE_CORE_AFTER_BOUND, lib.SLUICE_CORE_AFTER_POLL}:
+            gates = bytes(ffi.buffer(queue.gates))
+            self.polled[-1] = replace(self.polled[-1], after=jobs, facts_after=facts, gates=gates)
+            return
+        is_bound = moment == lib.SLUICE_CORE_BEFORE_BOUND
+        submissions = [
+            bytes(ffi.buffer(one)) if one else None
+            for one in queue.submissions[0 : 0 if is_bound else queue.count]
+        ]
+        running = tuple(self.running[i] for i in sorted(self.running))
+        self.polled.append(Polled(is_bound, jobs, facts, tuple(submissions), running))
 
     def _table(self) -> tuple[Any, ...]:
         kind = ffi.typeof("struct sluice_replay_policy")
@@ -140,6 +198,10 @@ class Watched:
 
 def submission_view(struct: Any) -> View:
     """Take a struct of the engine's library over into that of the core."""
+    return view_of(bytes(ffi.buffer(struct)))
+
+
+def view_of(content: bytes) -> View:
     copy = core_ffi.new("struct sluice_submission *")
-    core_ffi.buffer(copy)[:] = bytes(ffi.buffer(struct))
+    core_ffi.buffer(copy)[:] = content
     return View(copy)

@@ -335,6 +335,8 @@ def test_a_charge_lies_between_what_certainly_and_what_possibly_is_a_wait_for_to
         ({}, {}, None),
         ({"waited": 59.0}, {}, "max_delay"),
         ({"waited": 58.9}, {}, None),
+        ({}, {"max_delay": 0.0}, "max_delay"),
+        ({"nodes": 101}, {"max_delay": 0.0}, None),
         ({"waited": 1e6, "nodes": 101}, {}, "max_delay"),
         ({"waited": 1e6, "state": control.LATER}, {}, None),
         ({"waited": 1e6, "state": control.RUNS}, {}, None),

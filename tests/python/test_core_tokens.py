@@ -362,10 +362,15 @@ def test_the_snapshot_says_who_holds_what():
     state = snapshot(
         holders=[
             {"job_id": 9, "klass": "meta", "lane_mask": 1},
-            {"job_id": 4, "klass": "stream", "lane_mask": 3},
+            {"job_id": 4, "klass": "stream", "lane_mask": 3, "waited": 7},
         ]
     )
-    assert state.holder(4).to_dict() == {"job_id": 4, "klass": "stream", "lane_mask": 3}
+    assert state.holder(4).to_dict() == {
+        "job_id": 4,
+        "klass": "stream",
+        "lane_mask": 3,
+        "waited": 7,
+    }
     assert state.holder(9).klass == "meta"
     assert state.holder(5) is None
 

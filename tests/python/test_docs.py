@@ -8,6 +8,8 @@ import pytest
 
 from sluice.cli.main import main as sluice
 from sluice.policies import core
+from sluice.policies.control import release_text
+from sluice.policies.structs import RELEASES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -70,6 +72,12 @@ def test_every_sluice_conf_shown_is_accepted(page):
     assert examples
     for text in examples:
         core.parse_config(page.name, text.encode())
+
+
+def test_the_page_on_gates_explains_every_reason_of_a_release():
+    page = (ROOT / "docs/gates.md").read_text()
+    for release in RELEASES[1:]:
+        assert f"| `{release}` | {release_text(release)} |" in page
 
 
 def test_the_settings_page_explains_every_key():

@@ -365,6 +365,28 @@ def test_an_empty_history_lists_nothing_and_says_where_to_look(site):
     assert json.loads(site.run("decisions", "--json")) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("max_delay", "after waiting 30 min: it has waited for MaxDelay seconds (max_delay)."),
+        ("of_the_future", "after waiting 30 min: of_the_future (of_the_future)."),
+    ],
+)
+def test_it_says_in_words_why_tokens_were_taken_off(site, reason, said):
+    record = site.decide()
+    site.join(record, 4711)
+    with Store(site.history) as store:
+        [decision] = store.decisions_for_job(4711)
+        store.add_releases(
+            [
+                records.Release(
+                    decision.cluster, 4711, record.now, record.now, "all_stream", reason, 1800.0
+                )
+            ]
+        )
+    assert said in site.run("why", "4711")
+
+
 def test_in_enforce_it_says_which_tokens_were_taken(site):
     site.conf.write_text(CONF + "Mode=enforce\n")
     site.join(site.decide(), 4711)

@@ -68,6 +68,37 @@ def test_every_decision_is_the_one_that_a_snapshot_of_the_cluster_leads_to(watch
     assert {"insignificant", "harmless", "sharing_cheapest", "delay_pays"} <= reasons
 
 
+def repeated(watched, polled):
+    """Do what sluiced does with these jobs, facts and co-runners; return (jobs, facts, gates)."""
+    loop, facts = polled.loop(), polled.facts()
+    if polled.is_bound:
+        loop.bound(facts)
+        return loop, facts, b""
+    situation = Situation(watched.bundle, Snapshot.parse(polled.snapshot()))
+    gates = loop.poll(situation, watched.config, facts)
+    return loop, facts, View(gates.struct).bytes
+
+
+def test_the_control_loop_of_sluiced_makes_the_same_of_every_queue():
+    """Jobs, facts and gates, byte for byte, from a published snapshot and a new loop."""
+    replayable, profiles = work()
+    watched = Watched(
+        replayable, SITE, profiles=profiles, storage=STORAGE, policy="sluice-delay", max_delay=3600
+    )
+    releases, charged, decided, let_out = set(), 0, 0, 0
+    for polled in watched.polled:
+        loop, facts, gates = repeated(watched, polled)
+        assert loop.content() == polled.after
+        assert View(facts).bytes == polled.facts_after
+        assert polled.is_bound or gates == polled.gates
+        releases |= {action.release for action in loop.actions()}
+        charged += any(loop[place].memory.waited for place in loop)
+        decided += sum(1 for _ in loop.decisions())
+        let_out += any(gates)
+    assert releases == {"max_delay", "sharing"}
+    assert min(charged, decided, let_out) > 10
+
+
 def test_jobs_near_their_start_are_decided_on_again(watched):
     counts = np.bincount([decided.job for decided in watched.decided])
     assert counts.min() == 1

@@ -498,8 +498,10 @@ def findings(daemon: Sluiced, topic: str) -> list[str]:
     return [row["level"] for row in json.loads(done.stdout) if row["topic"] == topic]
 
 
-@pytest.mark.parametrize(("is_seen", "reason"), [(True, "left"), (False, "unknown")])
-def test_a_job_that_was_given_a_token_without_a_decision_is_let_go(sluiced, slurm, is_seen, reason):
+@pytest.mark.parametrize(("is_seen", "reason"), [(True, "foreign"), (False, "unknown")])
+def test_a_job_that_was_given_a_token_without_a_decision_is_released(
+    sluiced, slurm, is_seen, reason
+):
     """By an administrator, to a job of which Sluice knows nothing, or that it never saw."""
     files = sluiced.files
     if not is_seen:

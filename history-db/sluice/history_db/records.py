@@ -265,10 +265,7 @@ class Release:
     released: int
     tokens: str
     reason: str
-    """`max_delay`; `switched_off`; `undefined`: slurm.conf has no such token, or too few;
-    `unknown`: no decision was found that gave it; `confined`: too slow on its lane even alone;
-    `sharing`: decided again, it costs less to share than to wait; `left`: decided again, it needs
-    no token."""
+    """One of SLUICE_RELEASES (policies/core/control.h)."""
     waited: float
 
 

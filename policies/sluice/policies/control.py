@@ -37,7 +37,9 @@ FIRST_CAPACITY = 1024
 
 
 def release_text(release: str) -> str:
-    """Explain a reason of a release in a sentence."""
+    """Explain a reason of a release in a sentence; one of another version stays a word."""
+    if release not in RELEASES:
+        return release
     return str(ffi.string(lib.sluice_release_text(RELEASES.index(release))).decode())
 
 

@@ -23,7 +23,7 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from sluice.policies.core import Config
 
@@ -77,7 +77,8 @@ def command(config: Path | None, *, as_json: bool) -> None:
     elif facts["mode"] != "enforce":
         click.echo(f"Mode is {facts['mode']}: there are gates in enforce alone.")
     if facts["released"] is not None:
-        click.echo(f"Released in the last day: {_released(facts['released'])}.")
+        for line in _released(facts["released"]):
+            click.echo(line)
 
 
 def _facts(config: Config) -> Facts:
@@ -126,5 +127,12 @@ def _gate(size: int | None, hidden: Collection[str]) -> object:
     return "hidden" if "reservations" in hidden else "open"
 
 
-def _released(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} for {reason}" for reason, count in counts.items()) or "nobody"
+def _released(counts: dict[str, int]) -> Iterator[str]:
+    from sluice.policies.control import release_text
+
+    if not counts:
+        yield "Released in the last day: nobody."
+        return
+    yield "Released in the last day:"
+    for reason, count in counts.items():
+        yield f"  {count} {reason}: {release_text(reason)}"

@@ -327,6 +327,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
 
 def _decided_again(facts: Facts) -> Iterator[str]:
     """Tell what sluiced decided near the start, and when it took tokens off."""
+    from sluice.policies.control import release_text
+
     if facts["decided_again"] or facts["releases"]:
         yield from _heading("Near its start")
     for record in facts["decided_again"]:
@@ -340,7 +342,8 @@ def _decided_again(facts: Facts) -> Iterator[str]:
     for release in facts["releases"]:
         yield (
             f"  {time_text(release['released'])} tokens taken off ({release['tokens']}) after "
-            f"waiting {duration_text(release['waited'])}: {release['reason']}."
+            f"waiting {duration_text(release['waited'])}: {release_text(release['reason'])} "
+            f"({release['reason']})."
         )
 
 

@@ -95,7 +95,7 @@ def plan(actual: Iterable[Lease], wanted: Mapping[str, int], now: int, length: i
         close.append(
             f"create reservation reservationname={PREFIX}{token} starttime=now "
             f"endtime=now+{length}seconds users=root licenses={token}:{count} "
-            "flags=license_only,ignore_jobs"
+            "flags=license_only,ignore_jobs,flex"
         )
     return close + open_
 
