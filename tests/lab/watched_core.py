@@ -18,7 +18,7 @@ from sluice.sim.contention import Contention
 from sluice.sim.io_replay import with_room_for_io
 from sluice.sim.policies import POLICIES, Options, Question
 
-EPOCH = 1_800_000_000
+EPOCH = 1_600_000_000
 JOB_SIZE = core_ffi.sizeof("struct sluice_control_job")
 
 

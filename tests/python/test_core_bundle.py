@@ -337,7 +337,7 @@ def test_a_bundle_is_replaced_as_a_whole_and_leaves_nothing_behind(tmp_path):
     content = write_small(path)
     assert path.read_bytes() == content
     assert path.stat().st_ino != before.st_ino
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o640
     assert [p.name for p in tmp_path.iterdir()] == ["model.bundle"]
     assert Bundle.load(path, os.getuid()).checksum == Bundle.parse(content).checksum
 

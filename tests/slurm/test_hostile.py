@@ -71,15 +71,17 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     daemon = Sluiced(slurm, files)
     enforce(daemon)
     daemon.start()
-    settle(daemon)
-    drain(files.socket)
-    yield daemon
-    slurm.run("scancel", "--quiet", "--state=PENDING", check=False)
-    wait_for(lambda: tokens_are_counted(slurm))
-    slurm.run("scancel", "--quiet", "--partition=main", check=False)
-    wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
-    if daemon.process.poll() is None:
-        daemon.stop()
+    try:
+        settle(daemon)
+        drain(files.socket)
+        yield daemon
+        slurm.run("scancel", "--quiet", "--state=PENDING", check=False)
+        wait_for(lambda: tokens_are_counted(slurm))
+        slurm.run("scancel", "--quiet", "--partition=main", check=False)
+        wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
+    finally:
+        if daemon.process.poll() is None:
+            daemon.stop()
     for name in reservations(slurm):
         slurm.run("scontrol", "delete", f"reservationname={name}", check=False)
     wait_for(lambda: not reservations(slurm))
