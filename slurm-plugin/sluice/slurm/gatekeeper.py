@@ -222,20 +222,18 @@ class GateKeeper:
     def _take_policy(self, config: Config, slurm_uid: int) -> None:
         """Take up a changed bundle; as in the plugin, a bad one leaves the last good one in use."""
         path = Path(config.bundle)
-        try:
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if stamp != self._bundle_stamp:
-                self._bundle_stamp = stamp
+        stamp = _stamp(path)
+        if stamp is not None and stamp != self._bundle_stamp:
+            self._bundle_stamp = stamp
+            try:
                 self._bundle = Bundle.load(path, slurm_uid)
-        except FileNotFoundError:
-            pass
-        except (CoreError, OSError) as error:
-            log.warning("gates: %s", error)
+                self._rows.clear()  # pressures may be others now
+            except (CoreError, OSError) as error:
+                log.warning("bundle: %s", error)
         policy = self._bundle.policy if self._bundle else config.policy
         if policy != self._policy or not self._names:
             self._policy, self._names = policy, token_names(policy)
-            self._rows.clear()  # lanes and pressures may be others now
+            self._rows.clear()  # lanes may be others now
 
     def _follow(self, seen: Seen, ledger: Ledger | None) -> None:
         """Describe new and changed jobs to the loop, and forget those that ended."""
@@ -468,6 +466,15 @@ class GateKeeper:
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
             self.unstored.add(lambda store: store.add_running_set(seen))
             self._recorded = seen
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file does; None where there is none to be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _state(job: QueuedJob) -> int:

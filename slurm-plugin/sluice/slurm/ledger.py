@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Job
@@ -299,10 +298,13 @@ class Ledger:
     # What the history knows and is told
 
     def look_up(self, store: Store, now: int) -> None:
-        """Ask the history what an earlier sluiced found out, of so many jobs at a time."""
+        """Ask the history what an earlier sluiced found out, of so many jobs at a time.
+
+        Those that may have tokens come first: of a job of which nothing is known they are taken.
+        """
         if not self._is_loaded:
             self._load(store, now)
-        asked = dict(islice(self._not_looked_up.items(), LOOKED_UP))
+        asked = dict(sorted(self._not_looked_up.items(), key=_has_no_licenses)[:LOOKED_UP])
         if not asked:
             return
         decisions: dict[int, list[Decision]] = {}
@@ -402,6 +404,10 @@ class Ledger:
             source="sluiced",
             array_job=job.submission_id if job.is_array else None,
         )
+
+
+def _has_no_licenses(item: tuple[SubmissionKey, Submission]) -> bool:
+    return not item[1].candidate.licenses
 
 
 def key_of(job: QueuedJob) -> SubmissionKey:
