@@ -423,6 +423,17 @@ see_room (struct sluice_core_policy *p, double now, uint32_t job)
 	poll (p, now);
 }
 
+/* No time passes between two polls here: a job that has none left to wait is charged a
+ * moment, so that it is released now. */
+static void
+release_if_due (struct sluice_core_policy *p, double now, struct sluice_control_job *row)
+{
+	if (row->memory.waited + soon <= p->policy->max_delay)
+		return;
+	row->memory.waited += soon;
+	bound (p, now);
+}
+
 /* Until when a job that lacks a token need not be asked about. */
 static double
 hold_of (const struct sluice_core_policy *p, const struct sluice_control_job *row,
@@ -444,6 +455,8 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	p->made_count = 0;
 	if (plan->tokens.lane_mask)
 		see_room (p, now, job);
+	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens))
+		release_if_due (p, now, &p->rows.jobs[plan->row]);
 	if (plan->tokens.lane_mask && !has_tokens (p, &plan->tokens)) {
 		if (result->held_since < 0)
 			result->held_since = now;

@@ -100,6 +100,10 @@ def test_decisions_are_a_function_of_their_inputs_under_sanitizers(built, files)
     assert ", 0 failed" in run(built("decide_test", *SANITIZERS), *files)
 
 
+def test_the_control_loop_takes_any_queue_under_sanitizers(built, files):
+    assert ", 0 failed" in run(built("control_test", *SANITIZERS), *files)
+
+
 def test_nothing_is_allocated_for_a_decision(built, files):
     assert ", 0 failed" in run(built("allocation_test", "-O2", "-fno-builtin"), *files)
 

@@ -306,9 +306,9 @@ def test_a_page_is_made_also_where_there_is_little_to_show(tmp_path, jobs, verdi
 
 @pytest.mark.parametrize(
     ("policy", "max_delay", "is_said"),
-    [("sluice-auto", "1", True), ("sluice-auto", "inf", False), ("sluice-disjoint", "1", False)],
+    [("sluice-auto", "0", True), ("sluice-auto", "inf", False), ("sluice-disjoint", "1", False)],
 )
 def test_a_max_delay_that_leaves_hardly_anybody_to_keep_back_is_told(policy, max_delay, is_said):
     result = sluice(*GENERATED, "--policy", policy, "--max-delay", max_delay)
     assert result.exit_code == 0, result.stderr
-    assert ("within MaxDelay, 1 s." in result.stdout) == is_said
+    assert ("within MaxDelay, " in result.stdout) == is_said

@@ -499,9 +499,7 @@ def findings(daemon: Sluiced, topic: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("is_seen", "reason"), [(True, "foreign"), (False, "unknown")])
-def test_a_job_that_was_given_a_token_without_a_decision_is_released(
-    sluiced, slurm, is_seen, reason
-):
+def test_a_job_with_a_token_but_no_decision_is_released(sluiced, slurm, is_seen, reason):
     """By an administrator, to a job of which Sluice knows nothing, or that it never saw."""
     files = sluiced.files
     if not is_seen:
