@@ -697,20 +697,47 @@ gather_background (struct sluice_control *c, const struct sluice_control_job *jo
 	return kept + 1;
 }
 
+/*
+ * Jobs that a lane's tokens are let out for: those that could start now, but for their
+ * tokens; where there are none, all that are eligible, so that one finds its token when a
+ * node becomes free. A job that lacks nodes as well must keep nobody from a token.
+ */
+static uint32_t
+flags_to_serve (const struct sluice_control_job *jobs, uint32_t n, uint32_t lane)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].state == SLUICE_CONTROL_WAITS && counts (&jobs[i])
+		    && jobs[i].tokens.lane_mask >> lane & 1 && !jobs[i].memory.waits
+		    && jobs[i].flags & SLUICE_CONTROL_ROOM)
+			return SLUICE_CONTROL_ROOM;
+	return 0;
+}
+
+/* Whether a job holds a token of the lane, or one may be let out for it. */
+static int
+is_served (const struct sluice_control_job *job, uint32_t lane, uint32_t flags)
+{
+	if (!counts (job) || !(job->tokens.lane_mask >> lane & 1))
+		return 0;
+	return job->state == SLUICE_CONTROL_RUNS
+	       || (job->state == SLUICE_CONTROL_WAITS && (job->flags & flags) == flags);
+}
+
 /* Running and waiting jobs with tokens of a lane, behind each other in members. */
 static void
 gather_members (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
 		const struct sluice_situation *situation, uint32_t lane, uint32_t *running,
 		uint32_t *waiting)
 {
+	uint32_t flags = flags_to_serve (jobs, n, lane);
+
 	*running = *waiting = 0;
 	for (int pending = 0; pending < 2; pending++)
 		for (uint32_t i = 0; i < n; i++) {
 			const struct sluice_control_job *job = &jobs[i];
 			uint32_t state
 			    = pending ? SLUICE_CONTROL_WAITS : SLUICE_CONTROL_RUNS;
-			if (job->state != state || !counts (job)
-			    || !(job->tokens.lane_mask >> lane & 1))
+			if (job->state != state || !is_served (job, lane, flags))
 				continue;
 			struct sluice_member *member = &c->members[*running + *waiting];
 			member->klass = job->tokens.klass;
@@ -758,13 +785,14 @@ static void
 bound_by_need (const struct sluice_control_job *jobs, uint32_t n, uint32_t lane,
 	       uint32_t need[SLUICE_CLASS_COUNT])
 {
+	uint32_t flags = flags_to_serve (jobs, n, lane);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct sluice_control_job *job = &jobs[i];
-		if (!counts (job) || !(job->tokens.lane_mask >> lane & 1))
+		if (!is_served (job, lane, flags))
 			continue;
 		if (job->state == SLUICE_CONTROL_RUNS)
 			need[job->tokens.klass]++;
-		else if (job->state == SLUICE_CONTROL_WAITS && !job->memory.waits)
+		else if (!job->memory.waits)
 			need[job->tokens.klass] += job->tasks;
 	}
 }
@@ -808,20 +836,18 @@ give_up_gates (const struct sluice_control_job *jobs, uint32_t n,
  * Releases by what was decided
  */
 
-/* Tokens that are held or wanted. */
+/* Tokens that are held, or wanted by those that they are let out for. */
 static void
 count_wanted (const struct sluice_control_job *jobs, uint32_t n,
 	      uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES])
 {
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sluice_control_job *job = &jobs[i];
-		int is_running = job->state == SLUICE_CONTROL_RUNS;
-		if (!counts (job) || (!is_running && job->state != SLUICE_CONTROL_WAITS))
-			continue;
-		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-			if (job->tokens.lane_mask >> lane & 1)
-				wanted[job->tokens.klass][lane]
-				    += is_running ? 1 : job->tasks;
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++) {
+		uint32_t flags = flags_to_serve (jobs, n, lane);
+		for (uint32_t i = 0; i < n; i++)
+			if (is_served (&jobs[i], lane, flags))
+				wanted[jobs[i].tokens.klass][lane]
+				    += jobs[i].state == SLUICE_CONTROL_RUNS ? 1
+									    : jobs[i].tasks;
 	}
 }
 
