@@ -4,7 +4,7 @@
 
 Makes the history anew (`made_history`, the same one every time), publishes a model of it, and runs
 each command as a user would: a process of its own, whose start counts. Every run has a log, a
-profile, a job and its share of all indices; the latest ten thousand have a decision. The first
+profile, a job, a decision and its share of all indices. The first
 tenth of the year is written through the store, as ingest does; the other nine are the same
 applications' runs again, each as much later, which SQLite copies by itself.
 
@@ -14,6 +14,8 @@ size hardly depends on them, from FOREST_RUNS.
 
 What a command takes is the fastest of ROUNDS: whatever else the machine does can only add to it.
 Beside it stand median, slowest, processor time, and the same for an interpreter that does nothing.
+At the end come the commands that read much, each once: seconds of clock and processor, and the most
+memory it took. Those goals are in processor time, so that a busy machine does not fail them.
 """
 
 import os
@@ -49,11 +51,13 @@ BATCH = 5000
 COPIES = 10  # of the first tenth, that one included
 YEAR = 365 * DAY
 ROUNDS = 15
-DECIDED = 10_000  # jobs with a decision
 LEARNED = 30_000
 FOREST_RUNS = 3000
 GOAL_SECONDS = 0.2
 GOAL_BYTES = 1024
+GOAL_LONG_SECONDS = 60
+GOAL_MEMORY = 1e9
+PRUNED_SHARE = 0.22  # of the runs
 SLUICE = Path(sys.executable).parent / "sluice"
 
 
@@ -112,17 +116,37 @@ def copy_runs(db: sqlite3.Connection, *, count: int, copy: int, later: int) -> N
     db.execute("COMMIT")
 
 
-def add_decisions(history: Path, bundle: Path) -> Job:
-    """Decide on the latest jobs, as the plugin would have; return the last of them."""
+def add_decisions(history: Path, bundle: Path, runs: int) -> Job:
+    """Decide on the jobs of the last copy, as the plugin would have; return the last of them.
+
+    Those on the others are the same, as much earlier.
+    """
     known = Situation(Bundle.parse(bundle.read_bytes()), None)
     config = core.default_config()
     with Store(history) as store:
-        runs = store.runs(store.run_ids(latest=DECIDED))
-        jobs = [run.job for run in runs if run.job]
-        store.insert_decisions(
-            [decision(known, config, job, checksum=known.bundle.checksum) for job in jobs]
-        )
+        ids = store.run_ids(latest=runs // COPIES)
+        for start in range(0, len(ids), BATCH):
+            jobs = [run.job for run in store.runs(ids[start : start + BATCH]) if run.job]
+            store.insert_decisions(
+                [decision(known, config, job, checksum=known.bundle.checksum) for job in jobs]
+            )
+    with closing(sqlite3.connect(history)) as db, db:
+        for copy in range(1, COPIES):
+            copy_decisions(db, count=runs // COPIES, copy=copy, earlier=copy * YEAR // COPIES)
     return jobs[-1]
+
+
+def copy_decisions(db: sqlite3.Connection, *, count: int, copy: int, earlier: int) -> None:
+    changed = {
+        "boot": f"boot + {copy}",
+        "now": f"now - {earlier}",
+        "job_id": f"job_id - {count * copy}",
+    }
+    names = [row[1] for row in db.execute("PRAGMA table_info(decisions)")]
+    selected = ", ".join(changed.get(name, name) for name in names)
+    db.execute(
+        f"INSERT INTO decisions SELECT {selected} FROM decisions WHERE boot = 1"  # noqa: S608
+    )
 
 
 def decision(known: Situation, config: core.Config, job: Job, *, checksum: int) -> Decision:
@@ -189,6 +213,33 @@ def times_of(command: list[Path | str], environment: dict[str, str]) -> Times:
     return times
 
 
+def show_long_command(command: list[str], environment: dict[str, str]) -> bool:
+    """Run a command that reads much, once; say what it took and return whether that is good."""
+    start = time.perf_counter()
+    process = subprocess.Popen([SLUICE, *command], stdout=subprocess.DEVNULL, env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    processor, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    print(
+        f"sluice {' '.join(command)}: {time.perf_counter() - start:.1f} s, "
+        f"processor {processor:.1f} s, {memory / 1e6:.0f} MB "
+        f"(goal: {GOAL_LONG_SECONDS} s of processor, {GOAL_MEMORY / 1e6:.0f} MB; "
+        f"load {os.getloadavg()[0]:.1f})",
+        flush=True,
+    )
+    return (
+        process.returncode == 0 and processor <= GOAL_LONG_SECONDS and memory <= GOAL_MEMORY
+    )
+
+
+def age_of_oldest(history: Path, share: float) -> str:
+    """Return the age by which this share of the runs is older, as `prune` takes it."""
+    with Store(history, read_only=True) as store:
+        ids = store.run_ids()
+        (run,) = store.runs([ids[int(len(ids) * share)]])
+    return f"{int(time.time() - (run.log.start or 0)) // DAY}d"
+
+
 def processor_seconds() -> float:
     """Of all commands so far."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -221,7 +272,7 @@ def main() -> int:
             f"{bundle.stat().st_size / 1e6:.1f} MB",
             flush=True,
         )
-        last = add_decisions(history, bundle)
+        last = add_decisions(history, bundle, runs)
         is_good = size < GOAL_BYTES
         nothing = times_of([sys.executable, "-c", "pass"], environment)
         print(f"an interpreter that does nothing: {nothing}")
@@ -242,6 +293,15 @@ def main() -> int:
             is_good &= min(times.wall) < GOAL_SECONDS
             goal = f"goal: under {GOAL_SECONDS * 1000:.0f} ms"
             print(f"sluice {' '.join(command)}: {times} ({goal})", flush=True)
+        for command in (
+            ["decisions"],
+            ["why", str(last.job_id)],
+            ["assess"],
+            ["interference"],
+            ["train"],
+            ["history", "prune", "--older-than", age_of_oldest(history, PRUNED_SHARE)],
+        ):
+            is_good &= show_long_command(command, environment)
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return 0 if is_good else 1

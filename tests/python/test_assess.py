@@ -153,3 +153,15 @@ def test_the_command_says_so_for_a_real_history(tmp_path, monkeypatch):
     wrong = runner.invoke(main, ["assess", "--bandwidth", "fast"])
     assert wrong.exit_code == 2
     assert "--bandwidth" in wrong.stderr
+
+
+def test_of_many_jobs_those_that_are_drawn_stand_for_all(monkeypatch):
+    jobs = [job(f"a{i % 7}", 900 * i, nodes=1 + i % 5) for i in range(400)]
+    whole = ask(jobs)
+    monkeypatch.setattr("sluice.sim.assess.VICTIMS", 100)
+    some = ask(jobs)
+    assert (whole.drawn, some.drawn, some.heavy) == (400, 100, whole.heavy)
+    assert some.heavy_node_hours == whole.heavy_node_hours
+    assert some.lost == pytest.approx(whole.lost, rel=0.1)
+    assert some.slowdowns["p50"] == pytest.approx(whole.slowdowns["p50"], rel=0.1)
+    assert sum(one.node_hours for one in some.loads) == pytest.approx(some.heavy_node_hours)

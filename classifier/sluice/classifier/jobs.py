@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.requested import Requested, Submissions, requested_on
+from sluice.classifier.requested import Requested, Submissions, Submitted, requested_on
 from sluice.classifier.same_job import by_job
 from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Profile
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.history_db.records import Job, Run
-    from sluice.policies.core import View
+    from sluice.history_db.store import Store
 
+LATEST_RUNS = 100_000
+"""Logs that a command reads as jobs, the newest: bounds its time and memory."""
 SUMMED = ("write_bytes", "read_bytes", "files")
 NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
 
@@ -56,8 +58,18 @@ class FinishedJob:
 def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
     """Put the logs of each job together (see same_job.py), the oldest job first."""
     seen = submissions or Submissions(())
-    jobs = [_job(group, seen) for group in by_job(runs)]
+    groups = by_job(runs)
+    jobs = []
+    while groups:  # a job takes half of the memory of its logs
+        jobs.append(_job(groups.pop(), seen))
     return sorted(jobs, key=lambda job: (job.start, job.logs))
+
+
+def latest_jobs(
+    store: Store, submissions: Submissions | None = None, *, latest: int = LATEST_RUNS
+) -> list[FinishedJob]:
+    """Return the jobs of the newest logs, the oldest job first."""
+    return finished_jobs(store.runs(store.run_ids(latest=latest)), submissions)
 
 
 def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
@@ -110,10 +122,10 @@ def described(
     )
 
 
-def _sizes(job: Job | None, processes: int, submission: View | None) -> Requested:
+def _sizes(job: Job | None, processes: int, submission: Submitted | None) -> Requested:
     """Return what was asked for, as far as that is known, else what was given."""
     if submission is not None:
-        return Requested(submission.nodes, submission.tasks, submission.cpus_per_task)
+        return submission
     if job is None:
         return Requested(tasks=processes)
     on_line = requested_on(job.submit_line or "")
@@ -127,9 +139,9 @@ def _sizes(job: Job | None, processes: int, submission: View | None) -> Requeste
     )
 
 
-def _signature(job: Job | None, submission: View | None) -> int:
+def _signature(job: Job | None, submission: Submitted | None) -> int:
     if submission is not None and submission.script_signature:
-        return int(submission.script_signature)
+        return submission.script_signature
     return (job.script_signature or 0) if job else 0
 
 

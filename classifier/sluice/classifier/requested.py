@@ -14,14 +14,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sluice.policies.record import Record
+from sluice.policies.structs import CoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sluice.history_db.records import Decision, Job
-    from sluice.policies.core import View
 
 SLACK = 3  # seconds between a decision and its job's submit time, at most
+_QUOTING = re.compile(r"""['"\\]""")
 _OPTIONS = {
     "-N": "nodes",
     "--nodes": "nodes",
@@ -42,12 +43,18 @@ class Requested:
     cpus_per_task: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Submitted(Requested):
+    """What the plugin saw of a job."""
+
+    now: int = 0
+    """When it decided, UTC seconds."""
+    script_signature: int = 0
+
+
 def requested_on(line: str) -> Requested | None:
     """Return what a submit line asks for; None if no size is on it."""
-    try:
-        words = shlex.split(line)
-    except ValueError:  # sacct cuts long lines, also within quotes
-        words = line.split()
+    words = _words(line)
     found: dict[str, int] = {}
     for option, value in _options(words[1:]):
         number = re.match(r"\d{1,9}", value)
@@ -57,6 +64,15 @@ def requested_on(line: str) -> Requested | None:
     if per_node and "tasks" not in found:
         found["tasks"] = per_node * found.get("nodes", 1)
     return Requested(**found) if found else None
+
+
+def _words(line: str) -> list[str]:
+    if not _QUOTING.search(line):
+        return line.split()  # as shlex, which takes 50 times as long
+    try:
+        return shlex.split(line)
+    except ValueError:  # sacct cuts long lines, also within quotes
+        return line.split()
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -80,15 +96,29 @@ class Submissions:
     """What the plugin saw of jobs, from the decisions that were joined to them."""
 
     def __init__(self, decisions: Iterable[Decision]) -> None:
-        """Take them in any order."""
-        self._decisions: dict[tuple[str, int], list[Decision]] = defaultdict(list)
+        """Take them in any order; of each only what a job asked for is kept, not its record."""
+        self._submitted: dict[tuple[str, int], list[Submitted]] = defaultdict(list)
         for decision in decisions:
-            if decision.job_id is not None:
-                self._decisions[decision.cluster, decision.job_id].append(decision)
+            if decision.job_id is not None and (seen := _submitted(decision)):
+                self._submitted[decision.cluster, decision.job_id].append(seen)
 
-    def of(self, job: Job) -> View | None:
-        for decision in self._decisions.get((job.cluster, job.submission_id), ()):
-            if abs(decision.now - job.submit) <= SLACK:
-                submission: View = Record.parse(decision.record).submission
-                return submission
+    def of(self, job: Job) -> Submitted | None:
+        for submitted in self._submitted.get((job.cluster, job.submission_id), ()):
+            if abs(submitted.now - job.submit) <= SLACK:
+                return submitted
         return None
+
+
+def _submitted(decision: Decision) -> Submitted | None:
+    """Return what a record tells; None if another version of Sluice made it."""
+    try:
+        seen = Record.parse(decision.record).submission
+    except CoreError:
+        return None
+    return Submitted(
+        nodes=seen.nodes,
+        tasks=seen.tasks,
+        cpus_per_task=seen.cpus_per_task,
+        now=decision.now,
+        script_signature=seen.script_signature,
+    )

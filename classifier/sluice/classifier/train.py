@@ -13,7 +13,7 @@ from sluice.classifier.applications import Learned, learn_applications, numbered
 from sluice.classifier.backtest import ended_before, foretell, judge
 from sluice.classifier.calibration import calibrate
 from sluice.classifier.forest import Forest
-from sluice.classifier.jobs import finished_jobs
+from sluice.classifier.jobs import LATEST_RUNS, latest_jobs
 from sluice.classifier.requested import Submissions
 from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
 from sluice.classifier.to_core import profile_members
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 TESTED_SHARE = 0.25  # the latest jobs, which the rest must foretell
-LATEST_RUNS = 100_000  # learned from; bounds time and memory
 
 
 class EmptyHistoryError(Exception):
@@ -120,7 +119,7 @@ def past_of(store: Store, *, latest: int = LATEST_RUNS) -> Past:
     Raises EmptyHistoryError or HistoryError.
     """
     seen = Submissions(store.joined_decisions(latest))
-    jobs = finished_jobs(store.runs(store.run_ids(latest=latest)), seen)
+    jobs = latest_jobs(store, seen, latest=latest)
     silent = silent_jobs(store, seen, jobs, latest=latest)
     logged = {application_of(job.uid, job.name) for job in jobs}
     jobs += [

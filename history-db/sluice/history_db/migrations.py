@@ -552,6 +552,11 @@ def m017_packed_snapshots(db: Database) -> None:
     )
 
 
+def m018_decisions_by_dictionary(db: Database) -> None:
+    """Let a dictionary be forgotten without reading all decisions, for its foreign key."""
+    db.execute("CREATE INDEX decisions_dictionary ON decisions (dictionary)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -570,4 +575,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m015_jobs_in_company,
     m016_observed_in_some_time,
     m017_packed_snapshots,
+    m018_decisions_by_dictionary,
 )

@@ -5,6 +5,9 @@ running, and by which factor the decision core expects them to slow it. What a r
 a policy could have given back at most, if keeping jobs apart cost nothing: no wait, no
 narrower output. So the sum is a bound on the gain of every policy that only moves jobs.
 
+Of many jobs that matter some are drawn, and each stands for as many as were not: they tell
+the share of the node-hours that is lost. Among the others that run, all count.
+
 The interference model is belief, not the world: its deviation goes into the interval, as does
 what differs from day to day.
 """
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 INSTANTS = 16  # of each run
+VICTIMS = 5000  # runs of which the losses are computed; drawn where more matter
 OTHERS = 64  # heaviest co-runners that are looked at: what the core takes
 CAUSES = 5  # heaviest co-runners among which a loss is divided
 DRAWS = 40  # models that the interval comes from
@@ -86,6 +90,8 @@ class Assessment:
     """Finished jobs with a known profile."""
     heavy: int
     """Those of them that matter to storage."""
+    drawn: int
+    """Those of these whose losses were computed; they stand for the others."""
     node_hours: float
     """Of all of them."""
     heavy_node_hours: float
@@ -125,8 +131,10 @@ class _Member:
     start: float
     end: float
     pressure: core.View
+    stands_for: float = 1.0
+    """Runs like it, of which one was drawn; 0: this one was not."""
     lost: float = 0.0
-    """Node-seconds."""
+    """Node-seconds, of all that it stands for."""
 
     @property
     def node_seconds(self) -> float:
@@ -135,7 +143,7 @@ class _Member:
     @property
     def slowdown(self) -> float:
         """Observed time over the time it would have taken alone."""
-        return 1.0 / max(1e-9, 1.0 - self.lost / self.node_seconds)
+        return 1.0 / max(1e-9, 1.0 - self.lost / (self.node_seconds * self.stands_for))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class _Instant:
     time: float
     victim: int
     node_seconds: float
-    """Of the victim's run that the instant stands for."""
+    """Of the victim's run, and of those that it stands for, that the instant stands for."""
 
 
 @dataclass(slots=True)
@@ -163,13 +171,13 @@ def assess(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Assessment:
-    """Say what finished jobs lost to each other.
+    """Say what finished jobs lost to each other; the same jobs give the same answer.
 
     The model is a struct sluice_interference, the policy a struct sluice_policy whose lanes
     tell the bandwidth. `advance` is told of the number of instants dealt with, of INSTANTS for
-    every job that matters.
+    every job that matters, and VICTIMS jobs at most.
     """
-    members = [member for job in jobs if (member := _member(job, model, policy))]
+    members = _members(jobs, model, policy)
     rng = np.random.default_rng(seed)
     sums = _Sums()
     sample: list[tuple[_Instant, list[int]]] = []
@@ -182,6 +190,7 @@ def assess(
     return Assessment(
         jobs=len(jobs),
         heavy=len(members),
+        drawn=sum(one.stands_for > 0 for one in members),
         node_hours=sum(_node_seconds(job) for job in jobs) / 3600,
         heavy_node_hours=sum(one.node_seconds for one in members) / 3600,
         lost=sum(one.lost for one in members) / 3600,
@@ -204,7 +213,7 @@ def worst_pairs(
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Pair, ...]:
     """Return those of `assess`, without asking how uncertain the whole is."""
-    members = [member for job in jobs if (member := _member(job, model, policy))]
+    members = _members(jobs, model, policy)
     sums = _Sums()
     for instant, others in _sweep(members, _instants(members), advance):
         _look(members, instant, others, model, sums)
@@ -213,6 +222,25 @@ def worst_pairs(
 
 def _node_seconds(job: FinishedJob) -> float:
     return max(1, job.nodes) * max(0.0, job.end - job.start)
+
+
+def _members(jobs: Sequence[FinishedJob], model: core.View, policy: core.View) -> list[_Member]:
+    """Return the jobs that matter, VICTIMS of them drawn to stand for all.
+
+    By their node-seconds: a loss is a share of them, which varies less than the loss itself.
+    """
+    members = [member for job in jobs if (member := _member(job, model, policy))]
+    if len(members) <= VICTIMS:
+        return members
+    drawn = np.random.default_rng(0).choice(len(members), VICTIMS, replace=False)
+    weight = sum(one.node_seconds for one in members) / sum(
+        members[i].node_seconds for i in drawn
+    )
+    for member in members:
+        member.stands_for = 0.0
+    for i in drawn:
+        members[i].stands_for = weight
+    return members
 
 
 def _member(job: FinishedJob, model: core.View, policy: core.View) -> _Member | None:
@@ -224,15 +252,16 @@ def _member(job: FinishedJob, model: core.View, policy: core.View) -> _Member | 
 
 
 def _instants(members: Sequence[_Member]) -> list[_Instant]:
-    """Return the middles of equal parts of every run, in the order of time."""
+    """Return the middles of equal parts of every run that was drawn, in the order of time."""
     return sorted(
         (
             _Instant(
                 member.start + (member.end - member.start) * (part + 0.5) / INSTANTS,
                 victim,
-                member.node_seconds / INSTANTS,
+                member.node_seconds * member.stands_for / INSTANTS,
             )
             for victim, member in enumerate(members)
+            if member.stands_for
             for part in range(INSTANTS)
         ),
         key=lambda one: (one.time, one.victim),
@@ -353,7 +382,7 @@ def _ratios(
 
 
 def _slowdowns(members: Sequence[_Member]) -> dict[str, float]:
-    values = np.array([member.slowdown for member in members] or [1.0])
+    values = np.array([one.slowdown for one in members if one.stands_for] or [1.0])
     return {
         "p50": float(np.quantile(values, 0.5)),
         "p95": float(np.quantile(values, 0.95)),

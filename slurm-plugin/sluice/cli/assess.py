@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -55,24 +56,28 @@ def command(
     suffers, and from which load on it matters. Needs no plugin, only logs and accounting. Where
     nothing is at stake, it says so.
 
+    Of more than 100,000 logs the newest are read, and named with their time; of more than 5,000
+    jobs that matter, the losses of so many are computed, and stand for all.
+
     \b
         sluice ingest /var/log/darshan && sacct -aPS now-30days -o ALL | sluice ingest --sacct -
         sluice assess --bandwidth 200G
     """
-    from sluice.classifier.jobs import finished_jobs
-    from sluice.sim.assess import INSTANTS, assess
+    from sluice.classifier.jobs import latest_jobs
+    from sluice.sim.assess import INSTANTS, VICTIMS, assess
 
     with open_history(config, history, read_only=True) as store:
-        jobs = finished_jobs(store.runs())
+        jobs = latest_jobs(store)
         covered, line = store.coverage(), coverage_line(store)
     if not jobs:
         raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
     settings = read_config(config)
     model, origin = _model(settings)
     policy, rate, source = storage_policy(settings, bandwidth, jobs)
-    with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
+    with progress("instants", lambda: INSTANTS * min(len(jobs), VICTIMS)) as (_, advance):
         found = assess(jobs, model=model, policy=policy, advance=advance)
     facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
+    facts |= {"since": min(job.start for job in jobs), "until": max(job.end for job in jobs)}
     if as_json:
         show_json({"coverage": asdict(covered)} | facts | _as_json(found))
     else:
@@ -140,6 +145,10 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         f"{amount_text(found.heavy_node_hours)} node-hours."
     )
     click.echo(
+        f"They ran between {_day(facts['since'])} and {_day(facts['until'])}."
+        + (f" {found.drawn} of them, drawn, stand for all." if found.drawn < found.heavy else "")
+    )
+    click.echo(
         f"Storage writes {rate_text(facts['bandwidth'])} ({facts['bandwidth_from']}); "
         f"interference by {facts['interference_model']}.\n"
     )
@@ -184,6 +193,10 @@ def show_worst_pairs(pairs: Sequence[Pair]) -> None:
         ("application", "beside", "lost node-hours"),
         [(one.victim, one.aggressor, amount_text(one.lost)) for one in pairs],
     )
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def _from_which_load(found: Assessment) -> str:

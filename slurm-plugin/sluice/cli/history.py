@@ -257,7 +257,9 @@ def prune(
     """
     with open_history(config, history) as store:
         before = store.path.stat().st_size
-        pruned = store.prune(before=int(time.time()) - older_than, labelled=labelled)
+        oldest = int(time.time()) - older_than
+        with progress("rows", lambda: store.count_prunable(before=oldest)) as (_, advance):
+            pruned = store.prune(before=oldest, labelled=labelled, advance=advance)
         store.update_coverage()
         if vacuum:
             store.vacuum()

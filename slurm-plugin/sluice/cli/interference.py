@@ -73,6 +73,8 @@ def command(
     most in the history, in node-hours, by the model that `sluice publish` makes of the history.
     What that is of all, by the model that is published, see `sluice assess`.
 
+    Jobs of the newest 100,000 logs count, and are all among which app: looks for a name.
+
     \b
         sluice interference
         sluice interference owc:1M:4 aw:1M:4
@@ -100,13 +102,13 @@ def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.classifier.jobs import finished_jobs
+    from sluice.classifier.jobs import latest_jobs
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
         rates = known.rates_alone
         named = any(text.startswith("app:") for text in (first, second))
-        jobs = finished_jobs(store.runs()) if named else []
+        jobs = latest_jobs(store) if named else []
         parties = [_party(store, text, jobs, rates) for text in (first, second)]
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
@@ -124,7 +126,7 @@ def _show_pair(
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.calibrate.programs import Program
     from sluice.classifier.expectation import expected
-    from sluice.classifier.jobs import finished_jobs
+    from sluice.classifier.jobs import LATEST_RUNS, finished_jobs
     from sluice.classifier.to_core import profile_members
     from sluice.history_db.command_lines import program_name
 
@@ -140,7 +142,8 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     else:
         jobs = [job for job in finished if job.name == name]
     if not jobs:
-        raise CommandError(f"{text}: no log of such a job is in {store.path}")
+        newest = f"the newest {LATEST_RUNS} logs of " if kind == "app" else ""
+        raise CommandError(f"{text}: no log of such a job is in {newest}{store.path}")
     profile = expected(jobs)
     if profile.pattern in NOT_FORETOLD:
         raise _not_foretold(f"{text} (pattern {profile.pattern})")
@@ -284,18 +287,18 @@ def _basis_json(basis: Basis) -> dict[str, int]:
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.classifier.jobs import finished_jobs
-    from sluice.sim.assess import INSTANTS, worst_pairs
+    from sluice.classifier.jobs import latest_jobs
+    from sluice.sim.assess import INSTANTS, VICTIMS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
         rates = known.rates_alone
-        jobs = finished_jobs(store.runs())
+        jobs = latest_jobs(store)
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
     policy, rate, source = storage_policy(read_config(config), None, jobs)
-    with progress("instants", lambda: INSTANTS * len(jobs)) as (_, advance):
+    with progress("instants", lambda: INSTANTS * min(len(jobs), VICTIMS)) as (_, advance):
         pairs = worst_pairs(jobs, model=model.struct(), policy=policy, advance=advance)
     if as_json:
         show_json(

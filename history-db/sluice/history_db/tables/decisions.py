@@ -17,7 +17,7 @@ from sluice.history_db.records import Decision, DecisionCounts
 from sluice.history_db.sql import Database, marks, signed, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 DECISION_COLUMNS = tuple(field.name for field in fields(Decision))
 
@@ -177,9 +177,9 @@ class Decisions(Connection):
             "job_id = ? AND is_second = 1 AND now >= ? ORDER BY now, number", [job_id, since]
         )
 
-    def joined_decisions(self, latest: int) -> list[Decision]:
-        """Return the latest decisions whose job is known."""
-        return self._decisions(
+    def joined_decisions(self, latest: int) -> Iterator[Decision]:
+        """Yield the latest decisions whose job is known: their records are large."""
+        return self._each_decision(
             "job_id IS NOT NULL ORDER BY now DESC, number DESC LIMIT ?", [latest]
         )
 
@@ -192,12 +192,14 @@ class Decisions(Connection):
         return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
+        return list(self._each_decision(condition, values))
+
+    def _each_decision(self, condition: str, values: Sequence[Any]) -> Iterator[Decision]:
         rows = self._rows(
             f"SELECT dictionary, {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}",
             values,
         )
         dictionaries = self._dictionaries({row[0] for row in rows if row[0] is not None})
-        found = []
         for dictionary, *row in rows:
             values_by_name = dict(zip(DECISION_COLUMNS, row, strict=True))
             for name in ("boot", "number", "bundle", "snapshot"):
@@ -205,5 +207,4 @@ class Decisions(Connection):
             record = unpacked(values_by_name["record"], dictionaries[dictionary])
             values_by_name["record"] = record
             values_by_name["is_second"] = bool(values_by_name["is_second"])
-            found.append(Decision(**values_by_name))
-        return found
+            yield Decision(**values_by_name)
