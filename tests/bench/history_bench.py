@@ -227,9 +227,7 @@ def show_long_command(command: list[str], environment: dict[str, str]) -> bool:
         f"load {os.getloadavg()[0]:.1f})",
         flush=True,
     )
-    return (
-        process.returncode == 0 and processor <= GOAL_LONG_SECONDS and memory <= GOAL_MEMORY
-    )
+    return process.returncode == 0 and processor <= GOAL_LONG_SECONDS and memory <= GOAL_MEMORY
 
 
 def age_of_oldest(history: Path, share: float) -> str:

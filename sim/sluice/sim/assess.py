@@ -233,9 +233,7 @@ def _members(jobs: Sequence[FinishedJob], model: core.View, policy: core.View) -
     if len(members) <= VICTIMS:
         return members
     drawn = np.random.default_rng(0).choice(len(members), VICTIMS, replace=False)
-    weight = sum(one.node_seconds for one in members) / sum(
-        members[i].node_seconds for i in drawn
-    )
+    weight = sum(one.node_seconds for one in members) / sum(members[i].node_seconds for i in drawn)
     for member in members:
         member.stands_for = 0.0
     for i in drawn:
