@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.expectation import expected
 from sluice.classifier.jobs import FinishedJob, finished_jobs
-from sluice.classifier.submit_model import fit_submit_model
+from sluice.classifier.submit_model import fit_submit_model, newest_of_each
 from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import EmptyHistoryError, TrainedModel, pack, past_of
 from sluice.cli.main import main
@@ -470,3 +470,13 @@ def test_patterns_are_trained_again_from_labels_and_runs_named_anew(trained, tmp
     assert "103 labelled, 105 synthesised logs" in result.stdout
     with Store(trained / "history.db") as store:
         assert store.classifier() == file.read_bytes()
+
+
+def test_of_too_many_jobs_as_many_of_the_newest_of_each_application_are_taken():
+    profile = Profile("owc", 1.0, {"owc": 1.0}, {}, 0.1)
+    often = [finished_job(profile, name="often", uid=1, start=start) for start in range(50)]
+    rare = finished_job(profile, name="rare", uid=1, start=60)
+    others = [finished_job(profile, name="often", uid=2, start=start) for start in (70, 71, 72)]
+    jobs = [*often, rare, *others]
+    assert newest_of_each(jobs, most=8) == [*often[-4:], rare, *others]
+    assert newest_of_each(jobs, most=len(jobs)) == jobs

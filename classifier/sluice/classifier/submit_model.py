@@ -32,7 +32,7 @@ PATTERN_TREES, NUMBER_TREES = 120, 80  # 200 in all: what the submit path has ti
 LEAF_SIZE = 2
 MAX_DEPTH = 10  # bounds the time of one evaluation
 MIN_JOBS, MIN_APPLICATIONS = 20, 3  # with fewer there is nothing to generalise from
-MAX_JOBS = 20_000  # learned from: the latest
+MAX_JOBS = 5000  # learned from; where there are more, as many of the newest of each application
 FOLDS = 5
 USUAL_THRESHOLD = 0.7  # MinConfidence, unless the site sets another
 NUMBERS = (
@@ -84,7 +84,7 @@ def empty_model() -> SubmitModel:
 
 def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgement | None]:
     """Fit both forests; deterministic. Without enough jobs, an empty model and no judgement."""
-    latest = list(jobs)[-MAX_JOBS:]
+    latest = newest_of_each(jobs, most=MAX_JOBS)
     applications = [_application(job) for job in latest]
     if len(latest) < MIN_JOBS or len(set(applications)) < MIN_APPLICATIONS:
         return empty_model(), None
@@ -101,6 +101,24 @@ def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgemen
         ),
         judgement,
     )
+
+
+def newest_of_each(jobs: Sequence[FinishedJob], *, most: int) -> list[FinishedJob]:
+    """Return at most so many jobs: as many of the newest of each user's application.
+
+    The jobs come the oldest first, and so does the result.
+    """
+    if len(jobs) <= most:
+        return list(jobs)
+    later: Counter[tuple[int, str]] = Counter()
+    ranks = []  # how many of the same application came after it
+    for job in reversed(jobs):
+        key = job.uid, _application(job)
+        ranks.append(later[key])
+        later[key] += 1
+    # of two that are as many runs old the later one; reversed places count from the newest
+    kept = sorted(range(len(jobs)), key=lambda place: (ranks[place], place))[:most]
+    return [jobs[-1 - place] for place in sorted(kept, reverse=True)]
 
 
 def _no_trees() -> Forest:

@@ -45,7 +45,6 @@ class Upkeep(Snapshots):
         books and snapshots that no decision refers to any more go too. What is interrupted has
         forgotten a part, and the next time goes on. `advance` is told how many rows went.
         """
-        self._rows("PRAGMA secure_delete = FAST")  # to overwrite whole pages takes twice as long
         keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"
         logs = self._forget("logs", "id", f"start < :before {keep}", before, advance)
         jobs = self._forget(
