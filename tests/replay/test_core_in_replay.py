@@ -83,7 +83,7 @@ def test_the_control_loop_of_sluiced_makes_the_same_of_every_queue():
     """Jobs, facts and gates, byte for byte, from a published snapshot and a new loop."""
     replayable, profiles = work()
     watched = Watched(
-        replayable, SITE, profiles=profiles, storage=STORAGE, policy="sluice-delay", max_delay=3600
+        replayable, SITE, profiles=profiles, storage=STORAGE, policy="sluice-delay", max_delay=1800
     )
     releases, charged, decided, let_out = set(), 0, 0, 0
     for polled in watched.polled:
@@ -95,7 +95,7 @@ def test_the_control_loop_of_sluiced_makes_the_same_of_every_queue():
         charged += any(loop[place].memory.waited for place in loop)
         decided += sum(1 for _ in loop.decisions())
         let_out += any(gates)
-    assert releases == {"max_delay", "sharing"}
+    assert releases == {"sharing"}
     assert min(charged, decided, let_out) > 10
 
 

@@ -401,7 +401,8 @@ import pathlib, sys
 from sluice.slurm.settings import Settings
 from sluice.slurm.snapshot import Publisher
 Publisher(pathlib.Path(sys.argv[1])).publish(
-    [], lambda _: None, Settings(), holdings=[], lane_speeds={}, is_off=False, now=1_800_000_000
+    [], lambda _: None, Settings(), holdings=[], waited=lambda _: 0.0, lane_speeds={},
+    is_off=False, now=1_600_000_000
 )
 """
 

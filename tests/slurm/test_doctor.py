@@ -167,11 +167,20 @@ def test_a_history_that_is_locked_is_named(sluiced):
         assert "fuser" in found["remedy"]
 
 
+def takes_the_name(slurm: PrivateSlurm) -> bool:
+    """Whether a reservation of nodes got the name before sluiced made its lease again."""
+    slurm.run("scontrol", "delete", "reservationname=sluice_all_meta", check=False)
+    made = slurm.run(
+        *("scontrol", "create", "reservation", "reservationname=sluice_all_meta", "starttime=now"),
+        *("duration=5", "users=root", "nodes=n1"),
+        check=False,
+    )
+    return made.returncode == 0
+
+
 def test_a_reservation_with_the_name_of_a_lease_is_to_be_renamed(sluiced, slurm):
     """And not "start sluiced", which runs."""
-    slurm.run("scontrol", "delete", "reservationname=sluice_all_meta", check=False)
-    slurm.run("scontrol", "create", "reservation", "reservationname=sluice_all_meta",
-              "starttime=now", "duration=5", "users=root", "nodes=n1", check=False)  # fmt: skip
+    wait_for(lambda: takes_the_name(slurm))
     found = wait_for_finding(sluiced, "reservations", "sluice_all_meta has the name of a lease")
     assert "scontrol delete reservationname=sluice_all_meta" in found["remedy"]
     [open_gate] = wait_for(lambda: diagnose(sluiced, "gates") and diagnose(sluiced, "gates")[:1])
