@@ -324,7 +324,8 @@ run (void *data)
 
 	do {
 		int64_t now = thread_milliseconds ();
-		if (now >= due) {
+		/* until the configuration is loaded nobody knows where the file belongs */
+		if (now >= due || !spool->path[0]) {
 			tend (spool);
 			due = now + (spool->waits ? WAIT_MS : TEND_MS);
 		} else if (spool->file.fd >= 0 && !spool->has_failed) {
