@@ -6,7 +6,8 @@ Builds and tests of the project run in it unchanged, against the Slurm of that r
     tests/lab/slurm_root.py 24.11 make plugin
     tests/lab/slurm_root.py 26.05 /venv/bin/python -m pytest tests/slurm/test_decisions.py
 
-A root is made once, from the release's archive, and stays in $SLUICE_ROOTS, by default
+Debian's releases come from the archive that apt uses here, Ubuntu's from the one that
+$SLUICE_UBUNTU names. A root is made once and stays in $SLUICE_ROOTS, by default
 ~/.cache/sluice/roots: 0.9 GB for one that runs Slurm, 0.4 GB for one that only compiles.
 Each command runs in its own namespaces for mounts, processes and shared memory, so what it
 starts or mounts ends with it. All of this needs root.
@@ -28,8 +29,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 SOURCES = Path("/sluice")  # the project's, inside a root
 VENV = Path("/venv")
 
-DEBIAN = "http://deb.debian.org/debian"
-UBUNTU = "http://archive.ubuntu.com/ubuntu"
+UBUNTU = "SLUICE_UBUNTU"
+"""The variable with the address of an Ubuntu archive; Debian's is the one that apt uses here."""
 
 COMPILES = ("gcc", "libc6-dev", "make", "libslurm-dev")
 RUNS = (
@@ -60,20 +61,33 @@ class Release:
     """A release whose archive has a version of Slurm that no other one here has."""
 
     suite: str
-    archive: str = DEBIAN
+    is_ubuntu: bool = False
     runs: bool = False
     """Has daemons and Python, for the tests; else only what compiles the plugins."""
     more: tuple[str, ...] = ()
     """Further packages."""
 
+    @property
+    def is_within_reach(self) -> bool:
+        return not self.is_ubuntu or UBUNTU in os.environ
+
+    @property
+    def archive(self) -> str:
+        """The address that its packages come from."""
+        if not self.is_ubuntu:
+            return debian_archive()
+        if not self.is_within_reach:
+            raise SlurmRootError(f"set {UBUNTU} to the address of an Ubuntu archive")
+        return os.environ[UBUNTU]
+
 
 RELEASES = {
     "20.11": Release("bullseye"),
-    "21.08": Release("jammy", UBUNTU),
+    "21.08": Release("jammy", is_ubuntu=True),
     "22.05": Release("bookworm", runs=True),
-    "23.11": Release("noble", UBUNTU),
+    "23.11": Release("noble", is_ubuntu=True),
     "24.11": Release("trixie", runs=True, more=("ubuntu-keyring",)),
-    "25.11": Release("resolute", UBUNTU),
+    "25.11": Release("resolute", is_ubuntu=True),
     "26.05": Release("forky", runs=True),
 }
 
@@ -144,7 +158,7 @@ class SlurmRoot:
             "mmdebstrap",
             "--variant=apt",
             "--mode=root",
-            "--components=main,universe" if self.release.archive == UBUNTU else "--components=main",
+            "--components=main,universe" if self.release.is_ubuntu else "--components=main",
             f"--keyring={self._keyrings()}",
             f"--include={self._packages()}",
             # a mirror may be older than its Release file allows; the signature is still checked
@@ -162,7 +176,7 @@ class SlurmRoot:
 
     def _keyrings(self) -> Path:
         """Where the keys of the archive are; Debian 13 has those of Ubuntu."""
-        if self.release.archive == DEBIAN:
+        if not self.release.is_ubuntu:
             return Path("/usr/share/keyrings")
         debian = SlurmRoot("24.11")
         debian.make()
@@ -198,6 +212,20 @@ class SlurmRoot:
         pip = (VENV / "bin/pip", "install", "--quiet", "--no-deps", "--only-binary=:all:")
         checked(self.run(*pip, "--require-hashes", "--requirement", f"/{fresh.name}"))
         fresh.rename(wanted)
+
+
+def debian_archive() -> str:
+    """Return the address from which apt takes Debian's packages on this machine."""
+    chosen = ("Created-By: Packages", "Origin: Debian", "Label: Debian")
+    done = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", *chosen],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    if not done.stdout:
+        raise SlurmRootError("apt knows no archive of Debian; see /etc/apt/sources.list")
+    return done.stdout.split()[0]
 
 
 def cache_directory() -> Path:

@@ -491,7 +491,6 @@ def _digest(job: QueuedJob, known: Known | None) -> int:
 
 
 def _if_same(members: list[Known]) -> Known | None:
-    """Any of the records, if all of them predict the same."""
-    if members and all(member.prediction == members[0].prediction for member in members):
-        return members[0]
-    return None
+    """Any of the records, if all of them predict the same and gave tokens or none."""
+    answers = [(member.prediction, member.is_granted) for member in members]
+    return members[0] if members and all(one == answers[0] for one in answers) else None
