@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-static const char magic[8] = "SLUSPOOL";
+static const char magic[8] = { 'S', 'L', 'U', 'S', 'P', 'O', 'O', 'L' };
 
 enum {
 	HEAD_ROOM = 8192, /* whole pages, each in its own */
