@@ -110,7 +110,7 @@ uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
 /* Changes when what decisions are made beside does: the co-runners, and slow lanes. */
 uint64_t sluice_snapshot_version (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
-/* Seconds by which a file may be ahead of the clock of whoever reads it. */
+/* Seconds by which a file may be ahead of its reader's clock. */
 enum { SLUICE_CLOCK_DIFFERENCE = 5 };
 
 /* Whether it was taken after now (UTC seconds), so that a clock is wrong. */

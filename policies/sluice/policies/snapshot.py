@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLOCK_DIFFERENCE: int = lib.SLUICE_CLOCK_DIFFERENCE
-"""Seconds by which a file may be ahead of the clock of whoever reads it."""
+"""Seconds by which a file may be ahead of its reader's clock."""
 
 
 class Snapshot:
