@@ -161,6 +161,14 @@ is_stale (const struct sluice_engine *e, const struct event *event)
 	       && e->runs[event->what].serial != event->serial;
 }
 
+/* An end that will not come is no instant: a pass at its time would look once more. */
+static void
+forget_stale_events (struct sluice_engine *e)
+{
+	while (e->events.count && is_stale (e, &e->events.heap[0]))
+		events_pop (&e->events);
+}
+
 /* A run reaches its limit, or its end where no storage says when that is. */
 static int
 end_of_run (struct sluice_engine *e, const struct event *event)
@@ -301,6 +309,7 @@ static int
 step (struct sluice_engine *e)
 {
 	const struct sluice_workload *w = e->workload;
+	forget_stale_events (e);
 	double next
 	    = e->next_submit < w->job_count ? w->jobs[e->next_submit].submit : INFINITY;
 	if (e->events.count && e->events.heap[0].time < next)

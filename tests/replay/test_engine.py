@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sluice.sim import engine
-from sluice.sim.engine import Machine, Workload
+from sluice.sim.engine import Machine, Partition, Workload
 from sluice.sim.errors import EngineError
 
 
@@ -60,6 +60,16 @@ def test_a_job_without_limit_is_planned_for_ever():
     endless = (0, 100, np.inf, 3)
     workload = Workload(Machine((4,)), jobs(endless, (0, 1, 1, 4), (0, 1, np.inf, 1)))
     assert list(engine.run(workload)["start"]) == [0, 100, 0]
+
+
+def test_the_end_that_preemption_took_from_a_job_starts_nobody():
+    partitions = (Partition("low", (0,), 0, 0.0), Partition("high", (0,), 1, 0.0))
+    made = jobs((0, 10, np.inf, 2), (1, 20, np.inf, 2), (2, 3, np.inf, 4))
+    made["partition"] = [0, 0, 1]
+    workload = Workload(Machine((4,), partitions), made)
+    results = engine.run(workload, {"preemption": "requeue", "depth": 1})
+    # the first would have ended at 10; it does at 15, and only then is the second looked at
+    assert list(results["start"]) == [5, 15, 2]
 
 
 WRONG = (
