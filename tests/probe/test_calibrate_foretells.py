@@ -24,9 +24,9 @@ COVERAGE = (0.85, 0.95)
 MOST_OF_PUBLISHED = 0.6
 LEAST_INSIDE = 0.75
 """What a session fails by. Over the nine recorded sessions and the calibrations of the plan that
-ships (test_foretold.py), the error is 0.24 to 0.51 of that of the published figures, and 80 to 96 %
-lie inside: means of 0.37 and 0.91 with standard deviations of 0.07 and 0.04. Were they normal, less than
-one session in 1000 would fail by chance."""
+ships (test_foretold.py), the error is 0.24 to 0.51 of that of the published figures, and 80 to
+96 % lie inside: means of 0.37 and 0.91 with standard deviations of 0.07 and 0.04. Were they
+normal, less than one session in 1000 would fail by chance."""
 
 
 def verdict(value: float, low: float, high: float) -> str:
