@@ -21,15 +21,14 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 
 import checks
+import evidence
 from account import Account
 from actions import Actions
+from ending import STEP, Ending, Lost, jobs_left
 from faults import FAULTS, Fault
 from lab import LIMITS, ChaosError, ChaosLab, enter_namespace
 from sampler import Sampler
 from workload import Workload
-
-LAST_WAIT = 120.0  # seconds in which all jobs end, once everything is repaired,
-LAST_WAIT_OF_EACH = 3.0  # and for each of them: a busy machine starts a job in a second
 
 
 class Driver:
@@ -46,6 +45,7 @@ class Driver:
         self.account = Account(LIMITS)
         self.sampler = Sampler(lab, self.account)
         self.survived: Counter[str] = Counter()
+        self.lost = Lost(lab.slurm)
         self.acted = 0
         self._order: list[Fault] = []
         self._begin = time.monotonic()
@@ -105,50 +105,28 @@ class Driver:
 
     def fill(self) -> None:
         """Submit until as many jobs are in flight as asked for."""
-        rows = self.lab.slurm.run("squeue", "-h", "-o", "%i").stdout.splitlines()
-        for _ in range(self.jobs - len(rows)):
+        left = jobs_left(self.lab.slurm)
+        self.lost.end(left)
+        for _ in range(self.jobs - len(left)):
             self.workload.submit()
         self.lab.last_submission = time.monotonic()
 
     def finish(self) -> None:
         """All jobs end, with everything repaired; then nothing is left of Sluice."""
-        lab = self.lab
-        deadline = time.monotonic() + LAST_WAIT + LAST_WAIT_OF_EACH * self.jobs
-        while rows := self.queue("PD,R,S,CG,CF"):
+        lab, shown = self.lab, ""
+        ending = Ending(lab.slurm, self.lost, self.jobs)
+        while left := ending.step():
             self.raise_if(self.sampler.violations, "at the end")
-            if time.monotonic() > deadline:
-                raise ChaosError(f"{len(rows)} jobs do not end: {self.reasons()}")
-            print(
-                f"     {len(rows)} jobs left; {self.sampler.state()}; {self.reasons()}", flush=True
-            )
-            self.let_go()
-            self.wait(4)
+            counts = Counter(f"{one.state} {one.reason}" for one in left)
+            text = ", ".join(f"{count}x {what}" for what, count in counts.most_common(8))
+            if text != shown:
+                print(f"     {len(left)} jobs left; {self.sampler.state()}; {text}", flush=True)
+                shown = text
+            self.wait(STEP)
         self.raise_if(checks.after_step(lab, self.workload), "at the end")
         lab.sluiced.stop()
         lab.kill_sluiced()
         self.raise_if(checks.at_the_end(lab), "at the end")
-
-    def let_go(self) -> None:
-        """What is held, suspended or has to wait goes on; what never can, is cancelled."""
-        run = self.lab.slurm.run
-        asked = ("squeue", "-h", "-t", "PD,S,R", "-o", "%A|%r|%T|%M")
-        for row in run(*asked, check=False).stdout.splitlines():
-            job, reason, state, elapsed = row.split("|")
-            if state == "RUNNING" and int(elapsed.split(":")[-2]) >= 1:
-                # it ended just before a crash, and slurmctld has recovered it as running
-                run("scancel", "--quiet", job, check=False)
-            elif state == "SUSPENDED":
-                self.lab.scontrol("resume", job)
-            elif "held" in reason.lower():
-                self.lab.scontrol("release", job)
-            elif reason == "BeginTime":
-                self.lab.scontrol("update", f"jobid={job}", "starttime=now")
-            elif reason == "DependencyNeverSatisfied":
-                run("scancel", "--quiet", job, check=False)
-
-    def reasons(self) -> str:
-        rows = self.lab.slurm.run("squeue", "-h", "-o", "%T %r %W").stdout.splitlines()
-        return ", ".join(f"{count}x {row}" for row, count in Counter(rows).most_common(8))
 
     def say(self, number: int, fault: Fault, made: str, length: float, did: str) -> None:
         took = time.monotonic() - self._begin
@@ -171,8 +149,11 @@ class Driver:
             f"{len(self.workload.jobs)} jobs ({len(self.workload.refused)} refused by Slurm), "
             f"{self.acted} changes by users and operators, {self.sampler.polls} polls"
         )
+        lost = [f"Lost by Slurm: {name} {why}" for name, why in self.lost.found.items()]
         longest = f"Longest that a job was kept from starting: {self.account.longest:.1f} s"
-        return "\n".join(["Survived:", *lines, account, f"{longest} (allowed {LIMITS.alive:g} s)"])
+        return "\n".join(
+            ["Survived:", *lines, *lost, account, f"{longest} (allowed {LIMITS.alive:g} s)"]
+        )
 
 
 def main() -> int:
@@ -198,6 +179,7 @@ def main() -> int:
         except Exception as error:  # noqa: BLE001 - whatever it is, keep what tells why
             print(f"VIOLATION, seed {words.seed}: {error}", flush=True)
             driver.sampler.end()
+            print(evidence.of_jobs(lab.slurm, str(error)), flush=True)
             keep(lab, driver, root)
             print(driver.summary())
             return 1
