@@ -166,7 +166,7 @@ int
 jobs_write_one (uint32_t job_id)
 {
 	job_info_msg_t *answer = NULL;
-#if SLURM_AT_LEAST(25, 11)
+#ifdef LOADS_JOB_OF_STEP
 	slurm_step_id_t asked
 	    = { .job_id = job_id, .step_het_comp = NO_VAL, .step_id = NO_VAL };
 #else
