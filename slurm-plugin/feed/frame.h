@@ -19,6 +19,7 @@ enum frame_kind {
 	FRAME_ROOM,	   /* nodes, cpus, unlimited, text: partition */
 	FRAME_ERROR,	   /* errno, text: what failed and why */
 	FRAME_END,
+	FRAME_CHANGE, /* job id, outcome, text: why it was not done */
 };
 
 void frame_begin (enum frame_kind kind);

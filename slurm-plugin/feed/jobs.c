@@ -163,16 +163,22 @@ jobs_write_changes (void)
 }
 
 int
-jobs_write_one (uint32_t job_id)
+job_load (job_info_msg_t **answer, uint32_t job_id)
 {
-	job_info_msg_t *answer = NULL;
 #ifdef LOADS_JOB_OF_STEP
 	slurm_step_id_t asked
 	    = { .job_id = job_id, .step_het_comp = NO_VAL, .step_id = NO_VAL };
 #else
 	uint32_t asked = job_id;
 #endif
-	if (slurm_load_job (&answer, asked, FLAGS) != SLURM_SUCCESS)
+	return slurm_load_job (answer, asked, FLAGS) == SLURM_SUCCESS ? 0 : -1;
+}
+
+int
+jobs_write_one (uint32_t job_id)
+{
+	job_info_msg_t *answer = NULL;
+	if (job_load (&answer, job_id) != 0)
 		return errno == ESLURM_INVALID_JOB_ID ? 0 : -1;
 	for (uint32_t i = 0; i < answer->record_count; i++) {
 		frame_begin (FRAME_JOB);

@@ -1,8 +1,10 @@
 /*
- * sluice-feed: tells sluiced what Slurm knows, and only what changed.
+ * sluice-feed: tells sluiced what Slurm knows, and only what changed, and changes
+ * jobs' licences for it.
  *
- * A request on standard input is two numbers, what to tell and a job id; the
- * answer on standard output is frames (frame.h) up to one of kind FRAME_END.
+ * A request on standard input is two numbers, what to tell and a job id, or what
+ * to change and the size of the changes, which follow; the answer on standard
+ * output is frames (frame.h) up to one of kind FRAME_END.
  * It runs as a process of its own: libslurm may hang for minutes and may crash,
  * and both must leave sluiced as it is. It ends when its input does.
  */
@@ -12,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "changes.h"
 #include "counts.h"
 #include "digest.h"
 #include "frame.h"
@@ -20,8 +23,9 @@
 #include "slurm_api.h"
 
 enum {
-	PROTOCOL = 1,
-	LONGEST = 120, /* seconds; sluiced has given up long before, or is gone */
+	PROTOCOL = 2,
+	LONGEST = 120,	       /* seconds; sluiced has given up long before, or is gone */
+	MAX_CHANGES = 1 << 24, /* bytes */
 };
 
 /* Bits of a request; sluice/slurm/queue.py has the same. */
@@ -31,12 +35,43 @@ enum {
 	ASK_RESERVATIONS = 4,
 	ASK_ROOM = 8,
 	ASK_ONE_JOB = 16,
+	ASK_CHANGES = 32,
 };
 
 struct request {
 	uint32_t what;
-	uint32_t job_id;
+	uint32_t number; /* job id, or bytes of changes */
 };
+
+/* 0 at the end of the input. */
+static size_t
+read_all (void *out, size_t size)
+{
+	size_t done = 0;
+	while (done < size) {
+		ssize_t got = read (STDIN_FILENO, (unsigned char *)out + done, size - done);
+		if (got < 0)
+			err (1, "standard input");
+		if (got == 0 && done > 0)
+			errx (1, "half a request");
+		if (got == 0)
+			return 0;
+		done += (size_t)got;
+	}
+	return done;
+}
+
+static void
+make_changes (uint32_t size)
+{
+	unsigned char *payload = size <= MAX_CHANGES ? malloc (size ? size : 1) : NULL;
+	if (!payload)
+		errx (1, "%u bytes of changes", size);
+	if (size && !read_all (payload, size))
+		errx (1, "half a request");
+	changes_make (payload, size);
+	free (payload);
+}
 
 /* Write what failed, in place of what was written before. */
 static void
@@ -56,13 +91,15 @@ write_error (const char *what)
 static void
 answer (const struct request *request)
 {
+	if (request->what & ASK_CHANGES)
+		make_changes (request->number);
 	if (request->what & ASK_LICENSES && licenses_write () != 0)
 		write_error ("licences");
 	else if (request->what & ASK_RESERVATIONS && reservations_write () != 0)
 		write_error ("reservations");
 	else if (request->what & ASK_ROOM && room_write () != 0)
 		write_error ("nodes and partitions");
-	else if (request->what & ASK_ONE_JOB && jobs_write_one (request->job_id) != 0)
+	else if (request->what & ASK_ONE_JOB && jobs_write_one (request->number) != 0)
 		write_error ("job");
 	else if (request->what & ASK_JOBS && jobs_write_changes () != 0)
 		write_error ("jobs");
@@ -85,17 +122,14 @@ int
 main (void)
 {
 	struct request request;
-	ssize_t got;
 	setenv ("SLURM_BITSTR_LEN", "0", 1); /* lists of array tasks are not cut short */
 	slurm_init (NULL);
 	digest_init ();
 	say_hello ();
-	while ((got = read (STDIN_FILENO, &request, sizeof request)) == sizeof request) {
+	while (read_all (&request, sizeof request)) {
 		alarm (LONGEST);
 		answer (&request);
 		alarm (0);
 	}
-	if (got != 0)
-		errx (1, "half a request");
 	return 0;
 }

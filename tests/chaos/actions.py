@@ -40,8 +40,6 @@ class Actions:
         done = self.lab.as_user(uid, "scontrol", "update", f"jobid={job.job_id}", text)
         if done.returncode == 0:
             job.changes.append(text)
-            if expect[0] == "Licenses":
-                job.overwritten.setdefault("Licenses", job.expected.get("Licenses", ""))
             if expect[0]:
                 job.expected[expect[0]] = expect[1]
         elif job.is_array:  # some of its tasks may have been changed, others had ended

@@ -35,16 +35,13 @@ class Job:
     is_held: bool = False
     is_array: bool = False
     changes: list[str] = field(default_factory=list)
-    overwritten: dict[str, str] = field(default_factory=dict)
-    """What a field was before the driver changed it, where a release by sluiced at that moment
-    may have written it back: Slurm cannot change a licence only if nobody else did."""
 
     def differences(self, record: Mapping[str, str]) -> list[str]:
         """What of a record of scontrol is neither as submitted nor as the driver changed it."""
         return [
             f"job {self.job_id}: {name} is {seen!r}, not {wanted!r}"
             for name, wanted in self.expected.items()
-            if (seen := told(record, name)) not in {wanted, self.overwritten.get(name, wanted)}
+            if (seen := told(record, name)) != wanted
         ]
 
 

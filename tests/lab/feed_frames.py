@@ -87,3 +87,7 @@ def room(name: bytes, nodes: int, cpus: int, *, is_unlimited: bool = False) -> b
 
 def error(what: bytes) -> bytes:
     return frame(queue.ERROR, queue.NUMBER.pack(1) + text(what))
+
+
+def outcome(job_id: int, why: bytes = b"") -> bytes:
+    return frame(queue.CHANGE, queue.OUTCOME_HEAD.pack(job_id, 1 if why else 0) + text(why))

@@ -12,10 +12,10 @@ from waiting_jobs import NAMES, TOKENS, holding, job
 
 from sluice.slurm.books import Audit, accounts, differences
 from sluice.slurm.holdings import (
-    exchange_command,
+    exchange_of,
     holdings,
     parse_licenses,
-    release_command,
+    release_of,
 )
 from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
 from sluice.slurm.records import License, Reservation
@@ -154,31 +154,30 @@ def test_a_token_with_too_small_a_total_gets_no_lease():
     assert reserved_for(gates, table, 100_000) == {"sl0_stream": TOTAL - 3}
 
 
-# Commands
+# Changes
 
 
 def test_a_release_keeps_the_other_licences_and_copies_nothing_that_a_user_wrote():
     table = {name: License(name, 9, 0, 0) for name in ("tool", "other", *TOKENS)}
     plain = holding(4, licenses="tool:2,sl0_stream,sl1_stream,other")
-    assert release_command(plain, table) == "update jobid=4 licenses=tool:2,other:1"
+    assert release_of(plain, table).command == "update jobid=4 licenses=tool:2,other:1"
     hostile = holding(4, licenses="tool:1 jobid=5\nshutdown,sl0_stream,no such")
-    assert release_command(hostile, table) == "update jobid=4 licenses=tool:1"
+    assert release_of(hostile, table).command == "update jobid=4 licenses=tool:1"
     task = holding(9, submission_id=4, is_array=True)
-    assert release_command(task, table) == "update jobid=4 licenses="
+    assert release_of(task, table).command == "update jobid=4 licenses="
 
 
 def test_an_exchange_keeps_the_other_licences_and_changes_arrays_as_a_whole():
     table = {name: License(name, 9, 0, 0) for name in ("tool", *TOKENS)}
     task = holding(9, submission_id=4, is_array=True, licenses="tool:2 x,sl0_stream")
-    assert (
-        exchange_command(task, table, ["sl1_stream"]) == "update jobid=4 licenses=tool:2,sl1_stream"
-    )
+    change = exchange_of(task, table, ["sl1_stream"])
+    assert (change.target, change.licenses) == (4, "tool:2,sl1_stream")
 
 
 def test_an_exchange_that_slurm_would_refuse_for_its_length_is_not_commanded():
     long = "x" * 1020
     table = {long: License(long, 9, 0, 0)}
-    assert exchange_command(holding(licenses=f"{long},sl0_stream"), table, ["sl1_stream"]) is None
+    assert exchange_of(holding(licenses=f"{long},sl0_stream"), table, ["sl1_stream"]) is None
 
 
 # Books

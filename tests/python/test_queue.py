@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sluice.slurm import queue
 from sluice.slurm.errors import FeedError
 from sluice.slurm.queue import Answer, FrameReader, Queue, Words, count_tasks, has_task
-from sluice.slurm.records import QueuedJob, Room
+from sluice.slurm.records import LicenseChange, QueuedJob, Room
 
 STAND_IN = Path(frames.__file__).with_name("feed_stand_in.py")
 ANY_BYTES = st.binary(max_size=40).filter(lambda text: b"\0" not in text)
@@ -183,6 +183,35 @@ def test_what_slurm_refuses_changes_nothing(feed):
             seen.poll()
         assert (sorted(seen.jobs), seen.licenses) == ([1], {})
         assert [job.job_id for job in seen.poll().changed] == [2]
+
+
+def test_each_change_has_its_own_outcome(feed):
+    wanted = [LicenseChange(parsed(job_id=number), "tool:2") for number in (1, 2, 3)]
+    told = answer(frames.hello(), frames.outcome(1), frames.outcome(2, b"Invalid license"))
+    with feed(told, answer(frames.job(job_id=1))) as seen:
+        said = seen.change(wanted)
+        assert said == {1: "", 2: "Invalid license", 3: "sluice-feed said nothing of it"}
+        assert [job.job_id for job in seen.poll().changed] == [1]
+
+
+def test_changes_go_in_requests_that_fit_into_a_pipe(feed):
+    long = "x" * 1024
+    wanted = [LicenseChange(parsed(job_id=i, licenses=long.encode()), long) for i in range(60)]
+    batches = (wanted[:25], wanted[25:50], wanted[50:])
+    told = [answer(*(frames.outcome(one.job.job_id) for one in batch)) for batch in batches]
+    with feed(frames.hello() + told[0], *told[1:]) as seen:
+        assert seen.change(wanted) == dict.fromkeys(range(60), "")
+
+
+def test_jobs_told_to_a_new_program_are_all_there_are_also_behind_a_change(feed):
+    whole = (frames.hello(), frames.job(job_id=1), frames.job(job_id=2))
+    changed = answer(frames.hello(), frames.outcome(2))
+    with feed(answer(*whole), b"end", changed, answer(whole[2])) as seen:
+        seen.poll()
+        change = LicenseChange(seen.jobs[2], "")
+        assert "out of luck" in seen.change([change])[2]
+        assert seen.change([change]) == {2: ""}
+        assert [job.job_id for job in seen.poll().gone] == [1]
 
 
 @pytest.mark.parametrize("half", [b"end", frames.frame(99) + frames.end(), frames.hello(7)])

@@ -15,7 +15,7 @@ from private_slurm import PrivateSlurm
 from sluiced import PATIENCE, wait_for
 
 from sluice.slurm.queue import Queue, queued_job
-from sluice.slurm.records import QueuedJob, Room
+from sluice.slurm.records import LicenseChange, QueuedJob, Room
 
 pytestmark = pytest.mark.slurm
 
@@ -155,6 +155,48 @@ def test_the_marks_on_jobs_come_with_them(slurm, seen):
     slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={note}")
     seen.poll()
     assert seen.jobs[job].marks == ((0xB0, 22),)
+
+
+def test_licences_change_only_of_jobs_that_are_as_they_were_seen(slurm, seen):
+    jobs = [slurm.submit("-L", "tool:2,sl0_stream", *HELD) for _ in range(4)]
+    done, changed, started, refused = jobs
+    seen.poll()
+    before = {job: seen.jobs[job] for job in jobs}
+    slurm.run("scontrol", "update", f"jobid={changed}", "licenses=tool:1,sl0_stream")
+    slurm.run("scontrol", "release", str(started))
+    slurm.wait_for_job(started, "COMPLETED")
+    said = seen.change(
+        [LicenseChange(before[job], "tool:999" if job == refused else "tool:2") for job in jobs]
+    )
+    assert said == {
+        done: "",
+        changed: "the job was changed or started meanwhile",
+        started: "the job was changed or started meanwhile",
+        refused: "Invalid license specification",
+    }
+    assert {job: slurm.job(job)["Licenses"] for job in (done, changed, refused)} == {
+        done: "tool:2",
+        changed: "tool:1,sl0_stream",
+        refused: "tool:2,sl0_stream",
+    }
+    slurm.run("scancel", *map(str, jobs))
+    assert seen.change([LicenseChange(before[done], "")]) == {
+        done: "the job was changed or started meanwhile"
+    }
+
+
+def test_an_array_changes_as_a_whole_whatever_tasks_have_ended(slurm, seen):
+    array = slurm.submit("--array=1-4%1", "-L", "tool,sl0_stream", "--wrap=exit 0")
+    slurm.wait_for_job(f"{array}_1", "COMPLETED")
+    slurm.run("scontrol", "hold", str(array), check=False)  # the first task has ended
+    wait_for(lambda: seen.poll() and not [job for job in current(seen) if job.is_running])
+    record = seen.jobs[array]
+    assert record.is_pending
+    assert record.tasks_waiting > 1
+    assert seen.change([LicenseChange(record, "tool:3")]) == {array: ""}
+    seen.poll()
+    after = seen.jobs[array]
+    assert (after.licenses, after.tasks_waiting) == ("tool:3", record.tasks_waiting)
 
 
 def test_licences_and_reservations_of_them_are_told(slurm, seen):

@@ -15,7 +15,7 @@ from sluice.policies.record import Record
 from sluice.policies.tokens import token_names
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.holdings import Holding, holdings, parse_licenses, release_command
+from sluice.slurm.holdings import Holding, holdings, parse_licenses, release_of
 from sluice.slurm.leases import PREFIX, lease_of
 from sluice.slurm.overview import policy_in_use
 from sluice.slurm.queue import Queue
@@ -150,5 +150,5 @@ def _jobs(found: list[Holding]) -> str:
 
 def _commands(found: list[Holding], licenses: Mapping[str, object]) -> str:
     """Return what takes the tokens off, job by job."""
-    commands = dict.fromkeys(release_command(one, licenses) for one in found[:SHOWN])
+    commands = dict.fromkeys(release_of(one, licenses).command for one in found[:SHOWN])
     return "take them off: " + ", ".join(f"`scontrol {command}`" for command in commands)

@@ -71,7 +71,7 @@ class Daemon:
         self._drainer = self._new_drainer()
         self._is_drained = False
         """The records of all jobs that were seen at the last poll have arrived."""
-        self._gatekeeper = GateKeeper(self._status)
+        self._gatekeeper = GateKeeper(self._status, self._queue.change)
         self._gatekeeper.restore(self._publisher.latest)
         self._lane_speeds = LaneSpeeds()
         self._queries = QueryServer()

@@ -32,10 +32,10 @@ from sluice.slurm.errors import SlurmError
 from sluice.slurm.holdings import (
     Holding,
     Key,
-    exchange_command,
+    exchange_of,
     holding_of,
     key_of,
-    release_command,
+    release_of,
 )
 from sluice.slurm.leases import leases, plan, reserved_for
 from sluice.slurm.opening import delete_leases
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config, View
     from sluice.slurm.ledger import Known, Ledger
     from sluice.slurm.queue import Queue
-    from sluice.slurm.records import License, QueuedJob, Reservation, Room
+    from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
     from sluice.slurm.status import Status
 
 ROUNDS = 4
@@ -127,11 +127,15 @@ class Unstored:
 class GateKeeper:
     """What sluiced remembers of the gates from poll to poll."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(
+        self, status: Status, change: Callable[[Sequence[LicenseChange]], Mapping[int, str]]
+    ) -> None:
+        """Change is what tells Slurm jobs' licences (queue.py)."""
         self.releases = 0
         """Jobs whose tokens were taken off since sluiced started."""
         self.unstored = Unstored()
         self._status = status
+        self._change = change
         self._loop: control.Loop[Key] = control.Loop()
         self._facts = control.new_facts()
         self._facts.boot = secrets.randbits(64) or 1
@@ -147,8 +151,8 @@ class GateKeeper:
         self._restored: dict[int, int] = {}
         self._restored_at = 0
         self._commanded: dict[Key, Release] = {}
-        self._refusal = ""
-        """What Slurm said when it refused a release."""
+        self._refusals: dict[Key, str] = {}
+        """Why the latest release of a job was not made."""
         self._wanted: dict[str, int] = {}
         """Of each token, what the leases of the last poll were to reserve."""
         self._lease_error = ""
@@ -326,12 +330,12 @@ class GateKeeper:
 
     def _release(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
         """Take the tokens off; what came of it, the next poll shows."""
-        commands = []
+        wanted: dict[Key, LicenseChange] = {}
         for action in actions:
             if action.release is None:
                 continue
             holding = self._holdings[action.key]
-            commands.append(release_command(holding, seen.licenses))
+            wanted[action.key] = release_of(holding, seen.licenses)
             self._commanded[action.key] = Release(
                 cluster=text_of(self._facts.cluster),
                 job_id=holding.job.submission_id,
@@ -341,11 +345,10 @@ class GateKeeper:
                 reason=action.release,
                 waited=self.waited(action.key),
             )
-        if commands:
-            self._refusal = _said_against(commands)
+        self._refusals |= self._carry_out(wanted)
 
     def _exchange(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
-        commands = []
+        wanted: dict[Key, LicenseChange] = {}
         for action in actions:
             if action.release is not None:
                 continue
@@ -354,10 +357,18 @@ class GateKeeper:
                 for token, (lane, klass) in self._names.items()
                 if klass == action.tokens.klass and action.tokens.lane_mask >> lane & 1
             ]
-            command = exchange_command(self._holdings[action.key], seen.licenses, tokens)
-            if command:
-                commands.append(command)
-        _said_against(commands)
+            change = exchange_of(self._holdings[action.key], seen.licenses, tokens)
+            if change is not None:
+                wanted[action.key] = change
+        self._carry_out(wanted)
+
+    def _carry_out(self, wanted: Mapping[Key, LicenseChange]) -> dict[Key, str]:
+        """Have these changes made; return why one was not, empty where it was."""
+        said = self._change(list(wanted.values()))
+        for one in wanted.values():
+            if why := said[one.job.job_id]:
+                log.debug("%s: %s", one.command, why)
+        return {key: said[one.job.job_id] for key, one in wanted.items()}
 
     def _impose(self, gates: control.Gates, seen: Seen, config: Config) -> None:
         """Renew the leases that hold back what the gates do not let out."""
@@ -407,7 +418,7 @@ class GateKeeper:
     def _refused(self) -> dict[str, str]:
         """Return the jobs whose tokens Slurm did not let us take off, with its own words."""
         return {
-            str(holding.job.job_id): self._refusal or "the release has no effect"
+            str(holding.job.job_id): self._refusals.get(key) or "the release has no effect"
             for key, holding in self._holdings.items()
             if self._loop[key].memory.tries > 1
         }
@@ -440,6 +451,7 @@ class GateKeeper:
             self.unstored.add(lambda store: store.add_releases(done))
             self.releases += len(done)
         self._commanded = {k: r for k, r in self._commanded.items() if k in self._holdings}
+        self._refusals = {k: why for k, why in self._refusals.items() if k in self._holdings}
 
     def _keep_decisions(self, actions: Iterable[Action[Key]], snapshot: StoredSnapshot) -> None:
         """Keep the decisions that are acted on, with what they were made from."""

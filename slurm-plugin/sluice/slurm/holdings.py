@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.policies.tokens import LICENSES_SIZE
+from sluice.slurm.records import LicenseChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,27 +73,21 @@ def parse_licenses(text: str) -> dict[str, int]:
     return counts
 
 
-def release_command(holding: Holding, licenses: Mapping[str, object]) -> str:
-    """Return scontrol's command that leaves a job all licences but our tokens.
+def release_of(holding: Holding, licenses: Mapping[str, object]) -> LicenseChange:
+    """Return the change that leaves a job all licences but our tokens.
 
     The text is put together from names that the controller has, never copied: users may write
-    behind a number whatever they like. An array that
-    waits is changed as a whole, because a change of some of its tasks would split its record; so
-    its tasks that run give up their tokens as well.
+    behind a number whatever they like.
     """
-    job = holding.job
-    job_id = job.submission_id if job.is_pending else job.job_id
-    return f"update jobid={job_id} licenses={','.join(_own(holding, licenses))}"
+    return LicenseChange(holding.job, ",".join(_own(holding, licenses)))
 
 
-def exchange_command(
+def exchange_of(
     holding: Holding, licenses: Mapping[str, object], tokens: Iterable[str]
-) -> str | None:
-    """Return the command that gives a waiting job these tokens for its own; None: no room."""
+) -> LicenseChange | None:
+    """Return the change that gives a waiting job these tokens for its own; None: no room."""
     text = ",".join([*_own(holding, licenses), *tokens])
-    if len(text) >= LICENSES_SIZE:
-        return None
-    return f"update jobid={holding.job.submission_id} licenses={text}"
+    return LicenseChange(holding.job, text) if len(text) < LICENSES_SIZE else None
 
 
 def _own(holding: Holding, licenses: Mapping[str, object]) -> list[str]:

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import CommandFailedError
-from sluice.slurm.holdings import Holding, holdings, release_command
+from sluice.slurm.holdings import Holding, holdings, release_of
 from sluice.slurm.leases import PREFIX, Lease, leases, plan
 from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BATCH = 200
-"""Jobs whose tokens are taken off by one run of scontrol; one takes 5 to 9 ms."""
 TIDY_SECONDS = 60
 """After so long Slurm deletes a lease that was emptied."""
 
@@ -82,12 +80,9 @@ def release_all(names: Mapping[str, tuple[int, str]]) -> int:
             return [holding for holding in found if holding.job.is_pending]
 
         chosen = waiting()
-        licenses = queue.licenses
-        why = ""
-        for start in range(0, len(chosen), BATCH):
-            batch = chosen[start : start + BATCH]
-            why = _attempt([release_command(holding, licenses) for holding in batch]) or why
-        if why and (left := waiting()):  # otherwise one ended before its turn came
+        said = queue.change([release_of(holding, queue.licenses) for holding in chosen])
+        why = next(filter(None, said.values()), "")
+        if why and (left := waiting()):  # otherwise one ended or started before its turn came
             raise CommandFailedError(f"{len(left)} waiting jobs still have tokens: {why}")
     return len(chosen)
 

@@ -1,5 +1,7 @@
 """The queue as `sluice-feed` tells it: jobs that changed, licences, reservations, room.
 
+And how Slurm is told which licences jobs have from now on.
+
 sluice-feed (slurm-plugin/feed) is a child process that speaks libslurm, which may hang for
 minutes and may crash. It answers in frames whose texts have a length in front, so nothing that a
 user writes can end a field. It remembers what it told and tells only what changed.
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from sluice.slurm.errors import FeedError
 from sluice.slurm.joiner import marks_in
-from sluice.slurm.records import License, QueuedJob, Reservation, Room
+from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,13 +41,15 @@ MAX_FRAME = 1 << 26
 CHUNK = 1 << 20
 ERRORS_SHOWN = 200
 """Bytes of what the program wrote last to standard error."""
+BATCH = 25
+"""Changes in one request: at 1,024 bytes a text they fit into a pipe, so sending never waits."""
 WORDS_KEPT = 10_000
 """Accounts, partitions and the like that are kept once for all jobs."""
 
-PROTOCOL = 1
-HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END = range(1, 9)
+PROTOCOL = 2
+HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE = range(1, 10)
 """Kinds of frames, slurm-plugin/feed/frame.h."""
-ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB = 1, 2, 4, 8, 16
+ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1, 2, 4, 8, 16, 32
 """Bits of a request, slurm-plugin/feed/sluice_feed.c."""
 
 HEAD = struct.Struct("=IB")
@@ -58,6 +62,8 @@ JOB_TEXTS = JOB_NUMBERS.size + JOB_TIMES.size + JOB_LENGTHS.size
 LICENSE_HEAD = struct.Struct("=3I")
 RESERVATION_HEAD = struct.Struct("=qqQI")
 ROOM_HEAD = struct.Struct("=3I")
+CHANGE_HEAD = struct.Struct("=3I")
+OUTCOME_HEAD = struct.Struct("=2I")
 NUMBER = struct.Struct("=I")
 
 NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
@@ -112,6 +118,25 @@ class Queue:
             self.room = answer.room
         return self._take(answer)
 
+    def change(self, wanted: Sequence[LicenseChange]) -> dict[int, str]:
+        """Change jobs' licences, each unless it was changed or started since the latest poll.
+
+        Return by job id why a change was not made, in words; empty where it was. What Slurm
+        was not told before sluice-feed failed has the reason for that.
+        """
+        said: dict[int, str] = {}
+        for start in range(0, len(wanted), BATCH):
+            batch = wanted[start : start + BATCH]
+            answer = Answer(self._words)
+            missing = f"{PROGRAM} said nothing of it"
+            try:
+                payload = b"".join(map(pack_change, batch))
+                self._feed.ask(ASK_CHANGES, answer.take, payload=payload, timeout=TIMEOUT)
+            except FeedError as error:
+                missing = str(error)
+            said |= {one.job.job_id: answer.outcomes.get(one.job.job_id, missing) for one in batch}
+        return said
+
     def _take(self, answer: Answer) -> Changes:
         changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
         self.jobs.update((job.job_id, job) for job in changed)
@@ -164,6 +189,8 @@ class Answer:
     licenses: list[License] = field(default_factory=list)
     reservations: list[Reservation] = field(default_factory=list)
     room: dict[str, Room] = field(default_factory=dict)
+    outcomes: dict[int, str] = field(default_factory=dict)
+    """By job id, why a change was not made; empty where it was."""
 
     def take(self, kind: int, payload: bytes) -> None:
         """Read one frame. Raises struct.error or ValueError where it is none of ours."""
@@ -181,6 +208,10 @@ class Answer:
             nodes, cpus, is_unlimited = ROOM_HEAD.unpack_from(payload)
             (name,) = texts(payload, ROOM_HEAD.size, 1)
             self.room[name] = Room(nodes, cpus, is_unlimited=bool(is_unlimited))
+        elif kind == CHANGE:
+            job_id, outcome = OUTCOME_HEAD.unpack_from(payload)
+            (why,) = texts(payload, OUTCOME_HEAD.size, 1)
+            self.outcomes[job_id] = why if outcome else ""
         else:
             raise ValueError(f"a frame of kind {kind}")
 
@@ -260,6 +291,17 @@ def parse_reservation(payload: bytes) -> Reservation:
     start, end, flags, nodes = RESERVATION_HEAD.unpack_from(payload)
     name, licenses = texts(payload, RESERVATION_HEAD.size, 2)
     return Reservation(name=name, start=start, end=end, flags=flags, nodes=nodes, licenses=licenses)
+
+
+def pack_change(change: LicenseChange) -> bytes:
+    job = change.job
+    head = CHANGE_HEAD.pack(job.job_id, change.target, job.is_pending)
+    return head + pack_text(job.licenses) + pack_text(change.licenses)
+
+
+def pack_text(text: str) -> bytes:
+    encoded = text.encode(errors="surrogateescape")
+    return NUMBER.pack(len(encoded)) + encoded
 
 
 def texts(payload: bytes, at: int, count: int) -> list[str]:
@@ -395,15 +437,21 @@ class Feed:
             self._child = None
 
     def ask(
-        self, what: int, take: Callable[[int, bytes], None], *, job_id: int = 0, timeout: float
+        self,
+        what: int,
+        take: Callable[[int, bytes], None],
+        *,
+        job_id: int = 0,
+        payload: bytes = b"",
+        timeout: float,
     ) -> bool:
-        """Hand the frames of the answer to `take`; return whether it is the program's first.
+        """Hand the frames of the answer to `take`; return whether it tells all jobs there are.
 
-        Raises FeedError; what was handed over before is to be forgotten then.
+        Raises FeedError; what was told before is to be forgotten then.
         """
         child = self._child or self._start()
         try:
-            child.send(REQUEST.pack(what, job_id))
+            child.send(REQUEST.pack(what, len(payload) if payload else job_id) + payload)
             refusal = self._receive(child, take, timeout)
         except FeedError as error:
             self._give_up(str(error))
@@ -418,7 +466,8 @@ class Feed:
         self._pause = 0.0
         if refusal is not None:
             raise FeedError(f"Slurm does not tell its {refusal}; see `scontrol ping`")
-        is_first, self._is_first = self._is_first, False
+        is_first = self._is_first
+        self._is_first = is_first and not what & ASK_JOBS
         return is_first
 
     def _start(self) -> Child:

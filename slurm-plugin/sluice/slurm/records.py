@@ -91,6 +91,28 @@ class QueuedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class LicenseChange:
+    """What a job's licences are to become, if it is still as it was seen.
+
+    An array that waits is changed as a whole, because a change of some of its tasks would split its
+    record; so its tasks that run are changed as well.
+    """
+
+    job: QueuedJob
+    licenses: str
+
+    @property
+    def target(self) -> int:
+        """The job, or the array."""
+        return self.job.submission_id if self.job.is_pending else self.job.job_id
+
+    @property
+    def command(self) -> str:
+        """What an administrator would tell scontrol."""
+        return f"update jobid={self.target} licenses={self.licenses}"
+
+
+@dataclass(frozen=True, slots=True)
 class License:
     """What the controller counts of a licence."""
 
