@@ -248,10 +248,13 @@ class ChaosLab(UpAndDown):
         time.sleep(max(0.0, left))
 
     def jobs(self) -> dict[int, dict[str, str]]:
-        """All records of `scontrol show job`, by job id."""
-        lines = self.slurm.run("scontrol", "show", "job", "-o", check=False).stdout.split(
-            "\nJobId="
-        )
+        """All records of `scontrol show job`, by job id; asked again while Slurm has no answer."""
+        deadline = time.monotonic() + PATIENCE
+        while (done := self.slurm.run("scontrol", "show", "job", "-o", check=False)).returncode:
+            if time.monotonic() > deadline:
+                raise ChaosError(f"scontrol show job: {done.stderr.strip()}")
+            time.sleep(1)
+        lines = done.stdout.split("\nJobId=")
         rows = [
             parse_record(line if line.startswith("JobId=") else f"JobId={line}") for line in lines
         ]
