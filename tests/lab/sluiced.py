@@ -72,6 +72,26 @@ class Sluiced:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def diagnose(self, *topics: str) -> list[dict[str, str]]:
+        """What the doctor finds wrong, of these topics or of all; each has a remedy."""
+        done = subprocess.run(
+            [BIN / "sluice", "doctor", "--json"],
+            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        wrong = [row for row in json.loads(done.stdout) if row["level"] != "OK"]
+        assert all(row["remedy"] for row in wrong)
+        return [row for row in wrong if row["topic"] in topics or not topics]
+
+    def wait_for_finding(self, topic: str, words: str) -> dict[str, str]:
+        def found() -> dict[str, str] | None:
+            return next((row for row in self.diagnose(topic) if words in row["text"]), None)
+
+        return wait_for(found)
+
     def decisions(self) -> list[dict[str, Any]]:
         return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []
 

@@ -1,6 +1,5 @@
 """The doctor names what is wrong on a real slurmctld, and a remedy that is right."""
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
-from sluiced import BIN, PATIENCE, Sluiced, wait_for
+from sluiced import Sluiced, wait_for
 
 from sluice.cli import own_checks
 from sluice.cli.findings import Finding, Site
@@ -76,28 +75,6 @@ def configure(files: PluginFiles, **settings: str | float) -> None:
     files.configure(**keys | settings)
 
 
-def diagnose(daemon: Sluiced, *topics: str) -> list[dict[str, str]]:
-    """What is wrong, of these topics or of all; each has a remedy."""
-    done = subprocess.run(
-        [BIN / "sluice", "doctor", "--json"],
-        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    wrong = [row for row in json.loads(done.stdout) if row["level"] != "OK"]
-    assert all(row["remedy"] for row in wrong)
-    return [row for row in wrong if row["topic"] in topics or not topics]
-
-
-def wait_for_finding(daemon: Sluiced, topic: str, words: str) -> dict[str, str]:
-    def found() -> dict[str, str] | None:
-        return next((row for row in diagnose(daemon, topic) if words in row["text"]), None)
-
-    return wait_for(found)
-
-
 @contextmanager
 def small_disk(path: Path) -> Iterator[Path]:
     path.mkdir()
@@ -123,13 +100,13 @@ def test_a_full_disk_is_named_by_the_doctor_and_by_sluiced(sluiced, slurm):
         wait_for((disk / "history.db").exists)
         fill(disk)
         slurm.submit("-J", "filled", *HELD)
-        said = wait_for_finding(sluiced, "history", "sluiced fails since")
+        said = sluiced.wait_for_finding("history", "sluiced fails since")
         assert "the disk is full" in said["text"]
         assert "make room" in said["remedy"]
-        [own] = [row for row in diagnose(sluiced, "history") if row is not said][:1]
+        [own] = [row for row in sluiced.diagnose("history") if row is not said][:1]
         assert "start sluiced" not in own["remedy"]
         (disk / "filler").unlink()
-        wait_for(lambda: not diagnose(sluiced, "history"))
+        wait_for(lambda: not sluiced.diagnose("history"))
         sluiced.stop()
 
 
@@ -140,7 +117,7 @@ def test_a_full_disk_is_found_without_sluiced(sluiced):
         shutil.copy(sluiced.history, disk / "history.db")
         configure(sluiced.files, History=str(disk / "history.db"))
         fill(disk)
-        [found] = diagnose(sluiced, "history")
+        [found] = sluiced.diagnose("history")
         assert "the disk is full" in found["text"]
         assert "free some space" in found["remedy"]
 
@@ -152,7 +129,7 @@ def test_a_file_system_that_is_read_only_is_named(sluiced):
         shutil.copy(sluiced.history, disk / "history.db")
         configure(sluiced.files, History=str(disk / "history.db"))
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        [found] = diagnose(sluiced, "history")
+        [found] = sluiced.diagnose("history")
         assert found["level"] == "FAIL"
         assert "mounted read-only" in found["remedy"]
 
@@ -162,7 +139,7 @@ def test_a_history_that_is_locked_is_named(sluiced):
     sluiced.stop()
     with closing(sqlite3.connect(sluiced.history, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        [found] = diagnose(sluiced, "history")
+        [found] = sluiced.diagnose("history")
         assert "another process has been writing" in found["text"]
         assert "fuser" in found["remedy"]
 
@@ -181,12 +158,12 @@ def takes_the_name(slurm: PrivateSlurm) -> bool:
 def test_a_reservation_with_the_name_of_a_lease_is_to_be_renamed(sluiced, slurm):
     """And not "start sluiced", which runs."""
     wait_for(lambda: takes_the_name(slurm))
-    found = wait_for_finding(sluiced, "reservations", "sluice_all_meta has the name of a lease")
+    found = sluiced.wait_for_finding("reservations", "sluice_all_meta has the name of a lease")
     assert "scontrol delete reservationname=sluice_all_meta" in found["remedy"]
-    [open_gate] = wait_for(lambda: diagnose(sluiced, "gates") and diagnose(sluiced, "gates")[:1])
+    [open_gate] = wait_for(lambda: sluiced.diagnose("gates") and sluiced.diagnose("gates")[:1])
     assert "start sluiced" not in open_gate["remedy"]
     slurm.run("scontrol", "delete", "reservationname=sluice_all_meta")
-    wait_for(lambda: not diagnose(sluiced, "reservations", "gates"))
+    wait_for(lambda: not sluiced.diagnose("reservations", "gates"))
 
 
 def test_a_sites_reservation_that_holds_tokens_is_named(sluiced, slurm):
@@ -194,12 +171,12 @@ def test_a_sites_reservation_that_holds_tokens_is_named(sluiced, slurm):
     slurm.run("scontrol", "create", "reservation", "reservationname=course", "starttime=now",
               "duration=5", "users=root", "licenses=tool:2,all_meta:7",
               "flags=license_only")  # fmt: skip
-    [found] = diagnose(sluiced, "reservations")
+    [found] = sluiced.diagnose("reservations")
     assert "course reserves all_meta:7" in found["text"]
     command = found["remedy"].partition("`")[2].rstrip("`")
     assert command == "scontrol update reservationname=course licenses=tool:2"
     slurm.run(*command.split())  # the remedy is right
-    assert not diagnose(sluiced, "reservations")
+    assert not sluiced.diagnose("reservations")
 
 
 def test_tokens_that_users_wrote_are_named_with_what_takes_them_off(sluiced, slurm):
@@ -207,12 +184,12 @@ def test_tokens_that_users_wrote_are_named_with_what_takes_them_off(sluiced, slu
     sluiced.files.wait_for(lambda seen: seen["mode"] == "off")
     sluiced.stop()  # it would take them off itself
     job = slurm.submit("-L", "tool:1,all_stream:1000", *HELD)
-    [found] = diagnose(sluiced, "tokens of users")
+    [found] = sluiced.diagnose("tokens of users")
     assert f"{job} (all_stream:1000)" in found["text"]
     command = found["remedy"].partition("`")[2].rstrip("`")
     assert command == f"scontrol update jobid={job} licenses=tool:1"
     slurm.run(*command.split())
-    assert not diagnose(sluiced, "tokens of users")
+    assert not sluiced.diagnose("tokens of users")
     assert slurm.job(job)["Licenses"] == "tool:1"
 
 
@@ -222,7 +199,7 @@ def test_tokens_whose_decision_was_lost_are_named(sluiced, slurm):
     job = slurm.submit("-J", "heavy", *HELD)
     assert slurm.job(job)["Licenses"] == "all_stream"
     drain(sluiced.files.socket)
-    [found] = diagnose(sluiced, "tokens without a decision")
+    [found] = sluiced.diagnose("tokens without a decision")
     assert f"1 jobs have tokens, and no decision of theirs is known: {job}" in found["text"]
     assert "records were lost" in found["remedy"]
 
@@ -232,7 +209,7 @@ def test_one_that_hangs_is_to_be_restarted(sluiced):
     configure(sluiced.files, MaxSnapshotAge=1)
     sluiced.wait_for_snapshots()
     sluiced.process.send_signal(signal.SIGSTOP)
-    found = wait_for_finding(sluiced, "snapshot", "too old")
+    found = sluiced.wait_for_finding("snapshot", "too old")
     assert "then restart it" in found["remedy"]
 
 

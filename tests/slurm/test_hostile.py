@@ -34,6 +34,8 @@ from plugin_harness import PluginFiles, drain
 from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 
+from sluice.slurm.status import LEASES, REFUSED
+
 pytestmark = pytest.mark.slurm
 
 NODES = 4
@@ -320,6 +322,8 @@ def test_a_lease_that_fails_ends_nobody_elses_bound(sluiced, slurm, of_the_site)
     wait_for(lambda: {FLUSH, META} <= set(leases(slurm)))
     hold_the_gate(slurm)
     waiters = [wait_for_a_token(slurm, kind) for kind in ("heavy", "flusher", "flusher")]
+    said = sluiced.wait_for_finding(LEASES, STREAM)
+    assert "reservation" in said["remedy"]
     assert max(delay(slurm, job) for job in waiters) <= BOUND
     after = reservations(slurm)
     assert all(after[name] == before[name] for name in before)
@@ -342,6 +346,8 @@ def test_releases_that_slurm_refuses_take_nobodys_place(sluiced, slurm):
         waiter = wait_for_a_token(slurm, "heavy")
         # by its release, or because the gate behind which the others wait is given up
         assert delay(slurm, waiter) <= BOUND
+        said = sluiced.wait_for_finding(REFUSED, "Invalid license")
+        assert "slurm.conf" in said["remedy"]
         own = slurm.job(refused[0])["Licenses"].split(",")
         assert "tool:9" in own  # not at the price of what the user asked for
     finally:
