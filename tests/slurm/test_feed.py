@@ -120,7 +120,8 @@ def test_it_tells_what_squeue_tells(slurm, seen):
         rows = slurm.run(
             "squeue", "-h", "--all", "--states=all", f"--name={','.join(names)}", "-O", form
         ).stdout.splitlines()
-        return {tuple(row.split(SEPARATOR)[:-1]) for row in rows}
+        # 24.11 and later add which signal it was
+        return {tuple(row.replace(":9(Killed)", "").split(SEPARATOR)[:-1]) for row in rows}
 
     def as_it_tells() -> set[tuple[str, ...]]:
         seen.poll()
