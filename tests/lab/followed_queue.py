@@ -81,6 +81,7 @@ class Follower:
             self.ledger.prediction,
             Settings(),
             holdings=list(self.known.values()),
+            waited=lambda _: 0.0,
             lane_speeds={},
             is_off=False,
             now=now,
