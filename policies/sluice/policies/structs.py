@@ -6,12 +6,13 @@ lists members, except those that mean more than their C type says.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class CoreError(Exception):
@@ -193,33 +194,54 @@ def new(kind: str, members: Mapping[str, Any] | View | None = None) -> Any:
     if isinstance(members, View):
         struct[0] = members.struct[0]
         return struct
-    fields = dict(ffi.typeof(kind).fields)
+    setters = _setters(kind)
     for name, value in (members or {}).items():
-        if name not in fields:
+        if name not in setters:
             raise CoreError(f"{kind} has no member {name!r}")
-        _set(struct, name, fields[name].type, value)
+        setters[name](struct, value)
     return struct
 
 
-def _set(struct: Any, name: str, kind: Any, value: Any) -> None:
-    owner = ffi.typeof(struct).item.cname
+@cache
+def _setters(owner: str) -> dict[str, Callable[[Any, Any], None]]:
+    """Return what sets each member of a struct: asking cffi anew for each value takes longest."""
+    return {name: _setter(owner, name, field.type) for name, field in ffi.typeof(owner).fields}
+
+
+def _setter(owner: str, name: str, kind: Any) -> Callable[[Any, Any], None]:
     if name in _WORDS:
-        setattr(struct, name, _index(name, _WORDS[name], value))
-    elif flags := _FLAGS.get((owner, name)):
-        setattr(struct, name, sum(1 << _index(name, flags, word) for word in value))
-    elif name == "share":
-        struct.share = [value.get(pattern, 0.0) for pattern in PATTERNS]
-    elif kind.kind == "struct":
-        setattr(struct, name, new(kind.cname, value)[0])
-    elif kind.kind == "array" and kind.item.cname == "char":
-        raw = value.encode(errors="surrogateescape")[: kind.length - 1]
-        setattr(struct, name, raw.split(b"\0", 1)[0])
-    elif kind.kind == "array" and kind.item.kind == "struct":
+        words = _WORDS[name]
+        return lambda struct, value: setattr(struct, name, _index(name, words, value))
+    if flags := _FLAGS.get((owner, name)):
+        return lambda struct, value: setattr(
+            struct, name, sum(1 << _index(name, flags, word) for word in value)
+        )
+    if kind.kind == "struct":
+        return lambda struct, value: setattr(struct, name, new(kind.cname, value)[0])
+    if kind.kind == "array":
+        return _array_setter(name, kind)
+    return lambda struct, value: setattr(struct, name, -1.0 if value is None else value)
+
+
+def _array_setter(name: str, kind: Any) -> Callable[[Any, Any], None]:
+    def set_items(struct: Any, value: Any) -> None:
         for i, item in enumerate(value):
             getattr(struct, name)[i] = new(kind.item.cname, item)[0]
         setattr(struct, _COUNTS[name], len(value))
-    else:
-        setattr(struct, name, -1.0 if value is None else value)
+
+    if name == "share":
+        return lambda struct, value: setattr(
+            struct, name, [value.get(pattern, 0.0) for pattern in PATTERNS]
+        )
+    if kind.item.cname == "char":
+        return lambda struct, value: setattr(struct, name, _text(value, kind.length - 1))
+    if kind.item.kind == "struct":
+        return set_items
+    return lambda struct, value: setattr(struct, name, value)
+
+
+def _text(value: str, most: int) -> bytes:
+    return value.encode(errors="surrogateescape")[:most].split(b"\0", 1)[0]
 
 
 def _index(name: str, words: tuple[str, ...], word: str) -> int:
