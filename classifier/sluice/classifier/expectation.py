@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.classifier.profile import SINGLE_RUN_LOG_SD
-from sluice.classifier.to_core import log_weight
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def expected(
         confidence=confidence,
         shares=dict(shares),
         numbers=_medians(jobs, weights, size, exponents or {}),
-        log_sd=_log_sd([job.profile for job in jobs]),
+        log_sd=_log_sd(jobs),
         runs=len(jobs),
     )
 
@@ -141,9 +140,9 @@ def _weighted_medians(values: Array, weights: Array) -> list[float | None]:
     return [float(m) if is_enough else None for m, is_enough in zip(medians, enough, strict=True)]
 
 
-def _log_sd(profiles: Sequence[Profile]) -> float:
+def _log_sd(jobs: Sequence[FinishedJob]) -> float:
     """Return the sd of ln w among the newest runs, drawn towards that of a single one."""
-    logs = [log_weight(profile) for profile in profiles[-SPREAD_RUNS:]]
+    logs = [job.log_weight for job in jobs[-SPREAD_RUNS:]]
     mean = math.fsum(logs) / len(logs)
     squares = math.fsum((log - mean) ** 2 for log in logs)
     return math.sqrt((SINGLE_RUN_LOG_SD**2 + squares) / len(logs))

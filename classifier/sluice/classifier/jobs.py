@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.classifier.requested import Requested, Submissions, Submitted, requested_on
 from sluice.classifier.same_job import by_job
+from sluice.classifier.to_core import log_weight
 from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Profile
 
@@ -26,7 +28,7 @@ SUMMED = ("write_bytes", "read_bytes", "files")
 NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FinishedJob:
     """One job of the past: what the controller saw of it, and what Darshan saw."""
 
@@ -53,6 +55,11 @@ class FinishedJob:
     def size(self) -> float:
         """Processes as far as the user said; as sluice_submission_size."""
         return float(self.tasks or self.nodes)
+
+    @cached_property
+    def log_weight(self) -> float:
+        """Ln w (to_core.py), worked out once: each entry of its keys asks for it."""
+        return log_weight(self.profile)
 
 
 def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
