@@ -56,9 +56,7 @@ def job_payload(**members: Any) -> bytes:
     texts = values[15:]
     return b"".join(
         (
-            queue.JOB_NUMBERS.pack(*values[:11]),
-            queue.JOB_TIMES.pack(*values[11:15]),
-            queue.JOB_LENGTHS.pack(*map(len, texts)),
+            queue.JOB_HEAD.pack(*values[:15], *map(len, texts)),
             *texts,
         )
     )

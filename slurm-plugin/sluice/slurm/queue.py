@@ -55,10 +55,8 @@ ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1
 HEAD = struct.Struct("=IB")
 REQUEST = struct.Struct("=II")
 HELLO_HEAD = struct.Struct("=II")
-JOB_NUMBERS = struct.Struct("=11I")
-JOB_TIMES = struct.Struct("=4q")
-JOB_LENGTHS = struct.Struct("=9I")
-JOB_TEXTS = JOB_NUMBERS.size + JOB_TIMES.size + JOB_LENGTHS.size
+JOB_HEAD = struct.Struct("=11I4q9I")
+"""Numbers, times, and lengths of the texts behind them."""
 LICENSE_HEAD = struct.Struct("=3I")
 RESERVATION_HEAD = struct.Struct("=qqQI")
 ROOM_HEAD = struct.Struct("=3I")
@@ -216,18 +214,13 @@ class Answer:
             raise ValueError(f"a frame of kind {kind}")
 
 
-class Words:
+class Words(dict[bytes, str]):
     """Decodes texts that many jobs share, each once."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, str] = {}
-
-    def __call__(self, text: bytes) -> str:
-        word = self._known.get(text)
-        if word is None:
-            if len(self._known) >= WORDS_KEPT:  # users choose some of them
-                self._known.clear()
-            word = self._known[text] = decoded(text)
+    def __missing__(self, text: bytes) -> str:
+        if len(self) >= WORDS_KEPT:  # users choose some of them
+            self.clear()
+        word = self[text] = decoded(text)
         return word
 
 
@@ -237,12 +230,11 @@ def decoded(text: bytes) -> str:
 
 def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
     """Return a job, and the tasks of an array that it stands for."""
-    job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, priority, status = (
-        JOB_NUMBERS.unpack_from(payload)
-    )
-    submit, eligible, start, end = JOB_TIMES.unpack_from(payload, JOB_NUMBERS.size)
-    lengths = JOB_LENGTHS.unpack_from(payload, JOB_NUMBERS.size + JOB_TIMES.size)
-    at = JOB_TEXTS
+    head = JOB_HEAD.unpack_from(payload)
+    job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, priority, status = head[:11]
+    submit, eligible, start, end = head[11:15]
+    lengths = head[15:]
+    at = JOB_HEAD.size
     cut = []
     for length in lengths:
         cut.append(payload[at : at + length])
@@ -260,21 +252,21 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         restarts=restarts,
         uid=uid,
         submit=submit,
-        eligible=number_of(eligible) or None,
-        start=number_of(start) or None,
-        end=number_of(end) or None,
-        state=words(state),
-        account=words(account) or None,
-        partition=words(partition),
-        qos=words(qos) or None,
-        nodes=number_of(nodes) or 0,
-        tasks=number_of(tasks) or 0,
-        cpus=number_of(cpus) or 0,
+        eligible=eligible if 0 < eligible < NO_VAL else None,
+        start=start if 0 < start < NO_VAL else None,
+        end=end if 0 < end < NO_VAL else None,
+        state=words[state],
+        account=words[account] or None,
+        partition=words[partition],
+        qos=words[qos] or None,
+        nodes=nodes if nodes < NO_VAL else 0,
+        tasks=tasks if tasks < NO_VAL else 0,
+        cpus=cpus if cpus < NO_VAL else 0,
         time_limit=number_of(limit),
-        reason=words(reason),
-        licenses=words(licenses),
+        reason=words[reason],
+        licenses=words[licenses],
         exit_code=exit_code_of(status),
-        name=decoded(name),
+        name=words[name],
         priority=priority,
         marks=marks_in(decoded(notes)) if notes else (),
     )

@@ -6,6 +6,7 @@ Times are UTC seconds, 0 or None where Slurm knows none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 ENDED = frozenset(
     {
@@ -29,9 +30,11 @@ HOLDING = frozenset({"COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPE
 """States, besides those of running jobs, in which licences are held."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedJob:
-    """One job record of the controller: a job, a task of an array, or its tasks that wait."""
+class QueuedJob(NamedTuple):
+    """One job record of the controller: a job, a task of an array, or its tasks that wait.
+
+    A tuple: each poll compares those that Slurm told with those before, which tuples do in C.
+    """
 
     job_id: int
     """Its own number, also of an array task."""
