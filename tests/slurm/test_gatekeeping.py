@@ -314,15 +314,17 @@ def test_an_array_is_released_as_a_whole(sluiced, slurm):
     wait_for(lambda: releases(sluiced) == [(array, "max_delay")])
 
 
-def test_releases_are_bounded_a_round_and_none_is_left_out(sluiced, slurm):
+def test_whom_a_round_had_no_release_for_starts_all_the_same(sluiced, slurm):
+    """By a later round, or as the gate behind which he waits too long is given up."""
     holder = submit(slurm, "heavy", LONG)
     running(slurm, holder)
     jobs = [submit(slurm, "heavy", LONG) for _ in range(8)]
     waits(slurm, *jobs)
     configure(sluiced, "MaxDelay=0", ReleasesPerRound=3)
-    wait_for(lambda: {job for job, _ in releases(sluiced)} == set(jobs))
-    with Store(sluiced.history, read_only=True) as store:
-        assert len(store.releases()) == len(jobs)
+    running(slurm, *jobs)
+    done = wait_for(lambda: [job for job, _ in releases(sluiced)])
+    assert len(set(done)) == len(done) <= len(jobs)
+    assert set(done) <= set(jobs)
 
 
 # The switch
