@@ -7,6 +7,10 @@
  * the size, value(n) = value(size) (n / size)^exponent. Where they do not
  * (other things are done at other sizes), sizes an octave wide have entries of
  * their own, found by sluice_application_size_key.
+ *
+ * The same holds for a number among the arguments of the submit line, which may say
+ * how much is written: argument_place is its place among them, from 1. What runs with
+ * the same words do has an entry of its own under SLUICE_EVIDENCE_USER_ARGUMENTS.
  */
 #ifndef SLUICE_APPLICATION_H
 #define SLUICE_APPLICATION_H
@@ -25,6 +29,11 @@ struct sluice_application {
 	/* Of the runs behind it, and of those that left no trace of I/O: the share that
 	 * bears its pattern out. 0 where it is not known. */
 	float agreement;
+	double argument; /* that the profile is for; 0: it follows no argument */
+	double least;	 /* of the runs behind it, <= argument */
+	double greatest; /* >= argument */
+	float argument_exponent[SLUICE_PROFILE_FIELD_COUNT];
+	uint32_t argument_place;       /* from 1 to SLUICE_MAX_NUMBERS; 0: none */
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 
@@ -33,9 +42,10 @@ struct sluice_application {
 int sluice_application_check (const struct sluice_application *application,
 			      struct sluice_error *err);
 
-/* The profile expected at a size (0: unknown, not scaled). A power law is
- * believed up to one octave beyond the sizes that were seen. */
-void sluice_application_profile (const struct sluice_application *application, double size,
+/* The profile expected at the size and the arguments of a submission; what it does not say
+ * scales nothing. A power law is believed up to one octave beyond what was seen. */
+void sluice_application_profile (const struct sluice_application *application,
+				 const struct sluice_submission *submission,
 				 struct sluice_profile *out);
 
 /* Processes as far as the user said: tasks, else nodes, else 0. */

@@ -61,6 +61,8 @@ struct sluice_desk {
 	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
 	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
 	struct meeting later[SLUICE_MAX_LANES];	 /* after a wait, spread over all lanes */
+	struct sluice_profile shifted; /* the job as small or as large as it may be */
+	struct sluice_decision if_shifted;
 };
 
 struct sluice_desk *
@@ -614,22 +616,13 @@ longest_remaining (const struct sluice_situation *s, double now)
 	return longest;
 }
 
+/* The job as this profile has it, against the state of the cluster. */
 static void
-decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s,
-		      const struct sluice_config *config,
-		      const struct sluice_submission *submission, int64_t now,
-		      struct sluice_decision *out)
+weigh_job (struct sluice_desk *desk, const struct sluice_profile *profile,
+	   const struct sluice_submission *submission, struct sluice_decision *out)
 {
-	const struct sluice_profile *profile = &out->prediction.profile;
-
-	desk->situation = s;
+	const struct sluice_situation *s = desk->situation;
 	desk->job.profile = profile;
-	desk->job.nodes = submission->nodes ? submission->nodes : 1;
-	/* a lane that nobody holds the job to would be a wrong promise; where nothing
-	 * is enforced it shows what control would gain */
-	desk->is_confinable = config->mode != SLUICE_MODE_ENFORCE
-			      || sluice_is_controlled (config, submission);
-	desk->now = (double)now;
 	desk->job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
 			    : submission->time_limit	   ? submission->time_limit * 60.0
 						     : longest_remaining (s, desk->now);
@@ -641,12 +634,90 @@ decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s
 	out->wait = out->alternatives[out->chosen].wait;
 }
 
+/* Nine in ten runs are smaller. */
+static const double z_of_largest = 1.2816;
+
+/* Whether a number that the decision uses may be off by more than a factor of two. */
+static int
+is_vague (const struct sluice_profile *p)
+{
+	const double wide = 0.4214; /* ln 2 / z of 0.95 */
+	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++)
+		if ((double)p->spread[i] > wide)
+			return 1;
+	return 0;
+}
+
+/* Whether the job would be treated alike if it were as small, or as large, as nine in ten
+ * runs are. */
+static int
+is_steady (struct sluice_desk *desk, const struct sluice_submission *submission,
+	   const struct sluice_decision *decision)
+{
+	const double ends[] = { -z_of_largest, z_of_largest };
+	const struct sluice_profile *profile = &decision->prediction.profile;
+
+	for (int i = 0; is_vague (profile) && i < 2; i++) {
+		memset (&desk->if_shifted, 0, sizeof desk->if_shifted);
+		sluice_profile_shift (profile, ends[i], &desk->shifted);
+		weigh_job (desk, &desk->shifted, submission, &desk->if_shifted);
+		if (desk->if_shifted.action != decision->action)
+			return 0;
+	}
+	return 1;
+}
+
+static void
+decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s,
+		      const struct sluice_config *config,
+		      const struct sluice_submission *submission, int64_t now,
+		      struct sluice_decision *out)
+{
+	desk->situation = s;
+	desk->job.nodes = submission->nodes ? submission->nodes : 1;
+	/* a lane that nobody holds the job to would be a wrong promise; where nothing
+	 * is enforced it shows what control would gain */
+	desk->is_confinable = config->mode != SLUICE_MODE_ENFORCE
+			      || sluice_is_controlled (config, submission);
+	desk->now = (double)now;
+	weigh_job (desk, &out->prediction.profile, submission, out);
+	if (is_steady (desk, submission, out))
+		return;
+	out->action = SLUICE_ACTION_ABSTAIN;
+	out->reason = SLUICE_REASON_WIDE_SPREAD;
+	out->wait = 0.0;
+}
+
+static int
+is_insignificant (const struct sluice_profile *p, uint32_t klass,
+		  const struct sluice_policy *policy)
+{
+	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;
+	return little_io
+	       || (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ);
+}
+
+/* Whether the job may be too large to be left alone, although it is not predicted to. */
+static int
+may_matter (struct sluice_desk *desk, const struct sluice_profile *profile,
+	    const struct sluice_policy *policy)
+{
+	if (!is_vague (profile))
+		return 0;
+	sluice_profile_shift (profile, z_of_largest, &desk->shifted);
+	return !is_insignificant (&desk->shifted, sluice_class_of (&desk->shifted, policy),
+				  policy);
+}
+
 /* Whether the prediction says enough to go on. */
 static uint32_t
 judge_prediction (const struct sluice_prediction *prediction,
 		  const struct sluice_policy *policy)
 {
 	const struct sluice_profile *p = &prediction->profile;
+	if (p->pattern == SLUICE_PATTERN_UNKNOWN && sluice_prediction_counts (prediction)
+	    && (p->write_bytes >= 0.0 || p->read_bytes >= 0.0))
+		return SLUICE_REASON_VOLUME_ONLY;
 	if (prediction->evidence == SLUICE_EVIDENCE_NONE
 	    || p->pattern == SLUICE_PATTERN_UNKNOWN)
 		return SLUICE_REASON_UNKNOWN_JOB;
@@ -656,15 +727,14 @@ judge_prediction (const struct sluice_prediction *prediction,
 		return SLUICE_REASON_OTHERS_ONLY;
 
 	int is_read = p->pattern == SLUICE_PATTERN_READ;
-	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;
-	if (little_io || (prediction->klass == SLUICE_CLASS_NONE && !is_read))
+	if (is_insignificant (p, prediction->klass, policy))
 		return SLUICE_REASON_INSIGNIFICANT;
 	/* Nobody measured how reads interfere, and a mixture without numbers or
 	 * an unknown share of I/O could be anything. */
-	int is_vague = p->pattern == SLUICE_PATTERN_MIXED
-		       && (p->chunk_bytes < 0.0
-			   || (p->bytes_per_flush < 0.0 && p->unflushed_bytes < 0.0));
-	if (is_read || is_vague || p->io_share < 0.0)
+	int is_bare = p->pattern == SLUICE_PATTERN_MIXED
+		      && (p->chunk_bytes < 0.0
+			  || (p->bytes_per_flush < 0.0 && p->unflushed_bytes < 0.0));
+	if (is_read || is_bare || p->io_share < 0.0)
 		return SLUICE_REASON_UNMEASURED;
 	return SLUICE_REASON_NONE;
 }
@@ -727,6 +797,9 @@ sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situatio
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
 		decide_beside_others (desk, situation, config, submission, now, out);
+	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
+		 && may_matter (desk, &out->prediction.profile, situation->policy))
+		out->reason = SLUICE_REASON_WIDE_SPREAD;
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
 		out->action = SLUICE_ACTION_LEAVE;
 	if (config->mode == SLUICE_MODE_ENFORCE)

@@ -83,17 +83,24 @@ prefer (const struct sluice_prediction *candidate, double agreement,
 }
 
 static void
-prefer_entry (const struct sluice_bundle *bundle, uint64_t key, double size,
-	      struct finding *finding)
+predict_by (const struct sluice_application *a, const struct sluice_submission *submission,
+	    struct sluice_prediction *out)
+{
+	memset (out, 0, sizeof *out);
+	out->evidence = a->evidence;
+	out->application = a->id;
+	sluice_application_profile (a, submission, &out->profile);
+}
+
+static void
+prefer_entry (const struct sluice_bundle *bundle, uint64_t key,
+	      const struct sluice_submission *submission, struct finding *finding)
 {
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
 	struct sluice_prediction candidate;
 	if (!a)
 		return;
-	memset (&candidate, 0, sizeof candidate);
-	candidate.evidence = a->evidence;
-	candidate.application = a->id;
-	sluice_application_profile (a, size, &candidate.profile);
+	predict_by (a, submission, &candidate);
 	prefer (&candidate, (double)a->agreement, finding);
 	if (a->profile.runs > finding->runs)
 		finding->runs = a->profile.runs;
@@ -117,9 +124,8 @@ is_sure_enough (const struct finding *finding, const struct sluice_policy *polic
 	       && finding->best.profile.confidence >= policy->min_confidence;
 }
 
-/* Ask kinds of evidence in turn, each for this size first, until one is sure enough.
- * Returns whether one was. */
-static int
+/* Ask kinds of evidence in turn, each for this size first, until one is sure enough. */
+static void
 ask (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
      const uint32_t *kinds, unsigned int count, struct finding *finding)
 {
@@ -131,15 +137,35 @@ ask (const struct sluice_bundle *bundle, const struct sluice_submission *submiss
 		uint64_t key = sluice_application_key (submission, kinds[i]);
 		if (kinds[i] == SLUICE_EVIDENCE_FOREST)
 			prefer_forest (bundle, submission, finding);
-		prefer_entry (bundle, sluice_application_size_key (key, size), size,
+		prefer_entry (bundle, sluice_application_size_key (key, size), submission,
 			      finding);
 		if (is_sure_enough (finding, policy))
-			return 1;
-		prefer_entry (bundle, key, size, finding);
+			return;
+		prefer_entry (bundle, key, submission, finding);
 		if (is_sure_enough (finding, policy))
-			return 1;
+			return;
 	}
-	return 0;
+}
+
+/*
+ * Where runs with the very same arguments do other things than those with others, they
+ * tell what is done. If that is the pattern of all runs, these tell how sure it is.
+ */
+static void
+ask_for_arguments (const struct sluice_bundle *bundle,
+		   const struct sluice_submission *submission, struct finding *own)
+{
+	uint64_t key = sluice_application_key (submission, SLUICE_EVIDENCE_USER_ARGUMENTS);
+	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
+	struct sluice_prediction candidate;
+	if (!a || own->best.evidence == SLUICE_EVIDENCE_NONE)
+		return;
+	predict_by (a, submission, &candidate);
+	if (candidate.profile.pattern == own->best.profile.pattern)
+		candidate.profile.confidence
+		    = fmax (candidate.profile.confidence, own->best.profile.confidence);
+	own->best = candidate;
+	own->agreement = (double)a->agreement;
 }
 
 /* What others do makes a prediction of the user's own runs more certain as far as these
@@ -167,9 +193,11 @@ sluice_predict (const struct sluice_bundle *bundle,
 		SLUICE_EVIDENCE_SITE };
 	struct finding own, others;
 
-	int is_known = ask (bundle, submission, of_user, 2, &own);
+	ask (bundle, submission, of_user, 2, &own);
+	ask_for_arguments (bundle, submission, &own);
 	*out = own.best;
-	if (!is_known && own.runs < SLUICE_ENOUGH_RUNS) {
+	if (!is_sure_enough (&own, sluice_bundle_policy (bundle))
+	    && own.runs < SLUICE_ENOUGH_RUNS) {
 		ask (bundle, submission, of_others, 4, &others);
 		if (own.best.evidence == SLUICE_EVIDENCE_NONE)
 			*out = others.best;
@@ -185,7 +213,8 @@ sluice_prediction_counts (const struct sluice_prediction *prediction)
 {
 	return prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
 	       || prediction->evidence == SLUICE_EVIDENCE_USER_NAME
-	       || prediction->evidence == SLUICE_EVIDENCE_CONFIRMED;
+	       || prediction->evidence == SLUICE_EVIDENCE_CONFIRMED
+	       || prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS;
 }
 
 void

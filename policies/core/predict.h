@@ -6,7 +6,8 @@
  * account, the site; of each, first the runs of about this size, then those of
  * all sizes, scaled. The first that reaches min_confidence is taken; if none
  * does, the most certain one is reported, and the decision abstains. What many
- * runs of the user's own leave open is not settled by those of others.
+ * runs of the user's own leave open is not settled by those of others. Where a user's
+ * runs do other things with other arguments, those with the arguments at hand are asked.
  *
  * Anybody may use any name, so runs of others never say what a job does. They can
  * make it more certain that it does what the user's own runs did, as far as those

@@ -49,9 +49,12 @@ sluice_profile_init (struct sluice_profile *profile)
 	SLUICE_PROFILE_FIELDS (FORGET)
 #undef FORGET
 	profile->share[SLUICE_PATTERN_UNKNOWN] = 1.0f;
+	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++)
+		profile->spread[i] = (float)SLUICE_UNKNOWN;
 }
 
 const double sluice_profile_largest = 1e30;
+static const double widest_spread = 64.0; /* no two quantities differ by more than e^64 */
 
 static int
 check_field (const char *name, const char *unit, double value, struct sluice_error *err)
@@ -63,6 +66,19 @@ check_field (const char *name, const char *unit, double value, struct sluice_err
 	if (!(value >= 0.0 && value <= (is_share ? 1.0 : sluice_profile_largest)))
 		return sluice_fail (err, "profile field %s is %g, outside its range", name,
 				    value);
+	return 0;
+}
+
+static int
+check_spreads (const struct sluice_profile *profile, struct sluice_error *err)
+{
+	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++) {
+		double spread = (double)profile->spread[i];
+		if (spread != SLUICE_UNKNOWN && !(spread >= 0.0 && spread <= widest_spread))
+			return sluice_fail (err,
+					    "profile field %s has spread %g, outside 0..%g",
+					    names[i], spread, widest_spread);
+	}
 	return 0;
 }
 
@@ -94,7 +110,21 @@ sluice_profile_check (const struct sluice_profile *profile, struct sluice_error 
 	}
 	if (fabs (sum - 1.0) > 1e-3)
 		return sluice_fail (err, "profile shares add up to %g, not 1", sum);
-	return 0;
+	return check_spreads (profile, err);
+}
+
+void
+sluice_profile_shift (const struct sluice_profile *profile, double spreads,
+		      struct sluice_profile *out)
+{
+	*out = *profile;
+	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++) {
+		double *value = sluice_profile_field (out, i);
+		double most = units[i][0] == '0' ? 1.0 : sluice_profile_largest;
+		if (*value > 0.0 && profile->spread[i] > 0.0f)
+			*value = fmin (*value * exp (spreads * (double)profile->spread[i]),
+				       most);
+	}
 }
 
 static int

@@ -49,11 +49,15 @@ struct sluice_profile {
 	double log_sd;	   /* sd of ln(weight on a target) due to the profile */
 	double confidence; /* 0..1 that the pattern is right */
 	float share[SLUICE_PATTERN_COUNT]; /* of the bytes, by pattern; sums to 1 */
-	uint32_t pattern;		   /* enum sluice_pattern */
-	uint32_t runs;			   /* runs behind it */
+	/* By field: sd of ln (value of the next run); SLUICE_UNKNOWN where nobody can say.
+	 */
+	float spread[SLUICE_PROFILE_FIELD_COUNT];
+	uint32_t pattern; /* enum sluice_pattern */
+	uint32_t runs;	  /* runs behind it */
+	uint32_t reserved;
 };
 
-/* Every number unknown, pattern unknown, no runs. */
+/* Every number and spread unknown, pattern unknown, no runs. */
 void sluice_profile_init (struct sluice_profile *profile);
 
 /* 0 if every field is in its range (0..1, 0..1e30 or SLUICE_UNKNOWN); else -1
@@ -62,6 +66,11 @@ int sluice_profile_check (const struct sluice_profile *profile, struct sluice_er
 
 /* The i-th numeric field; NULL at the end. */
 double *sluice_profile_field (struct sluice_profile *profile, unsigned int i);
+
+/* The profile at one end of what it may be: each number with a spread moves by so many
+ * of them, shares up to 1. The other numbers stay. */
+void sluice_profile_shift (const struct sluice_profile *profile, double spreads,
+			   struct sluice_profile *out);
 
 /* Names, units and meanings of the numeric fields, for reports; NULL at the end. */
 const char *sluice_profile_field_name (unsigned int i);

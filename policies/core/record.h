@@ -9,7 +9,7 @@
 
 #include "tokens.h"
 
-enum { SLUICE_RECORD_VERSION = 3 };
+enum { SLUICE_RECORD_VERSION = 4 };
 
 struct sluice_record {
 	uint32_t version;	    /* SLUICE_RECORD_VERSION */

@@ -224,8 +224,11 @@ sluice_submission_of (const struct sluice_request *request, struct sluice_submis
 	out->memory_mib = memory_of (request);
 	out->script_signature
 	    = script ? sluice_script_signature (script, bounded_length (script)) : 0;
-	out->submit_line_hash
-	    = line ? sluice_hash_bytes (line, bounded_length (line), 0) : 0;
+	if (line) {
+		size_t length = bounded_length (line);
+		out->submit_line_hash = sluice_hash_bytes (line, length, 0);
+		sluice_arguments_of (line, length, &out->arguments);
+	}
 	read_hints (request, &out->hints);
 	sluice_copy_text (out->name, sizeof out->name, request->name);
 	sluice_copy_text (out->account, sizeof out->account, request->account);

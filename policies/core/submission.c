@@ -232,6 +232,15 @@ sluice_application_key (const struct sluice_submission *submission, uint32_t evi
 			user = 0;
 		key = sluice_hash_text (stem, user << 8 | evidence);
 		break;
+	case SLUICE_EVIDENCE_USER_ARGUMENTS:
+		key = sluice_application_key (submission, submission->script_signature
+							      ? SLUICE_EVIDENCE_USER_SCRIPT
+							      : SLUICE_EVIDENCE_USER_NAME);
+		if (key == 0 || submission->arguments.hash == 0)
+			return 0;
+		key = sluice_hash_bytes (&submission->arguments.hash,
+					 sizeof submission->arguments.hash, key);
+		break;
 	case SLUICE_EVIDENCE_ACCOUNT:
 		if (!submission->account[0])
 			return 0;
@@ -327,4 +336,8 @@ sluice_submission_features (const struct sluice_submission *submission, float *o
 	if (s->account[0])
 		spread_bits (sluice_hash_text (s->account, 0), out + FEATURE_account_0);
 	spread_bits (sluice_hash_bytes (&s->uid, sizeof s->uid, 0), out + FEATURE_user_0);
+	out[FEATURE_arguments] = (float)s->arguments.count;
+	for (int i = 0; i < SLUICE_MAX_NUMBERS; i++)
+		out[FEATURE_log2_number_1 + i] = magnitude (s->arguments.numbers[i]);
+	spread_bits (s->arguments.words, out + FEATURE_word_0);
 }

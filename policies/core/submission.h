@@ -5,6 +5,7 @@
 #ifndef SLUICE_SUBMISSION_H
 #define SLUICE_SUBMISSION_H
 
+#include "arguments.h"
 #include "hint.h"
 
 enum sluice_launcher {
@@ -46,6 +47,7 @@ struct sluice_submission {
 	uint64_t memory_mib;	   /* a node */
 	uint64_t script_signature; /* sluice_script_signature; 0: no script */
 	uint64_t submit_line_hash; /* sluice_hash_text of the submit line */
+	struct sluice_arguments arguments;
 	char name[SLUICE_NAME_SIZE];
 	char account[SLUICE_NAME_SIZE];
 	char partition[SLUICE_NAME_SIZE]; /* as the user gave it: may be a list */
@@ -68,11 +70,11 @@ uint64_t sluice_script_signature (const char *script, size_t size);
 void sluice_name_stem (const char *name, char *out);
 
 /* Key of an application table entry; 0 when the submission lacks a part of it.
- * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT, SITE. */
+ * evidence is one of USER_SCRIPT, USER_NAME, NAME, ACCOUNT, SITE, USER_ARGUMENTS. */
 uint64_t sluice_application_key (const struct sluice_submission *submission,
 				 uint32_t evidence);
 
-enum { SLUICE_MAX_FEATURES = 64 };
+enum { SLUICE_MAX_FEATURES = 80 };
 
 /* The features: features.def names them once. */
 unsigned int sluice_feature_count (void);

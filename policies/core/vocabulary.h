@@ -87,7 +87,12 @@
 	X (SLOW_LANE, "slow_lane",                                                         \
 	   "storage targets straggle, so it is kept to faster ones")                       \
 	X (OTHERS_ONLY, "others_only",                                                     \
-	   "only runs of others resemble it, and none of this user's bears them out")
+	   "only runs of others resemble it, and none of this user's bears them out")      \
+	X (VOLUME_ONLY, "volume_only",                                                     \
+	   "what earlier runs moved is known, how they write is not")                      \
+	X (WIDE_SPREAD, "wide_spread",                                                     \
+	   "earlier runs differ too much: as small or as large, it would be treated "      \
+	   "differently")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
@@ -110,7 +115,9 @@
 	X (FOREST, "forest", "jobs of similar size, name, user and account")               \
 	X (ACCOUNT, "account", "earlier runs of this account")                             \
 	X (SITE, "site", "earlier runs of all applications here")                          \
-	X (CONFIRMED, "confirmed", "earlier runs by this user, and others' agree")
+	X (CONFIRMED, "confirmed", "earlier runs by this user, and others' agree")         \
+	X (USER_ARGUMENTS, "user_arguments",                                               \
+	   "earlier runs with these arguments by this user")
 
 #define SLUICE_ENUM_PATTERN(name, json, text) SLUICE_PATTERN_##name,
 #define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,

@@ -193,6 +193,10 @@ def test_where_there_is_no_policy_none_is_found(head: bytes):
 FOREST = ffi.sizeof("struct sluice_forest")
 APPLICATION = ffi.sizeof("struct sluice_application")
 EXPONENTS = ffi.offsetof("struct sluice_application", "exponent")
+AGREEMENT = ffi.offsetof("struct sluice_application", "agreement")
+ARGUMENT = ffi.offsetof("struct sluice_application", "argument")
+PLACE = ffi.offsetof("struct sluice_application", "argument_place")
+SPREAD = ffi.offsetof("struct sluice_profile", "spread")
 PROFILE = ffi.offsetof("struct sluice_application", "profile")
 IO_SHARE = [field.name for field in core.PROFILE_FIELDS].index("io_share")
 LEAF = lib.SLUICE_LEAF_NODE
@@ -202,7 +206,7 @@ LEAF = lib.SLUICE_LEAF_NODE
     ("content", "says"),
     [
         (patched_header("kind", "<I", 2), "kind is 2"),
-        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 6"),
+        (patched_header("version", "<I", 99), "version is 99, this Sluice reads 7"),
         (patched_header("feature_hash", "<Q", 1), "another list of features"),
         (patched_header("section_table", "<I", 72), "fixed"),
         (patched_header("section_count", "<I", 33), "33 sections do not fit"),
@@ -250,7 +254,10 @@ LEAF = lib.SLUICE_LEAF_NODE
         (patched("APPLICATION", EXPONENTS, "<f", 5.0), "chunk_bytes follow the size"),
         (patched("APPLICATION", EXPONENTS, "<f", float("nan")), "chunk_bytes follow the size"),
         (patched("APPLICATION", EXPONENTS + 4 * IO_SHARE, "<f", 1.0), "io_share follow the size"),
-        (patched("APPLICATION", PROFILE - 4, "<f", 1.5), "borne out by 1.5"),
+        (patched("APPLICATION", AGREEMENT, "<f", 1.5), "borne out by 1.5"),
+        (patched("APPLICATION", ARGUMENT, "<d", 3.0), "follows number 0 from 0 to 0, but is for 3"),
+        (patched("APPLICATION", PLACE, "<I", 9), "follows number 9"),
+        (patched("APPLICATION", PROFILE + SPREAD, "<f", -0.5), "chunk_bytes has spread -0.5"),
         (patched("APPLICATION", APPLICATION + PROFILE, "<d", -2.0), "chunk_bytes is -2"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 2, 1, 0), "3 index slots"),
         (patched("APPLICATION_INDEX", 0, "<4I", 1, 9, 0, 0), "points nowhere"),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import read_regular
-from sluice.policies.core import FEATURES, PROFILE_FIELDS
-from sluice.policies.structs import PATTERNS, CoreError, View, checked
+from sluice.policies.core import FEATURES
+from sluice.policies.structs import FIELD_NAMES, PATTERNS, CoreError, View, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-
-FIELD_NAMES = tuple(field.name for field in PROFILE_FIELDS)
 
 
 class Bundle:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from sluice.policies._core import ffi, lib
-from sluice.policies.bundle import FIELD_NAMES, Bundle
+from sluice.policies.bundle import Bundle
 from sluice.policies.container import Section, pack, write_atomically
-from sluice.policies.structs import EVIDENCE, PATTERNS, CoreError, View, new
+from sluice.policies.structs import EVIDENCE, FIELD_NAMES, PATTERNS, CoreError, View, new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +40,20 @@ class ForestArrays(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentLaw:
+    """How numbers of a profile follow a number among the arguments of the submit line."""
+
+    place: int
+    """Of the number among all numbers there, from 1."""
+    value: float
+    """That the profile is for."""
+    values: tuple[float, float]
+    """The smallest and the largest of the runs behind it."""
+    exponents: Mapping[str, float]
+    """By field of the profile."""
+
+
+@dataclass(frozen=True, slots=True)
 class Application:
     """What was learned about one key of the application table."""
 
@@ -58,6 +72,8 @@ class Application:
     """By field of the profile: how it follows the size."""
     agreement: float = 1.0
     """Share of the runs behind it that bear its pattern out."""
+    law: ArgumentLaw | None = None
+    """How the profile follows a number among the arguments; None: it does not."""
 
 
 def write_bundle(
@@ -115,6 +131,8 @@ def pack_bundle(
         row.smallest, row.largest = application.sizes
         for name, exponent in application.exponents.items():
             row.exponent[FIELD_NAMES.index(name)] = exponent
+        if application.law is not None:
+            _set_law(row, application.law)
         row.profile = new("struct sluice_profile", application.profile)[0]
 
     def section(name: str, size: int, content: bytes) -> Section:
@@ -141,6 +159,13 @@ def pack_bundle(
         ],
         created=created,
     )
+
+
+def _set_law(row: Any, law: ArgumentLaw) -> None:
+    row.argument_place, row.argument = law.place, law.value
+    row.least, row.greatest = law.values
+    for name, exponent in law.exponents.items():
+        row.argument_exponent[FIELD_NAMES.index(name)] = exponent
 
 
 NODE = np.dtype([("threshold", "<f4"), ("feature", "<u2"), ("right", "<u2")])

@@ -52,6 +52,7 @@ EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
 GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
 MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
 RELEASES = _named(lib.SLUICE_RELEASE_COUNT, lib.sluice_release_name)
+FIELD_NAMES = _named(lib.SLUICE_PROFILE_FIELD_COUNT, lib.sluice_profile_field_name)
 LAUNCHERS = _words("sluice_launcher", "SLUICE_LAUNCHER_")
 
 _WORDS = {
@@ -85,6 +86,7 @@ _COUNTS = {
 
 _IDENTITIES = frozenset(
     {
+        "hash",
         "boot",
         "bundle_checksum",
         "config_checksum",
@@ -166,6 +168,9 @@ def _value(struct: Any, name: str) -> Any:
         return tuple(word for bit, word in enumerate(flags) if value >> bit & 1)
     if name == "share" and owner == "struct sluice_profile":
         return dict(zip(PATTERNS, value, strict=True))
+    if name == "spread" and owner == "struct sluice_profile":
+        spreads = zip(FIELD_NAMES, value, strict=True)
+        return {field: spread for field, spread in spreads if spread != -1.0}
     if isinstance(value, ffi.CData):
         return _nested(struct, name, value)
     return None if value == -1.0 and owner == "struct sluice_profile" else value
@@ -232,6 +237,10 @@ def _array_setter(name: str, kind: Any) -> Callable[[Any, Any], None]:
     if name == "share":
         return lambda struct, value: setattr(
             struct, name, [value.get(pattern, 0.0) for pattern in PATTERNS]
+        )
+    if name == "spread":
+        return lambda struct, value: setattr(
+            struct, name, [value.get(field, -1.0) for field in FIELD_NAMES]
         )
     if kind.item.cname == "char":
         return lambda struct, value: setattr(struct, name, _text(value, kind.length - 1))
