@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.classifier.bursts import find_bursts
-from sluice.classifier.darshan_log import Heatmap, read_log
+from sluice.classifier.darshan_log import read_log
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.evidence import evidence
 from sluice.classifier.features import FEATURES, PATTERNS, measure

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sluice.classifier.darshan_log import Heatmap
+    from sluice.classifier.timeline import Heatmap
 
 QUIET = 0.02  # of the busiest bin: what is below it is no burst
 MIN_BURSTS = 3  # before their distances can be called a period

@@ -25,6 +25,7 @@ import numpy as np
 from sluice.classifier._reader import ffi, lib
 from sluice.classifier.plausible import impossible
 from sluice.classifier.rows import ROW
+from sluice.classifier.timeline import Heatmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,19 +64,6 @@ class DarshanLogError(Exception):
 
 class DarshanLibraryError(Exception):
     """libdarshan-util cannot be used; the text says what to install."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heatmap:
-    """Bytes of all processes, by time bin from the job's start."""
-
-    bin_seconds: float
-    written: NDArray[np.float64]
-    read: NDArray[np.float64]
-
-    @property
-    def moved(self) -> float:
-        return float(self.written.sum() + self.read.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,26 +6,34 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from sluice.classifier.job_profile import profile_of
 from sluice.classifier.requested import Requested, Submissions, Submitted, requested_on
 from sluice.classifier.same_job import by_job
 from sluice.classifier.to_core import log_weight
 from sluice.history_db.command_lines import program_name
-from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
-    from sluice.history_db.records import Job, Run
+    from sluice.history_db.records import Job, Profile, Run
     from sluice.history_db.store import Store
 
 LATEST_RUNS = 100_000
 """Logs that a command reads as jobs, the newest: bounds its time and memory."""
-SUMMED = ("write_bytes", "read_bytes", "files")
-NOT_AVERAGED = (*SUMMED, "nprocs", "runtime_seconds", "io_share")
+NOT_ENDED = frozenset(
+    {
+        "COMPLETING",
+        "CONFIGURING",
+        "PENDING",
+        "RESIZING",
+        "RUNNING",
+        "SIGNALING",
+        "STAGE_OUT",
+        "STOPPED",
+        "SUSPENDED",
+    }
+)
+LONGEST_RUN = 7 * 1440  # minutes that a job without a time limit may take, its end not being known
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,12 @@ def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -
     """Put the logs of each job together (see same_job.py), the oldest job first."""
     seen = submissions or Submissions(())
     groups = by_job(runs)
+    newest = max((run.log.end or 0 for group in groups for run in group), default=0)
     jobs = []
     while groups:  # a job takes half of the memory of its logs
-        jobs.append(_job(groups.pop(), seen))
+        group = groups.pop()
+        if not _still_runs(group[0].job, newest):
+            jobs.append(_job(group, seen))
     return sorted(jobs, key=lambda job: (job.start, job.logs))
 
 
@@ -77,6 +88,16 @@ def latest_jobs(
 ) -> list[FinishedJob]:
     """Return the jobs of the newest logs, the oldest job first."""
     return finished_jobs(store.runs(store.run_ids(latest=latest)), submissions)
+
+
+def _still_runs(job: Job | None, now: int) -> bool:
+    """Whether the accounting knows of no end, and the job's time is not yet over.
+
+    What it did so far is not what it does. now is the end of the newest log.
+    """
+    if job is None or job.end is not None or job.state not in NOT_ENDED:
+        return False
+    return now < (job.start or job.submit) + 60 * (job.time_limit or LONGEST_RUN)
 
 
 def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
@@ -91,7 +112,7 @@ def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
         processes=first.log.nprocs or 0,
         start=start,
         end=max(run.log.end or 0 for run in runs) or start,
-        profile=runs[0].profile if len(runs) == 1 else _combined(runs),
+        profile=profile_of(runs),
     )
 
 
@@ -150,63 +171,3 @@ def _signature(job: Job | None, submission: Submitted | None) -> int:
     if submission is not None and submission.script_signature:
         return submission.script_signature
     return (job.script_signature or 0) if job else 0
-
-
-def _combined(runs: Sequence[Run]) -> Profile:
-    """One profile of several logs: bytes add up, the rest is weighted by them."""
-    profiles = [run.profile for run in runs]
-    weights = np.array([_bytes(profile) for profile in profiles]) + 1.0
-    weights /= weights.sum()
-    shares: dict[str, float] = {}
-    votes: dict[str, float] = {}
-    for profile, weight in zip(profiles, weights, strict=True):
-        votes[profile.pattern] = votes.get(profile.pattern, 0.0) + profile.confidence * weight
-        for name, share in profile.shares.items():
-            shares[name] = shares.get(name, 0.0) + share * weight
-    pattern = max(sorted(votes), key=lambda name: votes[name])
-    return Profile(
-        pattern=pattern,
-        confidence=float(votes[pattern]),
-        shares=shares,
-        numbers=_combined_numbers(runs, weights),
-        log_sd=max(profile.log_sd for profile in profiles),
-    )
-
-
-def _bytes(profile: Profile) -> float:
-    return profile.numbers.get("write_bytes", 0.0) + profile.numbers.get("read_bytes", 0.0)
-
-
-def _combined_numbers(runs: Sequence[Run], weights: NDArray[np.float64]) -> dict[str, float]:
-    numbers: dict[str, float] = {}
-    for name in sorted({name for run in runs for name in run.profile.numbers}):
-        known = [i for i, run in enumerate(runs) if name in run.profile.numbers]
-        values = np.array([runs[i].profile.numbers[name] for i in known])
-        if name in SUMMED:
-            numbers[name] = float(values.sum())
-        elif name not in NOT_AVERAGED:
-            numbers[name] = float(np.average(values, weights=weights[known]))
-    start = min(run.log.start or 0 for run in runs)
-    end = max(run.log.end or 0 for run in runs)
-    runtime = max(float(end - start), *(_number(run, "runtime_seconds") for run in runs))
-    busy = sum(_number(run, "io_share") * _number(run, "runtime_seconds") for run in runs)
-    numbers["runtime_seconds"] = runtime
-    if runtime > 0:
-        numbers["io_share"] = min(1.0, busy / runtime)
-    numbers["nprocs"] = float(_most_at_once(runs))
-    return numbers
-
-
-def _number(run: Run, name: str) -> float:
-    return run.profile.numbers.get(name, 0.0)
-
-
-def _most_at_once(runs: Sequence[Run]) -> int:
-    """Return the largest number of processes that ran at the same time."""
-    events = [(run.log.start or 0, 1, run.log.nprocs or 1) for run in runs]
-    events += [(run.log.end or 0, 0, -(run.log.nprocs or 1)) for run in runs]
-    most = running = 0
-    for _, _, change in sorted(events, key=lambda event: (event[0], -event[1])):
-        running += change
-        most = max(most, running)
-    return most

@@ -11,6 +11,7 @@ import numpy as np
 from sluice.classifier.darshan_log import read_log
 from sluice.classifier.features import FEATURES, Measurement, measure
 from sluice.classifier.patterns import PatternClassifier, packaged_classifier
+from sluice.classifier.timeline import packed
 from sluice.history_db.records import Log, Profile
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def read_measured(path: Path) -> Measured:
         partial=bool(darshan.partial),
         format=darshan.format,
         osts=_few(darshan.targets),
+        heatmap=packed(darshan.start, darshan.heatmap),
     )
     return Measured(log, measure(darshan), darshan.file.st_uid)
 

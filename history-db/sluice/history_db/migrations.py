@@ -557,6 +557,11 @@ def m018_decisions_by_dictionary(db: Database) -> None:
     db.execute("CREATE INDEX decisions_dictionary ON decisions (dictionary)")
 
 
+def m019_heatmaps(db: Database) -> None:
+    """Let the processes and steps of a job be laid over each other without their logs."""
+    db.execute("ALTER TABLE logs ADD COLUMN heatmap BLOB")  # packed; NULL: not known
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -576,4 +581,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m016_observed_in_some_time,
     m017_packed_snapshots,
     m018_decisions_by_dictionary,
+    m019_heatmaps,
 )

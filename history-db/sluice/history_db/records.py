@@ -5,7 +5,7 @@ Times are UTC seconds, sizes bytes; None means unknown or unlimited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NUMBERS = (
     "chunk_bytes",
@@ -54,6 +54,8 @@ class Log:
     """Log format version, e.g. `3.41`."""
     osts: tuple[int, ...] | None = None
     """Lustre storage targets that its files lie on; None: not known, or many."""
+    heatmap: bytes | None = None
+    """When it moved how many bytes, packed (classifier/timeline.py); None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,8 @@ class Profile:
     """Profile fields that are known, by name."""
     log_sd: float
     runs: int = 1
+    spread: dict[str, float] = field(default_factory=dict)
+    """Standard deviation of ln (value of the next run), by number; what is not there is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
