@@ -54,9 +54,10 @@ def trace(start: int) -> list[Job]:
 
 
 def next_of(job: Job) -> Job:
-    """What a loop submits after this job: another number in its name, another argument."""
+    """What a loop submits after this job: another number in its name and in an option."""
     name = re.sub(r"[0-9]+", "777", str(job["name"]))
-    return job | {"name": name, "submit_line": f"{job['submit_line']} 777"}
+    command, _, rest = str(job["submit_line"]).partition(" ")
+    return job | {"name": name, "submit_line": f"{command} --comment=777 {rest}"}
 
 
 @pytest.fixture(params=["observe", "enforce"])

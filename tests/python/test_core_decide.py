@@ -79,7 +79,12 @@ def test_the_kill_switch_in_the_snapshot_stops_it():
 @pytest.mark.parametrize(
     ("profile", "action", "reason"),
     [
-        ({**FLUSHING, "pattern": "unknown"}, "abstain", "unknown_job"),
+        ({**FLUSHING, "pattern": "unknown"}, "abstain", "volume_only"),
+        (
+            {**FLUSHING, "pattern": "unknown", "write_bytes": None, "read_bytes": None},
+            "abstain",
+            "unknown_job",
+        ),
         ({**FLUSHING, "confidence": 0.69}, "abstain", "low_confidence"),
         ({**TINY, "confidence": 0.69}, "abstain", "low_confidence"),
         (TINY, "leave", "insignificant"),

@@ -20,7 +20,15 @@ from sluice.classifier.application_keys import (
     latest,
     weights_of,
 )
-from sluice.classifier.expectation import UNKNOWN, expected, likeness, recency
+from sluice.classifier.arguments import (
+    argument_law,
+    arguments_text,
+    by_arguments,
+    explains,
+    laws_of,
+    spread_within,
+)
+from sluice.classifier.expectation import FIRST_SPREAD, UNKNOWN, expected, likeness, recency
 from sluice.classifier.scaling import exponents
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
@@ -32,9 +40,12 @@ if TYPE_CHECKING:
 
     from sluice.classifier.calibration import Calibration
     from sluice.classifier.jobs import FinishedJob
+    from sluice.policies.bundle_writer import ArgumentLaw
 
     Array = NDArray[np.float64]
 
+USER_ARGUMENTS, BY_ARGUMENTS = "user_arguments", "user_script"
+MAX_ARGUMENTS = 16  # sets of them that one key may have entries for, the commonest
 KEPT_LOGS = 20  # listed behind an entry; the newest
 MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
 MAX_SIZED = 8  # entries for sizes that one key may have
@@ -53,6 +64,8 @@ class Learned:
     """The smallest and the largest of the runs behind it."""
     exponents: Mapping[str, float] = field(default_factory=dict)
     """How numbers of the profile follow the size, by name."""
+    law: ArgumentLaw | None = None
+    """How numbers of the profile follow a number among the arguments."""
     agreement: float = 0.0
     """Of a user's own runs, those without a trace of I/O too: the share that has its pattern."""
 
@@ -93,7 +106,8 @@ def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
 
 
 def _calibrated(entry: Learned, calibration: Mapping[str, Calibration]) -> Profile:
-    known = calibration.get(entry.application.evidence)
+    evidence = entry.application.evidence
+    known = calibration.get(BY_ARGUMENTS if evidence == USER_ARGUMENTS else evidence)
     if known is None:
         return entry.profile
     return replace(entry.profile, confidence=known.of(entry.profile.confidence))
@@ -107,24 +121,50 @@ def _entries(
     if level.witness is not None:
         yield _entry(level, key, jobs, weights, {})
         return
-    slopes = exponents(jobs, weights)
+    sizes = np.array([job.size for job in jobs])
+    slopes = exponents(jobs, weights, sizes)
+    law = argument_law(jobs, weights, slopes)
     everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
-    general = _borne_out(_entry(level, key, jobs, weights, slopes), everything)
+    general = _borne_out(_entry(level, key, jobs, weights, slopes, law=law), everything)
     yield general
+    yield from _entries_by_arguments(level, general, jobs, everything)
     octaves: dict[int, list[float]] = defaultdict(list)
     for job in jobs:
         if job.size > 0:
             octaves[core.size_key(key, job.size)].append(job.size)
     common = sorted(octaves, key=lambda sized: (-len(octaves[sized]), sized))[:MAX_SIZED]
     for sized in sorted(common):
-        sizes = octaves[sized]
-        if MIN_SIZED_RUNS <= len(sizes) < len(jobs):
-            size = float(2.0 ** round(np.log2(np.median(sizes))))
+        alike = octaves[sized]
+        if MIN_SIZED_RUNS <= len(alike) < len(jobs):
+            size = float(2.0 ** round(np.log2(np.median(alike))))
             near = weights * likeness(jobs, size)
-            entry = _entry(level, sized, jobs, near, slopes, size=size, runs=len(sizes))
+            entry = _entry(level, sized, jobs, near, slopes, law=law, size=size, runs=len(alike))
             if _differs(entry, general):
-                alike = [job for job in everything if core.size_key(key, job.size) == sized]
-                yield _borne_out(entry, alike)
+                same = [job for job in everything if core.size_key(key, job.size) == sized]
+                yield _borne_out(entry, same)
+
+
+def _entries_by_arguments(
+    level: Level, general: Learned, jobs: list[FinishedJob], everything: list[FinishedJob]
+) -> Iterator[Learned]:
+    """Yield an entry for each set of arguments, where they tell runs apart."""
+    groups = by_arguments(level.evidence, jobs)
+    if not explains(groups, general.profile, general.size, general.exponents):
+        return
+    first = spread_within(groups, general.size, general.exponents)
+    common = sorted(groups, key=lambda key: (-len(groups[key]), key))[:MAX_ARGUMENTS]
+    traces = by_arguments(level.evidence, everything)
+    for key in sorted(common):
+        group = groups[key]
+        entry = _entry(
+            replace(level, evidence=USER_ARGUMENTS),
+            key,
+            group,
+            recency(group),
+            general.exponents,
+            first_spread=first,
+        )
+        yield _borne_out(entry, traces[key])
 
 
 def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
@@ -142,19 +182,24 @@ def _entry(
     weights: Array,
     slopes: Mapping[str, float],
     *,
+    law: ArgumentLaw | None = None,
     size: float = 0.0,
     runs: int = 0,
+    first_spread: float = FIRST_SPREAD,
 ) -> Learned:
     known = [job.size for job in jobs if job.size > 0]
     size = size or (float(np.exp(np.mean(np.log(known)))) if known else 0.0)
-    profile = expected(jobs, weights, size=size, exponents=slopes)
+    laws = laws_of(jobs, size, slopes, law)
+    profile = expected(jobs, weights, laws=laws, first_spread=first_spread)
     confidence = profile.confidence * breadth(level, jobs)
     logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
     return Learned(
         application=Application(
             evidence=level.evidence,
             key=key,
-            label=level.label(jobs[-1]) + (f" at about {size:g} processes" if runs else ""),
+            label=level.label(jobs[-1])
+            + (f" at about {size:g} processes" if runs else "")
+            + (arguments_text(jobs[-1]) if level.evidence == USER_ARGUMENTS else ""),
             runs=runs or len(jobs),
             logs=tuple(sorted(logs)),
         ),
@@ -162,6 +207,7 @@ def _entry(
         size=size,
         sizes=(min([*known, size]), max([*known, size])) if known else (0.0, 0.0),
         exponents=slopes if known else {},
+        law=law,
     )
 
 

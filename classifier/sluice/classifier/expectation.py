@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,10 @@ STEADY = 0.9  # share of one pattern among what was before, for there to be a ch
 BEFORE_CHANGE = 0.05  # what such a run still counts
 SPREAD_RUNS = 30  # the newest, whose weights on a target are compared
 LIKENESS = 0.5  # octaves: the sd of the weight over sizes
+SPREAD = ("write_bytes", "read_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
+"""Numbers whose spread over the runs is told."""
+FIRST_SPREAD = 0.5  # of ln (value): what one run lets expect of the next
+FEWEST_BYTES = 1024.0  # below, factors mean nothing
 
 
 def recency(jobs: Sequence[FinishedJob]) -> Array:
@@ -81,17 +86,35 @@ def vote(jobs: Sequence[FinishedJob], weights: Array) -> tuple[str, float]:
     return pattern, votes[pattern] / (float(weights.sum()) + DOUBT)
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How numbers of a profile follow something that is known of each run at submission."""
+
+    values: Array
+    """Of each job; 0: not known, and nothing follows."""
+    at: float
+    """What the profile is for."""
+    exponents: Mapping[str, float]
+    """By number: it is as value^exponent."""
+
+    def factors(self, names: Sequence[str]) -> Array:
+        """Return by what each number of each job is to be multiplied: (names, jobs)."""
+        octaves = np.log2(self.at / np.where(self.values > 0, self.values, self.at))
+        follows = np.array([[self.exponents.get(name, 0.0)] for name in names])
+        return np.exp2(follows * octaves)
+
+
 def expected(
     jobs: Sequence[FinishedJob],
     weights: Array | None = None,
     *,
-    size: float = 0.0,
-    exponents: Mapping[str, float] | None = None,
+    laws: Sequence[Law] = (),
+    first_spread: float = FIRST_SPREAD,
 ) -> Profile:
-    """Return the profile that the next run is expected to have, at a size.
+    """Return the profile that the next run is expected to have.
 
-    Jobs come the oldest first. Numbers are weighted medians of what the runs would have shown at
-    that size, by the exponents with which they follow it.
+    Jobs come the oldest first. Numbers are weighted medians of what the runs would have shown
+    where the laws put the profile.
     """
     weights = recency(jobs) if weights is None else weights
     pattern, confidence = vote(jobs, weights)
@@ -100,31 +123,52 @@ def expected(
     for job, weight in zip(jobs, weights.tolist(), strict=True):
         for name, share in job.profile.shares.items():
             shares[name] += weight / total * share
-    return Profile(
-        pattern=pattern,
-        confidence=confidence,
-        shares=dict(shares),
-        numbers=_medians(jobs, weights, size, exponents or {}),
-        log_sd=_log_sd(jobs),
-        runs=len(jobs),
-    )
-
-
-def _medians(
-    jobs: Sequence[FinishedJob], weights: Array, size: float, exponents: Mapping[str, float]
-) -> dict[str, float]:
-    """Return the medians of what most runs know: a number of a few does not speak for all."""
     names = sorted({name for job in jobs for name in job.profile.numbers})
-    values = np.array([[job.profile.numbers.get(name, np.nan) for job in jobs] for name in names])
-    if size > 0 and exponents:
-        sizes = np.array([job.size or size for job in jobs])
-        follows = np.array([[exponents.get(name, 0.0)] for name in names])
-        values = values * (size / sizes) ** follows
-    return {
+    values = carried_over(jobs, names, laws)
+    medians = {
         name: median
         for name, median in zip(names, _weighted_medians(values, weights), strict=True)
         if median is not None
     }
+    return Profile(
+        pattern=pattern,
+        confidence=confidence,
+        shares=dict(shares),
+        numbers=medians,
+        log_sd=_log_sd(jobs),
+        runs=len(jobs),
+        spread={
+            name: spread_of(values[names.index(name)], weights, medians[name], name, first_spread)
+            for name in SPREAD
+            if name in medians
+        },
+    )
+
+
+def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequence[Law]) -> Array:
+    """Return numbers of jobs as the laws carry them over, (names, jobs); nan: not known."""
+    values = np.array(
+        [[job.profile.numbers.get(name, np.nan) for job in jobs] for name in names]
+    ).reshape(len(names), len(jobs))
+    for law in laws:
+        values = values * law.factors(names)
+    return values
+
+
+def spread_of(
+    values: Array, weights: Array, centre: float, name: str, first: float = FIRST_SPREAD
+) -> float:
+    """Return the sd of ln (value of the next run) around what is expected.
+
+    Drawn towards `first`, which counts as one run; few runs leave more open.
+    """
+    least = FEWEST_BYTES if name.endswith("_bytes") else 1e-9
+    known = ~np.isnan(values)
+    logs = np.log(np.maximum(values[known], least)) - math.log(max(centre, least))
+    weights = weights[known]
+    count = float(weights.sum() ** 2 / (weights @ weights))
+    variance = (first**2 + count * float(weights @ logs**2) / float(weights.sum())) / (1 + count)
+    return math.sqrt(variance * (1 + 1 / count))
 
 
 def _weighted_medians(values: Array, weights: Array) -> list[float | None]:

@@ -11,12 +11,14 @@ from sluice.classifier.requested import Requested, Submissions, Submitted, reque
 from sluice.classifier.same_job import by_job
 from sluice.classifier.to_core import log_weight
 from sluice.history_db.command_lines import program_name
+from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from sluice.history_db.records import Job, Profile, Run
     from sluice.history_db.store import Store
+    from sluice.policies.core import Arguments
 
 LATEST_RUNS = 100_000
 """Logs that a command reads as jobs, the newest: bounds its time and memory."""
@@ -58,6 +60,8 @@ class FinishedJob:
     start: int
     end: int
     profile: Profile
+    arguments: Arguments | None = None
+    """None: the submit line is not known."""
 
     @property
     def size(self) -> float:
@@ -147,6 +151,7 @@ def described(
         start=start,
         end=end,
         profile=profile,
+        arguments=_arguments(job, submission),
     )
 
 
@@ -165,6 +170,12 @@ def _sizes(job: Job | None, processes: int, submission: Submitted | None) -> Req
         tasks=tasks or processes,
         cpus_per_task=max(1, cpus // tasks) if tasks and cpus else 0,
     )
+
+
+def _arguments(job: Job | None, submission: Submitted | None) -> Arguments | None:
+    if submission is not None and submission.arguments is not None:
+        return submission.arguments
+    return core.arguments_of(job.submit_line) if job and job.submit_line else None
 
 
 def _signature(job: Job | None, submission: Submitted | None) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sluice.policies.core import Arguments
 from sluice.policies.record import Record
 from sluice.policies.structs import CoreError
 
@@ -50,6 +51,8 @@ class Submitted(Requested):
     now: int = 0
     """When it decided, UTC seconds."""
     script_signature: int = 0
+    arguments: Arguments | None = None
+    """None: no submit line was known."""
 
 
 def requested_on(line: str) -> Requested | None:
@@ -121,4 +124,5 @@ def _submitted(decision: Decision) -> Submitted | None:
         cpus_per_task=seen.cpus_per_task,
         now=decision.now,
         script_signature=seen.script_signature,
+        arguments=Arguments.of(seen.arguments),
     )

@@ -1,4 +1,4 @@
-"""How the numbers of an application follow its size, where its runs show that they do."""
+"""How the numbers of an application follow its size or an argument, where its runs show it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.expectation import carried_over
 from sluice.policies import core
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sluice.classifier.expectation import Law
     from sluice.classifier.jobs import FinishedJob
 
     Array = NDArray[np.float64]
@@ -27,21 +29,22 @@ FOLLOWING = tuple(field.name for field in core.PROFILE_FIELDS if not field.unit.
 """Numbers that may follow the size: all but shares and flags."""
 
 
-def exponents(jobs: Sequence[FinishedJob], weights: Array) -> dict[str, float]:
-    """Return e of value ~ size^e for the numbers that follow the size, by name.
+def exponents(
+    jobs: Sequence[FinishedJob], weights: Array, values: Array, laws: Sequence[Law] = ()
+) -> dict[str, float]:
+    """Return e of number ~ value^e for the numbers that follow a value of each job, by name.
 
-    By weighted least squares of log2 value over log2 size; what explains less than half of the
-    variance, or is not certain, is left out.
+    By weighted least squares of the logarithms; what explains less than half of the variance, or
+    is not certain, is left out. What other laws say is taken off first; a value of 0 is not known.
     """
-    sizes = np.array([job.size for job in jobs])
-    if len(jobs) < MIN_RUNS or np.ptp(np.log2(np.maximum(sizes, 1.0))) < MIN_SPREAD:
+    known = values > 0
+    if known.sum() < MIN_RUNS or np.ptp(np.log2(values[known])) < MIN_SPREAD:
         return {}
     found = {}
-    for name in FOLLOWING:
-        values = np.array([job.profile.numbers.get(name, 0.0) for job in jobs])
-        known = (values > 0) & (sizes > 0)
-        if known.sum() >= MIN_RUNS:
-            exponent = _exponent(np.log2(sizes[known]), np.log2(values[known]), weights[known])
+    for name, numbers in zip(FOLLOWING, carried_over(jobs, FOLLOWING, laws), strict=True):
+        follow = known & (numbers > 0)
+        if follow.sum() >= MIN_RUNS:
+            exponent = _exponent(np.log2(values[follow]), np.log2(numbers[follow]), weights[follow])
             if exponent is not None:
                 found[name] = exponent
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ def submission_of(job: FinishedJob) -> core.View:
             "account": job.account,
             "partition": job.partition,
             "qos": job.qos,
+            **({"arguments": asdict(job.arguments)} if job.arguments else {}),
         }
     )
 
@@ -46,6 +48,7 @@ def profile_members(profile: Profile) -> dict[str, Any]:
         "log_sd": profile.log_sd,
         "runs": min(profile.runs, MOST),
         "share": shares or {"unknown": 1.0},
+        "spread": profile.spread,
     }
 
 

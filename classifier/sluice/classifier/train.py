@@ -22,7 +22,7 @@ from sluice.history_db.records import Application, Profile
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import Application as BundleApplication
-from sluice.policies.bundle_writer import pack_bundle
+from sluice.policies.bundle_writer import ArgumentLaw, pack_bundle
 from sluice.policies.published import published_interference
 
 if TYPE_CHECKING:
@@ -90,9 +90,14 @@ def _learned(entry: dict[str, Any]) -> Learned:
         size=entry.get("size", 0.0),
         sizes=tuple(entry.get("sizes", (0.0, 0.0))),
         exponents=entry.get("exponents", {}),
+        law=_law(entry.get("law")),
         # nor this: runs of others do not count until the next training
         agreement=entry.get("agreement", 0.0),
     )
+
+
+def _law(law: dict[str, Any] | None) -> ArgumentLaw | None:
+    return ArgumentLaw(**{**law, "values": tuple(law["values"])}) if law else None
 
 
 def keep(store: Store, model: TrainedModel, *, created: int) -> tuple[int, TrainedModel]:
@@ -214,6 +219,7 @@ def pack(
                 sizes=entry.sizes,
                 exponents=entry.exponents,
                 agreement=entry.agreement,
+                law=entry.law,
             )
             for entry in model.table
         ],

@@ -233,6 +233,30 @@ def submission_of(request: Mapping[str, str | int | None]) -> View:
     return View(out)
 
 
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a submit line says behind the script or program: struct sluice_arguments."""
+
+    hash: int
+    """Of all words."""
+    numbers: tuple[float, ...]
+    """The first ones; 0: there is none."""
+    words: int
+    count: int
+
+    @classmethod
+    def of(cls, struct: View) -> Arguments | None:
+        """None: the submit line is not known."""
+        return cls(struct.hash, struct.numbers, struct.words, struct.count) if struct.hash else None
+
+
+def arguments_of(line: str) -> Arguments | None:
+    text = line.encode(errors="surrogateescape")[: lib.SLUICE_TEXT_LIMIT]
+    out = ffi.new("struct sluice_arguments *")
+    lib.sluice_arguments_of(text, len(text), out)
+    return Arguments.of(View(out))
+
+
 def script_signature(script: bytes) -> int:
     return int(lib.sluice_script_signature(script, len(script)))
 

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 PAGE = 2000  # rows read at once
 FORGOTTEN_AT_ONCE = 10_000  # rows in a transaction
 TURN = 0.12  # seconds; SQLite looks every 0.1 s whether it may write
-LEFT_OUT = ("id", "log", "job", "digest", "reason", "shares", "features", "array_task", "osts", "heatmap")
+LEFT_OUT = (
+    "id",
+    "log",
+    "job",
+    "digest",
+    "reason",
+    "shares",
+    "features",
+    "array_task",
+    "osts",
+    "heatmap",
+)
 """Columns that mean nothing outside this file, or are no single value."""
 
 
