@@ -20,6 +20,7 @@ from sluice.classifier.profile import profiles_of, read_profile
 from sluice.classifier.rows import STANDARD_STREAMS
 from sluice.classifier.series import find_series
 from sluice.classifier.synthetic.corpus import synthesise
+from sluice.classifier.timeline import Heatmap
 from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import NUMBERS
 from sluice.policies import core

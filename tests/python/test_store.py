@@ -523,3 +523,24 @@ def test_a_full_disk_costs_only_the_step_that_did_not_fit(tmp_path):
             assert store.counts().logs == 1
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+# Jobs that are requeued
+
+
+def test_a_requeue_leaves_no_row_of_the_moment_in_between(store):
+    first = a_job(submit=100, start=110, end=200, state="REQUEUED", restarts=0)
+    between = a_job(submit=200, start=None, end=None, state="COMPLETING", restarts=1)
+    again = a_job(submit=230, start=240, end=None, state="RUNNING", restarts=1)
+    for job in (first, between, again, between):
+        store.upsert_jobs([job])
+    assert [(job.submit, job.state) for job in store.all_jobs()] == [
+        (100, "REQUEUED"),
+        (230, "RUNNING"),
+    ]
+
+
+def test_a_job_of_another_cluster_with_the_same_number_waits_on(store):
+    waiting = a_job(cluster="a", submit=100, start=None, end=None, state="PENDING")
+    store.upsert_jobs([waiting, a_job(cluster="b", submit=200)])
+    assert len(store.all_jobs()) == 2

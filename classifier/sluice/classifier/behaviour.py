@@ -5,6 +5,8 @@
 - More bytes written than the file is long, writes in no order, or gaps that nobody fills, as the
   file was there before: rewritten in place (ws). Where the file is truncated for each rewrite, or
   renamed over: created again (owc).
+- The journal of a file that is rewritten in place, made anew for each transaction of a database:
+  rewritten as well (ws).
 - Everything else that is written: appended (aw).
 - Many opens and stats with few bytes behind each file: metadata.
 - Reads: read, but for what a program is fed with (supply.py). Such a run is named by its writes.
@@ -39,6 +41,8 @@ REWRITTEN_BAND = 0.5  # unsure so far around it: libraries write their headers s
 FILLED_FIRST = 1.5  # more of it for files of a series: fill values or moved variables, then data
 FILLED, FILLED_BAND = 0.75, 0.1  # share of the file that was written: below, there are gaps
 SCATTERED = 4  # writes, from which gaps speak
+TRANSACTIONS = 5  # flushes, from which a file may be one of a database,
+IN_TURN = 0.3  # which is flushed as often for each time that its journal is made
 PIECE = 16 * 1024  # bytes: streams opened again to add fewer are logs
 
 PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none")
@@ -84,6 +88,8 @@ def find_behaviour(files: Files, totals: Totals) -> Behaviour:
     later = ((overwrite - FILLED_FIRST * once - REWRITTEN) / REWRITTEN_BAND + 0.5).clip(0, 1)
     ws = np.maximum(later * (1 - truncated), existed)
     owc = np.maximum(again * truncated, (1 - ws) * once)
+    journal = _journal(files, owc, ws)
+    owc, ws, truncated = owc * (1 - journal), np.maximum(ws, journal), truncated * (1 - journal)
     by_pattern = {"owc": owc, "ws": ws, "aw": 1 - ws - owc}
     supply = find_supply(files, totals, np.maximum(again * (1 - truncated), existed))
     of_data = _data_shares(by_pattern, files.written, supply.others)
@@ -142,6 +148,27 @@ def _truncated(files: Files, reopened: NDArray[np.bool_]) -> Array:
     likely = np.where(files.rows["mpiio_bytes_written"] > 0, several, 1.0) * (seeks < 0.9)
     full = np.where(files.reads > 0.5 * files.writes, alternating(files), 0)
     return np.where(reopened, np.where(sure, 1.0, likely * (1 - full)), 0)
+
+
+def _journal(files: Files, owc: Array, ws: Array) -> Array:
+    """How surely a file that is emptied again and again is the journal of another.
+
+    A database saves what it is about to rewrite, flushes that, rewrites, and flushes again: both
+    files are flushed for each transaction, by one process, over the same time.
+    """
+    emptied = (owc > 0.5) & (files.flushes >= 0.5 * files.opens) & (files.opens >= TRANSACTIONS)
+    database = (ws > 0.5) & (files.flushes >= TRANSACTIONS)
+    if not emptied.any() or not database.any():
+        return np.zeros(len(files))
+    owners, owner = np.unique(files.owner, return_inverse=True)
+    begin, end = np.full(len(owners), np.inf), np.zeros(len(owners))
+    flushes = np.zeros(len(owners))
+    np.minimum.at(begin, owner[database], files.first_write[database])
+    np.maximum.at(end, owner[database], files.last_write[database])
+    np.maximum.at(flushes, owner[database], files.flushes[database])
+    with_it = (files.first_write < end[owner]) & (files.last_write > begin[owner])
+    in_turn = flushes[owner] >= IN_TURN * files.opens
+    return np.where(emptied & with_it & in_turn, 1.0, 0.0)
 
 
 def _gaps(files: Files) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sluice.classifier.behaviour import FILLED, REWRITTEN
 from sluice.classifier.features import FEATURES
-from sluice.classifier.totals import METADATA_OPERATIONS, SILENT_COVERAGE
+from sluice.classifier.totals import METADATA_OPERATIONS, SILENT_COVERAGE, UNSEEN_COVERAGE
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Profile
@@ -37,6 +37,8 @@ def _what_is_missing(values: dict[str, float]) -> str:
         return "opens files of whose data Darshan saw nothing"
     if values["coverage"] == SILENT_COVERAGE:
         return "opens streams of whose data Darshan saw nothing, so that it may write much"
+    if values["coverage"] == UNSEEN_COVERAGE:
+        return "Darshan ran out of records: of the files after the first ones it saw nothing"
     return f"Darshan kept records for only {values['coverage']:.0%} of the bytes"
 
 

@@ -2,18 +2,20 @@
 
 Processes without MPI leave a log each, steps as well. What ran at the same time is laid over each
 other: the job was in I/O while any of its processes was, at the rate of all of them together.
-Steps one after the other are phases: their seconds of I/O add up.
+Steps one after the other are phases: their seconds of I/O add up. Of a program that opens many
+files Darshan keeps the first 1,024; how much it wrote in all, the accounting says.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.behaviour import SIGNIFICANT_BYTES
 from sluice.classifier.bursts import find_bursts
 from sluice.classifier.timeline import busy_seconds, together, unpacked
 from sluice.history_db.records import Profile
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sluice.classifier.timeline import MovedBytes
-    from sluice.history_db.records import Run
+    from sluice.history_db.records import Job, Run
 
 MIXED, UNKNOWN = "mixed", "unknown"
 DOMINANT = 0.75  # share of the bytes from which one pattern speaks for all phases
@@ -52,7 +54,39 @@ class _Part:
 
 
 def profile_of(runs: Sequence[Run]) -> Profile:
-    """Return what a job did in all its logs."""
+    """Return what a job did in all its logs, and in what they do not hold."""
+    profile = _combined(runs)
+    job = runs[0].job
+    if job is None or not any(run.log.partial for run in runs):
+        return profile
+    return replace(profile, numbers=_completed(profile.numbers, job))
+
+
+def _completed(numbers: dict[str, float], job: Job) -> dict[str, float]:
+    """Return the numbers of capped logs with the bytes that the accounting counted.
+
+    It counts the files of the program as well, so it says nothing of a direction in which the
+    logs saw nothing. What was not seen is taken to be like what was.
+    """
+    counted = {"write_bytes": job.write_bytes or 0, "read_bytes": job.read_bytes or 0}
+    grown = {
+        name: max(1.0, count / numbers[name])
+        for name, count in counted.items()
+        if numbers.get(name, 0.0) >= SIGNIFICANT_BYTES
+    }
+    before = math.fsum(numbers[name] for name in grown)
+    if not before:
+        return numbers
+    after = math.fsum(numbers[name] * factor for name, factor in grown.items())
+    result = numbers | {name: numbers[name] * factor for name, factor in grown.items()}
+    if "files" in numbers:
+        result["files"] *= grown.get("write_bytes", 1.0)
+    if "io_share" in numbers:
+        result["io_share"] = min(1.0, numbers["io_share"] * after / before)
+    return result
+
+
+def _combined(runs: Sequence[Run]) -> Profile:
     if len(runs) == 1:
         return runs[0].profile
     parts = [_part(run) for run in runs]

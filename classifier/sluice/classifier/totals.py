@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sluice.classifier.files import Files
 
 UNRECORDED = 96 * 1024  # bytes beside the recorded ones that prove nothing
-UNSEEN_COVERAGE = 0.75  # of a partial log without a heatmap, which would tell
+UNSEEN_COVERAGE = 0.75  # of a partial log, whose heatmap is cut off like its records
 READ_MOSTLY = 4.0  # bytes read over bytes written, from which a run is one that reads
 INVISIBLE_COVERAGE = 0.3  # of a log whose data passed where Darshan does not look,
 SILENT_COVERAGE = 0.5  # or of which a stream's may have
@@ -88,11 +88,12 @@ def totals_of(log: DarshanLog, files: Files) -> Totals:
 
 
 def _coverage(log: DarshanLog, seen: float) -> float:
+    # The first 1,024 files are recorded; how many more there were is anybody's guess.
+    most = UNSEEN_COVERAGE if log.partial & {"POSIX", "STDIO"} else 1.0
     if log.heatmap is None:
-        # The first 1,024 files are recorded; how many more there were is anybody's guess.
-        return UNSEEN_COVERAGE if log.partial & {"POSIX", "STDIO"} else 1.0
+        return most
     moved = log.heatmap.moved
-    return min(1.0, (seen + UNRECORDED) / (moved + UNRECORDED))
+    return min(most, (seen + UNRECORDED) / (moved + UNRECORDED))
 
 
 def _unseen(files: Files, operations: float) -> bool:

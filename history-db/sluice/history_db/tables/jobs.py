@@ -29,6 +29,10 @@ UNLOGGED = f"""
 COUNTED = ("write_bytes", "read_bytes", "metadata_operations")
 
 
+# States that a job passes through on its way from one attempt to the next.
+BETWEEN = ("COMPLETING", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED")
+
+
 def _tells_more(name: str, old: Any, new: Any) -> bool:
     if name == "source" or new == old:
         return False
@@ -51,6 +55,33 @@ def _row_of(db: Database, job: Job, others: Sequence[str]) -> tuple[Any, ...] | 
     same = [row for row in rows if row[1] == job.cluster]
     same = same or [row for row in rows if not row[1] or not job.cluster]
     return (*same[0][:3], *same[0][4:]) if len(same) == 1 else None
+
+
+OF_ONE_JOB = "job_id = ? AND array_task = ? AND (cluster = ? OR cluster = '' OR ? = '')"
+
+
+def _is_left_behind(db: Database, job: Job) -> bool:
+    """Whether this is the moment between two attempts of a job of which the later is known.
+
+    A job that is requeued has a submit time of its own while it completes, and another one when
+    it waits again; the first never ends.
+    """
+    if job.end is not None or job.state not in BETWEEN:
+        return False
+    row = db.execute(
+        f"SELECT EXISTS (SELECT 1 FROM jobs WHERE {OF_ONE_JOB} AND submit > ?)",
+        [job.job_id, job.array_task, job.cluster, job.cluster, job.submit],
+    ).fetchone()
+    return bool(row[0])
+
+
+def _end_earlier(db: Database, job: Job) -> None:
+    """Forget what was seen between this attempt of a job and the one before."""
+    db.execute(
+        f"DELETE FROM jobs WHERE {OF_ONE_JOB} AND submit < ? AND end IS NULL "
+        f"AND state IN ({marks(len(BETWEEN))})",
+        [job.job_id, job.array_task, job.cluster, job.cluster, job.submit, *BETWEEN],
+    )
 
 
 def job_of(row: Sequence[Any]) -> Job:
@@ -77,6 +108,8 @@ class Jobs(Connection):
                 if job.script_signature is not None:
                     values["script_signature"] = signed(job.script_signature)
                 row = _row_of(db, job, others)
+                if row is None and _is_left_behind(db, job):
+                    continue
                 if row is None:
                     identity = [getattr(job, name) for name in JOB_IDENTITY]
                     db.execute(
@@ -85,6 +118,7 @@ class Jobs(Connection):
                         [*identity, *values.values()],
                     )
                     added += 1
+                    _end_earlier(db, job)
                     continue
                 new = {
                     name: value
