@@ -11,6 +11,7 @@ from finished import finished_job
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.classifier.backtest import foretell, judge, steps_of
 from sluice.classifier.submit_model import empty_model
 from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import TrainedModel, bundle_of, fit_quickly
@@ -144,3 +145,26 @@ def test_an_outlier_among_alike_runs_widens_the_spread():
     wide = predicted([*alike, a_job(9, "sbatch job.sh", 100 * MIB)], "sbatch job.sh")
     assert narrow < WIDE < wide.profile.spread["write_bytes"]
     assert np.isclose(wide.profile.write_bytes, 8 * MIB)
+
+
+# How good it is
+
+
+def test_a_backtest_over_hours_judges_volumes_and_their_spread():
+    """An alternating argument is right at once; what nothing tells apart is flagged."""
+    hidden = [
+        a_job(i, "sbatch other.sh", (100 if i % 3 else 8) * MIB, script_signature=78)
+        for i in range(1, 31)
+    ]
+    scores = []
+    for jobs in (alternating(30), hidden):
+        items, earlier = [], []
+        for ended, submitted in steps_of(jobs, days=2 / 24, skip=0.2):
+            model, _ = fit_quickly(ended, empty_model())
+            items, earlier = items + foretell(bundle_of(model), submitted), ended
+        scores.append(judge(items, earlier))
+    told, untold = scores
+    assert (told.answered, told.bytes_within_2, told.bytes_flagged) == (1.0, 1.0, None)
+    assert told.flagged == 0.0
+    assert untold.bytes_within_2 < 0.9
+    assert untold.bytes_flagged == 1.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.classifier.bursts import find_bursts
+from sluice.classifier.bursts import Heatmap, find_bursts
 from sluice.classifier.darshan_log import read_log
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.evidence import evidence
@@ -20,7 +20,6 @@ from sluice.classifier.profile import profiles_of, read_profile
 from sluice.classifier.rows import STANDARD_STREAMS
 from sluice.classifier.series import find_series
 from sluice.classifier.synthetic.corpus import synthesise
-from sluice.classifier.timeline import Heatmap
 from sluice.classifier.to_core import profile_members
 from sluice.history_db.records import NUMBERS
 from sluice.policies import core

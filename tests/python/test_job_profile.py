@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_follow import JOB
 
+from sluice.classifier.bursts import Heatmap
 from sluice.classifier.job_profile import profile_of
 from sluice.classifier.jobs import finished_jobs
-from sluice.classifier.timeline import Heatmap, packed, unpacked
+from sluice.classifier.timeline import packed, unpacked
 from sluice.history_db.records import Job, Log, Profile, Run
 
 MIB = float(1 << 20)

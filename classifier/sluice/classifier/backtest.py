@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.arguments import VOLUME, WIDE
 from sluice.classifier.expectation import UNKNOWN
 from sluice.classifier.to_core import submission_of
 from sluice.policies import core
@@ -51,6 +52,10 @@ class Foretold:
         said, true = getattr(self.prediction.profile, name), self.job.profile.numbers.get(name)
         return abs(math.log2(said / true)) if said and true else None
 
+    def is_flagged(self, name: str) -> bool:
+        """Whether its spread says that a number may be off by more than a factor of two."""
+        return float(self.prediction.profile.spread.get(name, math.inf)) > WIDE
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -70,6 +75,12 @@ class Score:
     """Of the answered ones: share whose chunk is right within a factor of two."""
     bytes_within_2: float | None
     """Likewise of the bytes written."""
+    rate_within_2: float | None
+    burst_within_2: float | None
+    bytes_flagged: float | None
+    """Of the answered ones whose bytes are off by more: share whose spread had said so."""
+    flagged: float | None
+    """Of all answered ones: share whose spread says so of the bytes."""
     baseline: str
     """The pattern that was commonest before."""
     baseline_accuracy: float
@@ -101,6 +112,10 @@ def judge(items: Sequence[Foretold], earlier: Sequence[FinishedJob]) -> Score:
         calibration_error=_calibration_error(confidence, right),
         chunk_within_2=_within_2(taken, "chunk_bytes"),
         bytes_within_2=_within_2(taken, "write_bytes"),
+        rate_within_2=_within_2(taken, "rate"),
+        burst_within_2=_within_2(taken, "burst_seconds"),
+        bytes_flagged=_flagged([item for item in taken if _is_off(item, VOLUME)], VOLUME),
+        flagged=_flagged([item for item in taken if item.job.profile.numbers.get(VOLUME)], VOLUME),
         baseline=commonest,
         baseline_accuracy=float(np.mean([item.job.profile.pattern == commonest for item in items])),
     )
@@ -119,6 +134,15 @@ def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
 def _within_2(items: Sequence[Foretold], name: str) -> float | None:
     off = [octaves for item in items if (octaves := item.octaves_off(name)) is not None]
     return float(np.mean([octaves <= 1.0 for octaves in off])) if off else None
+
+
+def _is_off(item: Foretold, name: str) -> bool:
+    octaves = item.octaves_off(name)
+    return octaves is not None and octaves > 1.0
+
+
+def _flagged(items: Sequence[Foretold], name: str) -> float | None:
+    return float(np.mean([item.is_flagged(name) for item in items])) if items else None
 
 
 def steps_of(

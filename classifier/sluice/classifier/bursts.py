@@ -10,13 +10,24 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sluice.classifier.timeline import Heatmap
-
 QUIET = 0.02  # of the busiest bin: what is below it is no burst
 MIN_BURSTS = 3  # before their distances can be called a period
 ALIKE = 0.6  # correlation of a signal with itself, a period later, from which it repeats
 MOST = 0.75  # share of the distances that must be alike,
 REGULAR = 0.25  # that is, differ from their median by no more than this share of it
+
+
+@dataclass(frozen=True, slots=True)
+class Heatmap:
+    """Bytes of all processes, by time bin from the job's start."""
+
+    bin_seconds: float
+    written: NDArray[np.float64]
+    read: NDArray[np.float64]
+
+    @property
+    def moved(self) -> float:
+        return float(self.written.sum() + self.read.sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.classifier._reader import ffi, lib
+from sluice.classifier.bursts import Heatmap
 from sluice.classifier.plausible import impossible
 from sluice.classifier.rows import ROW
-from sluice.classifier.timeline import Heatmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

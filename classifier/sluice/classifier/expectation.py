@@ -101,7 +101,7 @@ class Law:
         """Return by what each number of each job is to be multiplied: (names, jobs)."""
         octaves = np.log2(self.at / np.where(self.values > 0, self.values, self.at))
         follows = np.array([[self.exponents.get(name, 0.0)] for name in names])
-        return np.exp2(follows * octaves)
+        return np.asarray(np.exp2(follows * octaves))
 
 
 def expected(

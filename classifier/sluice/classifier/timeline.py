@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.bursts import QUIET
+from sluice.classifier.bursts import QUIET, Heatmap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,19 +28,6 @@ MOST_BINS = 1000  # Darshan has 200
 BINS = 200  # at most, of several runs together
 
 
-@dataclass(frozen=True, slots=True)
-class Heatmap:
-    """Bytes of all processes, by time bin from the job's start."""
-
-    bin_seconds: float
-    written: NDArray[np.float64]
-    read: NDArray[np.float64]
-
-    @property
-    def moved(self) -> float:
-        return float(self.written.sum() + self.read.sum())
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class MovedBytes:
     """Bytes by time bin."""
@@ -52,7 +39,8 @@ class MovedBytes:
 
     @property
     def edges(self) -> Array:
-        return self.start + self.bin_seconds * np.arange(len(self.moved) + 1)
+        bins = np.arange(len(self.moved) + 1, dtype=np.float64)
+        return np.asarray(self.start + self.bin_seconds * bins)
 
     @property
     def busy(self) -> NDArray[np.bool_]:

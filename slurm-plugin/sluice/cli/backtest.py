@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +30,26 @@ if TYPE_CHECKING:
     from sluice.classifier.jobs import FinishedJob
     from sluice.classifier.train import Past
 
+
+class Span(click.ParamType[float]):
+    """A span of time, in days."""
+
+    name = "TIME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([dhm]?)", value)
+        days = float(match[1]) / {"d": 1, "h": 24, "m": 1440}[match[2] or "d"] if match else 0.0
+        if not 1 / 1440 <= days <= 1000:
+            self.fail(
+                f"{value!r} is not between a minute and 1000 days; say 7d, 1h or 10m", param, ctx
+            )
+        return days
+
+
 FORESTS_EVERY = 8  # steps: they take longest, and change least
 
 
@@ -43,11 +64,10 @@ FORESTS_EVERY = 8  # steps: they take longest, and change least
 @click.option("--seed", default=1, show_default=True, help="Which made-up history.")
 @click.option(
     "--every",
-    default=7.0,
+    default="7d",
     show_default=True,
-    type=click.FloatRange(0.5, 1000),
-    metavar="DAYS",
-    help="How often a new model is learned.",
+    type=Span(),
+    help="How often a new model is learned: 7d, 1h, 10m; a number alone is days.",
 )
 @click.option(
     "--skip",
@@ -71,14 +91,16 @@ def command(
 ) -> None:
     """Foretell the past: how good prediction at submission is.
 
-    Walks through the history as it went: learns from what had ended by a day, foretells what was
-    submitted in the days after it as slurmctld would, and moves on. Nothing is learned from the
-    future. With --made it is known what each run is an example of, so it also shows where
-    prediction breaks.
+    Walks through the history as it went: learns from what had ended by a time, foretells what was
+    submitted in the time after it as slurmctld would, and moves on. Nothing is learned from the
+    future. Volumes are judged too: how many are right within a factor of two, and of how many
+    others the spread had said that they may not be. With --made it is known what each run is an
+    example of, so it also shows where prediction breaks.
 
     \b
         sluice backtest
-        sluice backtest --every 1 --json
+        sluice backtest --every 1d --json
+        sluice backtest --every 10m     # a history of hours
         sluice backtest --made 6000
     """
     past, situation = _made(made, seed) if made else (_kept(config, history), None)
@@ -180,6 +202,8 @@ def _show(name: str, rows: dict[str, Score]) -> None:
         "of those right",
         "chunk within 2×",
         "bytes within 2×",
+        "others flagged",
+        "rate within 2×",
         "best guess right",
         "calibration error",
     )
@@ -193,6 +217,8 @@ def _show(name: str, rows: dict[str, Score]) -> None:
                 share_text(score.accuracy_answered),
                 share_text(score.chunk_within_2),
                 share_text(score.bytes_within_2),
+                share_text(score.bytes_flagged),
+                share_text(score.rate_within_2),
                 share_text(score.accuracy),
                 f"{score.calibration_error:.3f}" if score.jobs >= 100 else NOTHING,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from sluice.history_db.records import Coverage
@@ -24,6 +25,7 @@ DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
+Z90 = 1.645  # standard deviations on either side that hold 90 %
 MAX_LINE = 4 << 20
 """Characters; no submit line is longer, as all words of a command are 2 MiB at most on Linux."""
 NO_COVERAGE = "coverage: not known without accounting; see `sluice ingest --sacct`"
@@ -303,6 +305,25 @@ def bytes_text(count: float | None) -> str:
 
 def rate_text(rate: float | None) -> str:
     return NOTHING if rate is None else f"{bytes_text(rate)}/s"
+
+
+def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return between which two values nine in ten runs are to be expected, by number."""
+    found = {}
+    for name, spread in profile["spread"].items():
+        value, factor = profile[name], math.exp(Z90 * spread)
+        if value is not None:
+            most = value * factor
+            found[name] = [value / factor, min(most, 1.0) if name.endswith("_share") else most]
+    return found
+
+
+def with_range(profile: Mapping[str, Any], name: str, text: Callable[[float | None], str]) -> str:
+    """Write a number of a profile with the interval of nine in ten runs, where that is known."""
+    ends = intervals(profile).get(name)
+    if not profile[name] or ends is None:
+        return text(profile[name])
+    return f"{text(profile[name])} ({text(ends[0])} to {text(ends[1])})"
 
 
 def duration_text(seconds: float | None) -> str:

@@ -20,6 +20,7 @@ from sluice.cli.common import (
     duration_text,
     history_option,
     history_path,
+    intervals,
     json_option,
     may_read,
     one_line,
@@ -30,6 +31,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
     time_text,
+    with_range,
 )
 
 Facts = dict[str, Any]
@@ -85,6 +87,12 @@ class Minutes(click.ParamType[int]):
     help="The job script.",
 )
 @click.option(
+    "--arguments",
+    default="",
+    metavar="TEXT",
+    help="What stands behind the script on the submit line.",
+)
+@click.option(
     "--bundle",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The bundle to ask.  [default: Bundle of the configuration]",
@@ -103,6 +111,7 @@ def command(
     cpus_per_task: int,
     time_limit: int,
     script: Path | None,
+    arguments: str,
     bundle: Path | None,
     config: Path | None,
     history: Path | None,
@@ -116,7 +125,7 @@ def command(
 
     \b
         sluice predict --job-name cavity --user alice --nodes 4 --time 2:00:00
-        sluice predict --script job.sh --user 1042 --json
+        sluice predict --script job.sh --arguments "--size 100" --user 1042 --json
     """
     request: dict[str, str | int | None] = {
         "uid": _uid(user, config, history),
@@ -130,7 +139,7 @@ def command(
         "script": script.read_text(errors="surrogateescape")[:SCRIPT_CHARACTERS]
         if script
         else None,
-        "submit_line": "sbatch",
+        "submit_line": f"sbatch {script or 'job'} {arguments}",
     }
     from sluice.history_db.records import Coverage
 
@@ -211,6 +220,7 @@ def _as_json(facts: Facts) -> Facts:
         "evidence": facts["evidence"],
         "class": facts["klass"],
         "application": facts["application"] or None,
+        "intervals": intervals(profile),
         "shares": {name: share for name, share in profile.pop("share").items() if share > 0},
         **profile,
     }
@@ -225,6 +235,8 @@ def _print(facts: Facts) -> None:
         click.echo(f"{pattern}: {core.sentence('pattern', pattern)}")
     elif facts["evidence"] == "none":
         click.echo("abstains: nothing is known of such a job")
+    elif pattern == "unknown":
+        click.echo(f"abstains: {core.sentence('reason', 'volume_only')}")
     elif not facts["counts"]:
         click.echo(
             f"abstains: the best guess would be {pattern}, "
@@ -242,9 +254,9 @@ def _print(facts: Facts) -> None:
         ("class", f"{facts['klass']}: {core.sentence('class', facts['klass'])}"),
         ("processes", _plain(profile["nprocs"])),
         ("chunk", bytes_text(profile["chunk_bytes"])),
-        ("written", bytes_text(profile["write_bytes"])),
-        ("rate during I/O", rate_text(profile["rate"])),
-        ("share of run time", share_text(profile["io_share"])),
+        ("written", with_range(profile, "write_bytes", bytes_text)),
+        ("rate during I/O", with_range(profile, "rate", rate_text)),
+        ("share of run time", with_range(profile, "io_share", share_text)),
         ("burst, period", _bursts(profile)),
     ]
     show_table(("", ""), rows)
@@ -264,4 +276,5 @@ def _plain(value: float | None) -> str:
 
 
 def _bursts(profile: Facts) -> str:
-    return f"{duration_text(profile['burst_seconds'])}, {duration_text(profile['period_seconds'])}"
+    burst = with_range(profile, "burst_seconds", duration_text)
+    return f"{burst}, {duration_text(profile['period_seconds'])}"

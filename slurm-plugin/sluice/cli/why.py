@@ -25,6 +25,7 @@ from sluice.cli.common import (
     show_json,
     time_text,
     times_text,
+    with_range,
 )
 
 if TYPE_CHECKING:
@@ -163,10 +164,15 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[str]:
     yield f"  Evidence: {_sentence('evidence', prediction['evidence'])}{runs}."
     if evidence["logs"]:
         yield from _logs(evidence)
-    yield (
-        f"  Prediction: {_sentence('pattern', profile['pattern'])} ({profile['pattern']}), "
-        f"{share_text(profile['confidence'])} certain."
-    )
+    if profile["pattern"] != "unknown":
+        yield (
+            f"  Prediction: {_sentence('pattern', profile['pattern'])} ({profile['pattern']}), "
+            f"{share_text(profile['confidence'])} certain."
+        )
+    elif profile["write_bytes"] is not None or profile["read_bytes"] is not None:
+        yield f"  Prediction: {_sentence('reason', 'volume_only')} (unknown)."
+    else:
+        yield f"  Prediction: {_sentence('pattern', 'unknown')} (unknown)."
     yield f"    {_profile(profile)}"
     klass = prediction["klass"]
     yield f"    Class {klass}: {_sentence('class', klass)}."
@@ -230,7 +236,9 @@ def _profile(profile: Facts) -> str:
         ("every {}", duration_text, "period_seconds"),
     )
     parts = [
-        template.format(text(profile[name])) for template, text, name in known if profile[name]
+        template.format(with_range(profile, name, text))
+        for template, text, name in known
+        if profile[name]
     ]
     return " · ".join(parts) or "No number is known."
 
@@ -377,8 +385,8 @@ def _sentence(list_name: str, word: str) -> str:
     return sentence(list_name, word)
 
 
-def _whole(number: float) -> str:
-    return f"{number:.0f}"
+def _whole(number: float | None) -> str:
+    return NOTHING if number is None else f"{number:.0f}"
 
 
 def _count(number: int, noun: str) -> str:
