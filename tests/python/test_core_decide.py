@@ -525,3 +525,30 @@ def test_a_member_that_does_not_exist_is_an_error():
     with pytest.raises(core.CoreError, match="launcher cannot be 'qsub'; use one of"):
         submission(launcher="qsub")
     assert policy().lanes == ()
+
+
+# How far volumes may be off
+
+
+def test_it_abstains_where_a_small_and_a_large_run_would_be_treated_differently():
+    """Alike runs wait for a neighbour; those that may write next to nothing do not."""
+    beside = corunner(1, HEAVY, expected_end=NOW + 300)
+    narrow = {**HEAVY, "spread": {"io_share": 0.3, "runtime_seconds": 0.3}}
+    assert decision_beside(beside, profile=narrow, nodes=64).reason == "delay_pays"
+    wide = {**HEAVY, "spread": {"io_share": 2.5, "runtime_seconds": 2.5}}
+    decision = decision_beside(beside, profile=wide, nodes=64)
+    assert (decision.action, decision.reason, decision.wait) == ("abstain", "wide_spread", 0.0)
+    assert decision.alternatives  # what it would have been
+
+
+def test_a_wide_spread_that_changes_nothing_is_no_reason_to_abstain():
+    unsure = {**FLUSHING, "spread": {"write_bytes": 1.5, "io_share": 1.5}}
+    decision = decision_beside(profile=unsure)
+    assert (decision.action, decision.reason) == ("colocate", "no_corunners")
+
+
+def test_a_job_that_may_matter_is_not_called_insignificant():
+    assert decision_beside(profile=TINY).reason == "insignificant"
+    unsure = {**TINY, "spread": {"io_share": 4.0}}
+    decision = decision_beside(profile=unsure)
+    assert (decision.action, decision.reason) == ("abstain", "wide_spread")
