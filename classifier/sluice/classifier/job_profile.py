@@ -17,7 +17,7 @@ import numpy as np
 
 from sluice.classifier.behaviour import SIGNIFICANT_BYTES
 from sluice.classifier.bursts import find_bursts
-from sluice.classifier.timeline import busy_seconds, together, unpacked
+from sluice.classifier.timeline import io_seconds_of_all, together, unpacked
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -188,15 +188,14 @@ def _phases(parts: Sequence[_Part]) -> list[list[_Part]]:
 def _io_seconds(parts: Sequence[_Part]) -> float:
     """Return the seconds in which any of the processes was in I/O.
 
-    A heatmap says when each was busy, its counters for how much of that time it was in I/O.
-    Without it, all are taken to do I/O at the same time, as those of an MPI program.
+    Heatmaps say when each was, its counters for how long. Without heatmaps all are taken to do I/O
+    at the same time, as those of an MPI program.
     """
     own = [part.io_seconds or 0.0 for part in parts]
     moved = [part.moved for part in parts if part.moved is not None]
     if len(moved) < len(parts):
         return max(own)
-    filled = math.fsum(own) / math.fsum(busy_seconds([one]) for one in moved)
-    seconds = busy_seconds(moved) * filled
+    seconds = io_seconds_of_all(moved, own)
     span = max(part.end for part in parts) - min(part.start for part in parts)
     return max(*own, min(seconds, math.fsum(own), span))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.bursts import QUIET, Heatmap
+from sluice.classifier.bursts import Heatmap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 HEAD = struct.Struct("<dfd")  # start, seconds of a bin, bytes in all
 STEPS = 4.0  # of a bin's code for each doubling: bytes to one part in ten
 MOST_BINS = 1000  # Darshan has 200
-BINS = 200  # at most, of several runs together
+BINS = 200  # at most, of several runs together,
+MOST_SLICES = 2000  # and when their seconds of I/O are laid over each other
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +43,10 @@ class MovedBytes:
         bins = np.arange(len(self.moved) + 1, dtype=np.float64)
         return np.asarray(self.start + self.bin_seconds * bins)
 
-    @property
-    def busy(self) -> NDArray[np.bool_]:
-        return np.greater(self.moved, QUIET * float(self.moved.max(initial=0.0)))
+    def between(self, edges: Array) -> Array:
+        """Return the bytes between edges (UTC seconds), spread evenly within its bins."""
+        passed = np.concatenate([[0.0], np.cumsum(self.moved)])
+        return np.diff(np.interp(edges, self.edges, passed))
 
 
 def packed(start: float, heatmap: Heatmap | None) -> bytes | None:
@@ -68,26 +70,31 @@ def unpacked(content: bytes | None) -> MovedBytes | None:
     return MovedBytes(start, bin_seconds, moved * (total / moved.sum()))
 
 
-def busy_seconds(runs: Sequence[MovedBytes]) -> float:
-    """Return the seconds in which any of the runs was busy."""
-    begins = np.concatenate([run.edges[:-1][run.busy] for run in runs])
-    ends = np.concatenate([run.edges[1:][run.busy] for run in runs])
-    order = begins.argsort()
-    begins, ends = begins[order], np.maximum.accumulate(ends[order])
-    gaps = np.maximum(begins[1:] - ends[:-1], 0.0)
-    return float(ends[-1] - begins[0] - gaps.sum())
+def io_seconds_of_all(runs: Sequence[MovedBytes], io_seconds: Sequence[float]) -> float:
+    """Return the seconds in which any of the runs was in I/O.
+
+    Each spends its own in its bins by their bytes. Within a bin all are taken to be in I/O at the
+    same time, as those of a parallel program are: of it too, the slowest process counts.
+    """
+    edges = _edges(runs, width=min(run.bin_seconds for run in runs), most=MOST_SLICES)
+    longest = np.zeros(len(edges) - 1)
+    for run, seconds in zip(runs, io_seconds, strict=True):
+        np.maximum(longest, seconds * run.between(edges) / run.moved.sum(), out=longest)
+    return float(longest.sum())
+
+
+def _edges(runs: Sequence[MovedBytes], *, width: float, most: int) -> Array:
+    """Return the edges of common bins, at least so wide and at most so many."""
+    start = min(run.start for run in runs)
+    seconds = max(float(run.edges[-1]) for run in runs) - start
+    while width * most < seconds:
+        width *= 2.0
+    bins = np.arange(math.ceil(seconds / width - 1e-6) + 1, dtype=np.float64)
+    return np.asarray(start + width * bins)
 
 
 def together(runs: Sequence[MovedBytes]) -> Heatmap:
     """Lay runs over each other, in bins as wide as the widest or wider."""
-    start = min(run.start for run in runs)
-    end = max(float(run.edges[-1]) for run in runs)
-    width = max(run.bin_seconds for run in runs)
-    while width * BINS < end - start:
-        width *= 2.0
-    edges = start + width * np.arange(math.ceil((end - start) / width - 1e-6) + 1)
-    moved = np.zeros(len(edges) - 1)
-    for run in runs:
-        passed = np.concatenate([[0.0], np.cumsum(run.moved)])
-        moved += np.diff(np.interp(edges, run.edges, passed))
-    return Heatmap(width, moved, np.zeros(len(moved)))
+    edges = _edges(runs, width=max(run.bin_seconds for run in runs), most=BINS)
+    moved = np.sum([run.between(edges) for run in runs], axis=0)
+    return Heatmap(float(edges[1] - edges[0]), moved, np.zeros(len(moved)))
