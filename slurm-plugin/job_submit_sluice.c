@@ -227,7 +227,8 @@ static int
 is_known (const struct view *view, const struct sluice_prediction *prediction)
 {
 	return (prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
-		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME)
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_NAME
+		|| prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS)
 	       && prediction->profile.confidence
 		      >= sluice_bundle_policy (view->bundle)->min_confidence;
 }

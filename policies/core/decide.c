@@ -688,13 +688,15 @@ decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s
 	out->wait = 0.0;
 }
 
-static int
-is_insignificant (const struct sluice_profile *p, uint32_t klass,
-		  const struct sluice_policy *policy)
+/* Why its I/O does not matter, or SLUICE_REASON_NONE. */
+static uint32_t
+insignificance_of (const struct sluice_profile *p, uint32_t klass,
+		   const struct sluice_policy *policy)
 {
 	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;
-	return little_io
-	       || (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ);
+	if (little_io || (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ))
+		return SLUICE_REASON_INSIGNIFICANT;
+	return SLUICE_REASON_NONE;
 }
 
 /* Whether the job may be too large to be left alone, although it is not predicted to. */
@@ -705,8 +707,9 @@ may_matter (struct sluice_desk *desk, const struct sluice_profile *profile,
 	if (!is_vague (profile))
 		return 0;
 	sluice_profile_shift (profile, z_of_largest, &desk->shifted);
-	return !is_insignificant (&desk->shifted, sluice_class_of (&desk->shifted, policy),
-				  policy);
+	return insignificance_of (&desk->shifted, sluice_class_of (&desk->shifted, policy),
+				  policy)
+	       == SLUICE_REASON_NONE;
 }
 
 /* Whether the prediction says enough to go on. */
@@ -727,8 +730,9 @@ judge_prediction (const struct sluice_prediction *prediction,
 		return SLUICE_REASON_OTHERS_ONLY;
 
 	int is_read = p->pattern == SLUICE_PATTERN_READ;
-	if (is_insignificant (p, prediction->klass, policy))
-		return SLUICE_REASON_INSIGNIFICANT;
+	uint32_t insignificance = insignificance_of (p, prediction->klass, policy);
+	if (insignificance != SLUICE_REASON_NONE)
+		return insignificance;
 	/* Nobody measured how reads interfere, and a mixture without numbers or
 	 * an unknown share of I/O could be anything. */
 	int is_bare = p->pattern == SLUICE_PATTERN_MIXED
@@ -797,11 +801,12 @@ sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situatio
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
 		decide_beside_others (desk, situation, config, submission, now, out);
-	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
-		 && may_matter (desk, &out->prediction.profile, situation->policy))
-		out->reason = SLUICE_REASON_WIDE_SPREAD;
-	else if (out->reason == SLUICE_REASON_INSIGNIFICANT)
-		out->action = SLUICE_ACTION_LEAVE;
+	else if (out->reason == SLUICE_REASON_INSIGNIFICANT) {
+		if (may_matter (desk, &out->prediction.profile, situation->policy))
+			out->reason = SLUICE_REASON_WIDE_SPREAD;
+		else
+			out->action = SLUICE_ACTION_LEAVE;
+	}
 	if (config->mode == SLUICE_MODE_ENFORCE)
 		check_tokens_fit (situation->policy, submission, out);
 }

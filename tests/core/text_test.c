@@ -197,9 +197,12 @@ test_a_key_needs_all_its_parts (void)
 
 	static const uint32_t kinds[]
 	    = { SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME,
-		SLUICE_EVIDENCE_NAME, SLUICE_EVIDENCE_ACCOUNT, SLUICE_EVIDENCE_SITE };
-	uint64_t keys[5];
-	for (int i = 0; i < 5; i++) {
+		SLUICE_EVIDENCE_NAME,	     SLUICE_EVIDENCE_ACCOUNT,
+		SLUICE_EVIDENCE_SITE,	     SLUICE_EVIDENCE_USER_ARGUMENTS };
+	uint64_t keys[6];
+	CHECK (sluice_application_key (&s, SLUICE_EVIDENCE_USER_ARGUMENTS) == 0);
+	sluice_arguments_of ("sbatch a 1", 10, &s.arguments);
+	for (int i = 0; i < 6; i++) {
 		keys[i] = sluice_application_key (&s, kinds[i]);
 		CHECK (keys[i] != 0);
 		for (int j = 0; j < i; j++)

@@ -39,7 +39,7 @@ HOPE = 600  # seconds after which a record without a job stays one: it was rejec
 LOOKED_UP = 2000  # jobs that the history is asked about at once, after a restart of sluiced
 UNWRITTEN = 200_000  # jobs that are kept for a history that cannot be written
 SHARED = 10_000  # predictions that are kept once for all jobs
-UNSURE = frozenset({"unknown_job", "low_confidence", "others_only"})
+UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only"})
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
