@@ -29,8 +29,10 @@ UNLOGGED = f"""
 COUNTED = ("write_bytes", "read_bytes", "metadata_operations")
 
 
-# States that a job passes through on its way from one attempt to the next.
-BETWEEN = ("COMPLETING", "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED")
+# States that a job passes through on its way from one attempt to the next. After a crash
+# slurmctld gives numbers again, so that a job that waits may be another one.
+BETWEEN = ("COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED")
+IS_BETWEEN = f"(state IN {BETWEEN} OR (state = 'PENDING' AND restarts > 0))"
 
 
 def _tells_more(name: str, old: Any, new: Any) -> bool:
@@ -66,7 +68,8 @@ def _is_left_behind(db: Database, job: Job) -> bool:
     A job that is requeued has a submit time of its own while it completes, and another one when
     it waits again; the first never ends.
     """
-    if job.end is not None or job.state not in BETWEEN:
+    waits_again = job.state == "PENDING" and job.restarts > 0
+    if job.end is not None or not (waits_again or job.state in BETWEEN):
         return False
     row = db.execute(
         f"SELECT EXISTS (SELECT 1 FROM jobs WHERE {OF_ONE_JOB} AND submit > ?)",
@@ -78,9 +81,8 @@ def _is_left_behind(db: Database, job: Job) -> bool:
 def _end_earlier(db: Database, job: Job) -> None:
     """Forget what was seen between this attempt of a job and the one before."""
     db.execute(
-        f"DELETE FROM jobs WHERE {OF_ONE_JOB} AND submit < ? AND end IS NULL "
-        f"AND state IN ({marks(len(BETWEEN))})",
-        [job.job_id, job.array_task, job.cluster, job.cluster, job.submit, *BETWEEN],
+        f"DELETE FROM jobs WHERE {OF_ONE_JOB} AND submit < ? AND end IS NULL AND {IS_BETWEEN}",
+        [job.job_id, job.array_task, job.cluster, job.cluster, job.submit],
     )
 
 
