@@ -667,6 +667,24 @@ is_steady (struct sluice_desk *desk, const struct sluice_submission *submission,
 	return 1;
 }
 
+/* Whether the rate alone may be off by more than a factor of e in one of ten cases: what
+ * hardly ever ran undisturbed may be what others harm most. */
+static int
+is_alone_known (const struct sluice_profile *p)
+{
+	const double wide = 0.6; /* 1 / z of 0.95 */
+	const size_t rate = offsetof (struct sluice_profile, rate) / sizeof (double);
+	return (double)p->spread[rate] <= wide;
+}
+
+static void
+abstain_because (uint32_t reason, struct sluice_decision *out)
+{
+	out->action = SLUICE_ACTION_ABSTAIN;
+	out->reason = reason;
+	out->wait = 0.0;
+}
+
 static void
 decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s,
 		      const struct sluice_config *config,
@@ -681,11 +699,11 @@ decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s
 			      || sluice_is_controlled (config, submission);
 	desk->now = (double)now;
 	weigh_job (desk, &out->prediction.profile, submission, out);
-	if (is_steady (desk, submission, out))
-		return;
-	out->action = SLUICE_ACTION_ABSTAIN;
-	out->reason = SLUICE_REASON_WIDE_SPREAD;
-	out->wait = 0.0;
+	if (!is_steady (desk, submission, out))
+		abstain_because (SLUICE_REASON_WIDE_SPREAD, out);
+	else if (out->reason == SLUICE_REASON_HARMLESS
+		 && !is_alone_known (&out->prediction.profile))
+		abstain_because (SLUICE_REASON_ALONE_UNKNOWN, out);
 }
 
 /* Why its I/O does not matter, or SLUICE_REASON_NONE. */

@@ -92,7 +92,9 @@
 	   "what earlier runs moved is known, how they write is not")                      \
 	X (WIDE_SPREAD, "wide_spread",                                                     \
 	   "earlier runs differ too much: as small or as large, it would be treated "      \
-	   "differently")
+	   "differently")                                                                  \
+	X (ALONE_UNKNOWN, "alone_unknown",                                                 \
+	   "it hardly ever ran undisturbed: what company costs it is not known")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
