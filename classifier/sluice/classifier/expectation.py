@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sluice.classifier.jobs import alone_log_sd
 from sluice.classifier.profile import SINGLE_RUN_LOG_SD
 from sluice.history_db.records import Profile
 
@@ -137,12 +138,31 @@ def expected(
         numbers=medians,
         log_sd=_log_sd(jobs),
         runs=len(jobs),
-        spread={
-            name: spread_of(values[names.index(name)], weights, medians[name], name, first_spread)
-            for name in SPREAD
-            if name in medians
-        },
+        spread=_with_doubt_of_alone(
+            {
+                name: spread_of(
+                    values[names.index(name)], weights, medians[name], name, first_spread
+                )
+                for name in SPREAD
+                if name in medians
+            },
+            alone_log_sd(jobs),
+            medians.get("io_share", 1.0),
+        ),
     )
+
+
+def _with_doubt_of_alone(
+    spread: dict[str, float], log_sd: float, io_share: float
+) -> dict[str, float]:
+    """Return spreads with what nobody saw in them: how fast the program is alone."""
+    depends = {
+        "rate": 1.0,
+        "burst_seconds": 1.0,
+        "io_share": max(0.0, 1.0 - io_share),
+        "runtime_seconds": io_share,
+    }
+    return {name: math.hypot(sd, log_sd * depends.get(name, 0.0)) for name, sd in spread.items()}
 
 
 def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequence[Law]) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sluice.classifier.behaviour import SIGNIFICANT_BYTES
 from sluice.classifier.bursts import find_bursts
-from sluice.classifier.timeline import io_seconds_of_all, together, unpacked
+from sluice.classifier.timeline import io_seconds_of_all, packed, together, unpacked
 from sluice.history_db.records import Profile
 
 if TYPE_CHECKING:
@@ -104,6 +104,17 @@ def _combined(runs: Sequence[Run]) -> Profile:
         numbers=_means(parts, weights.tolist()) | _numbers(parts) | _bursts(parts),
         log_sd=max(run.profile.log_sd for run in runs),
     )
+
+
+def heatmap_of(runs: Sequence[Run]) -> bytes | None:
+    """Return when a job moved how many bytes; None where a log does not tell."""
+    if len(runs) == 1:
+        return runs[0].log.heatmap
+    parts = [_part(run) for run in runs]
+    moved = [part.moved for part in parts if part.moved is not None]
+    if not moved or len(moved) < len([part for part in parts if part.bytes > 0]):
+        return None
+    return packed(min(one.start for one in moved), together(moved))
 
 
 def _part(run: Run) -> _Part:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sluice.classifier.job_profile import profile_of
+from sluice.classifier.job_profile import heatmap_of, profile_of
 from sluice.classifier.requested import Requested, Submissions, Submitted, requested_on
 from sluice.classifier.same_job import by_job
 from sluice.classifier.to_core import log_weight
@@ -35,7 +36,28 @@ NOT_ENDED = frozenset(
         "SUSPENDED",
     }
 )
+EXPOSED_LOG_SD = 0.15  # of what is known of the time in company: not everybody leaves a log
 LONGEST_RUN = 7 * 1440  # minutes that a job without a time limit may take, its end not being known
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What others' I/O did to that of a job."""
+
+    io_seconds: float
+    """In which it was in I/O, as it was seen."""
+    exposed: float
+    """Share of them in which others were, too: it cannot have lost more."""
+    log_kept: float
+    """ln (rate as it was seen / rate alone)."""
+    log_sd: float
+    """Of log_kept: of what is believed of the rate alone."""
+
+    def lost(self, z: float = 0.0) -> float:
+        """Return the seconds that it lost, were the rate alone z deviations higher."""
+        kept = math.exp(min(0.0, self.log_kept - z * self.log_sd))
+        exposed = min(1.0, self.exposed * math.exp(z * EXPOSED_LOG_SD))
+        return self.io_seconds * (1.0 - max(kept, 1.0 - exposed))
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,12 @@ class FinishedJob:
     profile: Profile
     arguments: Arguments | None = None
     """None: the submit line is not known."""
+    heatmap: bytes | None = None
+    """When it moved how many bytes, in all its logs (timeline.py); None: not known."""
+    targets: frozenset[int] | None = None
+    """Storage targets that it used; None: not known."""
+    disturbance: Disturbance | None = None
+    """None: the profile is as it was seen."""
 
     @property
     def size(self) -> float:
@@ -72,6 +100,12 @@ class FinishedJob:
     def log_weight(self) -> float:
         """Ln w (to_core.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)
+
+
+def alone_log_sd(jobs: Iterable[FinishedJob]) -> float:
+    """Return the sd of ln (rate alone) that runs leave open: the mean over those that tell it."""
+    known = [job.disturbance.log_sd for job in jobs if job.disturbance is not None]
+    return math.fsum(known) / len(known) if known else 0.0
 
 
 def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
@@ -117,7 +151,14 @@ def _job(runs: list[Run], submissions: Submissions) -> FinishedJob:
         start=start,
         end=max(run.log.end or 0 for run in runs) or start,
         profile=profile_of(runs),
+        heatmap=heatmap_of(runs),
+        targets=_targets(runs),
     )
+
+
+def _targets(runs: list[Run]) -> frozenset[int] | None:
+    known = [run.log.osts for run in runs]
+    return frozenset(ost for osts in known for ost in osts or ()) if all(known) else None
 
 
 def described(
@@ -131,6 +172,8 @@ def described(
     start: int,
     end: int,
     profile: Profile,
+    heatmap: bytes | None = None,
+    targets: frozenset[int] | None = None,
 ) -> FinishedJob:
     """Return a job of the past as it was submitted, as far as that is known."""
     submission = submissions.of(job) if job else None
@@ -152,6 +195,8 @@ def described(
         end=end,
         profile=profile,
         arguments=_arguments(job, submission),
+        heatmap=heatmap,
+        targets=targets,
     )
 
 

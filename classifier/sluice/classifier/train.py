@@ -13,10 +13,11 @@ from sluice.classifier.applications import Learned, learn_applications, numbered
 from sluice.classifier.backtest import ended_before, foretell, judge
 from sluice.classifier.calibration import calibrate
 from sluice.classifier.forest import Forest
-from sluice.classifier.jobs import LATEST_RUNS, latest_jobs
+from sluice.classifier.jobs import LATEST_RUNS
 from sluice.classifier.requested import Submissions
 from sluice.classifier.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
 from sluice.classifier.to_core import profile_members
+from sluice.classifier.undisturbed import latest_undisturbed
 from sluice.classifier.unlogged import application_of, silent_jobs, unlogged_jobs
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
@@ -124,7 +125,7 @@ def past_of(store: Store, *, latest: int = LATEST_RUNS) -> Past:
     Raises EmptyHistoryError or HistoryError.
     """
     seen = Submissions(store.joined_decisions(latest))
-    jobs = latest_jobs(store, seen, latest=latest)
+    jobs = latest_undisturbed(store, seen, latest=latest)
     silent = silent_jobs(store, seen, jobs, latest=latest)
     logged = {application_of(job.uid, job.name) for job in jobs}
     jobs += [
