@@ -1,15 +1,19 @@
 """What interference costs a site, from finished jobs alone.
 
-Each job that matters to storage is looked at in a few instants of its run: who else was
-running, and by which factor the decision core expects them to slow it. What a run lost is what
-a policy could have given back at most, if keeping jobs apart cost nothing: no wait, no
-narrower output. So the sum is a bound on the gain of every policy that only moves jobs.
+What a run lost is its time in I/O less what its I/O takes alone (classifier/undisturbed.py), and
+what a policy could have given back at most, if keeping jobs apart cost nothing: no wait, no
+narrower output. So the sum is a bound on the gain of every policy that only moves jobs. To whom
+a loss is laid is looked at in a few instants of each run: who else was running, and by which
+factor the decision core expects them to slow it. Where a run does not tell its time in I/O, that
+factor also says what it lost.
 
 Of many jobs that matter some are drawn, and each stands for as many as were not: they tell
 the share of the node-hours that is lost. Among the others that run, all count.
 
-The interference model is belief, not the world: its deviation goes into the interval, as does
-what differs from day to day.
+What a program does alone is belief, and so is the interference model: their deviations go into
+the interval, as does what differs from day to day.
+
+What a run computed for longer while more jobs ran is not storage's doing, and told apart.
 """
 
 from __future__ import annotations
@@ -25,11 +29,11 @@ from sluice.classifier.to_core import profile_members
 from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sluice.classifier.jobs import FinishedJob
+    from sluice.classifier.jobs import Disturbance, FinishedJob
 
     Array = NDArray[np.float64]
 
@@ -45,6 +49,8 @@ DAY = 86400  # seconds
 LOADS = (0.25, 0.5, 1.0, 2.0, 4.0, math.inf)
 """Upper ends of the classes of load: what everybody running asks of storage, over what it has."""
 MATTERS = 0.01  # of the node-hours of jobs with I/O: from here on a loss is worth a word
+FEWEST = 5  # runs of a program, to tell what others cost its computing,
+CLEARLY = 2.5  # by so many standard errors
 NOTHING = 0.001  # of them, at the upper end of the interval: below it nothing is at stake
 
 
@@ -99,6 +105,8 @@ class Assessment:
     """To interference: the most that any policy could give back."""
     interval: tuple[float, float]
     """Of lost, 90 %."""
+    lost_computing: float
+    """By computing longer while more jobs ran, as far as that is no chance; not in lost."""
     slowdowns: dict[str, float]
     """Of the jobs that matter: p50, p95, p99 and max."""
     parties: tuple[Party, ...]
@@ -131,6 +139,8 @@ class _Member:
     start: float
     end: float
     pressure: core.View
+    disturbance: Disturbance | None = None
+    """None: what it lost is what the model says."""
     stands_for: float = 1.0
     """Runs like it, of which one was drawn; 0: this one was not."""
     lost: float = 0.0
@@ -144,6 +154,17 @@ class _Member:
     def slowdown(self) -> float:
         """Observed time over the time it would have taken alone."""
         return 1.0 / max(1e-9, 1.0 - self.lost / (self.node_seconds * self.stands_for))
+
+    @property
+    def is_measured(self) -> bool:
+        return self.disturbance is not None
+
+    def measured_loss(self, z: float = 0.0) -> float:
+        """Return the node-seconds that it lost by its own I/O time, and those it stands for."""
+        if self.disturbance is None:
+            return 0.0
+        seconds = min(self.disturbance.lost(z), self.end - self.start)
+        return self.nodes * seconds * self.stands_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +182,19 @@ class _Sums:
     offered: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
     """Node-seconds by class of load."""
     lost: Array = field(default_factory=lambda: np.zeros(len(LOADS)))
+    looks: dict[int, list[_Look]] = field(default_factory=lambda: defaultdict(list))
+    """By victim whose loss was measured: where it may have come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """An instant of a run among others."""
+
+    load: int
+    """Its class of load."""
+    share: float
+    """Of the run's time that goes by for nothing, by the model."""
+    causes: Mapping[str, float]
 
 
 def assess(
@@ -185,8 +219,9 @@ def assess(
     keep = min(1.0, DRAWN_INSTANTS / max(1, len(instants)))
     for instant, others in _sweep(members, instants, advance):
         _look(members, instant, others, model, sums)
-        if others and rng.random() < keep:
+        if others and not members[instant.victim].is_measured and rng.random() < keep:
             sample.append((instant, others))
+    _lay_measured(members, sums)
     return Assessment(
         jobs=len(jobs),
         heavy=len(members),
@@ -195,6 +230,7 @@ def assess(
         heavy_node_hours=sum(one.node_seconds for one in members) / 3600,
         lost=sum(one.lost for one in members) / 3600,
         interval=_interval(members, sample, model, rng),
+        lost_computing=lost_computing(jobs) / 3600,
         slowdowns=_slowdowns(members),
         parties=_parties(members, sums),
         worst_pairs=_worst_pairs(sums),
@@ -217,6 +253,7 @@ def worst_pairs(
     sums = _Sums()
     for instant, others in _sweep(members, _instants(members), advance):
         _look(members, instant, others, model, sums)
+    _lay_measured(members, sums)
     return _worst_pairs(sums)
 
 
@@ -243,10 +280,13 @@ def _members(jobs: Sequence[FinishedJob], model: core.View, policy: core.View) -
 
 def _member(job: FinishedJob, model: core.View, policy: core.View) -> _Member | None:
     profile = profile_members(job.profile)
-    if core.class_of(profile, policy) == "none" or not _node_seconds(job):
+    suffers = job.disturbance is not None and job.disturbance.lost() > 0
+    matters = suffers or core.class_of(profile, policy) != "none"
+    if not matters or not _node_seconds(job):
         return None
     pressure = core.pressure_of(profile, model, policy)
-    return _Member(job.name or "(unnamed)", max(1, job.nodes), job.start, job.end, pressure)
+    name, nodes = job.name or "(unnamed)", max(1, job.nodes)
+    return _Member(name, nodes, job.start, job.end, pressure, job.disturbance)
 
 
 def _instants(members: Sequence[_Member]) -> list[_Instant]:
@@ -311,6 +351,10 @@ def _look(
     if not others:
         return
     share = _lost_share(members, instant.victim, others, model)
+    if members[instant.victim].is_measured:
+        causes = _causes(members, instant.victim, others, share, model)
+        sums.looks[instant.victim].append(_Look(klass, share, causes))
+        return
     lost = instant.node_seconds * share
     members[instant.victim].lost += lost
     sums.lost[klass] += lost
@@ -318,17 +362,39 @@ def _look(
         sums.caused[members[instant.victim].name, name] += lost * part
 
 
+def _lay_measured(members: Sequence[_Member], sums: _Sums) -> None:
+    """Lay what runs lost to the instants in which the model expects most, and to their causes."""
+    for member in members:
+        if member.is_measured:
+            member.lost = member.measured_loss()
+    for victim, looks in sums.looks.items():
+        member = members[victim]
+        expected = sum(look.share for look in looks)
+        for look in looks:
+            part = look.share / expected if expected > 0 else 1 / len(looks)
+            sums.lost[look.load] += member.lost * part
+            for name, share in look.causes.items():
+                sums.caused[member.name, name] += member.lost * part * share
+
+
 def _causes(
     members: Sequence[_Member], victim: int, others: list[int], whole: float, model: core.View
 ) -> dict[str, float]:
-    """Divide a loss among the heaviest others, by how much less it would be without each."""
+    """Divide a loss among the heaviest others, by how much less it would be without each.
+
+    Where the model sees no loss, by what each presses.
+    """
     parts: dict[str, float] = defaultdict(float)
     for one in others[:CAUSES]:
         without = [i for i in others if i != one]
         less = whole - (_lost_share(members, victim, without, model) if without else 0.0)
         parts[members[one].name] += max(0.0, less)
+    if not sum(parts.values()) > 0:
+        for one in others[:CAUSES]:
+            pressure = members[one].pressure
+            parts[members[one].name] += pressure.demand * pressure.io_share + 1e-9
     total = sum(parts.values())
-    return {name: part / total for name, part in parts.items()} if total > 0 else {}
+    return {name: part / total for name, part in parts.items()}
 
 
 def _interval(
@@ -338,17 +404,35 @@ def _interval(
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """Return 90 % of the node-hours lost, over models and days."""
-    if not sample:
-        return 0.0, 0.0
-    ratios = _ratios(members, sample, model, rng)
+    point = sum(member.lost for member in members)
+    by_model = sum(member.lost for member in members if not member.is_measured)
+    drawn = _measured_losses(members, rng)
+    if sample:
+        drawn = drawn + by_model * _ratios(members, sample, model, rng)
     by_day: dict[int, float] = defaultdict(float)
     for member in members:
         by_day[int(member.start // DAY)] += member.lost
     days = np.array([by_day[day] for day in sorted(by_day)])
-    drawn = days[rng.integers(0, len(days), (DAYS, len(days)))].sum(axis=1)
-    totals = drawn * rng.choice(ratios, DAYS) / 3600
-    low, high = np.quantile(totals, [0.05, 0.95])
-    return float(low), float(high)
+    factors = np.ones(DAYS)
+    if point > 0:
+        picked = rng.integers(0, len(days), (DAYS, len(days)))
+        factors = days[picked].sum(axis=1) / point
+    low, high = np.quantile(factors * rng.choice(drawn, DAYS), [0.05, 0.95])
+    return float(min(low, point)) / 3600, float(max(high, point)) / 3600
+
+
+def _measured_losses(members: Sequence[_Member], rng: np.random.Generator) -> Array:
+    """Return DRAWS of the node-seconds that measured runs lost.
+
+    What is believed of a program's rate alone is wrong in one direction for all its runs.
+    """
+    measured = [member for member in members if member.is_measured and member.stands_for > 0]
+    names = sorted({member.name for member in measured})
+    lost = np.zeros(DRAWS)
+    for draw in range(DRAWS):
+        shift = dict(zip(names, rng.standard_normal(len(names)).tolist(), strict=True))
+        lost[draw] = sum(member.measured_loss(shift[member.name]) for member in measured)
+    return lost
 
 
 def _ratios(
@@ -377,6 +461,59 @@ def _ratios(
     for member, weight in zip(members, weights, strict=True):
         member.pressure.struct.weight = weight
     return lost[1:] / lost[0] if lost[0] > 0 else np.ones(DRAWS)
+
+
+def lost_computing(jobs: Sequence[FinishedJob]) -> float:
+    """Return the node-seconds by which runs computed longer while more jobs ran.
+
+    Of each program, as far as its time outside I/O rises with the jobs that ran meanwhile by more
+    than chance; from the line that fits best.
+    """
+    beside = _jobs_beside(jobs)
+    by_program: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for i, job in enumerate(jobs):
+        if {"io_share", "runtime_seconds"} <= job.profile.numbers.keys():
+            by_program[job.uid, core.name_stem(job.name)].append(i)
+    lost = 0.0
+    for members in by_program.values():
+        seconds = np.array([_computing(jobs[i]) for i in members])
+        nodes = np.array([max(1, jobs[i].nodes) for i in members])
+        lost += float(nodes @ (_slope(beside[members], seconds) * beside[members]))
+    return lost
+
+
+def _computing(job: FinishedJob) -> float:
+    numbers = job.profile.numbers
+    return numbers["runtime_seconds"] * (1.0 - numbers["io_share"])
+
+
+def _jobs_beside(jobs: Sequence[FinishedJob]) -> Array:
+    """Return how many other jobs ran during each, in the mean."""
+    starts = np.array([job.start for job in jobs], dtype=np.float64)
+    ends = np.array([max(job.end, job.start + 1) for job in jobs], dtype=np.float64)
+
+    def passed(times: Array) -> Array:
+        """Return the job-seconds before each time."""
+        total = np.zeros(len(times))
+        for edges, sign in ((np.sort(starts), 1.0), (np.sort(ends), -1.0)):
+            sums = np.concatenate([[0.0], np.cumsum(edges)])
+            count = np.searchsorted(edges, times)
+            total += sign * (count * times - sums[count])
+        return total
+
+    mean: Array = (passed(ends) - passed(starts)) / (ends - starts) - 1.0
+    return np.maximum(mean, 0.0)
+
+
+def _slope(beside: Array, seconds: Array) -> float:
+    """Return the seconds that each job more costs; 0 where chance may have made them."""
+    if len(seconds) < FEWEST or np.ptp(beside) <= 0:
+        return 0.0
+    x, y = beside - beside.mean(), seconds - seconds.mean()
+    slope = float(x @ y / (x @ x))
+    left = y - slope * x
+    deviation = math.sqrt(float(left @ left) / (len(y) - 2) / float(x @ x))
+    return slope if slope > CLEARLY * deviation else 0.0
 
 
 def _slowdowns(members: Sequence[_Member]) -> dict[str, float]:

@@ -63,11 +63,11 @@ def command(
         sluice ingest /var/log/darshan && sacct -aPS now-30days -o ALL | sluice ingest --sacct -
         sluice assess --bandwidth 200G
     """
-    from sluice.classifier.jobs import latest_jobs
+    from sluice.classifier.undisturbed import latest_undisturbed
     from sluice.sim.assess import INSTANTS, VICTIMS, assess
 
     with open_history(config, history, read_only=True) as store:
-        jobs = latest_jobs(store)
+        jobs = latest_undisturbed(store)
         covered, line = store.coverage(), coverage_line(store)
     if not jobs:
         raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
@@ -153,6 +153,12 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         f"interference by {facts['interference_model']}.\n"
     )
     click.echo(_verdict(found))
+    if found.lost_computing > 0:
+        click.echo(
+            f"Apart from that, {amount_text(found.lost_computing)} node-hours were lost by "
+            "computing longer while more jobs ran: processors or memory that they share, which "
+            "storage has no part in."
+        )
     if not found.is_anything_at_stake:
         return
     click.echo(

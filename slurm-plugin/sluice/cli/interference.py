@@ -102,13 +102,13 @@ def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.classifier.jobs import latest_jobs
+    from sluice.classifier.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
         rates = known.rates_alone
-        named = any(text.startswith("app:") for text in (first, second))
-        jobs = latest_jobs(store) if named else []
+        named = any(text.startswith(("app:", "job:")) for text in (first, second))
+        jobs = latest_undisturbed(store) if named else []
         parties = [_party(store, text, jobs, rates) for text in (first, second)]
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
@@ -126,7 +126,7 @@ def _show_pair(
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.calibrate.programs import Program
     from sluice.classifier.expectation import expected
-    from sluice.classifier.jobs import LATEST_RUNS, finished_jobs
+    from sluice.classifier.jobs import LATEST_RUNS
     from sluice.classifier.to_core import profile_members
     from sluice.history_db.command_lines import program_name
 
@@ -138,12 +138,14 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
         is_number = name.isdecimal() and len(name) <= LONGEST_NUMBER
-        jobs = finished_jobs(store.runs_of_job(int(name)) if is_number else [])[-1:]
+        runs = store.runs_of_job(int(name)) if is_number else []
+        logs = {run.log_id for run in runs}
+        jobs = [job for job in finished if logs.intersection(job.logs)][-1:]
     else:
         jobs = [job for job in finished if job.name == name]
     if not jobs:
-        newest = f"the newest {LATEST_RUNS} logs of " if kind == "app" else ""
-        raise CommandError(f"{text}: no log of such a job is in {newest}{store.path}")
+        newest = f"the newest {LATEST_RUNS} logs of {store.path}"
+        raise CommandError(f"{text}: no log of such a job is in {newest}")
     profile = expected(jobs)
     if profile.pattern in NOT_FORETOLD:
         raise _not_foretold(f"{text} (pattern {profile.pattern})")
@@ -287,13 +289,13 @@ def _basis_json(basis: Basis) -> dict[str, int]:
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
     from sluice.attribution.site import site_evidence
-    from sluice.classifier.jobs import latest_jobs
+    from sluice.classifier.undisturbed import latest_undisturbed
     from sluice.sim.assess import INSTANTS, VICTIMS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
         known = site_evidence(store)
         rates = known.rates_alone
-        jobs = latest_jobs(store)
+        jobs = latest_undisturbed(store)
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
