@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from test_store import a_job, a_log, a_profile
 
-from sluice.attribution.production import _newest, pooled
+from sluice.attribution.production import pooled
 from sluice.attribution.site import site_evidence
 from sluice.attribution.timeline import Timeline
 from sluice.calibrate.observations import Observation, Seen
@@ -88,13 +88,6 @@ def test_a_log_of_a_clock_that_is_years_off_does_not_stretch_the_time_covered():
     runs = [run(20_000 * day + i * day) for i in range(30)]
     assert _time_covered([*runs, run(946_684_800)]) == (20_000 * day, 20_029 * day)
     assert _time_covered([]) == (0, 0)
-
-
-def test_a_program_is_known_by_its_newest_jobs_and_all_their_processes():
-    jobs = [list(range(60)), list(range(60, 150)), list(range(150, 200))]
-    assert _newest(jobs) == list(range(60, 200))
-    assert _newest([list(range(1024))]) == list(range(1024))
-    assert _newest([]) == []
 
 
 def test_other_pairs_stay_when_one_is_replaced(store):

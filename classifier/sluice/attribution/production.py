@@ -13,18 +13,19 @@ from scipy.stats import combine_pvalues, false_discovery_control
 from sluice.calibrate.observations import Seen
 from sluice.calibrate.programs import Application
 from sluice.classifier.expectation import expected
-from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.to_core import profile_members
+from sluice.classifier.undisturbed import latest_undisturbed
 from sluice.history_db.command_lines import program_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.records import ObservedInterference
     from sluice.history_db.store import Store
 
 NEWEST = 100
-"""Logs of a program from which its next run is foretold, in whole jobs; older ones hardly count."""
+"""Jobs of a program from which its next run is foretold; older ones hardly count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +107,14 @@ def _applications(store: Store, names: set[str]) -> dict[str, Application]:
     """Return those with these names of which the history knows what their next run will do."""
     if not names:
         return {}
-    logs: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for log, command, job in store.commands():
-        if (name := program_name(command)) in names:
-            logs[name][job].append(log)
+    of_log = {log: job for job in latest_undisturbed(store) for log in job.logs}
+    by_name: dict[str, dict[tuple[int, ...], FinishedJob]] = defaultdict(dict)
+    for log, command, _ in store.commands():
+        if (name := program_name(command)) in names and log in of_log:
+            by_name[name][of_log[log].logs] = of_log[log]
     found = {}
-    for name, by_job in logs.items():
-        runs = store.runs(_newest(list(by_job.values())))
-        members = profile_members(expected(finished_jobs(runs)))
+    for name, jobs in by_name.items():
+        members = profile_members(expected(list(jobs.values())[-NEWEST:]))
         if min(members.get("chunk_bytes", 0.0), members.get("nprocs", 0.0)) >= 1.0:
             found[name] = Application(name, members)
-    return found
-
-
-def _newest(jobs: Sequence[list[int]]) -> list[int]:
-    """Return the logs of the last jobs; one may have left a log for each process."""
-    found: list[int] = []
-    for logs in reversed(jobs):
-        found = logs + found
-        if len(found) >= NEWEST:
-            break
     return found
