@@ -196,24 +196,49 @@ def writer(number: int, start: int, end: int, **numbers: float) -> Run:
         | {"rate": 5e9, "io_share": 0.8, "burst_seconds": 60.0, "period_seconds": 75.0}
         | numbers,
     )
-    job = replace(made.job, name=f"job{'abc'[number]}", start=start, end=end, nodes=4)
+    name, times = f"job{'abc'[number]}", {"start": start, "end": end}
+    job = replace(made.job, job_id=start + number, name=name, nodes=4, submit_line=None, **times)
     return Run(number, replace(made.log, start=start, end=end), profile, b"", job)
 
 
-def test_runs_at_the_same_time_harm_each_other_and_others_do_not():
-    alone = harm_among([writer(0, 0, 3600), writer(1, 4000, 7600)])
-    assert sum(harm.caused for harm in alone.values()) == 0
-    together = harm_among([writer(0, 0, 3600), writer(1, 1800, 5400)])
-    first, second = together.values()
-    assert first.suffered == pytest.approx(second.caused)
-    assert 0 < first.suffered < 1800 * 4
+def by_itself(number: int, start: int) -> Run:
+    return writer(number, start, start + 3600, rate=5e9, io_share=0.8, runtime_seconds=3600.0)
 
 
-def test_a_heavy_run_causes_more_than_it_suffers():
-    heavy = writer(0, 0, 3600, nprocs=4096.0)
-    light = writer(1, 0, 3600, nprocs=4.0)
-    harm = {name: value for (_, name), value in harm_among([heavy, light]).items()}
-    assert harm["joba"].caused > harm["joba"].suffered
+def in_company(number: int, start: int) -> Run:
+    """The same at half the rate: its 2,880 s of I/O take twice as long."""
+    return writer(
+        number, start, start + 6480, rate=2.5e9, io_share=5760 / 6480, runtime_seconds=6480.0
+    )
+
+
+def test_jobs_that_slowed_each_other_are_harmed_by_what_they_lost_and_others_are_not():
+    apart = [by_itself(i % 2, 10_000 * i) for i in range(8)]
+    assert sum(harm.suffered for harm in harm_among(apart).values()) == 0
+    first, second = harm_among([*apart, in_company(0, 200_000), in_company(1, 200_000)]).values()
+    assert (first.suffered, second.suffered) == pytest.approx((2880 * 4, 2880 * 4), rel=0.2)
+    assert (first.caused, second.caused) == pytest.approx((second.suffered, first.suffered))
+
+
+def test_nobody_is_harmed_by_more_than_his_run_time():
+    crowd = [in_company(i % 3, 1000 * i) for i in range(12)]
+    harm = harm_among([by_itself(0, 900_000), *crowd])
+    assert all(one.suffered <= 13 * 6480 * 4 for one in harm.values())
+    assert sum(one.suffered for one in harm.values()) == pytest.approx(
+        sum(one.caused for one in harm.values())
+    )
+
+
+def test_a_job_of_many_logs_is_one_job_in_a_ranking(tmp_path):
+    with Store(tmp_path / "h.db", create=True) as store:
+        runs = [by_itself(0, 0), by_itself(0, 0), by_itself(1, 9000)]
+        for number, run in enumerate(runs):
+            log = replace(
+                run.log, digest=bytes([number]) * 16, path=f"/{number}", jobid=run.log.start
+            )
+            store.add_logs([(log, run.profile, b"")])
+        refresh(store)
+        assert sum(total.runs for total in store.ranking("write_bytes", since_week=0, most=9)) == 2
 
 
 def test_a_name_that_is_cut_within_a_character_is_still_text():

@@ -2,10 +2,9 @@
 
 Totals are added up a week at a time, and again only for weeks whose runs changed.
 
-Harm is what the interference model says of runs that were seen together: while two of them run
-at the same time, each takes s times as long as without the other, so of T seconds together it
-lost T (1 - 1/s), times its nodes. Each pair is judged by itself, for the runs of a week that did
-I/O for longest.
+Harm is what jobs lost: their time in I/O less what it takes alone (undisturbed.py), on each of
+their nodes, for the runs of a week that did I/O for longest. It is laid to those that were in I/O
+meanwhile.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.classifier.to_core import profile_members
+from sluice.classifier.jobs import finished_jobs
+from sluice.classifier.undisturbed import undisturbed
 from sluice.history_db.command_lines import program_name
 from sluice.history_db.records import Total
 from sluice.policies import core
-from sluice.policies.published import published_interference
-from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.records import Run
     from sluice.history_db.store import Store
 
@@ -61,7 +60,7 @@ def totals_of(store: Store, week: int) -> list[Total]:
             users[row.uid] = row.user
         for i, value in enumerate((row.runs, row.write_bytes, row.read_bytes, row.metadata)):
             values[i] += value
-    harm = harm_among(list(store.runs(store.longest_io(week, MOST_RUNS))))
+    harm = harm_among(store.runs(store.longest_io(week, MOST_RUNS)))
     nothing = Harm()
     return [
         Total(
@@ -84,48 +83,49 @@ def application_name(name: str | None, exe: str | None) -> str:
     return core.name_stem(name or program_name(exe or ""))
 
 
-def harm_among(runs: Sequence[Run]) -> dict[Application, Harm]:
-    """Return what applications lost to others, from the runs that were at the same time."""
-    model = View(new("struct sluice_interference", published_interference()))
-    policy = core.default_config().policy
+def harm_among(runs: Iterable[Run]) -> dict[Application, Harm]:
+    """Return what applications lost to others, from the jobs that ran at the same time.
+
+    A job's loss (undisturbed.py) is laid to those that did I/O meanwhile, by how much.
+    """
+    jobs = undisturbed(finished_jobs(runs))
     harm: dict[Application, Harm] = defaultdict(Harm)
-    present: list[_Present] = []
-    for run in sorted(runs, key=lambda run: (run.log.start or 0, run.log_id)):
-        members = profile_members(run.profile)
-        if core.class_of(members, policy) == "none":
+    for job, others in _beside(jobs):
+        lost = job.disturbance.lost() * max(1, job.nodes) if job.disturbance else 0.0
+        if not lost > 0:
             continue
-        new_one = _Present.of(run, core.pressure_of(members, model, policy))
-        present = [other for other in present if other.end > new_one.start][-MOST_AT_ONCE:]
-        for other in present:
-            together = min(other.end, new_one.end) - new_one.start
-            for victim, aggressor in ((new_one, other), (other, new_one)):
-                factor = core.io_factor(victim.pressure, [aggressor.pressure], model)
-                slowdown = core.job_slowdown(victim.pressure, factor)
-                lost = together * (1 - 1 / slowdown) * victim.nodes
-                harm[victim.application].suffered += lost
-                harm[aggressor.application].caused += lost
-        present.append(new_one)
+        parts = [(other, _io_seconds_during(other, job)) for other in others]
+        total = sum(part for _, part in parts)
+        if not total > 0:
+            continue
+        harm[_application(job)].suffered += lost
+        for other, part in parts:
+            harm[_application(other)].caused += lost * part / total
     return harm
 
 
-@dataclass(frozen=True, slots=True)
-class _Present:
-    """A run that others meet."""
+def _application(job: FinishedJob) -> Application:
+    return job.uid, core.name_stem(job.name)
 
-    application: Application
-    start: int
-    end: int
-    nodes: int
-    pressure: View
 
-    @classmethod
-    def of(cls, run: Run, pressure: View) -> _Present:
-        name = run.job.name if run.job else None
-        start = run.log.start or 0
-        return cls(
-            application=(run.log.uid or 0, application_name(name, run.log.exe)),
-            start=start,
-            end=run.log.end or start,
-            nodes=(run.job.nodes if run.job else None) or 1,
-            pressure=pressure,
-        )
+def _beside(jobs: Sequence[FinishedJob]) -> Iterator[tuple[FinishedJob, list[FinishedJob]]]:
+    """Yield each job with those that ran meanwhile, MOST_AT_ONCE at most, the latest."""
+    order = sorted(jobs, key=lambda job: (job.start, job.logs))
+    present: list[FinishedJob] = []
+    beside: dict[tuple[int, ...], list[FinishedJob]] = defaultdict(list)
+    for job in order:
+        present = [other for other in present if other.end >= job.start][-MOST_AT_ONCE:]
+        for other in present:
+            beside[job.logs].append(other)
+            beside[other.logs].append(job)
+        present.append(job)
+    for job in order:
+        yield job, beside[job.logs]
+
+
+def _io_seconds_during(other: FinishedJob, job: FinishedJob) -> float:
+    """Return how long the other was in I/O while the job ran, were its I/O spread evenly."""
+    if other.disturbance is None:
+        return 0.0
+    together = min(other.end, job.end) - max(other.start, job.start) + 1
+    return max(0.0, together) * other.disturbance.io_seconds / (other.end - other.start + 1)

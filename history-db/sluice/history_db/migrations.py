@@ -562,6 +562,11 @@ def m019_heatmaps(db: Database) -> None:
     db.execute("ALTER TABLE logs ADD COLUMN heatmap BLOB")  # packed; NULL: not known
 
 
+def m020_losses_of_jobs(db: Database) -> None:
+    """Add all weeks up again: they counted logs, and harm by rates that were not alone."""
+    db.execute("INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT week FROM weekly_totals")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -582,4 +587,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m017_packed_snapshots,
     m018_decisions_by_dictionary,
     m019_heatmaps,
+    m020_losses_of_jobs,
 )

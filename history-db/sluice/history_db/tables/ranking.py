@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sluice.history_db.connection import Connection
 from sluice.history_db.records import Total, WeekSum
 from sluice.history_db.sql import marks
+from sluice.history_db.tables.logs import JOB_OF_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,10 +34,11 @@ class Ranking(Connection):
         return [row[0] for row in self._rows("SELECT week FROM stale_weeks ORDER BY week")]
 
     def sums_of_week(self, week: int) -> list[WeekSum]:
-        """Add up the runs that started in a week, by user, job name and program."""
+        """Add up the jobs that started in a week, by user and job name, else program."""
         rows = self._rows(
-            """
-            SELECT coalesce(logs.uid, 0), max(jobs.user), jobs.name, logs.exe, count(*),
+            f"""
+            SELECT coalesce(logs.uid, 0), max(jobs.user), jobs.name,
+                   CASE WHEN jobs.name IS NULL THEN logs.exe END, count(DISTINCT {JOB_OF_LOG}),
                    total(profiles.write_bytes), total(profiles.read_bytes),
                    total(profiles.metadata_rate * profiles.io_share * profiles.runtime_seconds)
             FROM logs
