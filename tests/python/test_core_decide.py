@@ -552,3 +552,13 @@ def test_a_job_that_may_matter_is_not_called_insignificant():
     unsure = {**TINY, "spread": {"io_share": 4.0}}
     decision = decision_beside(profile=unsure)
     assert (decision.action, decision.reason) == ("abstain", "wide_spread")
+
+
+def test_who_hardly_ever_ran_undisturbed_is_not_called_harmless():
+    """What is slow in company seems to want little, and so to lose nothing."""
+    slow = {**FLUSHING, "rate": 1e8, "io_share": 0.1, "spread": {"rate": 0.3}}
+    beside = corunner(1, slow)
+    assert decision_beside(beside, profile=slow).reason == "harmless"
+    unknown = {**slow, "spread": {"rate": 0.8}}
+    decision = decision_beside(beside, profile=unknown)
+    assert (decision.action, decision.reason) == ("abstain", "alone_unknown")
