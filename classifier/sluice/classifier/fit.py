@@ -58,7 +58,8 @@ def fit_regressor(
         random_state=SEED,
         n_jobs=1,
     )
-    model.fit(rows, targets, sample_weight=weights)
+    # scikit-learn warns of a single output that is a column
+    model.fit(rows, targets if targets.shape[1] > 1 else targets[:, 0], sample_weight=weights)
     return export(model.estimators_)
 
 

@@ -89,13 +89,12 @@ def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgemen
     if len(latest) < MIN_JOBS or len(set(applications)) < MIN_APPLICATIONS:
         return empty_model(), None
     judgement = _judge(latest, applications)
-    forest, patterns = _fit_patterns(latest)
-    known = [i for i, name in enumerate(patterns) if name != UNKNOWN]
+    patterns, forest = _fit_patterns(latest)
     numbers, number_forest = _fit_numbers(latest)
     return (
         SubmitModel(
-            patterns=tuple(patterns[i] for i in known),
-            pattern_forest=replace(forest, value=forest.value[:, known] * judgement.scale),
+            patterns=patterns,
+            pattern_forest=replace(forest, value=forest.value * judgement.scale),
             numbers=numbers,
             number_forest=number_forest,
         ),
@@ -136,12 +135,15 @@ def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
     return np.array([runs[job.uid, _application(job)] ** -0.5 for job in jobs])
 
 
-def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[Forest, list[str]]:
+def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
+    """Return the patterns that jobs are known to have, and what tells them: nothing of none."""
+    if all(job.profile.pattern == UNKNOWN for job in jobs):
+        return (), _no_trees()
     weights = _weights(jobs)
     strangers = _strangers(jobs)
     rows = core.features([submission_of(job) for job in [*jobs, *strangers]])
     labels = [job.profile.pattern for job in jobs] + [UNKNOWN] * len(strangers)
-    return fit_classifier(
+    forest, patterns = fit_classifier(
         rows,
         np.array(labels),
         weights=np.concatenate([weights, np.full(len(strangers), weights.mean())]),
@@ -149,6 +151,8 @@ def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[Forest, list[str]]:
         leaf_size=LEAF_SIZE,
         max_depth=MAX_DEPTH,
     )
+    known = [i for i, name in enumerate(patterns) if name != UNKNOWN]
+    return tuple(patterns[i] for i in known), replace(forest, value=forest.value[:, known])
 
 
 def _strangers(jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
@@ -179,6 +183,8 @@ def _fit_numbers(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
     names = tuple(
         name for name in NUMBERS if sum(name in job.profile.numbers for job in jobs) > len(jobs) / 2
     )
+    if not names:
+        return (), _no_trees()
     targets = np.array([[job.profile.numbers.get(name, np.nan) for name in names] for job in jobs])
     targets = np.log2(1 + targets)
     unknown = np.isnan(targets)
@@ -203,12 +209,13 @@ def _judge(jobs: Sequence[FinishedJob], applications: Sequence[str]) -> Judgemen
         tested = [job for job, its in zip(jobs, fold, strict=True) if its == i]
         if not rest or not tested:
             continue
-        forest, patterns = _fit_patterns(rest)
-        known = [j for j, name in enumerate(patterns) if name != UNKNOWN]
-        rows = core.features([submission_of(job) for job in tested])
-        shares = forest.evaluate(rows)[:, known]
-        best = shares.argmax(axis=1)
-        answers = np.array(patterns)[known][best]
+        patterns, forest = _fit_patterns(rest)
+        if not patterns:  # it says nothing of the others
+            confidence.append(np.zeros(len(tested)))
+            correct.append(np.zeros(len(tested), dtype=bool))
+            continue
+        shares = forest.evaluate(core.features([submission_of(job) for job in tested]))
+        answers = np.array(patterns)[shares.argmax(axis=1)]
         confidence.append(shares.max(axis=1))
         correct.append(answers == np.array([job.profile.pattern for job in tested]))
     return _judgement(np.concatenate(confidence), np.concatenate(correct))

@@ -70,7 +70,10 @@ def command(
         jobs = latest_undisturbed(store)
         covered, line = store.coverage(), coverage_line(store)
     if not jobs:
-        raise CommandError("The history holds no runs; read some with `sluice ingest` first.")
+        raise CommandError(
+            "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
+            "read logs with `sluice ingest PATH…` first."
+        )
     settings = read_config(config)
     model, origin = _model(settings)
     policy, rate, source = storage_policy(settings, bandwidth, jobs)

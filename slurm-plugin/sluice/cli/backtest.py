@@ -171,7 +171,10 @@ def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[Fi
         forests, earlier = model.forests, ended
         items += foretell(bundle_of(model), submitted)
     if not items:
-        raise CommandError("there are too few runs to foretell any of them")
+        raise CommandError(
+            "no run ended before another was submitted, so none can be predicted from the past; "
+            "read more with `sluice ingest PATH…`, or try --made 1000"
+        )
     return items, earlier
 
 

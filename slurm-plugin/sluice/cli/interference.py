@@ -144,8 +144,10 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
     else:
         jobs = [job for job in finished if job.name == name]
     if not jobs:
-        newest = f"the newest {LATEST_RUNS} logs of {store.path}"
-        raise CommandError(f"{text}: no log of such a job is in {newest}")
+        raise CommandError(
+            f"{text}: no log of such a job is in the newest {LATEST_RUNS} logs of {store.path}; "
+            "`sluice history top writers` names applications"
+        )
     profile = expected(jobs)
     if profile.pattern in NOT_FORETOLD:
         raise _not_foretold(f"{text} (pattern {profile.pattern})")
