@@ -711,9 +711,10 @@ static uint32_t
 insignificance_of (const struct sluice_profile *p, uint32_t klass,
 		   const struct sluice_policy *policy)
 {
-	int little_io = p->io_share >= 0.0 && p->io_share < policy->min_io_share;
-	if (little_io || (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ))
+	if (p->io_share >= 0.0 && p->io_share < policy->min_io_share)
 		return SLUICE_REASON_INSIGNIFICANT;
+	if (klass == SLUICE_CLASS_NONE && p->pattern != SLUICE_PATTERN_READ)
+		return SLUICE_REASON_FEW_BYTES;
 	return SLUICE_REASON_NONE;
 }
 
@@ -819,7 +820,8 @@ sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situatio
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
 		decide_beside_others (desk, situation, config, submission, now, out);
-	else if (out->reason == SLUICE_REASON_INSIGNIFICANT) {
+	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
+		 || out->reason == SLUICE_REASON_FEW_BYTES) {
 		if (may_matter (desk, &out->prediction.profile, situation->policy))
 			out->reason = SLUICE_REASON_WIDE_SPREAD;
 		else

@@ -636,6 +636,15 @@ sluice_job_slowdown (const struct sluice_pressure *victim, double io_factor)
 static const double metadata_heavy = 0.1;
 /* A streaming writer leaves at least this share of its bytes in the cache. */
 static const double streaming = 0.5;
+/* B: who flushes after fewer waits for the target, however small its chunks are. */
+static const double soon = 8.0 * 1048576.0;
+
+static int
+flushes_soon (const struct sluice_profile *p)
+{
+	return is_known (p->bytes_per_flush) && p->bytes_per_flush < soon
+	       && is_known (p->write_bytes) && p->bytes_per_flush <= p->write_bytes / 2.0;
+}
 
 uint32_t
 sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *policy)
@@ -653,8 +662,9 @@ sluice_class_of (const struct sluice_profile *p, const struct sluice_policy *pol
 		return SLUICE_CLASS_META;
 	if (writes_little)
 		return SLUICE_CLASS_NONE;
-	return sluice_profile_streaming_share (p) >= streaming ? SLUICE_CLASS_STREAM
-							       : SLUICE_CLASS_FLUSH;
+	int is_stream
+	    = sluice_profile_streaming_share (p) >= streaming && !flushes_soon (p);
+	return is_stream ? SLUICE_CLASS_STREAM : SLUICE_CLASS_FLUSH;
 }
 
 double

@@ -16,7 +16,7 @@
 #define SLUICE_PATTERNS(X)                                                                 \
 	X (UNKNOWN, "unknown", "nothing is known about its I/O")                           \
 	X (NONE, "none", "no significant I/O")                                             \
-	X (OWC, "owc", "creates, writes and closes many files")                            \
+	X (OWC, "owc", "creates, writes and closes one file after the other")              \
 	X (WS, "ws", "rewrites and flushes parts of a file")                               \
 	X (AW, "aw", "appends to a file in one stream")                                    \
 	X (READ, "read", "mostly reads")                                                   \
@@ -30,7 +30,7 @@
 #define SLUICE_CLASSES(X)                                                                  \
 	X (NONE, "none", "does not matter to storage")                                     \
 	X (STREAM, "stream", "keeps unflushed bytes outstanding")                          \
-	X (FLUSH, "flush", "waits for every chunk to reach the target")                    \
+	X (FLUSH, "flush", "flushes soon, and waits until the target has it")              \
 	X (META, "meta", "loads the metadata server")
 
 /* X(NAME, json_name, sentence): what Sluice would do with a job. */
@@ -94,7 +94,8 @@
 	   "earlier runs differ too much: as small or as large, it would be treated "      \
 	   "differently")                                                                  \
 	X (ALONE_UNKNOWN, "alone_unknown",                                                 \
-	   "it hardly ever ran undisturbed: what company costs it is not known")
+	   "it hardly ever ran undisturbed: what company costs it is not known")           \
+	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \

@@ -462,6 +462,12 @@ def test_what_profile_and_model_leave_unexplained_adds_up():
         ({}, "stream"),
         ({"bytes_per_flush": MIB, "unflushed_bytes": 0.0}, "flush"),
         ({"direct_share": 0.9}, "flush"),
+        (
+            {"chunk_bytes": 0.25 * MIB, "bytes_per_flush": 2 * MIB, "unflushed_bytes": 2 * MIB},
+            "flush",
+        ),
+        ({"chunk_bytes": 4096.0, "bytes_per_flush": 0.25 * MIB, "unflushed_bytes": 1e5}, "flush"),
+        ({"chunk_bytes": MIB, "bytes_per_flush": 64 * MIB, "unflushed_bytes": 64 * MIB}, "stream"),
         ({"pattern": "none"}, "none"),
         ({"pattern": "unknown"}, "none"),
         ({"pattern": "read"}, "none"),

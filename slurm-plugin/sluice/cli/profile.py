@@ -43,9 +43,9 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
     """Say what a Darshan log does to storage.
 
     The pattern, how certain it is and why; the numbers that drive interference. Needs no
-    history and keeps nothing. Patterns: owc creates, writes and closes many files; ws rewrites
-    parts of a file; aw appends; read, metadata and none speak for themselves; mixed has phases
-    of several; unknown is not certain enough.
+    history and keeps nothing. Patterns: owc creates, writes and closes one file after the other;
+    ws rewrites parts of a file; aw appends; read, metadata and none speak for themselves; mixed
+    has phases of several; unknown is not certain enough.
 
     \b
         sluice profile run.darshan
