@@ -21,6 +21,7 @@ from sluice.classifier.ingest import Summary, ingest_checked
 from sluice.cli.main import main
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
+from sluice.history_db.tables.links import ACCOUNTING_DELAY, NO_JOB
 
 START, END = 1_700_000_000, 1_700_000_100
 NOW = float(END + 3600)
@@ -130,6 +131,42 @@ def test_a_log_waits_for_the_accounting_of_its_job(store, tmp_path):
     assert look(store).read == 1  # although no directory tells of it
     assert store.quarantined() == []
     assert store.counts().linked == 1
+
+
+def test_a_log_that_no_job_has_vouched_for_in_time_waits_no_longer(store, tmp_path):
+    path = a_log(tmp_path / "a.darshan")
+    look(store, path)
+    later = NOW + ACCOUNTING_DELAY
+    look(store, now=later)
+    assert reason(store) == NO_JOB
+    (failure,) = look(store, a_log(tmp_path / "b.darshan", jobid=8), now=later).quarantined
+    assert failure.reason == NO_JOB  # at once: there was time enough
+    store.upsert_jobs([JOB])  # an older archive of the accounting
+    assert look(store, now=later).read == 1
+
+
+def test_a_log_of_no_job_at_all_waits_for_nothing(store, tmp_path):
+    """Outside of a job Darshan takes the process id for the job's."""
+    path = a_log(tmp_path / "me_a.out_id4711-4711_11-14-80000-1_1.darshan", jobid=4711)
+    (failure,) = look(store, path).quarantined
+    assert failure.reason.startswith("not believed: it ran outside of a job")
+
+
+def test_a_refused_copy_is_told_of_once(store, tmp_path):
+    store.upsert_jobs([JOB])
+    true = a_log(tmp_path / "true.darshan", end=END + 2000)
+    copy = tmp_path / "copy.darshan"
+    shutil.copy(true, copy)
+    assert len(look(store, true, copy).quarantined) == 2
+    assert look(store, true, copy).quarantined == []
+
+
+def test_a_damaged_copy_is_told_of_once(store, tmp_path):
+    for name in ("a.darshan", "b.darshan"):
+        (tmp_path / name).write_bytes(b"no log at all")
+    paths = tmp_path / "a.darshan", tmp_path / "b.darshan"
+    assert len(look(store, *paths).quarantined) == 2
+    assert look(store, *paths).quarantined == []
 
 
 def test_a_log_from_the_future_is_read_again_when_that_is_past_and_not_before(store, tmp_path):
@@ -282,7 +319,7 @@ def test_one_look_for_cron(site):
     run = ["ingest", "--follow", "--once", str(logs)]
     first = CliRunner().invoke(main, run)
     assert first.exit_code == 0
-    assert "waiting for their accounting 1" in first.stdout
+    assert "quarantined 1" in first.stdout  # it is years old, and the accounting knows no such job
     tell()
     assert "read 1, waiting for their accounting 0" in CliRunner().invoke(main, run).stdout
     assert CliRunner().invoke(main, run).stdout == ""
@@ -305,7 +342,8 @@ def test_following_goes_on_until_it_is_told_to_stop(site, tmp_path):
 
 def test_without_sacct_logs_wait_and_the_reason_is_said(site, tmp_path):
     logs, _ = site
-    a_log(logs / "a.darshan")
+    now = int(time.time())
+    a_log(logs / "a.darshan", start=now - 200, end=now - 100)
     (tmp_path / "bin" / "sacct").write_text("#!/bin/sh\necho no database >&2\nexit 1\n")
     result = CliRunner().invoke(main, ["ingest", "--follow", "--once", str(logs)])
     assert result.exit_code == 0

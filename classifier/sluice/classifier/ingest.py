@@ -118,6 +118,7 @@ def ingest_checked(
         for batch in _batches(_checked(store, result, now) for result in results):
             _keep(store, batch, summary)
             _tell(batch, quarantined)
+    store.give_up_waiting(now=now)
     store.link_logs()
     store.update_coverage()
     return summary
@@ -242,16 +243,20 @@ def _entry(result: Result) -> tuple[Log, Profile | None, bytes]:
         log = result.reading.log
         # in another user's file no word is worth a second look
         jobid = log.jobid if result.reading.owner == log.uid else None
-        return replace(log, reason=result.doubt.reason, jobid=jobid), None, b""
+        digest = log.digest if result.doubt.waits else _digest_here(log.path, log.digest)
+        return replace(log, digest=digest, reason=result.doubt.reason, jobid=jobid), None, b""
     return _quarantined_log(result), None, b""
+
+
+def _digest_here(path: str, digest: bytes | None) -> bytes:
+    """Return what a refused file is known by, so that a copy of another log is refused once."""
+    return hashlib.blake2b(path.encode() + b"\0" + (digest or b""), digest_size=16).digest()
 
 
 def _quarantined_log(failure: Failure) -> Log:
     key = _key(failure.path)
-    # Without the bytes, the name has to do: the path is all that is known of the log.
-    digest = failure.digest or hashlib.blake2b(key.path.encode(), digest_size=16).digest()
     return Log(
-        digest=digest,
+        digest=_digest_here(key.path, failure.digest),
         path=key.path,
         size=key.size,
         mtime_ns=key.mtime_ns,

@@ -2,6 +2,8 @@
 
 Any user can put a forged or altered log where Darshan puts its own. It counts only if the
 file's owner, the user inside and the user of the job agree, and its times lie within the job.
+The accounting comes later than the log, but not for ever: what no job has vouched for by then is
+not believed, unless the accounting of its job is read by hand one day.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.history_db.tables.links import CLOCK_SLACK_SECONDS
+from sluice.classifier.same_job import is_pid
+from sluice.history_db.tables.links import ACCOUNTING_DELAY, CLOCK_SLACK_SECONDS, NO_JOB, WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +44,12 @@ def doubt(reading: Reading, jobs: Sequence[Job], *, now: float) -> Doubt | None:
     at_that_time = [job for job in jobs if _at_that_time(log, job)]
     if any(job.uid == log.uid for job in at_that_time):
         return None
-    return _mismatch(log, jobs, at_that_time)
+    if not jobs and (log.jobid is None or is_pid(log)):
+        return _forged("it ran outside of a job: its job id is that of a process")
+    found = _mismatch(log, jobs, at_that_time)
+    if found.waits and log.end < now - ACCOUNTING_DELAY:
+        return Doubt(NO_JOB, waits=False)
+    return found
 
 
 def _mismatch(log: Log, jobs: Sequence[Job], at_that_time: Sequence[Job]) -> Doubt:
@@ -64,7 +72,7 @@ def _forged(reason: str) -> Doubt:
 
 
 def _waits(job: str) -> Doubt:
-    return Doubt(f"waits for the accounting of job {job}", waits=True)
+    return Doubt(f"{WAITS} {job}", waits=True)
 
 
 def _at_that_time(log: Log, job: Job) -> bool:

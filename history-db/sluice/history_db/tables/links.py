@@ -6,6 +6,11 @@ from sluice.history_db.connection import Connection
 
 # A job's accounting and the log's clock come from different machines.
 CLOCK_SLACK_SECONDS = 60
+# Seconds after its end in which the accounting of a job has come.
+ACCOUNTING_DELAY = 2 * 86400
+# Why a log is in quarantine: its job may still be accounted for, or is not any more.
+WAITS = "waits for the accounting of job"
+NO_JOB = "not believed: the accounting has no job of its number, user and time"
 
 
 class Links(Connection):
@@ -62,6 +67,20 @@ class Links(Connection):
             {"now": now, "slack": CLOCK_SLACK_SECONDS, "limit": limit},
         )
         return [row[0] for row in rows]
+
+    def give_up_waiting(self, *, now: float) -> int:
+        """Say of logs that waited for too long why they are not believed; return how many.
+
+        They are still read again once their job is accounted for. now is in UTC seconds.
+        """
+        with self._transaction() as db:
+            return db.execute(
+                """
+                UPDATE logs SET reason = :reason
+                WHERE reason >= :waits AND reason < :waits || '~' AND logs.end < :now - :delay
+                """,
+                {"reason": NO_JOB, "waits": WAITS, "now": now, "delay": ACCOUNTING_DELAY},
+            ).rowcount
 
     def clock_offsets(self) -> list[int]:
         """Seconds from job start to log start of unlinked logs whose job id and uid fit one job.
