@@ -12,7 +12,7 @@ JOBS ?= 200
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos docs patterns lock clean
+.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,10 @@ fuzz: build ## Fuzz the parsers, SECONDS=60 each
 
 chaos: build ## Break everything around sluiced on a real cluster (SECONDS=600 SEED=1 JOBS=200)
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
+
+loop: build ## Real programs in company, and what Sluice learns of them beside the truth (SECONDS=3600)
+	place=$$(mktemp -d) && chmod 755 $$place && \
+	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
 docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py

@@ -23,6 +23,7 @@ class AccountedSlurm(PrivateSlurm):
         self,
         directory: Path | str,
         *,
+        nodes: int = 2,
         plugin_dir: Path | None = None,
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -38,6 +39,7 @@ class AccountedSlurm(PrivateSlurm):
         }
         super().__init__(
             directory,
+            nodes=nodes,
             plugin_dir=plugin_dir,
             settings=accounting | dict(settings or {}),
             environment=environment,

@@ -98,13 +98,13 @@ def write_log(run: Run, recording: Recording, path: Path, *, jobid: int, exe: st
         else:
             log.add(module, file=file, rank=rank, counters=counters)
     if recording.heatmap:
-        width, written, read = _bins(run)
+        width, written, read = bins(run)
         log.add_heatmap(width, written, read)
     return log.write(path, partial=tuple(sorted(partial)))
 
 
-def _bins(run: Run) -> tuple[float, list[int], list[int]]:
-    """Spread the bytes over time bins, as the runtime does."""
+def bins(run: Run) -> tuple[float, list[int], list[int]]:
+    """Spread the bytes over time as the runtime does: seconds of a bin, what each moved."""
     width = BIN_SECONDS
     while run.clock > BINS * width:
         width *= 2
