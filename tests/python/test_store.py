@@ -544,3 +544,25 @@ def test_a_job_of_another_cluster_with_the_same_number_waits_on(store):
     waiting = a_job(cluster="a", submit=100, start=None, end=None, state="PENDING")
     store.upsert_jobs([waiting, a_job(cluster="b", submit=200)])
     assert len(store.all_jobs()) == 2
+
+
+def test_bundles_that_differ_by_little_are_kept_as_what_differs(store):
+    contents = [bytearray(random.Random(1).randbytes(1 << 16)) for _ in range(6)]
+    for i, content in enumerate(contents):
+        content[8 * i : 8 * i + 8] = b"changed!"
+        store.add_bundle(Bundle(LARGEST - i, None, "/b", i, bytes(content)))
+    assert [store.bundle(LARGEST - i).content for i in range(6)] == contents
+    assert store.latest_bundle().checksum == LARGEST - 5
+    assert store.bundle_head(LARGEST - 3, 64) == contents[3][:64]
+    with closing(sqlite3.connect(store.path)) as db:
+        sizes = sorted(row[0] for row in db.execute("SELECT length(content) FROM bundles"))
+    assert (sizes[-1], sizes[-2] < 1 << 10) == (1 << 16, True)
+
+
+def test_a_bundle_that_others_are_made_of_outlives_them(store):
+    content = random.Random(1).randbytes(1 << 16)
+    for i in range(6):
+        store.add_bundle(Bundle(10 + i, None, "/b", i, content + bytes([i] * 8)))
+    store.prune_models(keep=2)
+    assert [bundle.checksum for bundle in store.publications()] == [10, 14, 15]
+    assert store.bundle(15).content == content + bytes([5] * 8)

@@ -567,6 +567,12 @@ def m020_losses_of_jobs(db: Database) -> None:
     db.execute("INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT week FROM weekly_totals")
 
 
+def m021_bundles_as_deltas(db: Database) -> None:
+    """Let a bundle be kept as what differs from another, which is kept whole."""
+    db.execute("ALTER TABLE bundles ADD COLUMN base INTEGER")  # NULL: content is the whole file
+    db.execute("CREATE INDEX bundles_base ON bundles (base)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -588,4 +594,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m018_decisions_by_dictionary,
     m019_heatmaps,
     m020_losses_of_jobs,
+    m021_bundles_as_deltas,
 )

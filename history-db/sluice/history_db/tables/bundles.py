@@ -1,42 +1,98 @@
-"""The bundles that were published."""
+"""The bundles that were published.
+
+sluice-learn publishes every few minutes, and two of its bundles differ by some applications: most
+are kept as what differs from one that is kept whole.
+"""
 
 from __future__ import annotations
 
 from sluice.history_db.connection import Connection
+from sluice.history_db.deltas import Base, restore
+from sluice.history_db.packing import packed, unpacked
 from sluice.history_db.records import Bundle, Publication
 from sluice.history_db.sql import signed, unsigned
 
+WORTH = 4
+"""A delta is kept if it is so many times smaller than the whole."""
+
 
 class Bundles(Connection):
-    """Table `bundles`; whole files, so that decisions can be replayed."""
+    """Table `bundles`: files from which decisions can be replayed."""
+
+    _whole: tuple[int, Base] | None = None
+    """The one that was kept whole last, and its checksum."""
 
     def add_bundle(self, bundle: Bundle) -> None:
         """Keep a bundle as the one published last, also of several in one second."""
         with self._transaction() as db:
+            base, content = self._delta(bundle.content)
             (latest,) = db.execute("SELECT max(published_at) FROM bundles").fetchone()
             db.execute(
-                "INSERT INTO bundles (checksum, model, path, published_at, content) "
-                "VALUES (?, ?, ?, ?, ?) ON CONFLICT (checksum) DO UPDATE "
+                "INSERT INTO bundles (checksum, model, path, published_at, content, base) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (checksum) DO UPDATE "
                 "SET path = excluded.path, published_at = excluded.published_at",
                 [
                     signed(bundle.checksum),
                     bundle.model,
                     bundle.path,
                     max(bundle.published_at, (latest or 0) + 1),
-                    bundle.content,
+                    content,
+                    base,
                 ],
             )
 
+    def _delta(self, content: bytes) -> tuple[int | None, bytes]:
+        """Return the base's checksum and the delta to it; None and the whole if that is as good."""
+        whole = self._latest_whole()
+        if whole is None:
+            return None, content
+        checksum, base = whole
+        delta = packed(base.delta(content))
+        if WORTH * len(delta) > len(content):
+            self._whole = None
+            return None, content
+        return signed(checksum), delta
+
+    def _latest_whole(self) -> tuple[int, Base] | None:
+        rows = self._rows(
+            "SELECT checksum FROM bundles WHERE base IS NULL "
+            "ORDER BY published_at DESC, rowid DESC LIMIT 1"
+        )
+        checksum = unsigned(rows[0][0]) if rows else None
+        if checksum is None or self._whole is None or self._whole[0] != checksum:
+            bundle = self.bundle(checksum) if checksum is not None else None
+            self._whole = (bundle.checksum, Base(bundle.content)) if bundle else None
+        return self._whole
+
     def bundle(self, checksum: int) -> Bundle | None:
         rows = self._rows(
-            "SELECT model, path, published_at, content FROM bundles WHERE checksum = ?",
+            """
+            SELECT one.model, one.path, one.published_at, one.content, base.content
+            FROM bundles AS one LEFT JOIN bundles AS base ON base.checksum = one.base
+            WHERE one.checksum = ?
+            """,
             [signed(checksum)],
         )
-        return Bundle(checksum, *rows[0]) if rows else None
+        if not rows:
+            return None
+        model, path, published_at, content, base = rows[0]
+        if base is not None:
+            content = restore(base, unpacked(content))
+        return Bundle(checksum, model, path, published_at, content)
+
+    def latest_bundle(self) -> Bundle | None:
+        """Return the one that was published last."""
+        rows = self._rows(
+            "SELECT checksum FROM bundles ORDER BY published_at DESC, rowid DESC LIMIT 1"
+        )
+        return self.bundle(unsigned(rows[0][0])) if rows else None
 
     def bundle_head(self, checksum: int, size: int) -> bytes:
         """Return the first bytes of a bundle that may have many; none if it is not known."""
-        rows = self._rows("SELECT 1 FROM bundles WHERE checksum = ?", [signed(checksum)])
+        rows = self._rows("SELECT base FROM bundles WHERE checksum = ?", [signed(checksum)])
+        if rows and rows[0][0] is not None:
+            bundle = self.bundle(checksum)
+            return bundle.content[:size] if bundle else b""
         return self._blob_head("bundles", "content", signed(checksum), size) if rows else b""
 
     def publications(self) -> list[Publication]:
@@ -46,6 +102,11 @@ class Bundles(Connection):
             "ORDER BY published_at, checksum"
         )
         return [Publication(unsigned(row[0]), *row[1:]) for row in rows]
+
+    def published_at(self) -> int | None:
+        """Return when a bundle was published last."""
+        (moment,) = self._rows("SELECT max(published_at) FROM bundles")[0]
+        return None if moment is None else int(moment)
 
     def model_in_use(self) -> int | None:
         """Return the model that was published last."""
@@ -72,12 +133,23 @@ class Bundles(Connection):
             db.execute(
                 """
                 DELETE FROM bundles
-                WHERE checksum NOT IN (SELECT bundle FROM decisions)
+                WHERE base IS NOT NULL AND checksum NOT IN (SELECT bundle FROM decisions)
                   AND checksum NOT IN (
-                      SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT ?
+                      SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT :keep
                   )
                 """,
-                [keep],
+                {"keep": keep},
+            )
+            db.execute(  # now that it is known which deltas are left
+                """
+                DELETE FROM bundles
+                WHERE base IS NULL AND checksum NOT IN (SELECT bundle FROM decisions)
+                  AND checksum NOT IN (SELECT base FROM bundles WHERE base IS NOT NULL)
+                  AND checksum NOT IN (
+                      SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT :keep
+                  )
+                """,
+                {"keep": keep},
             )
             db.execute(
                 """
