@@ -350,10 +350,25 @@ def test_a_worse_model_is_dropped_unless_it_is_forced(site):
     assert json.loads(site("train", "--force", "--json"))["is_new"]
 
 
+def test_without_a_new_run_there_is_no_new_model_and_no_new_bundle(site):
+    bundle = site.history.parent / "model.bundle"
+    before = bundle.read_bytes()
+    found = json.loads(site("train", "--publish", "--json"))
+    assert (found["is_new"], found["model"]) == (False, 1)
+    assert "no run is new since it was trained" in site("train")
+    bundle.unlink()
+    site("publish")
+    assert bundle.read_bytes() == before
+    with Store(site.history) as store:
+        assert (store.counts().models, store.counts().bundles) == (1, 1)
+
+
 def test_one_command_goes_back_to_the_model_before(site):
     def in_use() -> list[bool]:
         return [model["in_use"] for model in json.loads(site("models", "--json"))["models"]]
 
+    with Store(site.history) as store:
+        add(store, list(made_history(61, seed=3))[60:])
     site("train", "--publish")
     assert in_use() == [False, True]
     metrics = json.loads(site("models", "--json"))["models"][1]["metrics"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sluice.classifier.train import TrainedModel, pack
@@ -29,21 +30,30 @@ def publish(
     path: Path,
     now: int,
     interference: Mapping[str, Any] | None = None,
+    content_of: TrainedModel | None = None,
 ) -> Bundle:
     """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
 
     interference: members of struct sluice_interference; without, the published figures.
+    content_of: the model as it knows later runs, too; without, as it was trained. Where nothing
+    of it differs from the bundle that was published last, that one stays.
 
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
-    text = json.dumps({"model": model.id, "trained": model.created, "metrics": model.metrics})
-    content = pack(
-        TrainedModel.from_bytes(model.content),
+    packed = partial(
+        pack,
+        content_of or TrainedModel.from_bytes(model.content),
         policy=policy,
-        created=now,
-        text=text,
+        text=json.dumps({"model": model.id, "trained": model.created, "metrics": model.metrics}),
         interference=interference,
     )
+    latest = store.latest_bundle()
+    if latest is not None and latest.path == str(path.absolute()):
+        created = LoadedBundle.parse(latest.content).created
+        if packed(created=created) == latest.content:
+            _write_where_it_differs(path, latest.content)
+            return latest
+    content = packed(created=now)
     bundle = Bundle(
         checksum=LoadedBundle.parse(content).checksum,
         model=model.id,
@@ -55,3 +65,12 @@ def publish(
     write_atomically(path, content)
     store.prune_models(KEPT_MODELS)
     return bundle
+
+
+def _write_where_it_differs(path: Path, content: bytes) -> None:
+    try:
+        is_there = path.read_bytes() == content
+    except FileNotFoundError:
+        is_there = False
+    if not is_there:
+        write_atomically(path, content)

@@ -48,7 +48,7 @@ class TrainedModel:
 
     forests: SubmitModel
     table: tuple[Learned, ...]
-    metrics: dict[str, object]
+    metrics: dict[str, Any]
 
     def to_bytes(self) -> bytes:
         buffer = io.BytesIO()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sluice.classifier.applications import Learned
     from sluice.classifier.drift import Comparison
     from sluice.classifier.patterns import PatternClassifier
-    from sluice.classifier.train import TrainedModel
+    from sluice.classifier.renewal import Renewal
     from sluice.history_db.store import Store
 
 SHOWN = 30  # entries of the table, unless all are asked for
@@ -79,7 +79,8 @@ def command(
     `sluice publish`. The same history always gives the same model.
 
     Both the model in use and the new one have to foretell the newest runs. If the new one does
-    worse by more than chance, it is dropped and the old one stays.
+    worse by more than chance, it is dropped and the old one stays. Without a new run there is
+    no new model. sluice-learn does all this by itself.
 
     \b
         sluice train
@@ -87,6 +88,7 @@ def command(
         sluice ingest LOGS --labels labels.csv && sluice train --patterns
     """
     from sluice.classifier.pattern_training import TooFewLabelsError
+    from sluice.classifier.renewal import renew
     from sluice.classifier.train import EmptyHistoryError
 
     if (patterns_file or weak_labels) and not patterns:
@@ -96,7 +98,7 @@ def command(
             classifier = (
                 _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
             )
-            outcome = _train(store, force=force)
+            outcome = renew(store, now=int(time.time()), force=force)
             coverage, shares = coverage_line(store), asdict(store.coverage())
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
@@ -114,31 +116,6 @@ def command(
             click.echo("slurmctld will know it after `sluice publish`")
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    model_id: int
-    model: TrainedModel
-    comparison: Comparison | None
-    """With the model in use before; None: there was none, or too few newer runs."""
-    is_new: bool
-
-
-def _train(store: Store, *, force: bool) -> _Outcome:
-    from sluice.classifier.drift import compare
-    from sluice.classifier.train import TrainedModel, fit, keep, past_of
-
-    past = past_of(store)
-    used = store.model_in_use()
-    in_use = store.latest_model() if used is None else store.model(used)
-    comparison = compare(in_use, past.jobs) if in_use else None
-    if in_use and comparison and comparison.keeps_old and not force:
-        return _Outcome(
-            in_use.id, TrainedModel.from_bytes(in_use.content), comparison, is_new=False
-        )
-    model_id, model = keep(store, fit(past.jobs, past.silent), created=int(time.time()))
-    return _Outcome(model_id, model, comparison, is_new=True)
-
-
 def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
     from sluice.classifier.pattern_training import train_site_patterns
 
@@ -148,7 +125,7 @@ def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> Pa
     return classifier
 
 
-def _print(outcome: _Outcome, *, show_all: bool) -> None:
+def _print(outcome: Renewal, *, show_all: bool) -> None:
     model = outcome.model
     entries = sorted(model.table, key=lambda entry: -entry.profile.confidence)
     shown = entries if show_all else entries[:SHOWN]
@@ -166,6 +143,8 @@ def _print(outcome: _Outcome, *, show_all: bool) -> None:
         f"model {outcome.model_id}: {model.metrics['jobs']} jobs, {len(entries)} entries, "
         f"{len(forest.roots) + len(model.forests.number_forest.roots)} trees"
     )
+    if outcome.is_known:
+        click.echo("no run is new since it was trained, so it stays")
     if outcome.comparison is not None:
         click.echo(_verdict(outcome.comparison, is_new=outcome.is_new))
 
@@ -230,7 +209,7 @@ def _print_patterns(metrics: dict[str, Any]) -> None:
 
 
 def _as_json(
-    outcome: _Outcome, classifier: PatternClassifier | None, bundle: Published | None
+    outcome: Renewal, classifier: PatternClassifier | None, bundle: Published | None
 ) -> dict[str, object]:
     return {
         "model": outcome.model_id,
