@@ -17,6 +17,7 @@ import click
 from sluice.cli.main import main as sluice
 from sluice.policies import core
 from sluice.slurm.daemon import main as sluiced
+from sluice.slurm.learner import main as learner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +52,12 @@ def help_text(name: str, command: click.Command) -> str:
 
 
 def all_commands() -> list[tuple[str, click.Command]]:
-    return [("sluice", sluice), *commands(sluice, ("sluice",)), ("sluiced", sluiced)]
+    return [
+        ("sluice", sluice),
+        *commands(sluice, ("sluice",)),
+        ("sluiced", sluiced),
+        ("sluice-learn", learner),
+    ]
 
 
 def probe_help() -> str:
@@ -112,7 +118,7 @@ def summary_of(command: click.Command) -> str:
 
 
 def man_pages() -> dict[str, str]:
-    verbs = [(name, help_text(name, command)) for name, command in all_commands()[:-1]]
+    verbs = [(name, help_text(name, command)) for name, command in all_commands()[:-2]]
     conf = [
         (
             title,
@@ -133,7 +139,14 @@ def man_pages() -> dict[str, str]:
             8,
             summary_of(sluiced),
             [("usage", help_text("sluiced", sluiced))],
-            ".BR sluice (1), .BR sluice.conf (5)",
+            ".BR sluice (1), .BR sluice-learn (8), .BR sluice.conf (5)",
+        ),
+        "man/sluice-learn.8": man_page(
+            "sluice-learn",
+            8,
+            summary_of(learner),
+            [("usage", help_text("sluice-learn", learner))],
+            ".BR sluice (1), .BR sluiced (8), .BR sluice.conf (5)",
         ),
         "man/sluice-probe.1": man_page(
             "sluice-probe",

@@ -58,6 +58,8 @@ enum {
 	X (ControlledAccounts, controlled_accounts, "accounts of which that is true")      \
 	X (ControlledPartitions, controlled_partitions,                                    \
 	   "partitions of which that is true")                                             \
+	X (DarshanLogs, darshan_logs,                                                      \
+	   "directories in which Darshan leaves its logs, for sluice-learn")               \
 	X (LaneOsts, lane_osts,                                                            \
 	   "Lustre's targets of each lane, as in sl0:0-3,8,sl1:4-7, so that what logs "    \
 	   "tell of a slow target counts for its lane")                                    \
@@ -73,6 +75,8 @@ enum {
 	   "decision records kept in slurmctld until sluiced takes them")                  \
 	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
 	   "milliseconds between sluiced's looks at the controller")                       \
+	X (LearnInterval, learn_seconds, 60, 1, 86400,                                     \
+	   "seconds between two polls of sluice-learn for logs and accounting")            \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \

@@ -44,6 +44,8 @@ def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
         "usr/lib/sysusers.d/sluice.conf",
         "usr/lib/tmpfiles.d/sluice.conf",
         "usr/lib/systemd/system/sluiced.service",
+        "usr/lib/systemd/system/sluice-learn.service",
     }
     assert all("@" not in text for text in installed.values())
-    assert "User=hpc" in installed["usr/lib/systemd/system/sluiced.service"]
+    for unit in ("sluiced", "sluice-learn"):
+        assert "User=hpc" in installed[f"usr/lib/systemd/system/{unit}.service"]

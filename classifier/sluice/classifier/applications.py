@@ -82,15 +82,30 @@ def learn_applications(
     """
     without_trace = groups_of(silent)
     return numbered(
-        replace(entry, profile=_calibrated(entry, calibration or {}))
-        for (number, key), group in sorted(groups_of(jobs).items())
-        for entry in _entries(
-            LEVELS[number],
-            key,
-            latest(LEVELS[number], sorted(group, key=_age)),
-            without_trace.get((number, key), []),
+        entry
+        for place, group in sorted(groups_of(jobs).items())
+        for entry in entries_under(
+            place, group, without_trace.get(place, []), calibration=calibration or {}
         )
     )
+
+
+def entries_under(
+    place: tuple[int, int],
+    jobs: Sequence[FinishedJob],
+    silent: Sequence[FinishedJob],
+    *,
+    calibration: Mapping[str, Calibration],
+) -> Iterator[Learned]:
+    """Yield the entries of one key, not numbered yet; place is number of the level and key.
+
+    jobs are all that have the key, and silent those of them that left no trace of I/O.
+    """
+    number, key = place
+    level = LEVELS[number]
+    known = latest(level, sorted(jobs, key=_age))
+    for entry in _entries(level, key, known, list(silent)):
+        yield replace(entry, profile=_calibrated(entry, calibration))
 
 
 def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:

@@ -66,6 +66,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     ),
     "Operate": (
         Verb("doctor", "Check that everything works, and say how to mend it."),
+        Verb("status", "Say how far behind learning is, and why."),
         Verb("gates", "Show the gates: tokens let out, held and waited for."),
         Verb("bundle", "Look into a model bundle."),
         Verb("config", "Show, check and explain the settings."),

@@ -1,4 +1,7 @@
-"""The lock beside a snapshot: one sluiced writes it, and commands see whether one lives."""
+"""Locks beside files: one process keeps a file up to date, and commands see whether it lives.
+
+sluiced locks beside the snapshot, sluice-learn beside the history.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,26 @@ PAUSES = (0.01, 0.1, 1.0)
 class SnapshotLock:
     """Held from `move` to `close`, and at the latest until the process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, who: str = "sluiced", setting: str = "Snapshot") -> None:
+        """Say in errors who holds it, and which setting would give each its own."""
         self._path: Path | None = None
         self._handle: IO[str] | None = None
+        self._who, self._setting = who, setting
 
     def move(self, snapshot: Path) -> None:
-        """Hold the lock of this snapshot in place of the one held before.
+        """Hold the lock of this file in place of the one held before.
 
-        Raises AnotherDaemonError, and keeps the one held before, where another sluiced has it.
+        Raises AnotherDaemonError, and keeps the one held before, where another process has it.
         """
         path = lock_path(snapshot)
         if path == self._path:
             return
         handle = _lock(path)
+        if handle is None:
+            raise AnotherDaemonError(
+                f"another {self._who} holds {path}; stop it first, or give this one its own "
+                f"{self._setting}"
+            )
         self.close()
         self._path, self._handle = path, handle
 
@@ -54,8 +64,13 @@ def lock_path(snapshot: Path) -> Path:
     return snapshot.with_name(snapshot.name + ".lock")
 
 
+def learning(history: Path) -> Path:
+    """Return the name by which sluice-learn locks a history, and leaves its status."""
+    return history.with_name(history.name + ".learn")
+
+
 def is_locked(snapshot: Path) -> bool:
-    """Whether a sluiced that writes this snapshot is alive.
+    """Whether the process that keeps this file up to date is alive.
 
     Raises FileNotFoundError where none was ever started, and PermissionError.
     """
@@ -67,7 +82,7 @@ def is_locked(snapshot: Path) -> bool:
     return False
 
 
-def _lock(path: Path) -> IO[str]:
+def _lock(path: Path) -> IO[str] | None:
     # a user who can read the file can lock it, and so keep sluiced from starting
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     handle = os.fdopen(os.open(path, flags, GROUP_READS), "a")
@@ -77,6 +92,4 @@ def _lock(path: Path) -> IO[str]:
             return handle
         time.sleep(pause)
     handle.close()
-    raise AnotherDaemonError(
-        f"another sluiced holds {path}; stop it first, or give this one its own Snapshot"
-    )
+    return None

@@ -1,7 +1,8 @@
-"""What sluiced says of itself: what fails and since when, whom that concerns, and counts.
+"""What a daemon says of itself: what fails and since when, whom that concerns, and counts.
 
-It lies in a file beside the snapshot, for `sluice doctor` and `sluice gates`, and is written when
-something of it has changed. It needs no history: a full disk is one of the things that it tells.
+It lies in a file and is written when something of it has changed. That of sluiced lies beside the
+snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn beside the history, for
+`sluice status`. It needs no history: a full disk is one of the things that it tells.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Status:
     """By topic, and job or token."""
     counts: dict[str, int] = field(default_factory=dict)
     """Since sluiced started."""
+    facts: dict[str, int | str] = field(default_factory=dict)
+    """What sluice-learn tells of its work; times are UTC seconds."""
     _written: str = ""
 
     def fails(self, topic: str, text: str) -> None:
@@ -76,6 +79,7 @@ class Status:
                     for topic, rows in self.named.items()
                 },
                 "counts": self.counts,
+                "facts": self.facts,
             }
         )
         path = status_path(snapshot)
@@ -99,6 +103,7 @@ def read_status(snapshot: Path) -> Status | None:
                 for topic, rows in found["named"].items()
             },
             counts=dict(found["counts"]),
+            facts=dict(found.get("facts", {})),
         )
     except (OSError, CoreError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -23,9 +23,10 @@ EXPECTED = (SlurmError, HistoryError, CoreError, OSError)
 class Troubles:
     """What fails at the moment, by topic."""
 
-    def __init__(self, status: Status | None = None) -> None:
+    def __init__(self, status: Status | None = None, logger: logging.Logger = log) -> None:
         self._texts: dict[str, str] = {}
         self._status = status or Status()
+        self._log = logger
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -38,10 +39,10 @@ class Troubles:
         except errors as error:
             text = str(error)
             if self._texts.get(topic) != text:
-                log.warning("%s: %s", topic, text)
+                self._log.warning("%s: %s", topic, text)
             self._texts[topic] = text
             self._status.fails(topic, text)
         else:
             self._status.works(topic)
             if self._texts.pop(topic, None) is not None:
-                log.info("%s: works again", topic)
+                self._log.info("%s: works again", topic)

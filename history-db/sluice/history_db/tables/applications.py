@@ -66,11 +66,13 @@ class Applications(Runs):
 
 
 def put_applications(db: Database, model: int, applications: Iterable[Application]) -> None:
-    """Keep a model's applications, within the model's transaction."""
+    """Keep a model's applications, within a transaction; one that it has is replaced."""
     for application in applications:
+        db.execute("DELETE FROM application_runs WHERE application = ?", [application.id])
         db.execute(
             "INSERT INTO applications (id, model, evidence, key, label, runs) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET label = excluded.label, runs = excluded.runs",
             [
                 application.id,
                 model,

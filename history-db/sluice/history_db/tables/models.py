@@ -54,6 +54,11 @@ class Models(Applications):
             put_applications(db, model, applications)
         return model
 
+    def update_applications(self, model: int, applications: Iterable[Application]) -> None:
+        """Say what these applications of a model, known or new to it, are learned from now."""
+        with self._transaction() as db:
+            put_applications(db, model, applications)
+
     def trainings(self) -> list[Training]:
         """Tell of the models that are kept, the latest last."""
         rows = self._rows("SELECT id, created, metrics FROM models ORDER BY id")

@@ -14,6 +14,10 @@ from sluice.history_db.tables.logs import JOB_OF_LOG, LOG_COLUMNS, log_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+LONGEST = 30 * 86400
+"""Seconds that a run lasts at most, where the last ones are sought by their start."""
+NEWEST = 1000
+
 
 class Runs(Connection):
     """Tables `logs`, `profiles` and `jobs`, for reading."""
@@ -44,6 +48,49 @@ class Runs(Connection):
             [*values, -1 if latest is None else latest],
         )
         return [row[0] for row in reversed(rows)]
+
+    def run_ids_of_jobs_since(self, log_id: int) -> list[int]:
+        """Return the logs that were read after this one, and the others of their jobs."""
+        rows = self._rows(
+            "SELECT id FROM logs WHERE reason IS NULL AND id > :after "
+            "UNION SELECT other.id FROM logs JOIN logs AS other ON other.job = logs.job "
+            "WHERE logs.reason IS NULL AND logs.id > :after AND other.reason IS NULL ORDER BY 1",
+            {"after": log_id},
+        )
+        return [row[0] for row in rows]
+
+    def runs_ended_after(self, moment: int) -> tuple[int | None, int]:
+        """Return when the first run after a time ended, and how many did; not of running jobs."""
+        rows = self._rows(
+            "SELECT min(logs.end), count(*) FROM logs LEFT JOIN jobs ON jobs.id = logs.job "
+            "WHERE logs.reason IS NULL AND logs.start >= :since AND logs.end > :moment "
+            "AND (jobs.id IS NULL OR jobs.end IS NOT NULL)",
+            {"since": moment - LONGEST, "moment": moment},
+        )
+        first, count = rows[0]
+        return first, count
+
+    def last_run_end(self) -> int | None:
+        """Return when the last of the newest runs ended."""
+        return self._newest_end("logs", "reason IS NULL")
+
+    def last_job_end(self) -> int | None:
+        """Return when the last of the newest jobs ended."""
+        return self._newest_end("jobs", "end IS NOT NULL")
+
+    def _newest_end(self, table: str, condition: str) -> int | None:
+        rows = self._rows(
+            f"SELECT max(end) FROM (SELECT end FROM {table} "
+            f"WHERE {condition} AND start IS NOT NULL ORDER BY start DESC LIMIT ?)",
+            [NEWEST],
+        )
+        (end,) = rows[0]
+        return None if end is None else int(end)
+
+    def count_waiting_logs(self) -> int:
+        """Return how many logs wait for the accounting of their jobs."""
+        rows = self._rows("SELECT count(*) FROM logs WHERE reason LIKE 'waits for%'")
+        return int(rows[0][0])
 
     def commands(self) -> list[tuple[int, str, str]]:
         """Return id, command line and job of the logs that were read, the oldest first."""

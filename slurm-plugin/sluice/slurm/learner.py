@@ -1,0 +1,359 @@
+"""`sluice-learn`: learns from every job that ends, and publishes what it learned.
+
+Each poll takes up accounting and logs, learns from the new runs, and publishes. That costs by what
+is new. What costs by the length of the history (reading it as a whole, fitting a model) rests so
+long afterwards that it stays within its share of a core; the application table learns meanwhile
+(current.py). Everything is a transaction or a file that is replaced as a whole, so it may be killed
+at any time; what fails is tried again at the next poll.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.attribution.site import site_evidence
+from sluice.classifier.current import CurrentModel
+from sluice.classifier.drift import MIN_NEW
+from sluice.classifier.publish import publish
+from sluice.classifier.renewal import model_in_use, renew
+from sluice.classifier.train import EmptyHistoryError, TrainedModel, past_of
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.slurm import permissions
+from sluice.slurm.errors import CommandFailedError
+from sluice.slurm.follower import Follower
+from sluice.slurm.lock import SnapshotLock, learning
+from sluice.slurm.status import Status
+from sluice.slurm.troubles import EXPECTED, Troubles
+
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    from sluice.classifier.train import Past
+    from sluice.policies.core import Config
+
+log = logging.getLogger("sluice-learn")
+
+POLL_SHARE = 0.004
+"""Of a core, for polls; a poll that takes longer is followed by a longer rest."""
+READ_SHARE = 0.002
+"""For reading the history as a whole."""
+FIT_SHARE = 0.003
+"""For fitting models."""
+GROWN = 0.1
+"""By this share, and MIN_NEW jobs, the history grows until a model is fitted anew."""
+INTERFERENCE_SECONDS = 3600.0
+"""For so long the interference model of the site holds."""
+
+
+class Ration:
+    """Work that may take a share of a core in the mean; what is rationed within it counts there."""
+
+    spent = 0.0
+    """Seconds of processor time of all rationed work that is done."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._before = 0.0
+        self.due = 0.0
+        """When it may begin again, UTC seconds."""
+
+    def __enter__(self) -> None:
+        self._before = cpu_seconds() - Ration.spent
+
+    def __exit__(self, *_: object) -> None:
+        own = cpu_seconds() - Ration.spent - self._before
+        Ration.spent += own
+        self.due = time.time() + own / self._share
+
+
+class Learner:
+    """What sluice-learn remembers from poll to poll."""
+
+    def __init__(self, config_path: Path, directories: tuple[Path, ...] = ()) -> None:
+        """Follow these directories, else DarshanLogs. Raises one of EXPECTED."""
+        self._config_path = config_path
+        self._named = directories
+        self._status = Status()
+        self._troubles = Troubles(self._status, log)
+        self._lock = SnapshotLock("sluice-learn", "History")
+        self._store: Store | None = None
+        self._current: CurrentModel | None = None
+        self._polls, self._reads, self._fits = (
+            Ration(share) for share in (POLL_SHARE, READ_SHARE, FIT_SHARE)
+        )
+        self._published: tuple[object, ...] = ()
+        """What the bundle was made of, and how its file was left."""
+        self._interference: tuple[float, Any] = (0.0, None)
+        self._began = time.time()
+        self._take_config()
+
+    @property
+    def pause(self) -> float:
+        """Seconds from one poll to the next."""
+        return max(float(self.config.learn_seconds), self._polls.due - time.time())
+
+    def close(self) -> None:
+        self._close_history()
+        self._lock.close()
+
+    def poll(self) -> bool:
+        """Do everything once; return whether all of it worked."""
+        now = time.time()
+        with self._polls:
+            with self._troubles.about("configuration"):
+                self._take_config()
+            with self._troubles.about("history"):
+                store = self._open_history()
+                self._follow(store, now)
+                self._learn(store, int(now))
+            with self._troubles.about("status"):
+                self._tell(now)
+        return not self._troubles
+
+    # Settings and files
+
+    def _take_config(self) -> None:
+        """Take up a changed configuration; one with an error leaves the last good one in force."""
+        config = core.read_config(self._config_path)
+        before: Config | None = getattr(self, "config", None)
+        if before is not None and before.checksum == config.checksum:
+            return
+        self._lock.move(learning(Path(config.history)))
+        if before is not None and before.history != config.history:
+            self._close_history()
+        self.config = config
+        if before is None or before.darshan_logs != config.darshan_logs:
+            self._begin_following()
+
+    def _begin_following(self) -> None:
+        config = self.config
+        directories = self._named or tuple(map(Path, filter(None, config.darshan_logs.split(","))))
+        if not directories:
+            log.warning("no DarshanLogs in %s: only accounting is read", self._config_path)
+        self._follower = Follower(
+            directories, workers=1, now=time.time(), report=lambda text: log.warning("%s", text)
+        )
+
+    def _open_history(self) -> Store:
+        if self._store and not self._store.is_in_place():
+            log.warning("history: %s was moved away or replaced", self.config.history)
+            self._close_history()
+        if self._store is None:
+            self._store = Store(self.config.history, create=True)
+        return self._store
+
+    def _close_history(self) -> None:
+        if self._store:
+            self._store.close()
+        self._store = self._current = None
+
+    # What a poll does
+
+    def _follow(self, store: Store, now: float) -> None:
+        """Take up accounting first: a log counts only if it fits a job."""
+        with self._troubles.about("accounting"):
+            if shutil.which("sacct") is None:
+                raise CommandFailedError("`sacct` is not installed here; install Slurm's commands")
+            self._follower.ask_sacct(store, now)
+            self._status.facts["accounting"] = int(now)
+        with self._troubles.about("logs"):
+            summary = self._follower.read_logs(store, now)
+            if summary.read:
+                self._status.facts["log"] = int(now)
+        with self._troubles.about("totals"):
+            self._follower.add_up(store, now)
+
+    def _learn(self, store: Store, now: int) -> None:
+        with self._troubles.about("learning"):
+            self._learn_new(store, now)
+        with self._troubles.about("publishing"):
+            if self._current is not None:
+                self._publish(store, self._current, now)
+
+    def _learn_new(self, store: Store, now: int) -> None:
+        """Learn from the new logs; read all anew where that is due, and fit where that is, too."""
+        in_use = store.model_in_use()
+        current, self._current = self._current, None  # what fails half-way starts again
+        if current is not None and in_use in {None, current.model_id}:
+            jobs = current.add_new_runs(store)
+            if jobs:
+                log.info("learned from %d jobs", jobs)
+                self._status.facts["learned"] = now
+            self._current = current
+        # else it is the first poll, or somebody published another model
+        is_first = self._current is None and "learning" not in self._status.failing
+        if is_first or now >= self._reads.due:
+            with self._reads:
+                self._read_all(store, now)
+
+    def _read_all(self, store: Store, now: int) -> None:
+        try:
+            past = past_of(store)
+        except EmptyHistoryError:
+            self._status.facts["why"] = "no job has ended yet whose I/O is known"
+            return
+        self._status.facts.pop("why", None)
+        if self._needs_fit(store, past, now):
+            with self._fits:
+                self._fit(store, past, now)
+        if self._current is None:
+            model = model_in_use(store)
+            if model is None:
+                return
+            self._current = CurrentModel(model.id, TrainedModel.from_bytes(model.content))
+        self._current.take(store, past)
+        self._status.facts["learned"] = now
+
+    def _needs_fit(self, store: Store, past: Past, now: int) -> bool:
+        model = store.latest_model()
+        if model is None:
+            return True
+        until = int(str(model.metrics.get("until", model.created)))
+        new = sum(job.end > until for job in past.jobs)
+        return now >= self._fits.due and new >= max(MIN_NEW, GROWN * len(past.jobs))
+
+    def _fit(self, store: Store, past: Past, now: int) -> None:
+        renewal = renew(store, now=now, past=past)
+        self._status.facts["fitted"] = now
+        if renewal.is_new:
+            log.info("fitted model %d to %d jobs", renewal.model_id, len(past.jobs))
+            self._current = CurrentModel(renewal.model_id, renewal.model)
+        elif renewal.comparison is not None:
+            why = "a new model was worse on the newest runs"
+            log.warning("kept model %d: %s", renewal.model_id, why)
+            self._status.facts["why"] = why
+
+    def _publish(self, store: Store, current: CurrentModel, now: int) -> None:
+        """Publish what is known now; where nothing of it is new, the bundle stays."""
+        interference = self._interference_model(store, now)
+        path = Path(self.config.bundle)
+        key = (current.version, self.config.checksum, id(interference), _stamp(path))
+        if key == self._published:
+            return
+        model = store.model(current.model_id)
+        if model is None:
+            self._current = None  # forgotten: the next poll starts again
+            return
+        bundle = publish(
+            store,
+            model,
+            policy=self.config.policy,
+            path=path,
+            now=now,
+            interference=interference,
+            content_of=current.model,
+        )
+        self._published = (*key[:-1], _stamp(path))
+        self._status.facts["published"] = bundle.published_at
+        self._status.facts["until"] = current.until
+
+    def _interference_model(self, store: Store, now: int) -> Any:
+        made, model = self._interference
+        if model is None or now >= made + INTERFERENCE_SECONDS:
+            model = site_evidence(store).model().interference
+            self._interference = (now, model)
+        return model
+
+    def _tell(self, now: float) -> None:
+        """Leave word for `sluice status`."""
+        self._status.facts["polled"] = int(now)
+        self._status.facts["since"] = int(self._began)
+        self._status.facts["cpu_ms"] = round(1000 * cpu_seconds())
+        self._status.write(learning(Path(self.config.history)))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file does; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it waited for."""
+    times = os.times()
+    return sum(times[:4])
+
+
+def _run(learner: Learner) -> None:
+    """Poll until SIGTERM or SIGINT."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0 if number == signal.SIGTERM else 130)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    while True:
+        learner.poll()
+        time.sleep(learner.pause)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("directories", nargs=-1, type=click.Path(path_type=Path), metavar="[DIRECTORY…]")
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="SLUICE_CONF",
+    show_envvar=True,
+    default=Path("/etc/slurm/sluice.conf"),
+    show_default=True,
+    help="The configuration of the site.",
+)
+@click.option("--once", is_flag=True, help="Poll once and exit: 0 if all of it worked, else 1.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to write to standard error.",
+)
+def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: bool) -> None:
+    """Learn from every job that ends, and publish what was learned.
+
+    \b
+    Every LearnInterval sluice-learn
+      asks sacct which jobs ended,
+      reads the Darshan logs that came in DIRECTORY (else in DarshanLogs),
+      learns from the new runs,
+      publishes the bundle that slurmctld loads,
+      and prunes models and bundles that no decision refers to.
+    A model is fitted anew when the history has grown by a tenth; a new one that does worse on the
+    newest runs is dropped. `sluice status` says how far behind it is, and why.
+
+    It stays in the foreground and logs to standard error, for systemd or any other supervisor. It
+    runs as SlurmUser, whose bundle the plugin believes, and must be able to read the logs. Stop it
+    with SIGTERM; it may be killed at any time, and nothing is lost. It takes less than 1 % of a
+    core in the mean: after expensive work it rests.
+
+    \b
+    Examples:
+        sluice-learn --config /etc/slurm/sluice.conf
+        sluice-learn --once /var/log/darshan && sluice status
+    """
+    logging.basicConfig(
+        format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
+    )
+    os.umask(permissions.UMASK)
+    try:
+        learner = Learner(config, directories)
+    except EXPECTED as error:
+        raise click.ClickException(str(error)) from error
+    with closing(learner):
+        if once:
+            sys.exit(0 if learner.poll() else 1)
+        log.info("learning; configuration %s", config)
+        _run(learner)
