@@ -13,7 +13,6 @@ How long a job waits to be known is the interval and that poll.
 import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.made_history import made_history
+from sluice.classifier.submit_model import empty_model
 from sluice.classifier.train import fit_quickly, keep, past_of
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
@@ -44,7 +44,7 @@ def fill(history: Path, runs: int) -> None:
             store.add_logs([(run.log, run.profile, b"") for run in batch])
         store.link_logs()
         past = past_of(store)
-        model, _ = fit_quickly(past.jobs[-500:])
+        model, _ = fit_quickly(past.jobs[-500:], empty_model())
         model_id, _ = keep(store, model, created=int(time.time()))
         print(f"{runs} runs, model {model_id} of the last 500")
 
@@ -100,6 +100,13 @@ def polled(learner: Learner) -> float:
     return cpu_seconds() - before
 
 
+def size_of(history: Path) -> int:
+    """Return the bytes of a history without free pages."""
+    with Store(history) as store:
+        store.vacuum()
+    return history.stat().st_size
+
+
 def main() -> int:
     runs, jobs = (int(word) for word in (*sys.argv[1:3], RUNS, JOBS_A_POLL)[:2])
     with tempfile.TemporaryDirectory() as name:
@@ -109,7 +116,7 @@ def main() -> int:
         run_jobs(place, FIRST_JOB, 1)
         learner = Learner(config)
         print(f"first poll, with the whole history: {polled(learner):.2f} s of processor")
-        size = (place / "history.db").stat().st_size
+        size = size_of(place / "history.db")
         costs = []
         for poll in range(1, POLLS + 1):
             run_jobs(place, FIRST_JOB + 1000 * poll, jobs)
@@ -119,10 +126,7 @@ def main() -> int:
         assert bundle.application_count > 0
         share = cost / learner.config.learn_seconds
         learner.close()
-        subprocess.run(["sync", place / "history.db"], check=True)
-        with Store(place / "history.db") as store:
-            store.vacuum()
-        grown = (place / "history.db").stat().st_size - size
+        grown = size_of(place / "history.db") - size
         print(
             f"a poll with {jobs} jobs: {cost:.3f} s (least {min(costs):.3f}, most {max(costs):.3f})"
             f" = {100 * share:.2g} % of a core; without any: {quiet:.3f} s"
