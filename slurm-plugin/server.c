@@ -91,8 +91,7 @@ wanted_path (struct server *server, char out[SLUICE_PATH_SIZE])
 	loader_release (server->sources.loader);
 }
 
-/* Whether somebody listens at the path: a newer controller that took over, and then
- * failed to start, may leave its socket there. */
+/* Whether somebody listens at the path: a slurmctld that died may leave its socket. */
 static int
 is_served (const char *path)
 {
@@ -116,12 +115,19 @@ bind_where_wanted (struct server *server)
 	wanted_path (server, path);
 	if (!path[0])
 		return;
-	/* missing: somebody tidied up; another's: a newer controller took over */
-	if (server->listen_fd >= 0 && strcmp (path, server->path) == 0
-	    && (is_ours (server) || is_served (path)))
+	if (server->listen_fd >= 0 && strcmp (path, server->path) == 0 && is_ours (server))
 		return;
 	unbind (server);
-	if (open_socket (server, path, &err) == 0) {
+	/* Another's: it was there first, and its records are to be taken by its sluiced.
+	 * From 23.11 that is the controller that hands over to this one, and ends at once.
+	 */
+	if (is_served (path)) {
+		sluice_fail (&err,
+			     "another slurmctld's plugin serves it; give each its own "
+			     "Socket in sluice.conf");
+		if (strcmp (err.text, server->error) != 0)
+			slurm_info ("sluice: waiting for %s: %s", path, err.text);
+	} else if (open_socket (server, path, &err) == 0) {
 		slurm_info ("sluice: serving decision records at %s", path);
 		err.text[0] = '\0';
 	} else if (strcmp (err.text, server->error) != 0) {

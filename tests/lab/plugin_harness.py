@@ -199,6 +199,10 @@ class Harness:
                 f"the harness ended with {self._process.returncode}\n{self._log.read_text()}"
             )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as a crash would: nothing is unloaded."""
         self._is_killed = True

@@ -89,3 +89,30 @@ def test_the_history_gets_every_record_once(slurm: PrivateSlurm, files: PluginFi
     finally:
         sluiced.stop()
         slurm.run("scancel", "--state=PENDING", "--quiet")
+
+
+def test_a_second_controller_leaves_the_socket_to_the_first_and_takes_it_afterwards(
+    slurm: PrivateSlurm,
+    files: PluginFiles,
+    lab_directory: Path,
+    plugin_directory: Path,
+) -> None:
+    """Two clusters whose sluice.conf names one socket."""
+    first = files.wait_until_loaded("bundle")
+    with PrivateSlurm(
+        lab_directory / "stranger",
+        nodes=1,
+        settings={"JobSubmitPlugins": "sluice"},
+        plugin_dir=plugin_directory,
+        environment={"SLUICE_CONF": str(files.config)},
+    ) as other:
+        log = other.directory / "log" / "slurmctld.log"
+        wait_for(lambda: "give each its own Socket" in log.read_text())
+        other.submit("--hold", "--wrap=true")
+        slurm.submit("--hold", "--wrap=true")
+        assert files.stats()["boot"] == first["boot"]
+        slurm.kill_controller()
+        files.wait_for(lambda seen: seen["boot"] != first["boot"])
+    slurm.start_controller()
+    files.wait_for(lambda seen: seen["bundle"]["loaded"])
+    slurm.run("scancel", "--state=PENDING", "--quiet")
