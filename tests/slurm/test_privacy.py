@@ -115,6 +115,9 @@ def test_users_see_their_own_jobs_and_root_sees_all(sluiced, slurm):
     assert (met["job_id"], met["nodes"]) == (None, None)
     assert "Another user's job: together for" in words
 
+    scored = asked(sluiced, ANN, "model", "score")
+    assert (scored["coverage"], scored["all"]["jobs"]) == (None, 0)
+
 
 def test_where_private_data_does_not_list_jobs_all_see_all(sluiced, slurm):
     bobs = submit(slurm, BOB, NAME)

@@ -29,6 +29,7 @@ from sluice.classifier.arguments import (
     spread_within,
 )
 from sluice.classifier.expectation import FIRST_SPREAD, UNKNOWN, expected, likeness, recency
+from sluice.classifier.outcomes import reliability_of
 from sluice.classifier.scaling import exponents
 from sluice.history_db.records import Application, Profile
 from sluice.policies import core
@@ -104,8 +105,12 @@ def entries_under(
     number, key = place
     level = LEVELS[number]
     known = latest(level, sorted(jobs, key=_age))
+    # who predicted wrongly lately is not believed, whatever the runs before let expect
+    pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
+    reliability = reliability_of(pairs)
     for entry in _entries(level, key, known, list(silent)):
-        yield replace(entry, profile=_calibrated(entry, calibration))
+        profile = _calibrated(entry, calibration)
+        yield replace(entry, profile=replace(profile, confidence=profile.confidence * reliability))
 
 
 def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:

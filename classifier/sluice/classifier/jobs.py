@@ -17,6 +17,7 @@ from sluice.policies import core
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sluice.classifier.outcomes import Predicted
     from sluice.history_db.records import Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Arguments
@@ -90,6 +91,8 @@ class FinishedJob:
     """Storage targets that it used; None: not known."""
     disturbance: Disturbance | None = None
     """None: the profile is as it was seen."""
+    predicted: Predicted | None = None
+    """What was predicted of it when it was submitted; None: nothing, or nobody knows."""
 
     @property
     def size(self) -> float:
@@ -197,6 +200,7 @@ def described(
         arguments=_arguments(job, submission),
         heatmap=heatmap,
         targets=targets,
+        predicted=submission.predicted if submission else None,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sluice.classifier.outcomes import Predicted
 from sluice.policies.core import Arguments
 from sluice.policies.record import Record
 from sluice.policies.structs import CoreError
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Decision, Job
 
+UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only"})
+"""Reasons of decisions whose prediction is too unsure to judge others by."""
+ABSTAINED = UNSURE | {"wide_spread"}
+"""Reasons of decisions that Sluice was not certain enough for."""
 SLACK = 3  # seconds between a decision and its job's submit time, at most
 _QUOTING = re.compile(r"""['"\\]""")
 _OPTIONS = {
@@ -53,6 +58,8 @@ class Submitted(Requested):
     script_signature: int = 0
     arguments: Arguments | None = None
     """None: no submit line was known."""
+    predicted: Predicted | None = None
+    """What it expected of the job; None: nothing."""
 
 
 def requested_on(line: str) -> Requested | None:
@@ -102,7 +109,9 @@ class Submissions:
         """Take them in any order; of each only what a job asked for is kept, not its record."""
         self._submitted: dict[tuple[str, int], list[Submitted]] = defaultdict(list)
         for decision in decisions:
-            if decision.job_id is not None and (seen := _submitted(decision)):
+            if decision.job_id is None or decision.is_second:
+                continue
+            if seen := _submitted(decision):
                 self._submitted[decision.cluster, decision.job_id].append(seen)
 
     def of(self, job: Job) -> Submitted | None:
@@ -115,9 +124,10 @@ class Submissions:
 def _submitted(decision: Decision) -> Submitted | None:
     """Return what a record tells; None if another version of Sluice made it."""
     try:
-        seen = Record.parse(decision.record).submission
+        record = Record.parse(decision.record)
     except CoreError:
         return None
+    seen = record.submission
     return Submitted(
         nodes=seen.nodes,
         tasks=seen.tasks,
@@ -125,4 +135,13 @@ def _submitted(decision: Decision) -> Submitted | None:
         now=decision.now,
         script_signature=seen.script_signature,
         arguments=Arguments.of(seen.arguments),
+        predicted=predicted_in(record),
     )
+
+
+def predicted_in(record: Record) -> Predicted | None:
+    """Return what a decision went by; None where it knew nothing."""
+    prediction = record.prediction
+    if prediction.evidence == "none":
+        return None
+    return Predicted.of(prediction, is_answered=record.decision.reason not in ABSTAINED)

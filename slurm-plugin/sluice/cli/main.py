@@ -48,6 +48,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("predict", "Say what is known of a job before it runs."),
         Verb("publish", "Write the bundle that slurmctld loads."),
         Verb("calibrate", "Measure which programs disturb each other here."),
+        Verb("model", "Judge the model in use."),
         Verb("models", "List what was trained and published."),
         Verb("backtest", "Foretell the past: how good prediction at submission is."),
         Verb("history", "Say what the history holds."),

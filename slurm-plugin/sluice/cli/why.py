@@ -57,7 +57,8 @@ def command(
     """Tell the whole story of one job.
 
     Which earlier runs it was judged by, what was predicted and how surely, who was writing at
-    the time, what each choice would have cost, what was decided and why, and what Slurm did.
+    the time, what each choice would have cost, what was decided and why, what Slurm did, and what
+    the job then did to storage, beside what was predicted.
 
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
@@ -114,6 +115,7 @@ def story(facts: Facts) -> Iterator[str]:
         yield from _decision(record, facts)
         yield from _decided_again(facts)
     yield from _what_slurm_did(facts["slurm"])
+    yield from _what_it_did(facts["outcome"])
     if "replay" in facts:
         yield from _heading("Replay")
         yield f"  {facts['replay']['text']}"
@@ -377,6 +379,82 @@ def _what_slurm_did(slurm: Facts | None) -> Iterator[str]:
         yield f"  Requeued {_count(slurm['restarts'], 'time')}."
     if not slurm["is_live"] and slurm["ended"] is None:
         yield "  (As sluiced saw it last; Slurm cannot be asked or does not know it any more.)"
+
+
+def _what_it_did(outcome: Facts | None) -> Iterator[str]:
+    """Lay what the job did beside what was predicted of it."""
+    if outcome is None:
+        return  # it has not ended, as far as anybody knows
+    yield from _heading("What it did to storage")
+    if outcome["source"] is None:
+        yield "  Not known: it left no log (yet), and the accounting counted no bytes."
+        return
+    logs = outcome["logs"]
+    if logs:
+        more = f" and {len(logs) - 1} more" if len(logs) > 1 else ""
+        yield f"  By {one_line(logs[0])}{more}:"
+    else:
+        yield "  By the accounting, as it left no log:"
+    predicted = outcome["predicted"]
+    yield f"  {_sentence('pattern', outcome['pattern'])} ({outcome['pattern']})."
+    rows = [
+        (
+            f"  {title}",
+            text(outcome[name]),
+            text(outcome[name] / factor) if factor else NOTHING,
+            times_text(factor) if factor else NOTHING,
+            _inside(predicted, name),
+        )
+        for title, name, text in (
+            ("written", "write_bytes", bytes_text),
+            ("read", "read_bytes", bytes_text),
+            ("chunk", "chunk_bytes", bytes_text),
+            ("rate", "rate", rate_text),
+            ("burst", "burst_seconds", duration_text),
+            ("I/O share", "io_share", share_text),
+            ("run time", "runtime_seconds", duration_text),
+        )
+        if outcome[name]
+        for factor in ((predicted or {"factors": {}})["factors"].get(name),)
+    ]
+    columns = ("  ", "Did", "Predicted", "Did ÷ predicted", "Within its interval")
+    yield from (f"  {line}" for line in aligned(columns, rows))
+    if predicted is None:
+        yield "  Nothing had been predicted of it."
+        return
+    yield f"  {_verdict(predicted)}"
+    yield from _beside_alone(predicted)
+
+
+def _inside(predicted: Facts | None, name: str) -> str:
+    inside = predicted["in_interval"].get(name) if predicted else None
+    return NOTHING if inside is None else "yes" if inside else "no"
+
+
+def _verdict(predicted: Facts) -> str:
+    certain = f"said with {share_text(predicted['confidence'])} certainty"
+    if predicted["came_true"] is None:
+        return f"Whether the prediction, {certain}, came true is not known."
+    if predicted["came_true"]:
+        return f"The prediction, {certain}, came true."
+    what = "pattern" if predicted["pattern_right"] is False else "volume"
+    return (
+        f"The prediction, {certain}, failed in its {what}: the next training lowers the "
+        "confidence of this program."
+    )
+
+
+def _beside_alone(predicted: Facts) -> Iterator[str]:
+    if predicted["slowdown"] is not None:
+        yield (
+            f"  Alone its run was estimated at {duration_text(predicted['alone_seconds'])}: "
+            f"it took {times_text(predicted['slowdown'])} as long."
+        )
+    if predicted["io_slowdown"] is not None:
+        yield (
+            f"  Alone its I/O was estimated at {rate_text(predicted['alone_rate'])}: it took "
+            f"{times_text(predicted['io_slowdown'])} as long."
+        )
 
 
 def _sentence(list_name: str, word: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.classifier.requested import SLACK
+from sluice.classifier.outcomes import SCORED
+from sluice.classifier.requested import SLACK, predicted_in
 from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
@@ -19,7 +20,8 @@ from sluice.slurm.replay import replay_decision
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
-    from sluice.history_db.records import Decision, Job, Run
+    from sluice.classifier.outcomes import Predicted
+    from sluice.history_db.records import Decision, Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
     from sluice.slurm.records import QueuedJob
@@ -109,6 +111,7 @@ def gather(
         "decided_again": _decided_again(found.decision, store, viewer),
         "releases": _releases(found.decision, store),
         "slurm": _slurm(job, queued),
+        "outcome": _outcome(job, record, store),
     }
     if record and replay_with:
         facts["replay"] = replay_decision(store, record, replay_with)
@@ -214,6 +217,58 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
     return seen
 
 
+def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, Any] | None:
+    """Say what the job did to storage, beside what was predicted; None while it runs."""
+    from sluice.classifier.jobs import finished_jobs  # noqa: PLC0415 - numpy is large
+    from sluice.classifier.unlogged import coarse_profile  # noqa: PLC0415
+
+    if job is None or job.start is None or job.end is None:
+        return None
+    runs = [
+        run
+        for run in store.runs_of_job(job.job_id, job.cluster)
+        if run.job and (run.job.submit, run.job.restarts) == (job.submit, job.restarts)
+    ]
+    counted = job.write_bytes is not None or job.read_bytes is not None
+    if not runs and not counted:
+        return {"logs": [], "source": None}
+    did = finished_jobs(runs)[0].profile if runs else coarse_profile(job)
+    predicted = predicted_in(record) if record else None
+    return {
+        "logs": [run.log.path for run in runs],
+        "source": "logs" if runs else "accounting",
+        "pattern": did.pattern,
+        "confidence": did.confidence,
+        **{name: did.numbers.get(name) for name in SCORED},
+        "predicted": _beside(predicted, did, job.end - job.start) if predicted else None,
+    }
+
+
+def _beside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
+    """Compare: factors are what was, as a multiple of what was predicted."""
+    alone, rate = predicted.numbers.get("runtime_seconds"), predicted.numbers.get("rate")
+    own_rate = did.numbers.get("rate")
+    return {
+        "pattern": predicted.pattern,
+        "confidence": predicted.confidence,
+        "is_answered": predicted.is_answered,
+        "pattern_right": predicted.is_right(did),
+        "came_true": predicted.came_true(did),
+        "factors": {
+            name: factor for name in SCORED if (factor := predicted.factor(did, name)) is not None
+        },
+        "in_interval": {
+            name: inside
+            for name in SCORED
+            if (inside := predicted.is_within(did, name)) is not None
+        },
+        "alone_seconds": alone,
+        "alone_rate": rate,
+        "slowdown": ran / alone if alone else None,
+        "io_slowdown": rate / own_rate if rate and own_rate else None,
+    }
+
+
 def _decided_again(first: Decision | None, store: Store, viewer: Viewer) -> list[dict[str, Any]]:
     """Collect what sluiced decided on the job near its start, and acted on."""
     if first is None or first.job_id is None:
@@ -260,7 +315,11 @@ def _evidence(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     return {
         "label": application.label if application and viewer.sees_all else None,
         "runs": application.runs if application else 0,
-        "logs": [_run(run) for run in runs if viewer.sees(run.log.uid)][:LOGS_SHOWN],
+        "logs": [
+            _run(run)
+            for run in runs
+            if viewer.sees(run.log.uid) and (run.log.end or 0) <= record.now
+        ][:LOGS_SHOWN],
     }
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sluice.classifier.requested import UNSURE
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record
@@ -39,7 +40,6 @@ HOPE = 600  # seconds after which a record without a job stays one: it was rejec
 LOOKED_UP = 2000  # jobs that the history is asked about at once, after a restart of sluiced
 UNWRITTEN = 200_000  # jobs that are kept for a history that cannot be written
 SHARED = 10_000  # predictions that are kept once for all jobs
-UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only"})
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""

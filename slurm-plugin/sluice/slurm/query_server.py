@@ -41,6 +41,7 @@ SECONDS = 5.0
 """For a client to say what it wants, and again to take the answer."""
 BUSY_SECONDS = 2.0
 MOST_DECISIONS = 1000
+MOST_SCORED = 2000
 GATES_SECONDS = 2.0
 """For so long the gates that one user was told hold for the next one, too."""
 CREDENTIALS = struct.Struct("iII")  # struct ucred
@@ -169,6 +170,10 @@ class QueryServer:
                     return answers.why(
                         store, who, job=job or "", cluster=cluster and str(cluster)[:256]
                     )
+            case "model score":
+                since = _number(arguments, "since")
+                with _history(site.config) as store:
+                    return answers.model_score(store, who, since=since, most=MOST_SCORED)
             case "predict":
                 return _predict(site.config, who, _job(arguments.get("request")))
         raise QueryError(

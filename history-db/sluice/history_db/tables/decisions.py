@@ -17,7 +17,7 @@ from sluice.history_db.records import Decision, DecisionCounts
 from sluice.history_db.sql import Database, marks, signed, unsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 DECISION_COLUMNS = tuple(field.name for field in fields(Decision))
 
@@ -177,10 +177,12 @@ class Decisions(Connection):
             "job_id = ? AND is_second = 1 AND now >= ? ORDER BY now, number", [job_id, since]
         )
 
-    def joined_decisions(self, latest: int) -> Iterator[Decision]:
-        """Yield the latest decisions whose job is known: their records are large."""
+    def joined_decisions(self, latest: int, *, uid: int | None = None) -> Iterator[Decision]:
+        """Yield the latest decisions whose job is known, of a user or of all."""
         return self._each_decision(
-            "job_id IS NOT NULL ORDER BY now DESC, number DESC LIMIT ?", [latest]
+            "job_id IS NOT NULL AND (:uid IS NULL OR uid = :uid) "
+            "ORDER BY now DESC, number DESC LIMIT :latest",
+            {"uid": uid, "latest": latest},
         )
 
     def latest_decisions(self, limit: int, *, uid: int | None = None) -> list[Decision]:
@@ -194,7 +196,9 @@ class Decisions(Connection):
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
         return list(self._each_decision(condition, values))
 
-    def _each_decision(self, condition: str, values: Sequence[Any]) -> Iterator[Decision]:
+    def _each_decision(
+        self, condition: str, values: Sequence[Any] | Mapping[str, Any]
+    ) -> Iterator[Decision]:
         rows = self._rows(
             f"SELECT dictionary, {', '.join(DECISION_COLUMNS)} FROM decisions WHERE {condition}",
             values,

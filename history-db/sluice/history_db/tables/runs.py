@@ -31,14 +31,20 @@ class Runs(Connection):
             yield from self._runs(batch)
 
     def run_ids(
-        self, *, latest: int | None = None, since: int | None = None, until: int | None = None
+        self,
+        *,
+        latest: int | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        uid: int | None = None,
     ) -> list[int]:
         """Return the ids of the logs that were read, the oldest first.
 
-        Those that started in [since, until); with `latest`, the newest so many of them.
+        Those that started in [since, until), of one user or of all; with `latest`, the newest so
+        many of them.
         """
         conditions, values = ["reason IS NULL"], []
-        for condition, value in (("start >= ?", since), ("start < ?", until)):
+        for condition, value in (("start >= ?", since), ("start < ?", until), ("uid = ?", uid)):
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
