@@ -12,6 +12,8 @@ from typing import Any, Self
 from plugin_harness import PluginFiles
 from private_slurm import PrivateSlurm
 
+from sluice.history_db.records import Job
+from sluice.history_db.store import Store
 from sluice.policies.snapshot import Snapshot
 
 BIN = Path(sys.executable).parent
@@ -94,6 +96,13 @@ class Sluiced:
 
     def decisions(self) -> list[dict[str, Any]]:
         return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []
+
+    def ended(self) -> list[Job]:
+        """The jobs of the history that have ended."""
+        if not self.history.exists():
+            return []
+        with Store(self.history) as store:
+            return [job for job in store.all_jobs() if job.end is not None]
 
     def joined(self) -> dict[int, dict[str, Any]]:
         return {row["job_id"]: row for row in self.decisions() if row["job_id"] is not None}

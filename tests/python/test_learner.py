@@ -3,10 +3,12 @@
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -243,6 +245,27 @@ def test_on_a_full_disk_the_old_bundle_stays_until_there_is_room(site, learner):
         assert bundle.read_bytes() != before
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
+
+
+@pytest.mark.acceptance
+def test_killed_at_any_moment_it_loses_nothing(site):
+    random = Random(1)
+    for _ in range(8):
+        site.ran()
+        with subprocess.Popen(
+            [Path(sys.executable).parent / "sluice-learn", "--config", site.config],
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            time.sleep(random.uniform(1.0, 5.0))
+            process.kill()
+    learner = Learner(site.config)
+    try:
+        assert learner.poll()
+        assert site.predicted().profile.runs == 8
+        assert site.status()["behind_seconds"] == 0
+        assert counts(site)[0] == 1
+    finally:
+        learner.close()
 
 
 def test_a_site_without_any_run_says_so(site, learner):

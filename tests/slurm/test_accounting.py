@@ -1,6 +1,7 @@
 """What a real slurmdbd keeps of jobs and sacct prints: by that, records find their jobs late."""
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 from accounted_slurm import AccountedSlurm
 from plugin_harness import PluginFiles, drain
-from sluiced import wait_for
+from sluiced import BIN, Sluiced, wait_for
 
+from sluice.classifier.darshan_writer import MadeLog
 from sluice.history_db.accounting import add_accounting
 from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.late_joins import join_late
@@ -105,3 +109,39 @@ def test_the_controller_lives_when_users_are_added(slurm: AccountedSlurm) -> Non
             slurm.add_user(user, account)
     assert slurm.responds()
     assert slurm.controller_pid() == pid
+
+
+def test_a_job_that_ended_is_known_without_any_command(
+    slurm: AccountedSlurm, files: PluginFiles
+) -> None:
+    """sluiced sees it, sacct accounts for it, its log comes, sluice-learn publishes."""
+    logs = files.directory / "logs"
+    logs.mkdir()
+    files.configure(DarshanLogs=str(logs), LearnInterval=1)
+    sluiced = Sluiced(slurm, files).start()
+    learner = subprocess.Popen(
+        [BIN / "sluice-learn", "--config", files.config], env=slurm.client_environment()
+    )
+    try:
+        words = ("sbatch", "--parsable", "--output=/dev/null", "-J", "learned", "--wrap=sleep 4")
+        job = int(slurm.run(*words).stdout)
+        ended = wait_for(lambda: [j for j in sluiced.ended() if j.job_id == job])[0]
+        log = MadeLog(uid=os.geteuid(), jobid=job, start=ended.start, end=ended.end)
+        counters = {"OPENS": 1, "WRITES": 400, "BYTES_WRITTEN": 400 << 20}
+        log.add("POSIX", file=1, rank=0, counters=counters)
+        log.write(logs / "log.darshan")
+
+        def is_known() -> bool:
+            request = {"uid": os.geteuid(), "name": "learned"}
+            if not files.bundle.exists():
+                return False
+            found = Bundle.read(files.bundle).predict(core.submission_of(request))
+            return found.evidence == "user_name" and found.profile.runs == 1
+
+        wait_for(is_known)
+        files.wait_until_loaded("bundle")
+        assert sluiced.sluice("status")["behind_seconds"] == 0
+    finally:
+        learner.terminate()
+        learner.wait()
+        sluiced.stop()

@@ -48,7 +48,8 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
     """List what Sluice decided, the latest last.
 
     A line for each submission: what it was predicted to do to storage and how surely, the
-    running job with which it would interfere most, what Sluice would do, and why.
+    running job with which it would interfere most, what Sluice would do, and why: as decided
+    near the start of the job, where that was decided again beside others.
 
     Beside is the number of that running job; beside it, It (the new job) and Other (the running
     one) would take so many times as long as alone. A job whose number could not be told for
@@ -84,6 +85,7 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
     is_known = row["evidence"] != "none"
+    latest = row["near_start"] or row
     return (
         row["job_id"] or ("tie" if row["joined_by"] == "tie" else NOTHING),
         row["name"],
@@ -92,9 +94,9 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
         row["pattern"] if is_known else NOTHING,
         bytes_text(row["chunk_bytes"]) if is_known else NOTHING,
         f"{row['confidence']:.2f}" if is_known else NOTHING,
-        *_worst(row["encounters"]),
-        row["action"],
-        row["reason_text"],
+        *_worst(latest["encounters"]),
+        latest["action"],
+        latest["reason_text"],
     )
 
 

@@ -336,7 +336,7 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
 
 
 def _decided_again(facts: Facts) -> Iterator[str]:
-    """Tell what sluiced decided near the start, and when it took tokens off."""
+    """Tell what sluiced decided near the start or at it, and when it took tokens off."""
     from sluice.policies.control import release_text
 
     if facts["decided_again"] or facts["releases"]:
@@ -348,6 +348,9 @@ def _decided_again(facts: Facts) -> Iterator[str]:
             f"{_sentence('reason', decision['reason'])} ({decision['reason']})"
             f"{_tokens(record['grant']['tokens'], facts['lanes'])}."
         )
+        if record["mode"] != "enforce":
+            yield "  So enforce would have, beside those that came before it; nothing was touched."
+        yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
     for release in facts["releases"]:
         yield (

@@ -59,11 +59,24 @@ def decisions(store: Store, viewer: Viewer, *, limit: int) -> Facts:
         except CoreError:
             others += 1
         else:
-            rows.append(_summary(decision, shown(record, store, viewer)))
+            again = _latest_again(store, decision)
+            later = shown(again, store, viewer)["decision"] if again else None
+            rows.append(_summary(decision, shown(record, store, viewer), later))
     return {"decisions": rows[::-1], "others": others}
 
 
-def _summary(decision: Decision, record: Facts) -> Facts:
+def _latest_again(store: Store, decision: Decision) -> Record | None:
+    """Return what sluiced decided on the job last, near its start."""
+    if decision.job_id is None:
+        return None
+    made = store.second_decisions(decision.job_id, since=decision.now)
+    try:
+        return Record.parse(made[-1].record) if made else None
+    except CoreError:
+        return None  # of another version
+
+
+def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
     """Return what an administrator reviews of a decision."""
     submission, decided = record["submission"], record["decision"]
     prediction = decided["prediction"]
@@ -88,6 +101,14 @@ def _summary(decision: Decision, record: Facts) -> Facts:
         "action": decided["action"],
         "reason": decided["reason"],
         "reason_text": core.sentence("reason", decided["reason"]),
+        "near_start": None
+        if later is None
+        else {
+            "encounters": later["encounters"],
+            "action": later["action"],
+            "reason": later["reason"],
+            "reason_text": core.sentence("reason", later["reason"]),
+        },
     }
 
 

@@ -37,6 +37,7 @@ from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.settings import Settings
 from sluice.slurm.snapshot import Publisher
 from sluice.slurm.speeds import LaneSpeeds
+from sluice.slurm.starts import Starts
 from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles, log
 
@@ -73,6 +74,7 @@ class Daemon:
         """The records of all jobs that were seen at the last poll have arrived."""
         self._gatekeeper = GateKeeper(self._status, self._queue.change)
         self._gatekeeper.restore(self._publisher.latest)
+        self._starts = Starts()
         self._lane_speeds = LaneSpeeds()
         self._queries = QueryServer()
         self._store: Store | None = None
@@ -114,6 +116,7 @@ class Daemon:
                 self._gatekeeper.poll(seen, self.config, self._publisher.latest)
             with self._troubles.about("snapshot"):
                 self._publish(seen)
+                self._decide_at_starts(seen)
         self._summarise()
         with self._troubles.about("status"):
             self._tell()
@@ -135,6 +138,18 @@ class Daemon:
             is_off=switch.is_off(self.config),
             now=seen.now,
         )
+
+    def _decide_at_starts(self, seen: Seen) -> None:
+        """Say what enforce would decide of jobs that started; the history hears of it next."""
+        bundle = self._gatekeeper.bundle
+        if self.config.mode not in {"observe", "advise"} or switch.is_off(self.config):
+            return
+        if self._ledger is not None and bundle is not None:
+            write = self._starts.poll(
+                seen, self._ledger, bundle=bundle, publisher=self._publisher, config=self.config
+            )
+            if write is not None:
+                self._gatekeeper.unstored.add(write)
 
     def _new_drainer(self) -> Drainer:
         return Drainer(

@@ -166,6 +166,11 @@ class GateKeeper:
         return list(self._holdings.values())
 
     @property
+    def bundle(self) -> Bundle | None:
+        """The bundle in use, as the plugin has it."""
+        return self._bundle
+
+    @property
     def needs_room(self) -> bool:
         """Whether it matters which jobs could start: one waits for tokens."""
         return any(holding.job.is_pending for holding in self._holdings.values())

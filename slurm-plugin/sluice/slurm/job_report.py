@@ -219,9 +219,6 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
 
 def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, Any] | None:
     """Say what the job did to storage, beside what was predicted; None while it runs."""
-    from sluice.classifier.jobs import finished_jobs  # noqa: PLC0415 - numpy is large
-    from sluice.classifier.unlogged import coarse_profile  # noqa: PLC0415
-
     if job is None or job.start is None or job.end is None:
         return None
     runs = [
@@ -232,7 +229,7 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
     counted = job.write_bytes is not None or job.read_bytes is not None
     if not runs and not counted:
         return {"logs": [], "source": None}
-    did = finished_jobs(runs)[0].profile if runs else coarse_profile(job)
+    did = _profile_of(job, runs)
     predicted = predicted_in(record) if record else None
     return {
         "logs": [run.log.path for run in runs],
@@ -242,6 +239,16 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
         **{name: did.numbers.get(name) for name in SCORED},
         "predicted": _beside(predicted, did, job.end - job.start) if predicted else None,
     }
+
+
+def _profile_of(job: Job, runs: list[Run]) -> Profile:
+    """Return what the job did in all its logs, else what was counted of it."""
+    if len(runs) == 1:
+        return runs[0].profile
+    from sluice.classifier.jobs import finished_jobs  # noqa: PLC0415 - numpy is large
+    from sluice.classifier.unlogged import coarse_profile  # noqa: PLC0415
+
+    return finished_jobs(runs)[0].profile if runs else coarse_profile(job)
 
 
 def _beside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sluice.slurm.settings import preempting
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from sluice.policies.structs import View
@@ -52,6 +52,9 @@ class Publisher:
         self._user_bytes = b""
         self._partitions: list[Partition] = []
         self._partition_bytes = b""
+        self._corunners: dict[int, bytes] = {}
+        self._parts: dict[str, Any] = {}
+        """All else of the latest snapshot."""
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
         self._take_up()
 
@@ -63,6 +66,16 @@ class Publisher:
     def latest(self) -> StoredSnapshot | None:
         """The one that the plugin has, or is about to load."""
         return next(reversed(self._kept.values()), None)
+
+    @property
+    def corunners(self) -> Collection[int]:
+        """The jobs that the latest snapshot has as co-runners."""
+        return self._corunners.keys()
+
+    def beside(self, job_ids: Collection[int]) -> StoredSnapshot:
+        """Return the latest snapshot as it would be if no others of its co-runners ran."""
+        corunners = [content for job_id, content in self._corunners.items() if job_id in job_ids]
+        return _stored(pack_snapshot(corunners=corunners, **self._parts))
 
     def publish(
         self,
@@ -90,17 +103,16 @@ class Publisher:
             "pending": sum(job.state == "PENDING" for job in jobs),
             "unknown": unknown + len(self._refused),
         }
-        content = write_snapshot(
-            self.path,
-            state=state,
-            corunners=matter,
-            partitions=self._packed_partitions(settings),
-            users=self._packed_users(settings.users),
-            holders=self._packed_holders(holdings, waited),
-            preempting_qos=settings.preempting_qos[:MAX_PARTITIONS],
-            lane_speeds=lane_speeds,
-        )
-        self._keep(content)
+        self._corunners = matter
+        self._parts = {
+            "state": state,
+            "partitions": self._packed_partitions(settings),
+            "users": self._packed_users(settings.users),
+            "holders": self._packed_holders(holdings, waited),
+            "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
+            "lane_speeds": dict(lane_speeds),
+        }
+        self._keep(write_snapshot(self.path, corunners=list(matter.values()), **self._parts))
         self.summary = (
             f"{len(running)} jobs run, {len(matter)} of them with I/O that matters, "
             f"{state['unknown']} unknown, {state['pending']} wait"
@@ -122,8 +134,8 @@ class Publisher:
 
     def _acceptable(
         self, running: Iterable[Row], holdings: Iterable[Holding], now: int
-    ) -> list[bytes]:
-        """Describe the co-runners, without those whose profile the core refuses.
+    ) -> dict[int, bytes]:
+        """Describe the co-runners by job id, without those whose profile the core refuses.
 
         One bad record must not leave the plugin without any snapshot.
         """
@@ -132,10 +144,11 @@ class Publisher:
             for holding in holdings
             if holding.job.job_id in self._rows
         }
-        found, refused = [], set()
+        found: dict[int, bytes] = {}
+        refused = set()
         for row in heaviest(row for row in running if row.matters):
             try:
-                found.append(row.corunner(lanes.get(row.job.job_id, 0), now))
+                found[row.job.job_id] = row.corunner(lanes.get(row.job.job_id, 0), now)
             except CoreError as error:
                 refused.add(row.job.job_id)
                 if row.job.job_id not in self._refused:
@@ -201,15 +214,16 @@ class Publisher:
             self._previous.hardlink_to(self.path)
 
     def _keep(self, content: bytes) -> None:
-        snapshot = Snapshot.parse(content)
-        self._kept[snapshot.checksum] = StoredSnapshot(
-            checksum=snapshot.checksum,
-            sequence=snapshot.state.sequence,
-            taken=snapshot.state.taken,
-            content=content,
-        )
+        snapshot = _stored(content)
+        self._kept[snapshot.checksum] = snapshot
         while len(self._kept) > KEPT_AT_LEAST and len(self._kept) * len(content) > KEPT_BYTES:
             self._kept.popitem(last=False)
+
+
+def _stored(content: bytes) -> StoredSnapshot:
+    snapshot = Snapshot.parse(content)
+    state = snapshot.state
+    return StoredSnapshot(snapshot.checksum, state.sequence, state.taken, content)
 
 
 class Row:
