@@ -290,6 +290,10 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
     assert "does not run; polled last" in told
     assert "1 runs that the model does not know" in told
     assert "`systemctl start sluice-learn`" in told
+    words = ["doctor", "--config", str(site.config), "--json"]
+    found = json.loads(CliRunner().invoke(main, words).stdout)
+    (finding,) = (row for row in found if row["topic"] == "sluice-learn")
+    assert (finding["level"], "does not run" in finding["text"]) == ("WARN", True)
 
 
 # What was learned one by one

@@ -32,10 +32,10 @@ def command(
 ) -> None:
     """Check that everything works, and say how to mend it.
 
-    Checks configuration, bundle, snapshot, history, sluiced and what fails in it, slurm.conf,
-    tokens, reservations, and the plugin inside slurmctld, whose own measurements it prints. Exit
-    code 0 if nothing fails, else 1. SKIP marks what this user may not see, as PrivateData and
-    the modes of files have it, and so cannot judge.
+    Checks configuration, bundle, snapshot, history, sluiced, sluice-learn and what fails in them,
+    slurm.conf, tokens, reservations, and the plugin inside slurmctld, whose own measurements it
+    prints. Exit code 0 if nothing fails, else 1. SKIP marks what this user may not see, as
+    PrivateData and the modes of files have it, and so cannot judge.
 
     slurmctld does not start with a plugin that was built for another version of Slurm, not even
     another micro version: --preflight tells before.
@@ -63,6 +63,7 @@ def command(
             own_checks.bundle,
             own_checks.daemon,
             trouble_checks.troubles,
+            trouble_checks.learning,
             own_checks.snapshot,
             own_checks.history,
             own_checks.files,

@@ -1,13 +1,15 @@
-"""What `sluice doctor` finds wrong in a sluiced that runs, by what it says of itself."""
+"""What `sluice doctor` finds wrong in daemons that run, by what they say of themselves."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.cli.common import may_read, one_line, time_text
 from sluice.cli.findings import Finding, Site, skipped
+from sluice.slurm.lock import is_locked, learner_path
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, read_status, status_path
 from sluice.slurm.viewers import user_text
 
@@ -83,6 +85,33 @@ def troubles(site: Site) -> Iterator[Finding]:
         text = f"sluiced fails since {time_text(trouble.since)}: {one_line(trouble.text)}"
         yield Finding("FAIL", topic, text, TOPICS.get(topic, SEE_LOG))
     yield from named(status)
+
+
+def learning(site: Site) -> Iterator[Finding]:
+    """Say what fails in a sluice-learn that runs here, or did."""
+    if site.config is None:
+        return
+    path = learner_path(Path(site.config.history))
+    if not may_read(status_path(path)) or (status := read_status(path)) is None:
+        return  # a site may train by hand
+    with suppress(OSError):
+        if not is_locked(path):
+            yield Finding(
+                "WARN",
+                "sluice-learn",
+                "does not run, so nothing is learned from the jobs that end",
+                "`systemctl start sluice-learn`",
+            )
+            return
+    for topic, trouble in status.failing.items():
+        yield Finding(
+            "WARN",
+            f"sluice-learn, {topic}",
+            f"fails since {time_text(trouble.since)}: {one_line(trouble.text)}",
+            "see `sluice status`, and the log of sluice-learn",
+        )
+    if not status.failing:
+        yield Finding("OK", "sluice-learn", "runs; `sluice status` says how far it is")
 
 
 def named(status: Status) -> Iterator[Finding]:

@@ -32,7 +32,7 @@ from sluice.policies import core
 from sluice.slurm import permissions
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.follower import Follower
-from sluice.slurm.lock import SnapshotLock, learning
+from sluice.slurm.lock import SnapshotLock, learner_path
 from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles
 
@@ -130,7 +130,7 @@ class Learner:
         before: Config | None = getattr(self, "config", None)
         if before is not None and before.checksum == config.checksum:
             return
-        self._lock.move(learning(Path(config.history)))
+        self._lock.move(learner_path(Path(config.history)))
         if before is not None and before.history != config.history:
             self._close_history()
         self.config = config
@@ -271,7 +271,7 @@ class Learner:
         self._status.facts["polled"] = int(now)
         self._status.facts["since"] = int(self._began)
         self._status.facts["cpu_ms"] = round(1000 * cpu_seconds())
-        self._status.write(learning(Path(self.config.history)))
+        self._status.write(learner_path(Path(self.config.history)))
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

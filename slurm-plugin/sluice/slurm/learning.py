@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sluice.slurm.lock import is_locked, learning
+from sluice.slurm.lock import is_locked, learner_path
 from sluice.slurm.status import Status, read_status
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SETTLED = 120
 
 def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
     """Return what `sluice status --json` prints; now is in UTC seconds."""
-    status = read_status(learning(history)) or Status()
+    status = read_status(learner_path(history)) or Status()
     facts = status.facts
     in_use = store.model_in_use()
     model = next((one for one in store.trainings() if one.id == in_use), None)
@@ -58,7 +58,7 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
 
 def _is_running(history: Path) -> bool:
     with suppress(OSError):
-        return is_locked(learning(history))
+        return is_locked(learner_path(history))
     return False
 
 

@@ -64,7 +64,7 @@ def lock_path(snapshot: Path) -> Path:
     return snapshot.with_name(snapshot.name + ".lock")
 
 
-def learning(history: Path) -> Path:
+def learner_path(history: Path) -> Path:
     """Return the name by which sluice-learn locks a history, and leaves its status."""
     return history.with_name(history.name + ".learn")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.policies.container import GROUP_READS
-from sluice.slurm.lock import learning, lock_path
+from sluice.slurm.lock import learner_path, lock_path
 from sluice.slurm.status import status_path
 from sluice.slurm.switch import off_files
 
@@ -34,8 +34,8 @@ def files(config: Config) -> Iterator[Path]:
         *(snapshot.with_name(snapshot.name + end) for end in ("", ".previous")),
         lock_path(snapshot),
         status_path(snapshot),
-        lock_path(learning(history)),
-        status_path(learning(history)),
+        lock_path(learner_path(history)),
+        status_path(learner_path(history)),
         Path(config.bundle),
         *off_files(config),
     ):
