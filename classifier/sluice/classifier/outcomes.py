@@ -49,14 +49,15 @@ class Predicted:
     def of(cls, prediction: View, *, is_answered: bool) -> Predicted:
         """Take what counts from a struct sluice_prediction."""
         profile = prediction.profile
-        known = {name: getattr(profile, name) for name in SCORED}
+        raw = profile.struct  # of a hundred thousand decisions, a view of each number takes long
+        known = {name: getattr(raw, name) for name in SCORED}
         spread: Mapping[str, float] = getattr(profile, "spread", None) or {}
         return cls(
             evidence=prediction.evidence,
             pattern=profile.pattern,
             confidence=float(profile.confidence),
             is_answered=is_answered,
-            numbers={name: float(value) for name, value in known.items() if value is not None},
+            numbers={name: value for name, value in known.items() if value >= 0},
             spread={name: float(spread[name]) for name in SCORED if name in spread},
         )
 
