@@ -23,6 +23,7 @@ from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.made_history import made_history
 from sluice.classifier.submit_model import empty_model
 from sluice.classifier.train import fit_quickly, keep, past_of
+from sluice.classifier.workers import start_from_a_clean_process
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.slurm.learner import Learner, cpu_seconds
@@ -109,6 +110,7 @@ def size_of(history: Path) -> int:
 
 def main() -> int:
     runs, jobs = (int(word) for word in (*sys.argv[1:3], RUNS, JOBS_A_POLL)[:2])
+    start_from_a_clean_process()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         config = site(place)

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import tempfile
 import time
 from collections import deque
@@ -38,7 +39,19 @@ BATCH = 32  # logs handed to a worker at once
 NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
 
 # A child must not inherit threads or locks; workers are started from one thread, before any other.
-context = multiprocessing.get_context("fork")
+context: Any = multiprocessing.get_context("fork")
+
+
+def start_from_a_clean_process() -> None:
+    """Start workers from a small process from now on, not from this one.
+
+    For a process that also learns: its libraries have threads, and a fork of it may hang.
+    """
+    global context  # noqa: PLW0603 - of the process, as its threads are
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sluice.classifier.profile"])
+    # else each worker would import what this program does
+    vars(sys.modules["__main__"])["__file__"] = None
 
 
 @dataclass(frozen=True, slots=True)

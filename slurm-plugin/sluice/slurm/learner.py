@@ -27,6 +27,7 @@ from sluice.classifier.drift import MIN_NEW
 from sluice.classifier.publish import publish
 from sluice.classifier.renewal import model_in_use, renew
 from sluice.classifier.train import EmptyHistoryError, TrainedModel, past_of
+from sluice.classifier.workers import start_from_a_clean_process
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.slurm import permissions
@@ -111,6 +112,7 @@ class Learner:
     def poll(self) -> bool:
         """Do everything once; return whether all of it worked."""
         now = time.time()
+        is_first = not self._polls.due
         with self._polls:
             with self._troubles.about("configuration"):
                 self._take_config()
@@ -120,6 +122,8 @@ class Learner:
                 self._learn(store, int(now))
             with self._troubles.about("status"):
                 self._tell(now)
+        if is_first:
+            self._polls.due = now  # what it took to start is no poll's cost
         return not self._troubles
 
     # Settings and files
@@ -348,6 +352,7 @@ def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: b
         format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
     )
     os.umask(permissions.UMASK)
+    start_from_a_clean_process()
     try:
         learner = Learner(config, directories)
     except EXPECTED as error:
