@@ -15,8 +15,9 @@ from click.testing import CliRunner
 
 from sluice.classifier.current import CurrentModel
 from sluice.classifier.darshan_writer import MadeLog
+from sluice.classifier.jobs import finished_jobs
 from sluice.classifier.made_history import made_history
-from sluice.classifier.train import Past, TrainedModel, bundle_of, fit_quickly, past_of
+from sluice.classifier.train import Past, TrainedModel, bundle_of, fit_quickly
 from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -299,6 +300,11 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
 # What was learned one by one
 
 
+def as_seen(store: Store) -> Past:
+    """The jobs of a history as their logs saw them: what company cost comes in with all."""
+    return Past(finished_jobs(store.runs()), [])
+
+
 def table_of(model: TrainedModel) -> list[object]:
     return [
         replace(entry, application=replace(entry.application, id=0))
@@ -310,15 +316,15 @@ def test_a_table_brought_up_to_date_equals_one_that_is_learned_at_once(tmp_path)
     made = list(made_history(80, seed=5))
     with Store(tmp_path / "history.db", create=True) as store:
         add(store, made[:50])
-        trained, _ = fit_quickly(past_of(store).jobs)
+        trained, _ = fit_quickly(as_seen(store).jobs)
         model_id = store.add_model(trained.to_bytes(), trained.metrics, [], created=1)
         current = CurrentModel(model_id, trained)
-        current.take(store, past_of(store))
+        current.take(store, as_seen(store))
         for number in range(50, 80, 10):
             add(store, made[number : number + 10])
             assert current.add_new_runs(store) == 10
         whole = CurrentModel(model_id, trained)
-        whole.take(store, Past(past_of(store).jobs, []))
+        whole.take(store, as_seen(store))
         assert table_of(current.model) == table_of(whole.model)
         assert bundle_of(current.model).application_count == len(current.model.table)
 

@@ -3,7 +3,8 @@
 Forests and calibration are fitted seldom, as that takes a minute on a large site. The table is what
 knows a program after its next run, and an entry of it depends on the runs under its key alone: so
 a new log costs its own few entries, however long the history is. What is no new log (jobs without
-one, rows that the accounting changed) comes in when the history is read as a whole.
+one, rows that the accounting changed) comes in when the history is read as a whole; so does what a
+run in company would have done alone.
 """
 
 from __future__ import annotations
