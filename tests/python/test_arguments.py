@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.classifier.backtest import foretell, judge, steps_of
+from sluice.classifier.jobs import submission_of
 from sluice.classifier.submit_model import empty_model
-from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import TrainedModel, bundle_of, fit_quickly
 from sluice.history_db.records import Profile
 from sluice.policies import core

@@ -10,8 +10,8 @@ from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sluice.classifier.jobs import submission_of
 from sluice.classifier.submit_model import empty_model
-from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import bundle_of, fit, fit_quickly, past_of
 from sluice.history_db.records import Job, Log, Profile
 from sluice.history_db.store import Store

@@ -17,12 +17,11 @@ from sluice.classifier.backtest import foretell, judge, steps_of
 from sluice.classifier.calibration import calibrate, corrected, foretold
 from sluice.classifier.drift import compare
 from sluice.classifier.expectation import expected
-from sluice.classifier.jobs import FinishedJob, finished_jobs
+from sluice.classifier.jobs import FinishedJob, finished_jobs, submission_of
 from sluice.classifier.made_history import KINDS, made_history
 from sluice.classifier.requested import Requested, Submissions, requested_on
 from sluice.classifier.scaling import exponents
 from sluice.classifier.submit_model import empty_model
-from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import bundle_of, fit_quickly
 from sluice.cli.main import main
 from sluice.history_db.records import (

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.expectation import expected
-from sluice.classifier.jobs import FinishedJob, finished_jobs
+from sluice.classifier.jobs import FinishedJob, finished_jobs, submission_of
 from sluice.classifier.submit_model import fit_submit_model, newest_of_each
-from sluice.classifier.to_core import submission_of
 from sluice.classifier.train import EmptyHistoryError, TrainedModel, pack, past_of
 from sluice.cli.main import main
 from sluice.cli.predict import Minutes

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.classifier.expectation import HALF_LIFE, recency, vote
-from sluice.classifier.to_core import submission_of
+from sluice.classifier.jobs import submission_of
 from sluice.policies import core
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.classifier.expectation import FIRST_SPREAD, Law, carried_over, recency, vote
+from sluice.classifier.jobs import submission_of
 from sluice.classifier.scaling import exponents
-from sluice.classifier.to_core import submission_of
 from sluice.policies import core
 from sluice.policies.bundle_writer import ArgumentLaw
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from sluice.classifier.arguments import VOLUME, WIDE
 from sluice.classifier.expectation import UNKNOWN
-from sluice.classifier.to_core import submission_of
+from sluice.classifier.jobs import submission_of
 from sluice.policies import core
 
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sluice.classifier.job_profile import heatmap_of, profile_of
 from sluice.classifier.requested import Requested, Submissions, Submitted, requested_on
 from sluice.classifier.same_job import by_job
-from sluice.classifier.to_core import log_weight
+from sluice.classifier.to_core import MOST, log_weight
 from sluice.history_db.command_lines import program_name
 from sluice.policies import core
 
@@ -103,6 +103,25 @@ class FinishedJob:
     def log_weight(self) -> float:
         """Ln w (to_core.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)
+
+
+def submission_of(job: FinishedJob) -> core.View:
+    """Return what the controller saw when the job was submitted, as far as that is known."""
+    return core.submission(
+        {
+            "uid": min(job.uid, MOST),
+            "nodes": min(job.nodes, MOST),
+            "tasks": min(job.tasks, MOST),
+            "cpus_per_task": min(job.cpus_per_task, MOST),
+            "time_limit": min(job.time_limit, MOST),
+            "script_signature": job.script_signature,
+            "name": job.name,
+            "account": job.account,
+            "partition": job.partition,
+            "qos": job.qos,
+            **({"arguments": asdict(job.arguments)} if job.arguments else {}),
+        }
+    )
 
 
 def alone_log_sd(jobs: Iterable[FinishedJob]) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 
 from sluice.classifier.fit import SEED, fit_classifier, fit_regressor
 from sluice.classifier.forest import Forest
-from sluice.classifier.to_core import submission_of
+from sluice.classifier.jobs import submission_of
 from sluice.policies import core
 
 if TYPE_CHECKING:

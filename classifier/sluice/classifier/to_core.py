@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,29 +11,9 @@ from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:
-    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.records import Profile
 
 MOST = (1 << 32) - 1  # members of 32 bits
-
-
-def submission_of(job: FinishedJob) -> core.View:
-    """Return what the controller saw when the job was submitted, as far as that is known."""
-    return core.submission(
-        {
-            "uid": min(job.uid, MOST),
-            "nodes": min(job.nodes, MOST),
-            "tasks": min(job.tasks, MOST),
-            "cpus_per_task": min(job.cpus_per_task, MOST),
-            "time_limit": min(job.time_limit, MOST),
-            "script_signature": job.script_signature,
-            "name": job.name,
-            "account": job.account,
-            "partition": job.partition,
-            "qos": job.qos,
-            **({"arguments": asdict(job.arguments)} if job.arguments else {}),
-        }
-    )
 
 
 def profile_members(profile: Profile) -> dict[str, Any]:
