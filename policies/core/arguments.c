@@ -20,8 +20,9 @@ next_word (const char *from, const char *end)
 {
 	while (from < end && *from == ' ')
 		from++;
-	const char *blank = memchr (from, ' ', (size_t)(end - from));
-	struct word word = { from, (size_t)((blank ? blank : end) - from) };
+	struct word word = { from, 0 };
+	while (from + word.length < end && from[word.length] != ' ')
+		word.length++;
 	return word;
 }
 
