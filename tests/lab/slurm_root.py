@@ -96,6 +96,7 @@ ENTER = f"""
 set -e
 mount --make-rprivate /
 mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys" # slurmd 22.05 does not start without cgroups
 mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/dev/shm"
 mount -t tmpfs -o mode=1777 tmpfs "$1/tmp"
