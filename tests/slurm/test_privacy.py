@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 
 import made_model
 import numpy as np
@@ -173,7 +174,10 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
     assert "readable for its owner and the service group alone" in done.stderr
-    for words in (["history"], ["targets"], ["models"], ["history", "top", "writers"], ["train"]):
+    commands = [["history"], ["targets"], ["models"], ["history", "top", "writers"]]
+    if find_spec("darshan"):  # not in the roots of other Slurm versions
+        commands.append(["train"])
+    for words in commands:
         done = sluice(sluiced, ANN, *words)
         assert done.returncode == 1, words
         assert "the service group alone" in done.stderr, words
