@@ -374,7 +374,7 @@ def test_the_published_bundle_carries_settings_and_the_way_back(trained):
 def test_predict_asks_the_core_and_shows_the_runs(trained):
     result = runner(trained)("predict", "--job-name", "ior_owc", "--user", "root", "--nodes", "1")
     assert result.exit_code == 0
-    assert "\nowc: creates, writes and closes many files" in result.stdout
+    assert "\nowc: creates, writes and closes one file after the other" in result.stdout
     assert "earlier runs of this job name by this user" in result.stdout
     assert "_ior_owc_" in result.stdout
 

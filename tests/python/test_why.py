@@ -146,9 +146,9 @@ def test_the_whole_story_of_a_job_beside_another(site, busy):
     assert story.partition("\n")[2].startswith(f"Job 4711 run_1 of {USER} on 4 nodes, submitted ")
     assert "on cluster lab.\n" in story
     assert "Evidence: earlier runs of this job name by this user, 8 runs." in story
-    assert "creates, writes and closes many files (owc), 95% certain" in story
+    assert "creates, writes and closes one file after the other (owc), 95% certain" in story
     assert "chunks of 1 MiB" in story
-    assert "Class flush: waits for every chunk to reach the target." in story
+    assert "Class flush: flushes soon, and waits until the target has it." in story
     assert "Job 99 (8 nodes): together for 1 h; this job would take " in story
     assert "share everything" in story
     assert "only sl1" in story

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.policies.structs import PATTERNS
+from sluice.policies.structs import FIELD_NAMES, PATTERNS
 from sluice.sim._engine import ffi, lib
 from sluice.sim.errors import WorldError
 
@@ -77,12 +77,15 @@ def configuration(
 def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
     """Fill a struct sluice_profile; what is not given, or None, is unknown.
 
-    `pattern` is a name; `share` of the bytes by name, without it all are of the pattern.
+    `pattern` is a name; `share` of the bytes by name, without it all are of the pattern;
+    `spread` of a field by its name.
     """
     lib.sluice_profile_init(struct)
     for name, value in profile.items():
         if name == "pattern":
             struct.pattern = PATTERNS.index(value)
+        elif name == "spread":
+            struct.spread = [value.get(field, -1.0) for field in FIELD_NAMES]
         elif name != "share" and value is not None:
             setattr(struct, name, value)
     share = profile.get("share") or ({profile["pattern"]: 1.0} if "pattern" in profile else {})
