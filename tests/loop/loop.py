@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lab"))
 
 from comparison import Finding, compare
 from darshan_runtime import DarshanRuntime, find_runtime
-from loop_lab import LoopLab, has_service
+from loop_lab import LoopLab
 
 HOUR = 3600.0
 A_ROUND = 45.0  # seconds of all programs in company
@@ -66,7 +66,7 @@ def run(
         names=FEW if is_short else (),
         seed=seed,
         say=say,
-        settings=LEARNS_OFTEN if is_short and has_service() else {},
+        settings=LEARNS_OFTEN if is_short else {},
     )
     with lab:
         with lab.learning():

@@ -234,7 +234,10 @@ class LoopLab(UpAndDown):
         with (self.place / "learn.log").open("a") as log:
             self.sluiced.start()
             process = subprocess.Popen(
-                learner(self.logs), env=self.environment(), stdout=log, stderr=log
+                [BIN / "sluice-learn", self.logs],
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
             )
             try:
                 wait_for(self.files.snapshot.exists)
@@ -340,14 +343,3 @@ class LoopLab(UpAndDown):
         (self.place / "runs.jsonl").write_text(rows)
         sacct = self.slurm.run("sacct", "--parsable2", "--allusers", "--format=ALL", timeout=60)
         (self.place / "sacct.txt").write_text(sacct.stdout)
-
-
-def has_service() -> bool:
-    return (BIN / "sluice-learn").exists()
-
-
-def learner(logs: Path) -> list[str | Path]:
-    """The command that learns by itself."""
-    if has_service():
-        return [BIN / "sluice-learn", logs]
-    return [BIN / "python", Path(__file__).with_name("learn.py"), logs]
