@@ -10,14 +10,11 @@ abstains.
 
 from __future__ import annotations
 
-import logging
 import os
-import signal
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,7 +22,7 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE
-from sluice.slurm import permissions, switch
+from sluice.slurm import permissions, service, switch
 from sluice.slurm.drainer import Drainer
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
@@ -40,10 +37,6 @@ from sluice.slurm.speeds import LaneSpeeds
 from sluice.slurm.starts import Starts
 from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles, log
-
-if TYPE_CHECKING:
-    from types import FrameType
-
 
 BUSY_SECONDS = 2.0  # waiting for the history's lock must not let the snapshot grow old
 DRAIN_SECONDS = 1.0  # for the records of the jobs that were just seen; else they are joined later
@@ -261,17 +254,8 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _follow(daemon: Daemon) -> None:
-    """Go round after round until SIGTERM or SIGINT.
-
-    A signal ends a round at once, wherever it is: whatever is half done is a transaction that
-    rolls back, or a temporary file.
-    """
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(0 if number == signal.SIGTERM else 130)
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
+    """Go round after round until SIGTERM or SIGINT."""
+    service.leave_at_signals()
     while True:
         begin = time.monotonic()
         daemon.round()
@@ -280,23 +264,9 @@ def _follow(daemon: Daemon) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    envvar="SLUICE_CONF",
-    show_envvar=True,
-    default=Path("/etc/slurm/sluice.conf"),
-    show_default=True,
-    help="The configuration of the site.",
-)
+@service.config_option
 @click.option("--once", is_flag=True, help="Do one round and exit: 0 if all of it worked, else 1.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What to write to standard error.",
-)
+@service.log_level_option
 def main(config: Path, log_level: str, *, once: bool) -> None:
     """Follow the Slurm controller for Sluice.
 
@@ -317,10 +287,7 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
         sluiced --config /etc/slurm/sluice.conf
         sluiced --once && sluice decisions
     """
-    logging.basicConfig(
-        format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
-    )
-    os.umask(permissions.UMASK)
+    service.begin(log_level)
     try:
         daemon = Daemon(config)
     except EXPECTED as error:

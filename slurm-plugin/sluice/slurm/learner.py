@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import signal
 import sys
 import time
 from contextlib import closing
@@ -30,7 +29,7 @@ from sluice.classifier.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.classifier.workers import start_from_a_clean_process
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.slurm import permissions
+from sluice.slurm import service
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.follower import Follower
 from sluice.slurm.lock import SnapshotLock, learner_path
@@ -38,7 +37,6 @@ from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles
 
 if TYPE_CHECKING:
-    from types import FrameType
     from typing import Any
 
     from sluice.classifier.train import Past
@@ -295,12 +293,7 @@ def cpu_seconds() -> float:
 
 def _run(learner: Learner) -> None:
     """Poll until SIGTERM or SIGINT."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(0 if number == signal.SIGTERM else 130)
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)
+    service.leave_at_signals()
     while True:
         learner.poll()
         time.sleep(learner.pause)
@@ -308,23 +301,9 @@ def _run(learner: Learner) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path), metavar="[DIRECTORY…]")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    envvar="SLUICE_CONF",
-    show_envvar=True,
-    default=Path("/etc/slurm/sluice.conf"),
-    show_default=True,
-    help="The configuration of the site.",
-)
+@service.config_option
 @click.option("--once", is_flag=True, help="Poll once and exit: 0 if all of it worked, else 1.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What to write to standard error.",
-)
+@service.log_level_option
 def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: bool) -> None:
     """Learn from every job that ends, and publish what was learned.
 
@@ -348,10 +327,7 @@ def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: b
         sluice-learn --config /etc/slurm/sluice.conf
         sluice-learn --once /var/log/darshan && sluice status
     """
-    logging.basicConfig(
-        format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
-    )
-    os.umask(permissions.UMASK)
+    service.begin(log_level)
     start_from_a_clean_process()
     try:
         learner = Learner(config, directories)
