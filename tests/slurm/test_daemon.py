@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import made_model
 import numpy as np
@@ -190,12 +191,13 @@ def submit_equals(slurm: PrivateSlurm) -> tuple[str, list[int]]:
 
 def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, guarded):
     name, tied = submit_equals(guarded)
-    rows = wait_for(
-        lambda: [
-            row for row in sluiced.decisions() if row["name"] == name and row["joined_by"] == "tie"
-        ]
-    )
-    assert len(rows) == 3
+
+    def ties() -> list[dict[str, Any]]:
+        rows = sluiced.decisions()
+        return [row for row in rows if row["name"] == name and row["joined_by"] == "tie"]
+
+    wait_for(lambda: len(ties()) == 3)
+    rows = ties()
     assert [row["job_id"] for row in rows] == [None] * 3
     assert sluiced.sluice("why", str(tied[1]))["tied_with"] == 3
 
@@ -319,11 +321,11 @@ def feed_of(sluiced: Sluiced) -> int:
     [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.acceptance)],
 )
 def test_it_outlives_what_reads_the_queue(sluiced, guarded, number):
-    first = guarded.submit("-J", "first", *HELD)
+    first = guarded.submit("-J", "before", *HELD)
     sluiced.wait_until_joined(first)
     feed = wait_for(lambda: feed_of(sluiced))
     os.kill(feed, number)
-    second = guarded.submit("-J", "second", *HELD)
+    second = guarded.submit("-J", "behind", *HELD)
     sluiced.wait_until_joined(first, second)
     assert feed_of(sluiced) != feed
     assert len(sluiced.decisions()) == 2
