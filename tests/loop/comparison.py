@@ -31,6 +31,7 @@ FACTOR = 1.5  # within which a rate is right
 POINTS = 0.15  # likewise a share of I/O
 LOSES_A_THIRD = 1.5  # slowdown
 WIDE = math.log(2) / Z90  # spread from which a factor of two is no surprise
+ALONE_UNKNOWN = 0.6  # spread of the rate beyond which the core calls nobody harmless (decide.c)
 LEARNED_AFTER = 3  # runs
 
 
@@ -78,6 +79,18 @@ class Learned:
         spread = _spread(self.profile, name)
         return spread is None or abs(math.log(factor)) <= Z90 * spread
 
+    def tells(self, name: str) -> bool | None:
+        """Whether it is right, or known to be uncertain; None where either is unknown."""
+        factor = self.factor(name)
+        if factor is None:
+            return None
+        return 1 / FACTOR <= factor <= FACTOR or bool(self.is_vague(name) and self.covers(name))
+
+    def is_vague(self, name: str, bound: float = WIDE) -> bool:
+        """Whether nobody can say it, or not within this spread."""
+        spread = _spread(self.profile, name)
+        return spread is None or spread > bound
+
 
 def _spread(profile: View, name: str) -> float | None:
     """Return the deviation of ln (value); None: nobody can say, so any value would do."""
@@ -113,8 +126,8 @@ def _share(hits: Iterable[bool]) -> float | None:
 def _of_programs(known: Sequence[Learned]) -> Iterator[Finding]:
     rates = {one.program: factor for one in known if (factor := one.factor("rate"))}
     yield Finding(
-        f"rate alone within a factor of {FACTOR:g}",
-        _share(1 / FACTOR <= factor <= FACTOR for factor in rates.values()),
+        f"rate alone within a factor of {FACTOR:g}, or known to be uncertain",
+        _share(told for one in known if (told := one.tells("rate")) is not None),
         least=0.8,
         detail=_worst(rates, lambda factor: abs(math.log(factor)), "×"),
     )
@@ -149,7 +162,10 @@ def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Ite
         if pair.slowdown >= LOSES_A_THIRD:
             lost += 1
             z = core.normal_quantile(bundle.policy.quantile)
-            if _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown:
+            is_abstained = victim.is_vague("rate", ALONE_UNKNOWN)
+            if not is_abstained and (
+                _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown
+            ):
                 missed.append(f"{pair.program} beside {pair.beside} ({pair.slowdown:.1f}×)")
     yield Finding(
         "median error of log slowdown of pairs", median(errors) if errors else None, most=0.2
