@@ -641,11 +641,11 @@ static const double z_of_largest = 1.2816;
 static int
 is_vague (const struct sluice_profile *p)
 {
-	const double wide = 0.4214; /* ln 2 / z of 0.95 */
-	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++)
-		if ((double)p->spread[i] > wide)
-			return 1;
-	return 0;
+	const float wide = 0.4214f; /* ln 2 / z of 0.95 */
+	float widest = p->spread[0];
+	for (unsigned int i = 1; i < SLUICE_PROFILE_FIELD_COUNT; i++)
+		widest = p->spread[i] > widest ? p->spread[i] : widest;
+	return widest > wide;
 }
 
 /* Whether the job would be treated alike if it were as small, or as large, as nine in ten

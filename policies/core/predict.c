@@ -56,92 +56,75 @@ profile_by_forest (const struct sluice_bundle *bundle,
 	return 1;
 }
 
-/* What was found so far, by the user's own runs or by those of others. */
+/* The most certain that was found so far, by the user's own runs or by those of others. */
 struct finding {
-	struct sluice_prediction best;
-	double agreement; /* of the entry behind it */
+	uint32_t evidence;			/* NONE: nothing */
+	const struct sluice_application *entry; /* NULL: the forest's */
+	const struct sluice_profile *profile;	/* of the entry, for its own size */
+	double confidence;
+	double agreement; /* of the entry */
 	uint32_t runs;	  /* behind the entry with most of them */
 };
 
 static void
-find_nothing (struct finding *finding)
+take (const struct sluice_application *entry, const struct sluice_profile *profile,
+      struct finding *finding)
 {
-	memset (finding, 0, sizeof *finding);
-	sluice_profile_init (&finding->best.profile);
+	finding->evidence = entry ? entry->evidence : SLUICE_EVIDENCE_FOREST;
+	finding->entry = entry;
+	finding->profile = profile;
+	finding->confidence = profile->confidence;
+	finding->agreement = entry ? (double)entry->agreement : 0.0;
 }
 
 /* The more certain of the two, what came first where they are equal. */
 static void
-prefer (const struct sluice_prediction *candidate, double agreement,
+prefer (const struct sluice_application *entry, const struct sluice_profile *profile,
 	struct finding *finding)
 {
-	if (finding->best.evidence != SLUICE_EVIDENCE_NONE
-	    && candidate->profile.confidence <= finding->best.profile.confidence)
-		return;
-	finding->best = *candidate;
-	finding->agreement = agreement;
+	if (finding->evidence == SLUICE_EVIDENCE_NONE
+	    || profile->confidence > finding->confidence)
+		take (entry, profile, finding);
 }
 
 static void
-predict_by (const struct sluice_application *a, const struct sluice_submission *submission,
-	    struct sluice_prediction *out)
-{
-	memset (out, 0, sizeof *out);
-	out->evidence = a->evidence;
-	out->application = a->id;
-	sluice_application_profile (a, submission, &out->profile);
-}
-
-static void
-prefer_entry (const struct sluice_bundle *bundle, uint64_t key,
-	      const struct sluice_submission *submission, struct finding *finding)
+prefer_entry (const struct sluice_bundle *bundle, uint64_t key, struct finding *finding)
 {
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
-	struct sluice_prediction candidate;
 	if (!a)
 		return;
-	predict_by (a, submission, &candidate);
-	prefer (&candidate, (double)a->agreement, finding);
+	prefer (a, &a->profile, finding);
 	if (a->profile.runs > finding->runs)
 		finding->runs = a->profile.runs;
-}
-
-static void
-prefer_forest (const struct sluice_bundle *bundle,
-	       const struct sluice_submission *submission, struct finding *finding)
-{
-	struct sluice_prediction candidate;
-	memset (&candidate, 0, sizeof candidate);
-	candidate.evidence = SLUICE_EVIDENCE_FOREST;
-	if (profile_by_forest (bundle, submission, &candidate.profile))
-		prefer (&candidate, 0.0, finding);
 }
 
 static int
 is_sure_enough (const struct finding *finding, const struct sluice_policy *policy)
 {
-	return finding->best.evidence != SLUICE_EVIDENCE_NONE
-	       && finding->best.profile.confidence >= policy->min_confidence;
+	return finding->evidence != SLUICE_EVIDENCE_NONE
+	       && finding->confidence >= policy->min_confidence;
 }
 
-/* Ask kinds of evidence in turn, each for this size first, until one is sure enough. */
+/* Ask kinds of evidence in turn, each for this size first, until one is sure enough.
+ * by_forest: where the forest's profile is to be kept. */
 static void
 ask (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
-     const uint32_t *kinds, unsigned int count, struct finding *finding)
+     const uint32_t *kinds, unsigned int count, struct sluice_profile *by_forest,
+     struct finding *finding)
 {
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
 	double size = sluice_submission_size (submission);
 
-	find_nothing (finding);
+	memset (finding, 0, sizeof *finding);
 	for (unsigned int i = 0; i < count; i++) {
 		uint64_t key = sluice_application_key (submission, kinds[i]);
-		if (kinds[i] == SLUICE_EVIDENCE_FOREST)
-			prefer_forest (bundle, submission, finding);
-		prefer_entry (bundle, sluice_application_size_key (key, size), submission,
-			      finding);
+		if (kinds[i] == SLUICE_EVIDENCE_FOREST
+		    && profile_by_forest (bundle, submission, by_forest))
+			prefer (NULL, by_forest, finding);
+		prefer_entry (bundle, sluice_application_size_key (key, size), finding);
 		if (is_sure_enough (finding, policy))
 			return;
-		prefer_entry (bundle, key, submission, finding);
+		prefer_entry (bundle, key, finding);
 		if (is_sure_enough (finding, policy))
 			return;
 	}
@@ -157,15 +140,28 @@ ask_for_arguments (const struct sluice_bundle *bundle,
 {
 	uint64_t key = sluice_application_key (submission, SLUICE_EVIDENCE_USER_ARGUMENTS);
 	const struct sluice_application *a = key ? sluice_bundle_find (bundle, key) : NULL;
-	struct sluice_prediction candidate;
-	if (!a || own->best.evidence == SLUICE_EVIDENCE_NONE)
+	if (!a || own->evidence == SLUICE_EVIDENCE_NONE)
 		return;
-	predict_by (a, submission, &candidate);
-	if (candidate.profile.pattern == own->best.profile.pattern)
-		candidate.profile.confidence
-		    = fmax (candidate.profile.confidence, own->best.profile.confidence);
-	own->best = candidate;
-	own->agreement = (double)a->agreement;
+	double of_all = a->profile.pattern == own->profile->pattern ? own->confidence : 0.0;
+	take (a, &a->profile, own);
+	own->confidence = fmax (own->confidence, of_all);
+}
+
+/* What was found, for the size and the arguments of this submission. */
+static void
+predict_by (const struct finding *finding, const struct sluice_submission *submission,
+	    struct sluice_prediction *out)
+{
+	memset (out, 0, sizeof *out);
+	out->evidence = finding->evidence;
+	if (finding->entry) {
+		out->application = finding->entry->id;
+		sluice_application_profile (finding->entry, submission, &out->profile);
+		out->profile.confidence = finding->confidence;
+	} else if (finding->profile)
+		out->profile = *finding->profile;
+	else
+		sluice_profile_init (&out->profile);
 }
 
 /* What others do makes a prediction of the user's own runs more certain as far as these
@@ -174,8 +170,9 @@ static void
 confirm (const struct finding *own, const struct finding *others,
 	 struct sluice_prediction *out)
 {
-	double confidence = others->best.profile.confidence * own->agreement;
-	if (others->best.profile.pattern != out->profile.pattern
+	double confidence = others->confidence * own->agreement;
+	if (others->evidence == SLUICE_EVIDENCE_NONE
+	    || others->profile->pattern != out->profile.pattern
 	    || confidence <= out->profile.confidence)
 		return;
 	out->profile.confidence = confidence;
@@ -191,16 +188,17 @@ sluice_predict (const struct sluice_bundle *bundle,
 	static const uint32_t of_others[]
 	    = { SLUICE_EVIDENCE_NAME, SLUICE_EVIDENCE_FOREST, SLUICE_EVIDENCE_ACCOUNT,
 		SLUICE_EVIDENCE_SITE };
+	struct sluice_profile by_forest;
 	struct finding own, others;
 
-	ask (bundle, submission, of_user, 2, &own);
+	ask (bundle, submission, of_user, 2, NULL, &own);
 	ask_for_arguments (bundle, submission, &own);
-	*out = own.best;
+	predict_by (&own, submission, out);
 	if (!is_sure_enough (&own, sluice_bundle_policy (bundle))
 	    && own.runs < SLUICE_ENOUGH_RUNS) {
-		ask (bundle, submission, of_others, 4, &others);
-		if (own.best.evidence == SLUICE_EVIDENCE_NONE)
-			*out = others.best;
+		ask (bundle, submission, of_others, 4, &by_forest, &others);
+		if (own.evidence == SLUICE_EVIDENCE_NONE)
+			predict_by (&others, submission, out);
 		else
 			confirm (&own, &others, out);
 	}
