@@ -12,7 +12,6 @@ from accounted_slurm import AccountedSlurm
 from plugin_harness import PluginFiles, drain
 from sluiced import BIN, Sluiced, wait_for
 
-from sluice.classifier.darshan_writer import MadeLog
 from sluice.history_db.accounting import add_accounting
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -22,6 +21,9 @@ from sluice.slurm.drainer import decision_of
 from sluice.slurm.late_joins import join_late
 from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
+
+pytest.importorskip("darshan", reason="there is no wheel for this Python")
+from sluice.classifier.darshan_writer import MadeLog
 
 pytestmark = [
     pytest.mark.slurm,
