@@ -54,10 +54,12 @@ def bundle(
     uid: int = 1000,
     job_names: Sequence[str] = (KNOWN_JOB["name"],),
     settings: str = "",
+    spread: Mapping[str, float] | None = None,
 ) -> bytes:
     """The bytes of a bundle that knows uid's jobs of these names and so many applications.
 
-    settings is text of a sluice.conf whose lanes and thresholds the bundle carries.
+    settings is text of a sluice.conf whose lanes and thresholds the bundle carries; spread
+    is that of each known job's numbers, if any.
 
     trees is the number in both forests together; jobs is the number of submissions they
     are fitted to: 10,000 fill their 256 leaves, as deep as `sluice train` lets them be.
@@ -92,7 +94,8 @@ def bundle(
         patterns=meaning(classifier, names),
         numbers=meaning(regressor, NUMBER_OUTPUTS),
         applications=[
-            Application(key, "user_name", i, profile(rng)) for i, key in enumerate(table, start=1)
+            Application(key, "user_name", i, profile(rng) | {"spread": spread or {}})
+            for i, key in enumerate(table, start=1)
         ],
         text='{"made": "for a test"}',
         created=CREATED + seed,
