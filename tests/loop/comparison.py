@@ -11,7 +11,7 @@ import json
 import math
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 from truth import SLUICE, Alone, Truth, read_truth
 
+from sluice.classifier.requested import predicted_in
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -204,25 +205,37 @@ def _of_losses(place: Path, truth: Truth) -> Iterator[Finding]:
 
 
 def _of_predictions(place: Path, truth: Truth) -> Iterator[Finding]:
-    """Live predictions of jobs after a program's first runs, beside their own logs."""
+    """Live predictions of jobs after a program's first runs, beside their own logs.
+
+    Patterns and bytes are judged of what was answered, spreads also of what was not.
+    """
     answered, patterns, volumes, flagged = [], [], [], []
+    unanswered: Counter[str] = Counter()
     for record, outcome in _live(place, truth):
-        profile = record.prediction.profile
-        is_sure = profile.confidence >= core.default_config().policy.min_confidence
-        answered.append(is_sure and core.counts(record.prediction))
-        if not answered[-1] or outcome is None:
+        predicted = predicted_in(record)
+        answered.append(predicted is not None and predicted.is_answered)
+        if not answered[-1]:
+            unanswered[record.decision.reason] += 1
+        if predicted is None or outcome is None:
             continue
-        patterns.append(profile.pattern == outcome.profile.pattern)
-        said, true = profile.write_bytes, outcome.profile.numbers.get("write_bytes")
-        if said and true:
-            volumes.append(abs(math.log2(said / true)) <= 1)
-            if not volumes[-1]:
-                spread = _spread(profile, "write_bytes")
-                flagged.append(spread is None or spread >= WIDE)
-    yield Finding("submissions after three runs that are answered", _share(answered), least=0.9)
+        if answered[-1]:
+            patterns.append(predicted.pattern == outcome.profile.pattern)
+        factor = predicted.factor(outcome.profile, "write_bytes")
+        if factor is None:
+            continue
+        if answered[-1]:
+            volumes.append(0.5 <= factor <= 2)
+        if not 0.5 <= factor <= 2:
+            flagged.append(predicted.spread.get("write_bytes", math.inf) >= WIDE)
+    yield Finding(
+        "submissions after three runs that are answered",
+        _share(answered),
+        least=0.9,
+        detail="".join(f"; {count} {reason}" for reason, count in unanswered.most_common()),
+    )
     yield Finding("of those, pattern right", _share(patterns), least=0.95)
     yield Finding("bytes within a factor of two", _share(volumes), least=0.9)
-    yield Finding("of the others, flagged by their spread", _share(flagged), least=0.8)
+    yield Finding("bytes further off that their spread flagged", _share(flagged), least=0.8)
 
 
 def _live(place: Path, truth: Truth) -> Iterator[tuple[Record, Any]]:

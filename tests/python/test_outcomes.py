@@ -13,10 +13,13 @@ from test_why import CONF, JOB, NOW, Site
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.jobs import FinishedJob
 from sluice.classifier.outcomes import Predicted
+from sluice.classifier.requested import ABSTAINED, predicted_in
 from sluice.classifier.train import past_of
 from sluice.cli.main import main
 from sluice.history_db import records
 from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.policies.record import Record, decide
 from sluice.slurm import answers
 from sluice.slurm.errors import UnknownJobError
 from sluice.slurm.viewers import Viewer
@@ -96,6 +99,29 @@ def test_what_was_predicted_by_the_runs_of_others_says_nothing_of_a_programs_own
         replace(job, predicted=predicted(mib=9, evidence="forest")) for job in runs("++++++++++")
     ]
     assert confidence(jobs) == confidence(runs("++++++++++"))
+
+
+def decided(rate_spread: float) -> Record:
+    """What was decided on a slow program beside its like, its rate alone known so well."""
+    slow = {**worlds.FLUSHING, "rate": 1e8, "io_share": 0.1, "spread": {"rate": rate_spread}}
+    site = worlds.situation(worlds.corunner(1, slow), profile=slow)
+    return decide(site, core.default_config(), worlds.submission(), worlds.NOW)
+
+
+@pytest.mark.parametrize(
+    ("rate_spread", "reason", "is_answered"),
+    [(0.3, "harmless", True), (0.8, "alone_unknown", False)],
+)
+def test_a_prediction_that_the_core_was_too_unsure_of_is_not_answered(
+    rate_spread, reason, is_answered
+):
+    record = decided(rate_spread)
+    assert record.decision.reason == reason
+    assert predicted_in(record).is_answered is is_answered
+
+
+def test_reasons_to_abstain_are_reasons_of_the_core():
+    assert set(core.REASONS) >= ABSTAINED
 
 
 # A history of decisions and what became of them

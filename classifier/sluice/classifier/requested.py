@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only"})
 """Reasons of decisions whose prediction is too unsure to judge others by."""
-ABSTAINED = UNSURE | {"wide_spread"}
+ABSTAINED = UNSURE | {"wide_spread", "alone_unknown"}
 """Reasons of decisions that Sluice was not certain enough for."""
 SLACK = 3  # seconds between a decision and its job's submit time, at most
 _QUOTING = re.compile(r"""['"\\]""")
