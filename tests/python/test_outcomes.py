@@ -132,7 +132,9 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def end(site: Site, job: records.Job, did: records.Profile, number: int) -> None:
+def end(
+    site: Site, job: records.Job, did: records.Profile, number: int, *, partial: bool = False
+) -> None:
     """A job with a decision ends and leaves a log."""
     log = records.Log(
         digest=bytes([number]) * 16,
@@ -146,7 +148,7 @@ def end(site: Site, job: records.Job, did: records.Profile, number: int) -> None
         start=job.start,
         end=job.end,
         nprocs=4,
-        partial=False,
+        partial=partial,
         format="3.41",
     )
     site.add_jobs(job)
@@ -195,6 +197,12 @@ def test_without_a_log_the_accounting_tells_or_nobody(site):
     assert "left no log (yet)" in site.run("why", "4711")
     site.add_jobs(replace(ENDED, write_bytes=300 * MIB, read_bytes=0))
     assert "By the accounting, as it left no log:" in site.run("why", "4711")
+
+
+def test_what_a_capped_log_does_not_hold_the_accounting_adds_to_the_story(site):
+    site.join(site.decide(), 4711)
+    end(site, replace(ENDED, write_bytes=300 * MIB), profile(mib=100), 1, partial=True)
+    assert site.facts("4711")["outcome"]["write_bytes"] == 300 * MIB
 
 
 def test_a_job_that_runs_has_no_outcome_yet(site):

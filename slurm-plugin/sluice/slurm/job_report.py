@@ -243,12 +243,10 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
 
 def _profile_of(job: Job, runs: list[Run]) -> Profile:
     """Return what the job did in all its logs, else what was counted of it."""
-    if len(runs) == 1:
-        return runs[0].profile
-    from sluice.classifier.jobs import finished_jobs  # noqa: PLC0415 - numpy is large
+    from sluice.classifier.job_profile import profile_of  # noqa: PLC0415 - numpy is large
     from sluice.classifier.unlogged import coarse_profile  # noqa: PLC0415
 
-    return finished_jobs(runs)[0].profile if runs else coarse_profile(job)
+    return profile_of(runs) if runs else coarse_profile(job)
 
 
 def _beside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
