@@ -53,7 +53,7 @@ class Daemon:
         self.rest = 0.0
         """Seconds to leave slurmctld alone after a round."""
         self._config_path = config_path
-        self._config_stamp = _stamp(config_path)
+        self._config_stamp = service.stamp_of(config_path)
         self._status = Status()
         self._troubles = Troubles(self._status)
         self._lock = SnapshotLock()
@@ -167,7 +167,7 @@ class Daemon:
 
     def _reload(self) -> None:
         """Take up a changed configuration; one with an error leaves the last good one in force."""
-        stamp = _stamp(self._config_path)
+        stamp = service.stamp_of(self._config_path)
         if stamp == self._config_stamp:
             return
         config = core.read_config(self._config_path)
@@ -245,12 +245,6 @@ class Daemon:
             self._drainer.lost,
             self._publisher.summary,
         )
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file does."""
-    status = path.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _follow(daemon: Daemon) -> None:

@@ -25,7 +25,7 @@ from sluice.policies.record import Situation
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import slurm_commands, switch
+from sluice.slurm import service, slurm_commands, switch
 from sluice.slurm.books import Account, Audit, accounts
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.errors import SlurmError
@@ -145,7 +145,7 @@ class GateKeeper:
         """Running jobs that matter to storage and have no tokens."""
         self._partitions: dict[str, int] = {}
         self._bundle: Bundle | None = None
-        self._bundle_stamp: tuple[int, int, int] | None = None
+        self._bundle_stamp: service.Stamp | None = None
         self._policy: View = core.default_config().policy
         self._names: dict[str, tuple[int, str]] = {}
         self._restored: dict[int, int] = {}
@@ -231,7 +231,7 @@ class GateKeeper:
     def _take_policy(self, config: Config, slurm_uid: int) -> None:
         """Take up a changed bundle; as in the plugin, a bad one leaves the last good one in use."""
         path = Path(config.bundle)
-        stamp = _stamp(path)
+        stamp = service.stamp_of(path)
         if stamp is not None and stamp != self._bundle_stamp:
             self._bundle_stamp = stamp
             try:
@@ -483,15 +483,6 @@ class GateKeeper:
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
             self.unstored.add(lambda store: store.add_running_set(seen))
             self._recorded = seen
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is none to be seen."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _state(job: QueuedJob) -> int:

@@ -241,7 +241,7 @@ class Learner:
         """Publish what is known now; where nothing of it is new, the bundle stays."""
         interference = self._interference_model(store, now)
         path = Path(self.config.bundle)
-        key = (current.version, self.config.checksum, id(interference), _stamp(path))
+        key = (current.version, self.config.checksum, id(interference), service.stamp_of(path))
         if key == self._published:
             return
         model = store.model(current.model_id)
@@ -257,7 +257,7 @@ class Learner:
             interference=interference,
             content_of=current.model,
         )
-        self._published = (*key[:-1], _stamp(path))
+        self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at
         self._status.facts["until"] = current.until
 
@@ -274,15 +274,6 @@ class Learner:
         self._status.facts["since"] = int(self._began)
         self._status.facts["cpu_ms"] = round(1000 * cpu_seconds())
         self._status.write(learner_path(Path(self.config.history)))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where there is none."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def cpu_seconds() -> float:

@@ -15,6 +15,9 @@ from sluice.slurm import permissions
 if TYPE_CHECKING:
     from types import FrameType
 
+Stamp = tuple[int, int, int]
+"""Of a file: when it was changed, its size and inode."""
+
 config_option = click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -39,6 +42,15 @@ def begin(log_level: str) -> None:
         format="%(asctime)s %(name)s: %(levelname)s: %(message)s", level=log_level.upper()
     )
     os.umask(permissions.UMASK)
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file does; None where there is none to be seen."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def leave_at_signals() -> None:
