@@ -9,6 +9,7 @@ last as long as its share of the bytes. Without a heatmap I/O is spread evenly o
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,8 +142,8 @@ class _Activity:
         spent: Array = np.minimum(io_seconds, self.end - self.begin)
         return spent
 
-    def write_back(self, most: float) -> None:
-        """Let it press until storage has taken its bytes: a cache takes them sooner."""
+    def written_back(self, most: float) -> _Activity:
+        """Return it pressing until storage has taken its bytes: a cache takes them sooner."""
         edges, spent = self.edges, self.spent
         length = np.diff(edges)
         taken = np.diff(spent) * self.run.rate / most  # seconds of the storage
@@ -150,10 +151,12 @@ class _Activity:
         total = np.cumsum(taken - length)
         waiting = total - np.minimum.accumulate(np.minimum(total, 0.0))
         if waiting.max(initial=0.0) < 0.05:
-            return
+            return self
         served = np.concatenate([[0.0], np.cumsum(taken)]) - np.append(0.0, waiting)
-        self.edges = np.append(edges, edges[-1] + waiting[-1])
-        self.spent = np.append(served, served[-1] + waiting[-1]) * (spent[-1] / taken.sum())
+        pressing = copy(self)
+        pressing.edges = np.append(edges, edges[-1] + waiting[-1])
+        pressing.spent = np.append(served, served[-1] + waiting[-1]) * (spent[-1] / taken.sum())
+        return pressing
 
     def seconds(self, begin: Array, end: Array) -> Array:
         """Return the time in I/O between each begin and end."""
@@ -219,9 +222,7 @@ def company_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Company
     """
     activities = [_Activity(run) for run in runs]
     storage = seen_storage(runs, bandwidth)
-    pressing = [_Activity(run) for run in runs]
-    for one in pressing:
-        one.write_back(storage.most)
+    pressing = [one.written_back(storage.most) for one in activities]
     starts = np.array([one.edges[0] for one in pressing])
     ends = np.array([one.edges[-1] for one in pressing])
     built = _Built(len(runs))
