@@ -88,14 +88,17 @@ def _pair(group: Sequence[ObservedInterference], p_value: float, *, is_called: b
     )
 
 
-def seen_in_production(store: Store, pairs: Sequence[Pair]) -> list[Seen]:
+def seen_in_production(
+    store: Store, pairs: Sequence[Pair], jobs: Sequence[FinishedJob] | None = None
+) -> list[Seen]:
     """Return what the interference model can learn from these pairs.
 
     All that were tested, whether they lost, gained or neither: only those that were called
     interference would teach that everybody loses. Left out is whose kind of traffic the
-    history does not know.
+    history does not know. jobs: the latest undisturbed ones, where they were read already.
     """
-    applications = _applications(store, {name for p in pairs for name in (p.victim, p.aggressor)})
+    names = {name for pair in pairs for name in (pair.victim, pair.aggressor)}
+    applications = _applications(store, names, jobs)
     return [
         Seen(applications[pair.victim], applications[pair.aggressor], pair.rho, pair.log_sd)
         for pair in pairs
@@ -103,18 +106,21 @@ def seen_in_production(store: Store, pairs: Sequence[Pair]) -> list[Seen]:
     ]
 
 
-def _applications(store: Store, names: set[str]) -> dict[str, Application]:
+def _applications(
+    store: Store, names: set[str], jobs: Sequence[FinishedJob] | None
+) -> dict[str, Application]:
     """Return those with these names of which the history knows what their next run will do."""
     if not names:
         return {}
-    of_log = {log: job for job in latest_undisturbed(store) for log in job.logs}
+    known = latest_undisturbed(store) if jobs is None else jobs
+    of_log = {log: job for job in known for log in job.logs}
     by_name: dict[str, dict[tuple[int, ...], FinishedJob]] = defaultdict(dict)
     for log, command, _ in store.commands():
         if (name := program_name(command)) in names and log in of_log:
             by_name[name][of_log[log].logs] = of_log[log]
     found = {}
-    for name, jobs in by_name.items():
-        members = profile_members(expected(list(jobs.values())[-NEWEST:]))
+    for name, own in by_name.items():
+        members = profile_members(expected(list(own.values())[-NEWEST:]))
         if min(members.get("chunk_bytes", 0.0), members.get("nprocs", 0.0)) >= 1.0:
             found[name] = Application(name, members)
     return found

@@ -11,8 +11,11 @@ from sluice.calibrate.site import of_writers, site_encounters
 from sluice.calibrate.site_model import SiteModel, fit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sluice.calibrate.observations import Observation, Seen
     from sluice.calibrate.programs import Program
+    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.store import Store
 
 
@@ -32,12 +35,13 @@ class SiteEvidence:
         return fit(self.measured, self.production)
 
 
-def site_evidence(store: Store) -> SiteEvidence:
+def site_evidence(store: Store, *, jobs: Sequence[FinishedJob] | None = None) -> SiteEvidence:
+    """Return it; jobs: the latest undisturbed ones, where they were read already."""
     pairs = pooled(store.observed_interference())
     encounters = site_encounters(store)
     return SiteEvidence(
         measured=of_writers(encounters),
         rates_alone=alone_rates(encounters),
-        production=seen_in_production(store, pairs),
+        production=seen_in_production(store, pairs, jobs),
         pairs=pairs,
     )

@@ -105,11 +105,11 @@ def _show_pair(
     from sluice.classifier.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
-        known = site_evidence(store)
-        rates = known.rates_alone
         named = any(text.startswith(("app:", "job:")) for text in (first, second))
-        jobs = latest_undisturbed(store) if named else []
-        parties = [_party(store, text, jobs, rates) for text in (first, second)]
+        jobs = latest_undisturbed(store) if named else None
+        known = site_evidence(store, jobs=jobs)
+        rates = known.rates_alone
+        parties = [_party(store, text, jobs or [], rates) for text in (first, second)]
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
     orders = (parties, parties[::-1])
@@ -295,9 +295,9 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
     from sluice.sim.assess import INSTANTS, VICTIMS, worst_pairs
 
     with open_history(config, history, read_only=True) as store:
-        known = site_evidence(store)
-        rates = known.rates_alone
         jobs = latest_undisturbed(store)
+        known = site_evidence(store, jobs=jobs)
+        rates = known.rates_alone
         coverage, shares = coverage_line(store), asdict(store.coverage())
     model = known.model()
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
