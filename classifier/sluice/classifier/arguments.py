@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Groups = Mapping[int, list[FinishedJob]]
 
-PLACES = 3  # SLUICE_MAX_NUMBERS
 MIN_VALUES = 3  # two could be two cases, and no number
 VOLUME = "write_bytes"  # by which arguments are judged
 WIDE = 0.42  # ln 2 / 1.645: one run in ten is off by a factor of two
@@ -85,7 +84,7 @@ def argument_law(
     least = math.inf
     size = _mean(np.array([job.size for job in jobs]))
     by_size = laws_of(jobs, size, slopes, None)
-    for place in range(1, PLACES + 1):
+    for place in range(1, core.MAX_NUMBERS + 1):
         values = _values(jobs, place)
         if len(np.unique(values[values > 0])) < MIN_VALUES:
             continue

@@ -50,6 +50,8 @@ NAME_SIZE: int = lib.SLUICE_NAME_SIZE
 """Bytes that a name is cut to, with its end."""
 MAX_SITE_POINTS: int = lib.SLUICE_MAX_SITE_POINTS
 """Kinds of programs that an interference model has room for."""
+MAX_NUMBERS: int = lib.SLUICE_MAX_NUMBERS
+"""Numbers among the arguments of a submit line that are looked at: the first ones."""
 FEATURES = tuple(
     ffi.string(lib.sluice_feature_name(i)).decode() for i in range(lib.sluice_feature_count())
 )
