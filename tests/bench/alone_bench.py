@@ -14,11 +14,11 @@ from contended_runs import LAWS, World, alone, contended, programs
 from test_alone import BANDWIDTH, FACTOR, jobs_of
 
 from sluice.classifier.undisturbed import undisturbed
+from sluice.policies.core import Z90
 
 SEEDS = 6
 EACH = 8
 PROGRAMS = 8
-Z90 = 1.645
 
 
 def site(law: str, slots: int, seed: int) -> tuple[list[tuple[float, float, float]], float]:

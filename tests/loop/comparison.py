@@ -27,11 +27,9 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.structs import View
 
-Z90 = 1.645
 FACTOR = 1.5  # within which a rate is right
 POINTS = 0.15  # likewise a share of I/O
 LOSES_A_THIRD = 1.5  # slowdown
-WIDE = math.log(2) / Z90  # spread from which a factor of two is no surprise
 ALONE_UNKNOWN = 0.6  # spread of the rate beyond which the core calls nobody harmless (decide.c)
 LEARNED_AFTER = 3  # runs
 
@@ -78,7 +76,7 @@ class Learned:
         if factor is None:
             return None
         spread = _spread(self.profile, name)
-        return spread is None or abs(math.log(factor)) <= Z90 * spread
+        return spread is None or abs(math.log(factor)) <= core.Z90 * spread
 
     def tells(self, name: str) -> bool | None:
         """Whether it is right, or known to be uncertain; None where either is unknown."""
@@ -87,7 +85,7 @@ class Learned:
             return None
         return 1 / FACTOR <= factor <= FACTOR or bool(self.is_vague(name) and self.covers(name))
 
-    def is_vague(self, name: str, bound: float = WIDE) -> bool:
+    def is_vague(self, name: str, bound: float = core.WIDE) -> bool:
         """Whether nobody can say it, or not within this spread."""
         spread = _spread(self.profile, name)
         return spread is None or spread > bound
@@ -226,7 +224,7 @@ def _of_predictions(place: Path, truth: Truth) -> Iterator[Finding]:
         if answered[-1]:
             volumes.append(0.5 <= factor <= 2)
         if not 0.5 <= factor <= 2:
-            flagged.append(predicted.spread.get("write_bytes", math.inf) >= WIDE)
+            flagged.append(predicted.spread.get("write_bytes", math.inf) >= core.WIDE)
     yield Finding(
         "submissions after three runs that are answered",
         _share(answered),

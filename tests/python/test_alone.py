@@ -80,7 +80,7 @@ def test_what_programs_do_alone_is_learned_from_runs_in_company(law):
         right = truth[name].moved / truth[name].io_seconds
         error = math.log(np.median([number(one, "rate") for one in jobs]) / right)
         near.append(abs(error) < FACTOR)
-        inside.append(abs(error) < 1.645 * jobs[0].disturbance.log_sd)
+        inside.append(abs(error) < core.Z90 * jobs[0].disturbance.log_sd)
         share = np.median([number(one, "io_share") for one in jobs])
         shares.append(abs(share - truth[name].io_seconds / truth[name].seconds) < 0.15)
     assert np.mean(near) >= 0.8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 START = 1_700_000_000
-WIDE = math.log(2) / 1.645
 
 
 def a_job(number: int, line: str, written: float, pattern: str = "aw", **changes) -> FinishedJob:
@@ -96,7 +94,7 @@ def test_a_script_whose_argument_alternates_is_told_by_it(count):
         found = predicted(alternating(count), f"sbatch job.sh {size}")
         assert found.evidence == "user_arguments"
         assert found.profile.write_bytes == pytest.approx(size * MIB)
-        assert found.profile.spread["write_bytes"] < WIDE
+        assert found.profile.spread["write_bytes"] < core.WIDE
 
 
 def test_where_nothing_tells_the_volumes_apart_the_spread_says_so():
@@ -104,13 +102,13 @@ def test_where_nothing_tells_the_volumes_apart_the_spread_says_so():
     found = predicted(jobs, "sbatch job.sh")
     assert found.evidence == "user_script"
     assert found.profile.confidence > 0.8
-    assert found.profile.spread["write_bytes"] > WIDE
+    assert found.profile.spread["write_bytes"] > core.WIDE
 
 
 def test_arguments_never_seen_leave_the_spread_wide():
     found = predicted(alternating(8), "sbatch job.sh 50")
     assert found.evidence == "user_script"
-    assert found.profile.spread["write_bytes"] > WIDE
+    assert found.profile.spread["write_bytes"] > core.WIDE
 
 
 def test_bytes_follow_a_number_where_the_runs_show_it():
@@ -118,7 +116,7 @@ def test_bytes_follow_a_number_where_the_runs_show_it():
     jobs = [a_job(i, f"srun app -s {s} -r {i}", s * MIB) for i, s in enumerate(sizes, start=1)]
     found = predicted(jobs, "srun app -s 12 -r 99")
     assert found.profile.write_bytes == pytest.approx(12 * MIB, rel=0.05)
-    assert found.profile.spread["write_bytes"] < WIDE
+    assert found.profile.spread["write_bytes"] < core.WIDE
     beyond = predicted(jobs, "srun app -s 4096 -r 1")
     assert beyond.profile.write_bytes == pytest.approx(32 * MIB, rel=0.05)
 
@@ -127,7 +125,7 @@ def test_arguments_that_say_nothing_make_no_entries():
     jobs = [a_job(i, f"sbatch job.sh in_{i % 3}", 8 * MIB) for i in range(1, 9)]
     model, _ = fit_quickly(jobs, empty_model())
     assert "user_arguments" not in {entry.application.evidence for entry in model.table}
-    assert predicted(jobs, "sbatch job.sh in_7").profile.spread["write_bytes"] < WIDE
+    assert predicted(jobs, "sbatch job.sh in_7").profile.spread["write_bytes"] < core.WIDE
 
 
 def test_arguments_can_tell_the_pattern():
@@ -143,7 +141,7 @@ def test_an_outlier_among_alike_runs_widens_the_spread():
     alike = [a_job(i, "sbatch job.sh", 8 * MIB) for i in range(1, 9)]
     narrow = predicted(alike, "sbatch job.sh").profile.spread["write_bytes"]
     wide = predicted([*alike, a_job(9, "sbatch job.sh", 100 * MIB)], "sbatch job.sh")
-    assert narrow < WIDE < wide.profile.spread["write_bytes"]
+    assert narrow < core.WIDE < wide.profile.spread["write_bytes"]
     assert np.isclose(wide.profile.write_bytes, 8 * MIB)
 
 

@@ -27,6 +27,7 @@ from scipy.stats import combine_pvalues
 
 from sluice.attribution.rows import Groups, Rows, Run
 from sluice.attribution.timeline import Timeline, exposure, slices_of
+from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +44,6 @@ TURNS = 999  # chance worlds that a pair is compared with at first,
 FINER = 20  # and if none of them fell as far, with this many times the fewest that could tell,
 MOST_NUMBERS = 1 << 30  # as long as they hold no more shares of slices than that
 MOST_LOG_RHO = 50.0  # what slices hardly differ in may seem to have any effect
-Z90 = 1.645  # standard deviations on either side of a 90 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Observation:
     @property
     def interval(self) -> tuple[float, float]:
         """Of rho, 90 %."""
-        width = np.exp(Z90 * self.log_sd)
+        width = np.exp(core.Z90 * self.log_sd)
         return float(self.rho / width), float(self.rho * width)
 
 

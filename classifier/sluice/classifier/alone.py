@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.classifier.company import company_of, rate_by_cache
+from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -56,7 +57,6 @@ TEMPER = 0.7
 ALONE = 1.0  # others at once, from which a cache is theirs too
 HOLD, HOLD_PRIOR = np.array([0.15, 1.0]), np.array([0.5, 0.5])
 SKEW = 6.0
-Z90 = 1.645
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,5 +332,5 @@ def _alone(grid: Array, belief: Array, runs: int) -> Alone:
     low, middle, high = np.interp([0.05, 0.5, 0.95], passed, grid).tolist()
     mean = float((belief * grid).sum())
     variance = float((belief * (grid - mean) ** 2).sum())
-    floor = Z90 * FLOOR_SD
+    floor = core.Z90 * FLOOR_SD
     return Alone(middle, math.hypot(math.sqrt(variance), FLOOR_SD), low - floor, high + floor, runs)

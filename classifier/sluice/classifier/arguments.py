@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 MIN_VALUES = 3  # two could be two cases, and no number
 VOLUME = "write_bytes"  # by which arguments are judged
-WIDE = 0.42  # ln 2 / 1.645: one run in ten is off by a factor of two
 EXPLAINED = 0.5  # of that spread must be gone among runs with the same arguments
 
 
@@ -61,7 +60,7 @@ def explains(groups: Groups, general: Profile, size: float, slopes: Mapping[str,
     if len(patterns) > 1:
         return True
     spread = general.spread.get(VOLUME, 0.0)
-    return spread > WIDE and spread_within(groups, size, slopes) < EXPLAINED * spread
+    return spread > core.WIDE and spread_within(groups, size, slopes) < EXPLAINED * spread
 
 
 def spread_within(groups: Groups, size: float, slopes: Mapping[str, float]) -> float:

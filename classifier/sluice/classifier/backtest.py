@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.classifier.arguments import VOLUME, WIDE
+from sluice.classifier.arguments import VOLUME
 from sluice.classifier.expectation import UNKNOWN
 from sluice.classifier.jobs import submission_of
 from sluice.policies import core
@@ -54,7 +54,7 @@ class Foretold:
 
     def is_flagged(self, name: str) -> bool:
         """Whether its spread says that a number may be off by more than a factor of two."""
-        return float(self.prediction.profile.spread.get(name, math.inf)) > WIDE
+        return float(self.prediction.profile.spread.get(name, math.inf)) > core.WIDE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sluice.policies import core
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -24,8 +26,6 @@ FEW_BYTES = 1 << 20
 """Below, factors mean nothing."""
 OTHERS = frozenset({"none", "name", "forest", "account", "site"})
 """Evidence that is not of the user's own runs: its failures say nothing of these."""
-INTERVAL = 1.645
-"""Standard deviations to either side of an interval that nine in ten outcomes lie in."""
 RUNS_HALF_LIFE = 1.5
 """After so many runs, what became of a prediction counts half."""
 BENEFIT = 0.5
@@ -77,7 +77,7 @@ class Predicted:
         factor, spread = self.factor(did, name), self.spread.get(name)
         if factor is None or spread is None:
             return None
-        return abs(math.log(factor)) <= INTERVAL * spread
+        return abs(math.log(factor)) <= core.Z90 * spread
 
     def came_true(self, did: Profile) -> bool | None:
         """Whether pattern and volume were as predicted; None where nobody knows.

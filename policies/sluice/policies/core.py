@@ -5,6 +5,7 @@ Bundles, snapshots and records have modules of their own.
 
 from __future__ import annotations
 
+import math
 import os
 import pwd
 from dataclasses import dataclass
@@ -366,6 +367,12 @@ def class_of(profile: View | Mapping[str, Any], policy: View) -> str:
 
 def normal_quantile(quantile: float) -> float:
     return float(lib.sluice_normal_quantile(quantile))
+
+
+Z90 = normal_quantile(0.95)
+"""Standard deviations to either side of an interval that nine in ten values lie in."""
+WIDE = math.log(2) / Z90
+"""Spread (sd of ln) above which one run in ten is off by a factor of two: as in decide.c."""
 
 
 @dataclass(frozen=True, slots=True)

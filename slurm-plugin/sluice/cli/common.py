@@ -25,7 +25,6 @@ DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
-Z90 = 1.645  # standard deviations on either side that hold 90 %
 MAX_LINE = 4 << 20
 """Characters; no submit line is longer, as all words of a command are 2 MiB at most on Linux."""
 NO_COVERAGE = "coverage: not known without accounting; see `sluice ingest --sacct`"
@@ -309,6 +308,8 @@ def rate_text(rate: float | None) -> str:
 
 def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
     """Return between which two values nine in ten runs are to be expected, by number."""
+    from sluice.policies.core import Z90
+
     found = {}
     for name, spread in profile["spread"].items():
         value, factor = profile[name], math.exp(Z90 * spread)
