@@ -28,7 +28,7 @@ from sluice.classifier.arguments import (
     laws_of,
     spread_within,
 )
-from sluice.classifier.expectation import FIRST_SPREAD, UNKNOWN, expected, likeness, recency
+from sluice.classifier.expectation import FIRST_SPREAD, expected, likeness, recency
 from sluice.classifier.outcomes import reliability_of
 from sluice.classifier.scaling import exponents
 from sluice.history_db.records import Application, Profile
@@ -191,7 +191,7 @@ def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
     """Tell how far these runs, the oldest first, have the entry's pattern."""
     pattern = entry.profile.pattern
     weights = recency(jobs)
-    same = np.array([job.profile.pattern == pattern != UNKNOWN for job in jobs])
+    same = np.array([job.profile.pattern == pattern != core.UNKNOWN for job in jobs])
     return replace(entry, agreement=float(weights[same].sum() / weights.sum()))
 
 

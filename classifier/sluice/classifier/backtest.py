@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.classifier.arguments import VOLUME
-from sluice.classifier.expectation import UNKNOWN
 from sluice.classifier.jobs import submission_of
 from sluice.policies import core
 
@@ -102,7 +101,7 @@ def judge(items: Sequence[Foretold], earlier: Sequence[FinishedJob]) -> Score:
     answered = (confidence >= threshold) & np.array([item.counts for item in items])
     taken = [item for item, is_taken in zip(items, answered, strict=True) if is_taken]
     patterns = Counter(job.profile.pattern for job in earlier)
-    commonest = max(sorted(patterns), key=lambda name: patterns[name], default=UNKNOWN)
+    commonest = max(sorted(patterns), key=lambda name: patterns[name], default=core.UNKNOWN)
     return Score(
         jobs=len(items),
         accuracy=float(right.mean()),

@@ -23,7 +23,8 @@ from sluice.classifier.application_keys import (
     latest,
     weights_of,
 )
-from sluice.classifier.expectation import UNKNOWN, vote
+from sluice.classifier.expectation import vote
+from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def foretold(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
     ends = {key: [job.end for job in group] for key, group in groups.items()}
     pairs = []
     for job in sorted(jobs, key=lambda job: (job.submit, job.logs))[-SAMPLE:]:
-        if job.profile.pattern == UNKNOWN:
+        if job.profile.pattern == core.UNKNOWN:
             continue  # nobody can say what was so
         for number, key in keys_of(job):
             count = bisect_left(ends[number, key], job.submit)
@@ -85,7 +86,7 @@ def foretold(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
                 pattern, confidence = vote(known, weights_of(level, known))
                 confidence *= breadth(level, known)
                 came_true = pattern == job.profile.pattern
-                if pattern != UNKNOWN:
+                if pattern != core.UNKNOWN:
                     pairs.append((level.evidence, confidence, came_true))
                 break
     return pairs

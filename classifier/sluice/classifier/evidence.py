@@ -9,6 +9,7 @@ import numpy as np
 from sluice.classifier.behaviour import FILLED, REWRITTEN
 from sluice.classifier.features import FEATURES
 from sluice.classifier.totals import METADATA_OPERATIONS, SILENT_COVERAGE, UNSEEN_COVERAGE
+from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Profile
@@ -24,7 +25,7 @@ def evidence(profile: Profile, features: bytes) -> list[str]:
     ]
     if values["coverage"] < 0.95:
         signals.append(_what_is_missing(values))
-    if profile.pattern == "unknown":
+    if profile.pattern == UNKNOWN:
         signals.append("none of this is certain enough to name a pattern")
     return signals
 

@@ -15,6 +15,7 @@ from sluice.classifier.darshan_log import DarshanLogError, read_log
 from sluice.classifier.features import FEATURES, measure
 from sluice.classifier.rules import CERTAIN, pattern_by_rules
 from sluice.classifier.synthetic.corpus import PATTERNS, synthesise
+from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,7 +43,7 @@ class Example:
     pattern: str
     application: str
     kind: str = LABELLED
-    by_rules: str = "unknown"
+    by_rules: str = UNKNOWN
     """What the rules alone say."""
     chunk_octaves: float | None = None
     """log2 of the chunk found over the true one; None: there is no true one, or none was found."""

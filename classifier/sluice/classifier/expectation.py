@@ -17,6 +17,7 @@ import numpy as np
 from sluice.classifier.jobs import alone_log_sd
 from sluice.classifier.profile import SINGLE_RUN_LOG_SD
 from sluice.history_db.records import Profile
+from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-UNKNOWN = "unknown"
 HALF_LIFE = 90 * 86400  # seconds: a run of a quarter ago counts half
 HALF_LIFE_RUNS = 24  # and so does one after which so many came
 DOUBT = 1.0  # runs that are assumed to have gone differently

@@ -19,6 +19,7 @@ from sluice.classifier.behaviour import SIGNIFICANT_BYTES
 from sluice.classifier.bursts import find_bursts
 from sluice.classifier.timeline import io_seconds_of_all, packed, together, unpacked
 from sluice.history_db.records import Profile
+from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sluice.classifier.timeline import MovedBytes
     from sluice.history_db.records import Job, Run
 
-MIXED, UNKNOWN = "mixed", "unknown"
+MIXED = "mixed"
 DOMINANT = 0.75  # share of the bytes from which one pattern speaks for all phases
 SUMMED = ("write_bytes", "read_bytes", "files")
 RATES = ("rate", "metadata_rate")

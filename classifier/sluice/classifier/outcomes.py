@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Profile
     from sluice.policies.core import View
 
-UNKNOWN = "unknown"
 VOLUMES = ("write_bytes", "read_bytes")
 SCORED = (*VOLUMES, "chunk_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
 """Numbers that are laid beside each other."""
@@ -63,7 +62,7 @@ class Predicted:
 
     def is_right(self, did: Profile) -> bool | None:
         """Whether the pattern came true; None where nobody knows."""
-        if UNKNOWN in {self.pattern, did.pattern}:
+        if core.UNKNOWN in {self.pattern, did.pattern}:
             return None
         return self.pattern == did.pattern
 

@@ -18,6 +18,7 @@ import numpy as np
 from sluice.classifier.confidence import doubted, tempered
 from sluice.classifier.features import FEATURES
 from sluice.classifier.forest import Forest
+from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from sluice.classifier.features import Measurement
 
-UNKNOWN = "unknown"
 MIN_CONFIDENCE = 0.5  # below, nothing is said
 PACKAGED = "patterns.npz"
 COVERAGE = FEATURES.index("coverage")

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from sluice.classifier.jobs import FinishedJob
 
-UNKNOWN = "unknown"
 PATTERN_TREES, NUMBER_TREES = 120, 80  # 200 in all: what the submit path has time for
 LEAF_SIZE = 2
 MAX_DEPTH = 10  # bounds the time of one evaluation
@@ -137,12 +136,12 @@ def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
 
 def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
     """Return the patterns that jobs are known to have, and what tells them: nothing of none."""
-    if all(job.profile.pattern == UNKNOWN for job in jobs):
+    if all(job.profile.pattern == core.UNKNOWN for job in jobs):
         return (), _no_trees()
     weights = _weights(jobs)
     strangers = _strangers(jobs)
     rows = core.features([submission_of(job) for job in [*jobs, *strangers]])
-    labels = [job.profile.pattern for job in jobs] + [UNKNOWN] * len(strangers)
+    labels = [job.profile.pattern for job in jobs] + [core.UNKNOWN] * len(strangers)
     forest, patterns = fit_classifier(
         rows,
         np.array(labels),
@@ -151,7 +150,7 @@ def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]
         leaf_size=LEAF_SIZE,
         max_depth=MAX_DEPTH,
     )
-    known = [i for i, name in enumerate(patterns) if name != UNKNOWN]
+    known = [i for i, name in enumerate(patterns) if name != core.UNKNOWN]
     return tuple(patterns[i] for i in known), replace(forest, value=forest.value[:, known])
 
 

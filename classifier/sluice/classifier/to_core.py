@@ -26,7 +26,7 @@ def profile_members(profile: Profile) -> dict[str, Any]:
         "confidence": profile.confidence,
         "log_sd": profile.log_sd,
         "runs": min(profile.runs, MOST),
-        "share": shares or {"unknown": 1.0},
+        "share": shares or {core.UNKNOWN: 1.0},
         "spread": profile.spread,
     }
 

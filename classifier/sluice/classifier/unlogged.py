@@ -83,7 +83,7 @@ def coarse_profile(job: Job) -> Profile:
         # over the whole run time: the least that its rate can have been
         numbers["metadata_rate"] = job.metadata_operations / seconds
     pattern = _pattern(written, read, job.metadata_operations or 0)
-    known = pattern != "unknown"
+    known = pattern != core.UNKNOWN
     return Profile(
         pattern=pattern,
         confidence=CONFIDENCE if known else 0.0,
@@ -100,4 +100,4 @@ def _pattern(written: float, read: float, metadata: int) -> str:
         return "none"
     if read > READ_MOSTLY * written:
         return "read"
-    return "unknown"  # it writes: in which way, nobody saw
+    return core.UNKNOWN  # it writes: in which way, nobody saw

@@ -22,6 +22,7 @@ from sluice.policies.structs import (
     MODES,
     PATTERNS,
     REASONS,
+    UNKNOWN,
     CoreError,
     View,
     checked,
@@ -43,6 +44,7 @@ __all__ = [
     "MODES",
     "PATTERNS",
     "REASONS",
+    "UNKNOWN",
     "CoreError",
     "View",
 ]

@@ -45,6 +45,8 @@ def _named(count: int, name: Any) -> tuple[str, ...]:
 
 
 PATTERNS = _named(lib.SLUICE_PATTERN_COUNT, lib.sluice_pattern_name)
+UNKNOWN: str = PATTERNS[lib.SLUICE_PATTERN_UNKNOWN]
+"""The pattern of what nobody can tell."""
 CLASSES = _named(lib.SLUICE_CLASS_COUNT, lib.sluice_class_name)
 ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
 REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
