@@ -50,12 +50,19 @@ NOISE, NOISE_PRIOR = np.array([0.08, 0.2, 0.5]), np.array([0.5, 0.35, 0.15])
 PART_NOISE = 0.06  # of the log rate of a part that is all of a run's I/O; small ones have more
 FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest
 FLOOR_SD = 0.05  # of ln R: what the next runs differ by, whatever these say
-LEAST_KEPT = 0.02
+LEAST_KEPT = 0.02  # of R, by the law of time: a rate of 0 would exclude what was seen
+# What was seen in company counts as so many runs at most: the laws err in the same way for all
+# of it, so more runs do not average that out.
 IN_COMPANY = 3.0
-FLUSHING = 1.0
-TEMPER = 0.7
+FLUSHING = 1.0  # likewise of programs that wait for what others queued, which no law describes
+TEMPER = 0.7  # runs that one is worth: those of a program share the state of the site
 ALONE = 1.0  # others at once, from which a cache is theirs too
+# Others at once beside which a run still has half of its guaranteed rate, 0.9 W: 1.0 is a fair
+# share; at 0.15 it presses little, as with one request in flight, and others push it aside.
+# Which of the two holds depends on the program, and no log tells it, so both count alike.
 HOLD, HOLD_PRIOR = np.array([0.15, 1.0]), np.array([0.5, 0.5])
+# A part that is slower than expected has 1 + SKEW times the variance if others were in I/O all
+# the time: jobs without a log slow a run down, and nothing makes it faster.
 SKEW = 6.0
 
 
