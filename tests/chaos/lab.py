@@ -24,7 +24,7 @@ from compile_c import compiled
 from gated import KINDS, LANE_TOKENS, TOKENS, licenses, reservations
 from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm, parse_record
-from sluiced import BIN, Sluiced
+from sluiced import Sluiced
 from up_and_down import UpAndDown
 
 if TYPE_CHECKING:
@@ -219,14 +219,7 @@ class ChaosLab(UpAndDown):
             self.alive_since, self.dead_since = None, time.monotonic()
 
     def sluice(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [BIN / "sluice", *words],
-            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        return self.sluiced.run(*words)
 
     # -- Slurm -----------------------------------------------------------------
 

@@ -49,44 +49,41 @@ class Sluiced:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
-    def sluice(self, *words: str) -> Any:
-        done = subprocess.run(
-            [BIN / "sluice", *words, "--json"],
+    def run(
+        self, *words: str | Path, wrapper: Sequence[str | Path] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of sluice beside this slurmctld, whatever comes of it."""
+        return subprocess.run(
+            [*wrapper, BIN / "sluice", *words],
             env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
             capture_output=True,
             text=True,
             check=False,
             timeout=PATIENCE,
         )
-        assert done.returncode == 0, done.stderr + done.stdout
-        return json.loads(done.stdout)
 
     def command(self, *words: str) -> str:
-        """What a command of sluice prints for people; it must succeed."""
-        done = subprocess.run(
-            [BIN / "sluice", *words],
-            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        """What a command of sluice prints; it must succeed."""
+        done = self.run(*words)
+        assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
+    def sluice(self, *words: str) -> Any:
+        return json.loads(self.command(*words, "--json"))
+
     def diagnose(self, *topics: str) -> list[dict[str, str]]:
-        """What the doctor finds wrong, of these topics or of all; each has a remedy."""
-        done = subprocess.run(
-            [BIN / "sluice", "doctor", "--json"],
-            env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-        wrong = [row for row in json.loads(done.stdout) if row["level"] != "OK"]
-        assert all(row["remedy"] for row in wrong)
+        """What the doctor finds wrong, of these topics or of all."""
+        wrong = [row for row in self.findings() if row["level"] != "OK"]
         return [row for row in wrong if row["topic"] in topics or not topics]
+
+    def findings(self) -> list[dict[str, str]]:
+        """All that the doctor says: exit code 1 where anything fails, a remedy for each."""
+        done = self.run("doctor", "--json")
+        assert done.returncode in {0, 1}, done.stderr
+        findings: list[dict[str, str]] = json.loads(done.stdout)
+        assert done.returncode == any(row["level"] == "FAIL" for row in findings)
+        assert all(row["remedy"] for row in findings if row["level"] != "OK")
+        return findings
 
     def wait_for_finding(self, topic: str, words: str) -> dict[str, str]:
         def found() -> dict[str, str] | None:

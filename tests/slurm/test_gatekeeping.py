@@ -1,9 +1,7 @@
 """Gates on a real slurmctld: who waits for whom, and that nothing gets stuck when anything dies."""
 
-import json
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +33,7 @@ from gated import (
 )
 from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
-from sluiced import BIN, PATIENCE, Sluiced, wait_for
+from sluiced import Sluiced, wait_for
 
 from sluice.history_db.store import Store
 from sluice.policies import core
@@ -488,15 +486,7 @@ def test_doctor_finds_gates_that_are_open_and_books_that_do_not_balance(sluiced,
 
 
 def findings(daemon: Sluiced, topic: str) -> list[str]:
-    done = subprocess.run(
-        [BIN / "sluice", "doctor", "--json"],
-        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return [row["level"] for row in json.loads(done.stdout) if row["topic"] == topic]
+    return [row["level"] for row in daemon.findings() if row["topic"] == topic]
 
 
 @pytest.mark.parametrize(("is_seen", "reason"), [(True, "foreign"), (False, "unknown")])

@@ -1,18 +1,16 @@
 """What the file of the plugin may do while slurmctld has it mapped, and what the doctor says."""
 
-import json
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import made_model
 import pytest
 from compile_c import BUILD, ROOT
 from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm
-from sluiced import BIN, PATIENCE, Sluiced
+from sluiced import Sluiced
 
 pytestmark = pytest.mark.slurm
 
@@ -46,20 +44,8 @@ def site(lab_directory: Path, installed: Path, files: PluginFiles) -> Iterator[S
 
 def finding(site: Sluiced) -> tuple[str, str]:
     """Level and texts of what the doctor says of the plugin's file."""
-    [found] = [f for f in findings(site) if f["topic"] == "plugin's file"]
+    [found] = [f for f in site.findings() if f["topic"] == "plugin's file"]
     return found["level"], found["text"] + found["remedy"]
-
-
-def findings(site: Sluiced) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [BIN / "sluice", "doctor", "--json", "--config", site.files.config],
-        env=site.slurm.client_environment(),
-        check=False,  # no sluiced runs, so something always fails
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def replace_by_rename(plugin: Path) -> None:
@@ -127,7 +113,7 @@ def test_files_from_the_future_are_named_with_the_clocks_to_compare(site: Sluice
     install(site.files.snapshot, made_model.snapshot(age=-3600))
     seen = site.files.wait_for(lambda seen: "future" in seen["snapshot"]["error"])
     assert seen["snapshot"]["loaded"]  # the one before
-    found = {f["topic"]: f for f in findings(site)}
+    found = {f["topic"]: f for f in site.findings()}
     for topic, level in (("bundle", "WARN"), ("snapshot", "FAIL")):
         assert found[topic]["level"] == level
         assert " in the future" in found[topic]["text"]

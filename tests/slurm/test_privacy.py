@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from plugin_harness import PluginFiles, drain, install
 from private_slurm import PrivateSlurm
-from sluiced import BIN, PATIENCE, Sluiced, wait_for
+from sluiced import PATIENCE, Sluiced, wait_for
 
 from sluice.slurm.slurm_commands import parse_controller, parse_users
 from sluice.slurm.viewers import viewer
@@ -72,15 +72,7 @@ def submit(slurm: PrivateSlurm, uid: int, name: str, *options: str) -> int:
 
 
 def sluice(daemon: Sluiced, uid: int, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*as_user(uid), BIN / "sluice", *words],
-        env=daemon.slurm.client_environment() | {"SLUICE_CONF": str(daemon.files.config)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        cwd="/",
-    )
+    return daemon.run(*words, wrapper=("env", "--chdir=/", *as_user(uid)))
 
 
 def asked(daemon: Sluiced, uid: int, *words: str):

@@ -85,14 +85,7 @@ def sluice(daemon: Sluiced, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command where the daemon lives, or, if that is dead, with a /run of its own."""
     is_alive = daemon.process.poll() is None
     where = ("nsenter", "--mount", f"--target={daemon.process.pid}") if is_alive else OWN_RUN
-    return subprocess.run(
-        [*where, BIN / "sluice", *words, f"--config={daemon.files.config}"],
-        env=daemon.slurm.client_environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return daemon.run(*words, wrapper=where)
 
 
 def waiter(slurm: PrivateSlurm) -> int:
@@ -210,15 +203,8 @@ def test_off_names_a_lease_that_it_may_not_delete(sluiced: Sluiced, slurm, tmp_p
     scontrol.write_text(f'#!/bin/sh\ngrep -v all_flush | {shutil.which("scontrol")} "$@"\n')
     scontrol.chmod(0o755)
     sluiced.stop(signal.SIGKILL)
-    slurm_run = slurm.client_environment()
-    done = subprocess.run(
-        [BIN / "sluice", "off", f"--config={sluiced.files.config}"],
-        env=slurm_run | {"PATH": f"{tmp_path}:{slurm_run['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    path = f"PATH={tmp_path}:{slurm.client_environment()['PATH']}"
+    done = sluiced.run("off", wrapper=("env", path))
     assert done.returncode == 1
     assert "the gate of all_flush is still closed" in done.stderr
     assert "All gates are open" not in done.stdout
