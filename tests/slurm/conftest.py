@@ -2,8 +2,9 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compile_c import compiled, make
@@ -53,15 +54,27 @@ def files(lab_directory: Path) -> PluginFiles:
 
 
 @pytest.fixture(scope="module")
-def guarded(
+def guarded_slurm(
     lab_directory: Path, plugin_directory: Path, files: PluginFiles
-) -> Iterator[PrivateSlurm]:
+) -> Callable[..., PrivateSlurm]:
+    """Makes a cluster of this name that loads Sluice; it starts where it is entered."""
+
+    def make_cluster(
+        name: str, settings: Mapping[str, str] | None = None, **options: Any
+    ) -> PrivateSlurm:
+        return PrivateSlurm(
+            lab_directory / name,
+            settings={"JobSubmitPlugins": "sluice", **(settings or {})},
+            plugin_dir=plugin_directory,
+            environment={"SLUICE_CONF": str(files.config)},
+            **options,
+        )
+
+    return make_cluster
+
+
+@pytest.fixture(scope="module")
+def guarded(guarded_slurm: Callable[..., PrivateSlurm]) -> Iterator[PrivateSlurm]:
     """The same cluster as `plain`, with Sluice loaded."""
-    with PrivateSlurm(
-        lab_directory / "guarded",
-        settings=SETTINGS | {"JobSubmitPlugins": "sluice"},
-        partitions=PARTITIONS,
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    with guarded_slurm("guarded", SETTINGS, partitions=PARTITIONS) as slurm:
         yield slurm

@@ -36,14 +36,9 @@ HELD = ("--hold", "--wrap=true")
 
 
 @pytest.fixture(scope="module")
-def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
     licenses = ",".join(["tool:9", *(f"{token}:1000000" for token in TOKENS)])
-    with PrivateSlurm(
-        lab_directory / "doctor",
-        settings={"Licenses": licenses, "JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    with guarded_slurm("doctor", {"Licenses": licenses}) as slurm:
         yield slurm
 
 

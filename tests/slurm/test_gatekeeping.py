@@ -53,17 +53,12 @@ def linger(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
+def slurm(guarded_slurm, lab_directory) -> Iterator[PrivateSlurm]:
     epilog = lab_directory / "epilog.sh"
     epilog.write_text(f"#!/bin/sh\nwhile test -e {linger(lab_directory)}; do sleep 0.1; done\n")
     epilog.chmod(0o755)
-    with PrivateSlurm(
-        lab_directory / "gates",
-        nodes=3,
-        settings={"Licenses": licenses(), "JobSubmitPlugins": "sluice", "Epilog": str(epilog)},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    settings = {"Licenses": licenses(), "Epilog": str(epilog)}
+    with guarded_slurm("gates", settings, nodes=3) as slurm:
         yield slurm
 
 

@@ -54,14 +54,8 @@ WAITING_IS_FREE = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
 
 
 @pytest.fixture(scope="module")
-def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
-    with PrivateSlurm(
-        lab_directory / "hostile",
-        nodes=NODES,
-        settings={"Licenses": licenses(), "JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
+    with guarded_slurm("hostile", {"Licenses": licenses()}, nodes=NODES) as slurm:
         yield slurm
 
 

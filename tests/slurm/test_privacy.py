@@ -32,13 +32,9 @@ LICENSES = ",".join(f"all_{klass}:1000000" for klass in ("stream", "flush", "met
 
 
 @pytest.fixture(scope="module")
-def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
-    with PrivateSlurm(
-        lab_directory / "privacy",
-        settings={"Licenses": LICENSES, "JobSubmitPlugins": "sluice", "PrivateData": PRIVATE},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
+    settings = {"Licenses": LICENSES, "PrivateData": PRIVATE}
+    with guarded_slurm("privacy", settings) as slurm:
         yield slurm
 
 

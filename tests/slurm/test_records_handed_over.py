@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import made_model
 import pytest
@@ -23,19 +22,11 @@ JOBS = 9
 
 
 @pytest.fixture(scope="module")
-def slurm(
-    lab_directory: Path, plugin_directory: Path, files: PluginFiles
-) -> Iterator[PrivateSlurm]:
+def slurm(guarded_slurm, files: PluginFiles) -> Iterator[PrivateSlurm]:
     install(files.bundle, made_model.bundle())
     install(files.snapshot, made_model.snapshot())
     files.configure()
-    with PrivateSlurm(
-        lab_directory / "handover",
-        nodes=1,
-        settings={"JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    with guarded_slurm("handover", nodes=1) as slurm:
         yield slurm
 
 
@@ -92,20 +83,11 @@ def test_the_history_gets_every_record_once(slurm: PrivateSlurm, files: PluginFi
 
 
 def test_a_second_controller_leaves_the_socket_to_the_first_and_takes_it_afterwards(
-    slurm: PrivateSlurm,
-    files: PluginFiles,
-    lab_directory: Path,
-    plugin_directory: Path,
+    slurm: PrivateSlurm, files: PluginFiles, guarded_slurm
 ) -> None:
     """Two clusters whose sluice.conf names one socket."""
     first = files.wait_until_loaded("bundle")
-    with PrivateSlurm(
-        lab_directory / "stranger",
-        nodes=1,
-        settings={"JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as other:
+    with guarded_slurm("stranger", nodes=1) as other:
         log = other.directory / "log" / "slurmctld.log"
         wait_for(lambda: "give each its own Socket" in log.read_text())
         other.submit("--hold", "--wrap=true")

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import made_model
 import numpy as np
@@ -21,16 +20,8 @@ NAMES = ("writer", "dumper")
 
 
 @pytest.fixture(scope="module")
-def slurm(
-    lab_directory: Path, plugin_directory: Path, files: PluginFiles
-) -> Iterator[PrivateSlurm]:
-    with PrivateSlurm(
-        lab_directory / "starts",
-        nodes=3,
-        settings={"JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
+    with guarded_slurm("starts", nodes=3) as slurm:
         yield slurm
 
 

@@ -28,15 +28,9 @@ OWN_RUN = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /run && exec "
 
 
 @pytest.fixture(scope="module")
-def slurm(lab_directory, plugin_directory, files: PluginFiles) -> Iterator[PrivateSlurm]:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
     licenses = ",".join(f"{token}:1000000" for token in TOKENS)
-    with PrivateSlurm(
-        lab_directory / "switch",
-        nodes=3,
-        settings={"Licenses": licenses, "JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    with guarded_slurm("switch", {"Licenses": licenses}, nodes=3) as slurm:
         yield slurm
 
 

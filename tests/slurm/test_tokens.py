@@ -41,17 +41,9 @@ def licenses_line(total: int = 1_000_000, tokens: tuple[str, ...] = TOKENS) -> s
 
 
 @pytest.fixture(scope="module")
-def slurm(
-    lab_directory: Path, plugin_directory: Path, files: PluginFiles
-) -> Iterator[PrivateSlurm]:
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
     """A cluster with lanes and room for many jobs."""
-    with PrivateSlurm(
-        lab_directory / "lanes",
-        nodes=3,
-        settings={"Licenses": licenses_line(), "JobSubmitPlugins": "sluice"},
-        plugin_dir=plugin_directory,
-        environment={"SLUICE_CONF": str(files.config)},
-    ) as slurm:
+    with guarded_slurm("lanes", {"Licenses": licenses_line()}, nodes=3) as slurm:
         yield slurm
 
 
