@@ -19,6 +19,10 @@ import time
 from itertools import islice
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "lab"))
+
+from made_logs import MIB, appended
+
 from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.made_history import made_history
 from sluice.classifier.submit_model import empty_model
@@ -33,7 +37,6 @@ BATCH = 5000
 GOAL_SHARE = 0.01
 FIELDS = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Submit", "Start", "End", "State")
 FIRST_JOB = 5_000_000
-MIB = 1 << 20
 
 
 def fill(history: Path, runs: int) -> None:
@@ -57,19 +60,7 @@ def run_jobs(place: Path, first: int, count: int) -> None:
     for number in range(first, first + count):
         mib = random.randint(100, 400)
         log = MadeLog(uid=os.geteuid(), jobid=number, start=end - 100, end=end - 1)
-        counters = {
-            "OPENS": 1,
-            "WRITES": mib,
-            "BYTES_WRITTEN": mib * MIB,
-            "MAX_BYTE_WRITTEN": mib * MIB - 1,
-            "SEQ_WRITES": mib - 1,
-            "ACCESS1_ACCESS": MIB,
-            "ACCESS1_COUNT": mib,
-            "F_WRITE_START_TIMESTAMP": 1.0,
-            "F_WRITE_END_TIMESTAMP": 90.0,
-            "F_WRITE_TIME": 60.0,
-        }
-        log.add("POSIX", file=number, rank=0, counters=counters)
+        appended(log, file=number, count=mib, F_WRITE_TIME=60.0)
         log.write(place / "logs" / f"{number}.darshan")
         name = f"solver_{number % 7}"
         row = (number, "c", name, "me", os.geteuid(), end - 110, end - 101, end, "COMPLETED")

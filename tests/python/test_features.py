@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_logs import MIB, appended
 
 from sluice.classifier.bursts import Heatmap, find_bursts
 from sluice.classifier.darshan_log import read_log
@@ -29,31 +30,10 @@ from sluice.policies.structs import new
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 INDEX = list(csv.DictReader((LOGS / "index.csv").open()))
 CERTAIN = [row for row in INDEX if row["label_quality"].startswith("clean")]
-MIB = 1 << 20
 
 
 def profile(log: MadeLog, tmp_path: Path):
     return read_profile(log.write(tmp_path / "made.darshan")).profile
-
-
-def appended(log: MadeLog, *, module="POSIX", file=1, rank=0, chunk=MIB, count=50, **more) -> None:
-    total = chunk * count
-    counters = {
-        "OPENS": 1,
-        "WRITES": count,
-        "BYTES_WRITTEN": total,
-        "MAX_BYTE_WRITTEN": total - 1,
-        "F_WRITE_START_TIMESTAMP": 1.0,
-        "F_WRITE_END_TIMESTAMP": 90.0,
-    }
-    if module == "POSIX":
-        counters |= {
-            "SEQ_WRITES": count - 1,
-            "CONSEC_WRITES": count - 1,
-            "ACCESS1_ACCESS": chunk,
-            "ACCESS1_COUNT": count,
-        }
-    log.add(module, file=file, rank=rank, counters=counters | more)
 
 
 def series(log: MadeLog, *, module="POSIX", files=20, rank=0, chunk=MIB, **more) -> None:

@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from made_logs import MIB, appended
 
 from sluice.classifier.current import CurrentModel
 from sluice.classifier.darshan_writer import MadeLog
@@ -26,7 +27,6 @@ from sluice.slurm.errors import AnotherDaemonError
 from sluice.slurm.learner import Learner
 
 ME = os.geteuid()
-MIB = 1 << 20
 FIELDS = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Submit", "Start", "End", "State")
 
 
@@ -48,23 +48,7 @@ class Site:
         self.jobs += 1
         end = int(time.time()) - 60 + self.jobs
         log = MadeLog(uid=ME, jobid=self.jobs, start=end - 100, end=end)
-        log.add(
-            "POSIX",
-            file=self.jobs,
-            rank=0,
-            counters={
-                "OPENS": 1,
-                "WRITES": mib,
-                "BYTES_WRITTEN": mib * MIB,
-                "MAX_BYTE_WRITTEN": mib * MIB - 1,
-                "SEQ_WRITES": mib - 1,
-                "ACCESS1_ACCESS": MIB,
-                "ACCESS1_COUNT": mib,
-                "F_WRITE_START_TIMESTAMP": 1.0,
-                "F_WRITE_END_TIMESTAMP": 90.0,
-                "F_WRITE_TIME": 60.0,
-            },
-        )
+        appended(log, file=self.jobs, count=mib, F_WRITE_TIME=60.0)
         log.write(self.place / "logs" / f"{self.jobs}.darshan")
         if is_accounted:
             self.account(self.jobs, name, end)
