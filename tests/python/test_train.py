@@ -338,7 +338,7 @@ def runner(place: Path):
 def test_training_says_what_it_learned_and_how_good_it_is(trained):
     result = runner(trained)("train", "--all")
     assert "ior_owc of user 0" in result.stdout
-    assert "foretold from the earlier runs" in result.stdout
+    assert "predicted from the earlier runs" in result.stdout
     assert "always saying" in result.stdout
     assert "sluice publish" in result.stdout
 

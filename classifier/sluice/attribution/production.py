@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
 
 NEWEST = 100
-"""Jobs of a program from which its next run is foretold; older ones hardly count."""
+"""Jobs of a program from which its next run is predicted; older ones hardly count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Span(click.ParamType[float]):
 FORESTS_EVERY = 8  # steps: they take longest, and change least
 
 
-@click.command("backtest", short_help="Foretell the past: how good prediction at submission is.")
+@click.command("backtest", short_help="Predict the past: how good prediction at submission is.")
 @click.option(
     "--made",
     type=click.IntRange(200, 200_000),
@@ -89,9 +89,9 @@ def command(
     history: Path | None,
     as_json: bool,
 ) -> None:
-    """Foretell the past: how good prediction at submission is.
+    """Predict the past: how good prediction at submission is.
 
-    Walks through the history as it went: learns from what had ended by a time, foretells what was
+    Walks through the history as it went: learns from what had ended by a time, predicts what was
     submitted in the time after it as slurmctld would, and moves on. Nothing is learned from the
     future. Volumes are judged too: how many are right within a factor of two, and of how many
     others the spread had said that they may not be. With --made it is known what each run is an
@@ -125,7 +125,7 @@ def command(
         click.echo(line)
     overall = scores["all"]["all"]
     click.echo(
-        f"{overall.jobs} jobs foretold; always saying {overall.baseline} would be right in "
+        f"{overall.jobs} jobs predicted; always saying {overall.baseline} would be right in "
         f"{share_text(overall.baseline_accuracy)}"
     )
     for name, rows in scores.items():
@@ -156,7 +156,7 @@ def _made(runs: int, seed: int) -> tuple[Past, dict[int, str]]:
 
 
 def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[FinishedJob]]:
-    """Return what was foretold, and what the last model had learned from."""
+    """Return what was predicted, and what the last model had learned from."""
     from sluice.classifier.backtest import ended_before, foretell, steps_of
     from sluice.classifier.train import bundle_of, fit_quickly
 

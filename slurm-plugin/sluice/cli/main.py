@@ -50,7 +50,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("calibrate", "Measure which programs disturb each other here."),
         Verb("model", "Judge the model in use."),
         Verb("models", "List what was trained and published."),
-        Verb("backtest", "Foretell the past: how good prediction at submission is."),
+        Verb("backtest", "Predict the past: how good prediction at submission is."),
         Verb("history", "Say what the history holds."),
         Verb("attribute", "Find which applications slow each other in production."),
     ),

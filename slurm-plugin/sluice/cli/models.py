@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
     """List what was trained and published.
 
-    Each line is a model, the latest last: the runs it learned from, how well it foretold those
+    Each line is a model, the latest last: the runs it learned from, how well it predicted those
     that came last, and when it was published. An arrow marks the one in use.
 
     \b

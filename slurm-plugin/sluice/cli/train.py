@@ -78,7 +78,7 @@ def command(
     which only resemble earlier ones. Keeps the result in the history; slurmctld sees it after
     `sluice publish`. The same history always gives the same model.
 
-    Both the model in use and the new one have to foretell the newest runs. If the new one does
+    Both the model in use and the new one have to predict the newest runs. If the new one does
     worse by more than chance, it is dropped and the old one stays. Without a new run there is
     no new model. sluice-learn does all this by itself.
 
@@ -177,7 +177,7 @@ def _quality(metrics: dict[str, Any]) -> list[str]:
     later, new = metrics["later_jobs"], metrics["new_applications"]
     if later:
         lines.append(
-            f"foretold from the earlier runs, the last {later['jobs']}: certain enough of "
+            f"predicted from the earlier runs, the last {later['jobs']}: certain enough of "
             f"{share_text(later['answered'])}, right in {_right(later)} of those "
             f"(always saying {later['baseline']}: {share_text(later['baseline_accuracy'])} of all)"
         )
