@@ -142,11 +142,6 @@ class Connection:
         with self._named_errors():
             return self._db.execute(sql, values).fetchall()
 
-    def _blob_head(self, table: str, column: str, row: int, size: int) -> bytes:
-        """Return a value's first bytes; a statement would read all of it, pages apart."""
-        with self._named_errors(), self._db.blobopen(table, column, row, readonly=True) as blob:
-            return blob.read(size)
-
     @contextmanager
     def _transaction(self) -> Iterator[Database]:
         """All or nothing; see `sql.transaction`."""

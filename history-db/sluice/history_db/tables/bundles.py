@@ -89,11 +89,14 @@ class Bundles(Connection):
 
     def bundle_head(self, checksum: int, size: int) -> bytes:
         """Return the first bytes of a bundle that may have many; none if it is not known."""
-        rows = self._rows("SELECT base FROM bundles WHERE checksum = ?", [signed(checksum)])
+        rows = self._rows(
+            "SELECT base, substr(content, 1, ?) FROM bundles WHERE checksum = ?",
+            [size, signed(checksum)],
+        )
         if rows and rows[0][0] is not None:
             bundle = self.bundle(checksum)
             return bundle.content[:size] if bundle else b""
-        return self._blob_head("bundles", "content", signed(checksum), size) if rows else b""
+        return bytes(rows[0][1]) if rows else b""
 
     def publications(self) -> list[Publication]:
         """Tell of the bundles that are kept, the latest last."""
