@@ -53,7 +53,7 @@ def test_whoever_has_started_and_not_ended_holds_the_tokens_of_its_lanes():
 
 # Leases
 
-reserved = st.dictionaries(st.sampled_from(TOKENS), st.integers(0, TOTAL))
+reserved = st.dictionaries(st.sampled_from(TOKENS), st.integers(1, TOTAL))
 
 
 @st.composite
@@ -61,7 +61,7 @@ def present(draw: st.DrawFn) -> list[Lease]:
     """Leases of sluiced, old and new, of lanes that exist and one that does not."""
     tokens = draw(st.sets(st.sampled_from((*TOKENS, "gone_stream"))))
     return [
-        Lease(token, draw(st.integers(0, TOTAL)), NOW + draw(st.integers(-100, 1000)))
+        Lease(token, draw(st.integers(1, TOTAL)), NOW + draw(st.integers(-100, 1000)))
         for token in sorted(tokens)
     ]
 
@@ -94,7 +94,7 @@ def test_the_plan_brings_the_leases_to_what_is_wanted(actual, wanted):
         controller.run(command)
     after = controller.leases
     living = {token: lease.count for token, lease in after.items() if lease.end > NOW}
-    assert {t: n for t, n in living.items() if n} == {t: n for t, n in wanted.items() if n}
+    assert living == wanted
     assert all(NOW + LENGTH / 2 < after[t].end <= NOW + 2 * LENGTH for t in living)
     assert plan(after.values(), wanted, NOW, LENGTH) == []
 
@@ -152,6 +152,7 @@ def test_a_token_with_too_small_a_total_gets_no_lease():
     }
     gates = {"sl0_stream": 3, "sl0_flush": 1, "sl1_stream": 1}
     assert reserved_for(gates, table, 100_000) == {"sl0_stream": TOTAL - 3}
+    assert reserved_for({"sl0_stream": TOTAL}, table, 100_000) == {}  # open: nothing to reserve
 
 
 # Changes

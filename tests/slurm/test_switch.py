@@ -13,6 +13,8 @@ from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm
 from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
+from sluice.slurm.leases import EMPTY
+
 pytestmark = pytest.mark.slurm
 
 TOKENS = ("all_stream", "all_flush", "all_meta")
@@ -67,11 +69,11 @@ def reservations(slurm: PrivateSlurm) -> dict[str, str]:
 
 
 def closed(slurm: PrivateSlurm) -> list[str]:
-    """Tokens of which something is reserved."""
+    """Tokens of which enough is reserved to close a gate."""
     return [
         name.removeprefix("sluice_")
         for name, licenses in reservations(slurm).items()
-        if name.startswith("sluice_") and not licenses.endswith(":0")
+        if name.startswith("sluice_") and not licenses.endswith(f":{EMPTY}")
     ]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX = "sluice_"
 CLASS_ENDS = tuple(f"_{klass}" for klass in CLASSES if klass != "none")
+EMPTY = 1  # token of very many; Slurm 26.05 knows no reservation of none at all
 ENDLESS = 2  # times its length: a lease that ends later was not made with this setting
 
 
@@ -62,9 +63,9 @@ def reserved_for(
 ) -> dict[str, int]:
     """Return how many of each token to reserve, where the controller has at least `least`."""
     return {
-        token: licenses[token].total - min(gate, licenses[token].total)
+        token: licenses[token].total - gate
         for token, gate in gates.items()
-        if token in licenses and licenses[token].total >= least
+        if token in licenses and licenses[token].total >= max(least, gate + 1)
     }
 
 
@@ -87,8 +88,6 @@ def plan(actual: Iterable[Lease], wanted: Mapping[str, int], now: int, length: i
                 f"licenses={token}:{count}"
             )
             (open_ if count < lease.count else close).append(line)
-            continue
-        if count == 0:
             continue
         if lease is not None:  # it ran out, and Slurm has not tidied it away
             close.append(f"delete reservationname={PREFIX}{token}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sluice.slurm import slurm_commands
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.holdings import Holding, holdings, release_of
-from sluice.slurm.leases import PREFIX, Lease, leases, plan
+from sluice.slurm.leases import EMPTY, PREFIX, Lease, leases, plan
 from sluice.slurm.queue import Queue
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Opened:
 
     deleted: list[str] = field(default_factory=list)
     emptied: list[str] = field(default_factory=list)
-    """Those with a job inside, which Slurm does not delete: they reserve nothing any more."""
+    """Those with a job inside, which Slurm does not delete: they close no gate any more."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why those that still close a gate could not be opened."""
 
@@ -52,12 +52,12 @@ def open_gates(timeout: float = slurm_commands.TIMEOUT) -> Opened:
     why = {
         token: _attempt([_empty_command(token)], timeout)
         for token, lease in (present() if before else {}).items()
-        if lease.count > 0
+        if lease.count > EMPTY
     }
     after = present() if before else {}
     opened = Opened(deleted=[token for token in before if token not in after])
     for token, lease in after.items():
-        if lease.count == 0:
+        if lease.count <= EMPTY:
             opened.emptied.append(token)
         else:
             opened.failed[token] = why.get(token) or "somebody closes it again"
@@ -88,12 +88,12 @@ def release_all(names: Mapping[str, tuple[int, str]]) -> int:
 
 
 def _empty_command(token: str) -> str:
-    """Return the command that leaves a lease without any token, for Slurm to delete soon.
+    """Return the command that leaves a lease as good as empty, for Slurm to delete soon.
 
     Slurm ends the jobs in a reservation with it, unless that has the flag FLEX.
     """
     return (
-        f"update reservationname={PREFIX}{token} licenses={token}:0 flags+=flex "
+        f"update reservationname={PREFIX}{token} licenses={token}:{EMPTY} flags+=flex "
         f"endtime=now+{TIDY_SECONDS}seconds"
     )
 
