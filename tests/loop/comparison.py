@@ -54,7 +54,8 @@ class Finding:
         goal += [f"at most {self.most:g}"] if self.most < math.inf else []
         value = "nothing to judge" if self.value is None else f"{self.value:.2f}"
         mark = "ok  " if self.holds else "FAIL"
-        return f"{mark} {self.name}: {value} ({' and '.join(goal)}) {self.detail}"
+        bounds = f" ({' and '.join(goal)})" if goal else ""
+        return f"{mark} {self.name}: {value}{bounds} {self.detail}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -205,31 +206,33 @@ def _of_losses(place: Path, truth: Truth) -> Iterator[Finding]:
 def _of_predictions(place: Path, truth: Truth) -> Iterator[Finding]:
     """Live predictions of jobs after a program's first runs, beside their own logs.
 
-    Patterns and bytes are judged of what was answered, spreads also of what was not.
+    Answered is what names a pattern with confidence; decided, what was not abstained from too.
     """
     answered, patterns, volumes, flagged = [], [], [], []
-    unanswered: Counter[str] = Counter()
+    abstained: Counter[str] = Counter()
     for record, outcome in _live(place, truth):
         predicted = predicted_in(record)
         answered.append(predicted is not None and predicted.is_answered)
-        if not answered[-1]:
-            unanswered[record.decision.reason] += 1
-        if predicted is None or outcome is None:
+        if record.decision.action == "abstain":
+            abstained[record.decision.reason] += 1
+        if not answered[-1] or outcome is None:
             continue
-        if answered[-1]:
-            patterns.append(predicted.pattern == outcome.profile.pattern)
+        patterns.append(predicted.pattern == outcome.profile.pattern)
         factor = predicted.factor(outcome.profile, "write_bytes")
         if factor is None:
             continue
-        if answered[-1]:
-            volumes.append(0.5 <= factor <= 2)
+        volumes.append(0.5 <= factor <= 2)
         if not 0.5 <= factor <= 2:
             flagged.append(predicted.spread.get("write_bytes", math.inf) >= core.WIDE)
     yield Finding(
         "submissions after three runs that are answered",
         _share(answered),
         least=0.9,
-        detail="".join(f"; {count} {reason}" for reason, count in unanswered.most_common()),
+    )
+    yield Finding(
+        "submissions after three runs that are decided on",
+        1 - abstained.total() / len(answered) if answered else None,
+        detail="; ".join(f"{count} {reason}" for reason, count in abstained.most_common()),
     )
     yield Finding("of those, pattern right", _share(patterns), least=0.95)
     yield Finding("bytes within a factor of two", _share(volumes), least=0.9)

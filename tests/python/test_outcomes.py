@@ -13,7 +13,7 @@ from test_why import CONF, JOB, NOW, Site
 from sluice.classifier.applications import learn_applications
 from sluice.classifier.jobs import FinishedJob
 from sluice.classifier.outcomes import Predicted
-from sluice.classifier.requested import ABSTAINED, predicted_in
+from sluice.classifier.requested import UNSURE, predicted_in
 from sluice.classifier.train import past_of
 from sluice.cli.main import main
 from sluice.history_db import records
@@ -101,27 +101,32 @@ def test_what_was_predicted_by_the_runs_of_others_says_nothing_of_a_programs_own
     assert confidence(jobs) == confidence(runs("++++++++++"))
 
 
-def decided(rate_spread: float) -> Record:
+def decided(rate_spread: float, confidence: float = 0.95) -> Record:
     """What was decided on a slow program beside its like, its rate alone known so well."""
-    slow = {**worlds.FLUSHING, "rate": 1e8, "io_share": 0.1, "spread": {"rate": rate_spread}}
+    slow = {**worlds.FLUSHING, "rate": 1e8, "io_share": 0.1, "confidence": confidence}
+    slow["spread"] = {"rate": rate_spread}
     site = worlds.situation(worlds.corunner(1, slow), profile=slow)
     return decide(site, core.default_config(), worlds.submission(), worlds.NOW)
 
 
 @pytest.mark.parametrize(
-    ("rate_spread", "reason", "is_answered"),
-    [(0.3, "harmless", True), (0.8, "alone_unknown", False)],
+    ("rate_spread", "reason"),
+    [(0.3, "harmless"), (0.8, "alone_unknown")],
 )
-def test_a_prediction_that_the_core_was_too_unsure_of_is_not_answered(
-    rate_spread, reason, is_answered
-):
+def test_a_prediction_with_a_wide_spread_is_answered_and_not_acted_on(rate_spread, reason):
     record = decided(rate_spread)
     assert record.decision.reason == reason
-    assert predicted_in(record).is_answered is is_answered
+    assert predicted_in(record).is_answered
+
+
+def test_a_prediction_of_little_confidence_is_not_answered():
+    record = decided(0.3, confidence=0.3)
+    assert record.decision.reason == "low_confidence"
+    assert not predicted_in(record).is_answered
 
 
 def test_reasons_to_abstain_are_reasons_of_the_core():
-    assert set(core.REASONS) >= ABSTAINED
+    assert set(core.REASONS) >= UNSURE
 
 
 # A history of decisions and what became of them

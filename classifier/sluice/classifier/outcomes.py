@@ -39,7 +39,7 @@ class Predicted:
     pattern: str
     confidence: float
     is_answered: bool
-    """Sluice was certain enough of it to act by."""
+    """Its pattern was certain enough; how far off the numbers may be, their spread says."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     spread: Mapping[str, float] = field(default_factory=dict)
     """Sd of ln (the next run's value) by number, where the model tells it."""

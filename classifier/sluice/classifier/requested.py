@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Decision, Job
 
 UNSURE = frozenset({"unknown_job", "low_confidence", "others_only", "volume_only"})
-"""Reasons of decisions whose prediction is too unsure to judge others by."""
-ABSTAINED = UNSURE | {"wide_spread", "alone_unknown"}
-"""Reasons of decisions that Sluice was not certain enough for."""
+"""Reasons of decisions whose prediction is too unsure to go by, whatever its numbers."""
 SLACK = 3  # seconds between a decision and its job's submit time, at most
 _QUOTING = re.compile(r"""['"\\]""")
 _OPTIONS = {
@@ -144,4 +142,4 @@ def predicted_in(record: Record) -> Predicted | None:
     prediction = record.prediction
     if prediction.evidence == "none":
         return None
-    return Predicted.of(prediction, is_answered=record.decision.reason not in ABSTAINED)
+    return Predicted.of(prediction, is_answered=record.decision.reason not in UNSURE)
