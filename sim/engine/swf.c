@@ -60,36 +60,51 @@ read_number (const char *at, const char *end, double *value)
 	return at && (at == end || is_blank (*at)) ? at : NULL;
 }
 
-/* Returns 1 when the line is a row, 0 when it says nothing, -1 when it is broken. */
+/* Words from here on. */
+static uint32_t
+count_words (const char *at, const char *end)
+{
+	uint32_t count = 0;
+	for (at = skip_blanks (at, end); at < end; at = skip_blanks (at, end)) {
+		while (at < end && !is_blank (*at))
+			at++;
+		count++;
+	}
+	return count;
+}
+
+/* width: of the first row, 0 until there is one. Returns 1 when the line is a row, 0 when
+ * it says nothing, -1 when it is broken. */
 static int
-read_line (const char *at, const char *end, double *row, struct sluice_swf_problem *problem)
+read_line (const char *at, const char *end, double *row, uint32_t *width,
+	   struct sluice_swf_problem *problem)
 {
 	at = skip_blanks (at, end);
 	if (at == end || *at == ';')
 		return 0;
 	uint32_t field = 0;
-	for (; at < end; at = skip_blanks (at, end)) {
-		if (field == SLUICE_SWF_FIELDS) {
-			problem->fault = SLUICE_SWF_TOO_MANY_FIELDS;
-			break;
-		}
+	for (; at < end && field < SLUICE_SWF_FIELDS; at = skip_blanks (at, end)) {
 		at = read_number (at, end, &row[field]);
-		field++;
-		if (!at) {
-			problem->fault = SLUICE_SWF_NO_NUMBER;
-			break;
-		}
+		problem->field = ++field;
+		problem->fault = SLUICE_SWF_NO_NUMBER;
+		if (!at)
+			return -1;
 	}
-	problem->field = field;
-	if (at == end && field < SLUICE_SWF_FIELDS)
-		problem->fault = SLUICE_SWF_TOO_FEW_FIELDS;
-	return at == end && field == SLUICE_SWF_FIELDS ? 1 : -1;
+	problem->fault = SLUICE_SWF_TOO_FEW_FIELDS;
+	if (field < SLUICE_SWF_FIELDS)
+		return -1;
+	problem->field = field + count_words (at, end);
+	problem->fault = SLUICE_SWF_TOO_MANY_FIELDS;
+	if (*width == 0)
+		*width = problem->field;
+	return problem->field <= *width ? 1 : -1;
 }
 
 void
 sluice_swf_read (struct sluice_swf_reader *reader)
 {
 	const char *at = reader->text, *end = at + reader->size;
+	uint32_t width = 0;
 	reader->row_count = reader->problem_count = 0;
 	for (uint64_t line = 1; at < end && reader->row_count < reader->row_capacity;
 	     line++) {
@@ -98,7 +113,7 @@ sluice_swf_read (struct sluice_swf_reader *reader)
 			stop = end;
 		struct sluice_swf_problem problem = { .line = line };
 		double *row = reader->rows + reader->row_count * SLUICE_SWF_FIELDS;
-		int answer = read_line (at, stop, row, &problem);
+		int answer = read_line (at, stop, row, &width, &problem);
 		if (answer > 0)
 			reader->row_count++;
 		if (answer < 0 && reader->problem_count++ < reader->problem_capacity)

@@ -1,6 +1,7 @@
 /*
  * Lines of the Standard Workload Format (Chapin et al. 1999; Parallel Workloads
- * Archive, version 2.2): 18 numbers a job, -1 where one is not known.
+ * Archive, version 2.2): 18 numbers a job, -1 where one is not known. Some writers, such
+ * as Alea's, add columns of their own behind these: they are passed over.
  */
 #ifndef SLUICE_SWF_H
 #define SLUICE_SWF_H
@@ -12,7 +13,7 @@ enum { SLUICE_SWF_FIELDS = 18 };
 enum sluice_swf_fault {
 	SLUICE_SWF_NO_NUMBER,
 	SLUICE_SWF_TOO_FEW_FIELDS,
-	SLUICE_SWF_TOO_MANY_FIELDS
+	SLUICE_SWF_TOO_MANY_FIELDS /* more than the first job's line: two lines in one */
 };
 
 /* A line that was passed over. */

@@ -29,7 +29,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 		abort ();
 	for (uint64_t i = 0; i < reader.problem_count && i < NAMED; i++)
 		if (problems[i].line < 1 || problems[i].line > lines
-		    || problems[i].field > SLUICE_SWF_FIELDS
+		    || problems[i].field > size
 		    || problems[i].fault > SLUICE_SWF_TOO_MANY_FIELDS)
 			abort ();
 	free (reader.rows);

@@ -114,6 +114,35 @@ def test_accounting_may_be_counted_in_processors(tmp_path):
     assert list(read_trace(path, slot="processor").slots) == [8, 4]
 
 
+SACCT_CSV = """\
+JobID,JobName,User,Account,Partition,Submit,Start,End,Elapsed,Timelimit,NNodes,State
+11,a,ann,physics,batch,1970-01-01T00:16:40,1970-01-01T00:17:40,1970-01-01T00:18:40,00:01:00,00:10:00,2,COMPLETED
+11.batch,batch,,physics,,1970-01-01T00:17:40,1970-01-01T00:17:40,1970-01-01T00:18:40,00:01:00,,1,COMPLETED
+11.0,a,,physics,,1970-01-01T00:17:41,1970-01-01T00:17:41,1970-01-01T00:18:40,00:00:59,,2,COMPLETED
+"""
+SITE_CSV = """\
+id;queue_name;user_id;submit_time;start_time;end_time;wallclock_req;nodes_req;cores_req
+11;batch;ann;1000;1060;1120;600;2;64
+"""
+
+
+@pytest.mark.parametrize("text", [SACCT_CSV, SITE_CSV])
+def test_usual_titles_of_accounting_need_no_map(text, tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    trace = read_trace(path, kind="csv")
+    assert (len(trace), trace.bad_line_count) == (1, 0)
+    [row] = zip(trace.submit, trace.start, trace.runtime, trace.limit, trace.slots, strict=True)
+    assert row == (1000, 1060, 60, 600, 2)
+    assert [*trace.users, *trace.partitions] == ["ann", "batch"]
+
+
+def test_a_map_goes_before_a_usual_title(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(SITE_CSV)
+    assert list(read_trace(path, columns={"slots": "cores_req"}).slots) == [64]
+
+
 WRONG = (
     ("a,b\n1,2\n", {"submit": "c"}, "no column c; there are a, b"),
     ("a,b\n1,2\n", {}, "no column for submit, slots, runtime"),

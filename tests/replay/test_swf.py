@@ -64,10 +64,18 @@ def test_processors_that_were_not_asked_for_are_those_that_were_given():
     assert read_swf("x", JOB.replace(b" 8 600", b" -1 600")).slots[0] == 4
 
 
+def test_further_columns_are_passed_over():
+    """Alea's traces have some behind the standard's 18."""
+    wide = JOB.replace(b"\n", b" -1 cluster=a,b 0.5\n")
+    trace = read_swf("x", HEADER + wide + JOB + wide.replace(b"\n", b" 1 2\n"))
+    assert list(trace.think_time) == [30, 30]
+    assert [bad.reason for bad in trace.bad_lines] == ["has 23 fields, more than the first job"]
+
+
 BROKEN = (
     (b"1 2 3\n", "has 3 fields instead of 18"),
     (JOB.replace(b"300", b"3oo"), "field 4 is no number"),
-    (JOB.replace(b"\n", b" 1\n"), "has more than 18 fields"),
+    (JOB.replace(b"\n", b" 1\n"), "has 19 fields, more than the first job"),
     (b"\x00\xff\n", "field 1 is no number"),
     (JOB.replace(b"300", b"9" * 20), "field 4 is no number"),
 )

@@ -25,7 +25,7 @@ NAMED_PROBLEMS = 1000
 _FAULTS = {
     lib.SLUICE_SWF_NO_NUMBER: "field {field} is no number",
     lib.SLUICE_SWF_TOO_FEW_FIELDS: "has {field} fields instead of 18",
-    lib.SLUICE_SWF_TOO_MANY_FIELDS: "has more than 18 fields",
+    lib.SLUICE_SWF_TOO_MANY_FIELDS: "has {field} fields, more than the first job",
 }
 _OUTCOMES = np.array(
     [

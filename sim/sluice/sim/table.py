@@ -14,7 +14,7 @@ from sluice.sim.errors import TraceError
 from sluice.sim.trace import BadLine, Outcome, Trace, codes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,12 +32,33 @@ COLUMNS = {
     "partition": "where",
     "state": "Slurm's name of how it ended",
 }
-"""What a CSV may hold, each in a column of that name unless the map says otherwise."""
+"""What a CSV may hold, each in a column of that name or of a usual one (TITLES) unless the map
+says otherwise."""
+TITLES = {
+    "job": ("jobid", "jobidraw", "jobnumber", "id"),
+    "submit": ("submittime", "submitted", "submission", "submissiontime", "qtime"),
+    "begin": ("eligible", "eligibletime"),
+    "start": ("starttime", "started"),
+    "end": ("endtime", "ended"),
+    "runtime": ("elapsed", "elapsedraw", "elapsedtime", "duration", "runseconds"),
+    "limit": ("timelimit", "wallclockreq", "walltimereq", "reqwalltime", "requestedtime"),
+    "slots": (
+        *("nodes", "nodesreq", "nnodes", "reqnodes", "allocnodes", "numnodes"),
+        *("processors", "procs", "ncpus", "reqcpus", "alloccpus", "cpus", "cores", "coresreq"),
+    ),
+    "user": ("userid", "uid", "username"),
+    "account": ("project", "accountname", "group", "groupid"),
+    "partition": ("queue", "queuename"),
+    "state": ("jobstate", "status", "exitstatus"),
+}
+"""Usual titles in accounting, those of sacct among them, without case, blanks and underscores."""
 MOST = 1e12
 """Of seconds, of slots, of a job's number."""
 SEPARATORS = ",;\t|"
 _DURATION = re.compile(r"(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):(\d\d(?:\.\d+)?)")
 """As Slurm writes it: [[days-]hours:]minutes:seconds."""
+_STEP = re.compile(r"[\d_]+\.(batch|extern|interactive|\d+)")
+"""sacct's rows of steps have such numbers, and no user."""
 
 
 def read_csv(name: str, text: str, columns: Mapping[str, str]) -> Trace:
@@ -53,12 +74,14 @@ def read_csv(name: str, text: str, columns: Mapping[str, str]) -> Trace:
     reader = csv.reader(lines, delimiter=separator)
     heading = [_printable(title.strip()) for title in next(reader, [])]
     place = _places(name, heading, columns)
+    of_step = _step_test(place)
     rows: list[list[str]] = []
     bad: list[BadLine] = []
     try:
         for row in reader:
             if len(row) == len(heading):
-                rows.append(row)
+                if not of_step(row):
+                    rows.append(row)
             elif row:
                 bad.append(
                     BadLine(reader.line_num, f"has {len(row)} fields instead of {len(heading)}")
@@ -110,12 +133,16 @@ def _trace(
 
 def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[str, int]:
     place = {}
+    plain = [re.sub(r"[\s_-]", "", title).lower() for title in heading]
     for key in COLUMNS:
-        title = columns.get(key, key)
-        if title in heading:
-            place[key] = heading.index(title)
-        elif key in columns:
-            raise TraceError(f"{name}: no column {title}; there are {', '.join(heading)}")
+        if key in columns:
+            if columns[key] not in heading:
+                raise TraceError(
+                    f"{name}: no column {columns[key]}; there are {', '.join(heading)}"
+                )
+            place[key] = heading.index(columns[key])
+        elif usual := [title for title in (key, *TITLES[key]) if title in plain]:
+            place[key] = plain.index(usual[0])
     missing = [key for key in ("submit", "slots") if key not in place]
     if not {"runtime"} <= place.keys() and not {"start", "end"} <= place.keys():
         missing.append("runtime (or start and end)")
@@ -125,6 +152,14 @@ def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[s
             f"--column {missing[0].split()[0]}=TITLE (titles: {', '.join(heading)[:200]})"
         )
     return place
+
+
+def _step_test(place: Mapping[str, int]) -> Callable[[Sequence[str]], bool]:
+    """Return what tells rows of steps, which sacct prints below their job's."""
+    job, user = place.get("job"), place.get("user")
+    if job is None or user is None:
+        return lambda _: False
+    return lambda row: not row[user].strip() and bool(_STEP.fullmatch(row[job].strip()))
 
 
 def _printable(title: str) -> str:

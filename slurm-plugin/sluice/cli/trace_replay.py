@@ -105,7 +105,7 @@ def command(
         sluice replay KTH-SP2.swf.gz --policy none
         sluice replay year.txt --slurm --machine cluster.toml --jobs jobs.csv
         sluice replay --generate 100000 --slots 512 --load 0.8 --seed 7
-        sluice replay year.csv --column submit=SubmitTime --column slots=Nodes --slots 512
+        sluice replay year.csv --column submit=Received --column slots=Hosts --slots 512
         sluice replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
             --set weight_fair_share=1000 --json
 
