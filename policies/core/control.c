@@ -648,33 +648,6 @@ by_strength (const void *left, const void *right)
 	return sluice_pressure_is_stronger (b, a) - sluice_pressure_is_stronger (a, b);
 }
 
-/* Several loads as one that is always on, as the core takes the weakest of a set. */
-static void
-merge (const struct sluice_pressure *const *loads, uint32_t n, double z,
-       struct sluice_pressure *out)
-{
-	double streams = 0.0, flushes = 0.0, exponent = 1.0;
-
-	memset (out, 0, sizeof *out);
-	out->io_share = out->confined = 1.0;
-	for (uint32_t i = 0; i < n; i++)
-		exponent = smaller (exponent, 1.0 - loads[i]->interleaving);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sluice_pressure *p = loads[i];
-		double weight = p->weight * exp (z * p->log_sd);
-		streams += weight * p->streaming;
-		/* flushes add up as they do alongside a victim */
-		flushes += pow (weight * (1.0 - p->streaming), exponent)
-			   * exp ((1.0 - exponent) * p->log_nprocs);
-		out->demand += p->demand;
-		out->metadata += p->metadata;
-	}
-	flushes = pow (flushes, 1.0 / exponent);
-	out->weight = flushes + streams;
-	out->streaming = out->weight > 0.0 ? streams / out->weight : 0.0;
-	out->interleaving = 1.0 - exponent;
-}
-
 /* Running jobs whose load no token stands for: the heaviest, and the rest as one. */
 static uint32_t
 gather_background (struct sluice_control *c, const struct sluice_control_job *jobs,
@@ -693,7 +666,7 @@ gather_background (struct sluice_control *c, const struct sluice_control_job *jo
 		out[i] = *c->loads[i];
 	if (found == kept)
 		return kept;
-	merge (c->loads + kept, found - kept, z, &out[kept]);
+	sluice_pressure_merge (c->loads + kept, found - kept, z, &out[kept]);
 	return kept + 1;
 }
 

@@ -566,6 +566,31 @@ sluice_overlap (const struct sluice_pressure *victim, const struct sluice_pressu
 				    sluice_rate_share (victim, &other, 1, model, z));
 }
 
+void
+sluice_pressure_merge (const struct sluice_pressure *const *loads, uint32_t n, double z,
+		       struct sluice_pressure *out)
+{
+	double streams = 0.0, flushes = 0.0, exponent = 1.0;
+
+	*out = (struct sluice_pressure){ .io_share = 1.0, .confined = 1.0 };
+	for (uint32_t i = 0; i < n; i++)
+		exponent = smaller (exponent, 1.0 - loads[i]->interleaving);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_pressure *p = loads[i];
+		double weight = p->weight * exp (z * p->log_sd);
+		streams += weight * p->streaming;
+		/* flushes add up as they do alongside a victim */
+		flushes += pow (weight * (1.0 - p->streaming), exponent)
+			   * exp ((1.0 - exponent) * p->log_nprocs);
+		out->demand += p->demand;
+		out->metadata += p->metadata;
+	}
+	flushes = pow (flushes, 1.0 / exponent);
+	out->weight = flushes + streams;
+	out->streaming = out->weight > 0.0 ? streams / out->weight : 0.0;
+	out->interleaving = 1.0 - exponent;
+}
+
 int
 sluice_pressure_is_stronger (const struct sluice_pressure *a,
 			     const struct sluice_pressure *b)

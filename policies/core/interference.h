@@ -182,6 +182,11 @@ void sluice_pressure_of (const struct sluice_profile *profile,
  */
 void sluice_pressure_slow_down (struct sluice_pressure *pressure, double speed);
 
+/* Several loads as one that is always on and presses on any victim as they do together,
+ * each z sd of its ln w heavier. */
+void sluice_pressure_merge (const struct sluice_pressure *const *loads, uint32_t n,
+			    double z, struct sluice_pressure *out);
+
 /* rho of victim while all n others are active; in (0, 1]. z >= 0 shifts every
  * ln w by z sd against the victim. */
 double sluice_rate_share (const struct sluice_pressure *victim,

@@ -91,6 +91,10 @@ def test_texts_are_bounded_under_sanitizers(built):
     assert ", 0 failed" in run(built("text_test", *SANITIZERS))
 
 
+def test_loads_that_are_merged_press_as_one_by_one_under_sanitizers(built):
+    assert ", 0 failed" in run(built("interference_test", *SANITIZERS))
+
+
 @pytest.mark.parametrize("stride", ["11", pytest.param("1", marks=pytest.mark.acceptance)])
 def test_no_damaged_file_gets_past_the_sanitizers(built, files, stride):
     assert ", 0 failed" in run(built("damage_test", *SANITIZERS), *files, stride)

@@ -696,11 +696,15 @@ def test_a_job_takes_the_lane_that_is_free_now():
     assert cluster.exchanges() == {}
 
 
-def test_a_lane_that_is_hardly_better_keeps_a_job_where_it_is():
-    cluster = Cluster("MaxDelay=0\nMinSaving=1000000\n")
+@pytest.mark.parametrize(
+    ("setting", "is_exchanged"), [("", True), ("MinSaving=1000000", False), ("Margin=0.9", False)]
+)
+def test_a_lane_that_is_hardly_better_keeps_a_job_where_it_is(setting, is_exchanged):
+    """By what the other one saves, and by its share of what the job costs where it is."""
+    cluster = Cluster(f"MaxDelay=0\n{setting}\n")
     cluster.add(lane_mask=1)
-    cluster.look(writers=(1,), conf=CONTROLLED)
-    assert cluster.exchanges() == {}
+    cluster.look(writers=(1, 1, 2), conf=CONTROLLED)
+    assert bool(cluster.exchanges()) is is_exchanged
 
 
 def test_a_job_is_confined_no_longer_than_somebody_is_there_to_be_kept_from():
