@@ -182,8 +182,8 @@ void sluice_pressure_of (const struct sluice_profile *profile,
  */
 void sluice_pressure_slow_down (struct sluice_pressure *pressure, double speed);
 
-/* Several loads as one that is always on and presses on any victim as they do together,
- * each z sd of its ln w heavier. */
+/* Several loads as one that is always on and presses on any victim no less than they do
+ * together, each z sd of its ln w heavier. */
 void sluice_pressure_merge (const struct sluice_pressure *const *loads, uint32_t n,
 			    double z, struct sluice_pressure *out);
 

@@ -1,4 +1,4 @@
-/* Loads that are counted as one press as they do one by one. */
+/* Loads that are counted as one press as they do one by one, or more. */
 #include <math.h>
 
 #include "check.h"
@@ -24,8 +24,8 @@ always_on (double interleaving)
 		.transfer = draw (0, 1),
 		.interleaving = interleaving,
 		.log_nprocs = draw (0, 8),
-		.demand = draw (0, 0.1),
-		.metadata = draw (0, 0.2),
+		.demand = draw (0.5, 1),
+		.metadata = draw (0, 0.05),
 		.io_share = 1.0,
 		.confined = 1.0,
 	};
@@ -49,6 +49,10 @@ test_a_merged_load_costs_a_victim_what_its_parts_cost (double interleaving)
 		sluice_pressure_merge (others, n, 0.0, &merged);
 		double apart = sluice_rate_share (&victim, others, n, &model, 0.0);
 		double together = sluice_rate_share (&victim, &one, 1, &model, 0.0);
+		CHECK (together <= apart * (1.0 + 1e-9));
+		victim.transfer = 1.0; /* it waits for no operation in a queue */
+		apart = sluice_rate_share (&victim, others, n, &model, 0.0);
+		together = sluice_rate_share (&victim, &one, 1, &model, 0.0);
 		CHECK (fabs (apart - together) <= 1e-9 * apart);
 	}
 }
