@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.classifier.drafts import draft_of
 from sluice.history_db.command_lines import program_name
 from sluice.history_db.store import Store
-from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,14 +34,18 @@ class WeakKeyError(Exception):
 class Anonymiser:
     """Replaces names by words that only the key's owner can make."""
 
-    def __init__(self, key: bytes) -> None:
-        """Take the site's key. Raises WeakKeyError."""
+    def __init__(self, key: bytes, name_stem: Callable[[str], str]) -> None:
+        """Take the site's key, and what a job's name has in common with those of its series.
+
+        Raises WeakKeyError.
+        """
         if len(key) < MIN_KEY or len(set(key)) < MIN_KEY // 2:
             raise WeakKeyError(
                 f"a key of {len(key)} bytes could be guessed; make one with "
                 "`(umask 077; head -c 32 /dev/urandom > site.key)`"
             )
         self._key = key
+        self._name_stem = name_stem
 
     def _digest(self, kind: str, value: str) -> bytes:
         text = f"{kind}\0{value}".encode(errors="surrogateescape")
@@ -61,7 +64,7 @@ class Anonymiser:
 
     def name(self, value: str | None) -> str | None:
         """Replace a job's name by a word for its stem, so that its runs stay together."""
-        return value and self.word("name", core.name_stem(value))
+        return value and self.word("name", self._name_stem(value))
 
     def exe(self, value: str | None) -> str | None:
         """Replace a command line by a word for its program; arguments go."""
@@ -108,12 +111,12 @@ class Anonymiser:
         }
 
 
-def write_anonymised(store: Store, path: Path, key: bytes) -> None:
+def write_anonymised(store: Store, path: Path, key: bytes, name_stem: Callable[[str], str]) -> None:
     """Write the copy; `path` appears only when nothing is in it any more that should not be.
 
     Raises WeakKeyError, HistoryError or OSError.
     """
-    anonymiser = Anonymiser(key)
+    anonymiser = Anonymiser(key, name_stem)
     with draft_of(path, mode=0o600) as draft:  # until they are replaced, the names are in it
         store.copy_to(draft)
         with Store(draft) as copy:

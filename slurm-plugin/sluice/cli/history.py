@@ -328,12 +328,13 @@ def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path 
         sluice history anonymise shared.db --key-file site.key
     """
     from sluice.classifier.anonymise import WeakKeyError, write_anonymised
+    from sluice.policies import core
 
     if file.exists():
         raise CommandError(f"{file}: is there already; remove it, or name another file")
     try:
         with open_history(config, history, read_only=True) as store:
-            write_anonymised(store, file, key_file.read_bytes())
+            write_anonymised(store, file, key_file.read_bytes(), core.name_stem)
     except WeakKeyError as error:
         raise CommandError(f"{key_file}: {error}") from error
     click.echo(f"{file}: {bytes_text(file.stat().st_size)}")
