@@ -5,9 +5,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from arriving_logs import END, JOB, ME, START
 from click.testing import CliRunner
 from core_worlds import bundle_bytes
-from test_follow import END, JOB, ME, START, a_log, look
+from test_follow import a_log, look
 
 from sluice.classifier.requested import Submissions
 from sluice.classifier.unlogged import coarse_profile, unlogged_jobs

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from arriving_logs import END, JOB, ME, START
 from click.testing import CliRunner
 from test_ingest import NOBODY
 
@@ -19,37 +20,11 @@ from sluice.classifier.darshan_writer import MadeLog
 from sluice.classifier.follow import EVERYTHING, UNSETTLED, Tree
 from sluice.classifier.ingest import Summary, ingest_checked
 from sluice.cli.main import main
-from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.history_db.tables.links import ACCOUNTING_DELAY, NO_JOB
 
-START, END = 1_700_000_000, 1_700_000_100
 NOW = float(END + 3600)
-ME = os.geteuid()
 OTHER = ME + 1
-JOB = Job(
-    cluster="c",
-    job_id=7,
-    submit=START - 50,
-    restarts=0,
-    name="made",
-    user="me",
-    uid=ME,
-    account="a",
-    partition="p",
-    qos="q",
-    nodes=1,
-    tasks=1,
-    cpus=1,
-    time_limit=60,
-    start=START - 10,
-    end=END + 10,
-    state="COMPLETED",
-    exit_code="0:0",
-    submit_line=None,
-    script_signature=None,
-    source="sacct",
-)
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from arriving_logs import JOB
 from hypothesis import given
 from hypothesis import strategies as st
-from test_follow import JOB
 
 from sluice.classifier.bursts import Heatmap
 from sluice.classifier.job_profile import profile_of

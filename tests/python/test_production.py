@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from test_store import a_job, a_log, a_profile
+from history_rows import a_job, a_log, a_profile
 
 from sluice.attribution.production import pooled
 from sluice.attribution.site import site_evidence

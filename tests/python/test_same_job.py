@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from arriving_logs import JOB
 from hypothesis import given
 from hypothesis import strategies as st
-from test_follow import JOB
 
 from sluice.classifier.same_job import LONGEST_PAUSE, by_job, is_pid
 from sluice.history_db.records import Log, Profile, Run

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from test_store import a_job, a_log, a_profile
+from history_rows import a_job, a_log, a_profile
 
 from sluice.calibrate.company import without_company
 from sluice.calibrate.stragglers import KEEPS_UP, LONELY, STRAGGLES, UNSURE
