@@ -28,13 +28,13 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and programs
 	@$(BIN)/python -m compileall -q $(wildcard */sluice) # whoever runs a command may not write here
 
-$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*) \
+$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
 		policies/build_core.py classifier/build_reader.py sim/build_engine.py
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 plugin: $(VENV)/.ready
-	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD))
+	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD))
 
@@ -42,7 +42,7 @@ probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
 install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/operating.md)
-	$(MAKE) --no-print-directory -C slurm-plugin BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
@@ -112,7 +112,7 @@ docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
-	$(BIN)/python -m sluice.classifier.shipped tests/data/darshan/index.csv \
+	$(BIN)/python -m sluice.patterns.shipped tests/data/darshan/index.csv \
 		tests/data/programs/labels.csv tests/data/programs/round6.csv \
 		tests/data/programs/round7.csv tests/data/programs/round8.csv \
 		tests/data/programs/round9.csv tests/data/programs/round10.csv
@@ -125,4 +125,4 @@ lock: ## Pin every Python dependency with its hash
 
 clean: ## Remove what was built
 	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so \
-		classifier/sluice/classifier/_reader.*.so sim/sluice/sim/_engine.*.so
+		classifier/sluice/darshan/_reader.*.so sim/sluice/sim/_engine.*.so

@@ -1,4 +1,4 @@
-"""Builds `sluice.classifier._reader`: the reader of Darshan logs, with the core's basics."""
+"""Builds `sluice.darshan._reader`: the reader of Darshan logs, with the core's basics."""
 
 import runpy
 from pathlib import Path
@@ -7,7 +7,7 @@ HERE = Path(__file__).resolve().parent
 
 core = runpy.run_path(str(HERE.parent / "policies" / "build_core.py"))
 ffibuilder = core["builder"](
-    "sluice.classifier._reader",
+    "sluice.darshan._reader",
     ["reader.h"],
     [HERE / "reader", core["CORE"]],
     libraries=["deflate"],

@@ -4,7 +4,8 @@ import runpy
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+FOLDERS = [HERE / "engine" / name for name in ("scheduler", "storage", "policies", "trace")]
 HEADERS = ("engine.h", "swf.h", "world.h", "contended.h", "policies.h", "requests.h")
 
 core = runpy.run_path(str(HERE.parent / "policies" / "build_core.py"))
-ffibuilder = core["builder"]("sluice.sim._engine", HEADERS, [HERE / "engine", core["CORE"]])
+ffibuilder = core["builder"]("sluice.sim._engine", HEADERS, [*FOLDERS, core["CORE"]])

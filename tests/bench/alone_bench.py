@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("lab", "python")]
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("lab", "prediction")]
 
 from contended_runs import LAWS, World, alone, contended, programs
 from test_alone import BANDWIDTH, FACTOR, jobs_of
 
-from sluice.classifier.undisturbed import undisturbed
 from sluice.policies.core import Z90
+from sluice.prediction.undisturbed import undisturbed
 
 SEEDS = 6
 EACH = 8

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.classifier.confidence import calibration_error
-from sluice.classifier.evaluation import WITHIN, Outcomes, joined, judge, quality
-from sluice.classifier.pattern_training import Fold, temperature_of
-from sluice.classifier.patterns import packaged_classifier
-from sluice.classifier.plots import picture, reliability_plot
-from sluice.classifier.shipped import certain_examples
+from sluice.patterns.classifier import packaged_classifier
+from sluice.patterns.confidence import calibration_error
+from sluice.patterns.evaluation import WITHIN, Outcomes, joined, judge, quality
+from sluice.patterns.plots import picture, reliability_plot
+from sluice.patterns.shipped import certain_examples
+from sluice.patterns.training import Fold, temperature_of
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 ANSWERS = PROGRAMS / "first_answers.csv"

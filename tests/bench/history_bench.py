@@ -36,16 +36,16 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.classifier.features import FEATURES
-from sluice.classifier.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
-from sluice.classifier.ranking import refresh
-from sluice.classifier.submit_model import fit_submit_model
-from sluice.classifier.train import fit_quickly, keep, past_of
+from sluice.darshan.features import FEATURES
 from sluice.history_db.records import Decision, Job
 from sluice.history_db.store import Store
+from sluice.interference.ranking import refresh
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Situation, decide
+from sluice.prediction.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
+from sluice.prediction.submit_model import fit_submit_model
+from sluice.prediction.train import fit_quickly, keep, past_of
 
 RUNS = 1_000_000
 BATCH = 5000

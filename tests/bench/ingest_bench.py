@@ -20,12 +20,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from sluice.classifier import darshan_log
-from sluice.classifier._reader import ffi, lib
-from sluice.classifier.darshan_writer import MadeLog
-from sluice.classifier.ingest import ingest
-from sluice.classifier.profile import read_profile
+from sluice.darshan import log as darshan_log
+from sluice.darshan._reader import ffi, lib
+from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
+from sluice.ingest.ingest import ingest
+from sluice.patterns.profile import read_profile
 
 ROUNDS = 16
 LOGS = Path(__file__).parents[1] / "data" / "darshan"

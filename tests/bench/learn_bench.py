@@ -23,13 +23,13 @@ sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
 from made_logs import MIB, appended
 
-from sluice.classifier.darshan_writer import MadeLog
-from sluice.classifier.made_history import made_history
-from sluice.classifier.submit_model import empty_model
-from sluice.classifier.train import fit_quickly, keep, past_of
-from sluice.classifier.workers import start_from_a_clean_process
+from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
+from sluice.ingest.workers import start_from_a_clean_process
 from sluice.policies.bundle import Bundle
+from sluice.prediction.made_history import made_history
+from sluice.prediction.submit_model import empty_model
+from sluice.prediction.train import fit_quickly, keep, past_of
 from sluice.slurm.learner import Learner, cpu_seconds
 
 RUNS, JOBS_A_POLL, POLLS = 10_000, 10, 8

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import replay_bench
 
-from sluice.classifier.plots import picture
-from sluice.sim.compare import compare
-from sluice.sim.experiment import Experiment
-from sluice.sim.figures_of_replay import FIGURES
-from sluice.sim.replay_plots import pictures
+from sluice.patterns.plots import picture
+from sluice.sim.replay.compare import compare
+from sluice.sim.replay.experiment import Experiment
+from sluice.sim.replay.figures import FIGURES
+from sluice.sim.replay.plots import pictures
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 POLICIES = ("sluice-auto", "two-groups", "license-cap", "period-sets")

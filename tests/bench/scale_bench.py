@@ -101,7 +101,7 @@ def cluster(place: Path) -> Iterator[tuple[PrivateSlurm, Sluiced]]:
     with PrivateSlurm(
         place / "slurm",
         settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000"},
-        plugin_dir=make("slurm-plugin") / "plugins",
+        plugin_dir=make("slurm-plugin/job_submit") / "plugins",
         environment={"SLUICE_CONF": str(files.config)},
     ) as slurm:
         files.wait_for(lambda seen: seen["bundle"]["loaded"])

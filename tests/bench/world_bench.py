@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from sluice.sim import engine
-from sluice.sim.contention import Contention, loads_of
-from sluice.sim.machine import site_of
-from sluice.sim.repairs import make_replayable
-from sluice.sim.sources import read_trace
-from sluice.sim.world import configuration
+from sluice.sim.storage.contention import Contention, loads_of
+from sluice.sim.storage.world import configuration
+from sluice.sim.trace.machine import site_of
+from sluice.sim.trace.repairs import make_replayable
+from sluice.sim.trace.sources import read_trace
 
 TRACE = Path(__file__).resolve().parents[3] / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
 GOAL = 100_000

@@ -6,7 +6,7 @@
  * log is chosen by the fuzzer, within what its calls promise (the arrays of a record are as
  * long as it says). The regions that the reader unpacks itself lie in a file in memory.
  * tests/data and test_reader_c.py try the library itself, which runs in processes of its
- * own (classifier/sluice/classifier/workers.py) because a damaged log may crash it.
+ * own (classifier/sluice/ingest/workers.py) because a damaged log may crash it.
  */
 #include <math.h>
 #include <stdlib.h>

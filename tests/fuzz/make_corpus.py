@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "lab"), str(HERE.parent / "python")]
+sys.path.insert(0, str(HERE.parent / "lab"))
 
 import made_model  # noqa: E402 - its folder is no package
 from stored_logs import STORED, ZLIB, packed, record  # noqa: E402 - likewise

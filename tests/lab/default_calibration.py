@@ -5,13 +5,13 @@ from pathlib import Path
 
 from target_kinds import Limits
 
-from sluice.calibrate.grid import Encounterable, default_grid, most_informative_first
-from sluice.calibrate.programs import MIB
-from sluice.calibrate.protocol import Timing
-from sluice.calibrate.session import Session, Settings
-from sluice.calibrate.targets import Target
 from sluice.history_db.records import Encounter
 from sluice.history_db.store import Store
+from sluice.interference.calibrate.grid import Encounterable, default_grid, most_informative_first
+from sluice.interference.calibrate.protocol import Timing
+from sluice.interference.calibrate.session import Session, Settings
+from sluice.interference.calibrate.targets import Target
+from sluice.interference.programs import MIB
 
 BUDGET = 570.0  # seconds; of `sluice calibrate run`
 LIMITS = Limits(size=4096 * MIB)

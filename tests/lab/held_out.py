@@ -23,12 +23,12 @@ from typing import Any
 from storage_targets import StorageTargets
 from target_kinds import Limits
 
-from sluice.calibrate.launch import Launcher, find_probe
-from sluice.calibrate.observations import Observation
-from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.calibrate.protocol import Member, Timing, measure
-from sluice.calibrate.site_model import SiteModel
-from sluice.calibrate.targets import Target
+from sluice.interference.calibrate.launch import Launcher, find_probe
+from sluice.interference.calibrate.protocol import Member, Timing, measure
+from sluice.interference.calibrate.targets import Target
+from sluice.interference.observations import Observation
+from sluice.interference.programs import KIB, MIB, Program
+from sluice.interference.site_model import SiteModel
 
 TIMING = Timing(window=3.0)
 PROGRAMS = 50

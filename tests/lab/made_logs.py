@@ -1,6 +1,6 @@
 """Records of Darshan logs that tests and benchmarks make (`MadeLog`)."""
 
-from sluice.classifier.darshan_writer import MadeLog
+from sluice.darshan.writer import MadeLog
 
 MIB = 1 << 20
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from sluice.classifier.fit import fit_classifier, fit_regressor
-from sluice.classifier.forest import Forest
-from sluice.classifier.submit_model import MAX_DEPTH
+from sluice.patterns.fit import fit_classifier, fit_regressor
+from sluice.patterns.forest import Forest
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
 from sluice.policies.published import published_interference
 from sluice.policies.snapshot import pack_snapshot
+from sluice.prediction.submit_model import MAX_DEPTH
 
 CREATED = 1_800_000_000  # UTC seconds, of every bundle here
 

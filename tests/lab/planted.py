@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.attribution.timeline import Timeline
+from sluice.interference.production.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

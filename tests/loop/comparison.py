@@ -20,12 +20,12 @@ from typing import Any
 
 from truth import SLUICE, Alone, Truth, read_truth
 
-from sluice.classifier.requested import predicted_in
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.structs import View
+from sluice.prediction.requested import predicted_in
 
 FACTOR = 1.5  # within which a rate is right
 POINTS = 0.15  # likewise a share of I/O

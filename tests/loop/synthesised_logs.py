@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.classifier.chunks import EDGES
-from sluice.classifier.darshan_writer import MadeLog
-from sluice.classifier.rows import BUCKETS
-from sluice.classifier.synthetic.run import RECORD_CAP, Run, bins
+from sluice.darshan.chunks import EDGES
+from sluice.darshan.rows import BUCKETS
+from sluice.darshan.synthetic.run import RECORD_CAP, Run, bins
+from sluice.darshan.writer import MadeLog
 
 CALL = re.compile(
     r"(?P<pid>\d+) (?P<time>[\d.]+) (?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>\d+)"

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from sluice.classifier.jobs import FinishedJob, latest_jobs
 from sluice.history_db.store import Store
+from sluice.prediction.jobs import FinishedJob, latest_jobs
 
 SLUICE = Path(sys.executable).parent / "sluice"
 SIGNIFICANT = 4 << 20  # bytes: programs that write fewer are not judged by their rate

@@ -16,18 +16,20 @@ from click.testing import CliRunner
 from storage_targets import StorageTargets
 from target_kinds import Limits
 
-from sluice.calibrate import protocol
-from sluice.calibrate.delta import DeltaPlan, measure_delta
-from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.launch import (
+from sluice.cli.main import main
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.records import Encounter
+from sluice.history_db.store import Store
+from sluice.interference.calibrate import protocol
+from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
+from sluice.interference.calibrate.launch import (
     MOST_PATTERNS,
     MOST_PROCESSES,
     Launcher,
     Trace,
     in_time,
 )
-from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.calibrate.protocol import (
+from sluice.interference.calibrate.protocol import (
     MOST_FOREIGN_SHARE,
     Block,
     Member,
@@ -38,11 +40,9 @@ from sluice.calibrate.protocol import (
     measure,
     measure_blocks,
 )
-from sluice.calibrate.targets import Target, Watch
-from sluice.cli.main import main
-from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Encounter
-from sluice.history_db.store import Store
+from sluice.interference.calibrate.targets import Target, Watch
+from sluice.interference.errors import CalibrationError
+from sluice.interference.programs import KIB, MIB, Program
 
 QUICK = ("--window", "0.2", "--fill", "0")
 PAIR = ("--encounter", "ws:4K:1 aw:64K:1", "--encounter", "owc:4K:1 ws:4K:1 aw:4K:1")

@@ -10,11 +10,11 @@ from default_calibration import LIMITS, default_calibration
 from held_out import coverage, draw, kept, measure_pairs, median_error, noise_floor
 from storage_targets import StorageTargets
 
-from sluice.calibrate.grid import default_grid
-from sluice.calibrate.observations import observations
-from sluice.calibrate.site_model import fit
-from sluice.calibrate.targets import Target
 from sluice.history_db.store import Store
+from sluice.interference.calibrate.grid import default_grid
+from sluice.interference.calibrate.targets import Target
+from sluice.interference.observations import observations
+from sluice.interference.site_model import fit
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.storage]
 

@@ -11,31 +11,31 @@ from pathlib import Path
 import interruptible
 import pytest
 
-from sluice.calibrate.delta import DeltaPlan
-from sluice.calibrate.errors import CalibrationError
-from sluice.calibrate.grid import Encounterable
-from sluice.calibrate.launch import TIE
-from sluice.calibrate.programs import Program
-from sluice.calibrate.protocol import Timing
-from sluice.calibrate.session import (
+from sluice.cli.stopping import stopped_like_ctrl_c
+from sluice.history_db.records import Encounter
+from sluice.history_db.store import Store
+from sluice.interference.calibrate.delta import DeltaPlan
+from sluice.interference.calibrate.grid import Encounterable
+from sluice.interference.calibrate.launch import TIE
+from sluice.interference.calibrate.protocol import Timing
+from sluice.interference.calibrate.session import (
     FILE_SYSTEMS,
     MOST_REPEATS,
     Session,
     Settings,
     estimate_seconds,
 )
-from sluice.calibrate.targets import Target, claimed
-from sluice.cli.stopping import stopped_like_ctrl_c
-from sluice.history_db.records import Encounter
-from sluice.history_db.store import Store
+from sluice.interference.calibrate.targets import Target, claimed
+from sluice.interference.errors import CalibrationError
+from sluice.interference.programs import Program
 
 LONG = ("--window", "50", "--encounter", "ws:4K:1 aw:64K:1", "--budget", "1h")
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from sluice.calibrate.launch import Launcher
-from sluice.calibrate.programs import Program
+from sluice.interference.calibrate.launch import Launcher
+from sluice.interference.programs import Program
 
 program = Program("ws", 4096, 1)
 place = Path(sys.argv[2])

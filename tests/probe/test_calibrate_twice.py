@@ -19,13 +19,13 @@ from moosefs import MooseFS
 from recorded import encounters
 from storage_targets import StorageTargets
 
-from sluice.calibrate.analysis import agreement, losses, stability
-from sluice.calibrate.grid import Encounterable, default_grid
-from sluice.calibrate.programs import MIB
-from sluice.calibrate.protocol import Timing
-from sluice.calibrate.targets import Target
 from sluice.history_db.records import Encounter
 from sluice.history_db.store import Store
+from sluice.interference.calibrate.analysis import agreement, losses, stability
+from sluice.interference.calibrate.grid import Encounterable, default_grid
+from sluice.interference.calibrate.protocol import Timing
+from sluice.interference.calibrate.targets import Target
+from sluice.interference.programs import MIB
 
 MOOSEFS_BUDGET = 240.0  # seconds
 MOOSEFS_SIZE = int(1.2 * MOOSEFS_BUDGET * MOOSEFS_LIMITS.bandwidth)  # a probe leaves 10 % free

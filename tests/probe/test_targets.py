@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from storage_targets import StorageTargets
 from target_kinds import Limits
 
-from sluice.calibrate.programs import MIB
 from sluice.cli.main import main
 from sluice.history_db.records import TargetProbe
 from sluice.history_db.store import Store
+from sluice.interference.programs import MIB
 
 LANES = "Lane=sl0 Targets=1\nLane=sl1 Targets=1\n"
 

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from statistics import median
 
-from sluice.sim.experiment import Experiment
-from sluice.sim.intervals import interval
-from sluice.sim.ladder import RUNGS
+from sluice.sim.replay.experiment import Experiment
+from sluice.sim.replay.intervals import interval
+from sluice.sim.replay.ladder import RUNGS
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = ROOT.parent / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"

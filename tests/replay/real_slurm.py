@@ -18,7 +18,7 @@ import numpy as np
 
 from sluice.sim import engine
 from sluice.sim.engine import Machine, Partition, Workload
-from sluice.sim.machine import SLURM
+from sluice.sim.trace.machine import SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

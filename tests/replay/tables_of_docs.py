@@ -31,7 +31,7 @@ from gains import (
 )
 
 from sluice.cli.common import duration_text
-from sluice.sim.advice import advice
+from sluice.sim.replay.advice import advice
 
 PAGE = ROOT / "docs" / "replay.md"
 MINUS = "\N{MINUS SIGN}"

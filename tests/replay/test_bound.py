@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.sim.bound import bound, late_work
-from sluice.sim.compare import Draw, bound_of
-from sluice.sim.contention import station_shares
-from sluice.sim.io_replay import replay_with_io
-from sluice.sim.machine import one_pool
-from sluice.sim.policies import POLICIES, Options
-from sluice.sim.profiles import Profiles, no_profiles
-from sluice.sim.repairs import make_replayable
-from sluice.sim.storage import storage_for
-from sluice.sim.trace import Trace
+from sluice.sim.policies.policies import POLICIES, Options
+from sluice.sim.replay.bound import bound, late_work
+from sluice.sim.replay.compare import Draw, bound_of
+from sluice.sim.replay.io_replay import replay_with_io
+from sluice.sim.storage.contention import station_shares
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.machine import one_pool
+from sluice.sim.trace.profiles import Profiles, no_profiles
+from sluice.sim.trace.repairs import make_replayable
+from sluice.sim.trace.trace import Trace
 
 SLOTS = 16
 SITE = one_pool(SLOTS)

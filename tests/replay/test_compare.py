@@ -6,17 +6,17 @@ from itertools import permutations
 
 import pytest
 
-from sluice.sim.compare import PLAIN, Draw, compare
-from sluice.sim.fan_out import StoppedError, in_order
-from sluice.sim.figures_of_replay import FIGURES, GROUPS, fairness
-from sluice.sim.intervals import interval
-from sluice.sim.lublin import generate
-from sluice.sim.machine import one_pool
-from sluice.sim.policies import Options
-from sluice.sim.profiles import drawn_profiles
-from sluice.sim.repairs import make_replayable
-from sluice.sim.replay_plots import pictures
-from sluice.sim.storage import storage_for
+from sluice.sim.policies.policies import Options
+from sluice.sim.replay.compare import PLAIN, Draw, compare
+from sluice.sim.replay.fan_out import StoppedError, in_order
+from sluice.sim.replay.figures import FIGURES, GROUPS, fairness
+from sluice.sim.replay.intervals import interval
+from sluice.sim.replay.plots import pictures
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.lublin import generate
+from sluice.sim.trace.machine import one_pool
+from sluice.sim.trace.profiles import drawn_profiles
+from sluice.sim.trace.repairs import make_replayable
 
 SLOTS = 64
 SITE = one_pool(SLOTS)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from sluice.cli.main import main
-from sluice.sim.ladder import RUNGS
+from sluice.sim.replay.ladder import RUNGS
 
 SLUICE = Path(sys.executable).with_name("sluice")
 GENERATED = ("--generate", "400", "--slots", "64", "--load", "0.9")

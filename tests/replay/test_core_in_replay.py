@@ -14,14 +14,14 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View
-from sluice.sim.belief import UPPER_BOUND, belief_of, by_chunk_alone, without_classifier
-from sluice.sim.io_replay import replay_with_io
-from sluice.sim.lublin import generate
-from sluice.sim.machine import one_pool
-from sluice.sim.policies import Options
-from sluice.sim.profiles import drawn_profiles
-from sluice.sim.repairs import make_replayable
-from sluice.sim.storage import storage_for
+from sluice.sim.policies.belief import UPPER_BOUND, belief_of, by_chunk_alone, without_classifier
+from sluice.sim.policies.policies import Options
+from sluice.sim.replay.io_replay import replay_with_io
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.lublin import generate
+from sluice.sim.trace.machine import one_pool
+from sluice.sim.trace.profiles import drawn_profiles
+from sluice.sim.trace.repairs import make_replayable
 
 SLOTS = 64
 SITE = one_pool(SLOTS)

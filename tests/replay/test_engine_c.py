@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINE = ROOT / "sim" / "engine"
+ENGINE = ROOT / "sim" / "engine" / "scheduler"
 CORE = ROOT / "policies" / "core"
 NAMES = ("availability", "eligible", "engine", "events", "joined_ends", "preempt", "priority")
 NAMES += ("queue", "run", "schedule", "workload")

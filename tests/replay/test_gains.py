@@ -49,8 +49,8 @@ from gains import (
     waits_file,
 )
 
-from sluice.sim.advice import advice
-from sluice.sim.compare import compare_each
+from sluice.sim.replay.advice import advice
+from sluice.sim.replay.compare import compare_each
 
 SIGNIFICANT = 15
 MOST_MAKESPAN = 1.01

@@ -7,11 +7,11 @@ import pytest
 
 from sluice.policies.core import PATTERNS, PROFILE_FIELDS
 from sluice.sim.errors import TraceError
-from sluice.sim.lublin import Model, _gamma_cdf, generate
-from sluice.sim.machine import site_of
-from sluice.sim.mix import HEAVY, KINDS, LIGHT, draw_mix
-from sluice.sim.repairs import make_replayable
-from sluice.sim.replay import replay
+from sluice.sim.replay.replay import replay
+from sluice.sim.trace.lublin import Model, _gamma_cdf, generate
+from sluice.sim.trace.machine import site_of
+from sluice.sim.trace.mix import HEAVY, KINDS, LIGHT, draw_mix
+from sluice.sim.trace.repairs import make_replayable
 
 
 def test_equal_seeds_give_equal_traces_and_others_do_not():

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from sluice.classifier.made_history import made_history
 from sluice.cli.main import main
 from sluice.history_db.store import Store
-from sluice.sim.accounting import trace_of_jobs
-from sluice.sim.history_profiles import history_profiles, where_known
-from sluice.sim.machine import one_pool
-from sluice.sim.profiles import drawn_profiles, no_profiles
-from sluice.sim.repairs import make_replayable
-from sluice.sim.storage import storage_for
+from sluice.prediction.made_history import made_history
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.accounting import trace_of_jobs
+from sluice.sim.trace.history_profiles import history_profiles, where_known
+from sluice.sim.trace.machine import one_pool
+from sluice.sim.trace.profiles import drawn_profiles, no_profiles
+from sluice.sim.trace.repairs import make_replayable
 
 RUNS = 40
 

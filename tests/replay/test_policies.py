@@ -7,15 +7,15 @@ import pytest
 
 from sluice.sim.engine import Machine, Partition
 from sluice.sim.errors import PolicyError
-from sluice.sim.io_replay import IO_ROOM, mistaken, replay_with_io
-from sluice.sim.lublin import generate
-from sluice.sim.machine import Site, one_pool
-from sluice.sim.mix import KINDS
-from sluice.sim.policies import POLICIES, Options, Question
-from sluice.sim.profiles import Profiles, drawn_profiles, no_profiles
-from sluice.sim.repairs import make_replayable
-from sluice.sim.replay import replay
-from sluice.sim.storage import storage_for
+from sluice.sim.policies.policies import POLICIES, Options, Question
+from sluice.sim.replay.io_replay import IO_ROOM, mistaken, replay_with_io
+from sluice.sim.replay.replay import replay
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.lublin import generate
+from sluice.sim.trace.machine import Site, one_pool
+from sluice.sim.trace.mix import KINDS
+from sluice.sim.trace.profiles import Profiles, drawn_profiles, no_profiles
+from sluice.sim.trace.repairs import make_replayable
 
 SLOTS = 64
 SITE = one_pool(SLOTS)

@@ -14,7 +14,11 @@ from sluice.policies.bundle_writer import Application, write_bundle
 from sluice.policies.published import published_interference
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (ROOT / "sim" / "engine", ROOT / "policies" / "core")
+ENGINE = ROOT / "sim" / "engine"
+FOLDERS = (
+    *(ENGINE / name for name in ("scheduler", "storage", "policies")),
+    ROOT / "policies" / "core",
+)
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-g"]
 SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 MIB = 2.0**20

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.calibrate.programs import KIB, MIB, Program
-from sluice.sim import probing
-from sluice.sim.probing import programs_of, storage_of_one_target
-from sluice.sim.requests import STORAGE_FIELDS, simulate
-from sluice.sim.storage import storage_for
-from sluice.sim.world import NAMES, World
+from sluice.interference.programs import KIB, MIB, Program
+from sluice.sim.storage import probing
+from sluice.sim.storage.probing import programs_of, storage_of_one_target
+from sluice.sim.storage.requests import STORAGE_FIELDS, simulate
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.world import NAMES, World
 
 STORAGE = storage_for(64)
 

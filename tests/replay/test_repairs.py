@@ -6,10 +6,10 @@ import pytest
 
 from sluice.sim.engine import STATES
 from sluice.sim.errors import MachineError, TraceError
-from sluice.sim.machine import EXAMPLE, one_pool, parse_site, site_of
-from sluice.sim.repairs import RULES, make_replayable
-from sluice.sim.replay import replay
-from sluice.sim.swf import read_swf
+from sluice.sim.replay.replay import replay
+from sluice.sim.trace.machine import EXAMPLE, one_pool, parse_site, site_of
+from sluice.sim.trace.repairs import RULES, make_replayable
+from sluice.sim.trace.swf import read_swf
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "replay.md"
 

@@ -8,8 +8,8 @@ import pytest
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.sim.errors import TraceError
-from sluice.sim.sources import guess, read_trace
-from sluice.sim.trace import Outcome
+from sluice.sim.trace.sources import guess, read_trace
+from sluice.sim.trace.trace import Outcome
 
 SACCT = """\
 JobIDRaw|Submit|Start|End|NNodes|NCPUS|TimelimitRaw|User|Account|Partition|State

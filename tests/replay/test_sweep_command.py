@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from sluice.cli.main import main
-from sluice.sim.experiment import Experiment
-from sluice.sim.sweep import TABLES, parameters, varied
+from sluice.sim.replay.experiment import Experiment
+from sluice.sim.replay.sweep import TABLES, parameters, varied
 
 SLUICE = Path(sys.executable).with_name("sluice")
 GENERATED = ("--generate", "150", "--slots", "64", "--policy", "two-groups,class-lanes")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sluice.sim.whole_file import write_whole
+from sluice.sim.replay.whole_file import write_whole
 
 OLD, NEW = b"old\n", b"new\n"
 

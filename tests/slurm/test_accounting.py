@@ -23,7 +23,7 @@ from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
 
 pytest.importorskip("darshan", reason="there is no wheel for this Python")
-from sluice.classifier.darshan_writer import MadeLog
+from sluice.darshan.writer import MadeLog
 
 pytestmark = [
     pytest.mark.slurm,

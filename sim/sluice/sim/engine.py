@@ -72,7 +72,7 @@ _CHOICES = {"backfill": BACKFILLS, "priority": PRIORITIES, "preemption": PREEMPT
 
 
 def scheduler_defaults() -> dict[str, float | str]:
-    """Return each setting of struct sluice_scheduler (sim/engine/workload.h) and its default."""
+    """Return each setting of struct sluice_scheduler (scheduler/workload.h) and its default."""
     struct = ffi.new("struct sluice_scheduler *")
     lib.sluice_scheduler_init(struct)
     members = [name for name, _ in ffi.typeof("struct sluice_scheduler").fields]
@@ -117,7 +117,7 @@ def _empty(dtype: np.dtype[Any]) -> Callable[[], NDArray[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Everything the engine reads. Indices and units: sim/engine/workload.h."""
+    """Everything the engine reads. Indices and units: sim/engine/scheduler/workload.h."""
 
     machine: Machine
     jobs: NDArray[Any]
@@ -191,8 +191,8 @@ def run(
     """Replay the workload and return a RESULT for each job.
 
     settings: members of struct sluice_scheduler, others keep their defaults. storage and
-    policy: the tables of sim/engine/hooks.h. progress gets the number of jobs that have ended.
-    The engine gives up Python's lock while it runs.
+    policy: the tables of sim/engine/scheduler/hooks.h. progress gets the number of jobs that
+    have ended. The engine gives up Python's lock while it runs.
     """
     struct = ffi.new("struct sluice_workload *")
     _fill_machine(struct.machine, workload.machine)

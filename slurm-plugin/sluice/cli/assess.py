@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from sluice.classifier.jobs import FinishedJob
+    from sluice.interference.assess import Assessment, Pair
     from sluice.policies.core import Config, View
-    from sluice.sim.assess import Assessment, Pair
+    from sluice.prediction.jobs import FinishedJob
 
 SHOWN = 10  # applications
 
@@ -63,8 +63,8 @@ def command(
         sluice ingest /var/log/darshan && sacct -aPS now-30days -o ALL | sluice ingest --sacct -
         sluice assess --bandwidth 200G
     """
-    from sluice.classifier.undisturbed import latest_undisturbed
-    from sluice.sim.assess import INSTANTS, VICTIMS, assess
+    from sluice.interference.assess import INSTANTS, VICTIMS, assess
+    from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
         jobs = latest_undisturbed(store)
@@ -209,7 +209,7 @@ def _day(seconds: int) -> str:
 
 
 def _from_which_load(found: Assessment) -> str:
-    from sluice.sim.assess import MATTERS
+    from sluice.interference.assess import MATTERS
 
     worth = f"more than {share_text(MATTERS)} of the node-hours of jobs with I/O is lost"
     if found.matters_from is None:

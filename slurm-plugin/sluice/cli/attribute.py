@@ -29,8 +29,8 @@ from sluice.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sluice.attribution.attribution import Findings, Observation
-    from sluice.attribution.timeline import Timeline
+    from sluice.interference.production.attribution import Findings, Observation
+    from sluice.interference.production.timeline import Timeline
 
 MOST_DAYS = 400  # that a run may lie from the usual one and count for the time covered
 DAMAGED = 1  # exit code when a log could not be read
@@ -57,7 +57,7 @@ class _Read:
 
     def runs(self) -> list[Timeline]:
         """Put logs of one job together; workers answer in any order, chance must not see it."""
-        from sluice.attribution.one_run import one_run_a_job
+        from sluice.interference.production.one_run import one_run_a_job
 
         by_digest = (timeline for _, timeline in sorted(self.timelines.items()))
         runs = one_run_a_job(timeline for timeline in by_digest if timeline is not None)
@@ -134,7 +134,7 @@ def command(
 
     Exit code: 0 all is well, 1 a log could not be read (it is named).
     """
-    from sluice.attribution.attribution import attribute
+    from sluice.interference.production.attribution import attribute
 
     read = _read(paths)
     runs = read.runs()
@@ -157,8 +157,8 @@ def command(
 
 
 def _read(paths: tuple[Path, ...]) -> _Read:
-    from sluice.attribution.read import read_timeline
-    from sluice.classifier.workers import Failure, read_each
+    from sluice.ingest.workers import Failure, read_each
+    from sluice.interference.production.read import read_timeline
 
     read = _Read()
     logs = list(_logs(paths))
@@ -184,7 +184,7 @@ def _logs(paths: tuple[Path, ...]) -> Iterator[Path]:
 def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
     if path is None:
         return []
-    from sluice.attribution.server_load import ServerLoadError, foreign, read_series
+    from sluice.interference.production.server_load import ServerLoadError, foreign, read_series
 
     try:
         return [foreign(read_series(path), timelines)]
@@ -196,8 +196,8 @@ def _jobs_beside(
     read: _Read, runs: list[Timeline], config: Path | None, history: Path | None
 ) -> list[Timeline]:
     """Return the load of jobs without a log, if there is a history that knows any."""
-    from sluice.attribution.server_load import load_of_jobs
     from sluice.history_db.errors import HistoryError
+    from sluice.interference.production.server_load import load_of_jobs
 
     if not runs:
         return []
@@ -221,7 +221,7 @@ def _control(
         return None
     import numpy as np
 
-    from sluice.attribution.timeline import shuffled
+    from sluice.interference.production.timeline import shuffled
 
     rng = np.random.default_rng(0)
     control = _Control(worlds)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sluice.classifier.backtest import Foretold, Score
-    from sluice.classifier.jobs import FinishedJob
-    from sluice.classifier.train import Past
+    from sluice.prediction.backtest import Foretold, Score
+    from sluice.prediction.jobs import FinishedJob
+    from sluice.prediction.train import Past
 
 
 class Span(click.ParamType[float]):
@@ -134,7 +134,7 @@ def command(
 
 
 def _kept(config: Path | None, history: Path | None) -> Past:
-    from sluice.classifier.train import EmptyHistoryError, past_of
+    from sluice.prediction.train import EmptyHistoryError, past_of
 
     try:
         with open_history(config, history, read_only=True) as store:
@@ -145,10 +145,10 @@ def _kept(config: Path | None, history: Path | None) -> Past:
 
 def _made(runs: int, seed: int) -> tuple[Past, dict[int, str]]:
     """Return made-up jobs, and what each is an example of by log id."""
-    from sluice.classifier.jobs import finished_jobs
-    from sluice.classifier.made_history import made_history
-    from sluice.classifier.train import Past
     from sluice.history_db.records import Run
+    from sluice.prediction.jobs import finished_jobs
+    from sluice.prediction.made_history import made_history
+    from sluice.prediction.train import Past
 
     made = list(enumerate(made_history(runs, seed=seed), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
@@ -157,8 +157,8 @@ def _made(runs: int, seed: int) -> tuple[Past, dict[int, str]]:
 
 def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[FinishedJob]]:
     """Return what was predicted, and what the last model had learned from."""
-    from sluice.classifier.backtest import ended_before, foretell, steps_of
-    from sluice.classifier.train import bundle_of, fit_quickly
+    from sluice.prediction.backtest import ended_before, foretell, steps_of
+    from sluice.prediction.train import bundle_of, fit_quickly
 
     items: list[Foretold] = []
     earlier: list[FinishedJob] = []
@@ -189,7 +189,7 @@ def _evidence(item: Foretold) -> str:
 def _by(
     items: list[Foretold], earlier: list[FinishedJob], label: Callable[[Foretold], str]
 ) -> dict[str, Score]:
-    from sluice.classifier.backtest import judge
+    from sluice.prediction.backtest import judge
 
     groups: dict[str, list[Foretold]] = defaultdict(list)
     for item in items:

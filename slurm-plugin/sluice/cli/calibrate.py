@@ -29,9 +29,9 @@ from sluice.cli.stopping import stopped_like_ctrl_c
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sluice.calibrate.session import Session
     from sluice.history_db.records import Calibration, Encounter
     from sluice.history_db.store import Store
+    from sluice.interference.calibrate.session import Session
 
 
 @click.group("calibrate", short_help="Measure which programs disturb each other here.")
@@ -64,7 +64,7 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
     \b
         sluice calibrate plan --target ost0=/lustre/cal/ost0 --budget 20m
     """
-    from sluice.calibrate.session import encounters_within, estimate_seconds
+    from sluice.interference.calibrate.session import encounters_within, estimate_seconds
 
     settings = settings_of(**options)
     count = encounters_within(settings)
@@ -111,8 +111,8 @@ def run_command(
         sluice calibrate run --target ost0=/lustre/cal/ost0 --tasks 4 \\
             --srun 'srun -N 4 --ntasks-per-node 1'
     """
-    from sluice.calibrate.launch import find_probe
-    from sluice.calibrate.session import Session, encounters_within
+    from sluice.interference.calibrate.launch import find_probe
+    from sluice.interference.calibrate.session import Session, encounters_within
 
     site, probe = options["site"], options["probe"]
     settings = settings_of(**options)
@@ -152,8 +152,8 @@ def resume_command(
         sluice calibrate list
         sluice calibrate resume 3
     """
-    from sluice.calibrate.launch import find_probe
-    from sluice.calibrate.session import Session
+    from sluice.interference.calibrate.launch import find_probe
+    from sluice.interference.calibrate.session import Session
 
     with open_history(config, history) as store:
         session = Session.resume(store, _interrupted(store, number), probe=find_probe(probe))
@@ -162,7 +162,7 @@ def resume_command(
 
 
 def _interrupted(store: Store, number: int | None) -> Calibration:
-    from sluice.calibrate.session import one_session
+    from sluice.interference.calibrate.session import one_session
 
     if number is None:
         calibration = one_session(store.calibrations())
@@ -225,9 +225,9 @@ def delta_command(
     \b
         sluice calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
     """
-    from sluice.calibrate.delta import DeltaPlan, last_flush
-    from sluice.calibrate.launch import find_probe
-    from sluice.calibrate.session import Session
+    from sluice.interference.calibrate.delta import DeltaPlan, last_flush
+    from sluice.interference.calibrate.launch import find_probe
+    from sluice.interference.calibrate.session import Session
 
     settings = settings_of(
         **options, budget=0.0, chunks=(), processes=None, encounters=(f"{first} {second}",)
@@ -253,11 +253,11 @@ command.add_command(report_command)
 
 
 def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate resume") -> None:
-    from sluice.calibrate.analysis import stability
-    from sluice.calibrate.errors import CalibrationError, TasksError
-    from sluice.calibrate.report import stability_text
-    from sluice.calibrate.targets import uncounted
     from sluice.cli.progress import progress
+    from sluice.interference.calibrate.analysis import stability
+    from sluice.interference.calibrate.report import stability_text
+    from sluice.interference.calibrate.targets import uncounted
+    from sluice.interference.errors import CalibrationError, TasksError
 
     delta = session.settings.delta
     count = delta.points if delta else len(session.settings.plan)

@@ -13,8 +13,8 @@ import click
 from sluice.cli.common import CommandError
 
 if TYPE_CHECKING:
-    from sluice.calibrate.grid import Encounterable
-    from sluice.calibrate.session import Settings
+    from sluice.interference.calibrate.grid import Encounterable
+    from sluice.interference.calibrate.session import Settings
 
 DEFAULT_BUDGET = "9m30s"
 PROCESSES_OF_A_TASK = 2
@@ -163,12 +163,12 @@ def settings_of(
     encounters: tuple[str, ...],
     **_: object,
 ) -> Settings:
-    from sluice.calibrate.grid import CHUNKS, default_grid, most_informative_first
-    from sluice.calibrate.launch import check
-    from sluice.calibrate.programs import parse_size
-    from sluice.calibrate.protocol import Timing
-    from sluice.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
-    from sluice.calibrate.targets import parse_targets
+    from sluice.interference.calibrate.grid import CHUNKS, default_grid, most_informative_first
+    from sluice.interference.calibrate.launch import check
+    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
+    from sluice.interference.calibrate.targets import parse_targets
+    from sluice.interference.programs import parse_size
 
     places = parse_targets(targets, counters)
     grid = default_grid(
@@ -194,8 +194,8 @@ def settings_of(
 
 
 def _encounter(text: str) -> Encounterable:
-    from sluice.calibrate.grid import Encounterable
-    from sluice.calibrate.programs import Program
+    from sluice.interference.calibrate.grid import Encounterable
+    from sluice.interference.programs import Program
 
     programs = [Program.parse(word) for word in text.split()]
     if len(programs) < 2:

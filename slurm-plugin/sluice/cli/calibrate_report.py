@@ -23,10 +23,10 @@ from sluice.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.calibrate.programs import Program
-    from sluice.calibrate.report import Report
     from sluice.history_db.records import Calibration, Encounter
     from sluice.history_db.store import Store
+    from sluice.interference.calibrate.report import Report
+    from sluice.interference.programs import Program
 
 
 @click.command("list")
@@ -90,7 +90,7 @@ def report_command(
         sluice calibrate report
         sluice calibrate report --output /tmp/calibration && xdg-open /tmp/calibration/index.html
     """
-    from sluice.calibrate.report import make_report, to_json, write
+    from sluice.interference.calibrate.report import make_report, to_json, write
 
     with open_history(config, history, read_only=True) as store:
         chosen, before = _chosen(store, number)
@@ -110,7 +110,7 @@ def report_command(
 
 def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration | None]:
     """Return the calibration asked for, and the one of the same site's rates before it."""
-    from sluice.calibrate.site import has_rates
+    from sluice.interference.site import has_rates
 
     known = store.calibrations()
     if not known:
@@ -144,9 +144,9 @@ def _together(programs: Sequence[Program]) -> str:
 
 
 def _print_report(report: Report) -> None:
-    from sluice.calibrate.analysis import outside_matrices
-    from sluice.calibrate.programs import size_text
-    from sluice.calibrate.report import agreement_text, even_by_size, stability_text
+    from sluice.interference.calibrate.analysis import outside_matrices
+    from sluice.interference.calibrate.report import agreement_text, even_by_size, stability_text
+    from sluice.interference.programs import size_text
 
     if report.losses or not report.deltas:
         click.echo(f"{report.site}: {stability_text(report.stability)}")

@@ -41,11 +41,11 @@ class CommandError(click.ClickException):
 
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
-    from sluice.calibrate.errors import CalibrationError
     from sluice.history_db.errors import HistoryError
     from sluice.history_db.job_stats import JobStatsError
     from sluice.history_db.labels import LabelsError
     from sluice.history_db.sacct import SacctError
+    from sluice.interference.errors import CalibrationError
     from sluice.policies.core import CoreError
     from sluice.sim.errors import SimError
     from sluice.slurm.errors import SlurmError

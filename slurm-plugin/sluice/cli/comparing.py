@@ -14,9 +14,9 @@ from sluice.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.sim.compare import Comparison
-    from sluice.sim.experiment import Experiment
-    from sluice.sim.intervals import Interval
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.intervals import Interval
 
 
 def cores() -> int:
@@ -25,7 +25,7 @@ def cores() -> int:
 
 def compared(experiment: Experiment, policies: Sequence[str], repeats: int) -> Comparison:
     """Replay under the policies and without one, on all cores."""
-    from sluice.sim.compare import PLAIN, compare
+    from sluice.sim.replay.compare import PLAIN, compare
 
     count = (1 + repeats) * len({PLAIN, *policies})
     with progress("replays", lambda: count) as (_, advance):
@@ -54,8 +54,8 @@ def show(experiment: Experiment, comparison: Comparison) -> None:
 def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
     """Return what `--json` adds where jobs do I/O."""
     from sluice.cli.replay_words import verdict
-    from sluice.sim.figures_of_replay import FIGURES
-    from sluice.sim.ladder import ladder
+    from sluice.sim.replay.figures import FIGURES
+    from sluice.sim.replay.ladder import ladder
 
     return {
         "experiment": experiment.plain(),
@@ -85,14 +85,14 @@ def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
 
 def inputs(experiment: Experiment) -> dict[str, str | None]:
     """Return the SHA-256 of each file that was read; None of a pipe."""
-    from sluice.sim.experiment import checksum
+    from sluice.sim.replay.experiment import checksum
 
     return {path: checksum(path) for path in experiment.inputs}
 
 
 def fairness_of(comparison: Comparison, policy: str) -> dict[str, list[dict[str, Any]]]:
-    from sluice.sim.compare import PLAIN
-    from sluice.sim.figures_of_replay import GROUPS, fairness
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import GROUPS, fairness
 
     outcomes, plain = comparison.outcomes[policy], comparison.outcomes[PLAIN]
     return {what: fairness(outcomes, plain, what) for what in GROUPS}

@@ -67,7 +67,7 @@ def check(config: Path | None) -> None:
         sluice config check
         sudo install -m 644 new.conf /etc/slurm/sluice.conf && sluice config check
     """
-    from sluice.calibrate.target_speeds import Lanes
+    from sluice.interference.calibrate.target_speeds import Lanes
     from sluice.policies.core import check_trust
 
     Lanes.of(read_config(config))

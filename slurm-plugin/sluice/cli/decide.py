@@ -46,8 +46,8 @@ def command(
     """
     from sluice.policies.bundle import Bundle
     from sluice.policies.snapshot import Snapshot
-    from sluice.sim.decisions import decision_line, replay_trace
-    from sluice.sim.submissions import read_trace
+    from sluice.sim.replay.decisions import decision_line, replay_trace
+    from sluice.sim.trace.submissions import read_trace
 
     settings = read_config(config)
     records = replay_trace(

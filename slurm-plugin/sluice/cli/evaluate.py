@@ -23,9 +23,9 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from sluice.classifier.examples import Example
-    from sluice.classifier.model_card import Card
-    from sluice.classifier.patterns import PatternClassifier
+    from sluice.patterns.classifier import PatternClassifier
+    from sluice.patterns.examples import Example
+    from sluice.patterns.model_card import Card
 
 IMPORTANT = 8  # features shown
 
@@ -82,12 +82,12 @@ def command(
         sluice evaluate --as-is unseen.csv --logs /archive/darshan
         sluice evaluate
     """
-    from sluice.classifier.darshan_log import DarshanLogError
-    from sluice.classifier.examples import synthesised_examples
-    from sluice.classifier.fit import SEED
-    from sluice.classifier.model_card import as_is as judged_as_is
-    from sluice.classifier.model_card import cross_examined
-    from sluice.classifier.pattern_training import SYNTHESISED_PER_PATTERN
+    from sluice.darshan.log import DarshanLogError
+    from sluice.patterns.examples import synthesised_examples
+    from sluice.patterns.fit import SEED
+    from sluice.patterns.model_card import as_is as judged_as_is
+    from sluice.patterns.model_card import cross_examined
+    from sluice.patterns.training import SYNTHESISED_PER_PATTERN
 
     try:
         examples, classifier = _examples(labels, logs, config, history, uncertain=uncertain)
@@ -104,7 +104,7 @@ def command(
     else:
         card = cross_examined(examples, synthesised)
     if output is not None:
-        from sluice.classifier.card_page import save_card
+        from sluice.patterns.card_page import save_card
 
         save_card(card, output)
     line, coverage = coverage_beside(config, history)
@@ -124,10 +124,10 @@ def _examples(
     uncertain: bool,
 ) -> tuple[list[Example], PatternClassifier]:
     """Return labelled logs and the classifier in use."""
-    from sluice.classifier.examples import history_examples, labelled_examples
-    from sluice.classifier.patterns import packaged_classifier
-    from sluice.classifier.site import site_classifier
     from sluice.history_db.labels import read_labels
+    from sluice.patterns.classifier import packaged_classifier
+    from sluice.patterns.examples import history_examples, labelled_examples
+    from sluice.patterns.site import site_classifier
 
     if labels is None:
         with open_history(config, history, read_only=True) as store:
@@ -139,7 +139,7 @@ def _examples(
 
 
 def _print(card: Card, output: Path | None) -> None:
-    from sluice.classifier.card_page import quality_rows
+    from sluice.patterns.card_page import quality_rows
 
     kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
     click.echo(f"{card['how']}; learned from {kinds} logs")

@@ -212,7 +212,7 @@ def _fresh(config: Path | None, history: Path | None) -> Store:
 
 def add_up(store: Store) -> None:
     """Add up the weeks whose runs changed: about a second each."""
-    from sluice.classifier.ranking import refresh
+    from sluice.interference.ranking import refresh
 
     with progress("weeks", lambda: len(store.stale_weeks())) as (_, advance):
         refresh(store, lambda: advance(1))
@@ -289,8 +289,8 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
         sluice history anonymise shared.db --key-file site.key
         sluice history export runs.csv --history shared.db
     """
-    from sluice.classifier import export as formats
-    from sluice.classifier.drafts import draft_of
+    from sluice.history_db import export as formats
+    from sluice.history_db.drafts import draft_of
 
     writers = {".csv": formats.write_csv, ".parquet": formats.write_parquet}
     write = writers.get(file.suffix.lower())
@@ -327,7 +327,7 @@ def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path 
         (umask 077; head -c 32 /dev/urandom > site.key)
         sluice history anonymise shared.db --key-file site.key
     """
-    from sluice.classifier.anonymise import WeakKeyError, write_anonymised
+    from sluice.history_db.anonymise import WeakKeyError, write_anonymised
     from sluice.policies import core
 
     if file.exists():

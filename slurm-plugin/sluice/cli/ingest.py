@@ -27,11 +27,11 @@ from sluice.cli.progress import progress
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from sluice.classifier.ingest import Summary
-    from sluice.classifier.workers import Failure
     from sluice.history_db.accounting import JobStatsSummary, JobSummary
     from sluice.history_db.labels import LabelSummary
     from sluice.history_db.store import Store
+    from sluice.ingest.ingest import Summary
+    from sluice.ingest.workers import Failure
 
 CHANGED = 1  # exit code when something could not be read
 
@@ -228,8 +228,8 @@ def _name(file: TextIO) -> str:
 
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
-    from sluice.classifier.ingest import Summary, count_logs, ingest
-    from sluice.classifier.site import site_classifier
+    from sluice.ingest.ingest import Summary, count_logs, ingest
+    from sluice.patterns.site import site_classifier
 
     if not paths:
         return Summary()

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from sluice.attribution.production import Pair
-    from sluice.calibrate.observations import Observation
-    from sluice.calibrate.programs import Program
-    from sluice.calibrate.site_model import Basis, SiteModel
-    from sluice.classifier.jobs import FinishedJob
     from sluice.history_db.store import Store
+    from sluice.interference.observations import Observation
+    from sluice.interference.production.pairs import Pair
+    from sluice.interference.programs import Program
+    from sluice.interference.site_model import Basis, SiteModel
+    from sluice.prediction.jobs import FinishedJob
 
     Rates = Mapping[Program, float]  # B/s alone, of those that were measured
 
@@ -101,8 +101,8 @@ class _Party:
 def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
-    from sluice.attribution.site import site_evidence
-    from sluice.classifier.undisturbed import latest_undisturbed
+    from sluice.interference.production.site import site_evidence
+    from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
         named = any(text.startswith(("app:", "job:")) for text in (first, second))
@@ -124,11 +124,11 @@ def _show_pair(
 
 
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
-    from sluice.calibrate.programs import Program
-    from sluice.classifier.expectation import expected
-    from sluice.classifier.jobs import LATEST_RUNS
-    from sluice.classifier.to_core import profile_members
     from sluice.history_db.command_lines import program_name
+    from sluice.interference.programs import Program
+    from sluice.prediction.expectation import expected
+    from sluice.prediction.jobs import LATEST_RUNS
+    from sluice.prediction.to_core import profile_members
 
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):
@@ -171,7 +171,7 @@ def _loss(
     seen: Sequence[Observation],
     observed: Sequence[Pair],
 ) -> dict[str, Any]:
-    from sluice.calibrate.evidence import nearest
+    from sluice.interference.evidence import nearest
 
     least_kept, most_kept = model.profile_interval(victim.profile, [other.profile])
     return {
@@ -214,7 +214,7 @@ def _at_chunk(party: _Party, chunk: int, rates: Rates) -> Mapping[str, Any]:
 
 def _curve(model: SiteModel, parties: Sequence[_Party], rates: Rates) -> list[dict[str, Any]]:
     """Both losses when both use the same chunk; nothing where one's chunk is not known."""
-    from sluice.calibrate.programs import size_text
+    from sluice.interference.programs import size_text
 
     if not all((party.profile.get("chunk_bytes") or 0.0) >= 1.0 for party in parties):
         return []
@@ -290,9 +290,9 @@ def _basis_json(basis: Basis) -> dict[str, int]:
 
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
-    from sluice.attribution.site import site_evidence
-    from sluice.classifier.undisturbed import latest_undisturbed
-    from sluice.sim.assess import INSTANTS, VICTIMS, worst_pairs
+    from sluice.interference.assess import INSTANTS, VICTIMS, worst_pairs
+    from sluice.interference.production.site import site_evidence
+    from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
         jobs = latest_undisturbed(store)
@@ -333,7 +333,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
 
 def _matrix(model: SiteModel, chunk: int, rates: Rates) -> dict[str, Any]:
     """Losses among the plain patterns: a row for each that loses, a column for each beside it."""
-    from sluice.calibrate.programs import Program, size_text
+    from sluice.interference.programs import Program, size_text
 
     programs = [Program(pattern, chunk) for pattern in MATRIX_PATTERNS]
     profiles = [program.profile(rates.get(program)) for program in programs]

@@ -24,7 +24,7 @@ from sluice.slurm.viewers import user_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sluice.classifier.profile import Reading
+    from sluice.patterns.profile import Reading
 
 UNREADABLE = 1  # exit code
 
@@ -53,7 +53,7 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
     JSON: one object, for several logs a list. Exit code: 0 all were read, 1 one could not be.
     """
-    from sluice.classifier.workers import Failure, read_profiles
+    from sluice.ingest.workers import Failure, read_profiles
 
     readings: list[Reading] = []
     failed = False
@@ -75,8 +75,8 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
 
 def _as_json(reading: Reading) -> dict[str, object]:
-    from sluice.classifier.evidence import evidence
     from sluice.history_db.records import NUMBERS
+    from sluice.patterns.evidence import evidence
 
     log, profile = reading.log, reading.profile
     return {
@@ -103,7 +103,7 @@ def _json_number(value: float | None) -> float | int | None:
 
 
 def _print(reading: Reading) -> None:
-    from sluice.classifier.evidence import evidence
+    from sluice.patterns.evidence import evidence
 
     log, profile = reading.log, reading.profile
     click.echo(one_line(log.path))

@@ -22,9 +22,9 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from sluice.calibrate.site_model import Basis
     from sluice.history_db.records import Bundle, Model
     from sluice.history_db.store import Store
+    from sluice.interference.site_model import Basis
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def publish_model(
     rollback: bool = False,
 ) -> Published:
     """Publish the latest model, the one with this number, or the one in use before."""
-    from sluice.attribution.site import site_evidence
-    from sluice.classifier.publish import publish
+    from sluice.interference.production.site import site_evidence
+    from sluice.prediction.publish import publish
 
     settings = read_config(config)
     path = bundle or Path(settings.bundle)

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sluice.sim.experiment import Experiment
+    from sluice.sim.replay.experiment import Experiment
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -173,7 +173,7 @@ STORAGE = (
         multiple=True,
         callback=pairs,
         metavar="NUMBER=VALUE",
-        help="A number of the storage, e.g. target_bandwidth=2e9; see sim/engine/world.h.",
+        help="A number of the storage, e.g. target_bandwidth=2e9; see sim/engine/storage/world.h.",
     ),
     click.option(
         "--max-delay",
@@ -217,7 +217,7 @@ def options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Fun
 
 def experiment_of(values: Mapping[str, Any]) -> Experiment:
     """Make an experiment of the values of TRACE and STORAGE."""
-    from sluice.sim.experiment import Experiment
+    from sluice.sim.replay.experiment import Experiment
 
     given = dict(values)
     if (given["trace"] is None) == (given["generate"] is None):
@@ -233,7 +233,7 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
 
 def known_policies(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, each once, or say which there are."""
-    from sluice.sim.policies import POLICIES
+    from sluice.sim.policies.policies import POLICIES
 
     for name in names:
         if name not in POLICIES:

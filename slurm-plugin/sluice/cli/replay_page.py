@@ -8,7 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.classifier.page import document, heading, image, paragraph, table
 from sluice.cli.comparing import inputs
 from sluice.cli.replay_words import (
     FAIRNESS_TITLES,
@@ -18,13 +17,14 @@ from sluice.cli.replay_words import (
     source_text,
     verdict,
 )
+from sluice.patterns.page import document, heading, image, paragraph, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sluice.sim.compare import Comparison
-    from sluice.sim.experiment import Experiment
-    from sluice.sim.replay_plots import Picture
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.plots import Picture
 
 DOCS = (
     "Lost are slot-seconds: run time beyond that alone and unhindered on all lanes, times slots. "
@@ -37,7 +37,7 @@ DOCS = (
 
 def page(experiment: Experiment, comparison: Comparison, covered: Sequence[str]) -> str:
     """Return the page, which opens with the coverage; the same question has the same bytes."""
-    from sluice.sim.replay_plots import pictures
+    from sluice.sim.replay.plots import pictures
 
     name = Path(comparison.draw.replayable.trace.name).name
     title = f"Replay of {name}"
@@ -69,8 +69,8 @@ def _figure(one: Picture) -> str:
 
 
 def _fairness(comparison: Comparison) -> Iterator[str]:
-    from sluice.sim.compare import PLAIN
-    from sluice.sim.figures_of_replay import GROUPS
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import GROUPS
 
     for policy in comparison.policies:
         if policy != PLAIN:

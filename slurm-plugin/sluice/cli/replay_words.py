@@ -9,11 +9,11 @@ from sluice.cli.common import NOTHING, amount_text, duration_text, times_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.sim.bound import Bound
-    from sluice.sim.compare import Comparison
-    from sluice.sim.experiment import Experiment
-    from sluice.sim.intervals import Interval
-    from sluice.sim.repairs import Replayable
+    from sluice.sim.replay.bound import Bound
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.intervals import Interval
+    from sluice.sim.trace.repairs import Replayable
 
 
 HARDLY = 0.01
@@ -44,7 +44,7 @@ def with_interval(value: float | None, found: Interval | None, unit: str) -> str
 
 def figure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return a row a figure: its title and a cell a policy. What no policy has is left out."""
-    from sluice.sim.figures_of_replay import FIGURES
+    from sluice.sim.replay.figures import FIGURES
 
     rows = []
     for name, meaning in FIGURES.items():
@@ -60,7 +60,7 @@ def figure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def verdict(comparison: Comparison) -> list[str]:
     """Return what there was to gain and what each policy made of it, a sentence each."""
-    from sluice.sim.compare import PLAIN
+    from sluice.sim.replay.compare import PLAIN
 
     bound = comparison.bounds[0]
     said = [_lost_text(bound), _bound_text(bound)]
@@ -129,7 +129,7 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
 
 def _ladder_texts(comparison: Comparison) -> list[str]:
     """Return what is given back with one limit after the other taken away, in a sentence."""
-    from sluice.sim.ladder import ladder
+    from sluice.sim.replay.ladder import ladder
 
     steps = [
         f"{rung.how}: {rung.share_of_bound:.1%}"
@@ -145,8 +145,8 @@ def _ladder_texts(comparison: Comparison) -> list[str]:
 
 def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
     """Say so where MaxDelay leaves Sluice hardly anybody to keep back."""
-    from sluice.sim.figures_of_replay import has_io
-    from sluice.sim.policies import POLICIES
+    from sluice.sim.policies.policies import POLICIES
+    from sluice.sim.replay.figures import has_io
 
     outcomes, most = comparison.outcomes[policy], comparison.draw.options.max_delay
     held, count = int((outcomes.delay > 0).sum()), int(has_io(outcomes).sum())
@@ -184,8 +184,8 @@ def interval_text(comparison: Comparison) -> str:
 
 def fairness_rows(comparison: Comparison, policy: str, what: str) -> list[Sequence[str]]:
     """Return who gains and who pays under a policy: FAIRNESS_TITLES."""
-    from sluice.sim.compare import PLAIN
-    from sluice.sim.figures_of_replay import fairness
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import fairness
 
     rows = fairness(comparison.outcomes[policy], comparison.outcomes[PLAIN], what)
     return [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sluice.sim.papers.figure import Figure, Verdict
-    from sluice.sim.scenario import Scenario
+    from sluice.sim.storage.scenario import Scenario
 
 
 @click.command()
@@ -83,11 +83,11 @@ def command(
     if (scenario is not None) + (what_if is not None) + parameters + bool(names) > 1:
         raise click.UsageError("Give figures, or --scenario, or --what-if, or --parameters.")
     if scenario is not None:
-        from sluice.sim.scenario import read_scenario
+        from sluice.sim.storage.scenario import read_scenario
 
         _show_scenario(read_scenario(scenario), as_json=as_json)
     elif what_if is not None:
-        from sluice.sim.scenario import read_scenario
+        from sluice.sim.storage.scenario import read_scenario
 
         _show_what_if(read_scenario(what_if), as_json=as_json)
     elif parameters:
@@ -166,8 +166,8 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_parameters(*, as_json: bool) -> None:
-    from sluice.sim.platforms import PLATFORMS
-    from sluice.sim.requests import STORAGE_FIELDS
+    from sluice.sim.storage.platforms import PLATFORMS
+    from sluice.sim.storage.requests import STORAGE_FIELDS
 
     units = {field.name: field.unit for field in STORAGE_FIELDS}
     if as_json:
@@ -200,7 +200,7 @@ def _show_parameters(*, as_json: bool) -> None:
 
 
 def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
-    from sluice.sim.scenario import delta_graph, keep_company
+    from sluice.sim.storage.scenario import delta_graph, keep_company
 
     if scenario.offsets:
         points = delta_graph(scenario)

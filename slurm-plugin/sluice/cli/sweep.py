@@ -33,8 +33,8 @@ from sluice.cli.replay_options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sluice.sim.advice import Advice, Wait
-    from sluice.sim.sweep import Sweep
+    from sluice.sim.replay.advice import Advice, Wait
+    from sluice.sim.replay.sweep import Sweep
 
 SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
 
@@ -110,7 +110,7 @@ def command(
         sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
     """
     from sluice.cli.comparing import coverage_told
-    from sluice.sim import sweep as sweeping
+    from sluice.sim.replay import sweep as sweeping
 
     if again is not None:
         _refuse_others(context)
@@ -146,7 +146,7 @@ def _sweep_of(
     repeats: int,
     asked: Mapping[str, Any],
 ) -> Sweep:
-    from sluice.sim.sweep import Sweep, varied
+    from sluice.sim.replay.sweep import Sweep, varied
 
     names = known_policies([name for group in policies for name in group])
     if not names:
@@ -160,8 +160,8 @@ def _sweep_of(
 
 def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
     from sluice.cli.comparing import cores
-    from sluice.sim import sweep as sweeping
-    from sluice.sim.compare import PLAIN
+    from sluice.sim.replay import sweep as sweeping
+    from sluice.sim.replay.compare import PLAIN
 
     count = len(sweep.cases())
     each = (1 + sweep.repeats) * len({PLAIN, *sweep.policies})
@@ -176,7 +176,7 @@ def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
 
 
 def _kept(output: Path, count: int) -> str:
-    from sluice.sim.sweep import read_sweep
+    from sluice.sim.replay.sweep import read_sweep
 
     if not output.exists():
         return "nothing was written"
@@ -187,10 +187,10 @@ def _kept(output: Path, count: int) -> str:
 def _write_table(document: Mapping[str, Any], path: Path) -> None:
     from io import BytesIO
 
-    from sluice.classifier.export import NoParquetError, write_parquet
     from sluice.cli.trace_replay import write
+    from sluice.history_db.export import NoParquetError, write_parquet
     from sluice.history_db.records import Column
-    from sluice.sim.sweep import flat_rows
+    from sluice.sim.replay.sweep import flat_rows
 
     rows = list(flat_rows(document))
     texts = {"policy", *document["grid"]}
@@ -220,9 +220,9 @@ def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def _show(document: Mapping[str, Any]) -> None:
     from sluice.cli.replay_words import value_text
-    from sluice.sim.advice import advice
-    from sluice.sim.figures_of_replay import FIGURES
-    from sluice.sim.sweep import flat_rows
+    from sluice.sim.replay.advice import advice
+    from sluice.sim.replay.figures import FIGURES
+    from sluice.sim.replay.sweep import flat_rows
 
     grid = list(document["grid"])
     titles = [FIGURES[name].title for name in SHOWN]

@@ -13,7 +13,7 @@ from sluice.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.classifier.synthetic.corpus import Truth
+    from sluice.darshan.synthetic.corpus import Truth
 
 
 @click.command("synthesise", short_help="Make Darshan logs of known patterns, for tests and load.")
@@ -60,7 +60,7 @@ def command(
         sluice ingest corpus --labels corpus/labels.csv
         sluice synthesise more --logs 5000 --first 1000 --pattern owc --pattern aw
     """
-    from sluice.classifier.synthetic.corpus import PATTERNS, synthesise, write_labels
+    from sluice.darshan.synthetic.corpus import PATTERNS, synthesise, write_labels
 
     if wrong := set(patterns) - set(PATTERNS):
         raise click.BadParameter(

@@ -27,8 +27,8 @@ from sluice.cli.common import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sluice.calibrate.stragglers import TargetSpeed
     from sluice.history_db.store import Store
+    from sluice.interference.calibrate.stragglers import TargetSpeed
 
 
 @click.command("targets", short_help="Say which storage targets are slow.")
@@ -90,7 +90,7 @@ def command(
         sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
         sluice targets --json | jq '.targets[] | select(.verdict == "straggles")'
     """
-    from sluice.calibrate.target_speeds import Lanes, target_speeds
+    from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 
     lanes = Lanes.of(read_config(config))
     with open_history(config, history, create=bool(places), read_only=not places) as store:
@@ -120,11 +120,11 @@ def _measure(  # noqa: PLR0917 - as given on the command line
     rounds: int,
     probe: str | None,
 ) -> None:
-    from sluice.calibrate.launch import Launcher, check, find_probe
-    from sluice.calibrate.programs import Program
-    from sluice.calibrate.protocol import Timing
-    from sluice.calibrate.target_speeds import probe_targets
-    from sluice.calibrate.targets import parse_targets, uncounted
+    from sluice.interference.calibrate.launch import Launcher, check, find_probe
+    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.target_speeds import probe_targets
+    from sluice.interference.calibrate.targets import parse_targets, uncounted
+    from sluice.interference.programs import Program
 
     asked = Program.parse(program)
     check(asked, tasks=1)

@@ -33,11 +33,11 @@ from sluice.cli.replay_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.sim.compare import Comparison
-    from sluice.sim.experiment import Experiment
-    from sluice.sim.machine import Site
-    from sluice.sim.repairs import Replayable
-    from sluice.sim.replay import Outcomes
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.replay import Outcomes
+    from sluice.sim.trace.machine import Site
+    from sluice.sim.trace.repairs import Replayable
 
 WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"}
 
@@ -130,14 +130,14 @@ def command(
 
 
 def _rungs() -> tuple[str, ...]:
-    from sluice.sim.ladder import RUNGS
+    from sluice.sim.replay.ladder import RUNGS
 
     return tuple(RUNGS)
 
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
     from sluice.cli.comparing import coverage_told
-    from sluice.sim.replay import replay
+    from sluice.sim.replay.replay import replay
 
     replayable, site = experiment.replayable()
     covered, coverage = coverage_told(experiment)
@@ -187,7 +187,7 @@ def _replay_with_io(
 
 def write(path: Path, content: bytes) -> None:
     """Write a file as a whole, or leave the old one."""
-    from sluice.sim.whole_file import write_whole
+    from sluice.sim.replay.whole_file import write_whole
 
     try:
         write_whole(path, content)
@@ -199,8 +199,8 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
-    from sluice.classifier.export import NoParquetError
-    from sluice.sim import report
+    from sluice.history_db.export import NoParquetError
+    from sluice.sim.replay import report
 
     if path is None:
         return
@@ -220,8 +220,8 @@ def _io_document(experiment: Experiment, comparison: Comparison, policy: str) ->
 
 
 def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
-    from sluice.sim import report
     from sluice.sim.engine import scheduler_defaults
+    from sluice.sim.replay import report
 
     trace = outcomes.replayable.trace
     settings = {**scheduler_defaults(), **site.settings}
@@ -252,7 +252,7 @@ def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
 
 
 def _show(outcomes: Outcomes, site: Site) -> None:
-    from sluice.sim import report
+    from sluice.sim.replay import report
 
     figures = report.totals(outcomes)
     recorded = report.recorded_wait(outcomes)

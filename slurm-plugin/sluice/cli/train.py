@@ -25,11 +25,11 @@ from sluice.cli.common import (
 from sluice.cli.publish import Published, bundle_json, bundle_line, publish_model
 
 if TYPE_CHECKING:
-    from sluice.classifier.applications import Learned
-    from sluice.classifier.drift import Comparison
-    from sluice.classifier.patterns import PatternClassifier
-    from sluice.classifier.renewal import Renewal
     from sluice.history_db.store import Store
+    from sluice.patterns.classifier import PatternClassifier
+    from sluice.prediction.applications import Learned
+    from sluice.prediction.drift import Comparison
+    from sluice.prediction.renewal import Renewal
 
 SHOWN = 30  # entries of the table, unless all are asked for
 
@@ -87,9 +87,9 @@ def command(
         sluice train --publish
         sluice ingest LOGS --labels labels.csv && sluice train --patterns
     """
-    from sluice.classifier.pattern_training import TooFewLabelsError
-    from sluice.classifier.renewal import renew
-    from sluice.classifier.train import EmptyHistoryError
+    from sluice.patterns.training import TooFewLabelsError
+    from sluice.prediction.renewal import renew
+    from sluice.prediction.train import EmptyHistoryError
 
     if (patterns_file or weak_labels) and not patterns:
         raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
@@ -117,7 +117,7 @@ def command(
 
 
 def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
-    from sluice.classifier.pattern_training import train_site_patterns
+    from sluice.patterns.training import train_site_patterns
 
     classifier = train_site_patterns(store, weak_labels=weak_labels)
     if file is not None:

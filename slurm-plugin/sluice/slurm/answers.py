@@ -114,7 +114,7 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
 
 def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = None) -> Facts:
     """Lay live predictions since a time (UTC seconds) beside what the viewer's jobs then did."""
-    from sluice.classifier.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
+    from sluice.prediction.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
 
     uid = None if viewer.sees_all else viewer.uid
     jobs = live_predictions(store, since=since, uid=uid, most=most or MOST)

@@ -6,12 +6,12 @@ import io
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.classifier.follow import Tree
-from sluice.classifier.ingest import ingest_checked
-from sluice.classifier.ranking import refresh
-from sluice.classifier.site import site_classifier
 from sluice.history_db.accounting import add_accounting
 from sluice.history_db.sacct import SacctError
+from sluice.ingest.follow import Tree
+from sluice.ingest.ingest import ingest_checked
+from sluice.interference.ranking import refresh
+from sluice.patterns.site import site_classifier
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.late_joins import join_late
 from sluice.slurm.slurm_commands import accounting
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sluice.classifier.ingest import Summary
     from sluice.history_db.accounting import JobSummary
     from sluice.history_db.store import Store
+    from sluice.ingest.ingest import Summary
 
 FIRST_DAYS = 2
 """Days of accounting that are asked for at the start."""

@@ -8,22 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.classifier.outcomes import SCORED
-from sluice.classifier.requested import SLACK, predicted_in
 from sluice.policies.bundle import HEAD_BYTES, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
+from sluice.prediction.outcomes import SCORED
+from sluice.prediction.requested import SLACK, predicted_in
 from sluice.slurm.errors import SlurmError, UnknownJobError
 from sluice.slurm.queue import queued_job
 from sluice.slurm.replay import replay_decision
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
-    from sluice.classifier.outcomes import Predicted
     from sluice.history_db.records import Decision, Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
+    from sluice.prediction.outcomes import Predicted
     from sluice.slurm.records import QueuedJob
     from sluice.slurm.viewers import Viewer
 
@@ -243,8 +243,8 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
 
 def _profile_of(job: Job, runs: list[Run]) -> Profile:
     """Return what the job did in all its logs, else what was counted of it."""
-    from sluice.classifier.job_profile import profile_of  # noqa: PLC0415 - numpy is large
-    from sluice.classifier.unlogged import coarse_profile  # noqa: PLC0415
+    from sluice.patterns.job_profile import profile_of  # noqa: PLC0415 - numpy is large
+    from sluice.prediction.unlogged import coarse_profile  # noqa: PLC0415
 
     return profile_of(runs) if runs else coarse_profile(job)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluice.classifier.requested import SLACK
 from sluice.policies import core
+from sluice.prediction.requested import SLACK
 from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
 from sluice.slurm.ledger import HOPE, Known, cut_name, known_of, readable
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.attribution.site import site_evidence
-from sluice.classifier.current import CurrentModel
-from sluice.classifier.drift import MIN_NEW
-from sluice.classifier.publish import publish
-from sluice.classifier.renewal import model_in_use, renew
-from sluice.classifier.train import EmptyHistoryError, TrainedModel, past_of
-from sluice.classifier.workers import start_from_a_clean_process
 from sluice.history_db.store import Store
+from sluice.ingest.workers import start_from_a_clean_process
+from sluice.interference.production.site import site_evidence
 from sluice.policies import core
+from sluice.prediction.current import CurrentModel
+from sluice.prediction.drift import MIN_NEW
+from sluice.prediction.publish import publish
+from sluice.prediction.renewal import model_in_use, renew
+from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.follower import Follower
@@ -39,8 +39,8 @@ from sluice.slurm.troubles import EXPECTED, Troubles
 if TYPE_CHECKING:
     from typing import Any
 
-    from sluice.classifier.train import Past
     from sluice.policies.core import Config
+    from sluice.prediction.train import Past
 
 log = logging.getLogger("sluice-learn")
 

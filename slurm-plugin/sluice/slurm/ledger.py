@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sluice.classifier.requested import UNSURE
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
 from sluice.policies.record import Record
+from sluice.prediction.requested import UNSURE
 from sluice.slurm.joiner import (
     WINDOW,
     JobTraits,

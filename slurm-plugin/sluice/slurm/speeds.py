@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.calibrate.target_speeds import Lanes, speeds_of_lanes
+from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:

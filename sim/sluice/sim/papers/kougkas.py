@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, between
 from sluice.sim.papers.remedies import REMEDIES, alone_seconds, worth
-from sluice.sim.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.scenario import Scenario
+from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
+from sluice.sim.storage.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.sim.errors import WorldError
-from sluice.sim.platforms import MIB
-from sluice.sim.requests import simulate
+from sluice.sim.storage.platforms import MIB
+from sluice.sim.storage.requests import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sluice.sim.requests import Outcome
-    from sluice.sim.scenario import Scenario
+    from sluice.sim.storage.requests import Outcome
+    from sluice.sim.storage.scenario import Scenario
 
 STRIPES = 4
 """Larger stripes are so many times as large: 64 to 256 KiB in Y6."""

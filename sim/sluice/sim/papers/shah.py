@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.papers.remedies import balanced_files, outcomes
-from sluice.sim.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.requests import Outcome, simulate
-from sluice.sim.scenario import Scenario
+from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
+from sluice.sim.storage.requests import Outcome, simulate
+from sluice.sim.storage.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

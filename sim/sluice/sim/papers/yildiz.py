@@ -11,8 +11,8 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
-from sluice.sim.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.requests import simulate
+from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
+from sluice.sim.storage.requests import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,0 +1,1 @@
+"""Darshan log -> measurement: what a run did to storage, in numbers."""

@@ -1,0 +1,226 @@
+"""Reads one Darshan log: header, one row a file, heatmap.
+
+The work is done in C (`classifier/reader`), with libdarshan-util: every format from 3.00 on is
+read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter
+needs them.
+
+Whatever a log says is checked before it is believed; the library itself may still crash
+or hang on a damaged log, which is why `workers.py` keeps it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluice.darshan._reader import ffi, lib
+from sluice.darshan.bursts import Heatmap
+from sluice.darshan.plausible import impossible
+from sluice.darshan.rows import ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+MODULES = {
+    1: "POSIX",
+    2: "MPI-IO",
+    3: "H5F",
+    4: "H5D",
+    5: "PNETCDF_FILE",
+    6: "PNETCDF_VAR",
+    7: "BG/Q",
+    8: "LUSTRE",
+    9: "STDIO",
+    10: "DXT_POSIX",
+    11: "DXT_MPIIO",
+    12: "MDHIM",
+    13: "APXC",
+    14: "APMPI",
+    15: "HEATMAP",
+    16: "DFS",
+    17: "DAOS",
+}
+"""Darshan's modules by their numbers."""
+
+
+PIECE = 1 << 18  # bytes of a file that are digested at once
+LARGEST_DIGESTED = 1 << 28  # bytes of a file that could not be read as a log
+
+
+class DarshanLogError(Exception):
+    """A log cannot be believed; the text says why, without its name."""
+
+
+class DarshanLibraryError(Exception):
+    """libdarshan-util cannot be used; the text says what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class DarshanLog:
+    """What one log says."""
+
+    digest: bytes
+    """BLAKE2b-128 of the file."""
+    file: os.stat_result
+    """Of the bytes that were read, whatever has happened to the name since."""
+    format: str
+    uid: int
+    jobid: int
+    nprocs: int
+    start: float
+    """UTC seconds."""
+    end: float
+    runtime: float
+    """Seconds."""
+    exe: str
+    modules: frozenset[str]
+    partial: frozenset[str]
+    """Modules that ran out of memory for records."""
+    rows: NDArray[Any]
+    """One a file and process, as rows.ROW."""
+    heatmap: Heatmap | None
+    targets: frozenset[int] | None
+    """Lustre storage targets that its files lie on; None: not known."""
+
+
+def digest_file(path: Path) -> bytes:
+    """Return the BLAKE2b-128 of a file. Raises DarshanLogError if it is no such file, OSError."""
+    with _regular_file(path) as (handle, status):
+        if status.st_size > LARGEST_DIGESTED:
+            raise DarshanLogError("the file is too large")
+        return _digest(handle, status.st_size)
+
+
+def _digest(handle: int, size: int) -> bytes:
+    """Digest what there was when the file was opened: it may grow faster than it is read."""
+    digest = hashlib.blake2b(digest_size=16)
+    for place in range(0, size, PIECE):
+        digest.update(os.pread(handle, min(PIECE, size - place), place))
+    return digest.digest()
+
+
+def read_log(path: Path) -> DarshanLog:
+    """Read one log. Raises DarshanLogError with the reason, OSError, or DarshanLibraryError."""
+    with _regular_file(path) as (handle, status), _read(handle) as log:
+        if log.size != status.st_size:
+            raise DarshanLogError(
+                f"its header tells of {log.size} bytes, not of the {status.st_size} that it has"
+            )
+        rows, heatmap = _rows(log), _heatmap(log)
+        reason = impossible(rows, log.runtime, log.nprocs, heatmap.moved if heatmap else 0.0)
+        if reason:
+            raise DarshanLogError(reason)
+        return DarshanLog(
+            digest=_digest(handle, status.st_size),
+            file=status,
+            format=_text(log.format),
+            uid=log.uid,
+            jobid=log.jobid,
+            nprocs=log.nprocs,
+            start=log.start,
+            end=log.end,
+            runtime=log.runtime,
+            exe=_text(log.exe),
+            modules=_names(log.modules),
+            partial=_names(log.partial),
+            rows=rows,
+            heatmap=heatmap,
+            targets=_targets(log),
+        )
+
+
+@contextmanager
+def _regular_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """Open a file that may be anything: a pipe must not block."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise DarshanLogError("not a regular file")
+        if status.st_size == 0:
+            raise DarshanLogError("the file is empty")
+        yield handle, status
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _read(handle: int) -> Iterator[Any]:
+    """Yield the struct sluice_log of an open file: not of its name, which may change hands."""
+    log, error = ffi.new("struct sluice_log *"), ffi.new("struct sluice_error *")
+    name = f"/proc/self/fd/{handle}".encode()
+    try:
+        if lib.sluice_log_read(load_library(), name, log, error) < 0:
+            raise DarshanLogError(_text(error.text))
+        yield log
+    finally:
+        lib.sluice_log_free(log)
+
+
+@cache
+def load_library() -> Any:
+    """Load the libdarshan-util of the installed `darshan` package, which need not be imported."""
+    error = ffi.new("struct sluice_error *")
+    path = library_path()
+    library = lib.sluice_library_load(os.fsencode(path), error)
+    if library == ffi.NULL:
+        raise DarshanLibraryError(f"{path}: {_text(error.text)}")
+    return ffi.gc(library, lib.sluice_library_unload)
+
+
+def library_path() -> Path:
+    spec = find_spec("darshan")
+    if spec is None or spec.origin is None:
+        raise DarshanLibraryError("no package darshan; install it with `pip install darshan`")
+    folder = Path(spec.origin).parents[1] / "darshan.libs"
+    found = sorted(folder.glob("libdarshan-util*.so*"))
+    if not found:
+        raise DarshanLibraryError(f"{folder}: no libdarshan-util in it; install darshan's wheel")
+    return found[0]
+
+
+def _text(field: Any) -> str:
+    return str(ffi.string(field).decode(errors="replace"))
+
+
+def _names(bits: int) -> frozenset[str]:
+    return frozenset(name for number, name in MODULES.items() if bits >> number & 1)
+
+
+def _rows(log: Any) -> NDArray[Any]:
+    """Take the rows over: they live as long as the array."""
+    if log.rows == ffi.NULL:
+        return np.zeros(0, dtype=ROW)
+    rows = ffi.gc(log.rows, lib.sluice_rows_free)
+    log.rows = ffi.NULL
+    return np.frombuffer(ffi.buffer(rows, log.row_count * ROW.itemsize), dtype=ROW)
+
+
+def _heatmap(log: Any) -> Heatmap | None:
+    if log.bins == 0:
+        return None
+    written, read = _doubles(log.bins_written, log.bins), _doubles(log.bins_read, log.bins)
+    return Heatmap(log.bin_seconds, written, read)
+
+
+def _targets(log: Any) -> frozenset[int] | None:
+    if log.targets == ffi.NULL:
+        return None
+    words = np.frombuffer(ffi.buffer(log.targets, 8 * lib.SLUICE_TARGET_WORDS), dtype="<u8")
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+    return frozenset(np.flatnonzero(bits).tolist()) or None
+
+
+def _doubles(pointer: Any, count: int) -> NDArray[np.float64]:
+    return np.frombuffer(ffi.buffer(pointer, 8 * count), dtype=np.float64).copy()

@@ -1,0 +1,237 @@
+"""Reads logs in processes of their own, because a damaged log may crash or hang the library.
+
+A worker that dies, hangs or needs too much memory costs the one log it was reading; a new one
+takes its place. Results come in the order in which they are ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from sluice.darshan.log import DarshanLogError, digest_file
+from sluice.patterns.profile import Reading, read_measured, readings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sluice.patterns.classifier import PatternClassifier
+
+T = TypeVar("T")
+
+SECONDS = 60.0  # for one log; the largest known takes less than one
+MEMORY = 8 << 30  # of address space, which is more than a log may need: 1 KiB a record
+SHARE = 0.5  # of the machine's memory, for all workers beside what they have when they start
+BATCH = 32  # logs handed to a worker at once
+NAMED_AT_ONCE = 128  # logs whose patterns are found in one go
+
+# A child must not inherit threads or locks; workers are started from one thread, before any other.
+context: Any = multiprocessing.get_context("fork")
+
+
+def start_from_a_clean_process() -> None:
+    """Start workers from a small process from now on, not from this one.
+
+    For a process that also learns: its libraries have threads, and a fork of it may hang.
+    """
+    global context  # noqa: PLW0603 - of the process, as its threads are
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["sluice.patterns.profile"])
+    # else each worker would import what this program does
+    vars(sys.modules["__main__"])["__file__"] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A log that could not be read."""
+
+    path: Path
+    reason: str
+    digest: bytes | None = None
+    """None where the bytes could not be read, or are too many."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Connection
+    todo: deque[Path] = field(default_factory=deque)
+    since: float = 0.0
+    """When it began to read todo[0]; monotonic."""
+
+    def hand(self, paths: Iterable[Path]) -> None:
+        self.todo.extend(paths)
+        self.since = time.monotonic()
+        # A worker that died in the meantime is noticed when its answer is awaited.
+        with contextlib.suppress(BrokenPipeError):
+            self.pipe.send(list(self.todo))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def read_profiles(
+    paths: Iterable[Path],
+    *,
+    workers: int = 1,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+    classifier: PatternClassifier | None = None,
+) -> Iterator[Reading | Failure]:
+    """Read the profiles of logs, each in a process that may die of it."""
+    results = read_each(paths, read_measured, workers=workers, seconds=seconds, memory=memory)
+    while batch := list(islice(results, NAMED_AT_ONCE)):
+        measured = [result for result in batch if not isinstance(result, Failure)]
+        named = iter(readings(measured, classifier))
+        for result in batch:
+            yield result if isinstance(result, Failure) else next(named)
+
+
+def read_each(
+    paths: Iterable[Path],
+    read: Callable[[Path], T],
+    *,
+    workers: int = 1,
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+) -> Iterator[T | Failure]:
+    """Yield read(path) of every log, each in a process that may die of it."""
+    todo = chain(paths)
+    crew: list[_Worker] = []
+    try:
+        while True:
+            while len(crew) < workers and (batch := list(islice(todo, BATCH))):
+                crew.append(_hire(min(memory, _fair_memory(workers)), read, crew))
+                crew[-1].hand(batch)
+            if not crew:
+                return
+            for worker in _ready(crew, seconds):
+                outcome, alive = _outcome(worker, seconds)
+                worker.todo.popleft()
+                worker.since = time.monotonic()
+                yield outcome
+                if alive and not worker.todo:
+                    worker.hand(islice(todo, BATCH))
+                if not alive or not worker.todo:
+                    todo = chain(list(worker.todo), todo)
+                    worker.stop()
+                    crew.remove(worker)
+    finally:
+        for worker in crew:
+            worker.stop()
+
+
+def read_one(path: Path, classifier: PatternClassifier | None = None) -> Reading | Failure:
+    return next(read_profiles([path], classifier=classifier))
+
+
+def _ready(crew: list[_Worker], seconds: float) -> list[_Worker]:
+    """Wait for workers that have an answer, died, or have been at one log for too long."""
+    patience = max(0.0, min(worker.since for worker in crew) + seconds - time.monotonic())
+    pipes = wait([worker.pipe for worker in crew], timeout=patience)
+    late = time.monotonic() - seconds
+    return [worker for worker in crew if worker.pipe in pipes or worker.since <= late]
+
+
+def _outcome(worker: _Worker, seconds: float) -> tuple[Any, bool]:
+    """Return what became of the log a worker was reading, and whether the worker lives on."""
+    path = worker.todo[0]
+    if not worker.pipe.poll():
+        return _failure(path, f"reading it took longer than {seconds:.0f} s"), False
+    try:
+        return worker.pipe.recv(), True
+    except EOFError:
+        worker.process.join()
+        code = worker.process.exitcode
+        how = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
+        return _failure(path, f"libdarshan-util crashed on it ({how})"), False
+
+
+def _failure(path: Path, reason: str) -> Failure:
+    """Name the file by its bytes where there are some, and not too many."""
+    try:
+        return Failure(path, reason, digest_file(path))
+    except (OSError, DarshanLogError):
+        return Failure(path, reason)
+
+
+def _fair_memory(workers: int) -> int:
+    """Return the bytes of address space that each of so many workers may have.
+
+    Where logs are followed any user may leave giant ones: they must not fill the machine.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * page
+    return in_use + int(SHARE * os.sysconf("SC_PHYS_PAGES") * page / workers)
+
+
+# In the worker
+
+
+def _hire(memory: int, read: Callable[[Path], Any], crew: Iterable[_Worker]) -> _Worker:
+    ours, theirs = context.Pipe()
+    others = [worker.pipe for worker in crew]
+    process = context.Process(
+        target=_work, args=(theirs, [ours, *others], memory, read), daemon=True
+    )
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _work(
+    pipe: Connection,
+    inherited: list[Connection],
+    memory: int,
+    read: Callable[[Path], Any],
+) -> None:
+    for other in inherited:  # else a worker would not notice that its parent is gone
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    faulthandler.disable()  # a crash is expected, and its cause known
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    with tempfile.TemporaryFile() as words:
+        os.dup2(words.fileno(), 1)
+        os.dup2(words.fileno(), 2)
+        with contextlib.suppress(EOFError, BrokenPipeError):
+            while True:
+                for path in pipe.recv():
+                    words.truncate(0)
+                    words.seek(0)
+                    pipe.send(_attempt(path, read, words))
+
+
+def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Failure:
+    try:
+        return read(path)
+    except DarshanLogError as error:
+        said = _last_line(words)
+        return _failure(path, f"{error} (libdarshan-util: {said})" if said else str(error))
+    except OSError as error:
+        return _failure(path, f"cannot be read: {error.strerror}")
+    except MemoryError:
+        return _failure(path, "reading it needs too much memory")
+    except Exception as error:  # noqa: BLE001 - whatever a log provokes costs that log alone
+        return _failure(path, f"cannot be understood: {error!r}")
+
+
+def _last_line(words: IO[bytes]) -> str:
+    words.seek(0)
+    lines = words.read(1 << 16).decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("Error:").strip().rstrip(".") if lines else ""

@@ -1,0 +1,302 @@
+"""What a calibration says: losses, the matrix, break-even chunk sizes, how stable it is."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import mean, median, stdev
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.interference.observations import alone_rates, observations, shared, valid
+from sluice.interference.programs import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sluice.history_db.records import Encounter
+
+EVEN = 0.05
+"""Losses that differ by no more count as even."""
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """A program beside others on the same target, however often that was measured."""
+
+    victim: Program
+    others: tuple[Program, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Of a cell: the median share of its rate that the victim lost; negative: it gained."""
+
+    loss: float
+    count: int
+
+
+def losses(encounters: Sequence[Encounter]) -> dict[Cell, Loss]:
+    """Return the loss of each cell; medians of what was not dropped."""
+    found = _values(encounters)
+    return {cell: Loss(1 - median(found[cell]), len(found[cell])) for cell in sorted(found)}
+
+
+def outside_matrices(found: Mapping[Cell, Loss]) -> dict[Cell, Loss]:
+    """Return the cells that no matrix shows: unequal programs, sync modes, and triples."""
+    return {cell: loss for cell, loss in found.items() if not in_a_matrix(cell)}
+
+
+def _values(encounters: Sequence[Encounter]) -> dict[Cell, list[float]]:
+    found: dict[Cell, list[float]] = defaultdict(list)
+    for item in observations(encounters):
+        found[Cell(item.victim, tuple(sorted(item.others)))].append(item.rho)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Losses among the plain patterns at one chunk size."""
+
+    chunk_bytes: int
+    processes: int
+    patterns: tuple[str, ...]
+    loss: tuple[tuple[float | None, ...], ...]
+    """[probe][signal]; None: not measured."""
+
+
+def in_a_matrix(cell: Cell) -> bool:
+    """Whether two programs met that differ in nothing but their patterns, flushed as usual."""
+    if len(cell.others) != 1:
+        return False
+    victim, other = cell.victim, cell.others[0]
+    return victim == Program(victim.pattern, other.chunk_bytes, other.processes) and (
+        other == Program(other.pattern, victim.chunk_bytes, victim.processes)
+    )
+
+
+def matrices(encounters: Sequence[Encounter]) -> list[Matrix]:
+    """Return a matrix for each chunk at which programs of equal size met, smallest first."""
+    table: dict[tuple[int, int], dict[tuple[str, str], float]] = defaultdict(dict)
+    for cell, loss in losses(encounters).items():
+        if in_a_matrix(cell):
+            key = (cell.victim.chunk_bytes, cell.victim.processes)
+            table[key][cell.victim.pattern, cell.others[0].pattern] = loss.loss
+    found = []
+    for (chunk, processes), entries in sorted(table.items()):
+        known = {pattern for pair in entries for pattern in pair}
+        patterns = tuple(p for p in ("owc", "ws", "aw") if p in known) + tuple(
+            sorted(known - {"owc", "ws", "aw"})
+        )
+        rows = tuple(tuple(entries.get((a, b)) for b in patterns) for a in patterns)
+        found.append(Matrix(chunk, processes, patterns, rows))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """Where two patterns of equal chunk and size take the same share from each other."""
+
+    processes: int
+    """Of each."""
+    first: str
+    second: str
+    chunk_bytes: float | None
+    """None: one wins at every chunk that was measured."""
+    winner_below: str | None
+    """At the next smaller chunk, of those that decide where the lead changes hands; empty:
+    nobody, they are even there, too; None: no such chunk was measured."""
+    winner_above: str | None
+
+
+def break_even(encounters: Sequence[Encounter]) -> list[BreakEven]:
+    """Return where the loss of one pattern to another equals the loss the other way.
+
+    Interpolated between the chunk sizes that were measured, by the logarithm of the chunk.
+    """
+    leads: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for matrix in matrices(encounters):
+        for i, a in enumerate(matrix.patterns):
+            for j in range(i + 1, len(matrix.patterns)):
+                mine, theirs = matrix.loss[i][j], matrix.loss[j][i]
+                if mine is not None and theirs is not None:
+                    key = (matrix.processes, a, matrix.patterns[j])
+                    leads[key].append((math.log2(matrix.chunk_bytes), theirs - mine))
+    return [
+        BreakEven(*key, *_even_point(key[1], key[2], points))
+        for key, points in sorted(leads.items())
+        if len(points) > 1
+    ]
+
+
+def _even_point(
+    first: str, second: str, points: Sequence[tuple[float, float]]
+) -> tuple[float | None, str | None, str | None]:
+    """Return the chunk at which two are even, and who wins below and above it.
+
+    Points are (log2 chunk, how much more the second loses than the first), by chunk. Where the
+    lead changes hands they break even, also when it is small elsewhere.
+    """
+    winners = ["" if abs(lead) <= EVEN else first if lead > 0 else second for _, lead in points]
+    decided = [i for i, winner in enumerate(winners) if winner]
+    for i, j in pairwise(decided):
+        if winners[i] != winners[j]:
+            return 2 ** _zero(points[i : j + 1]), winners[i], winners[j]
+    if len(decided) == len(points):
+        return None, winners[0], winners[0]
+
+    def neighbours(i: int) -> tuple[str | None, str | None]:
+        below, above = winners[:i][-1:], winners[i + 1 :][:1]
+        return below[0] if below else None, above[0] if above else None
+
+    # Of several even points the one that most is known about, of those the smallest chunk.
+    even = [i for i, winner in enumerate(winners) if not winner]
+    at = max(even, key=lambda i: sum(map(bool, neighbours(i))))
+    return 2 ** points[at][0], *neighbours(at)
+
+
+def _zero(points: Sequence[tuple[float, float]]) -> float:
+    """Return where the line through the points meets zero; the ends lie on either side of it."""
+    return next(
+        x + (x_next - x) * lead / (lead - lead_next)
+        for (x, lead), (x_next, lead_next) in pairwise(points)
+        if lead * lead_next <= 0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """How well a repetition can be expected to agree."""
+
+    cells: int
+    pairs: int
+    """Cells that were measured twice, which this is judged from: most of them as two equal
+    programs side by side. What one gets the other lacks, so they differ by more than two
+    repetitions would, and the bound is on the safe side."""
+    mean_difference: float | None
+    """Between two measurements of a loss, 0..1."""
+    bound: float | None
+    """95 % upper bound of that mean, for a calibration of as many cells."""
+    alone_spread: float | None
+    """Median difference of the two alone runs of a block, as a share of the rate."""
+    dropped: int
+
+
+def stability(encounters: Sequence[Encounter]) -> Stability:
+    values = _values(encounters)
+    apart = [abs(v[0] - v[1]) for v in values.values() if len(v) > 1]
+    spread = [abs(e.alone[0] / e.alone[1] - 1) for e in valid(encounters) if len(e.alone) > 1]
+    bound = None
+    if len(apart) > 2:
+        bound = mean(apart) + NORMAL_95 * stdev(apart) * math.sqrt(1 / len(apart) + 1 / len(values))
+    return Stability(
+        cells=len(values),
+        pairs=len(apart),
+        mean_difference=mean(apart) if apart else None,
+        bound=bound,
+        alone_spread=median(spread) if spread else None,
+        dropped=sum(bool(e.dropped) for e in encounters),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of two calibrations, over the cells that both measured."""
+
+    cells: int
+    rank_correlation: float
+    mean_difference: float
+    """Of the losses, 0..1."""
+    bound: float | None
+    """Of the mean difference, as the first one states (Stability)."""
+
+
+def agreement(first: Sequence[Encounter], second: Sequence[Encounter]) -> Agreement | None:
+    """Compare two calibrations; None when they have too little in common."""
+    a, b = losses(first), losses(second)
+    both = sorted(a.keys() & b.keys())
+    if len(both) < 3:
+        return None
+    x, y = (np.array([table[cell].loss for cell in both]) for table in (a, b))
+    correlation = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
+    difference = float(np.abs(x - y).mean())
+    return Agreement(len(both), correlation, difference, stability(first).bound)
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 1; ties share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[inverse.reshape(-1)])
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What one target gives a program alone."""
+
+    target: str
+    program: Program
+    rate: float
+    """B/s, median."""
+
+
+def speeds(encounters: Sequence[Encounter]) -> list[Speed]:
+    """Return the rate alone of each program."""
+    targets = {Program.parse(e.members[0]): e.targets[0] for e in valid(encounters)}
+    return [
+        Speed(targets[program], program, rate)
+        for program, rate in sorted(alone_rates(encounters).items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A program beside others on another target: what it lost should be nothing."""
+
+    victim: Program
+    others: tuple[Program, ...]
+    loss: float
+
+
+def controls(encounters: Sequence[Encounter]) -> list[Control]:
+    found: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for encounter in valid(encounters):
+        if not shared(encounter):
+            own = sum(encounter.alone) / len(encounter.alone)
+            found[encounter.members].append(encounter.together[0] / own)
+    return [
+        Control(Program.parse(m[0]), tuple(map(Program.parse, m[1:])), 1 - median(rhos))
+        for m, rhos in sorted(found.items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPoint:
+    """Two programs of fixed volume, the second started `offset` seconds after the first."""
+
+    offset: float
+    first: float
+    """I/O time beside the other, over alone."""
+    second: float
+
+
+def delta_graphs(encounters: Sequence[Encounter]) -> dict[tuple[str, ...], list[DeltaPoint]]:
+    """Return the delta-graph of each pair that has one; medians."""
+    found: dict[tuple[str, ...], dict[float, list[tuple[float, float]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for e in encounters:
+        if e.mode == "delta" and not e.dropped:
+            ratio = (e.together[0] / e.alone[0], e.together[1] / e.alone[1])
+            found[e.members][e.offset].append(ratio)
+    return {
+        members: [
+            DeltaPoint(offset, median(r[0] for r in ratios), median(r[1] for r in ratios))
+            for offset, ratios in sorted(points.items())
+        ]
+        for members, points in sorted(found.items())
+    }

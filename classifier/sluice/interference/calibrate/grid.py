@@ -1,0 +1,185 @@
+"""Which encounters say most about a site, in which order.
+
+What is not known of a program is its weight (how much it takes) and its efficiency (how much
+of the target a byte of it costs), see `policies/core/interference.h`. Programs that are alike
+have alike values, so one encounter says something about others. Each next encounter is the
+one whose outcome is least certain, given those before it: a Gaussian process over the
+programs' features, as the model itself uses (`site_model.py`).
+
+Encounters of one probe that follow each other share its runs alone (`session.py`), so they are
+chosen by blocks: the best encounter, and the best of those with the same probe.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.interference.features import features, likeness
+from sluice.interference.programs import DIRECT_BYTES, KIB, MIB, WRITES, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
+NOISE_VARIANCE = 0.05**2
+"""Of ln rho in one block."""
+BLOCK = 3
+"""Encounters of one probe that share its runs alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encounterable:
+    """A probe beside signals, still to be measured."""
+
+    probe: Program
+    signals: tuple[Program, ...]
+    disjoint: bool = False
+    """The signals work on another target."""
+
+    def __str__(self) -> str:
+        where = " elsewhere" if self.disjoint else ""
+        return f"{self.probe} beside {' and '.join(map(str, self.signals))}{where}"
+
+
+def default_grid(
+    chunks: tuple[int, ...] = CHUNKS,
+    *,
+    processes: int = 2,
+    several_targets: bool = True,
+) -> list[Encounterable]:
+    """Return what a default calibration chooses from.
+
+    Every pattern beside every other at each chunk; unequal shares of processes at unequal
+    chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Those
+    who meet do so once, since all of them are judged.
+    """
+    middle = chunks[len(chunks) // 2]
+    grid = [e for chunk in chunks for e in _each_beside_each(chunk, processes)]
+    grid += _varied(chunks, processes)
+    grid += _sync_modes(middle, processes)
+    grid += _unequal_chunks(chunks, processes)
+    grid += _triples(chunks, processes)
+    if several_targets:
+        victims = _plain(middle, processes)
+        grid += [Encounterable(victim, (victims[-1],), disjoint=True) for victim in victims]
+    return _each_meeting_once(grid)
+
+
+def _each_meeting_once(grid: list[Encounterable]) -> list[Encounterable]:
+    meetings = {(*sorted((e.probe, *e.signals)), e.disjoint): e for e in reversed(grid)}
+    return list(reversed(meetings.values()))
+
+
+def _plain(chunk: int, processes: int) -> list[Program]:
+    return [Program(pattern, chunk, processes) for pattern in WRITES]
+
+
+def _each_beside_each(chunk: int, processes: int) -> list[Encounterable]:
+    pairs = itertools.product(_plain(chunk, processes), repeat=2)
+    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+
+
+def _sync_modes(chunk: int, processes: int) -> list[Encounterable]:
+    unusual = [
+        Program("aw", chunk, processes, "each"),
+        *([] if chunk % DIRECT_BYTES else [Program("aw", chunk, processes, direct=True)]),
+        Program("owc", chunk, processes, "none"),
+    ]
+    pairs = list(itertools.product(unusual, _plain(chunk, processes)))
+    return [Encounterable(a, (b,)) for a, b in (*pairs, *((b, a) for a, b in pairs))]
+
+
+def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    extremes = {(chunks[0], chunks[-1]), (chunks[1 % len(chunks)], chunks[-2 % len(chunks)])}
+    return [
+        Encounterable(probe, (signal,))
+        for small, large in sorted(extremes)
+        for probe, signal in itertools.product(_plain(small, processes), _plain(large, processes))
+        if small != large
+    ]
+
+
+def _triples(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    """One of each pattern; two streams beside one that flushes; three that flush.
+
+    With these the model's rule for many is judged: streams count as one queue, flushes add up.
+    """
+    small, middle, large = (
+        _plain(chunk, processes)
+        for chunk in (chunks[1 % len(chunks)], chunks[len(chunks) // 2], chunks[-2 % len(chunks)])
+    )
+    owc, ws, aw = middle
+    return [
+        Encounterable(owc, (ws, aw)),
+        Encounterable(ws, (aw, large[2])),
+        Encounterable(owc, (small[1], large[1])),
+    ]
+
+
+def _varied(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+    """Each beside the three plain patterns at the middle chunk."""
+    middle = chunks[len(chunks) // 2]
+    small, large = chunks[1 % len(chunks)], chunks[-2 % len(chunks)]
+    unlike = [Program(pattern, small, max(1, processes // 2)) for pattern in WRITES]
+    unlike += [Program(pattern, large, 3 * processes) for pattern in WRITES]
+    unlike += [
+        Program("aw", small, 2 * processes, "each"),
+        Program("owc", small, 2 * processes, "none"),
+        Program("owc+aw", small, 2 * processes),
+        Program("ws+aw", small, 2 * processes),
+    ]
+    pairs = itertools.product(unlike, _plain(middle, processes))
+    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+
+
+def blocks(encounters: Iterable[Encounterable]) -> Iterator[list[Encounterable]]:
+    """Yield up to BLOCK encounters at a time that follow each other and have the same probe."""
+    for _, same in itertools.groupby(encounters, key=lambda encounter: encounter.probe):
+        while block := list(itertools.islice(same, BLOCK)):
+            yield block
+
+
+def most_informative_first(encounters: list[Encounterable]) -> list[Encounterable]:
+    """Order them so that any beginning of the list says as much as it can. Deterministic."""
+    programs = sorted({p for e in encounters for p in (e.probe, *e.signals)})
+    index = {program: i for i, program in enumerate(programs)}
+    rows = features(programs)
+    n = len(programs)
+    prior = likeness(rows, rows)
+    cov = np.block([[prior, np.zeros((n, n))], [np.zeros((n, n)), prior]])
+    left = {e: _directions(e, index, n) for e in encounters}
+    ordered: list[Encounterable] = []
+    block: list[Encounterable] = []
+    while left:
+        same = [e for e in left if block and e.probe == block[0].probe]
+        if not same or len(block) == BLOCK:
+            same, block = list(left), []
+        gains = [sum(np.log1p(h @ cov @ h / NOISE_VARIANCE) for h in left[e]) for e in same]
+        best = same[int(np.argmax(np.round(gains, 9)))]
+        for h in left.pop(best):
+            gain = cov @ h / (h @ cov @ h + NOISE_VARIANCE)
+            cov -= np.outer(gain, h @ cov)
+        block.append(best)
+        ordered.append(best)
+    return ordered
+
+
+def _directions(
+    encounter: Encounterable, index: dict[Program, int], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how ratio and sum of the rates depend on n weights and n efficiencies."""
+    ratio, total = np.zeros(2 * n), np.zeros(2 * n)
+    ratio[index[encounter.probe]] += 1.0
+    total[n + index[encounter.probe]] += 1.0
+    for signal in encounter.signals:
+        ratio[index[signal]] -= 1.0 / len(encounter.signals)
+        total[n + index[signal]] += 1.0 / len(encounter.signals)
+    if encounter.disjoint:
+        return 0.1 * total, 0.1 * total
+    return ratio, total

@@ -1,0 +1,296 @@
+"""A calibration: its plan, its measurements one by one, interrupted and resumed at will."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import Encounter
+from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
+from sluice.interference.calibrate.grid import Encounterable, blocks
+from sluice.interference.calibrate.launch import Launcher
+from sluice.interference.calibrate.protocol import Member, Timing, measure_blocks
+from sluice.interference.calibrate.targets import Target, claimed
+from sluice.interference.errors import CalibrationError
+from sluice.interference.programs import Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from sluice.history_db.records import Calibration
+    from sluice.history_db.store import Store
+
+LEAD_SECONDS = 0.15
+SRUN_LEAD_SECONDS = 5.0
+FILE_SYSTEMS = "file_systems"  # among a calibration's settings: what its directories lay on
+RUNS_ALONE = 2  # of a block
+START_SECONDS = 0.35  # from a run's end to the next one's start, beside what Timing says
+MOST_REPEATS = 3  # of an encounter that was dropped
+LEARN_FROM = 9  # runs, before their own time says how long the rest will take
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All that a calibration needs to be done, or to be gone on with."""
+
+    targets: tuple[Target, ...]
+    """The first is where interference is measured; the second is another one, as a control."""
+    plan: tuple[Encounterable, ...]
+    timing: Timing
+    budget: float
+    """Seconds."""
+    seed: int = 1
+    prefix: tuple[str, ...] = ()
+    tasks: int = 1
+    lead_seconds: float = LEAD_SECONDS
+    delta: DeltaPlan | None = None
+    """Instead of encounters: the delta-graph of the only one in the plan."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "targets": [
+                {"name": t.name, "directories": [str(d) for d in t.directories]}
+                | {"counter": t.counter}
+                for t in self.targets
+            ],
+            "plan": [
+                {"probe": str(e.probe), "signals": [str(s) for s in e.signals]}
+                | {"disjoint": e.disjoint}
+                for e in self.plan
+            ],
+            "timing": asdict(self.timing),
+            "budget": self.budget,
+            "seed": self.seed,
+            "prefix": list(self.prefix),
+            "tasks": self.tasks,
+            "lead_seconds": self.lead_seconds,
+            "delta": asdict(self.delta) if self.delta else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Settings:
+        return cls(
+            targets=tuple(
+                Target(t["name"], tuple(Path(d) for d in t["directories"]), t["counter"])
+                for t in value["targets"]
+            ),
+            plan=tuple(
+                Encounterable(
+                    Program.parse(e["probe"]),
+                    tuple(map(Program.parse, e["signals"])),
+                    e["disjoint"],
+                )
+                for e in value["plan"]
+            ),
+            timing=Timing(**value["timing"]),
+            budget=value["budget"],
+            seed=value["seed"],
+            prefix=tuple(value["prefix"]),
+            tasks=value["tasks"],
+            lead_seconds=value["lead_seconds"],
+            delta=DeltaPlan.from_json(value["delta"]) if value.get("delta") else None,
+        )
+
+
+def estimate_seconds(plan: Iterable[Encounterable], timing: Timing, lead_seconds: float) -> float:
+    """Estimate how long these encounters take, before the first."""
+    runs = sum(RUNS_ALONE + len(block) for block in blocks(plan))
+    return runs * _run_seconds(timing, lead_seconds)
+
+
+def _run_seconds(timing: Timing, lead_seconds: float) -> float:
+    return timing.quiet + lead_seconds + timing.run + timing.tail + START_SECONDS
+
+
+def encounters_within(settings: Settings) -> int:
+    """How many encounters of the plan fit into the budget, by the estimate; whole blocks."""
+    runs_left = settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
+    count = 0
+    for block in blocks(settings.plan):
+        runs_left -= RUNS_ALONE + len(block)
+        if runs_left < 0:
+            break
+        count += len(block)
+    return count
+
+
+@dataclass(slots=True)
+class Session:
+    """One calibration in the history."""
+
+    store: Store
+    number: int
+    settings: Settings
+    probe: str
+    measured: list[Encounter] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, store: Store, settings: Settings, *, site: str, probe: str) -> Session:
+        """Make it known to the history. Raises CalibrationError when its targets are in use."""
+        with claimed(settings.targets):
+            facts = {FILE_SYSTEMS: _file_systems(settings)}
+        number = store.add_calibration(
+            created=int(time.time()), site=site, settings=settings.to_json() | facts
+        )
+        return cls(store, number, settings, probe)
+
+    @classmethod
+    def resume(cls, store: Store, calibration: Calibration, *, probe: str) -> Session:
+        """Take up an interrupted one. Raises CalibrationError when its targets have changed."""
+        kept: dict[str, Any] = dict(calibration.settings)
+        settings = Settings.from_json(kept)
+        before = kept.get(FILE_SYSTEMS, {})
+        for directory, now in _file_systems(settings).items():
+            if (then := before.get(directory, now)) != now:
+                raise CalibrationError(
+                    f"{directory}: was on {then} when calibration {calibration.id} began and is "
+                    f"on {now} now; mount that again, or begin another calibration"
+                )
+        return cls(store, calibration.id, settings, probe, store.encounters([calibration.id]))
+
+    def run(self, tell: Callable[[Encounter], None]) -> None:
+        """Measure what is left of the plan, for as long as the budget allows.
+
+        Each result is in the history before the next measurement begins. Raises
+        CalibrationError when a program fails, or when somebody else measures there.
+        """
+        with claimed(self.settings.targets):
+            if self.settings.delta:
+                self._run_delta(self.settings.delta, tell)
+            else:
+                self._run_blocks(tell)
+        self.store.finish_calibration(self.number)
+
+    def seconds_left(self) -> float:
+        """Estimate how long `run` takes, but for what will yet be dropped and measured again."""
+        settings = self.settings
+        if settings.delta:
+            left = 1 - len(self.measured) / settings.delta.points
+            return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
+        missing = self._missing(Counter(_key(e) for e in self.measured if not e.dropped))
+        once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
+        return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
+
+    def _run_delta(self, plan: DeltaPlan, tell: Callable[[Encounter], None]) -> None:
+        settings = self.settings
+        (pair,) = settings.plan
+        first, second = (Member(p, settings.targets[0]) for p in (pair.probe, *pair.signals))
+        measure_delta(
+            first,
+            second,
+            launcher=self._launcher,
+            timing=settings.timing,
+            plan=plan,
+            seed=settings.seed,
+            measured=tuple(self.measured),
+            keep=lambda encounter: self._keep(encounter, tell),
+        )
+
+    def _run_blocks(self, tell: Callable[[Encounter], None]) -> None:
+        """Until the budget is used up; what was dropped is measured again at the end."""
+        begin = time.monotonic()
+        spent, runs = self._runs_before() * self._estimate, 0
+        for block in self.to_do():
+            elapsed = time.monotonic() - begin
+            of_a_run = elapsed / runs if runs >= LEARN_FROM else self._estimate
+            next_runs = RUNS_ALONE + len(block)
+            if spent + elapsed + next_runs * of_a_run > self.settings.budget:
+                break
+            runs += next_runs
+            for measured in self._measure(block):
+                self._keep(measured, tell)
+
+    def _keep(self, encounter: Encounter, tell: Callable[[Encounter], None]) -> None:
+        self.store.add_encounter(self.number, encounter)
+        self.measured.append(encounter)
+        tell(encounter)
+
+    @property
+    def _launcher(self) -> Launcher:
+        settings = self.settings
+        return Launcher(self.probe, settings.prefix, settings.tasks, settings.lead_seconds)
+
+    @property
+    def _estimate(self) -> float:
+        """Seconds of a run."""
+        return _run_seconds(self.settings.timing, self.settings.lead_seconds)
+
+    def _runs_before(self) -> int:
+        """How many runs of the budget went before an interruption."""
+        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self.measured})
+
+    def to_do(self) -> Iterator[list[Encounterable]]:
+        """Yield what the history does not hold: first everything once, then what was dropped."""
+        yield from blocks(self._missing(Counter(_key(e) for e in self.measured)))
+        for _ in range(MOST_REPEATS):
+            valid = Counter(_key(e) for e in self.measured if not e.dropped)
+            yield from blocks(self._missing(valid))
+
+    def _missing(self, done: Counter[tuple[object, ...]]) -> list[Encounterable]:
+        missing = []
+        for encounter in self.settings.plan:
+            if done[_planned_key(encounter)] > 0:
+                done[_planned_key(encounter)] -= 1
+            else:
+                missing.append(encounter)
+        return missing
+
+    def _measure(self, block: list[Encounterable]) -> list[Encounter]:
+        settings = self.settings
+        here = settings.targets[0]
+        where = [settings.targets[-1] if e.disjoint else here for e in block]
+        for encounter, there in zip(block, where, strict=True):
+            if encounter.disjoint and there == here:
+                raise CalibrationError(f"{encounter}: needs a second --target")
+        # An own sequence for each block: resumed or not, the order of its runs is the same.
+        order = random.Random(f"{settings.seed} {len(self.measured)}")  # noqa: S311
+        started = int(time.time())
+        found = measure_blocks(
+            Member(block[0].probe, here),
+            [
+                [Member(signal, there) for signal in encounter.signals]
+                for encounter, there in zip(block, where, strict=True)
+            ],
+            launcher=self._launcher,
+            timing=settings.timing,
+            order=order,
+        )
+        return [
+            Encounter(
+                started=started,
+                mode="rates",
+                members=(str(encounter.probe), *map(str, encounter.signals)),
+                targets=(here.name, *(there.name for _ in encounter.signals)),
+                offset=0.0,
+                alone=tuple(run.rates[0] for run in one.alone),
+                together=one.together.rates,
+                foreign_share=max(run.foreign for run in (*one.alone, one.together)),
+                dropped=one.dropped,
+            )
+            for encounter, there, one in zip(block, where, found, strict=True)
+        ]
+
+
+def _file_systems(settings: Settings) -> dict[str, str]:
+    return {
+        str(directory): lies_on
+        for target in settings.targets
+        for directory, lies_on in zip(target.directories, target.file_systems(), strict=True)
+    }
+
+
+def _planned_key(encounter: Encounterable) -> tuple[object, ...]:
+    return (str(encounter.probe), *map(str, encounter.signals), encounter.disjoint)
+
+
+def _key(encounter: Encounter) -> tuple[object, ...]:
+    return (*encounter.members, len(set(encounter.targets)) > 1)
+
+
+def one_session(calibrations: Sequence[Calibration]) -> Calibration | None:
+    """Return the latest calibration that was interrupted."""
+    return next((c for c in reversed(calibrations) if not c.finished), None)

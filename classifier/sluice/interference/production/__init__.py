@@ -1,0 +1,1 @@
+"""Interference between production jobs: seen in their own logs."""

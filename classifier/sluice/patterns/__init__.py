@@ -1,0 +1,1 @@
+"""Measurement -> pattern: what a run's I/O is called, and how sure that is."""

@@ -1,0 +1,186 @@
+"""Judges pattern classifiers on groups of logs that they have not seen, and their baselines.
+
+A group is an application or a library; holding out random rows would flatter, since the runs of
+one program resemble each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.patterns.confidence import (
+    calibration_error,
+    debiased_error,
+    reliability,
+    resampled_errors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sluice.patterns.examples import Example
+
+    Texts = NDArray[np.str_]
+    Predict = Callable[[NDArray[np.float32]], tuple[Texts, NDArray[np.float64]]]
+    """Features -> best patterns and confidences."""
+
+SEED = 20261121
+RESAMPLES = 1000
+THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+WITHIN = 1.0  # octaves: a factor of two
+REPEATS = 5  # shuffles of a feature
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What was said of logs, and what is true."""
+
+    truth: Texts
+    answer: Texts
+    confidence: NDArray[np.float64]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        right: NDArray[np.bool_] = self.truth == self.answer
+        return right
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+
+def joined(parts: Sequence[Outcomes]) -> Outcomes:
+    return Outcomes(
+        np.concatenate([part.truth for part in parts]),
+        np.concatenate([part.answer for part in parts]),
+        np.concatenate([part.confidence for part in parts]),
+    )
+
+
+def judge(examples: Sequence[Example], predict: Predict) -> Outcomes:
+    """Let a classifier say what it thinks of logs."""
+    features = np.array([example.features for example in examples], dtype=np.float32)
+    answer, confidence = predict(features)
+    return Outcomes(np.array([example.pattern for example in examples]), answer, confidence)
+
+
+def judge_rules(examples: Sequence[Example]) -> Outcomes:
+    """Let the rules alone say it; they know no doubt."""
+    return Outcomes(
+        np.array([example.pattern for example in examples]),
+        np.array([example.by_rules for example in examples]),
+        np.ones(len(examples)),
+    )
+
+
+def macro_f1(truth: Texts, answer: Texts) -> float:
+    """Return the mean over the true patterns of the harmonic mean of precision and recall."""
+    scores = []
+    for pattern in np.unique(truth):
+        hits = float(((truth == pattern) & (answer == pattern)).sum())
+        scores.append(2 * hits / float((truth == pattern).sum() + (answer == pattern).sum()))
+    return float(np.mean(scores)) if scores else 0.0
+
+
+def f1_interval(outcomes: Outcomes) -> tuple[float, float]:
+    """Return the 95 % interval of macro-F1 over resampled logs."""
+    random = np.random.default_rng(SEED)
+    count = len(outcomes)
+    scores = []
+    for _ in range(RESAMPLES):
+        drawn = random.integers(count, size=count)
+        scores.append(macro_f1(outcomes.truth[drawn], outcomes.answer[drawn]))
+    low, high = np.quantile(scores, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def confusion(outcomes: Outcomes) -> dict[str, dict[str, int]]:
+    """Count answers by truth."""
+    answers = sorted(set(outcomes.answer.tolist()))
+    return {
+        truth: {
+            answer: int(((outcomes.truth == truth) & (outcomes.answer == answer)).sum())
+            for answer in answers
+        }
+        for truth in sorted(set(outcomes.truth.tolist()))
+    }
+
+
+def abstentions(outcomes: Outcomes) -> list[tuple[float, float, float | None]]:
+    """Return for each threshold of confidence: share answered, and accuracy of those."""
+    rows = []
+    for threshold in THRESHOLDS:
+        said = outcomes.confidence >= threshold
+        right = float(outcomes.correct[said].mean()) if said.any() else None
+        rows.append((threshold, float(said.mean()), right))
+    return rows
+
+
+def quality(outcomes: Outcomes) -> dict[str, object]:
+    """Return all figures about answers, rounded for print; best guesses, none withheld."""
+    low, high = f1_interval(outcomes)
+    said = (outcomes.confidence, outcomes.correct)
+    least, most, chance = resampled_errors(*said)
+    return {
+        "logs": len(outcomes),
+        "accuracy": _rounded(outcomes.correct.mean()),
+        "macro_f1": _rounded(macro_f1(outcomes.truth, outcomes.answer)),
+        "macro_f1_interval": [_rounded(low), _rounded(high)],
+        "calibration_error": _rounded(calibration_error(*said)),
+        "calibration_error_interval": [_rounded(least), _rounded(most)],
+        "calibration_error_by_chance": _rounded(chance),
+        "calibration_error_debiased": _rounded(debiased_error(*said)),
+        "reliability": [
+            [_rounded(mean), _rounded(right), count] for mean, right, count in reliability(*said)
+        ],
+        "confusion": confusion(outcomes),
+        "abstentions": [
+            [threshold, _rounded(said), None if right is None else _rounded(right)]
+            for threshold, said, right in abstentions(outcomes)
+        ],
+    }
+
+
+def chunk_quality(examples: Sequence[Example]) -> dict[str, object] | None:
+    """Return the errors of the chunk size in octaves; None where no truth is known."""
+    known = [example.chunk_octaves for example in examples if example.chunk_octaves is not None]
+    if not known:
+        return None
+    errors = np.abs(np.array(known))
+    return {
+        "logs": len(errors),
+        "median_octaves": _rounded(np.median(errors)),
+        "percentile_95_octaves": _rounded(np.quantile(errors, 0.95)),
+        "within_factor_two": _rounded((errors <= WITHIN).mean()),
+        "errors": [_rounded(error) for error in known],
+    }
+
+
+def importance(
+    examples: Sequence[Example], predict: Predict, names: Sequence[str]
+) -> dict[str, float]:
+    """Return by how much accuracy falls when a feature's values are shuffled among the logs.
+
+    (Breiman, Random Forests, 2001.)
+    """
+    random = np.random.default_rng(SEED)
+    features = np.array([example.features for example in examples], dtype=np.float32)
+    truth = np.array([example.pattern for example in examples])
+    base = float((predict(features)[0] == truth).mean())
+    losses = {}
+    for column, name in enumerate(names):
+        shuffled = features.copy()
+        scores = []
+        for _ in range(REPEATS):
+            shuffled[:, column] = random.permutation(features[:, column])
+            scores.append(float((predict(shuffled)[0] == truth).mean()))
+        losses[name] = base - float(np.mean(scores))
+    return losses
+
+
+def _rounded(value: float | np.floating) -> float:
+    return round(float(value), 4)

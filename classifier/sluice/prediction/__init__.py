@@ -1,0 +1,1 @@
+"""The history -> what the next run will do; trained, published, judged."""

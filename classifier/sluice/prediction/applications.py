@@ -1,0 +1,247 @@
+"""The application table: what earlier runs of a script, a name, an account or the site did.
+
+An entry says how certain it is that the next run is alike: one run proves little.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.history_db.records import Application, Profile
+from sluice.policies import core
+from sluice.prediction.application_keys import (
+    LATEST_JOBS,
+    LEVELS,
+    Level,
+    breadth,
+    groups_of,
+    latest,
+    weights_of,
+)
+from sluice.prediction.arguments import (
+    argument_law,
+    arguments_text,
+    by_arguments,
+    explains,
+    laws_of,
+    spread_within,
+)
+from sluice.prediction.expectation import FIRST_SPREAD, expected, likeness, recency
+from sluice.prediction.outcomes import reliability_of
+from sluice.prediction.scaling import exponents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sluice.policies.bundle_writer import ArgumentLaw
+    from sluice.prediction.calibration import Calibration
+    from sluice.prediction.jobs import FinishedJob
+
+    Array = NDArray[np.float64]
+
+USER_ARGUMENTS, BY_ARGUMENTS = "user_arguments", "user_script"
+MAX_ARGUMENTS = 16  # sets of them that one key may have entries for, the commonest
+KEPT_LOGS = 20  # listed behind an entry; the newest
+MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
+MAX_SIZED = 8  # entries for sizes that one key may have
+DIFFERENT = 1.0  # octaves by which a size's chunk or bytes must be off to need its own
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """An entry of the table: who it is for, and what is expected."""
+
+    application: Application
+    profile: Profile
+    size: float = 0.0
+    """Processes that the profile is for; 0: unknown."""
+    sizes: tuple[float, float] = (0.0, 0.0)
+    """The smallest and the largest of the runs behind it."""
+    exponents: Mapping[str, float] = field(default_factory=dict)
+    """How numbers of the profile follow the size, by name."""
+    law: ArgumentLaw | None = None
+    """How numbers of the profile follow a number among the arguments."""
+    agreement: float = 0.0
+    """Of a user's own runs, those without a trace of I/O too: the share that has its pattern."""
+
+
+def learn_applications(
+    jobs: Sequence[FinishedJob],
+    *,
+    calibration: Mapping[str, Calibration] | None = None,
+    silent: Sequence[FinishedJob] = (),
+) -> tuple[Learned, ...]:
+    """Return the table's entries, numbered from 1; deterministic.
+
+    silent: jobs that left no trace of I/O (unlogged.py).
+    """
+    without_trace = groups_of(silent)
+    return numbered(
+        entry
+        for place, group in sorted(groups_of(jobs).items())
+        for entry in entries_under(
+            place, group, without_trace.get(place, []), calibration=calibration or {}
+        )
+    )
+
+
+def entries_under(
+    place: tuple[int, int],
+    jobs: Sequence[FinishedJob],
+    silent: Sequence[FinishedJob],
+    *,
+    calibration: Mapping[str, Calibration],
+) -> Iterator[Learned]:
+    """Yield the entries of one key, not numbered yet; place is number of the level and key.
+
+    jobs are all that have the key, and silent those of them that left no trace of I/O.
+    """
+    number, key = place
+    level = LEVELS[number]
+    known = latest(level, sorted(jobs, key=_age))
+    # who predicted wrongly lately is not believed, whatever the runs before let expect
+    pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
+    reliability = reliability_of(pairs)
+    for entry in _entries(level, key, known, list(silent)):
+        profile = _calibrated(entry, calibration)
+        yield replace(entry, profile=replace(profile, confidence=profile.confidence * reliability))
+
+
+def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ...]:
+    """Return the entries with ids from `first_id` on."""
+    return tuple(
+        replace(entry, application=replace(entry.application, id=number))
+        for number, entry in enumerate(entries, first_id)
+    )
+
+
+def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
+    return job.start, job.logs
+
+
+def _calibrated(entry: Learned, calibration: Mapping[str, Calibration]) -> Profile:
+    evidence = entry.application.evidence
+    known = calibration.get(BY_ARGUMENTS if evidence == USER_ARGUMENTS else evidence)
+    if known is None:
+        return entry.profile
+    return replace(entry.profile, confidence=known.of(entry.profile.confidence))
+
+
+def _entries(
+    level: Level, key: int, jobs: list[FinishedJob], silent: list[FinishedJob]
+) -> Iterator[Learned]:
+    """Yield the entry of a key, and those of sizes that it does not fit."""
+    weights = weights_of(level, jobs)
+    if level.witness is not None:
+        yield _entry(level, key, jobs, weights, {})
+        return
+    sizes = np.array([job.size for job in jobs])
+    slopes = exponents(jobs, weights, sizes)
+    law = argument_law(jobs, weights, slopes)
+    everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
+    general = _borne_out(_entry(level, key, jobs, weights, slopes, law=law), everything)
+    yield general
+    yield from _entries_by_arguments(level, general, jobs, everything)
+    octaves: dict[int, list[float]] = defaultdict(list)
+    for job in jobs:
+        if job.size > 0:
+            octaves[core.size_key(key, job.size)].append(job.size)
+    common = sorted(octaves, key=lambda sized: (-len(octaves[sized]), sized))[:MAX_SIZED]
+    for sized in sorted(common):
+        alike = octaves[sized]
+        if MIN_SIZED_RUNS <= len(alike) < len(jobs):
+            size = float(2.0 ** round(np.log2(np.median(alike))))
+            near = weights * likeness(jobs, size)
+            entry = _entry(level, sized, jobs, near, slopes, law=law, size=size, runs=len(alike))
+            if _differs(entry, general):
+                same = [job for job in everything if core.size_key(key, job.size) == sized]
+                yield _borne_out(entry, same)
+
+
+def _entries_by_arguments(
+    level: Level, general: Learned, jobs: list[FinishedJob], everything: list[FinishedJob]
+) -> Iterator[Learned]:
+    """Yield an entry for each set of arguments, where they tell runs apart."""
+    groups = by_arguments(level.evidence, jobs)
+    if not explains(groups, general.profile, general.size, general.exponents):
+        return
+    first = spread_within(groups, general.size, general.exponents)
+    common = sorted(groups, key=lambda key: (-len(groups[key]), key))[:MAX_ARGUMENTS]
+    traces = by_arguments(level.evidence, everything)
+    for key in sorted(common):
+        group = groups[key]
+        entry = _entry(
+            replace(level, evidence=USER_ARGUMENTS),
+            key,
+            group,
+            recency(group),
+            general.exponents,
+            first_spread=first,
+        )
+        yield _borne_out(entry, traces[key])
+
+
+def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
+    """Tell how far these runs, the oldest first, have the entry's pattern."""
+    pattern = entry.profile.pattern
+    weights = recency(jobs)
+    same = np.array([job.profile.pattern == pattern != core.UNKNOWN for job in jobs])
+    return replace(entry, agreement=float(weights[same].sum() / weights.sum()))
+
+
+def _entry(
+    level: Level,
+    key: int,
+    jobs: list[FinishedJob],
+    weights: Array,
+    slopes: Mapping[str, float],
+    *,
+    law: ArgumentLaw | None = None,
+    size: float = 0.0,
+    runs: int = 0,
+    first_spread: float = FIRST_SPREAD,
+) -> Learned:
+    known = [job.size for job in jobs if job.size > 0]
+    size = size or (float(np.exp(np.mean(np.log(known)))) if known else 0.0)
+    laws = laws_of(jobs, size, slopes, law)
+    profile = expected(jobs, weights, laws=laws, first_spread=first_spread)
+    confidence = profile.confidence * breadth(level, jobs)
+    logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
+    return Learned(
+        application=Application(
+            evidence=level.evidence,
+            key=key,
+            label=level.label(jobs[-1])
+            + (f" at about {size:g} processes" if runs else "")
+            + (arguments_text(jobs[-1]) if level.evidence == USER_ARGUMENTS else ""),
+            runs=runs or len(jobs),
+            logs=tuple(sorted(logs)),
+        ),
+        profile=replace(profile, confidence=confidence, runs=runs or len(jobs)),
+        size=size,
+        sizes=(min([*known, size]), max([*known, size])) if known else (0.0, 0.0),
+        exponents=slopes if known else {},
+        law=law,
+    )
+
+
+def _differs(entry: Learned, general: Learned) -> bool:
+    """Whether runs of a size do other things than the scaled profile of all says."""
+    if entry.profile.pattern != general.profile.pattern:
+        return True
+    octaves = np.log2(entry.size / general.size)
+    for name in ("chunk_bytes", "write_bytes"):
+        own = entry.profile.numbers.get(name, 0.0)
+        other = general.profile.numbers.get(name, 0.0)
+        if own <= 0 or other <= 0:
+            continue
+        scaled = np.log2(other) + octaves * general.exponents.get(name, 0.0)
+        if abs(np.log2(own) - scaled) > DIFFERENT:
+            return True
+    return False

@@ -1,0 +1,395 @@
+"""Who did I/O beside whom, and when: runs of one storage laid over each other.
+
+A run's heatmap says when it moved bytes, its counters how long it was in I/O. Where the two
+agree, a part of a burst has a rate of its own. Where most of the I/O is waiting that no bin shows
+(a flush), or bins are wider than bursts, only the whole run has one, and each burst is taken to
+last as long as its share of the bytes. Without a heatmap I/O is spread evenly over the run.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.darshan.bursts import QUIET, runs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+CROWDS = np.array([0.1, 0.5, 1.1, 2.1, 3.5])  # others at once, between which parts are told apart
+PIECES = 64  # of a burst of a run whose bins tell no rate
+SLICE = 4  # bins
+SHORT = 0.25  # of a run's bursts may lie within two bins
+AGREE = (0.5, 1.5)  # counted seconds of I/O over those of busy bins
+WINDOW = 5.0  # seconds over which a storage's most is looked for, at least
+MOST = 0.98  # quantile of its busy windows
+FULL = 0.995  # quantile of what waits in a cache while anything does
+STORAGE_RUNS = 2000  # the newest, that tell what a storage takes,
+COARSE = 8.0  # but for those whose bins are so many times as wide as usual
+MOST_PIECES = 256  # of a run
+MOST_OTHERS = 64  # that are looked at beside a run, those that move most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IoRun:
+    """One run, as far as its I/O goes."""
+
+    program: Hashable
+    """Runs of one program are alike."""
+    job: Hashable
+    """Runs of one job are no company to each other."""
+    start: float
+    """UTC seconds."""
+    seconds: float
+    io_seconds: float
+    """Of its slowest process."""
+    moved: float
+    """Bytes."""
+    bin_seconds: float = 0.0
+    bins: Array | None = None
+    """Bytes, from the start; None: no heatmap."""
+    flushes: bool = False
+    """It waits now and then until what it wrote is out of the cache."""
+    targets: frozenset[int] | None = None
+    """Of the storage; None: not known, so that it may share with everybody."""
+
+    @property
+    def rate(self) -> float:
+        return self.moved / self.io_seconds
+
+    @property
+    def fastest(self) -> float:
+        """B/s of its fastest bin."""
+        if self.bins is None or not self.bins.any():
+            return self.rate
+        return float(self.bins.max()) / self.bin_seconds
+
+    def may_meet(self, other: IoRun) -> bool:
+        """Tell whether both may use the same targets, and are of different jobs."""
+        if self.job == other.job:
+            return False
+        if self.targets is None or other.targets is None:
+            return True
+        return not self.targets.isdisjoint(other.targets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Company:
+    """Units are what has a rate, a run or some of it; parts of a unit differ in company."""
+
+    run_of_unit: NDArray[np.intp]
+    log_rate: Array
+    """Of each unit."""
+    share_of_run: Array
+    """Of its run's I/O, of each unit."""
+    first_part: NDArray[np.intp]
+    """Of each unit, and behind the last one."""
+    unit: NDArray[np.intp]
+    """Of each part."""
+    fraction: Array
+    """Of its unit's I/O time, of each part."""
+    crowd: Array
+    """Others in I/O at once, of each part, in the mean."""
+    part: NDArray[np.intp]
+    """Of each meeting: a part and another run; likewise the next two."""
+    other: NDArray[np.intp]
+    seconds: Array
+    """Of the other's I/O, a second of the part."""
+    exposed: Array
+    """Of each run: the share of its I/O time in which others were in I/O, too."""
+    storage: Storage
+
+
+class _Activity:
+    """When one run was in I/O."""
+
+    def __init__(self, run: IoRun) -> None:
+        self.run = run
+        self.is_resolved = False
+        if run.bins is None or not run.bins.any():
+            self.begin, self.end = np.array([run.start]), np.array([run.start + run.seconds])
+            spent = np.array([min(run.io_seconds, run.seconds)])
+        else:
+            spent = self._bursts(run, run.bins)
+        self.edges = np.stack([self.begin, self.end], axis=1).ravel()
+        self.spent = np.repeat(np.concatenate([[0.0], np.cumsum(spent)]), 2)[1:-1]
+        if self.is_resolved and run.bins is not None:
+            self.edges = run.start + run.bin_seconds * np.arange(len(run.bins) + 1)
+            moved = np.concatenate([[0.0], np.cumsum(run.bins)])
+            self.spent = moved * (run.io_seconds / moved[-1])
+
+    def _bursts(self, run: IoRun, bins: Array) -> Array:
+        first, stop = runs_of(bins > QUIET * bins.max())
+        sums = np.concatenate([[0.0], np.cumsum(bins)])
+        moved = sums[stop] - sums[first]
+        io_seconds = run.io_seconds * moved / moved.sum()
+        begin, length = run.start + run.bin_seconds * first, run.bin_seconds * (stop - first)
+        until = np.append(begin[1:], max(run.start + run.seconds, begin[-1] + length[-1]))
+        self.begin = begin
+        self.end = begin + np.minimum(np.maximum(length, io_seconds), until - begin)
+        agree = run.io_seconds / float(length.sum())
+        self.is_resolved = bool(
+            AGREE[0] <= agree <= AGREE[1] and (stop - first < 3).mean() <= SHORT
+        )
+        spent: Array = np.minimum(io_seconds, self.end - self.begin)
+        return spent
+
+    def written_back(self, most: float) -> _Activity:
+        """Return it pressing until storage has taken its bytes: a cache takes them sooner."""
+        edges, spent = self.edges, self.spent
+        length = np.diff(edges)
+        taken = np.diff(spent) * self.run.rate / most  # seconds of the storage
+        # what waits at each edge: a queue that is served at one second a second
+        total = np.cumsum(taken - length)
+        waiting = total - np.minimum.accumulate(np.minimum(total, 0.0))
+        if waiting.max(initial=0.0) < 0.05:
+            return self
+        served = np.concatenate([[0.0], np.cumsum(taken)]) - np.append(0.0, waiting)
+        pressing = copy(self)
+        pressing.edges = np.append(edges, edges[-1] + waiting[-1])
+        pressing.spent = np.append(served, served[-1] + waiting[-1]) * (spent[-1] / taken.sum())
+        return pressing
+
+    def seconds(self, begin: Array, end: Array) -> Array:
+        """Return the time in I/O between each begin and end."""
+        passed: Array = np.interp(np.concatenate([begin, end]), self.edges, self.spent)
+        return passed[len(begin) :] - passed[: len(begin)]
+
+    def pieces(self) -> _Pieces:
+        """Cut its I/O into pieces; with the bytes of each where they tell a rate."""
+        if self.is_resolved and self.run.bins is not None:
+            return _pieces_of_bursts(self.run, self.run.bins)
+        counts = np.ceil((self.end - self.begin) / max(self.run.bin_seconds, 1e-3))
+        most = max(1, min(PIECES, MOST_PIECES // len(counts)))
+        edges = [
+            np.linspace(begin, end, int(min(most, max(1.0, count))) + 1)
+            for begin, end, count in zip(self.begin, self.end, counts, strict=True)
+        ]
+        begin = np.concatenate([one[:-1] for one in edges])
+        end = np.concatenate([one[1:] for one in edges])
+        return _Pieces(begin, end, self.seconds(begin, end), None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pieces:
+    begin: Array
+    end: Array
+    io_seconds: Array
+    moved: Array | None
+
+
+def _pieces_of_bursts(run: IoRun, bins: Array) -> _Pieces:
+    """Return the edges of bursts, which may be busy in part, and pieces of what lies between.
+
+    The edges share the time in I/O that the rest leaves of what was counted, so that a burst
+    that begins fast, into an empty cache, is not told slower than it was.
+    """
+    first, stop = runs_of(bins > QUIET * bins.max())
+    at: list[int] = []
+    to: list[int] = []
+    for f, s in zip(first.tolist(), stop.tolist(), strict=True):
+        inner = [*range(f + 1, s - 1, SLICE)]
+        edges = [f, *inner, s - 1, s] if s - f > 1 else [f, s]
+        at += edges[:-1]
+        to += edges[1:]
+    begin, end = np.array(at), np.array(to)
+    is_edge = np.isin(begin, first) | np.isin(end, stop)
+    width = run.bin_seconds * (end - begin)
+    inside, outside = float(width[~is_edge].sum()), float(width[is_edge].sum())
+    fill = min(1.0, max(0.1, (run.io_seconds - inside) / outside))
+    spent = np.where(is_edge, fill * width, width)
+    sums = np.concatenate([[0.0], np.cumsum(bins)])
+    return _Pieces(
+        run.start + run.bin_seconds * begin,
+        run.start + run.bin_seconds * end,
+        spent * (run.io_seconds / float(spent.sum())),
+        sums[end] - sums[begin],
+    )
+
+
+def company_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Company:
+    """Lay the runs of one storage over each other.
+
+    bandwidth: B/s of the storage, if it is known.
+    """
+    activities = [_Activity(run) for run in runs]
+    storage = seen_storage(runs, bandwidth)
+    pressing = [one.written_back(storage.most) for one in activities]
+    starts = np.array([one.edges[0] for one in pressing])
+    ends = np.array([one.edges[-1] for one in pressing])
+    built = _Built(len(runs))
+    for i, others in _beside(runs, starts, ends):
+        built.add(i, activities[i], others, [pressing[j] for j in others])
+    return built.company(storage)
+
+
+def _beside(runs: Sequence[IoRun], starts: Array, ends: Array) -> Iterator[tuple[int, list[int]]]:
+    """Yield each run with those of other jobs that ran meanwhile and may share its targets."""
+    order = np.argsort(starts, kind="stable")
+    begins = starts[order]
+    reach = np.maximum.accumulate(ends[order])  # nobody before has ended later
+    for i in order:
+        low = int(np.searchsorted(reach, starts[i], side="right"))
+        high = int(np.searchsorted(begins, ends[i]))
+        near = order[low:high]
+        near = near[ends[near] > starts[i]]
+        others = [int(j) for j in near if j != i and runs[i].may_meet(runs[j])]
+        if len(others) > MOST_OTHERS:
+            others = sorted(others, key=lambda j: (-runs[j].moved / runs[j].seconds, j))
+        yield int(i), others[:MOST_OTHERS]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a place was seen to take."""
+
+    most: float
+    """B/s, for as long as one likes."""
+    cache: float
+    """Bytes that it takes faster than that, before it has to write them back."""
+
+
+def seen_storage(runs: Sequence[IoRun], most: float | None = None) -> Storage:
+    """Tell what a place takes from the sum of what all runs moved there; `most` if it is known."""
+    fine = sorted((run for run in runs if run.bins is not None), key=lambda run: run.start)
+    if not fine:
+        return Storage(most or max(run.rate for run in runs), 0.0)
+    fine = fine[-STORAGE_RUNS:]
+    step = float(np.median([run.bin_seconds for run in fine]))
+    moved = _moved([run for run in fine if run.bin_seconds <= COARSE * step], step)
+    if most is None:
+        width = max(1, round(max(WINDOW, step) / step))
+        sums = np.convolve(moved, np.ones(width), mode="valid") / (width * step)
+        busy = sums[sums > 0]
+        most = float(np.quantile(busy, MOST)) if len(busy) else 1.0
+        # Those without a heatmap are not in the sum; what one of them got for long it has.
+        most = max([most, *(r.rate for r in runs if r.bins is None and r.io_seconds >= WINDOW)])
+    change = np.cumsum(moved - most * step)
+    waiting = change - np.minimum.accumulate(np.minimum(change, 0.0))
+    waits = waiting[waiting > 0]
+    return Storage(most, float(np.quantile(waits, FULL)) if len(waits) else 0.0)
+
+
+def _moved(runs: Sequence[IoRun], step: float) -> Array:
+    """Return the bytes of each step, time without a run left out."""
+    ends = np.array([run.start + run.seconds for run in runs])
+    starts = np.array([run.start for run in runs])
+    cells = [
+        np.arange(int(a // step), int(b // step) + 1) for a, b in zip(starts, ends, strict=True)
+    ]
+    known = np.unique(np.concatenate(cells))
+    moved = np.zeros(len(known))
+    for run, own in zip(runs, cells, strict=True):
+        bins = np.zeros(1) if run.bins is None else run.bins
+        edges = run.start + run.bin_seconds * np.arange(len(bins) + 1)
+        sums = np.concatenate([[0.0], np.cumsum(bins)])
+        kept = own[own >= known[0]]
+        if len(kept):
+            passed = np.interp(np.append(kept, kept[-1] + 1) * step, edges, sums)
+            np.add.at(moved, np.searchsorted(known, kept), np.diff(passed))
+    return moved
+
+
+def rate_by_cache(run: IoRun, storage: Storage, fast: float) -> float:
+    """Return B/s that a run would get with an empty cache before it, and nobody beside it.
+
+    Its bursts and pauses are those of its heatmap; fast: B/s into a cache with room.
+    """
+    if run.bins is None or not run.bins.any():
+        return storage.most
+    first, stop = runs_of(run.bins > QUIET * run.bins.max())
+    sums = np.concatenate([[0.0], np.cumsum(run.bins)])
+    bursts = sums[stop] - sums[first]
+    pauses = run.bin_seconds * (np.append(first[1:], stop[-1]) - stop)
+    if fast <= storage.most:
+        return fast
+    held = seconds = 0.0
+    for burst, pause in zip(bursts.tolist(), pauses.tolist(), strict=True):
+        until_full = max(0.0, storage.cache - held) / (fast - storage.most)
+        quick = min(burst / fast, until_full)
+        slow = (burst - quick * fast) / storage.most
+        seconds += quick + slow
+        held = max(0.0, held + quick * (fast - storage.most) - pause * storage.most)
+    return float(bursts.sum()) / seconds
+
+
+class _Built:
+    def __init__(self, runs: int) -> None:
+        self.exposed = np.zeros(runs)
+        self.run: list[int] = []
+        self.log_rate: list[float] = []
+        self.share: list[float] = []
+        self.first: list[int] = []
+        self.fraction: list[float] = []
+        self.crowd: list[float] = []
+        self.unit: list[int] = []
+        self.part: list[int] = []
+        self.other: list[int] = []
+        self.seconds: list[float] = []
+
+    def add(
+        self, i: int, activity: _Activity, others: list[int], theirs: Sequence[_Activity]
+    ) -> None:
+        pieces = activity.pieces()
+        own, moved = pieces.io_seconds, pieces.moved
+        load = np.zeros((len(others), len(own)))
+        for row, one in zip(load, theirs, strict=True):
+            row[:] = one.seconds(pieces.begin, pieces.end)
+        load /= pieces.end - pieces.begin
+        crowd = load.sum(axis=0)
+        self.exposed[i] = float(np.minimum(1.0, crowd) @ own / own.sum())
+        level = np.searchsorted(CROWDS, crowd)
+        if moved is None:
+            self._unit(i, math.log(activity.run.rate), 1.0)
+        for one in np.unique(level).tolist():
+            chosen = level == one
+            seconds = float(own[chosen].sum())
+            if seconds <= 0:
+                continue
+            share = seconds / float(own.sum())
+            if moved is not None:
+                if moved[chosen].sum() <= 0:
+                    continue
+                self._unit(i, math.log(float(moved[chosen].sum()) / seconds), share)
+            self._part(1.0 if moved is not None else share, others, load[:, chosen], own[chosen])
+
+    def _unit(self, run: int, log_rate: float, share: float) -> None:
+        self.run.append(run)
+        self.log_rate.append(log_rate)
+        self.share.append(share)
+        self.first.append(len(self.unit))
+
+    def _part(self, fraction: float, others: list[int], load: Array, own: Array) -> None:
+        number = len(self.unit)
+        mean = load @ own / own.sum()
+        self.unit.append(len(self.run) - 1)
+        self.fraction.append(fraction)
+        self.crowd.append(float(mean.sum()))
+        for j in np.flatnonzero(mean > 0).tolist():
+            self.part.append(number)
+            self.other.append(others[j])
+            self.seconds.append(float(mean[j]))
+
+    def company(self, storage: Storage) -> Company:
+        return Company(
+            run_of_unit=np.array(self.run, dtype=np.intp),
+            log_rate=np.array(self.log_rate),
+            share_of_run=np.array(self.share),
+            first_part=np.array([*self.first, len(self.unit)], dtype=np.intp),
+            unit=np.array(self.unit, dtype=np.intp),
+            fraction=np.array(self.fraction),
+            crowd=np.array(self.crowd),
+            part=np.array(self.part, dtype=np.intp),
+            other=np.array(self.other, dtype=np.intp),
+            seconds=np.array(self.seconds),
+            exposed=self.exposed,
+            storage=storage,
+        )

@@ -1,0 +1,212 @@
+"""What earlier runs let expect of the next one: pattern, numbers, and how sure that is.
+
+Runs count by how recent they are, in days and in runs, and by how alike their size is. One that
+does something else than ever before may be an accident; several in a row after years of
+something else are a change, and what was before it hardly counts any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.history_db.records import Profile
+from sluice.patterns.profile import SINGLE_RUN_LOG_SD
+from sluice.policies.core import UNKNOWN
+from sluice.prediction.jobs import alone_log_sd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from sluice.prediction.jobs import FinishedJob
+
+    Array = NDArray[np.float64]
+
+HALF_LIFE = 90 * 86400  # seconds: a run of a quarter ago counts half
+HALF_LIFE_RUNS = 24  # and so does one after which so many came
+DOUBT = 1.0  # runs that are assumed to have gone differently
+STREAK = 3  # runs in a row that do something new are a change
+STEADY = 0.9  # share of one pattern among what was before, for there to be a change at all
+BEFORE_CHANGE = 0.05  # what such a run still counts
+SPREAD_RUNS = 30  # the newest, whose weights on a target are compared
+LIKENESS = 0.5  # octaves: the sd of the weight over sizes
+SPREAD = ("write_bytes", "read_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
+"""Numbers whose spread over the runs is told."""
+FIRST_SPREAD = 0.5  # of ln (value): what one run lets expect of the next
+FEWEST_BYTES = 1024.0  # below, factors mean nothing
+
+
+def recency(jobs: Sequence[FinishedJob]) -> Array:
+    """Weigh runs, the oldest first, by how much they say about the next."""
+    newest = jobs[-1].start
+    age = np.array([newest - job.start for job in jobs]) / HALF_LIFE
+    rank = np.arange(len(jobs))[::-1] / HALF_LIFE_RUNS
+    weights = 0.5 ** (age + rank)
+    weights[: _change(jobs)] *= BEFORE_CHANGE
+    return weights
+
+
+def _change(jobs: Sequence[FinishedJob]) -> int:
+    """Return the first run after the last change; 0 without one."""
+    patterns = [job.profile.pattern for job in jobs]
+    streak = 1
+    while streak < len(jobs) and patterns[-1 - streak] == patterns[-1]:
+        streak += 1
+    before = patterns[: len(jobs) - streak]
+    if streak < STREAK or len(before) < STREAK:
+        return 0
+    commonest = max(before.count(pattern) for pattern in sorted(set(before)))
+    return len(before) if commonest >= STEADY * len(before) else 0
+
+
+def likeness(jobs: Sequence[FinishedJob], size: float) -> Array:
+    """Weigh runs by how alike their size is to this one; those without a size do not count."""
+    sizes = np.array([job.size for job in jobs])
+    octaves = np.log2(np.maximum(sizes, 1.0) / size)
+    return np.where(sizes > 0, np.exp(-((octaves / LIKENESS) ** 2) / 2), 0.0)
+
+
+def vote(jobs: Sequence[FinishedJob], weights: Array) -> tuple[str, float]:
+    """Return the pattern that runs speak for, and the share of votes it has.
+
+    A run's vote is as strong as it is certain; those assumed to disagree vote too.
+    """
+    votes: dict[str, float] = defaultdict(float)
+    for job, weight in zip(jobs, weights.tolist(), strict=True):
+        votes[job.profile.pattern] += weight * job.profile.confidence
+    known = sorted(name for name in votes if name != UNKNOWN)
+    if not known:
+        return UNKNOWN, 0.0
+    pattern = max(known, key=lambda name: votes[name])
+    return pattern, votes[pattern] / (float(weights.sum()) + DOUBT)
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How numbers of a profile follow something that is known of each run at submission."""
+
+    values: Array
+    """Of each job; 0: not known, and nothing follows."""
+    at: float
+    """What the profile is for."""
+    exponents: Mapping[str, float]
+    """By number: it is as value^exponent."""
+
+    def factors(self, names: Sequence[str]) -> Array:
+        """Return by what each number of each job is to be multiplied: (names, jobs)."""
+        octaves = np.log2(self.at / np.where(self.values > 0, self.values, self.at))
+        follows = np.array([[self.exponents.get(name, 0.0)] for name in names])
+        return np.asarray(np.exp2(follows * octaves))
+
+
+def expected(
+    jobs: Sequence[FinishedJob],
+    weights: Array | None = None,
+    *,
+    laws: Sequence[Law] = (),
+    first_spread: float = FIRST_SPREAD,
+) -> Profile:
+    """Return the profile that the next run is expected to have.
+
+    Jobs come the oldest first. Numbers are weighted medians of what the runs would have shown
+    where the laws put the profile.
+    """
+    weights = recency(jobs) if weights is None else weights
+    pattern, confidence = vote(jobs, weights)
+    shares: dict[str, float] = defaultdict(float)
+    total = float(weights.sum())
+    for job, weight in zip(jobs, weights.tolist(), strict=True):
+        for name, share in job.profile.shares.items():
+            shares[name] += weight / total * share
+    names = sorted({name for job in jobs for name in job.profile.numbers})
+    values = carried_over(jobs, names, laws)
+    medians = {
+        name: median
+        for name, median in zip(names, _weighted_medians(values, weights), strict=True)
+        if median is not None
+    }
+    return Profile(
+        pattern=pattern,
+        confidence=confidence,
+        shares=dict(shares),
+        numbers=medians,
+        log_sd=_log_sd(jobs),
+        runs=len(jobs),
+        spread=_with_doubt_of_alone(
+            {
+                name: spread_of(
+                    values[names.index(name)], weights, medians[name], name, first_spread
+                )
+                for name in SPREAD
+                if name in medians
+            },
+            alone_log_sd(jobs),
+            medians.get("io_share", 1.0),
+        ),
+    )
+
+
+def _with_doubt_of_alone(
+    spread: dict[str, float], log_sd: float, io_share: float
+) -> dict[str, float]:
+    """Return spreads with what nobody saw in them: how fast the program is alone."""
+    depends = {
+        "rate": 1.0,
+        "burst_seconds": 1.0,
+        "io_share": max(0.0, 1.0 - io_share),
+        "runtime_seconds": io_share,
+    }
+    return {name: math.hypot(sd, log_sd * depends.get(name, 0.0)) for name, sd in spread.items()}
+
+
+def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequence[Law]) -> Array:
+    """Return numbers of jobs as the laws carry them over, (names, jobs); nan: not known."""
+    values = np.array(
+        [[job.profile.numbers.get(name, np.nan) for job in jobs] for name in names]
+    ).reshape(len(names), len(jobs))
+    for law in laws:
+        values = values * law.factors(names)
+    return values
+
+
+def spread_of(
+    values: Array, weights: Array, centre: float, name: str, first: float = FIRST_SPREAD
+) -> float:
+    """Return the sd of ln (value of the next run) around what is expected.
+
+    Drawn towards `first`, which counts as one run; few runs leave more open.
+    """
+    least = FEWEST_BYTES if name.endswith("_bytes") else 1e-9
+    known = ~np.isnan(values)
+    logs = np.log(np.maximum(values[known], least)) - math.log(max(centre, least))
+    weights = weights[known]
+    count = float(weights.sum() ** 2 / (weights @ weights))
+    variance = (first**2 + count * float(weights @ logs**2) / float(weights.sum())) / (1 + count)
+    return math.sqrt(variance * (1 + 1 / count))
+
+
+def _weighted_medians(values: Array, weights: Array) -> list[float | None]:
+    """Return the median of each row; None where less than half of the weight knows a number."""
+    if not values.size:
+        return [None] * len(values)
+    order = np.argsort(values, axis=1, kind="stable")  # nan, not known, comes last
+    known = np.where(np.isnan(values), 0.0, weights)
+    reached = np.cumsum(np.take_along_axis(known, order, axis=1), axis=1)
+    middle = (reached >= reached[:, -1:] / 2).argmax(axis=1)
+    medians = values[np.arange(len(values)), order[np.arange(len(values)), middle]]
+    enough = reached[:, -1] >= weights.sum() / 2
+    return [float(m) if is_enough else None for m, is_enough in zip(medians, enough, strict=True)]
+
+
+def _log_sd(jobs: Sequence[FinishedJob]) -> float:
+    """Return the sd of ln w among the newest runs, drawn towards that of a single one."""
+    logs = [job.log_weight for job in jobs[-SPREAD_RUNS:]]
+    mean = math.fsum(logs) / len(logs)
+    squares = math.fsum((log - mean) ** 2 for log in logs)
+    return math.sqrt((SINGLE_RUN_LOG_SD**2 + squares) / len(logs))

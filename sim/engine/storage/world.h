@@ -1,0 +1,156 @@
+/*
+ * The fast world: what the storage does to the jobs of a replay.
+ *
+ * Jobs alternate computing and I/O in bursts. During a burst a job is one class
+ * of customers in a closed queueing network: a fixed number of requests is
+ * outstanding, each passes the metadata server and one target (with its server)
+ * and comes back. The mean-field form of that network needs one unknown a
+ * station, the time W that a request waits there:
+ *
+ *   x_j = min (cap_j, N_j / (A_j + W_meta + max over its lanes (W_target + W_server)))
+ *
+ * with N the requests outstanding, A the time of one request when nobody else is
+ * there, cap the rate at which the program produces. W is 0 at a station that is
+ * not full, else the one that fills it exactly. So a program that waits for each
+ * write (flushing) loses to one that keeps a window of requests outstanding
+ * (streaming), without any table of patterns. sim/engine/storage/requests.h has the same
+ * mechanisms request by request; docs/worlds.md compares both.
+ *
+ * Time alone is exact by construction: a burst is worth its nominal seconds and
+ * passes at x_j / x_j(alone on all lanes). Rates change only when the set of
+ * active bursts does, and only on the lanes that the change can reach.
+ *
+ * Deterministic: equal calls give equal bits. No clock, no globals; memory grows
+ * with the jobs that run at the same time.
+ */
+#ifndef SLUICE_WORLD_H
+#define SLUICE_WORLD_H
+
+#include "base.h"
+#include "profile.h"
+
+/* X(name, default, low, high, unit, meaning): the storage system, in numbers.
+ * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in sluice.sim.storage.platforms,
+ * where each number has its source. */
+#define SLUICE_WORLD_FIELDS(X)                                                             \
+	X (target_bandwidth, 50e9 / 104, 1.0, 1e15, "B/s",                                 \
+	   "one target, writing in a stream")                                              \
+	X (server_bandwidth, 6.25e9, 1.0, 1e15, "B/s", "the link of one server")           \
+	X (request_bytes, 1048576.0, 1.0, 1e12, "B", "largest request to a target")        \
+	X (stream_window, 3.0, 1.0, 1e6, "requests",                                       \
+	   "in flight of a process that appends")                                          \
+	X (rewrite_window, 6.0, 1.0, 1e6, "requests",                                      \
+	   "in flight of a process that rewrites")                                         \
+	X (node_rate, 0.5e9, 1.0, 1e15, "B/s", "of one node, where a profile has no rate") \
+	X (commit_seconds, 0.93e-3, 0.0, 100.0, "s",                                       \
+	   "time of a target that a flush takes")                                          \
+	X (metadata_rate, 31000.0, 1.0, 1e12, "ops/s", "what the metadata server serves")  \
+	X (switch_cost, 0.0, 0.0, 10.0, "share",                                           \
+	   "time of a target lost between programs, in the limit of many")
+
+#define SLUICE_WORLD_MEMBER(name, value, low, high, unit, text) double name;
+
+/* How a full station divides itself among jobs. */
+enum sluice_sharing {
+	SLUICE_SHARING_FIFO, /* first come, first served: by requests outstanding */
+	SLUICE_SHARING_JOBS, /* equal shares for jobs (Lustre TBF, ThemisIO job-fair) */
+	SLUICE_SHARING_NODES /* shares by nodes (ThemisIO size-fair) */
+};
+
+struct sluice_world_lane {
+	double targets; /* storage targets, >= 1 */
+	double servers; /* servers in front of them, > 0 (a half: shared with another) */
+};
+
+struct sluice_world_config {
+	SLUICE_WORLD_FIELDS (SLUICE_WORLD_MEMBER)
+	uint32_t sharing;    /* enum sluice_sharing */
+	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
+	struct sluice_world_lane lanes[SLUICE_MAX_LANES];
+};
+
+/* A burst in the terms of the network, and the rhythm of the job. */
+struct sluice_world_load {
+	double outstanding;	 /* N: requests in flight at most */
+	double cycle;		 /* A: s of one request when nobody else is there */
+	double cap;		 /* requests/s that the program produces at most */
+	double target_seconds;	 /* of a target's time, each request */
+	double server_seconds;	 /* of a server's link, each request */
+	double metadata_seconds; /* of the metadata server, each request */
+	double weight;		 /* its share in SLUICE_SHARING_NODES: nodes */
+	double compute;		 /* s between bursts; async: s of computing a cycle */
+	double burst;		 /* s of a burst, alone on all lanes */
+	uint32_t bursts;	 /* cycles of computing, then a burst; 0: no I/O */
+	uint32_t async;		 /* 1: the burst runs beside the computing of its cycle */
+	uint32_t set; /* of which one job at a time may be in a burst, in the order
+		       * of asking (Boito et al., IO-Sets); 0: of none */
+	uint32_t reserved;
+};
+
+/* Sets are numbered from 1 to this. */
+enum { SLUICE_WORLD_SETS = 32 };
+
+/* How a job ended. Seconds of one job, not of its nodes. */
+struct sluice_world_end {
+	double time;	 /* when */
+	double runtime;	 /* since its start */
+	double alone;	 /* run time it would have had alone on all lanes */
+	double io;	 /* s inside bursts */
+	double io_alone; /* the same, alone on all lanes */
+	uint64_t tag;
+	uint32_t slot;
+	uint32_t reserved;
+};
+
+struct sluice_world;
+
+/* The defaults, with one lane of 104 targets on 8 servers. */
+void sluice_world_config_init (struct sluice_world_config *config);
+int sluice_world_config_check (const struct sluice_world_config *config,
+			       struct sluice_error *err);
+
+/* Multiply every number of SLUICE_WORLD_FIELDS by exp (sd * normal), drawn from
+ * seed; windows stay >= 1. For the sensitivity of an answer to the world. */
+void sluice_world_config_perturb (struct sluice_world_config *config, uint64_t seed,
+				  double sd);
+
+/* The load of a job that runs for runtime s alone on nodes nodes. Unknown numbers
+ * of the profile count as the pattern's usual ones, an unknown rate as nodes *
+ * node_rate or all targets'; more than max_bursts bursts are joined to max_bursts longer
+ * ones with the same I/O share (a trace has jobs of days with bursts of seconds). */
+void sluice_world_load_of (const struct sluice_profile *profile, double nodes,
+			   double runtime, uint32_t max_bursts,
+			   const struct sluice_world_config *config,
+			   struct sluice_world_load *out);
+
+/* Requests/s of a load that is alone on all lanes. */
+double sluice_world_alone_rate (const struct sluice_world_config *config,
+				const struct sluice_world_load *load);
+
+/* NULL when there is no memory or the configuration is wrong (err says which). */
+struct sluice_world *sluice_world_new (const struct sluice_world_config *config,
+				       struct sluice_error *err);
+void sluice_world_destroy (struct sluice_world *world); /* NULL is fine */
+
+/* Start a job at now (never before an earlier call's) on the lanes of lane_mask
+ * (bit i: lane i; 0: all). tag comes back with its end. Returns its slot, or -1
+ * without memory. A slot is used again after its job has ended. */
+int64_t sluice_world_start (struct sluice_world *world, double now,
+			    const struct sluice_world_load *load, uint32_t lane_mask,
+			    uint64_t tag);
+
+/* End a job now (killed, preempted); out may be NULL. */
+void sluice_world_stop (struct sluice_world *world, double now, uint32_t slot,
+			struct sluice_world_end *out);
+
+/* Let the world run up to and including until. Returns 1 at the first end of a
+ * job (earliest time, then order of starting) and 0 when none ends by then; call
+ * again after each 1. The world is then at out->time, or at until. */
+int sluice_world_run (struct sluice_world *world, double until,
+		      struct sluice_world_end *out);
+
+/* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
+ * another of its set is in a burst. */
+double sluice_world_rate (struct sluice_world *world, uint32_t slot);
+
+#endif

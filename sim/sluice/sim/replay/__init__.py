@@ -1,0 +1,1 @@
+"""Replays: one, many side by side, and what they say."""

@@ -1,0 +1,264 @@
+"""A replay as it was asked for: all that its answer depends on, as plain values.
+
+They go into a file and come back, so that whoever has the file and the inputs can compute the same
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sluice.history_db.store import Store
+from sluice.sim.engine import scheduler_defaults
+from sluice.sim.errors import EngineError, PolicyError, TraceError
+from sluice.sim.policies.policies import Options
+from sluice.sim.replay.compare import Draw
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace import lublin
+from sluice.sim.trace.history_profiles import history_profiles, where_known
+from sluice.sim.trace.machine import SLURM, one_pool, parse_site, site_of
+from sluice.sim.trace.profiles import drawn_profiles, no_profiles
+from sluice.sim.trace.repairs import make_replayable
+from sluice.sim.trace.sources import is_history, read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from sluice.sim.storage.storage import Storage
+    from sluice.sim.trace.machine import Site
+    from sluice.sim.trace.profiles import Profiles
+    from sluice.sim.trace.repairs import Replayable
+    from sluice.sim.trace.trace import Trace
+
+IO_SHARE = 0.3
+"""Of I/O-heavy jobs where nothing tells."""
+GENERATED_LOAD = 0.7
+GENERATED_SLOTS = 128
+SPREAD = 0.2
+"""Of a repetition's world: standard deviation of the logarithm of every number's error."""
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is replayed, on what, with which I/O; all of it hashable."""
+
+    trace: str | None = None
+    """Path; None: `generate` so many jobs."""
+    kind: str | None = None
+    """One of sources.FORMATS; None: what it looks like."""
+    columns: Pairs = ()
+    slot: str = "node"
+    generate: int | None = None
+    load: float | None = None
+    """What the jobs offer, as a share of the machine; None: as the trace has it."""
+    seed: int = 1
+    slots: int | None = None
+    machine: str | None = None
+    """Path."""
+    slurm: bool = False
+    settings: Pairs = ()
+    """Of the scheduler."""
+    kills: bool = False
+    io_share: float | None = None
+    """Share of I/O-heavy jobs among those of which no history knows."""
+    profiles: str | None = None
+    """Path of a history."""
+    lanes: int = 4
+    targets: int | None = None
+    sharing: str = "fifo"
+    world: Pairs = ()
+    """Numbers of the world."""
+    options: Pairs = ()
+    """Of the policies."""
+    spread: float = SPREAD
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Experiment:
+        """Make one of what `plain` returned, or of options of a command."""
+        known = {one.name for one in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise TraceError(f"an experiment has no {', '.join(unknown)}")
+        return cls(**{name: _frozen(value) for name, value in values.items()})
+
+    def plain(self) -> dict[str, Any]:
+        """Return what `of` takes, as JSON can hold it."""
+        return {
+            one.name: dict(value) if isinstance(value := getattr(self, one.name), tuple) else value
+            for one in fields(self)
+        }
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Paths of the files that it reads."""
+        return tuple(path for path in (self.trace, self.machine, self.profiles) if path is not None)
+
+    @property
+    def history(self) -> str | None:
+        """Path of the history that tells profiles: the trace itself may be one."""
+        if self.profiles is None and self.trace is not None and is_history(Path(self.trace)):
+            return self.trace
+        return self.profiles
+
+    @property
+    def io_share_drawn(self) -> float | None:
+        """Share of I/O-heavy jobs among those of which no log tells; None: they do no I/O."""
+        return IO_SHARE if self.io_share is None and self.history is None else self.io_share
+
+    def replayable(self, repetition: int = 0) -> tuple[Replayable, Site]:
+        """Return the jobs and the machine; a generated trace is another in each repetition."""
+        return _replayable(replace(self._of_the_jobs(), seed=self.seed + self._drawn(repetition)))
+
+    def _drawn(self, repetition: int) -> int:
+        return repetition if self.generate is not None else 0
+
+    def _of_the_jobs(self) -> Experiment:
+        """Forget what the jobs and the machine do not depend on."""
+        fresh = Experiment()
+        names = ("io_share", "profiles", "lanes", "targets", "sharing", "world", "options")
+        return replace(self, **{name: getattr(fresh, name) for name in (*names, "spread")})
+
+    def draw(self, repetition: int = 0) -> Draw:
+        """Return all that a replay needs; other seeds, and another world, in each repetition."""
+        replayable, site = self.replayable(repetition)
+        storage = self._storage(site)
+        if repetition:
+            storage = replace(storage, seed=self.seed + repetition, spread=self.spread)
+        return Draw(
+            replayable,
+            site,
+            self.profiles_of(replayable, repetition)[0],
+            storage,
+            self.policy_options(repetition),
+        )
+
+    def profiles_of(self, replayable: Replayable, repetition: int = 0) -> tuple[Profiles, float]:
+        """Return what the jobs do, and the share of the jobs whose logs tell it.
+
+        Others are drawn, or do no I/O.
+        """
+        jobs, share, history = len(replayable.rows), self.io_share_drawn, self.history
+        drawn = (
+            no_profiles(jobs)
+            if share is None
+            else drawn_profiles(jobs, heavy=share, seed=self.seed + repetition)
+        )
+        if history is None:
+            return drawn, 0.0
+        told, known = _told(history, self._of_the_jobs())
+        return where_known(known, told, drawn), float(np.mean(known))
+
+    def _storage(self, site: Site) -> Storage:
+        storage = storage_for(
+            site.machine.slots, lanes=self.lanes, targets=self.targets, sharing=self.sharing
+        )
+        return replace(
+            storage, numbers={name: _number("--world", name, text) for name, text in self.world}
+        )
+
+    def policy_options(self, repetition: int = 0) -> Options:
+        kinds = {one.name: type(getattr(Options(), one.name)) for one in fields(Options)}
+        given: dict[str, Any] = {}
+        for name, text in self.options:
+            if name not in kinds or name == "seed":
+                known = ", ".join(sorted(kinds.keys() - {"seed"}))
+                raise PolicyError(f"no policy has the option {name}; there are {known}")
+            given[name] = kinds[name](_number("--option", name, text))
+        return Options(**given, seed=self.seed + repetition)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((str(name), str(text)) for name, text in value.items())
+    return str(value) if isinstance(value, Path) else value
+
+
+def _number(option: str, name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise EngineError(f"{option} {name}={text}: give a number")
+    return number
+
+
+@lru_cache(maxsize=4)
+def _replayable(experiment: Experiment) -> tuple[Replayable, Site]:
+    if experiment.trace is None:
+        trace = lublin.generate(
+            experiment.generate or 0,
+            slots=experiment.slots or GENERATED_SLOTS,
+            load=experiment.load or GENERATED_LOAD,
+            seed=experiment.seed,
+        )
+    else:
+        trace = _read(experiment.trace, experiment.kind, experiment.columns, experiment.slot)
+    site = _site(experiment, trace)
+    if experiment.trace is not None and experiment.load is not None:
+        trace = at_load(trace, experiment.load, slots=site.machine.slots)
+    return make_replayable(trace, site, kills=experiment.kills), site
+
+
+@lru_cache(maxsize=1)
+def _told(history: str, experiment: Experiment) -> tuple[Profiles, NDArray[np.bool_]]:
+    with Store(Path(history), read_only=True) as store:
+        return history_profiles(store, _replayable(experiment)[0])
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, kind: str | None, columns: Pairs, slot: str) -> Trace:
+    return read_trace(Path(path), kind=kind, columns=dict(columns), slot=slot)
+
+
+def _site(experiment: Experiment, trace: Trace) -> Site:
+    if experiment.machine is not None:
+        site = parse_site(experiment.machine, Path(experiment.machine).read_text(encoding="utf-8"))
+    elif experiment.slots is not None:
+        site = one_pool(experiment.slots)
+    else:
+        site = site_of(trace)
+    if experiment.slurm:
+        site = site.with_settings(SLURM)
+    known = scheduler_defaults()
+    return site.with_settings(
+        {
+            name: text if isinstance(known.get(name), str) else _number("--set", name, text)
+            for name, text in experiment.settings
+        }
+    )
+
+
+def at_load(trace: Trace, load: float, *, slots: int) -> Trace:
+    """Stretch or squeeze the submissions so that the jobs offer this share of the machine."""
+    usable = np.isfinite(trace.submit) & (trace.runtime > 0) & (trace.slots > 0)
+    submit = trace.submit[usable]
+    span = float(np.ptp(submit)) if len(submit) else 0.0
+    if not span:
+        raise TraceError(f"{trace.name}: its load cannot be changed: all is submitted at once")
+    offered = float(np.sum((trace.runtime * trace.slots)[usable])) / (slots * span)
+    first, factor = submit.min(), offered / load
+    return replace(
+        trace,
+        submit=first + (trace.submit - first) * factor,
+        begin=None if trace.begin is None else first + (trace.begin - first) * factor,
+        start=None,
+    )
+
+
+def checksum(path: str) -> str | None:
+    """Return the SHA-256 of a file, in hexadecimal digits; None: a pipe, which is read once."""
+    if not Path(path).is_file():
+        return None
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

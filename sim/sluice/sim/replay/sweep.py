@@ -1,0 +1,222 @@
+"""Comparisons over a grid of parameters, in one file from which they can be computed again.
+
+The file is a whole JSON document at any time: after each case it is replaced. So whatever stops a
+sweep, the same one goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.sim.engine import scheduler_defaults
+from sluice.sim.errors import SweepError
+from sluice.sim.policies.policies import Options
+from sluice.sim.replay.compare import compare_each
+from sluice.sim.replay.experiment import Experiment, checksum
+from sluice.sim.replay.figures import FIGURES
+from sluice.sim.replay.whole_file import write_whole
+from sluice.sim.storage.world import NAMES as WORLD_NUMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sluice.sim.replay.compare import Comparison
+
+FORMAT = "sluice sweep 2"
+NUMBERS = {
+    "io_share": float,
+    "load": float,
+    "seed": int,
+    "slots": int,
+    "lanes": int,
+    "targets": int,
+    "spread": float,
+    "generate": int,
+}
+"""Members of an Experiment that may vary, beside `sharing` and those of its tables."""
+TABLES = {
+    "options": tuple(one.name for one in fields(Options) if one.name != "seed"),
+    "settings": tuple(scheduler_defaults()),
+    "world": WORLD_NUMBERS,
+}
+"""Names that may vary in the tables of an Experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is compared, and over which grid."""
+
+    experiment: Experiment
+    policies: tuple[str, ...]
+    grid: Mapping[str, tuple[str, ...]]
+    """Values by name of a parameter; the last one varies fastest."""
+    repeats: int = 0
+
+    def cases(self) -> list[dict[str, str]]:
+        """Return the parameters of each case."""
+        return [
+            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
+        ]
+
+    def head(self) -> dict[str, Any]:
+        """Return all that the answers depend on."""
+        return {
+            "format": FORMAT,
+            "version": version("sluice"),
+            "inputs": {path: checksum(path) for path in self.experiment.inputs},
+            "experiment": self.experiment.plain(),
+            "policies": list(self.policies),
+            "grid": {name: list(values) for name, values in self.grid.items()},
+            "repeats": self.repeats,
+        }
+
+
+def parameters() -> tuple[str, ...]:
+    """Return the names of all that a grid may vary."""
+    return (*NUMBERS, "sharing", *(name for names in TABLES.values() for name in names))
+
+
+def varied(experiment: Experiment, case: Mapping[str, str]) -> Experiment:
+    """Return the experiment with these parameters."""
+    for name, text in case.items():
+        experiment = _with(experiment, name, text)
+    return experiment
+
+
+def _with(experiment: Experiment, name: str, text: str) -> Experiment:
+    changed: dict[str, Any] = {}
+    if name in NUMBERS:
+        try:
+            changed[name] = NUMBERS[name](text)
+        except ValueError:
+            raise SweepError(f"{name}={text}: give a number") from None
+    elif name == "sharing":
+        changed[name] = text
+    for table, names in TABLES.items():
+        if name in names:
+            members = {**dict(getattr(experiment, table)), name: text}
+            changed[table] = tuple(members.items())
+    if not changed:
+        raise SweepError(f"nothing called {name} can vary; there are {', '.join(parameters())}")
+    return replace(experiment, **changed)
+
+
+def read_sweep(path: Path) -> tuple[Sweep, dict[str, Any]]:
+    """Return a sweep from its file, and the document.
+
+    Raises SweepError where the file is no sweep.
+    """
+    document = _read(path)
+    try:
+        sweep = Sweep(
+            Experiment.of(document["experiment"]),
+            tuple(document["policies"]),
+            {name: tuple(values) for name, values in document["grid"].items()},
+            int(document["repeats"]),
+        )
+        dict(document["inputs"]), list(document["cases"]), str(document["command"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SweepError(f"{path}: not a whole sweep ({error!r:.80}); name another file") from error
+    return sweep, document
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise SweepError(f"{path}: not a sweep ({error}); name another file") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise SweepError(f"{path}: not a file of `sluice sweep`; name another one")
+    return document
+
+
+def check_inputs(path: Path, document: Mapping[str, Any]) -> None:
+    """See to it that the inputs are those that the sweep in a file was made of."""
+    for name, digest in document["inputs"].items():
+        if not Path(name).exists():
+            raise SweepError(f"{path} was made of {name}, which is not there; bring it back")
+        if digest is not None and checksum(name) != digest:
+            raise SweepError(f"{name} has changed since {path} was made; bring back the old one")
+
+
+def begin(sweep: Sweep, path: Path, command: str) -> dict[str, Any]:
+    """Return the document of a sweep, with the cases that the file at path already holds.
+
+    Raises SweepError where it holds another sweep.
+    """
+    head = sweep.head()
+    if not path.exists():
+        return {**head, "command": command, "cases": []}
+    _, document = read_sweep(path)
+    for name, value in head.items():
+        if document[name] != value:
+            raise SweepError(
+                f"{path} holds another sweep: its {name} differ; remove it or name another file"
+            )
+    return document
+
+
+def run(
+    sweep: Sweep,
+    document: dict[str, Any],
+    path: Path,
+    *,
+    workers: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> None:
+    """Compute the cases that the document lacks, and replace the file after each of them."""
+    missing = sweep.cases()[len(document["cases"]) :]
+    write_whole(path, as_bytes(document))  # where that fails, nothing was computed in vain
+    questions = [varied(sweep.experiment, case).draw for case in missing]
+    answers = compare_each(
+        questions, sweep.policies, repeats=sweep.repeats, workers=workers, advance=advance
+    )
+    for case, comparison in zip(missing, answers, strict=True):
+        document["cases"].append({"parameters": case, **_answer(comparison)})
+        write_whole(path, as_bytes(document))
+
+
+def as_bytes(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _answer(comparison: Comparison) -> dict[str, Any]:
+    bound = comparison.bounds[0]
+    return {
+        "bound_slot_hours": bound.gain / 3600,
+        "forced_slot_hours": bound.forced / 3600,
+        "is_anything_to_gain": bound.is_anything_to_gain,
+        "policies": {
+            policy: {name: _figure(comparison, policy, name) for name in FIGURES}
+            for policy in comparison.policies
+        },
+    }
+
+
+def _figure(comparison: Comparison, policy: str, name: str) -> dict[str, Any]:
+    found = comparison.interval(policy, name)
+    above = comparison.difference_interval(policy, name)
+    return {
+        "value": comparison.figures[policy][0][name],
+        "interval": None if found is None else asdict(found),
+        "above_none": comparison.difference(policy, name),
+        "above_none_interval": None if above is None else asdict(above),
+    }
+
+
+def flat_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row a case and policy: parameters, policy, figures and the ends of intervals."""
+    for case in document["cases"]:
+        for policy, figures in case["policies"].items():
+            row = {**case["parameters"], "policy": policy}
+            row["bound_slot_hours"] = case["bound_slot_hours"]
+            for name, figure in figures.items():
+                row[name] = figure["value"]
+                for end in ("low", "high") if document["repeats"] else ():
+                    row[f"{name}_{end}"] = (figure["interval"] or {}).get(end)
+            yield row

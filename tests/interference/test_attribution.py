@@ -1,0 +1,389 @@
+"""Interference between production jobs: found where it was planted, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import planted
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluice.cli.main import main
+from sluice.darshan.writer import MadeLog
+from sluice.history_db.records import Job
+from sluice.history_db.store import Store
+from sluice.interference.production import attribution
+from sluice.interference.production.attribution import CLEAR, UNDER, Findings, attribute
+from sluice.interference.production.pairs import pooled
+from sluice.interference.production.server_load import (
+    OTHER_LOAD,
+    ServerLoadError,
+    foreign,
+    load_of_jobs,
+    read_series,
+)
+from sluice.interference.production.timeline import Timeline, exposure, shuffled, slices_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Timeline]:
+    return planted.runs(1)
+
+
+def attributed(findings: Findings) -> set[tuple[str, str]]:
+    return {(one.victim, one.aggressor) for one in findings.observations if one.is_attributed}
+
+
+def timeline(moved: list[float], *, start: float = 0.0, name: str = "a", **more) -> Timeline:
+    return Timeline(name, 1, start, 1.0, np.array(moved, dtype=float), **more)
+
+
+def test_planted_interference_is_found_with_its_size_and_nothing_else_is(runs):
+    findings = attribute(runs)
+    assert findings.unresolved == 0
+    assert attributed(findings) == set(planted.PLANTED)
+    for one in findings.observations:
+        if one.is_attributed:
+            low, high = one.interval
+            assert low <= planted.PLANTED[one.victim, one.aggressor] <= high
+
+
+def test_a_speed_up_is_kept_and_not_called_interference():
+    faster = planted.runs(2, planted={("logger", "streamer"): 1.8})
+    findings = attribute(faster)
+    (seen,) = [
+        one
+        for one in findings.observations
+        if (one.victim, one.aggressor) == ("logger", "streamer")
+    ]
+    assert seen.rho > 1.2
+    assert attributed(findings) == set()
+
+
+def control(runs: list[Timeline], worlds: int, false_rate: float) -> int:
+    """In how many shuffled worlds something is attributed."""
+    rng = np.random.default_rng(7)
+    return sum(
+        bool(attributed(attribute(shuffled(runs, rng), seed=seed, false_rate=false_rate)))
+        for seed in range(worlds)
+    )
+
+
+# With every pair innocent, the rate of false attributions is the share of worlds that have one.
+# The bounds are what a true rate of 5 % (20 %) exceeds once in a thousand times.
+
+
+def test_shuffled_time_gives_no_more_than_the_stated_rate(runs):
+    few = [one for one in runs if one.application in ("logger", "streamer")]
+    assert control(few, 20, 0.05) <= 5
+
+
+@pytest.mark.acceptance
+def test_shuffled_time_gives_no_more_than_the_stated_rate_in_many_worlds(runs):
+    for false_rate, most in ((0.05, 19), (0.2, 50)):
+        false = control(runs, 150, false_rate)
+        print(f"stated rate {false_rate}: something attributed in {false} of 150 shuffled worlds")
+        assert false <= most
+
+
+APPLICATIONS = 12  # 144 pairs: one alone among them needs a p-value below 0.0004
+EACH = 6
+
+
+def many(seed: int) -> list[Timeline]:
+    """Runs of many applications, no two of one size; the first halves the rate of the second."""
+    rng = np.random.default_rng(seed)
+    jobs = [(number, int(rng.integers(400))) for number in range(APPLICATIONS) for _ in range(EACH)]
+    busy = np.zeros((len(jobs), 600), dtype=bool)
+    for i, (_, start) in enumerate(jobs):
+        burst, pause = int(rng.integers(8, 16)), int(rng.integers(15, 30))
+        turned = np.arange(200) + rng.integers(200)
+        busy[i, start : start + 200] = turned % (burst + pause) < burst
+    under_first = busy[:EACH].any(axis=0)
+    runs = []
+    for i, (number, start) in enumerate(jobs):
+        rates = 100.0 * np.exp(0.15 * rng.standard_normal(600)) * busy[i]
+        if number == 1:
+            rates[under_first] *= 0.5
+        moved = rates[start : start + 200]
+        runs.append(Timeline(f"app{number:02}", i + 1, float(start), 1.0, moved))
+    return runs
+
+
+def test_one_pair_that_interferes_is_found_among_many_that_do_not():
+    runs = many(1)
+    findings = attribute(runs[: 5 * EACH], others=runs[5 * EACH :])
+    assert len(findings.observations) > 50
+    assert attributed(findings) == {("app01", "app00")}
+    assert findings.out_of_reach == 0
+
+
+@pytest.mark.acceptance
+def test_shuffled_time_gives_no_more_than_the_stated_rate_among_many_pairs():
+    false = control(many(1), 40, 0.05)
+    print(f"stated rate 0.05, 144 pairs: something attributed in {false} of 40 shuffled worlds")
+    assert false <= 7
+
+
+def test_findings_are_the_same_whenever_they_are_asked_for(runs):
+    assert attribute(runs[::4]) == attribute(runs[::4])
+
+
+def test_bursts_shorter_than_two_bins_are_unresolved():
+    short = timeline([0, 5, 5, 0, 0, 5, 5, 0] * 10)
+    long = timeline([0, 5, 9, 9, 5, 0, 0, 0] * 10, start=3.0, name="b")
+    assert slices_of(short) is None
+    findings = attribute([short, long])
+    assert (findings.resolved, findings.unresolved) == (1, 1)
+
+
+def test_a_run_of_which_only_some_bursts_are_long_enough_is_unresolved():
+    assert slices_of(timeline([0, 5, 5, 0, 0, 5, 9, 9, 5, 0] * 5)) is None
+
+
+def test_a_run_that_moves_nothing_is_unresolved():
+    assert slices_of(timeline([0.0] * 10)) is None
+
+
+@given(
+    moved=st.lists(st.sampled_from([0.0, 1.0, 100.0, 200.0]), min_size=1, max_size=60),
+    width=st.floats(0.1, 100.0),
+)
+def test_slices_lie_inside_bursts_and_tell_the_rate_between_their_slowest_and_fastest_bin(
+    moved, width
+):
+    run = replace(timeline(moved), bin_seconds=width)
+    slices = slices_of(run)
+    if slices is None:
+        return
+    for first, end, log_rate in zip(slices.first, slices.end, slices.log_rate, strict=True):
+        assert run.busy[first - 1 : end + 1].all()
+        inside = run.moved[first:end] / width
+        assert inside.min() * 0.999 <= np.exp(log_rate) <= inside.max() * 1.001
+
+
+@given(
+    moved=st.lists(st.booleans(), min_size=3, max_size=40),
+    shift=st.floats(-50.0, 50.0),
+    width=st.floats(0.3, 7.0),
+)
+@settings(max_examples=200)
+def test_exposure_is_the_time_under_the_other_however_their_bins_lie(moved, shift, width):
+    run = timeline([1.0] * 30)
+    other = Timeline("b", 1, shift, width, np.array(moved, dtype=float))
+    expected = sum(
+        max(0.0, min(30.0, shift + width * (i + 1)) - max(0.0, shift + width * i))
+        for i, busy in enumerate(moved)
+        if busy
+    )
+    assert exposure(run, [other]).sum() == pytest.approx(expected, abs=1e-6)
+
+
+def test_logs_of_one_job_are_not_each_others_aggressors():
+    one, two = timeline([1.0] * 9, job=7), timeline([1.0] * 9, job=7)
+    assert not one.shares_with(two)
+    assert one.shares_with(replace(two, job=8))
+
+
+def test_runs_on_disjoint_targets_cannot_meet():
+    one = timeline([1.0] * 9, targets=frozenset({1, 2}))
+    assert not one.shares_with(timeline([1.0] * 9, targets=frozenset({3})))
+    assert one.shares_with(timeline([1.0] * 9, targets=frozenset({2, 3})))
+    assert one.shares_with(timeline([1.0] * 9))
+
+
+def test_what_known_runs_moved_is_not_other_load():
+    run = Timeline("a", 1, 10.0, 2.0, np.array([40.0, 40.0]))
+    series = timeline([100.0] * 10 + [120.0] * 4 + [100.0] * 26 + [900.0] * 10)
+    other = foreign(series, [run])
+    assert other.application == OTHER_LOAD
+    assert np.flatnonzero(other.busy).tolist() == list(range(40, 50))
+
+
+@given(start=st.floats(-30.0, 60.0), width=st.floats(0.3, 7.0), count=st.integers(1, 9))
+def test_all_that_a_run_moved_is_taken_off_wherever_its_bins_lie(start, width, count):
+    run = Timeline("a", 1, start, width, np.full(count, 1e4 * width))
+    edges = np.clip(np.arange(51.0), start, run.end)
+    load = np.diff(edges) * 1e4
+    load[20:30] += 900.0
+    assert np.flatnonzero(foreign(timeline(load), [run]).busy).tolist() == list(range(20, 30))
+
+
+def unlogged(start: float, end: float, *, number: int = 77, moved: int = 10**12) -> Job:
+    nothing = dict.fromkeys(field.name for field in fields(Job))
+    known = {"cluster": "c", "job_id": number, "submit": 0, "restarts": 0, "source": "sacct"}
+    did = {"start": round(start), "end": round(end), "write_bytes": moved, "array_task": -1}
+    return Job(**nothing | known | did)
+
+
+def test_a_job_without_a_log_is_busy_from_its_start_to_its_end():
+    load = load_of_jobs(
+        [unlogged(100, 130), unlogged(400, 600, moved=10), unlogged(-50, 10)], 0, 505
+    )
+    busy = np.flatnonzero(load.busy) * load.bin_seconds
+    assert busy.tolist() == [0.0, 100.0, 110.0, 120.0]
+
+
+def test_what_jobs_without_a_log_did_is_not_laid_to_whoever_writes_at_the_same_time():
+    rng = np.random.default_rng(3)
+    victims, writers, jobs = [], [], []
+    for i in range(12):
+        start, spell = 1000.0 * i, slice(*(np.array([60, 120]) + rng.integers(-40, 60)))
+        rate = 100.0 * np.exp(0.1 * rng.standard_normal(200))
+        rate[spell] *= 0.5
+        victims.append(Timeline("victim", i + 1, start, 1.0, rate))
+        wrote = np.zeros(200)
+        wrote[spell.start + 20 : spell.stop + 15] = 1.0
+        writers.append(Timeline("writer", 1, start, 1.0, wrote))
+        jobs.append(unlogged(start + spell.start, start + spell.stop))
+    beside = load_of_jobs(jobs, 0.0, 12_000.0)
+    assert attributed(attribute(victims, others=writers)) == {("victim", "writer")}
+    told = attribute(victims, others=writers, beside=[beside])
+    assert attributed(told) == set()
+    assert {one.aggressor for one in told.observations} == {"writer"}
+    assert told.coarse == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("when,bytes\n1,2\n", ":1: needs the columns time and bytes"),
+        ("time,bytes\n1,2\n2,x\n", ":3: time and bytes must be numbers"),
+        ("time,bytes\n1,2\n", "two times or more"),
+        ("time,bytes\n1,2\n2,2\n4,2\n", "even steps"),
+        ("time,bytes\n1,2\n2,2\ninf,2\n", "even steps"),
+        ("time,bytes\n1,2\n2,-2\n", "not negative"),
+        ("time,bytes\n1,2\n2,nan\n", "finite"),
+    ],
+)
+def test_a_series_that_cannot_be_used_is_refused_by_line_and_reason(tmp_path, text, complaint):
+    path = tmp_path / "load.csv"
+    path.write_text(text)
+    with pytest.raises(ServerLoadError, match=complaint):
+        read_series(path)
+
+
+def series_of(path: Path, times: np.ndarray) -> Path:
+    path.write_text("time,bytes\n" + "".join(f"{time:.4f},1\n" for time in times))
+    return path
+
+
+def test_a_series_is_as_long_as_its_times_although_its_first_step_is_not_the_mean_one(tmp_path):
+    times = 1e9 + np.concatenate([[0.0], 5.004 + 5.0 * np.arange(9999)])
+    series = read_series(series_of(tmp_path / "load.csv", times))
+    assert abs(series.end - series.bin_seconds - times[-1]) < series.bin_seconds / 2
+
+
+def test_a_series_whose_steps_drift_until_times_lie_in_others_bins_is_refused(tmp_path):
+    times = 1e9 + np.cumsum(np.repeat([5.0, 5.004], 4000))
+    with pytest.raises(ServerLoadError, match="even steps"):
+        read_series(series_of(tmp_path / "load.csv", times))
+
+
+@pytest.fixture(scope="module")
+def logs(runs, tmp_path_factory):
+    """Genuine logs whose heatmaps are those of the planted runs."""
+    place = tmp_path_factory.mktemp("logs")
+    for number, run in enumerate(runs):
+        log = MadeLog(
+            jobid=1000 + number,
+            nprocs=run.processes,
+            start=1_700_000_000 + round(run.start),
+            end=1_700_000_000 + round(run.end),
+            exe=f"/apps/{run.application} -v",
+        )
+        log.add_heatmap(run.bin_seconds, [round(one) for one in run.moved], [0] * len(run.moved))
+        log.write(place / f"{number}.darshan")
+    return place
+
+
+def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
+    history = tmp_path / "history.db"
+    result = CliRunner().invoke(main, ["attribute", str(logs), "--history", str(history), "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["logs"]["with_heatmap"] == len(list(logs.iterdir()))
+    found = {(o["victim"], o["aggressor"]) for o in answer["observations"] if o["attributed"]}
+    assert found == set(planted.PLANTED)
+    with Store(history) as store:
+        kept = pooled(store.observed_interference())
+    assert {(o.victim, o.aggressor) for o in kept if o.is_attributed} == found
+    assert len(kept) == len(answer["observations"])
+
+
+def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
+    series = tmp_path / "load.csv"
+    rows = [f"{1_700_000_000 + 10 * i},{1e12 if i % 10 < 4 else 0}\n" for i in range(900)]
+    series.write_text("time,bytes\n" + "".join(rows))
+    few = map(str, sorted(logs.iterdir())[:6])
+    words = ["attribute", *few, "--dry-run", "--json", "--control", "3"]
+    without = json.loads(CliRunner().invoke(main, words).stdout)
+    beside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
+    assert OTHER_LOAD in {one["aggressor"] for one in beside["observations"]}
+    assert beside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
+
+
+def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
+    history = tmp_path / "history.db"
+    few = sorted(logs.iterdir())[:3]
+    start = 1_700_000_000
+    with Store(history, create=True) as store:
+        meanwhile = unlogged(start, start + 10_000)
+        before = unlogged(start - 99, start - 9, number=78)
+        with_log = unlogged(start, start + 10_000, number=1000)
+        store.upsert_jobs([meanwhile, before, with_log])
+    words = ["attribute", *map(str, few), "--dry-run", "--history", str(history)]
+    answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    assert answer["jobs_without_log"] == 1
+    assert "1 jobs without a log ran meanwhile" in CliRunner().invoke(main, words).stdout
+
+
+def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_need(
+    logs, monkeypatch
+):
+    monkeypatch.setattr(attribution, "MOST_NUMBERS", 0)
+    words = ["attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "2 of them fell further than in every chance world" in result.stdout
+    assert "16 pairs need a p of 1e-05" in result.stdout
+
+
+def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_path):
+    log = MadeLog(jobid=1, nprocs=1, start=1_700_000_000, end=1_700_000_200, exe="/apps/a")
+    log.add_heatmap(0.1, [1] * 2000, [0] * 2000)
+    log.write(tmp_path / "long.darshan")
+    words = ["attribute", str(min(logs.iterdir())), str(tmp_path), "--dry-run"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "long.darshan: a heatmap of 2000 bins" in result.stderr
+    assert "2 logs: 1 with a heatmap, 0 without, 1 damaged" in result.stdout
+
+
+def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
+    (tmp_path / "broken.darshan").write_bytes(b"no log")
+    few = sorted(logs.iterdir())[:3]
+    words = ["attribute", *map(str, few), str(tmp_path), "--dry-run", "--control", "2"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    assert "broken.darshan" in result.stderr
+    assert result.stdout.startswith("coverage: ")
+    assert "4 logs: 3 with a heatmap, 0 without, 1 damaged" in result.stdout
+    assert "0 of 2 shuffled worlds" in result.stdout
+
+
+def test_shares_between_clear_and_under_count_on_neither_side(runs):
+    assert 0 < CLEAR < UNDER < 1
+    findings = attribute(runs)
+    for one in findings.observations:
+        victims = [run for run in runs if run.application == one.victim]
+        slices = sum(len(slices_of(run)) for run in victims)
+        assert one.disturbed + one.undisturbed <= slices

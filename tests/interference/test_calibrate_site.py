@@ -1,0 +1,126 @@
+"""Which of a history's measurements the interference model of the site rests on."""
+
+import pytest
+from click.testing import CliRunner
+
+from sluice.cli.main import main
+from sluice.history_db.records import Encounter
+from sluice.history_db.store import Store
+from sluice.interference import site_model
+from sluice.interference.features import features
+from sluice.interference.observations import Observation
+from sluice.interference.programs import MIB, Program
+from sluice.interference.site import of_writers, site_encounters
+from sluice.interference.site_model import fit
+from sluice.policies import core
+from sluice.policies.published import published_interference
+
+
+def encounter(*members: str, **changes) -> Encounter:
+    values = {
+        "started": 0,
+        "mode": "rates",
+        "members": members,
+        "targets": ("a",) * len(members),
+        "offset": 0.0,
+        "alone": (100e6, 100e6),
+        "together": (40e6,) * len(members),
+        "foreign_share": 0.0,
+        "dropped": "",
+    }
+    return Encounter(**{**values, **changes})
+
+
+RATES = encounter("owc:1M:2", "aw:1M:2")
+DELTA = encounter("owc:1M:2", "aw:1M:2", mode="delta")
+DROPPED = encounter("owc:1M:2", "aw:1M:2", dropped="others had 20 % of the traffic")
+READS = encounter("read:1M:2", "aw:1M:2")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "history.db"))
+    with Store(tmp_path / "history.db", create=True) as opened:
+        yield opened
+
+
+def calibrate(store: Store, site: str, *encounters: Encounter) -> None:
+    number = store.add_calibration(created=1, site=site, settings={})
+    for one in encounters:
+        store.add_encounter(number, one)
+
+
+@pytest.mark.parametrize(
+    "later", [(), (DELTA,), (DROPPED,), (READS,)], ids=["stopped", "delta", "dropped", "reads"]
+)
+def test_what_tells_nothing_of_another_site_does_not_discard_the_site(store, later):
+    calibrate(store, "lustre", RATES)
+    calibrate(store, "elsewhere", *later)
+    (seen,) = of_writers(site_encounters(store))
+    assert (str(seen.victim), seen.rho) == ("owc:1M:2", 0.4)
+
+
+def test_a_speed_up_is_kept_as_it_was_measured(store):
+    calibrate(store, "lustre", encounter("owc:1M:2", "aw:1M:2", together=(120e6, 40e6)))
+    (seen,) = of_writers(site_encounters(store))
+    assert seen.rho == 1.2
+
+
+def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
+    calibrate(store, "lustre", RATES)
+    calibrate(store, "elsewhere", encounter("ws:1M:2", "ws:1M:2"))
+    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {"ws:1M:2"}
+    calibrate(store, "lustre", encounter("aw:1M:2", "ws:1M:2"))
+    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {
+        "owc:1M:2",
+        "aw:1M:2",
+    }
+
+
+def test_a_delta_graph_in_between_does_not_keep_two_calibrations_from_being_compared(store):
+    """The report holds rates against the rates before, whatever else was measured there."""
+    grid = [
+        encounter(f"owc:{64 * n}K:2", "aw:1M:2", together=(n * 5e6, 50e6)) for n in (1, 4, 8, 16)
+    ]
+    calibrate(store, "lustre", *grid)
+    calibrate(store, "lustre", DELTA)
+    calibrate(store, "lustre", *grid)
+    done = CliRunner().invoke(main, ["calibrate", "report"])
+    assert done.exit_code == 0, done.output
+    assert "mean difference" in done.stdout
+
+
+def test_who_reads_or_touches_metadata_teaches_nothing_of_who_rewrites():
+    ws, aw = Program("ws", MIB), Program("aw", MIB)
+    known = [Observation(a, (b,), 0.5, 1e8) for a in (ws, aw) for b in (ws, aw)]
+    others = [
+        Observation(Program("read", MIB), (aw,), 0.9, 5e8),
+        Observation(aw, (Program("metadata", MIB),), 0.1, 1e8),
+        Observation(Program("owc+read", MIB), (aw,), 0.9, 5e8),
+    ]
+    model = fit([*known, *others])
+    assert model.interference == fit(known).interference
+    assert (model.bandwidth, model.basis.measurements) == (1e8, 4)
+    assert fit(others).interference == published_interference()
+
+
+def test_what_is_too_much_to_be_judged_on_is_fitted_all_the_same(monkeypatch):
+    programs = [Program("ws", MIB << n) for n in range(4)]
+    seen = [Observation(a, (b,), 0.5, 1e8) for a in programs for b in programs]
+    whole = fit(seen).interference["points"]
+    monkeypatch.setattr(site_model, "JUDGED_KINDS", 2)
+    assert fit(seen).interference["points"] == whole
+
+
+def test_of_more_kinds_of_programs_than_a_bundle_holds_those_with_most_evidence_count(monkeypatch):
+    monkeypatch.setattr(core, "MAX_SITE_POINTS", 6)
+    aw = Program("aw", MIB)
+    rare = [Program("owc", MIB << n) for n in range(7)]
+    often = [Program("ws", chunk) for chunk in (MIB, 16 * MIB)]
+    seen = [Observation(program, (aw,), 0.4, 1e8) for program in (*rare, *often, *often)]
+    model = fit(seen)
+    points = [point["at"] for point in model.interference["points"]]
+    assert len(points) == 6
+    assert all(pytest.approx(at, abs=1e-6) in points for at in features([aw, *often]).tolist())
+    assert (model.basis.measurements, model.basis.left_out) == (7, 4)
+    assert "7 measurements here; 4 more left out" in str(model.basis)

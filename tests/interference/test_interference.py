@@ -1,0 +1,250 @@
+"""`sluice interference`: for programs, jobs and applications, and for a whole site."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sluice.cli.main import main
+from sluice.history_db.records import Encounter, Log, ObservedInterference, Profile
+from sluice.history_db.store import Store
+from sluice.interference.evidence import nearest
+from sluice.interference.observations import Observation, observations
+from sluice.interference.programs import KIB, MIB, Program
+from sluice.interference.site_model import fit
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory):
+    """Real logs with their accounting."""
+    path = tmp_path_factory.mktemp("ingested") / "history.db"
+    words = [DATA / "darshan", "--sacct", DATA / "darshan" / "sacct-parsable2.txt"]
+    done = CliRunner().invoke(main, ["ingest", "--history", str(path), *map(str, words)])
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.fixture
+def history(ingested, tmp_path, monkeypatch):
+    """The same, for this test alone."""
+    path = tmp_path / "history.db"
+    with Store(ingested, read_only=True):  # nobody else writes it
+        path.write_bytes(ingested.read_bytes())
+    monkeypatch.setenv("SLUICE_HISTORY", str(path))
+    return path
+
+
+def ask(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(main, ["interference", *words])
+    assert done.exit_code == code, done.output
+    return done.output if code else done.stdout
+
+
+def named_jobs(path: Path) -> list[tuple[int, str]]:
+    with Store(path, read_only=True) as store:
+        return [
+            (run.job.job_id, run.job.name)
+            for run in store.runs()
+            if run.job and run.job.name and run.profile.numbers.get("chunk_bytes", 0) > 0
+        ]
+
+
+def encounter(probe: str, signal: str, kept: float) -> Encounter:
+    return Encounter(
+        started=0,
+        mode="rates",
+        members=(probe, signal),
+        targets=("a", "a"),
+        offset=0.0,
+        alone=(100e6, 100e6),
+        together=(kept * 100e6, 50e6),
+        foreign_share=0.0,
+        dropped="",
+    )
+
+
+def test_jobs_and_applications_of_the_history_are_compared_over_chunk_sizes(history):
+    number, name = named_jobs(history)[0]
+    answer = json.loads(ask(f"job:{number}", f"app:{name}", "--json"))
+    assert [row["victim"] for row in answer["losses"]] == [f"job:{number}", f"app:{name}"]
+    for row in answer["losses"]:
+        assert row["least"] <= row["loss"] <= row["most"]
+        assert row["measured"] == []
+    assert answer["by_chunk"][0]["chunk"] == "64K"
+    assert "From published figures alone." in ask(f"app:{name}", "aw:1M:4")
+
+
+def test_what_production_showed_of_two_applications_is_named(history):
+    number, name = named_jobs(history)[0]
+    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
+    with Store(history) as store:
+        store.put_observed_interference([seen])
+    text = ask(f"job:{number}", f"app:{name}")
+    assert f"In production, {name} kept 40% beside {name} (12 slices; attributed)" in text
+
+
+def test_the_measurements_most_like_the_pair_are_named(history):
+    with Store(history) as store:
+        calibration = store.add_calibration(created=1, site="here", settings={})
+        store.add_encounter(calibration, encounter("owc:1M:2", "aw:1M:2", 0.1))
+        store.add_encounter(calibration, encounter("owc:64K:2", "aw:16M:2", 0.3))
+    answer = json.loads(ask("owc:1M:4", "aw:1M:4", "--json"))
+    first = answer["losses"][0]["measured"][0]
+    assert (first["victim"], first["beside"]) == ("owc:1M:2", "aw:1M:2")
+    assert first["loss"] == pytest.approx(0.9)
+    assert 0.5 < first["likeness"] < 1
+
+
+def calibrated(path: Path, *encounters: Encounter) -> list[Observation]:
+    with Store(path) as store:
+        calibration = store.add_calibration(created=1, site="here", settings={})
+        for one in encounters:
+            store.add_encounter(calibration, one)
+    return observations(encounters)
+
+
+def test_of_programs_that_were_measured_their_rates_alone_count(history):
+    """As where the accuracy in docs/calibration.md is from."""
+    slow = replace(encounter("owc:1M:2", "aw:1M:2", 0.2), alone=(60e6, 60e6), together=(12e6, 9e7))
+    seen = calibrated(history, slow, encounter("aw:1M:2", "owc:1M:2", 0.9))
+    model = fit(seen)
+    answer = json.loads(ask("owc:1M:2", "aw:1M:2", "--json"))
+    for row in answer["losses"]:
+        victim, other = Program.parse(row["victim"]), Program.parse(row["beside"])
+        item = next(o for o in seen if (o.victim, o.others) == (victim, (other,)))
+        assert row["loss"] == pytest.approx(1 - model.foretell(item))
+        assert row["loss"] != pytest.approx(1 - model.share_kept(victim, [other]))
+    at_1m = next(row for row in answer["by_chunk"] if row["chunk"] == "1M")
+    assert [at_1m["first"], at_1m["second"]] == [row["loss"] for row in answer["losses"]]
+    matrix = json.loads(ask("--json"))["matrices"][1]
+    owc, aw = (matrix["patterns"].index(name) for name in ("owc", "aw"))
+    assert matrix["loss"][owc][aw] == at_1m["first"]
+
+
+def test_what_is_like_nothing_measured_is_called_extrapolated(history):
+    calibrated(history, encounter("ws:4K:1", "ws:4K:1", 0.5))
+    for far in ("aw:256M:512", "ws:512K:8"):
+        assert "Nothing like them was measured; extrapolated from 2 measurements" in ask(far, far)
+    assert "From 2 measurements here." in ask("ws:4K:1", "ws:4K:2")
+    assert "Most like it" in ask("ws:512K:8", "ws:512K:8")  # a little, and that is shown
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize("program", ["read:1M:2", "metadata:4K:2", "owc+read:1M:2"])
+def test_programs_that_do_not_only_write_are_refused(program):
+    for words in ((program, "aw:1M:2"), ("aw:1M:2", program)):
+        answer = ask(*words, code=1)
+        assert f"{program}: reads and metadata are not in the model" in answer
+        assert "sluice calibrate report" in answer
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(("name", "pattern"), [("ior_read", "read"), ("mdtest_meta", "metadata")])
+def test_jobs_that_read_or_do_metadata_are_refused(name, pattern):
+    answer = ask("aw:1M:2", f"app:{name}", code=1)
+    assert f"app:{name} (pattern {pattern}): reads and metadata are not in the model" in answer
+
+
+def test_no_name_of_a_job_reaches_the_terminal_as_it_is(history):
+    number, _ = named_jobs(history)[0]
+    name = "cfd\x1b[2J\nIn production"
+    seen = ObservedInterference(name, name, 0, 0.4, 0.1, 0.001, 12, 40)
+    with Store(history) as store:
+        store.upsert_jobs([replace(job, name=name) for job in store.jobs_with_id(number)])
+        store.put_observed_interference([seen])
+    text = ask(f"job:{number}", f"job:{number}")
+    assert "\x1b" not in text
+    assert "In production, cfd\N{REPLACEMENT CHARACTER}[2J" in text
+
+
+@pytest.mark.usefixtures("history")
+def test_a_whole_site_has_a_matrix_and_its_worst_pairs():
+    answer = json.loads(ask("--json"))
+    assert [matrix["chunk"] for matrix in answer["matrices"]] == ["64K", "1M", "16M"]
+    one_mib = answer["matrices"][1]
+    owc, aw = (one_mib["patterns"].index(name) for name in ("owc", "aw"))
+    assert one_mib["loss"][owc][aw] > one_mib["loss"][aw][owc]
+    costs = [pair["lost"] for pair in answer["worst_pairs"]]
+    assert costs == sorted(costs, reverse=True)
+    assert len(costs) <= 10
+    assert answer["interference_model"] == "fitted to the history"
+    assert "beside owc" in ask()
+
+
+def heavy_run(
+    number: int, pattern: str, start: int = 1000, *, times_as_long: int = 1
+) -> tuple[Log, Profile, bytes]:
+    """An hour in which all that storage takes is written throughout; in company it is more."""
+    io_seconds = 3240.0 * times_as_long
+    seconds = 360.0 + io_seconds
+    numbers = {"rate": 1e12 / times_as_long, "io_share": io_seconds / seconds}
+    numbers |= {"runtime_seconds": seconds, "write_bytes": 3.24e15}
+    numbers |= {"chunk_bytes": 1e6, "nprocs": 64.0, "burst_seconds": 30.0, "period_seconds": 33.0}
+    log = Log(
+        digest=number.to_bytes(16, "big"),
+        path=f"/logs/{number}.darshan",
+        size=1,
+        mtime_ns=1,
+        reason=None,
+        jobid=number,
+        uid=1000,
+        exe=f"/apps/{pattern}",
+        start=start,
+        end=start + int(seconds),
+        nprocs=64,
+        partial=False,
+        format="3.41",
+    )
+    return log, Profile(pattern, 0.95, {pattern: 1.0}, numbers, 0.2), b""
+
+
+def test_the_worst_pairs_are_those_of_assess_where_nothing_was_published(history):
+    with Store(history) as store:
+        by_themselves = [
+            heavy_run(number, ("owc", "aw")[number % 2], 10_000 * number) for number in range(3, 9)
+        ]
+        together = [heavy_run(1, "owc", times_as_long=2), heavy_run(2, "aw", times_as_long=2)]
+        store.add_logs([*by_themselves, *together])
+    assessed = CliRunner().invoke(main, ["assess", "--json"])
+    assert assessed.exit_code == 0, assessed.output
+    answer = json.loads(ask("--json"))
+    assert answer["worst_pairs"] == json.loads(assessed.stdout)["worst_pairs"]
+    pairs = {(pair["victim"], pair["aggressor"]) for pair in answer["worst_pairs"]}
+    assert pairs == {("owc", "aw"), ("aw", "owc")}
+    assert "By the same model, and not the published one that `sluice assess` uses" in ask()
+
+
+def test_a_history_without_runs_still_has_the_matrix(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLUICE_HISTORY", str(tmp_path / "empty.db"))
+    Store(tmp_path / "empty.db", create=True).close()
+    assert "None of 0 finished jobs" in ask()
+
+
+@pytest.mark.usefixtures("history")
+def test_who_is_not_known_is_named():
+    for number in ("1", "\N{SUPERSCRIPT TWO}", "9" * 30, "-1", ""):
+        assert "no log of such a job" in ask(f"job:{number}", "aw:1M:4", code=1)
+    assert "app:nobody: no log of such a job" in ask("aw:1M:4", "app:nobody", code=1)
+    assert "not a program" in ask("xyz", "aw:1M:4", code=1)
+    assert "Name two" in ask("aw:1M:4", code=2)
+
+
+def test_evidence_is_sorted_by_the_less_like_of_the_two_programs():
+    def seen(victim: Program, other: Program) -> Observation:
+        return Observation(victim, (other,), 0.5, 1e8)
+
+    owc, aw = Program("owc", MIB), Program("aw", MIB)
+    same, near, far = (
+        seen(owc, aw),
+        seen(owc, Program("aw", 256 * KIB)),
+        seen(owc, Program("aw", 4 * KIB)),
+    )
+    found = nearest([far, near, same, same], owc.profile(), aw.profile())
+    assert [one.observation for one in found] == [same, near, far]
+    assert found[0].likeness == pytest.approx(1.0)
+    assert found[0].likeness > found[1].likeness > found[2].likeness
+    assert nearest([], owc.profile(), aw.profile()) == []

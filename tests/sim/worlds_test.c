@@ -1,0 +1,129 @@
+/*
+ * worlds_test: both storage worlds through their whole lives, for sanitizers and
+ * valgrind. What they answer is checked in tests/sim/test_world.py and
+ * test_requests.py; here only that no step reads or writes what it should not.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "requests.h"
+#include "world.h"
+
+static void
+require (int is_true, const char *what)
+{
+	if (is_true)
+		return;
+	fprintf (stderr, "%s\n", what);
+	exit (1);
+}
+
+static void
+fill (struct sluice_profile *profile, uint32_t i)
+{
+	sluice_profile_init (profile);
+	profile->chunk_bytes = 65536.0 * (1 + i % 3 * 100);
+	profile->bytes_per_flush = i % 2 ? profile->chunk_bytes : 1e12;
+	profile->creates_per_mib = i % 4 ? 0.0 : 16.0;
+	profile->nprocs = 16.0;
+	profile->io_share = 0.1 * (i % 8);
+	profile->period_seconds = 100.0;
+	profile->async_io = i % 5 ? 0.0 : 1.0;
+}
+
+/* Hundreds of jobs at once, on every mix of lanes; some are stopped. */
+static void
+test_fast_world (uint32_t sharing)
+{
+	struct sluice_world_config config;
+	sluice_world_config_init (&config);
+	config.sharing = sharing;
+	config.lane_count = 3;
+	config.lanes[1] = config.lanes[2] = config.lanes[0];
+	sluice_world_config_perturb (&config, 1, 0.2);
+	struct sluice_error error;
+	struct sluice_world *world = sluice_world_new (&config, &error);
+	require (world != NULL, "no world");
+
+	struct sluice_world_end end;
+	uint32_t started = 30, ended = 0;
+	for (uint32_t i = 0; i < started; i++) {
+		struct sluice_profile profile;
+		struct sluice_world_load load;
+		fill (&profile, i);
+		while (sluice_world_run (world, 20.0 * i, &end))
+			ended++;
+		sluice_world_load_of (&profile, 4.0, 3000.0, 3, &config, &load);
+		int64_t slot = sluice_world_start (world, 20.0 * i, &load, i % 8, i);
+		require (slot >= 0, "no memory for a job");
+		require (sluice_world_rate (world, (uint32_t)slot) > 0.0, "a rate of 0");
+		if (i % 10 == 9) {
+			sluice_world_stop (world, 20.0 * i + 1.0, (uint32_t)slot, &end);
+			ended++;
+		}
+	}
+	while (sluice_world_run (world, 1e12, &end))
+		ended++;
+	require (ended == started, "a job never ended");
+	sluice_world_destroy (world);
+	sluice_world_destroy (NULL);
+}
+
+static void
+test_requests (double seek, uint32_t dispatch)
+{
+	struct sluice_storage storage;
+	sluice_storage_init (&storage);
+	storage.targets = 6.0;
+	storage.servers = 2.0;
+	storage.seek_seconds = seek;
+	storage.commit_seconds = 1e-3;
+	storage.create_seconds = 1e-4;
+	storage.cache_bytes = seek > 0.0 ? 0.0 : 1e7;
+	storage.flow_limit = 5.0;
+	storage.server_bandwidth = 2e10;
+	storage.flow_seconds = 1e-5;
+	storage.drain_window = dispatch == SLUICE_DISPATCH_TURNS ? 2.0 : 0.0;
+	storage.buffer_bytes = 4e6;
+	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
+
+	struct sluice_program programs[3];
+	for (uint32_t i = 0; i < 3; i++) {
+		sluice_program_init (&programs[i]);
+		programs[i].processes = 20.0;
+		programs[i].nodes = 5.0;
+		programs[i].operations = 5.0;
+		programs[i].bursts = 2.0;
+		programs[i].sync = i;
+		programs[i].creates = i;
+		programs[i].interleaved = i & 1U;
+		programs[i].stripe_bytes = 262144.0;
+		programs[i].stripe_targets = i ? 4.0 : 1.0;
+		programs[i].divides = i != 0;
+	}
+	programs[1].yields = dispatch; /* as many words as ways to yield */
+	programs[0].dispatch = dispatch;
+	programs[0].throttle = 0.5;
+	struct sluice_program_outcome outcomes[3];
+	struct sluice_error error;
+	int64_t events = sluice_requests_run (&storage, programs, 3, 0.0, outcomes, &error);
+	require (events > 0, "no event");
+	for (uint32_t i = 0; i < 3; i++)
+		require (outcomes[i].bytes > 0.0, "nothing written");
+	require (sluice_requests_run (&storage, programs, 3, 0.5, outcomes, &error)
+		     < events,
+		 "did not stop early");
+}
+
+int
+main (void)
+{
+	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_NODES; sharing++)
+		test_fast_world (sharing);
+	for (uint32_t dispatch = 0; dispatch <= SLUICE_DISPATCH_REROUTE; dispatch++) {
+		test_requests (0.0, dispatch);
+		test_requests (0.004, dispatch);
+	}
+	puts ("ok");
+	return 0;
+}
