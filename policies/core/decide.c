@@ -634,8 +634,8 @@ weigh_job (struct sluice_desk *desk, const struct sluice_profile *profile,
 	out->wait = out->alternatives[out->chosen].wait;
 }
 
-/* Nine in ten runs are smaller. */
-static const double z_of_largest = 1.2816;
+/* One run in ten is smaller than the first, one larger than the second: in spreads. */
+static const double plausible_ends[] = { -1.2816, 1.2816 };
 
 /* Whether a number that the decision uses may be off by more than a factor of two. */
 static int
@@ -654,12 +654,11 @@ static int
 is_steady (struct sluice_desk *desk, const struct sluice_submission *submission,
 	   const struct sluice_decision *decision)
 {
-	const double ends[] = { -z_of_largest, z_of_largest };
 	const struct sluice_profile *profile = &decision->prediction.profile;
 
 	for (int i = 0; is_vague (profile) && i < 2; i++) {
 		memset (&desk->if_shifted, 0, sizeof desk->if_shifted);
-		sluice_profile_shift (profile, ends[i], &desk->shifted);
+		sluice_profile_shift (profile, plausible_ends[i], &desk->shifted);
 		weigh_job (desk, &desk->shifted, submission, &desk->if_shifted);
 		if (desk->if_shifted.action != decision->action)
 			return 0;
@@ -723,12 +722,15 @@ static int
 may_matter (struct sluice_desk *desk, const struct sluice_profile *profile,
 	    const struct sluice_policy *policy)
 {
-	if (!is_vague (profile))
-		return 0;
-	sluice_profile_shift (profile, z_of_largest, &desk->shifted);
-	return insignificance_of (&desk->shifted, sluice_class_of (&desk->shifted, policy),
-				  policy)
-	       == SLUICE_REASON_NONE;
+	const struct sluice_profile *shifted = &desk->shifted;
+
+	for (int i = 0; is_vague (profile) && i < 2; i++) {
+		sluice_profile_shift (profile, plausible_ends[i], &desk->shifted);
+		if (insignificance_of (shifted, sluice_class_of (shifted, policy), policy)
+		    == SLUICE_REASON_NONE)
+			return 1;
+	}
+	return 0;
 }
 
 /* Whether the prediction says enough to go on. */

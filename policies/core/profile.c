@@ -113,17 +113,39 @@ sluice_profile_check (const struct sluice_profile *profile, struct sluice_error 
 	return check_spreads (profile, err);
 }
 
+/* How long I/O takes alone, and what part of the run it is. */
+static int
+is_time (unsigned int field)
+{
+	const size_t io_share
+	    = offsetof (struct sluice_profile, io_share) / sizeof (double);
+	return field == io_share || strcmp (units[field], "s") == 0;
+}
+
+/* Whether the rate is less certain than the volume. */
+static int
+is_rate_least_certain (const struct sluice_profile *p)
+{
+	const size_t rate = offsetof (struct sluice_profile, rate) / sizeof (double);
+	const size_t write
+	    = offsetof (struct sluice_profile, write_bytes) / sizeof (double);
+	const size_t read = offsetof (struct sluice_profile, read_bytes) / sizeof (double);
+	return p->spread[rate] > p->spread[write] && p->spread[rate] > p->spread[read];
+}
+
 void
 sluice_profile_shift (const struct sluice_profile *profile, double spreads,
 		      struct sluice_profile *out)
 {
+	double of_times = is_rate_least_certain (profile) ? -spreads : spreads;
+
 	*out = *profile;
 	for (unsigned int i = 0; i < SLUICE_PROFILE_FIELD_COUNT; i++) {
 		double *value = sluice_profile_field (out, i);
 		double most = units[i][0] == '0' ? 1.0 : sluice_profile_largest;
+		double by = (is_time (i) ? of_times : spreads) * (double)profile->spread[i];
 		if (*value > 0.0 && profile->spread[i] > 0.0f)
-			*value = fmin (*value * exp (spreads * (double)profile->spread[i]),
-				       most);
+			*value = fmin (*value * exp (by), most);
 	}
 }
 

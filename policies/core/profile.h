@@ -68,7 +68,8 @@ int sluice_profile_check (const struct sluice_profile *profile, struct sluice_er
 double *sluice_profile_field (struct sluice_profile *profile, unsigned int i);
 
 /* The profile at one end of what it may be: each number with a spread moves by so many
- * of them, shares up to 1. The other numbers stay. */
+ * of them, shares up to 1. The other numbers stay. Times and the I/O share are volume
+ * over rate: they move with the volume, or against the rate where that is less certain. */
 void sluice_profile_shift (const struct sluice_profile *profile, double spreads,
 			   struct sluice_profile *out);
 

@@ -91,8 +91,9 @@ def test_texts_are_bounded_under_sanitizers(built):
     assert ", 0 failed" in run(built("text_test", *SANITIZERS))
 
 
-def test_loads_that_are_merged_press_as_one_by_one_under_sanitizers(built):
-    assert ", 0 failed" in run(built("interference_test", *SANITIZERS))
+@pytest.mark.parametrize("name", ["interference_test", "profile_test"])
+def test_loads_and_profiles_are_what_their_headers_say_under_sanitizers(built, name):
+    assert ", 0 failed" in run(built(name, *SANITIZERS))
 
 
 @pytest.mark.parametrize("stride", ["11", pytest.param("1", marks=pytest.mark.acceptance)])
