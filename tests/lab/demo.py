@@ -255,7 +255,7 @@ def run(place: Path, svg: Path | None) -> None:
 
 
 def show_loop(place: Path) -> None:
-    """Run the short form of the loop; what does not hold on a busy machine is shown, too."""
+    """Run the short form of the loop."""
     say("12. Real programs in company: what Sluice learns of them, and what is so")
     print("Each eight times among others, then alone: about five minutes …", flush=True)
     words = [sys.executable, LOOP, place, "--seconds", "0", "--quiet"]

@@ -50,12 +50,16 @@ class Finding:
         return self.value is None or self.least <= self.value <= self.most
 
     def __str__(self) -> str:
+        return f"{'ok  ' if self.holds else 'FAIL'} {self.measured}"
+
+    @property
+    def measured(self) -> str:
+        """What was found, without a verdict."""
         goal = [f"at least {self.least:g}"] if self.least > -math.inf else []
         goal += [f"at most {self.most:g}"] if self.most < math.inf else []
         value = "nothing to judge" if self.value is None else f"{self.value:.2f}"
-        mark = "ok  " if self.holds else "FAIL"
         bounds = f" ({' and '.join(goal)})" if goal else ""
-        return f"{mark} {self.name}: {value}{bounds} {self.detail}".rstrip()
+        return f"{self.name}: {value}{bounds} {self.detail}".rstrip()
 
 
 @dataclass(frozen=True)
