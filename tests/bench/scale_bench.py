@@ -7,7 +7,8 @@ libslurm, as fast as slurmctld takes them. Then what no small machine's slurmctl
 stand-in speaks sluice-feed's frames, and the same queue, ledger and publisher take them up. Last
 the growth of the history, of simulated hours with a submission a second.
 
---long submits 50,000 jobs instead of 10,000 and simulates 6 hours instead of a half.
+--long submits 50,000 jobs instead of 10,000, simulates 6 hours instead of a half, and lets a
+slurmctld without and one with the plugin take 100,000 submissions that are purged again.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ WATCHED = 10.0  # seconds of a steady queue
 SETTLE = 60.0  # seconds in which all records of a burst find their jobs
 TICK = os.sysconf("SC_CLK_TCK")
 DAY = 86400
+ROUND, ROUNDS = 10_000, 10
+PURGES = {"MinJobAge": "2", "MaxJobCount": "200000"}
 
 
 # A real controller
@@ -93,14 +96,16 @@ class Watched:
 
 
 @contextlib.contextmanager
-def cluster(place: Path) -> Iterator[tuple[PrivateSlurm, Sluiced]]:
+def cluster(
+    place: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[PrivateSlurm, Sluiced]]:
     files = PluginFiles(place / "sluice")
-    files.directory.mkdir()
+    files.directory.mkdir(exist_ok=True)
     files.configure(Mode="advise", FollowInterval=1000)
     install(files.bundle, made_model.bundle(settings="", job_names=("app",)))
     with PrivateSlurm(
         place / "slurm",
-        settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000"},
+        settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000", **(settings or {})},
         plugin_dir=make("slurm-plugin/job_submit") / "plugins",
         environment={"SLUICE_CONF": str(files.config)},
     ) as slurm:
@@ -140,6 +145,30 @@ def real(place: Path, bursts: tuple[int, ...]) -> None:
                 f"{unjoined(sluiced.history)} not joined after {left:.0f} s"
             )
             print(watched.line(f"{pending:,} pending"), flush=True)
+
+
+# What is left of jobs that are gone
+
+
+def purged(place: Path) -> None:
+    """Memory of slurmctld after rounds of submissions that were cancelled and purged."""
+    client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
+    print(f"\nslurmctld after rounds of {ROUND:,} submissions, cancelled and purged; MB")
+    with PrivateSlurm(place / "plain", settings=PURGES) as slurm:
+        print(rounds_of(slurm, client, "without the plugin"))
+    with cluster(place, PURGES) as (slurm, _):
+        print(rounds_of(slurm, client, "with it, and sluiced"))
+
+
+def rounds_of(slurm: PrivateSlurm, client: Path, label: str) -> str:
+    memory = [memory_mb(slurm.controller_pid())]
+    for _ in range(ROUNDS):
+        slurm.run(client, str(ROUND), ",".join(NAMES), timeout=900)
+        slurm.run("scancel", "--quiet", "--user=root", timeout=900)
+        while slurm.run("squeue", "--noheader", "--states=all", "--format=%i").stdout:
+            time.sleep(5)
+        memory.append(memory_mb(slurm.controller_pid()))
+    return f"{label:24}" + " ".join(f"{one:6.0f}" for one in memory)
 
 
 # A queue of any length
@@ -197,6 +226,7 @@ def simulated(place: Path) -> None:
 def growth(place: Path, hours: float) -> None:
     """One submission a second beside 1,000 pending jobs, of which as many run and end."""
     pending, running = 1000, 200
+    place.mkdir()
     follower = Follower(place)
     config = core.parse_config("sluice.conf", b"")
     bundle = Bundle.parse(made_model.bundle(applications=200))
@@ -259,6 +289,8 @@ def main() -> None:
         real(place, LONG_BURSTS if is_long else BURSTS)
         simulated(place)
         growth(place / "growth", 6 if is_long else 0.75)
+        if is_long:
+            purged(place)
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
