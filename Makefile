@@ -41,7 +41,7 @@ plugin: $(VENV)/.ready
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/operating.md)
+install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/guide/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
@@ -56,10 +56,10 @@ demo: build ## A real Slurm controller decides on a mixed workload, then makes j
 	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
 
 picture: build ## Take the pictures in README and docs anew, from the demo and from replays
-	$(BIN)/python tests/lab/demo.py --svg docs/decisions.svg --png docs/enforce.png
+	$(BIN)/python tests/lab/demo.py --svg docs/guide/decisions.svg --png docs/evidence/enforce.png
 	$(BIN)/python tests/bench/replay_pictures.py
 
-figures: build ## Measure anew the tables of docs/replay.md, and write them
+figures: build ## Measure anew the tables of docs/evidence/replays.md, and write them
 	status=0; $(BIN)/python -m pytest -s -m acceptance tests/replay/test_gains.py || status=$$?; \
 	$(BIN)/python tests/replay/tables_of_docs.py && exit $$status
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 PROBE = HERE.parent / "build" / "bin" / "sluice-probe"
 KINDS = {
-    "mode": "The trust ladder",
+    "mode": "Mode",
     "path": "Paths",
     "list": "Who is left alone, and other lists",
     "number": "Plugin and daemon",
@@ -169,7 +169,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail when a page is stale")
     check = parser.parse_args().check
-    pages = {"cli.md": cli_page(), "configuration.md": settings_page(), **man_pages()}
+    pages = {
+        "reference/commands.md": cli_page(),
+        "reference/settings.md": settings_page(),
+        **man_pages(),
+    }
     stale = [
         name
         for name, text in pages.items()

@@ -5,7 +5,7 @@
  *   Lane=sl0 Targets=4 Bandwidth=20G
  *
  * Unknown keys, values out of range and repeated keys are errors that name the
- * line and the remedy. docs/operating.md explains each key; it is checked
+ * line and the remedy. docs/guide/operating.md explains each key; it is checked
  * against these lists.
  */
 #ifndef SLUICE_CONFIG_H

@@ -1,7 +1,7 @@
 /*
  * The file format that bundle and snapshot share: a header, a table of
  * sections, the sections. Little-endian, 8-byte aligned, one checksum.
- * docs/bundle-format.md describes it byte by byte.
+ * docs/reference/bundle-format.md describes it byte by byte.
  */
 #ifndef SLUICE_CONTAINER_H
 #define SLUICE_CONTAINER_H

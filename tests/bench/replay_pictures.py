@@ -15,7 +15,7 @@ from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import FIGURES
 from sluice.sim.replay.plots import pictures
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 POLICIES = ("sluice-auto", "two-groups", "license-cap", "period-sets")
 DAY = "86400"
 DRAWS = 19

@@ -16,7 +16,7 @@ from sluice.interference.observations import Observation, observations
 from sluice.interference.programs import Program
 from sluice.interference.site_model import SiteModel, fit
 
-pytestmark = pytest.mark.acceptance  # prints the figures that docs/calibration.md has
+pytestmark = pytest.mark.acceptance  # prints the figures that docs/evidence/sessions.md has
 
 CALIBRATIONS = (
     "calibration",

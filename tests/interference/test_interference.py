@@ -108,7 +108,7 @@ def calibrated(path: Path, *encounters: Encounter) -> list[Observation]:
 
 
 def test_of_programs_that_were_measured_their_rates_alone_count(history):
-    """As where the accuracy in docs/calibration.md is from."""
+    """As where the accuracy in docs/evidence/sessions.md is from."""
     slow = replace(encounter("owc:1M:2", "aw:1M:2", 0.2), alone=(60e6, 60e6), together=(12e6, 9e7))
     seen = calibrated(history, slow, encounter("aw:1M:2", "owc:1M:2", 0.9))
     model = fit(seen)

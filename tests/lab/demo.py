@@ -313,9 +313,9 @@ def main() -> int:
         "Look further:\n"
         "  make demo KEEP=1              keep the history, then ask it\n"
         "  .venv/bin/sluice --help       all commands\n"
-        "  docs/how-it-works.md          the path of a job\n"
-        "  docs/enforce.md               what enforce does, and what it gains\n"
-        "  docs/operating.md             slurm.conf and sluice.conf of a real site, line by line"
+        "  docs/guide/how-it-works.md  the path of a job\n"
+        "  docs/guide/enforce.md       what enforce does, and what it gains\n"
+        "  docs/guide/operating.md     slurm.conf and sluice.conf of a real site, line by line"
     )
     return 0
 

@@ -194,7 +194,7 @@ def test_what_ships_holds_on_real_programs(synthesised):
     [("round6.csv", 33), ("round7.csv", 60), ("round8.csv", 37), ("round9.csv", 26)],
 )
 def test_what_ships_holds_on_the_rounds_that_were_asked_about_once(synthesised, name, logs):
-    """What the first answers were, and what was learned from them: docs/patterns.md."""
+    """What the first answers were, and what was learned from them: docs/evidence/rounds.md."""
     programs = DATA.parent / "programs"
     found = as_is(load(programs / name, programs), packaged_classifier(), synthesised)
     judged = found["unseen_applications"]

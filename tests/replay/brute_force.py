@@ -1,4 +1,4 @@
-"""A second scheduler, written to be obviously right: docs/replay.md, second by second.
+"""A second scheduler, written to be obviously right: docs/reference/replay.md, second by second.
 
 No profile, no heap, no shortcut: who runs and who has a reservation is a list of intervals, and
 every question is answered by looking at all of them. Times are whole seconds.

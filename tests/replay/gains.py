@@ -1,6 +1,7 @@
 """What is asked about gains in replays, and what the draws answered.
 
-test_gains.py asks, judges and saves the answers; tables_of_docs.py writes docs/replay.md from them.
+test_gains.py asks, judges and saves the answers; tables_of_docs.py writes
+docs/evidence/replays.md from them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Write the tables of docs/replay.md from what test_gains.py has saved: `make figures`.
+"""Write the tables of docs/evidence/replays.md from what test_gains.py has saved: `make figures`.
 
 A table begins with a comment that names it; its head is the page's, its rows are written here. One
 whose figures were not measured stays as it is, and that is said.
@@ -33,7 +33,7 @@ from gains import (
 from sluice.cli.common import duration_text
 from sluice.sim.replay.advice import advice
 
-PAGE = ROOT / "docs" / "replay.md"
+PAGE = ROOT / "docs" / "evidence" / "replays.md"
 MINUS = "\N{MINUS SIGN}"
 NOTHING = "–"
 HOW = {

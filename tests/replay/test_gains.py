@@ -1,6 +1,6 @@
 """What Sluice gains in a replay, and that wrong predictions do no harm.
 
-`make figures` runs this, prints what is found and writes the tables of docs/replay.md.
+`make figures` runs this, prints what is found and writes the tables of docs/evidence/replays.md.
 
 Each cell is asked of 20 draws: other profiles (and jobs, where they are generated), another world,
 every number of which is off by a random factor, and other wrong predictions. The belief is a

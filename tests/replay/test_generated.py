@@ -104,7 +104,7 @@ def test_a_share_above_one_is_refused():
 
 
 def test_the_manual_states_the_mix():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "replay.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "replay.md").read_text()
     for kind in KINDS:
         low, high = (f"{share * 100:g}" for share in kind.io_share)
         span = low if low == high else f"{low}–{high}"

@@ -11,7 +11,7 @@ from sluice.sim.trace.machine import EXAMPLE, one_pool, parse_site, site_of
 from sluice.sim.trace.repairs import RULES, make_replayable
 from sluice.sim.trace.swf import read_swf
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "replay.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "replay.md"
 
 # job submit wait run given - - asked limit - status user group - - partition after think
 TRACE = b"""\

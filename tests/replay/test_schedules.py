@@ -1,4 +1,4 @@
-"""The engine makes the schedules that docs/replay.md states."""
+"""The engine makes the schedules that docs/reference/replay.md states."""
 
 import copy
 

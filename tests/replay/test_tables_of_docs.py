@@ -1,4 +1,4 @@
-"""Tables of docs/replay.md are written from what was measured."""
+"""Tables of docs/evidence/replays.md are written from what was measured."""
 
 import pytest
 import tables_of_docs as tables

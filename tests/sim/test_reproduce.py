@@ -17,10 +17,13 @@ from sluice.sim.storage.scenario import delta_graph, keep_company, parse_scenari
 
 ROOT = Path(__file__).resolve().parents[2]
 STATED = dict(
-    re.findall(r"^\| ([YSHK]\d+[a-z]?) \| .*? \| ([a-z ()0-9]+) \|", (ROOT / "docs/worlds.md")
-               .read_text(), flags=re.MULTILINE)
-)  # fmt: skip
-"""What docs/worlds.md says of each figure."""
+    re.findall(
+        r"^\| ([YSHK]\d+[a-z]?) \| .*? \| ([a-z ()0-9]+) \|",
+        (ROOT / "docs/evidence/worlds.md").read_text(),
+        flags=re.MULTILINE,
+    )
+)
+"""What docs/evidence/worlds.md says of each figure."""
 SLOW = ("S2e", "S3", "S4", "S5", "H3", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8a")
 """Those that take a second and more."""
 QUICK = [figure for figure in FIGURES if not figure.name.startswith(SLOW)]

@@ -1,6 +1,6 @@
 """What the gates gain on throttled targets, in interleaved repetitions with medians.
 
-`make acceptance` prints the figures that docs/enforce.md states.
+`make acceptance` prints the figures that docs/evidence/enforce.md states.
 """
 
 import shutil

@@ -106,6 +106,6 @@ def test_options_do_not_need_the_plugin_to_be_configured(lab: Lab) -> None:
 
 
 def test_documentation_lists_every_option() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "spank.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "spank.md").read_text()
     for option in OPTIONS:
         assert f"`{option.rstrip('=')}" in text

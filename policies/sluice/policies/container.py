@@ -1,4 +1,4 @@
-"""Writes the file format that bundle and snapshot share (docs/bundle-format.md)."""
+"""Writes the file format that bundle and snapshot share (docs/reference/bundle-format.md)."""
 
 from __future__ import annotations
 

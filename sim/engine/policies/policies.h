@@ -1,6 +1,6 @@
 /*
  * Policies that may decide in a replay (hooks.h), one family a file. Each keeps what
- * it did with every job. docs/replay.md states what each of them does.
+ * it did with every job. docs/reference/replay.md states what each of them does.
  */
 #ifndef SLUICE_POLICIES_H
 #define SLUICE_POLICIES_H

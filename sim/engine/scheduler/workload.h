@@ -4,7 +4,7 @@
  * Times are seconds since an origin of the caller's choice. A slot is what the
  * replay counts: a node, or a processor where a trace knows only those. Slots of
  * one group are interchangeable; a partition is a set of groups, so overlapping
- * partitions share groups. docs/replay.md states the semantics in full.
+ * partitions share groups. docs/reference/replay.md states the semantics in full.
  */
 #ifndef SLUICE_WORKLOAD_H
 #define SLUICE_WORKLOAD_H

@@ -14,7 +14,7 @@
  * not full, else the one that fills it exactly. So a program that waits for each
  * write (flushing) loses to one that keeps a window of requests outstanding
  * (streaming), without any table of patterns. sim/engine/storage/requests.h has the same
- * mechanisms request by request; docs/worlds.md compares both.
+ * mechanisms request by request; docs/reference/storage-models.md compares both.
  *
  * Time alone is exact by construction: a burst is worth its nominal seconds and
  * passes at x_j / x_j(alone on all lanes). Rates change only when the set of

@@ -122,7 +122,11 @@ TRACE = (
         type=click.IntRange(min=1),
         help="Size of the machine.  [default: what the trace says, or was ever busy in it]",
     ),
-    click.option("--machine", type=FILE, help="A TOML file with the machine; see docs/replay.md."),
+    click.option(
+        "--machine",
+        type=FILE,
+        help="A TOML file with the machine; see docs/reference/replay.md.",
+    ),
     click.option("--slurm", is_flag=True, help="Schedule as slurmctld does by default."),
     click.option(
         "--set",
@@ -130,7 +134,7 @@ TRACE = (
         multiple=True,
         callback=pairs,
         metavar="SETTING=VALUE",
-        help="A setting of the scheduler, e.g. backfill=conservative; see docs/replay.md.",
+        help="A setting of the scheduler, as in backfill=easy; see docs/reference/replay.md.",
     ),
     click.option(
         "--kill",
@@ -191,7 +195,7 @@ STORAGE = (
         multiple=True,
         callback=pairs,
         metavar="NAME=VALUE",
-        help="An option of a policy; see docs/replay.md.",
+        help="An option of a policy; see docs/reference/replay.md.",
     ),
     click.option(
         "--spread",

@@ -31,7 +31,7 @@ DOCS = (
     "Kept back is the time for which the policy itself let a job wait that would have fitted; "
     "untouched jobs were neither kept back nor put on lanes, and moved because others did. "
     "The storage that answers is the fast world, never the model that a policy decides by. "
-    "docs/replay.md and docs/worlds.md state all rules."
+    "docs/reference/replay.md and docs/reference/storage-models.md state all rules."
 )
 
 

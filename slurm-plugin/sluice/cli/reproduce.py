@@ -44,12 +44,14 @@ def command(
     FIGURE is a name such as Y7a; Y7 stands for all parts of it, Y for a whole paper; without a
     name all are asked. Each is marked `explained` (no number was fitted to it), `fitted`, with
     how many numbers were, or `not reproduced`, and a sentence says why. The model is the
-    request-level world of docs/worlds.md: published figures are only compared with.
+    request-level world of docs/reference/storage-models.md: published figures are only compared
+    with.
 
     A scenario names a platform of --parameters, or all numbers of a storage system, and
     programs. Each program is then simulated alone and with the others; with `offsets`, two
-    programs at each offset (a Δ-graph). With --what-if, each remedy of docs/worlds.md is tried
-    on it: staging in the nodes' buffers (buffer_bytes in [storage]), partition of the targets,
+    programs at each offset (a Δ-graph). With --what-if, each remedy of
+    docs/reference/storage-models.md is tried on it: staging in the nodes' buffers (buffer_bytes in
+    [storage]), partition of the targets,
     turns and re-routing (throttle of a program) with the coordinators' messages, in-transit
     buffering, one writer a node, larger stripes, ordered service and balanced files.
 

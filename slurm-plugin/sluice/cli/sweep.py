@@ -47,7 +47,7 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     type=Names(),
     multiple=True,
     metavar="NAME,…",
-    help="Policies to set beside Slurm alone; docs/replay.md lists them.",
+    help="Policies to set beside Slurm alone; docs/reference/replay.md lists them.",
 )
 @click.option(
     "--vary",

@@ -49,7 +49,7 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
     default="none",
     show_default=True,
     metavar="NAME",
-    help="Who decides about I/O; none: Slurm alone. docs/replay.md lists them.",
+    help="Who decides about I/O; none: Slurm alone. docs/reference/replay.md lists them.",
 )
 @click.option(
     "--compare",

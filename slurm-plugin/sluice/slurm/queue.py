@@ -499,7 +499,7 @@ class Feed:
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
 
 
-REMEDY = "`make build install` builds and installs it (docs/operating.md)"
+REMEDY = "`make build install` builds and installs it (docs/guide/operating.md)"
 
 
 def find_program() -> Path:

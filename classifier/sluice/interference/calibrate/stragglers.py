@@ -1,9 +1,9 @@
 """Which storage targets are slow, by probes of them and by the runs of applications.
 
 Targets of one file system differ by about 5 times at a moment, and one of them by more than 10
-times over time; a few straggle, most are alike (Huang et al., H1 in docs/worlds.md). So a target
-is compared with its peers, by what the same program got there and elsewhere, and old
-observations count less.
+times over time; a few straggle, most are alike (Huang et al., H1 in docs/evidence/worlds.md).
+So a target is compared with its peers, by what the same program got there and elsewhere, and
+old observations count less.
 
 The speed of a target is the median of the ratios rate here / usual rate elsewhere, each of them
 weighed by 2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (upper) median over

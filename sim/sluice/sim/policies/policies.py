@@ -1,4 +1,4 @@
-"""The policies that a replay compares, by name; docs/replay.md states what each of them does.
+"""The policies that a replay compares, by name; docs/reference/replay.md states what each does.
 
 A policy is a function from a Question to a Plan: what it changes before the replay starts, and
 who decides while it runs. What it knows of a job is what was believed of it, never what the world

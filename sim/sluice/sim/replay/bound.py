@@ -14,7 +14,8 @@ e_j = start without a policy + max_delay + run time alone. Then it loses at leas
 ends later than e_j. Earliest deadline first leaves, at every instant t at once, the least work
 undone of those jobs that should be done by t: R(t). Undone work belongs to jobs that are late, and
 the fewest slots that R seconds of work can belong to are K(R), a fractional knapsack. So at least
-the integral of K(R(t)) over time is lost: slot-seconds. docs/replay.md tells the same in words.
+the integral of K(R(t)) over time is lost: slot-seconds. docs/reference/replay.md tells the same in
+words.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ MOST_UNITS = 4000.0
 """Requests that a target serves in a window: of fast devices a shorter one says as much."""
 LEAST_OPERATIONS = 20
 COUNTED = 0.9
-"""The window closes when the probe has written so much (docs/calibration.md)."""
+"""The window closes when the probe has written so much (docs/guide/calibration.md)."""
 JITTER = 0.01
 """Seconds between the starts of processes that begin together."""
 SEED = 1

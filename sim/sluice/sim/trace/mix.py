@@ -1,7 +1,7 @@
 """I/O profiles for a trace that has none, drawn from a stated mix.
 
-KINDS says what is drawn; docs/replay.md says why. The same seed gives a job the same profile
-whatever the share of I/O-heavy jobs is: raising the share only adds heavy jobs.
+KINDS says what is drawn; docs/reference/replay.md says why. The same seed gives a job the same
+profile whatever the share of I/O-heavy jobs is: raising the share only adds heavy jobs.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def profiles_of_mix(mix: Mix) -> Profiles:
 
 
 def drawn_profiles(jobs: int, *, heavy: float, seed: int = 1) -> Profiles:
-    """Draw profiles of which the share `heavy` is I/O-heavy (docs/replay.md)."""
+    """Draw profiles of which the share `heavy` is I/O-heavy (docs/reference/replay.md)."""
     return profiles_of_mix(draw_mix(jobs, heavy=heavy, seed=seed))
 
 

@@ -1,6 +1,6 @@
 """Makes a workload of a trace: what is missing or broken is mended by a stated rule, or dropped.
 
-Every rule counts whom it met and names some; docs/replay.md lists them.
+Every rule counts whom it met and names some; docs/reference/replay.md lists them.
 """
 
 from __future__ import annotations
