@@ -124,3 +124,20 @@ def test_the_settings_page_explains_every_key():
     for key in core.config_keys():
         assert f"`{key.key}`" in page
         assert key.text in page
+
+
+@pytest.mark.parametrize(
+    ("way", "most"),
+    [
+        ("From a log to a profile", 8),
+        ("From a submission to a decision", 6),
+        ("From a trace to a table", 6),
+    ],
+)
+def test_a_newcomer_reads_few_files(way, most):
+    """More than these, and the way has too many doors."""
+    page = (ROOT / "docs/guide/how-it-works.md").read_text()
+    section = page.split(f"### {way}\n")[1].split("\n#")[0]
+    files = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
+    assert 0 < len(files) <= most
+    assert all((ROOT / file).is_file() for file in files)
