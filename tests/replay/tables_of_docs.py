@@ -124,7 +124,7 @@ def tables():
     """Yield the name of each table and its rows; no rows where something was not measured."""
     cells = [(trace, sharing) for trace in TRACES for sharing in SHARING]
     found = [read(gains_file(*cell)) for cell in cells]
-    for name, row in (("given back", given_back), ("what else", what_else)):
+    for name, row in (("saved", given_back), ("what else", what_else)):
         yield (
             name,
             [
@@ -135,7 +135,7 @@ def tables():
             else [],
         )
     rungs, sweep = read(ladder_file("KTH-SP2")), read(waits_file())
-    yield "ladder", [(HOW[name], *rung(rungs, name)) for name in LADDER] if rungs else []
+    yield "ablations", [(HOW[name], *rung(rungs, name)) for name in LADDER] if rungs else []
     waits = next(advice(sweep)).waits if sweep else ()
     yield "waits", [tuple(wait_cells(wait)) for wait in waits]
 
