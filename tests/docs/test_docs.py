@@ -13,7 +13,7 @@ from sluice.policies.control import release_text
 from sluice.policies.structs import RELEASES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("tests/*/README.md")])
 
 
 def name_of(page: Path) -> str:
