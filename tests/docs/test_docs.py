@@ -141,3 +141,16 @@ def test_a_newcomer_reads_few_files(way, most):
     files = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
     assert 0 < len(files) <= most
     assert all((ROOT / file).is_file() for file in files)
+
+
+WRITTEN = [page for page in PAGES if page.name not in ("commands.md", "settings.md")]
+OTHER_WORDS = (
+    r"foret[eo]l\w*|straggle[ds]?|dossiers?|ladders?|rungs?|whoever|let go|kept back|gives? back"
+)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_a_page_uses_the_words_of_the_field(page):
+    """Predict, slow, job report, ablation, step, the job, release, delay, recover."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`|<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+    assert not re.findall(rf"\b(?:{OTHER_WORDS})\b", prose, flags=re.IGNORECASE)
