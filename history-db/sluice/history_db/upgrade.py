@@ -20,9 +20,9 @@ APPLICATION_ID = 0x534C_5543  # "SLUC" in the file's header: what tells ours fro
 
 def check_ownership(db: Database, path: Path) -> None:
     """Refuse a database that is not empty and not ours."""
-    if db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
-        return
-    if db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+    # In this order: another process may be making the history, which sets the id with its tables.
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if tables and db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise ForeignFileError(
             f"{path}: a database, but not a history of Sluice; name another file with --history"
         )
