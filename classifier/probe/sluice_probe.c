@@ -7,7 +7,7 @@
  *   aw   open; loop { append one chunk }; close
  * The report is cut into slices that are aligned to wall-clock time, as their LWM2
  * does it, so that what several programs did at the same time can be laid side by
- * side. `sluice calibrate` does that.
+ * side. `sluice site calibrate` does that.
  *
  * It starts its processes itself and needs no MPI; under srun every task is a probe
  * of its own, and --start brings all of them to the same instant.

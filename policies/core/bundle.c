@@ -244,7 +244,7 @@ check_content (void *object, struct sluice_error *err)
 	struct sluice_bundle *b = object;
 	if (b->loaded.header->feature_hash != sluice_feature_hash ())
 		return sluice_fail (err, "made for another list of features; run "
-					 "`sluice publish` of this version");
+					 "`sluice model publish` of this version");
 	if (find_sections (b, err) < 0)
 		return -1;
 	if (sluice_policy_check (b->policy, err) < 0

@@ -32,7 +32,7 @@ enum {
 /* X(Key, member, default, meaning): paths. */
 #define SLUICE_CONFIG_PATHS(X)                                                             \
 	X (Bundle, bundle, "/var/lib/sluice/model.bundle",                                 \
-	   "the model bundle that `sluice publish` writes")                                \
+	   "the model bundle that `sluice model publish` writes")                          \
 	X (Snapshot, snapshot, "/run/sluice/cluster.snapshot",                             \
 	   "the cluster snapshot that sluiced writes")                                     \
 	X (Socket, socket, "/run/sluice/plugin.sock",                                      \

@@ -59,8 +59,8 @@
  *
  * The default coefficients are fitted to Shah et al. (SuperFrI 2019), S1 to S4
  * and S6, with alpha = epsilon = theta = beta = 0. A site's own measurements (`sluice
- * calibrate`) replace them, and correct what the law does not hold: each measured kind of
- * traffic is a point x_i in the space of the features, and moves what is like it, by a
+ * site calibrate`) replace them, and correct what the law does not hold: each measured kind
+ * of traffic is a point x_i in the space of the features, and moves what is like it, by a
  * share that falls with the distance:
  *
  *   ln w += sum_i a_i c (x, x_i)

@@ -8,7 +8,7 @@ profile, a job, a decision and its share of all indices. The first
 tenth of the year is written through the store, as ingest does; the other nine are the same
 applications' runs again, each as much later, which SQLite copies by itself.
 
-To take few minutes it learns from fewer runs than `sluice train`: the table, which is most of the
+To take few minutes it learns from fewer runs than `sluice model train`: the table, most of the
 bundle that `predict` reads, from LEARNED runs instead of the latest 100,000, the forests, whose
 size hardly depends on them, from FOREST_RUNS.
 
@@ -182,7 +182,7 @@ def publish_model(history: Path, environment: dict[str, str]) -> None:
         model, _ = fit_quickly(past.jobs, forests, silent=past.silent)
         model = replace(model, metrics=model.metrics | {"jobs": len(past.jobs)})
         keep(store, model, created=int(time.time()))
-    subprocess.run([SLUICE, "publish"], check=True, capture_output=True, env=environment)
+    subprocess.run([SLUICE, "model", "publish"], check=True, capture_output=True, env=environment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def main() -> int:
             ["history", "top", "harmful"],
             *(["history", "top", "writers", "--since", age] for age in ("1y", "26w", "4w", "1w")),
             ["history", "top", "harmed", "--since", "1y", "-n", "100", "--json"],
-            ["models"],
+            ["model", "list"],
             ["decisions"],
         ):
             times = times_of([SLUICE, *command], environment)
@@ -295,9 +295,9 @@ def main() -> int:
         for command in (
             ["decisions"],
             ["why", str(last.job_id)],
-            ["assess"],
-            ["interference"],
-            ["train"],
+            ["site", "assess"],
+            ["site", "interference"],
+            ["model", "train"],
             ["history", "prune", "--older-than", age_of_oldest(history, PRUNED_SHARE)],
         ):
             is_good &= show_long_command(command, environment)

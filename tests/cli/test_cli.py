@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from core_worlds import bundle_bytes
 
 from sluice.cli import common
-from sluice.cli.main import SECTIONS
+from sluice.cli.main import DAILY, GROUPS, MOVED
 from sluice.cli.main import main as sluice
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
@@ -21,7 +21,10 @@ from sluice.slurm.daemon import main as sluiced
 
 BIN = Path(sys.executable).parent
 HEAVY = {"numpy", "sklearn", "scipy", "darshan", "rich"}
-VERBS = [verb for verbs in SECTIONS.values() for verb in verbs]
+VERBS = [
+    *((sluice, verb) for verb in DAILY),
+    *((group, verb) for group in GROUPS.values() for verb in group.verbs),
+]
 
 
 def every_command() -> list[tuple[str, click.Command]]:
@@ -74,10 +77,41 @@ def test_every_command_has_help_and_an_example(name, command):
             assert parameter.help, f"{name} {parameter.opts[0]} has no help"
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=[verb.name for verb in VERBS])
-def test_the_overview_says_of_a_command_what_its_own_help_says(verb):
-    command = sluice.get_command(click.Context(sluice), verb.name)
+@pytest.mark.parametrize(("group", "verb"), VERBS, ids=[f"{g.name} {v.name}" for g, v in VERBS])
+def test_the_overview_says_of_a_command_what_its_own_help_says(group, verb):
+    command = group.get_command(click.Context(group), verb.name)
     assert command.get_short_help_str(limit=200) == verb.help
+
+
+def test_help_lists_the_commands_of_every_day_and_then_the_groups_a_line_each():
+    lines = run("--help").output.splitlines()
+    assert lines.index("Commands:") < lines.index("Groups, each with its own --help:")
+    names = [line.split()[0] for line in lines if re.match(r"  [a-z]+  +[A-Z]", line)]
+    assert names == [*(verb.name for verb in DAILY), *GROUPS]
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_an_old_name_works_and_says_where_it_went(old):
+    new = MOVED[old]
+    done = run(old, "--help")
+    assert done.exit_code == 0
+    assert done.stderr == f"sluice: `{old}` is now `sluice {' '.join(new)}`\n"
+    assert done.stdout == run(*new, "--help").stdout
+    assert old not in sluice.list_commands(click.Context(sluice))
+
+
+def test_an_old_name_leaves_standard_output_to_the_answer(tmp_path):
+    Store(tmp_path / "history.db", create=True).close()
+    done = run("models", "--json", "--history", tmp_path / "history.db")
+    assert json.loads(done.stdout)["models"] == []
+
+
+def test_history_alone_says_what_it_holds(tmp_path):
+    words = ("--history", tmp_path / "history.db", "--json")
+    Store(tmp_path / "history.db", create=True).close()
+    assert run("history", *words).stdout == run("history", "show", *words).stdout
+    assert json.loads(run("history", *words).stdout)["logs"] == 0
+    assert run("history", "--help").stdout.startswith("Usage: sluice history [OPTIONS] COMMAND")
 
 
 def modules_of(*words: str | Path) -> tuple[str, set[str]]:
@@ -167,7 +201,7 @@ def test_what_is_no_bundle_is_named(tmp_path, kind):
         path.write_text("hello")
     if kind == "giant":
         os.truncate(path, 1 << 40)
-    result = run("bundle", "show", path)
+    result = run("model", "bundle", "show", path)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"sluice: {path}: ")
 

@@ -56,7 +56,7 @@ class Site:
         """Read the accounting; return how many records have found their job."""
         self.sacct.write_text("\n".join(self.rows))
         words = ["--history", str(self.history), "--sacct", str(self.sacct), "--json"]
-        result = CliRunner().invoke(main, ["ingest", *words])
+        result = CliRunner().invoke(main, ["history", "ingest", *words])
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)["jobs"]["joined_decisions"]
 

@@ -165,10 +165,10 @@ def test_a_model_that_somebody_published_is_kept_up_to_date_from_then_on(site, l
     site.ran()
     learner.poll()
     site.ran("other")
-    words = ("train", "--publish")
+    words = ("model", "train", "--publish")
     environment = {"SLUICE_CONF": str(site.config), "SLUICE_HISTORY": None}
-    ingest = ("ingest", str(site.place / "logs"))
-    for command in (ingest, words, ("publish", "--rollback")):
+    ingest = ("history", "ingest", str(site.place / "logs"))
+    for command in (ingest, words, ("model", "publish", "--rollback")):
         result = CliRunner().invoke(main, list(command), env=environment)
         assert result.exit_code == 0, result.output
     site.ran("third")
@@ -265,7 +265,13 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
     learner.poll()
     assert site.status()["behind_seconds"] == 0
     site.ran(is_accounted=True)
-    words = ["ingest", "--history", str(site.place / "history.db"), str(site.place / "logs")]
+    words = [
+        "history",
+        "ingest",
+        "--history",
+        str(site.place / "history.db"),
+        str(site.place / "logs"),
+    ]
     assert CliRunner().invoke(main, words).exit_code == 0
     state = site.status()
     assert (state["is_running"], state["unknown_runs"]) == (True, 1)

@@ -31,10 +31,14 @@ def make(path: Path) -> None:
     options = ["--history", str(path)]
     names = [str(log) for log in (*logs, damaged)]
     labels = ["--labels", str(LOGS / "index.csv")]
-    run.invoke(main, ["ingest", *options, *labels, *names])
-    run.invoke(main, ["ingest", *options, "--sacct", "-", "--time-zone", "UTC"], input=accounting)
+    run.invoke(main, ["history", "ingest", *options, *labels, *names])
+    run.invoke(
+        main,
+        ["history", "ingest", *options, "--sacct", "-", "--time-zone", "UTC"],
+        input=accounting,
+    )
     bundle = path.with_suffix(".bundle")
-    for arguments in (["train"], ["publish", "--bundle", str(bundle)]):
+    for arguments in (["model", "train"], ["model", "publish", "--bundle", str(bundle)]):
         run.invoke(main, [*arguments, *options], catch_exceptions=False)
     with Store(path) as store:
         checksum = store.publications()[0].checksum

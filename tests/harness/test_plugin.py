@@ -314,7 +314,7 @@ def test_a_newer_controller_has_the_socket_once_the_older_is_gone(
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("is_member", [True, False])
 def test_slurm_user_reads_bundle_and_snapshot_by_the_service_group(built, place, bundle, is_member):
-    """Root's files of mode 0640, in a directory of the group, as `sudo sluice publish` leaves."""
+    """Root's files of mode 0640, in a directory of the group, as `sluice model publish` leaves."""
     service_group = 1
     groups = f"--groups={service_group}" if is_member else "--clear-groups"
     wrapper = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", groups)

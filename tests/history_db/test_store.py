@@ -374,7 +374,7 @@ def test_an_upgraded_history_has_the_tables_of_a_new_one(tmp_path):
 
 
 def test_a_missing_history_says_how_to_make_one(tmp_path):
-    with pytest.raises(MissingHistoryError, match="sluice ingest"):
+    with pytest.raises(MissingHistoryError, match="sluice history ingest"):
         Store(tmp_path / "none.db")
 
 

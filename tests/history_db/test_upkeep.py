@@ -138,7 +138,7 @@ def test_totals_follow_what_is_added_and_forgotten(tmp_path, made):
 
 def test_who_ingests_adds_up_what_changed(tmp_path, made):
     assert made
-    words = ["ingest", "--history", str(tmp_path / "history.db"), "--sacct", "-"]
+    words = ["history", "ingest", "--history", str(tmp_path / "history.db"), "--sacct", "-"]
     result = CliRunner().invoke(main, words, input="JobID|State\n999999|COMPLETED\n")
     assert result.exit_code == 0, result.output
     with Store(tmp_path / "history.db") as store:

@@ -184,17 +184,17 @@ def test_coverage_follows_what_is_learned_later(store, tmp_path):
 
 
 REPORTS = (
-    "ingest --sacct sacct .",
+    "history ingest --sacct sacct .",
     "history",
     "history top writers",
-    "models",
+    "model list",
     "why 7",
     "predict --job-name made --bundle model.bundle",
-    "targets",
-    "interference",
-    "interference owc:1M:4 aw:1M:4",
-    "assess",
-    "attribute --dry-run a.darshan",
+    "site targets",
+    "site interference",
+    "site interference owc:1M:4 aw:1M:4",
+    "site assess",
+    "site attribute --dry-run a.darshan",
 )
 """Those that a history of one run is enough for; so are `train`, `evaluate` and `backtest`."""
 

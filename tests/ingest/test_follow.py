@@ -1,4 +1,4 @@
-"""`sluice ingest --follow`: what anybody may have put there is believed only if it fits a job."""
+"""`sluice history ingest --follow`: what anybody may have put there counts if it fits a job."""
 
 import json
 import os
@@ -192,7 +192,7 @@ def test_a_copy_that_was_refused_does_not_keep_the_true_log_out(store, tmp_path)
 def test_what_was_not_believed_is_read_when_somebody_names_it_by_hand(store, tmp_path):
     path = a_log(tmp_path / "a.darshan")
     look(store, path)
-    arguments = ["ingest", "--history", str(store.path), str(path)]
+    arguments = ["history", "ingest", "--history", str(store.path), str(path)]
     result = CliRunner().invoke(main, arguments)
     assert result.stdout.splitlines()[-1] == (
         "read 1, skipped 0 (already known), quarantined 0; named by hand, so trusted as a whole"
@@ -291,7 +291,7 @@ def site(tmp_path, monkeypatch):
 def test_one_look_for_cron(site):
     logs, tell = site
     a_log(logs / "a.darshan")
-    run = ["ingest", "--follow", "--once", str(logs)]
+    run = ["history", "ingest", "--follow", "--once", str(logs)]
     first = CliRunner().invoke(main, run)
     assert first.exit_code == 0
     assert "quarantined 1" in first.stdout  # it is years old, and the accounting knows no such job
@@ -304,7 +304,17 @@ def test_following_goes_on_until_it_is_told_to_stop(site, tmp_path):
     logs, tell = site
     tell()
     call = "from sluice.cli.main import main; main()"
-    command = [sys.executable, "-c", call, "ingest", "--follow", "--every", "1", str(logs)]
+    command = [
+        sys.executable,
+        "-c",
+        call,
+        "history",
+        "ingest",
+        "--follow",
+        "--every",
+        "1",
+        str(logs),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         time.sleep(1)
@@ -320,7 +330,7 @@ def test_without_sacct_logs_wait_and_the_reason_is_said(site, tmp_path):
     now = int(time.time())
     a_log(logs / "a.darshan", start=now - 200, end=now - 100)
     (tmp_path / "bin" / "sacct").write_text("#!/bin/sh\necho no database >&2\nexit 1\n")
-    result = CliRunner().invoke(main, ["ingest", "--follow", "--once", str(logs)])
+    result = CliRunner().invoke(main, ["history", "ingest", "--follow", "--once", str(logs)])
     assert result.exit_code == 0
     assert "no accounting this time" in result.stderr
     assert "no database" in result.stderr
@@ -331,7 +341,14 @@ def test_without_sacct_logs_wait_and_the_reason_is_said(site, tmp_path):
 def test_only_directories_can_be_followed(tmp_path, paths):
     (tmp_path / "a file").touch()
     history = str(tmp_path / "h.db")
-    run = ["ingest", "--history", history, "--follow", *(str(tmp_path / path) for path in paths)]
+    run = [
+        "history",
+        "ingest",
+        "--history",
+        history,
+        "--follow",
+        *(str(tmp_path / path) for path in paths),
+    ]
     result = CliRunner().invoke(main, run)
     assert result.exit_code == 2
     assert "directories" in result.stderr
@@ -364,7 +381,7 @@ def test_following_needs_no_right_but_to_read(store, tmp_path, open_place):
 
     def follow(history: Path) -> tuple[str, str]:
         words = ("--history", str(history), "--follow", "--once", "--no-ask-sacct", str(logs))
-        result = CliRunner().invoke(main, ["ingest", *words])
+        result = CliRunner().invoke(main, ["history", "ingest", *words])
         return result.stdout, result.stderr
 
     follow(tmp_path / "history.db")  # imports all that nobody may not from root's interpreter

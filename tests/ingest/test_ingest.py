@@ -1,4 +1,4 @@
-"""`sluice ingest` and `sluice profile`: nothing is lost, everything is named."""
+"""`sluice history ingest` and `sluice lab profile`: nothing is lost, everything is named."""
 
 import csv
 import json
@@ -66,7 +66,7 @@ def last_line(result) -> str:
 
 
 def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs, history):
-    result = sluice("ingest", logs)
+    result = sluice("history", "ingest", logs)
     assert result.exit_code == 1
     assert last_line(result) == f"read 2, skipped 1 (already known), quarantined 5{TRUSTED}"
     for name, reason in (
@@ -86,10 +86,10 @@ def test_a_directory_is_searched_and_everything_in_it_accounted_for(sluice, logs
 
 
 def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
-    sluice("ingest", logs)
+    sluice("history", "ingest", logs)
     with Store(history) as store:
         before = store.counts()
-    result = sluice("ingest", logs)
+    result = sluice("history", "ingest", logs)
     assert result.exit_code == 0
     assert last_line(result) == f"read 0, skipped 8 (already known), quarantined 0{TRUSTED}"
     assert "5 of the known ones are in quarantine" in result.stdout
@@ -98,22 +98,22 @@ def test_a_second_run_adds_nothing_and_says_so(sluice, logs, history):
 
 
 def test_a_quarantined_log_is_read_when_it_has_changed(sluice, logs):
-    sluice("ingest", logs)
+    sluice("history", "ingest", logs)
     shutil.copy(DATA / "116_pat_aw_stdio_1M_n1_fpp.darshan", logs / "2026/11/21/cut.darshan")
-    result = sluice("ingest", logs)
+    result = sluice("history", "ingest", logs)
     assert last_line(result) == f"read 1, skipped 7 (already known), quarantined 0{TRUSTED}"
     assert "4 of the known ones" in result.stdout
 
 
 def test_quarantined_logs_are_looked_at_again_when_asked(sluice, logs):
-    sluice("ingest", logs)
-    result = sluice("ingest", "--retry", logs)
+    sluice("history", "ingest", logs)
+    result = sluice("history", "ingest", "--retry", logs)
     assert result.exit_code == 1
     assert last_line(result) == f"read 0, skipped 3 (already known), quarantined 5{TRUSTED}"
 
 
 def test_programs_get_the_same_as_json(sluice, logs):
-    result = sluice("ingest", "--json", logs)
+    result = sluice("history", "ingest", "--json", logs)
     found = json.loads(result.stdout)
     assert (found["read"], found["skipped"], found["other_files"]) == (2, 1, 2)
     assert {Path(item["path"]).name for item in found["quarantined"]} == {
@@ -126,25 +126,25 @@ def test_programs_get_the_same_as_json(sluice, logs):
 
 
 def test_quarantine_can_be_listed_later(sluice, logs):
-    sluice("ingest", logs)
+    sluice("history", "ingest", logs)
     result = sluice("history", "--quarantined", "--json")
     assert {Path(item["path"]).name for item in json.loads(result.stdout)} >= {"empty.darshan"}
 
 
 def test_a_file_named_by_hand_is_read_whatever_it_is_called(sluice, tmp_path):
     shutil.copy(SMALL, tmp_path / "run.log")
-    assert last_line(sluice("ingest", tmp_path / "run.log")).startswith("read 1,")
+    assert last_line(sluice("history", "ingest", tmp_path / "run.log")).startswith("read 1,")
 
 
 def test_a_path_that_does_not_exist_is_a_usage_error(sluice, tmp_path):
-    result = sluice("ingest", tmp_path / "nowhere")
+    result = sluice("history", "ingest", tmp_path / "nowhere")
     assert result.exit_code == 2
     assert "nowhere" in result.stderr
     assert "does not exist" in result.stderr
 
 
 def test_nothing_to_read_is_a_usage_error(sluice):
-    result = sluice("ingest")
+    result = sluice("history", "ingest")
     assert result.exit_code == 2
     assert "--sacct" in result.stderr
 
@@ -153,8 +153,8 @@ def test_names_of_any_bytes_are_kept(sluice, tmp_path):
     directory = tmp_path / "d"
     directory.mkdir()
     shutil.copy(SMALL, directory / os.fsdecode(b"caf\xe9\n[bold].darshan"))
-    assert last_line(sluice("ingest", directory)).startswith("read 1,")
-    assert last_line(sluice("ingest", directory)).startswith("read 0, skipped 1")
+    assert last_line(sluice("history", "ingest", directory)).startswith("read 1,")
+    assert last_line(sluice("history", "ingest", directory)).startswith("read 0, skipped 1")
 
 
 WITHOUT_OVERRIDE = "-dac_override,-dac_read_search"
@@ -171,7 +171,7 @@ def test_files_and_directories_that_may_not_be_read_are_named(logs, tmp_path):
         path.chmod(mode)
         os.chown(path, NOBODY, NOBODY)
     bound = ("setpriv", f"--inh-caps={WITHOUT_OVERRIDE}", f"--bounding-set={WITHOUT_OVERRIDE}")
-    words = ("ingest", "--history", tmp_path / "history.db", logs)
+    words = ("history", "ingest", "--history", tmp_path / "history.db", logs)
     result = subprocess.run(
         [*bound, sys.executable, "-c", CALL, *words],
         capture_output=True,
@@ -193,9 +193,9 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
 
         patch.setattr("sluice.ingest.workers.read_measured", refuse)
         patch.setattr("sluice.ingest.workers.digest_file", refuse)
-        assert last_line(sluice("ingest", path)).endswith(f"quarantined 1{TRUSTED}")
+        assert last_line(sluice("history", "ingest", path)).endswith(f"quarantined 1{TRUSTED}")
     assert (
-        last_line(sluice("ingest", path))
+        last_line(sluice("history", "ingest", path))
         == f"read 1, skipped 0 (already known), quarantined 0{TRUSTED}"
     )
     with Store(history) as store:
@@ -205,7 +205,9 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
 def test_a_log_of_65536_processes_is_read(sluice, tmp_path):
     log = MadeLog(nprocs=65_536)
     log.add("POSIX", file=1, rank=-1, counters={"OPENS": 65_536, "BYTES_WRITTEN": 1 << 40})
-    assert last_line(sluice("ingest", log.write(tmp_path / "a.darshan"))).startswith("read 1,")
+    assert last_line(sluice("history", "ingest", log.write(tmp_path / "a.darshan"))).startswith(
+        "read 1,"
+    )
 
 
 def test_an_interrupted_run_keeps_what_was_read(sluice, history, tmp_path, monkeypatch):
@@ -221,7 +223,7 @@ def test_an_interrupted_run_keeps_what_was_read(sluice, history, tmp_path, monke
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Store, "link_logs", interrupted)
-    assert sluice("ingest", directory).exit_code == 1
+    assert sluice("history", "ingest", directory).exit_code == 1
     assert calls
     with Store(history) as store:
         assert store.counts().logs == 10
@@ -230,7 +232,7 @@ def test_an_interrupted_run_keeps_what_was_read(sluice, history, tmp_path, monke
 def test_a_bar_is_shown_on_a_terminal_only(history):
     def run(stderr: int) -> int:
         return subprocess.run(
-            [sys.executable, "-c", CALL, "ingest", str(SMALL)],
+            [sys.executable, "-c", CALL, "history", "ingest", str(SMALL)],
             env={**os.environ, "SLUICE_HISTORY": str(history), "TERM": "xterm"},
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -253,7 +255,9 @@ def test_a_bar_is_shown_on_a_terminal_only(history):
 
 
 def test_accounting_is_joined_with_the_logs_of_its_jobs(sluice, history):
-    result = sluice("ingest", DATA, "--sacct", DATA / "sacct-parsable2.txt", "--time-zone", "UTC")
+    result = sluice(
+        "history", "ingest", DATA, "--sacct", DATA / "sacct-parsable2.txt", "--time-zone", "UTC"
+    )
     assert result.exit_code == 0
     assert "147 jobs added" in result.stdout
     with Store(history) as store:
@@ -264,13 +268,13 @@ def test_accounting_is_joined_with_the_logs_of_its_jobs(sluice, history):
 
 def test_accounting_read_twice_adds_nothing(sluice):
     text = (DATA / "sacct-parsable2.txt").read_text()
-    sluice("ingest", "--sacct", "-", stdin=text)
-    result = sluice("ingest", "--sacct", "-", stdin=text)
+    sluice("history", "ingest", "--sacct", "-", stdin=text)
+    result = sluice("history", "ingest", "--sacct", "-", stdin=text)
     assert "0 jobs added, 0 completed, 147 already known" in result.stdout
 
 
 def test_broken_lines_of_accounting_are_named_and_the_rest_is_read(sluice):
-    result = sluice("ingest", "--sacct", "-", stdin="JobID|JobName\n7|a\nbroken\n8|b\n")
+    result = sluice("history", "ingest", "--sacct", "-", stdin="JobID|JobName\n7|a\nbroken\n8|b\n")
     assert result.exit_code == 1
     assert ":3: skipped: has 1 fields" in result.stderr
     assert "2 jobs added" in result.stdout
@@ -278,20 +282,20 @@ def test_broken_lines_of_accounting_are_named_and_the_rest_is_read(sluice):
 
 
 def test_a_file_that_is_no_accounting_says_what_to_print(sluice):
-    result = sluice("ingest", "--sacct", "-", stdin="hello\n")
+    result = sluice("history", "ingest", "--sacct", "-", stdin="hello\n")
     assert result.exit_code == 1
     assert "sacct --parsable2" in result.stderr
 
 
 def test_accounting_that_cannot_be_read_on_is_named(sluice):
-    result = sluice("ingest", "--sacct", "/proc/self/mem")
+    result = sluice("history", "ingest", "--sacct", "/proc/self/mem")
     assert result.exit_code == 1
     assert result.stderr == "sluice: /proc/self/mem: Input/output error\n"
 
 
 @pytest.mark.parametrize("option", ["--sacct", "--job-stats", "--labels"])
 def test_a_line_without_an_end_fills_no_memory_and_is_named(sluice, option):
-    result = sluice("ingest", option, "/dev/zero")
+    result = sluice("history", "ingest", option, "/dev/zero")
     assert result.exit_code == 1
     assert result.stderr.startswith("sluice: /dev/zero:1: a line of more than 4 MiB; ")
 
@@ -299,20 +303,22 @@ def test_a_line_without_an_end_fills_no_memory_and_is_named(sluice, option):
 def test_the_wrong_time_zone_is_noticed(sluice):
     heading, line = (DATA / "sacct-parsable2.txt").read_text().splitlines()[:2]
     text = f"{heading}|UID\n{line}|0\n"
-    wrong = sluice("ingest", SMALL, "--sacct", "-", "--time-zone", "America/New_York", stdin=text)
+    wrong = sluice(
+        "history", "ingest", SMALL, "--sacct", "-", "--time-zone", "America/New_York", stdin=text
+    )
     assert "-5 h apart" in wrong.stderr
     assert "--time-zone" in wrong.stderr
 
 
 def test_a_time_zone_that_does_not_exist_is_a_usage_error(sluice):
-    assert sluice("ingest", SMALL, "--time-zone", "Mars/Base").exit_code == 2
+    assert sluice("history", "ingest", SMALL, "--time-zone", "Mars/Base").exit_code == 2
 
 
 # Labels
 
 
 def test_certain_labels_are_kept(sluice, history):
-    result = sluice("ingest", DATA, "--labels", DATA / "index.csv")
+    result = sluice("history", "ingest", DATA, "--labels", DATA / "index.csv")
     assert "103 logs labelled, 44 rows not certain, 0 without a log" in result.stdout
     with Store(history) as store:
         assert {label.application for label in store.labels()} == {
@@ -334,16 +340,16 @@ def test_certain_labels_are_kept(sluice, history):
 def test_labels_that_make_no_sense_are_refused(sluice, tmp_path, text, words):
     path = tmp_path / "labels.csv"
     path.write_bytes(text)
-    result = sluice("ingest", "--labels", path)
+    result = sluice("history", "ingest", "--labels", path)
     assert result.exit_code == 1
     assert all(word in result.stderr for word in words)
 
 
-# sluice profile
+# sluice lab profile
 
 
 def test_profile_needs_no_history(sluice, history):
-    result = sluice("profile", "--json", SMALL)
+    result = sluice("lab", "profile", "--json", SMALL)
     found = json.loads(result.stdout)
     assert found["pattern"] == "owc"
     assert found["chunk_bytes"] == 2048
@@ -354,21 +360,21 @@ def test_profile_needs_no_history(sluice, history):
 
 
 def test_profile_explains_itself_to_people(sluice):
-    result = sluice("profile", OTHER)
+    result = sluice("lab", "profile", OTHER)
     assert "ws, confidence" in result.stdout
     assert "writes the same bytes of a file 50.0 times, in place" in result.stdout
     assert "64 KiB" in result.stdout
 
 
 def test_profile_of_several_logs_is_a_list(sluice):
-    found = json.loads(sluice("profile", "--json", SMALL, OTHER).stdout)
+    found = json.loads(sluice("lab", "profile", "--json", SMALL, OTHER).stdout)
     assert [item["pattern"] for item in found] == ["owc", "ws"]
 
 
 def test_profile_of_a_damaged_log_fails_and_says_why(sluice, tmp_path):
     path = tmp_path / "cut.darshan"
     path.write_bytes(SMALL.read_bytes()[:900])
-    result = sluice("profile", path)
+    result = sluice("lab", "profile", path)
     assert result.exit_code == 1
     assert str(path) in result.stderr
     assert "damaged" in result.stderr

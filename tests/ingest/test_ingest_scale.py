@@ -26,7 +26,7 @@ LIMIT = 256 * MIB  # of memory, all processes of an ingest together
 
 def command(history: Path, *paths: Path) -> list[str]:
     return [
-        *(sys.executable, "-c", CALL, "ingest", "--workers", "2"),
+        *(sys.executable, "-c", CALL, "history", "ingest", "--workers", "2"),
         *("--history", str(history), *map(str, paths)),
     ]
 

@@ -138,19 +138,19 @@ def test_the_command_says_so_for_a_real_history(tmp_path, monkeypatch):
     history = tmp_path / "history.db"
     monkeypatch.setenv("SLUICE_HISTORY", str(history))
     runner = CliRunner()
-    empty = runner.invoke(main, ["assess"])
+    empty = runner.invoke(main, ["site", "assess"])
     assert empty.exit_code == 1
-    assert "sluice ingest" in empty.stderr
+    assert "sluice history ingest" in empty.stderr
     logs = "tests/data/darshan"
-    assert runner.invoke(main, ["ingest", logs]).exit_code == 0
-    said = runner.invoke(main, ["assess", "--bandwidth", "100G"])
+    assert runner.invoke(main, ["history", "ingest", logs]).exit_code == 0
+    said = runner.invoke(main, ["site", "assess", "--bandwidth", "100G"])
     assert said.exit_code == 0, said.output
     assert said.stdout.startswith("coverage: ")
     assert "Nothing is at stake here" in said.stdout
-    answer = json.loads(runner.invoke(main, ["assess", "--json"]).stdout)
+    answer = json.loads(runner.invoke(main, ["site", "assess", "--json"]).stdout)
     assert answer["jobs"] > 100
     assert answer["bandwidth_from"] == "the fastest run of the history"
-    wrong = runner.invoke(main, ["assess", "--bandwidth", "fast"])
+    wrong = runner.invoke(main, ["site", "assess", "--bandwidth", "fast"])
     assert wrong.exit_code == 2
     assert "--bandwidth" in wrong.stderr
 

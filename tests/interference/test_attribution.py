@@ -307,7 +307,9 @@ def logs(runs, tmp_path_factory):
 
 def test_the_command_finds_it_in_logs_and_keeps_it(logs, tmp_path):
     history = tmp_path / "history.db"
-    result = CliRunner().invoke(main, ["attribute", str(logs), "--history", str(history), "--json"])
+    result = CliRunner().invoke(
+        main, ["site", "attribute", str(logs), "--history", str(history), "--json"]
+    )
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert answer["logs"]["with_heatmap"] == len(list(logs.iterdir()))
@@ -324,7 +326,7 @@ def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
     rows = [f"{1_700_000_000 + 10 * i},{1e12 if i % 10 < 4 else 0}\n" for i in range(900)]
     series.write_text("time,bytes\n" + "".join(rows))
     few = map(str, sorted(logs.iterdir())[:6])
-    words = ["attribute", *few, "--dry-run", "--json", "--control", "3"]
+    words = ["site", "attribute", *few, "--dry-run", "--json", "--control", "3"]
     without = json.loads(CliRunner().invoke(main, words).stdout)
     beside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
     assert OTHER_LOAD in {one["aggressor"] for one in beside["observations"]}
@@ -340,7 +342,7 @@ def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
         before = unlogged(start - 99, start - 9, number=78)
         with_log = unlogged(start, start + 10_000, number=1000)
         store.upsert_jobs([meanwhile, before, with_log])
-    words = ["attribute", *map(str, few), "--dry-run", "--history", str(history)]
+    words = ["site", "attribute", *map(str, few), "--dry-run", "--history", str(history)]
     answer = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert answer["jobs_without_log"] == 1
     assert "1 jobs without a log ran meanwhile" in CliRunner().invoke(main, words).stdout
@@ -350,7 +352,7 @@ def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_nee
     logs, monkeypatch
 ):
     monkeypatch.setattr(attribution, "MOST_NUMBERS", 0)
-    words = ["attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
+    words = ["site", "attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert "2 of them fell further than in every chance world" in result.stdout
@@ -361,7 +363,7 @@ def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_pa
     log = MadeLog(jobid=1, nprocs=1, start=1_700_000_000, end=1_700_000_200, exe="/apps/a")
     log.add_heatmap(0.1, [1] * 2000, [0] * 2000)
     log.write(tmp_path / "long.darshan")
-    words = ["attribute", str(min(logs.iterdir())), str(tmp_path), "--dry-run"]
+    words = ["site", "attribute", str(min(logs.iterdir())), str(tmp_path), "--dry-run"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     assert "long.darshan: a heatmap of 2000 bins" in result.stderr
@@ -371,7 +373,7 @@ def test_a_heatmap_longer_than_darshan_writes_is_named_and_left_out(logs, tmp_pa
 def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
     (tmp_path / "broken.darshan").write_bytes(b"no log")
     few = sorted(logs.iterdir())[:3]
-    words = ["attribute", *map(str, few), str(tmp_path), "--dry-run", "--control", "2"]
+    words = ["site", "attribute", *map(str, few), str(tmp_path), "--dry-run", "--control", "2"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     assert "broken.darshan" in result.stderr

@@ -1,4 +1,4 @@
-"""`sluice calibrate report`: what a calibration in the history found, as it is printed."""
+"""`sluice site calibrate report`: what a calibration in the history found, as it is printed."""
 
 import pytest
 from click.testing import CliRunner
@@ -37,7 +37,7 @@ def measured(store: Store, *encounters: Encounter) -> None:
 
 
 def report() -> list[list[str]]:
-    done = CliRunner().invoke(main, ["calibrate", "report"])
+    done = CliRunner().invoke(main, ["site", "calibrate", "report"])
     assert done.exit_code == 0, done.output
     return [line.split() for line in done.stdout.splitlines()]
 

@@ -85,7 +85,7 @@ def test_a_delta_graph_in_between_does_not_keep_two_calibrations_from_being_comp
     calibrate(store, "lustre", *grid)
     calibrate(store, "lustre", DELTA)
     calibrate(store, "lustre", *grid)
-    done = CliRunner().invoke(main, ["calibrate", "report"])
+    done = CliRunner().invoke(main, ["site", "calibrate", "report"])
     assert done.exit_code == 0, done.output
     assert "mean difference" in done.stdout
 

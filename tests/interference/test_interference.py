@@ -1,4 +1,4 @@
-"""`sluice interference`: for programs, jobs and applications, and for a whole site."""
+"""`sluice site interference`: for programs, jobs and applications, and for a whole site."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ def ingested(tmp_path_factory):
     """Real logs with their accounting."""
     path = tmp_path_factory.mktemp("ingested") / "history.db"
     words = [DATA / "darshan", "--sacct", DATA / "darshan" / "sacct-parsable2.txt"]
-    done = CliRunner().invoke(main, ["ingest", "--history", str(path), *map(str, words)])
+    done = CliRunner().invoke(main, ["history", "ingest", "--history", str(path), *map(str, words)])
     assert done.exit_code == 0, done.output
     return path
 
@@ -39,7 +39,7 @@ def history(ingested, tmp_path, monkeypatch):
 
 
 def ask(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(main, ["interference", *words])
+    done = CliRunner().invoke(main, ["site", "interference", *words])
     assert done.exit_code == code, done.output
     return done.output if code else done.stdout
 
@@ -139,7 +139,7 @@ def test_programs_that_do_not_only_write_are_refused(program):
     for words in ((program, "aw:1M:2"), ("aw:1M:2", program)):
         answer = ask(*words, code=1)
         assert f"{program}: reads and metadata are not in the model" in answer
-        assert "sluice calibrate report" in answer
+        assert "sluice site calibrate report" in answer
 
 
 @pytest.mark.usefixtures("history")
@@ -209,13 +209,13 @@ def test_the_worst_pairs_are_those_of_assess_where_nothing_was_published(history
         ]
         together = [heavy_run(1, "owc", times_as_long=2), heavy_run(2, "aw", times_as_long=2)]
         store.add_logs([*by_themselves, *together])
-    assessed = CliRunner().invoke(main, ["assess", "--json"])
+    assessed = CliRunner().invoke(main, ["site", "assess", "--json"])
     assert assessed.exit_code == 0, assessed.output
     answer = json.loads(ask("--json"))
     assert answer["worst_pairs"] == json.loads(assessed.stdout)["worst_pairs"]
     pairs = {(pair["victim"], pair["aggressor"]) for pair in answer["worst_pairs"]}
     assert pairs == {("owc", "aw"), ("aw", "owc")}
-    assert "By the same model, and not the published one that `sluice assess` uses" in ask()
+    assert "By the same model, and not the published one that `sluice site assess` uses" in ask()
 
 
 def test_a_history_without_runs_still_has_the_matrix(tmp_path, monkeypatch):

@@ -217,7 +217,7 @@ def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
     """Accounting names jobs, production knows the programs that they run."""
     seen_here.upsert_jobs([a_job(name="night-run", job_id=1, uid=1000)])
     assert seen_here.link_logs() == 1
-    words = ["interference", "app:night-run", "app:md"]
+    words = ["site", "interference", "app:night-run", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     assert "In production, cfd kept 10% beside md" in done.stdout
@@ -225,7 +225,7 @@ def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
 
 @pytest.mark.usefixtures("seen_here")
 def test_interference_says_that_it_rests_on_production():
-    words = ["interference", "app:cfd", "app:md"]
+    words = ["site", "interference", "app:cfd", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     assert "From published figures and 1 pair of applications seen in production." in done.stdout

@@ -351,6 +351,6 @@ def test_a_target_whose_traffic_nothing_counts_is_named_before_it_is_probed(
     conf = tmp_path / "sluice.conf"
     conf.write_text(f"History={tmp_path / 'history.db'}\n")
     monkeypatch.setenv("SLUICE_CONF", str(conf))
-    words = ("targets", "--measure", "a=/dev/shm", *counter, "--probe", "/nowhere/probe")
+    words = ("site", "targets", "--measure", "a=/dev/shm", *counter, "--probe", "/nowhere/probe")
     remark = "a: nothing counts others' traffic here; see --counter"
     assert (remark in CliRunner().invoke(main, words).stderr) == (not counter)

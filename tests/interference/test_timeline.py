@@ -34,7 +34,9 @@ def timeline(moved: ArrayLike, *, start: float = 0.0, name: str = "a", **more) -
 
 
 def ask(*words: object) -> dict:
-    result = CliRunner().invoke(main, ["attribute", *map(str, words), "--dry-run", "--json"])
+    result = CliRunner().invoke(
+        main, ["site", "attribute", *map(str, words), "--dry-run", "--json"]
+    )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

@@ -1,4 +1,4 @@
-"""Calibrations as `sluice calibrate run` does them, on targets of the tests."""
+"""Calibrations as `sluice site calibrate run` does them, on targets of the tests."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from sluice.interference.calibrate.session import Session, Settings
 from sluice.interference.calibrate.targets import Target
 from sluice.interference.programs import MIB
 
-BUDGET = 570.0  # seconds; of `sluice calibrate run`
+BUDGET = 570.0  # seconds; of `sluice site calibrate run`
 LIMITS = Limits(size=4096 * MIB)
 
 

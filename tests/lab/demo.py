@@ -211,9 +211,9 @@ def run(place: Path, svg: Path | None) -> None:
     config.write_text(CONFIG.format(place=place))
 
     say("1. Learn: Darshan logs and accounting into the history, models out of it")
-    sluice(place, "ingest", select_logs(place), "--sacct", LOGS / "sacct-parsable2.txt")
-    sluice(place, "train")
-    sluice(place, "publish")
+    sluice(place, "history", "ingest", select_logs(place), "--sacct", LOGS / "sacct-parsable2.txt")
+    sluice(place, "model", "train")
+    sluice(place, "model", "publish")
 
     say("2. A real slurmctld with Sluice as its job_submit plugin, in observe")
     slurm = PrivateSlurm(

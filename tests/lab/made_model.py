@@ -62,7 +62,7 @@ def bundle(
     is that of each known job's numbers, if any.
 
     trees is the number in both forests together; jobs is the number of submissions they
-    are fitted to: 10,000 fill their 256 leaves, as deep as `sluice train` lets them be.
+    are fitted to: 10,000 fill their 256 leaves, as deep as `sluice model train` lets them be.
     """
     rng = np.random.default_rng(seed)
     requests = [job(i) for i in range(max(jobs, applications))]

@@ -265,7 +265,7 @@ class Harness:
 
 
 def install(path: Path, content: bytes) -> None:
-    """Put a file in place at once, as `sluice publish` does."""
+    """Put a file in place at once, as `sluice model publish` does."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(content)
     fresh.chmod(0o644)

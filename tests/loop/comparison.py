@@ -192,7 +192,10 @@ def _slowdown(bundle: Bundle, victim: Learned, other: Learned, z: float) -> floa
 def _of_losses(place: Path, truth: Truth) -> Iterator[Finding]:
     config = place / "sluice" / "sluice.conf"
     done = subprocess.run(
-        [SLUICE, "assess", "--json", "--config", config], check=True, capture_output=True, text=True
+        [SLUICE, "site", "assess", "--json", "--config", config],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     found = json.loads(done.stdout)
     said, true = found["lost"] * 3600, truth.lost_seconds

@@ -161,7 +161,7 @@ def _pair(run: Run, alone: Alone, logged: Mapping[int, FinishedJob]) -> Pair:
 def _ingested(place: Path) -> dict[int, FinishedJob]:
     """Read the logs of the truth into a history of their own."""
     history = place / "truth.db"
-    words = [SLUICE, "ingest", place / "truth-logs", "--sacct", place / "sacct.txt"]
+    words = [SLUICE, "history", "ingest", place / "truth-logs", "--sacct", place / "sacct.txt"]
     subprocess.run(
         [*words, "--workers", "1", "--history", history], check=False, capture_output=True
     )

@@ -265,7 +265,8 @@ def test_what_ships_holds_on_public_logs_of_all_formats(synthesised):
 
 def test_evaluate_judges_a_finished_classifier_on_labelled_logs(tmp_path, monkeypatch):
     monkeypatch.setattr("sluice.patterns.training.SYNTHESISED_PER_PATTERN", 3)
-    arguments = ["evaluate", "--as-is", str(DATA / "holdout.csv"), "--output", str(tmp_path / "c")]
+    words = ["--as-is", str(DATA / "holdout.csv"), "--output", str(tmp_path / "c")]
+    arguments = ["model", "evaluate", *words]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("coverage: ")
@@ -277,7 +278,7 @@ def test_evaluate_names_a_label_without_a_log_and_a_label_without_a_pattern(tmp_
     labels = tmp_path / "labels.csv"
     for row, words in (("gone.darshan,owc", "gone.darshan"), ("gone.darshan,what", "labels.csv:2")):
         labels.write_text(f"file,pattern\n{row}\n")
-        result = CliRunner().invoke(main, ["evaluate", str(labels)])
+        result = CliRunner().invoke(main, ["model", "evaluate", str(labels)])
         assert result.exit_code == 1
         assert words in result.stderr
 
@@ -285,16 +286,17 @@ def test_evaluate_names_a_label_without_a_log_and_a_label_without_a_pattern(tmp_
 def test_synthesise_makes_what_ingest_reads_with_its_labels(tmp_path):
     run = CliRunner()
     folder, history = tmp_path / "corpus", tmp_path / "h.db"
-    result = run.invoke(main, ["synthesise", str(folder), "--logs", "14", "--json"])
+    result = run.invoke(main, ["lab", "synthesise", str(folder), "--logs", "14", "--json"])
     assert json.loads(result.stdout)["logs"] == 14
+    labels = ("--labels", str(folder / "labels.csv"))
     result = run.invoke(
         main,
-        ["ingest", str(folder), "--labels", str(folder / "labels.csv"), "--history", str(history)],
+        ["history", "ingest", str(folder), "--history", str(history), *labels],
     )
     assert "14 logs labelled" in result.stdout
 
 
 def test_synthesise_refuses_an_unknown_pattern(tmp_path):
-    result = CliRunner().invoke(main, ["synthesise", str(tmp_path), "--pattern", "what"])
+    result = CliRunner().invoke(main, ["lab", "synthesise", str(tmp_path), "--pattern", "what"])
     assert result.exit_code == 2
     assert "no pattern what" in result.stderr

@@ -123,7 +123,7 @@ def test_bytes_come_back_as_the_same_classifier():
 def test_a_classifier_of_other_features_is_refused(monkeypatch):
     content = packaged_classifier().to_bytes()
     monkeypatch.setattr("sluice.patterns.classifier.FEATURES", ("other",))
-    with pytest.raises(ClassifierError, match="sluice train --patterns"):
+    with pytest.raises(ClassifierError, match="sluice model train --patterns"):
         PatternClassifier.from_bytes(content)
 
 

@@ -249,7 +249,9 @@ def test_a_made_history_has_every_kind_and_is_the_same_again():
 
 
 def test_backtest_shows_where_prediction_breaks():
-    result = CliRunner().invoke(main, ["backtest", "--made", "400", "--every", "120", "--json"])
+    result = CliRunner().invoke(
+        main, ["model", "backtest", "--made", "400", "--every", "120", "--json"]
+    )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["all"]["all"]["jobs"] == 280
@@ -303,7 +305,7 @@ def site(tmp_path):
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    run("train", "--publish")
+    run("model", "train", "--publish")
     run.history = tmp_path / "history.db"
     return run
 
@@ -339,24 +341,24 @@ def test_a_worse_model_is_dropped_unless_it_is_forced(site):
         )
     with Store(site.history) as store:
         add(store, later[:30])
-    site("train", "--publish")
+    site("model", "train", "--publish")
     with Store(site.history) as store:
         add(store, later[30:])
-    found = json.loads(site("train", "--publish", "--json"))
+    found = json.loads(site("model", "train", "--publish", "--json"))
     assert found["comparison"]["new_brier"] > found["comparison"]["old_brier"]
     assert (found["is_new"], found["model"], found["bundle"]["model"]) == (False, 2, 2)
-    assert "kept model 2, the new one is worse" in site("train")
-    assert json.loads(site("train", "--force", "--json"))["is_new"]
+    assert "kept model 2, the new one is worse" in site("model", "train")
+    assert json.loads(site("model", "train", "--force", "--json"))["is_new"]
 
 
 def test_without_a_new_run_there_is_no_new_model_and_no_new_bundle(site):
     bundle = site.history.parent / "model.bundle"
     before = bundle.read_bytes()
-    found = json.loads(site("train", "--publish", "--json"))
+    found = json.loads(site("model", "train", "--publish", "--json"))
     assert (found["is_new"], found["model"]) == (False, 1)
-    assert "no run is new since it was trained" in site("train")
+    assert "no run is new since it was trained" in site("model", "train")
     bundle.unlink()
-    site("publish")
+    site("model", "publish")
     assert bundle.read_bytes() == before
     with Store(site.history) as store:
         assert (store.counts().models, store.counts().bundles) == (1, 1)
@@ -364,26 +366,26 @@ def test_without_a_new_run_there_is_no_new_model_and_no_new_bundle(site):
 
 def test_one_command_goes_back_to_the_model_before(site):
     def in_use() -> list[bool]:
-        return [model["in_use"] for model in json.loads(site("models", "--json"))["models"]]
+        return [model["in_use"] for model in json.loads(site("model", "list", "--json"))["models"]]
 
     with Store(site.history) as store:
         add(store, list(made_history(61, seed=3))[60:])
-    site("train", "--publish")
+    site("model", "train", "--publish")
     assert in_use() == [False, True]
-    metrics = json.loads(site("models", "--json"))["models"][1]["metrics"]
+    metrics = json.loads(site("model", "list", "--json"))["models"][1]["metrics"]
     assert metrics["since"] < metrics["until"]
-    site("publish", "--rollback")
+    site("model", "publish", "--rollback")
     assert in_use() == [True, False]
-    assert "→ 1" in site("models")
-    site("publish", "2")
+    assert "→ 1" in site("model", "list")
+    site("model", "publish", "2")
     assert in_use() == [False, True]
 
 
 def test_publishing_says_what_the_interference_model_rests_on(site):
-    site("train")
-    assert "interference: from published figures" in site("publish")
+    site("model", "train")
+    assert "interference: from published figures" in site("model", "publish")
     nothing = {"measurements": 0, "production": 0, "left_out": 0}
-    assert json.loads(site("publish", "--json"))["interference_from"] == nothing
+    assert json.loads(site("model", "publish", "--json"))["interference_from"] == nothing
 
 
 def test_what_production_showed_reaches_the_bundle(site):
@@ -399,15 +401,15 @@ def test_what_production_showed_reaches_the_bundle(site):
         store.put_observed_interference(
             [ObservedInterference("post", "namd", 1, 0.95, 0.05, 0.3, 40, 80, 1, 2)]
         )
-    said = site("publish")
+    said = site("model", "publish")
     assert "from published figures and 1 pair of applications seen in production" in said
     assert kept() > 1.2 * published
 
 
 def test_there_may_be_nothing_to_go_back_to(site):
     for arguments, says in (
-        (["publish", "--rollback"], "no other model"),
-        (["publish", "77"], "no model 77"),
+        (["model", "publish", "--rollback"], "no other model"),
+        (["model", "publish", "77"], "no model 77"),
     ):
         environment = {"SLUICE_CONF": str(site.history.parent / "sluice.conf")}
         result = CliRunner().invoke(main, arguments, env=environment)

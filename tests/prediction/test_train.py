@@ -316,10 +316,12 @@ def trained(tmp_path_factory):
     )
     run = runner(place)
     assert (
-        run("ingest", DATA, "--sacct", DATA / "sacct-parsable2.txt", "--time-zone", "UTC").exit_code
+        run(
+            "history", "ingest", DATA, "--sacct", DATA / "sacct-parsable2.txt", "--time-zone", "UTC"
+        ).exit_code
         == 0
     )
-    result = run("train", "--publish")
+    result = run("model", "train", "--publish")
     assert result.exit_code == 0, result.output
     return place
 
@@ -336,15 +338,15 @@ def runner(place: Path):
 
 
 def test_training_says_what_it_learned_and_how_good_it_is(trained):
-    result = runner(trained)("train", "--all")
+    result = runner(trained)("model", "train", "--all")
     assert "ior_owc of user 0" in result.stdout
     assert "predicted from the earlier runs" in result.stdout
     assert "always saying" in result.stdout
-    assert "sluice publish" in result.stdout
+    assert "sluice model publish" in result.stdout
 
 
 def test_programs_are_told_the_applications_and_how_well_later_jobs_are_foretold(trained):
-    found = json.loads(runner(trained)("train", "--json").stdout)
+    found = json.loads(runner(trained)("model", "train", "--json").stdout)
     ior = next(
         item
         for item in found["applications"]
@@ -411,7 +413,7 @@ def test_predict_without_a_bundle_says_how_to_make_one(tmp_path):
     (tmp_path / "sluice.conf").write_text(f"Bundle={tmp_path}/none\n")
     result = runner(tmp_path)("predict", "--job-name", "x")
     assert result.exit_code == 1
-    assert "sluice train --publish" in result.stderr
+    assert "sluice model train --publish" in result.stderr
 
 
 def test_predict_refuses_a_damaged_bundle(trained, tmp_path):
@@ -432,7 +434,7 @@ def test_time_limits_are_what_sbatch_takes_them_for(text, minutes):
 
 
 def test_models_are_listed_with_their_quality(trained):
-    result = runner(trained)("models", "--json")
+    result = runner(trained)("model", "list", "--json")
     models = json.loads(result.stdout)["models"]
     assert models[0]["bundles"][0]["path"] == str(trained / "model.bundle")
     assert models[0]["metrics"]["jobs"] == 143
@@ -441,30 +443,37 @@ def test_models_are_listed_with_their_quality(trained):
 def test_an_empty_history_cannot_be_learned_from(tmp_path):
     with Store(tmp_path / "history.db", create=True) as store, pytest.raises(EmptyHistoryError):
         past_of(store)
-    result = CliRunner().invoke(main, ["train", "--history", str(tmp_path / "history.db")])
+    result = CliRunner().invoke(main, ["model", "train", "--history", str(tmp_path / "history.db")])
     assert result.exit_code == 1
-    assert "sluice ingest" in result.stderr
-    result = CliRunner().invoke(main, ["train", "--history", str(tmp_path / "none.db")])
+    assert "sluice history ingest" in result.stderr
+    result = CliRunner().invoke(main, ["model", "train", "--history", str(tmp_path / "none.db")])
     assert result.exit_code == 1
-    assert "sluice ingest" in result.stderr
+    assert "sluice history ingest" in result.stderr
 
 
 def test_publishing_without_a_model_says_to_train(tmp_path):
     Store(tmp_path / "history.db", create=True).close()
     result = CliRunner().invoke(
         main,
-        ["publish", "--history", str(tmp_path / "history.db"), "--bundle", str(tmp_path / "b")],
+        [
+            "model",
+            "publish",
+            "--history",
+            str(tmp_path / "history.db"),
+            "--bundle",
+            str(tmp_path / "b"),
+        ],
     )
     assert result.exit_code == 1
-    assert "sluice train" in result.stderr
+    assert "sluice model train" in result.stderr
 
 
 def test_patterns_are_trained_again_from_labels_and_runs_named_anew(trained, tmp_path, monkeypatch):
     monkeypatch.setattr("sluice.patterns.training.SYNTHESISED_PER_PATTERN", 15)
     run = runner(trained)
-    run("ingest", "--labels", DATA / "index.csv")
+    run("history", "ingest", "--labels", DATA / "index.csv")
     file = tmp_path / "patterns.npz"
-    result = run("train", "--patterns", "--patterns-file", file)
+    result = run("model", "train", "--patterns", "--patterns-file", file)
     assert result.exit_code == 0, result.output
     assert "103 labelled, 105 synthesised logs" in result.stdout
     with Store(trained / "history.db") as store:

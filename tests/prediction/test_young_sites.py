@@ -21,21 +21,21 @@ PATTERNS = ("owc", "ws", "aw", "read", "metadata", "none", "mixed", "unknown")
 SHARES = {field.name for field in core.PROFILE_FIELDS if field.unit.startswith("0")}
 PROGRAMS = ("cavity", "relax", "mesh", "post", "x")
 COMMANDS = (
-    ("train", "--publish"),
-    ("train",),  # once more: now a model is in use
-    ("assess",),
-    ("backtest",),
-    ("backtest", "--every", "1"),
-    ("interference",),
-    ("interference", "app:cavity", "app:relax"),
+    ("model", "train", "--publish"),
+    ("model", "train"),  # once more: now a model is in use
+    ("site", "assess"),
+    ("model", "backtest"),
+    ("model", "backtest", "--every", "1"),
+    ("site", "interference"),
+    ("site", "interference", "app:cavity", "app:relax"),
     ("predict", "--job-name", "cavity", "--user", "1000"),
-    ("publish",),
-    ("publish", "--rollback"),
-    ("models",),
+    ("model", "publish"),
+    ("model", "publish", "--rollback"),
+    ("model", "list"),
     ("history",),
     ("history", "top", "harmful"),
     ("history", "top", "harmed"),
-    ("evaluate",),
+    ("model", "evaluate"),
 )
 
 
@@ -201,7 +201,7 @@ def test_a_young_site_that_grows_is_answered(name):
 @pytest.mark.parametrize("name", sorted(LEARNED))
 def test_a_young_site_gets_a_model_as_soon_as_there_is_anything_to_learn_from(name, tmp_path):
     keep(tmp_path / "history.db", YOUNG[name])
-    (code, output), *_ = answers(tmp_path, ("train", "--publish")).values()
+    (code, output), *_ = answers(tmp_path, ("model", "train", "--publish")).values()
     assert code == 0, output
     assert (tmp_path / "model.bundle").exists()
 
@@ -212,7 +212,7 @@ def test_attribution_of_one_log_or_none_says_so(log, tmp_path):
     logs.mkdir()
     if log is not None:
         (logs / log.name).symlink_to(log)
-    (code, output), *_ = answers(tmp_path, ("attribute", "--dry-run", str(logs))).values()
+    (code, output), *_ = answers(tmp_path, ("site", "attribute", "--dry-run", str(logs))).values()
     assert code == 0, output
     assert "0 attributed" in output
 

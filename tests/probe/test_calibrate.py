@@ -1,4 +1,4 @@
-"""`sluice calibrate` with the real probe: in a directory, and on a throttled target."""
+"""`sluice site calibrate` with the real probe: in a directory, and on a throttled target."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def place(tmp_path):
 
 
 def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place):
-    words = ("calibrate", "plan", "--target", f"a={place}")
+    words = ("site", "calibrate", "plan", "--target", f"a={place}")
     plan = json.loads(sluice(*words, "--json"))
     assert 80 <= len(plan["planned"]) <= 120
     assert plan["left_out"] == []
@@ -92,15 +92,15 @@ def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place)
 
 def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tmp_path):
     words = ("--target", f"a={place}", *QUICK, *PAIR, "--site", "here", "--budget", "15s")
-    outcome = json.loads(sluice("calibrate", "run", *words, "--json"))
+    outcome = json.loads(sluice("site", "calibrate", "run", *words, "--json"))
     assert outcome["measured"] >= 2
     assert list(place.iterdir()) == []
-    (listed,) = json.loads(sluice("calibrate", "list", "--json"))
+    (listed,) = json.loads(sluice("site", "calibrate", "list", "--json"))
     assert listed["site"] == "here"
     assert listed["finished"]
-    sluice("calibrate", "report", "--output", tmp_path / "report")
+    sluice("site", "calibrate", "report", "--output", tmp_path / "report")
     assert (tmp_path / "report" / "index.html").exists()
-    report = json.loads(sluice("calibrate", "report", "--json"))
+    report = json.loads(sluice("site", "calibrate", "report", "--json"))
     assert report["stability"]["dropped"] == outcome["dropped"]
 
 
@@ -115,7 +115,7 @@ def measured(history: Path) -> int:
 
 def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path):
     many = [word for i in range(1, 4) for word in ("--encounter", f"ws:{4 * i}K:1 aw:4K:1")]
-    words = ("calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "20s")
+    words = ("site", "calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "20s")
     process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
     deadline = time.monotonic() + 60
     while measured(tmp_path / "history.db") < 1 and time.monotonic() < deadline:
@@ -124,15 +124,15 @@ def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path
     complaint = process.communicate(timeout=60)[1]
     assert "takes about" in complaint
     assert "of its budget of 20 s" in complaint
-    assert "go on with `sluice calibrate resume`" in complaint
-    (before,) = json.loads(sluice("calibrate", "list", "--json"))
+    assert "go on with `sluice site calibrate resume`" in complaint
+    (before,) = json.loads(sluice("site", "calibrate", "list", "--json"))
     assert not before["finished"]
     assert 1 <= before["measured"] < 3
-    sluice("calibrate", "resume")
-    (after,) = json.loads(sluice("calibrate", "list", "--json"))
+    sluice("site", "calibrate", "resume")
+    (after,) = json.loads(sluice("site", "calibrate", "list", "--json"))
     assert after["finished"]
     assert after["measured"] - after["dropped"] <= 3 <= after["measured"]
-    assert "no calibration was interrupted" in sluice("calibrate", "resume", code=1)
+    assert "no calibration was interrupted" in sluice("site", "calibrate", "resume", code=1)
 
 
 def test_a_full_target_ends_a_calibration_that_goes_on_once_there_is_room(sluice, place):
@@ -141,11 +141,11 @@ def test_a_full_target_ends_a_calibration_that_goes_on_once_there_is_room(sluice
         pytest.skip("this machine does not let us mount a tmpfs")
     try:
         words = ("--target", f"a={place}", *QUICK, "--encounter", "aw:4K:1 ws:4K:1")
-        complaint = sluice("calibrate", "run", *words, "--budget", "3s", code=1)
+        complaint = sluice("site", "calibrate", "run", *words, "--budget", "3s", code=1)
         assert f"{place}: the file system is nearly full; make room there" in complaint
-        assert "0 encounters are kept, go on with `sluice calibrate resume`" in complaint
+        assert "0 encounters are kept, go on with `sluice site calibrate resume`" in complaint
         subprocess.run([*mount[:3], "-o", "remount,size=1G", str(place)], check=True)
-        sluice("calibrate", "resume")
+        sluice("site", "calibrate", "resume")
     finally:
         subprocess.run(["umount", place], check=True)
 
@@ -160,8 +160,8 @@ def test_a_target_that_is_gone_is_named(place):
 def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
     offsets = ("--offset", "-0.3", "--offset", "0", "--rounds", "1", "--alone", "0.5")
     words = ("ws:4K:1", "aw:64K:1", "--target", f"a={place}", *QUICK, *offsets)
-    sluice("calibrate", "delta", *words)
-    (graph,) = json.loads(sluice("calibrate", "report", "--json"))["delta"]
+    sluice("site", "calibrate", "delta", *words)
+    (graph,) = json.loads(sluice("site", "calibrate", "report", "--json"))["delta"]
     assert graph["members"] == ["ws:4K:1", "aw:64K:1"]
     assert [point["offset"] for point in graph["points"]] == [-0.3, 0.0]
 
@@ -208,7 +208,7 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, tmp_path, words, reason):
-    assert reason in sluice("calibrate", "run", *words, code=1)
+    assert reason in sluice("site", "calibrate", "run", *words, code=1)
     with Store(tmp_path / "history.db", create=True) as store:
         assert store.calibrations() == []
 
@@ -227,6 +227,7 @@ def test_a_calibration_that_cannot_go_on_keeps_no_other_from_it(sluice, place, t
     """The latest is taken unless a number is given."""
     for _ in range(2):
         sluice(
+            "site",
             "calibrate",
             "run",
             "--target",
@@ -237,9 +238,9 @@ def test_a_calibration_that_cannot_go_on_keeps_no_other_from_it(sluice, place, t
             "/bin/false",
             code=1,
         )
-    words = ("calibrate", "resume", "--probe", "/bin/false")
+    words = ("site", "calibrate", "resume", "--probe", "/bin/false")
     assert "calibration 2: " in sluice(*words, code=1)
-    assert "go on with `sluice calibrate resume 1`" in sluice(*words, "1", code=1)
+    assert "go on with `sluice site calibrate resume 1`" in sluice(*words, "1", code=1)
     assert "calibration 3: not in" in sluice(*words, "3", code=1)
     with Store(tmp_path / "history.db") as store:
         store.finish_calibration(1)
@@ -248,16 +249,18 @@ def test_a_calibration_that_cannot_go_on_keeps_no_other_from_it(sluice, place, t
 
 def test_where_nothing_counts_what_reaches_a_target_a_calibration_says_so(sluice, nowhere):
     words = ("--target", f"a={nowhere}", *QUICK, *PAIR, "--probe", "/bin/false")
-    said = sluice("calibrate", "run", *words, code=1)
+    said = sluice("site", "calibrate", "run", *words, code=1)
     assert "nothing counts what reaches a: what write() took is measured" in said
     counted = (*words, "--counter", "a=echo 1")
-    assert "nothing counts" not in sluice("calibrate", "run", *counted, code=1)
+    assert "nothing counts" not in sluice("site", "calibrate", "run", *counted, code=1)
 
 
 def test_a_counter_on_no_block_device_is_refused(sluice, place, nowhere):
     words = ("--target", f"a={place}", *QUICK, *PAIR, "--counter", f"a={nowhere}")
-    assert "that directory lies on no block device" in sluice("calibrate", "run", *words, code=1)
-    assert "there is no history yet" in sluice("calibrate", "list", code=1)
+    assert "that directory lies on no block device" in sluice(
+        "site", "calibrate", "run", *words, code=1
+    )
+    assert "there is no history yet" in sluice("site", "calibrate", "list", code=1)
 
 
 @pytest.mark.parametrize(
@@ -268,23 +271,23 @@ def test_a_counter_on_no_block_device_is_refused(sluice, place, nowhere):
     ],
 )
 def test_what_cannot_be_asked_of_a_program_is_a_usage_error(sluice, option, value):
-    sluice("calibrate", "plan", "--target", "a=.", option, value, code=2)
+    sluice("site", "calibrate", "plan", "--target", "a=.", option, value, code=2)
 
 
 def test_chunks_that_direct_io_cannot_write_are_planned_without_it(sluice):
-    plan = sluice("calibrate", "plan", "--target", "a=.", "--chunk", "1000")
+    plan = sluice("site", "calibrate", "plan", "--target", "a=.", "--chunk", "1000")
     assert "aw:1000:2:each" in plan
     assert "direct" not in plan
 
 
 def test_a_delta_graph_needs_programs_with_a_volume(sluice, place):
-    words = ("calibrate", "delta", "--target", f"a={place}", "metadata:4K:1", "aw:64K:1")
+    words = ("site", "calibrate", "delta", "--target", f"a={place}", "metadata:4K:1", "aw:64K:1")
     assert "metadata:4K:1: operations on metadata have no volume" in sluice(*words, code=1)
-    words = ("calibrate", "delta", "--target", f"a={place}", "ws:4K:1", "aw:4K:1 ws:4K:1")
+    words = ("site", "calibrate", "delta", "--target", f"a={place}", "ws:4K:1", "aw:4K:1 ws:4K:1")
     assert "a delta-graph is of two programs" in sluice(*words, code=1)
-    words = ("calibrate", "delta", "--target", f"a={place}", "aw:4K:1", "ws+aw:4K:2")
+    words = ("site", "calibrate", "delta", "--target", f"a={place}", "aw:4K:1", "ws+aw:4K:2")
     assert "say when all of it flushes, e.g. ws+aw:4K:2:each" in sluice(*words, code=1)
-    assert "there is no history yet" in sluice("calibrate", "list", code=1)
+    assert "there is no history yet" in sluice("site", "calibrate", "list", code=1)
 
 
 def delta_of(program, target, *texts, prefix=(), plan) -> Encounter:
@@ -521,10 +524,10 @@ def test_others_are_seen_although_a_cache_of_this_machine_takes_what_they_write(
 
 
 def test_interference_says_where_its_figures_come_from(sluice, place):
-    sluice("calibrate", "run", "--target", f"a={place}", *QUICK, *PAIR, "--budget", "8s")
-    answer = json.loads(sluice("interference", "owc:1M:4", "aw:1M:4", "--json"))
+    sluice("site", "calibrate", "run", "--target", f"a={place}", *QUICK, *PAIR, "--budget", "8s")
+    answer = json.loads(sluice("site", "interference", "owc:1M:4", "aw:1M:4", "--json"))
     for row in answer["losses"]:
         assert row["least"] <= row["loss"] <= row["most"]
     assert answer["by_chunk"][0]["chunk"] == "64K"
-    assert "no log of such a job" in sluice("interference", "job:1", "aw:1M:4", code=1)
-    assert "not a program" in sluice("interference", "xyz", "aw:1M:4", code=1)
+    assert "no log of such a job" in sluice("site", "interference", "job:1", "aw:1M:4", code=1)
+    assert "not a program" in sluice("site", "interference", "xyz", "aw:1M:4", code=1)

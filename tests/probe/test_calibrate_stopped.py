@@ -1,4 +1,4 @@
-"""Whatever ends `sluice calibrate`, its probes end with it, and it can be gone on with."""
+"""Whatever ends `sluice site calibrate`, its probes end with it, and it can be gone on with."""
 
 import os
 import signal
@@ -102,13 +102,13 @@ def test_a_stopped_calibration_writes_no_more_and_can_be_resumed(
     program, place, number, seed, files
 ):
     history = place.with_name("history.db")
-    words = ["calibrate", "run", "--target", f"a={place}", "--probe", program, *LONG]
+    words = ["site", "calibrate", "run", "--target", f"a={place}", "--probe", program, *LONG]
     words += ["--seed", seed, "--history", history]
     process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
     assert wait_until(lambda: list(place.glob(f"*/{files}")))
     process.send_signal(number)
     complaint = process.communicate(timeout=60)[1]
-    assert number == signal.SIGKILL or "go on with `sluice calibrate resume`" in complaint
+    assert number == signal.SIGKILL or "go on with `sluice site calibrate resume`" in complaint
     assert wait_until(lambda: not list(place.iterdir()))
     with Store(history) as store:
         (calibration,) = store.calibrations()

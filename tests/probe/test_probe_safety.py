@@ -71,7 +71,7 @@ def test_a_signal_stops_it_and_leaves_nothing(program, tmp_path, number):
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM])
 def test_a_signal_that_it_was_started_to_ignore_does_nothing(program, tmp_path, number):
-    """As by nohup, or by a shell's background; also where `sluice calibrate` starts it."""
+    """As by nohup, or by a shell's background; also where `sluice site calibrate` starts it."""
     ignore = f"--ignore-signal={number.name.removeprefix('SIG')}"
     process = begun(tmp_path, "env", ignore, *TIE, str(os.getpid()), program)
     process.send_signal(number)

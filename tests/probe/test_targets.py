@@ -1,4 +1,4 @@
-"""`sluice targets` with the real probe: what it says, and a throttled target that it finds."""
+"""`sluice site targets` with the real probe: what it says, and a throttled target that it finds."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def sluice(program, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
 
     def run(*words, code=0):
-        done = CliRunner().invoke(main, ["targets", *map(str, words)])
+        done = CliRunner().invoke(main, ["site", "targets", *map(str, words)])
         assert done.exit_code == code, done.output
         return done.output if code else done.stdout
 
@@ -84,7 +84,7 @@ def test_a_measured_place_leaves_its_probe_in_the_history_and_nothing_else(sluic
         (("--measure", "a=.", "--program", "xyz"), "xyz: not a program like owc:1M:2"),
         (("--measure", "a=.", "--program", "owc+aw:1M:1"), "cannot be dealt to 2 patterns"),
         (("--measure", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
-        ((), "sluice ingest"),
+        ((), "sluice history ingest"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(sluice, words, reason):

@@ -1,4 +1,4 @@
-"""`sluice replay` of several policies: tables, JSON, page, table of jobs, and what goes wrong."""
+"""`sluice site replay` of several policies: tables, JSON, page, table of jobs, what goes wrong."""
 
 import hashlib
 import json
@@ -26,12 +26,12 @@ COMPARED = (*GENERATED, "--policy", "two-groups", "--compare", "class-lanes,serv
 
 def sluice(*arguments):
     """Run in this process, which has imported everything before."""
-    return CliRunner().invoke(main, ["replay", *map(str, arguments)])
+    return CliRunner().invoke(main, ["site", "replay", *map(str, arguments)])
 
 
 def own_process(*arguments, **options):
     return subprocess.run(
-        [SLUICE, "replay", *map(str, arguments)],
+        [SLUICE, "site", "replay", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -128,7 +128,7 @@ def test_the_page_tells_the_command_and_the_checksums_of_its_inputs(tmp_path):
     result = own_process(trace, "--policy", "none", "--report", tmp_path / "r.html")
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "r.html").read_text()
-    assert f"sluice replay {trace} --policy none --report" in text
+    assert f"sluice site replay {trace} --policy none --report" in text
     assert hashlib.sha256(trace.read_bytes()).hexdigest() in text
 
 
@@ -234,7 +234,7 @@ def test_ctrl_c_ends_all_replays_and_leaves_nothing(tmp_path):
     os.mkfifo(pipe)
     lines = [f"{i} {i} 0 600 4 -1 -1 4 900 -1 1 1 1 -1 -1 1 -1 -1\n" for i in range(1, 20_000)]
     process = interruptible.start(
-        *(SLUICE, "replay", pipe, "--policy", "two-groups", "--repeat", "500"),
+        *(SLUICE, "site", "replay", pipe, "--policy", "two-groups", "--repeat", "500"),
         *("--slots", "64", "--report", tmp_path / "r.html", "--jobs", tmp_path / "jobs.csv"),
     )
     pipe.write_text("".join(lines))

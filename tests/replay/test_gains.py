@@ -224,7 +224,7 @@ def test_no_max_delay_pays_on_kth_and_eight_hours_come_nearest(tmp_path):
     ]
     output = tmp_path / "waits.json"  # a fresh one: a sweep goes on with what it finds
     command = Path(sys.executable).with_name("sluice")
-    subprocess.run([command, "sweep", KTH, *words, "--output", output], check=True)
+    subprocess.run([command, "site", "sweep", KTH, *words, "--output", output], check=True)
     document = json.loads(output.read_bytes())
     save(waits_file(), document)
     (found,) = advice(document)

@@ -108,11 +108,11 @@ def test_a_history_is_replayed_with_the_profiles_that_it_holds(tmp_path, made, g
         store.upsert_jobs([run.job for run in made])
         store.link_logs()
         store.update_coverage()
-    arguments = ["replay", str(path), "--policy", "two-groups", *given]
+    arguments = ["site", "replay", str(path), "--policy", "two-groups", *given]
     covered, said = CliRunner().invoke(main, arguments).stdout.splitlines()[:2]
     others = "are drawn, 50% of them I/O-heavy" if given else "do no I/O"
     assert covered.startswith("coverage: logs of 50% of the jobs, ")
-    assert CliRunner().invoke(main, ["replay", str(path)]).stdout.startswith(covered)
+    assert CliRunner().invoke(main, ["site", "replay", str(path)]).stdout.startswith(covered)
     assert said == f"Logs tell the I/O of 50.0% of the jobs; all others {others}."
     document = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert list(document["inputs"]) == [str(path)]
@@ -126,7 +126,7 @@ def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made)
         fill(store, made)
     rows = [f"{j.job_id},{j.submit},{j.start},{j.end},{j.nodes}" for j in (r.job for r in made)]
     trace.write_text("job,submit,start,end,slots\n" + "\n".join(rows))
-    arguments = ["replay", str(trace), "--profiles", str(path), "--policy", "two-groups"]
+    arguments = ["site", "replay", str(trace), "--profiles", str(path), "--policy", "two-groups"]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[1].startswith("Logs tell the I/O of 100.0% of the jobs;")

@@ -1,4 +1,4 @@
-"""`sluice replay` on a small trace: totals, tables, refusals."""
+"""`sluice site replay` on a small trace: totals, tables, refusals."""
 
 import csv
 import json
@@ -36,7 +36,11 @@ def trace(tmp_path):
 
 def sluice(*arguments, **options):
     return subprocess.run(
-        [SLUICE, "replay", *arguments], capture_output=True, text=True, check=False, **options
+        [SLUICE, "site", "replay", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
     )
 
 
@@ -123,7 +127,7 @@ def test_a_full_disk_leaves_nothing_half_written(trace, tmp_path):
 def test_ctrl_c_stops_a_long_replay_and_leaves_nothing(tmp_path):
     trace = write_trace(tmp_path / "trace.swf", count=60_000)
     words = ("--slurm", "--set", "interval=1", "--jobs", tmp_path / "j.csv")
-    process = interruptible.start(SLUICE, "replay", trace, *words)
+    process = interruptible.start(SLUICE, "site", "replay", trace, *words)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(4)
     process.send_signal(signal.SIGINT)

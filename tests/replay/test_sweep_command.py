@@ -1,4 +1,4 @@
-"""`sluice sweep`: a grid of comparisons in one file that can be computed again."""
+"""`sluice site sweep`: a grid of comparisons in one file that can be computed again."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ GRID = ("--vary", "load=0.6,1.2", "--vary", "max-delay=0,900")
 
 def sluice(*arguments):
     """Run in this process, which has imported everything before."""
-    return CliRunner().invoke(main, ["sweep", *map(str, arguments)])
+    return CliRunner().invoke(main, ["site", "sweep", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_ctrl_c_keeps_what_was_finished_and_nothing_half(tmp_path):
     path = tmp_path / "sweep.json"
     seeds = ",".join(map(str, range(2000)))
     words = ("--vary", f"seed={seeds}", "--output", path)
-    process = interruptible.start(SLUICE, "sweep", *GENERATED, *words)
+    process = interruptible.start(SLUICE, "site", "sweep", *GENERATED, *words)
     while process.poll() is None and not (path.exists() and cases_of(path)):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -122,7 +122,7 @@ def test_a_full_disk_keeps_what_was_finished(made, tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 
     result = subprocess.run(
-        [SLUICE, "sweep", *GENERATED, *GRID, "--repeat", "2", "--output", path],
+        [SLUICE, "site", "sweep", *GENERATED, *GRID, "--repeat", "2", "--output", path],
         capture_output=True,
         text=True,
         check=False,
@@ -174,7 +174,7 @@ def test_a_file_of_another_sweep_is_left_alone(made, tmp_path):
         (b"", "not a sweep"),
         (b'{"format": "sluice sweep 2", "cases": [', "not a sweep"),
         (b'{"format": "sluice sweep 2"}', "not a whole sweep"),
-        (b"[1, 2]", "not a file of `sluice sweep`"),
+        (b"[1, 2]", "not a file of `sluice site sweep`"),
         (b"\xff\xfe\x00", "not a sweep"),
     ],
 )

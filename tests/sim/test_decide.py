@@ -1,4 +1,4 @@
-"""`sluice decide`: a trace through the core, and traces that make no sense."""
+"""`sluice lab decide`: a trace through the core, and traces that make no sense."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Path:
 
 def run(files: Path, trace: str, *options: str) -> Result:
     (files / "trace.jsonl").write_text(trace)
-    words = ["decide", files / "trace.jsonl", "--bundle", files / "model.bundle"]
+    words = ["lab", "decide", files / "trace.jsonl", "--bundle", files / "model.bundle"]
     words += ["--config", files / "sluice.conf", *options]
     return CliRunner().invoke(sluice, [str(word) for word in words])
 

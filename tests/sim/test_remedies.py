@@ -209,8 +209,8 @@ stripe_targets = 8
 def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
     path = tmp_path / "pair.toml"
     path.write_text(SCENARIO)
-    table = CliRunner().invoke(sluice, ["reproduce", "--what-if", str(path)])
-    shown = CliRunner().invoke(sluice, ["reproduce", "--what-if", str(path), "--json"])
+    table = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path)])
+    shown = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path), "--json"])
     rows = json.loads(shown.stdout)
     assert table.exit_code == shown.exit_code == 0
     assert [row["remedy"] for row in rows] == [remedy.name for remedy in REMEDIES]
@@ -224,6 +224,6 @@ def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
 def test_a_what_if_takes_no_figures_beside_it(tmp_path):
     path = tmp_path / "pair.toml"
     path.write_text(SCENARIO)
-    both = CliRunner().invoke(sluice, ["reproduce", "Y1", "--what-if", str(path)])
+    both = CliRunner().invoke(sluice, ["lab", "reproduce", "Y1", "--what-if", str(path)])
     assert both.exit_code == 2
     assert "--what-if" in both.stderr

@@ -1,4 +1,4 @@
-"""`sluice reproduce`: what the papers found, beside what follows from mechanism alone."""
+"""`sluice lab reproduce`: what the papers found, beside what follows from mechanism alone."""
 
 import json
 import re
@@ -30,7 +30,9 @@ QUICK = [figure for figure in FIGURES if not figure.name.startswith(SLOW)]
 
 
 def run(*arguments):
-    return CliRunner().invoke(sluice, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+    return CliRunner().invoke(
+        sluice, ["lab", "reproduce", *map(str, arguments)], catch_exceptions=False
+    )
 
 
 @pytest.mark.parametrize("figure", QUICK, ids=lambda figure: figure.name)
@@ -167,7 +169,7 @@ def test_the_command_names_the_file_and_what_is_wrong(tmp_path):
     path = tmp_path / "broken.toml"
     for text, says in (("[[program", "broken.toml"), ("[[program]]\nprocess = 3", "no process")):
         path.write_text(text)
-        result = CliRunner().invoke(sluice, ["reproduce", "--scenario", str(path)])
+        result = CliRunner().invoke(sluice, ["lab", "reproduce", "--scenario", str(path)])
         assert result.exit_code == 1
         assert says in result.output
     assert run("Y1", "--parameters").exit_code == 2

@@ -1,4 +1,4 @@
-"""`sluice calibrate` starts its programs as tasks of real Slurm jobs."""
+"""`sluice site calibrate` starts its programs as tasks of real Slurm jobs."""
 
 import json
 import os
@@ -22,7 +22,7 @@ TASKS = 2
 
 
 def words_for(target: Path, history: Path) -> list[str]:
-    words = ["calibrate", "run", "--history", str(history), "--target", f"a={target}"]
+    words = ["site", "calibrate", "run", "--history", str(history), "--target", f"a={target}"]
     words += ["--srun", f"srun -N 1 -n {TASKS} --overcommit", "--tasks", str(TASKS)]
     words += ["--probe", str(probe_program.build()), "--encounter", "ws:4K:2 aw:64K:2:each"]
     return [*words, "--fill", "0.1", "--json"]

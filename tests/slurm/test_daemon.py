@@ -129,7 +129,7 @@ def test_a_decision_is_made_again_from_the_history(sluiced, guarded):
     sluiced.wait_until_loaded()
     job = guarded.submit("-J", known_name(), *HELD)
     sluiced.wait_until_joined(job)
-    with sqlite3.connect(sluiced.history) as db:  # as `sluice publish` would have
+    with sqlite3.connect(sluiced.history) as db:  # as `sluice model publish` would have
         db.execute(
             "INSERT INTO bundles (checksum, path, published_at, content) "
             "SELECT bundle, 'x', 0, ? FROM decisions WHERE job_id = ?",

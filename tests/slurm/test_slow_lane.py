@@ -90,7 +90,7 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
         before = decision_on(sluiced, guarded, "stream_1")
         places = [f"--measure={lane}={targets.path(lane)}" for lane in ("sl0", "sl1")]
         probe = f"--probe={probe_program.build()}"
-        found = sluiced.sluice("targets", *places, probe)["targets"]
+        found = sluiced.sluice("site", "targets", *places, probe)["targets"]
         speeds = {one["target"]: one for one in found}
         sluiced.stop()
         sluiced.start()  # which asks the history at once

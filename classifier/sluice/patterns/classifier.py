@@ -89,7 +89,7 @@ class PatternClassifier:
             if tuple(about["features"]) != FEATURES:
                 raise ClassifierError(
                     "the pattern classifier was trained for other features; "
-                    "train it again with `sluice train --patterns`"
+                    "train it again with `sluice model train --patterns`"
                 )
             return cls(
                 forest=Forest.from_arrays(arrays, "pattern"),

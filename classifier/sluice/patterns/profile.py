@@ -25,7 +25,7 @@ SINGLE_RUN_LOG_SD = 0.5  # of ln w: what repeated runs of one program commonly d
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What `sluice ingest` keeps of a log."""
+    """What `sluice history ingest` keeps of a log."""
 
     log: Log
     profile: Profile

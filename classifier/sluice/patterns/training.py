@@ -65,7 +65,7 @@ def train_patterns(
     if len({example.application for example in labelled}) < 2:
         raise TooFewLabelsError(
             "the labelled logs come from fewer than two applications, so that none could be held "
-            "out; ingest more with `sluice ingest PATH… --labels FILE.csv`"
+            "out; ingest more with `sluice history ingest PATH… --labels FILE.csv`"
         )
     if synthesised is None:
         synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)

@@ -136,7 +136,7 @@ def past_of(store: Store, *, latest: int = LATEST_RUNS) -> Past:
     jobs.sort(key=lambda job: (job.start, job.logs))
     if not jobs:
         raise EmptyHistoryError(
-            f"{store.path}: the history holds no runs; read some with `sluice ingest PATH…`"
+            f"{store.path}: the history holds no runs; read some with `sluice history ingest PATH…`"
         )
     return Past(jobs, silent)
 

@@ -46,7 +46,8 @@ def _create(path: Path) -> None:
     """Make the file before SQLite does, which would let everybody read it.
 
     It gets the group of its directory, the service group, and made by root also its owner, so
-    that sluiced can write what `sudo sluice ingest` began. SQLite's own files beside it follow.
+    that sluiced can write what `sudo sluice history ingest` began. SQLite's own files beside it
+    follow.
     """
     try:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640)
@@ -97,7 +98,8 @@ class Connection:
         self._busy_seconds = busy_seconds
         if not create and not self.path.exists():
             raise MissingHistoryError(
-                f"{self.path}: there is no history yet; create it with `sluice ingest PATH…`"
+                f"{self.path}: there is no history yet; "
+                "create it with `sluice history ingest PATH…`"
             )
         if create:
             _create(self.path)

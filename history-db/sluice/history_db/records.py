@@ -33,7 +33,7 @@ NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A Darshan log that was offered to `sluice ingest`, read or quarantined."""
+    """A Darshan log that was offered to `sluice history ingest`, read or quarantined."""
 
     digest: bytes
     """BLAKE2b-128 of the file: the same log under two names is one log."""

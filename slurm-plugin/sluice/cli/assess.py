@@ -1,4 +1,4 @@
-"""`sluice assess`."""
+"""`sluice site assess`."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ def command(
     jobs that matter, the losses of so many are computed, and stand for all.
 
     \b
-        sluice ingest /var/log/darshan && sacct -aPS now-30days -o ALL | sluice ingest --sacct -
-        sluice assess --bandwidth 200G
+        sluice history ingest /var/log/darshan
+        sacct -aPS now-30days -o ALL | sluice history ingest --sacct -
+        sluice site assess --bandwidth 200G
     """
     from sluice.interference.assess import INSTANTS, VICTIMS, assess
     from sluice.prediction.undisturbed import latest_undisturbed
@@ -72,7 +73,7 @@ def command(
     if not jobs:
         raise CommandError(
             "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
-            "read logs with `sluice ingest PATH…` first."
+            "read logs with `sluice history ingest PATH…` first."
         )
     settings = read_config(config)
     model, origin = _model(settings)

@@ -1,4 +1,4 @@
-"""`sluice attribute`."""
+"""`sluice site attribute`."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def command(
     as the history knows when these ran and what they moved.
 
     \b
-        sluice attribute /var/log/darshan/2026/11
-        sluice attribute --server-load ost-bytes.csv --control 100 --dry-run logs/
+        sluice site attribute /var/log/darshan/2026/11
+        sluice site attribute --server-load ost-bytes.csv --control 100 --dry-run logs/
 
     Exit code: 0 all is well, 1 a log could not be read (it is named).
     """

@@ -1,4 +1,4 @@
-"""`sluice backtest`."""
+"""`sluice model backtest`."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def command(
     example of, so it also shows where prediction breaks.
 
     \b
-        sluice backtest
-        sluice backtest --every 1d --json
-        sluice backtest --every 10m     # a history of hours
-        sluice backtest --made 6000
+        sluice model backtest
+        sluice model backtest --every 1d --json
+        sluice model backtest --every 10m     # a history of hours
+        sluice model backtest --made 6000
     """
     past, situation = _made(made, seed) if made else (_kept(config, history), None)
     line, coverage = ("", None) if made else coverage_beside(config, history)
@@ -173,7 +173,7 @@ def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[Fi
     if not items:
         raise CommandError(
             "no run ended before another was submitted, so none can be predicted from the past; "
-            "read more with `sluice ingest PATH…`, or try --made 1000"
+            "read more with `sluice history ingest PATH…`, or try --made 1000"
         )
     return items, earlier
 

@@ -1,4 +1,4 @@
-"""`sluice bundle`: look into a model bundle."""
+"""`sluice model bundle`: look into a model bundle."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_
 def command() -> None:
     """Look into a model bundle.
 
-    The bundle is the one file that `sluice publish` writes and slurmctld loads: trained trees,
-    what is known of each application, how patterns interfere, and the settings to decide by.
+    The bundle is the one file that `sluice model publish` writes and slurmctld loads: trained
+    trees, what is known of each application, how patterns interfere, and the settings to decide by.
 
     \b
     Examples:
-        sluice bundle check /var/lib/sluice/model.bundle
-        sluice bundle show /var/lib/sluice/model.bundle
+        sluice model bundle check /var/lib/sluice/model.bundle
+        sluice model bundle show /var/lib/sluice/model.bundle
     """
 
 
@@ -58,9 +58,9 @@ def show(file: Path, applications: int, skip: int, *, as_json: bool) -> None:
 
     \b
     Examples:
-        sluice bundle show model.bundle
-        sluice bundle show model.bundle --skip 20 --applications 100
-        sluice bundle show model.bundle --json | jq .policy
+        sluice model bundle show model.bundle
+        sluice model bundle show model.bundle --skip 20 --applications 100
+        sluice model bundle show model.bundle --json | jq .policy
     """
     from sluice.policies.bundle import Bundle
 
@@ -98,8 +98,8 @@ def check(file: Path, owner: int | None) -> None:
 
     \b
     Examples:
-        sluice bundle check model.bundle
-        sluice bundle check model.bundle --owner $(id -u slurm)
+        sluice model bundle check model.bundle
+        sluice model bundle check model.bundle --owner $(id -u slurm)
     """
     from sluice.policies.bundle import Bundle
 

@@ -1,4 +1,4 @@
-"""`sluice calibrate`: measure a site's storage."""
+"""`sluice site calibrate`: measure a site's storage."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def command() -> None:
 
     Runs pairs of small programs (sluice-probe) alone and beside each other on one storage
     target, in a maintenance window or on targets of your own, and keeps in the history what
-    each lost. `sluice publish` then puts what was learned into the bundle.
+    each lost. `sluice model publish` then puts what was learned into the bundle.
 
     \b
     How long will it take, and what is measured first?
-        sluice calibrate plan --target ost0=/lustre/cal/ost0
+        sluice site calibrate plan --target ost0=/lustre/cal/ost0
     Do it, see it, use it:
-        sluice calibrate run --target ost0=/lustre/cal/ost0 --target ost1=/lustre/cal/ost1
-        sluice calibrate report --output /tmp/calibration
-        sluice publish
+        sluice site calibrate run --target ost0=/lustre/cal/ost0 --target ost1=/lustre/cal/ost1
+        sluice site calibrate report --output /tmp/calibration
+        sluice model publish
     """
 
 
@@ -62,7 +62,7 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
     The most informative encounters come first, so a shorter --budget loses the least.
 
     \b
-        sluice calibrate plan --target ost0=/lustre/cal/ost0 --budget 20m
+        sluice site calibrate plan --target ost0=/lustre/cal/ost0 --budget 20m
     """
     from sluice.interference.calibrate.session import encounters_within, estimate_seconds
 
@@ -102,13 +102,13 @@ def run_command(
     first, over the time in which all are active. It does not count when the two runs alone
     differ by more than 5 %, or when others had more than 10 % of the target's traffic; it is
     then measured again at the end, while the budget lasts. Stopped with Ctrl-C or by a signal,
-    `sluice calibrate resume` goes on.
+    `sluice site calibrate resume` goes on.
 
     \b
-        sluice calibrate run --target ost0=/lustre/cal/ost0
-        sluice calibrate run --target a=/scratch --budget 60s --chunk 1M
-        sluice calibrate run --target a=/scratch --encounter 'owc:4K:8 aw:16M:2:close'
-        sluice calibrate run --target ost0=/lustre/cal/ost0 --tasks 4 \\
+        sluice site calibrate run --target ost0=/lustre/cal/ost0
+        sluice site calibrate run --target a=/scratch --budget 60s --chunk 1M
+        sluice site calibrate run --target a=/scratch --encounter 'owc:4K:8 aw:16M:2:close'
+        sluice site calibrate run --target ost0=/lustre/cal/ost0 --tasks 4 \\
             --srun 'srun -N 4 --ntasks-per-node 1'
     """
     from sluice.interference.calibrate.launch import find_probe
@@ -148,16 +148,16 @@ def resume_command(
     """Go on with a calibration that was interrupted: the latest, or that NUMBER.
 
     \b
-        sluice calibrate resume
-        sluice calibrate list
-        sluice calibrate resume 3
+        sluice site calibrate resume
+        sluice site calibrate list
+        sluice site calibrate resume 3
     """
     from sluice.interference.calibrate.launch import find_probe
     from sluice.interference.calibrate.session import Session
 
     with open_history(config, history) as store:
         session = Session.resume(store, _interrupted(store, number), probe=find_probe(probe))
-        again = "sluice calibrate resume" + (f" {number}" if number is not None else "")
+        again = "sluice site calibrate resume" + (f" {number}" if number is not None else "")
         _go_on(session, as_json=as_json, again=again)
 
 
@@ -172,7 +172,7 @@ def _interrupted(store: Store, number: int | None) -> Calibration:
     calibration = calibration_named(store, number)
     if calibration.finished:
         raise CommandError(
-            f"calibration {number}: is finished; `sluice calibrate run` begins another"
+            f"calibration {number}: is finished; `sluice site calibrate run` begins another"
         )
     return calibration
 
@@ -219,11 +219,11 @@ def delta_command(
 ) -> None:
     """Measure a delta-graph: I/O time of two programs over the offset of their starts.
 
-    Each point is an experiment of its own. `sluice calibrate report` draws them; stopped with
-    Ctrl-C or by a signal, `sluice calibrate resume` goes on.
+    Each point is an experiment of its own. `sluice site calibrate report` draws them; stopped with
+    Ctrl-C or by a signal, `sluice site calibrate resume` goes on.
 
     \b
-        sluice calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
+        sluice site calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
     """
     from sluice.interference.calibrate.delta import DeltaPlan, last_flush
     from sluice.interference.calibrate.launch import find_probe
@@ -252,7 +252,7 @@ command.add_command(list_command)
 command.add_command(report_command)
 
 
-def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate resume") -> None:
+def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibrate resume") -> None:
     from sluice.cli.progress import progress
     from sluice.interference.calibrate.analysis import stability
     from sluice.interference.calibrate.report import stability_text
@@ -298,7 +298,7 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice calibrate re
             }
         )
     elif delta:
-        click.echo(f"calibration {session.number}: see `sluice calibrate report`")
+        click.echo(f"calibration {session.number}: see `sluice site calibrate report`")
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
 

@@ -1,4 +1,4 @@
-"""`sluice calibrate list` and `report`: what was measured."""
+"""`sluice site calibrate list` and `report`: what was measured."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def list_command(*, config: Path | None, history: Path | None, as_json: bool) ->
     """List the calibrations in the history.
 
     \b
-        sluice calibrate list
-        sluice calibrate list --json | jq '.[-1].measured'
+        sluice site calibrate list
+        sluice site calibrate list --json | jq '.[-1].measured'
     """
     with open_history(config, history, read_only=True) as store:
         rows = [(c, store.encounters([c.id])) for c in store.calibrations()]
@@ -87,8 +87,8 @@ def report_command(
     against the bound that the first one states.
 
     \b
-        sluice calibrate report
-        sluice calibrate report --output /tmp/calibration && xdg-open /tmp/calibration/index.html
+        sluice site calibrate report
+        sluice site calibrate report --output /tmp/cal && xdg-open /tmp/cal/index.html
     """
     from sluice.interference.calibrate.report import make_report, to_json, write
 
@@ -114,7 +114,9 @@ def _chosen(store: Store, number: int | None) -> tuple[Calibration, Calibration 
 
     known = store.calibrations()
     if not known:
-        raise CommandError(f"{store.path}: no calibration yet; see `sluice calibrate run --help`")
+        raise CommandError(
+            f"{store.path}: no calibration yet; see `sluice site calibrate run --help`"
+        )
     chosen = known[-1] if number is None else calibration_named(store, number)
     earlier = (c for c in reversed(known) if c.id < chosen.id and c.site == chosen.site)
     return chosen, next((c for c in earlier if has_rates(store, c)), None)
@@ -125,7 +127,9 @@ def calibration_named(store: Store, number: int) -> Calibration:
     for calibration in store.calibrations():
         if calibration.id == number:
             return calibration
-    raise CommandError(f"calibration {number}: not in {store.path}; see `sluice calibrate list`")
+    raise CommandError(
+        f"calibration {number}: not in {store.path}; see `sluice site calibrate list`"
+    )
 
 
 def _calibration_json(calibration: Calibration, encounters: list[Encounter]) -> dict[str, object]:

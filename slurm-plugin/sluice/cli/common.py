@@ -27,7 +27,7 @@ NOTHING = "–"
 """What a table shows for a number that is not known."""
 MAX_LINE = 4 << 20
 """Characters; no submit line is longer, as all words of a command are 2 MiB at most on Linux."""
-NO_COVERAGE = "coverage: not known without accounting; see `sluice ingest --sacct`"
+NO_COVERAGE = "coverage: not known without accounting; see `sluice history ingest --sacct`"
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 

@@ -1,4 +1,4 @@
-"""`sluice replay` of several policies: the work, the table and the JSON."""
+"""`sluice site replay` of several policies: the work, the table and the JSON."""
 
 from __future__ import annotations
 

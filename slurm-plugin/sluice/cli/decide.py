@@ -1,4 +1,4 @@
-"""`sluice decide`: a trace of submissions through the decision core."""
+"""`sluice lab decide`: a trace of submissions through the decision core."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def command(
 
     \b
     Examples:
-        sluice decide trace.jsonl --bundle model.bundle --snapshot cluster.snapshot -o out.jsonl
+        sluice lab decide trace.jsonl --bundle model.bundle --snapshot cluster.snapshot -o out.jsonl
         echo '{"time": 1800000000, "uid": 1000, "name": "lammps", "nodes": 4}' |
-            sluice decide - --bundle model.bundle | jq .decision.reason
+            sluice lab decide - --bundle model.bundle | jq .decision.reason
     """
     from sluice.policies.bundle import Bundle
     from sluice.policies.snapshot import Snapshot

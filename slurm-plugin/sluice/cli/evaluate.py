@@ -1,4 +1,4 @@
-"""`sluice evaluate`."""
+"""`sluice model evaluate`."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def command(
     and chunk_bytes where there are any), else from the history.
 
     \b
-        sluice evaluate tests/data/darshan/index.csv --output card
-        sluice evaluate --as-is unseen.csv --logs /archive/darshan
-        sluice evaluate
+        sluice model evaluate tests/data/darshan/index.csv --output card
+        sluice model evaluate --as-is unseen.csv --logs /archive/darshan
+        sluice model evaluate
     """
     from sluice.darshan.log import DarshanLogError
     from sluice.patterns.examples import synthesised_examples
@@ -96,7 +96,7 @@ def command(
     if len({example.application for example in examples}) < (1 if as_is else 2):
         raise CommandError(
             "too few labelled logs of different applications; name more in LABELS.csv, "
-            "or ingest them with `sluice ingest PATH… --labels LABELS.csv`"
+            "or ingest them with `sluice history ingest PATH… --labels LABELS.csv`"
         )
     synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)
     if as_is:

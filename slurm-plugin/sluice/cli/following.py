@@ -1,4 +1,4 @@
-"""`sluice ingest --follow`: logs as they really arrive."""
+"""`sluice history ingest --follow`: logs as they really arrive."""
 
 from __future__ import annotations
 

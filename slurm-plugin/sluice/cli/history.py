@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from sluice.cli.common import (
     NOTHING,
@@ -57,47 +56,25 @@ class Age(click.ParamType[int]):
         return int(match[1]) * 86400 * {"d": 1, "w": 7, "y": 365}[match[2]]
 
 
-@click.group("history", invoke_without_command=True, short_help="Say what the history holds.")
+@click.command("show", short_help="Say what the history holds.")
 @click.option("--quarantined", is_flag=True, help="List the logs in quarantine and why.")
 @config_option
 @history_option
 @json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    *,
-    quarantined: bool,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
-) -> None:
+def show(*, quarantined: bool, config: Path | None, history: Path | None, as_json: bool) -> None:
     """Say what the history holds.
 
-    Its commands say who stands out, and keep it small and fit to be shared.
+    `sluice history` alone does so too.
 
     \b
-        sluice history
-        sluice history --quarantined
-        sluice history top writers
-        sluice history prune --older-than 400d --vacuum
+        sluice history show
+        sluice history show --quarantined
     """
-    if ctx.invoked_subcommand is not None:
-        _refuse_options(ctx, ctx.invoked_subcommand)
-        return
     with open_history(config, history, read_only=True) as store:
         if quarantined:
             _show_quarantined(store, as_json=as_json)
         else:
             _show_counts(store, as_json=as_json)
-
-
-def _refuse_options(ctx: click.Context, verb: str) -> None:
-    """Nobody shall forget another history than the one that he named in the wrong place."""
-    for option in ctx.command.params:
-        if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
-            given = option.opts[0]
-            raise click.UsageError(f"{given} belongs after the verb: sluice history {verb} {given}")
 
 
 def _show_quarantined(store: Store, *, as_json: bool) -> None:
@@ -133,7 +110,7 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
     )
 
 
-@command.command("top")
+@click.command("top")
 @click.argument("order", type=click.Choice(list(ORDERS)), metavar="|".join(ORDERS))
 @click.option("--since", type=Age(), metavar="AGE", help="Only runs of so long ago, in full weeks.")
 @click.option("-n", "most", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
@@ -231,7 +208,7 @@ def _node_hours(node_seconds: float) -> str:
     return f"{node_seconds / 3600:.3g} h" if node_seconds else NOTHING
 
 
-@command.command("prune")
+@click.command("prune")
 @click.option("--older-than", required=True, type=Age(), metavar="AGE", help="E.g. 90d, 12w or 2y.")
 @click.option("--labelled", is_flag=True, help="Forget labelled logs too; they teach patterns.")
 @click.option("--vacuum", is_flag=True, help="Give the room back to the file system.")
@@ -274,7 +251,7 @@ def prune(
     )
 
 
-@command.command("export")
+@click.command("export")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @config_option
 @history_option
@@ -306,7 +283,7 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
     click.echo(f"{file}: {rows} runs, {bytes_text(file.stat().st_size)}")
 
 
-@command.command("anonymise")
+@click.command("anonymise")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--key-file",

@@ -1,4 +1,4 @@
-"""`sluice ingest`."""
+"""`sluice history ingest`."""
 
 from __future__ import annotations
 
@@ -129,11 +129,12 @@ def command(
     on, until it changes.
 
     \b
-        sluice ingest /var/log/darshan
-        sacct --parsable2 --allusers --starttime now-2days --format ALL | sluice ingest --sacct -
-        sluice ingest tests/data/darshan --labels tests/data/darshan/index.csv
-        lctl get_param obdfilter.*.job_stats mdt.*.job_stats | sluice ingest --job-stats -
-        sluice ingest --follow /var/log/darshan
+        sluice history ingest /var/log/darshan
+        sacct --parsable2 --allusers --starttime now-2days --format ALL |
+            sluice history ingest --sacct -
+        sluice history ingest tests/data/darshan --labels tests/data/darshan/index.csv
+        lctl get_param obdfilter.*.job_stats mdt.*.job_stats | sluice history ingest --job-stats -
+        sluice history ingest --follow /var/log/darshan
 
     What is named like this is trusted as a whole. With --follow, any user may have put a log
     there: it counts only if the file's owner, the user inside and the job's user agree and its

@@ -1,4 +1,4 @@
-"""`sluice interference`: who loses how much beside whom."""
+"""`sluice site interference`: who loses how much beside whom."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def command(
 ) -> None:
     """Say who loses how much beside whom.
 
-    FIRST and SECOND are programs as `sluice calibrate` knows them (owc:1M:4), jobs of the
+    FIRST and SECOND are programs as `sluice site calibrate` knows them (owc:1M:4), jobs of the
     history (job:4711), or applications by the name of their jobs (app:cfd). The loss is the
     share of its I/O rate that one loses while both write all the time, with an interval that
     should contain 90 % of measurements. Named beside it is what it rests on: the measurements
@@ -70,15 +70,15 @@ def command(
     get alone counts, too. Reads and metadata are not in the model.
 
     Without names, the site's matrix, and the ten pairs of applications that cost each other
-    most in the history, in node-hours, by the model that `sluice publish` makes of the history.
-    What that is of all, by the model that is published, see `sluice assess`.
+    most in the history, in node-hours, by the model that `sluice model publish` makes of the
+    history. What that is of all, by the model that is published, see `sluice site assess`.
 
     Jobs of the newest 100,000 logs count, and are all among which app: looks for a name.
 
     \b
-        sluice interference
-        sluice interference owc:1M:4 aw:1M:4
-        sluice interference app:cfd job:4711 --json
+        sluice site interference
+        sluice site interference owc:1M:4 aw:1M:4
+        sluice site interference app:cfd job:4711 --json
     """
     if first is not None and second is None:
         raise click.UsageError("Name two, or nobody for the whole site.")
@@ -160,7 +160,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
 def _not_foretold(who: str) -> CommandError:
     return CommandError(
         f"{who}: reads and metadata are not in the model; what was measured of them is in "
-        "`sluice calibrate report`"
+        "`sluice site calibrate report`"
     )
 
 
@@ -325,7 +325,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
         click.echo()
     click.echo(_source_text(model.basis))
     if pairs:
-        click.echo("By the same model, and not the published one that `sluice assess` uses:")
+        click.echo("By the same model, and not the published one that `sluice site assess` uses:")
         show_worst_pairs(pairs)
     else:
         click.echo(f"None of {len(jobs)} finished jobs in the history cost another anything.")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import itertools
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ import click
 from sluice.cli.common import CommandError, library_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from click.formatting import HelpFormatter
 
@@ -38,67 +40,178 @@ class Verb:
     attribute: str = "command"
 
 
-SECTIONS: dict[str, tuple[Verb, ...]] = {
-    "Learn": (
-        Verb("ingest", "Read Darshan logs and accounting into the history."),
-        Verb("profile", "Say what a Darshan log does to storage."),
-        Verb("train", "Learn from the history what jobs will do."),
-        Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
-        Verb("synthesise", "Make Darshan logs of known patterns, for tests and load."),
-        Verb("predict", "Say what is known of a job before it runs."),
-        Verb("publish", "Write the bundle that slurmctld loads."),
-        Verb("calibrate", "Measure which programs disturb each other here."),
-        Verb("model", "Judge the model in use."),
-        Verb("models", "List what was trained and published."),
-        Verb("backtest", "Predict the past: how good prediction at submission is."),
-        Verb("history", "Say what the history holds."),
-        Verb("attribute", "Find which applications slow each other in production."),
+DAILY = (
+    Verb("status", "Say how far behind learning is, and why."),
+    Verb("why", "Tell the whole story of one job."),
+    Verb("decisions", "List what Sluice decided, the latest last."),
+    Verb("predict", "Say what is known of a job before it runs."),
+    Verb("gates", "Show the gates: tokens let out, held and waited for."),
+    Verb("doctor", "Check that everything works, and say how to mend it."),
+    Verb("off", "Switch Sluice off at once.", "switch", "off"),
+    Verb("on", "Switch Sluice on again.", "switch", "on"),
+    Verb("config", "Show, check and explain the settings."),
+)
+MODEL = (
+    Verb("train", "Learn from the history what jobs will do."),
+    Verb("publish", "Write the bundle that slurmctld loads."),
+    Verb("list", "List what was trained and published.", "models"),
+    Verb("bundle", "Look into a model bundle."),
+    Verb("score", "Lay live predictions beside what the jobs then did."),
+    Verb("backtest", "Predict the past: how good prediction at submission is."),
+    Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
+)
+HISTORY = (
+    Verb("show", "Say what the history holds.", "history", "show"),
+    Verb("ingest", "Read Darshan logs and accounting into the history."),
+    Verb(
+        "top", "Rank applications by what they do to storage and to each other.", "history", "top"
     ),
-    "Review": (
-        Verb("decisions", "List what Sluice decided, the latest last."),
-        Verb("interference", "Say who loses how much beside whom."),
-        Verb("why", "Tell the whole story of one job."),
-        Verb("targets", "Say which storage targets are slow."),
-        Verb("assess", "Say what interference costs this site, from its history."),
-        Verb("decide", "Replay a trace of submissions through the decision core."),
-        Verb("reproduce", "Print published figures beside what the model makes of them."),
-        Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
-        Verb("sweep", "Compare policies over a grid of parameters."),
+    Verb("prune", "Forget runs, jobs and decisions of long ago.", "history", "prune"),
+    Verb(
+        "export", "Write all runs into FILE, one row each: .csv or .parquet.", "history", "export"
     ),
-    "Operate": (
-        Verb("doctor", "Check that everything works, and say how to mend it."),
-        Verb("status", "Say how far behind learning is, and why."),
-        Verb("gates", "Show the gates: tokens let out, held and waited for."),
-        Verb("bundle", "Look into a model bundle."),
-        Verb("config", "Show, check and explain the settings."),
-        Verb("off", "Switch Sluice off at once.", "switch", "off"),
-        Verb("on", "Switch Sluice on again.", "switch", "on"),
+    Verb(
+        "anonymise",
+        "Write a copy of the history that can be shared into FILE.",
+        "history",
+        "anonymise",
     ),
-}
+)
+SITE = (
+    Verb("assess", "Say what interference costs this site, from its history."),
+    Verb("attribute", "Find which applications slow each other in production."),
+    Verb("calibrate", "Measure which programs disturb each other here."),
+    Verb("interference", "Say who loses how much beside whom."),
+    Verb("targets", "Say which storage targets are slow."),
+    Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
+    Verb("sweep", "Compare policies over a grid of parameters."),
+)
+LAB = (
+    Verb("profile", "Say what a Darshan log does to storage."),
+    Verb("decide", "Replay a trace of submissions through the decision core."),
+    Verb("reproduce", "Print published figures beside what the model makes of them."),
+    Verb("synthesise", "Make Darshan logs of known patterns, for tests and load."),
+)
 
 
 class Verbs(click.Group):
-    """A group whose commands come from SECTIONS."""
+    """A group whose commands come from a table."""
+
+    def __init__(self, *args: Any, verbs: Sequence[Verb], default: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.verbs = verbs
+        self.default = default
+        """The verb that is meant where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_option = not args or args[0].startswith("-")
+        if self.default and is_option and args[:1] not in ([n] for n in ctx.help_option_names):
+            self.refuse_verb_after_options(ctx, args)
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def refuse_verb_after_options(self, ctx: click.Context, args: list[str]) -> None:
+        """Nobody shall forget another history than the one named in the wrong place."""
+        for before, word in itertools.pairwise(args):
+            if word in self.list_commands(ctx) and not before.startswith("-"):
+                where = f"{ctx.command_path} {word} {args[0]}"
+                raise click.UsageError(f"{args[0]} belongs after the verb: {where}", ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return [verb.name for verb in _verbs()]
+        return [verb.name for verb in self.verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        for verb in _verbs():
+        for verb in self.verbs:
             if verb.name == cmd_name:
                 module = import_module(f"sluice.cli.{verb.module or verb.name}")
                 command = getattr(module, verb.attribute)
                 return command if isinstance(command, click.Command) else None
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
+            self.refuse(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def refuse(self, ctx: click.Context, word: str) -> None:
+        meant = close(
+            word, {name: f"{ctx.command_path} {name}" for name in self.list_commands(ctx)}
+        )
+        raise click.UsageError(f"{ctx.command_path} has no command {word!r}.{meant}", ctx)
+
     def format_commands(self, ctx: click.Context, formatter: HelpFormatter) -> None:
         """List the verbs from the table: asking each for its help would import it."""
         del ctx
-        for title, verbs in SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(verb.name, verb.help) for verb in verbs])
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb.name, verb.help) for verb in self.verbs])
+
+
+def close(word: str, paths: dict[str, str]) -> str:
+    """Ask whether a word that is close to the wrong one was meant; nothing where none is."""
+    names = [paths[name] for name in get_close_matches(word, paths)]
+    return f" Did you mean {' or '.join(f'`{name}`' for name in names)}?" if names else ""
+
+
+GROUPS = {
+    str(group.name): group
+    for group in (
+        Verbs("model", help="Train, publish and judge what predicts jobs.", verbs=MODEL),
+        Verbs(
+            "history",
+            help="Fill the history of runs, ask it, and keep it small.",
+            verbs=HISTORY,
+            default="show",
+        ),
+        Verbs("site", help="Measure interference here, and what scheduling would do.", verbs=SITE),
+        Verbs("lab", help="Look into one log, one trace or a published figure.", verbs=LAB),
+    )
+}
+MOVED = {
+    "ingest": ("history", "ingest"),
+    "models": ("model", "list"),
+    **{name: ("model", name) for name in ("train", "publish", "bundle", "backtest", "evaluate")},
+    **{verb.name: ("site", verb.name) for verb in SITE},
+    **{verb.name: ("lab", verb.name) for verb in LAB},
+}
+"""The names of before there were groups, and where they went."""
+
+
+class Sluice(Verbs):
+    """The verbs of every day, the groups of the others, and their names of before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), *GROUPS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return GROUPS.get(cmd_name) or super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in MOVED:
+            words = MOVED[args[0]]
+            if not ctx.resilient_parsing:
+                click.echo(f"sluice: `{args[0]}` is now `sluice {' '.join(words)}`", err=True)
+            args = [*words, *args[1:]]
+        return super().resolve_command(ctx, args)
+
+    def refuse(self, ctx: click.Context, word: str) -> None:
+        """Name what was meant in whatever group it is."""
+        paths = {name: f"sluice {name}" for name in self.list_commands(ctx)}
+        for name, group in GROUPS.items():
+            paths |= {verb.name: f"sluice {name} {verb.name}" for verb in group.verbs}
+        raise click.UsageError(f"There is no command {word!r}.{close(word, paths)}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        with formatter.section("Groups, each with its own --help"):
+            formatter.write_dl(
+                [(name, group.get_short_help_str(100)) for name, group in GROUPS.items()]
+            )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -112,11 +225,6 @@ class Verbs(click.Group):
             raise CommandError(f"{where}: {error.strerror}") from error
 
 
-def _verbs() -> Iterator[Verb]:
-    for verbs in SECTIONS.values():
-        yield from verbs
-
-
 def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's signature
     if wanted and not ctx.resilient_parsing:
         from importlib.metadata import version
@@ -126,7 +234,9 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 
 
 @click.command(
-    cls=Verbs,
+    "sluice",
+    cls=Sluice,
+    verbs=DAILY,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -141,12 +251,13 @@ def main() -> None:
     """Keep jobs that ruin each other's I/O apart, inside an unmodified Slurm.
 
     \b
-    Learn from finished jobs and publish a model:
-        sluice ingest /var/log/darshan
-        sluice train && sluice publish
-    See what Sluice thinks of the jobs of today:
+    See whether all is well, and what Sluice thinks of the jobs of today:
+        sluice status
         sluice decisions
         sluice why 4711
+    Learn from finished jobs and publish a model:
+        sluice history ingest /var/log/darshan
+        sluice model train && sluice model publish
 
     Every command has --help with examples; most have --json for programs.
 

@@ -1,4 +1,4 @@
-"""`sluice models`."""
+"""`sluice model list`."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
 
     \b
     Examples:
-        sluice models
-        sluice publish 7            # the model with this number
-        sluice publish --rollback   # the one in use before
+        sluice model list
+        sluice model publish 7            # the model with this number
+        sluice model publish --rollback   # the one in use before
     """
     with open_history(config, history, read_only=True) as store:
         models, bundles = store.trainings(), store.publications()
@@ -54,7 +54,7 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
         return
     click.echo(coverage)
     if not models:
-        click.echo("no model yet; see `sluice train`")
+        click.echo("no model yet; see `sluice model train`")
         return
     show_table(
         (

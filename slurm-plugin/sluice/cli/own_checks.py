@@ -180,7 +180,7 @@ def _history_remedy(error: HistoryError, path: Path) -> str:
     if isinstance(error, ReadOnlyHistoryError) and _is_mounted_read_only(path):
         return _remount(path)
     remedies: dict[type[HistoryError], str] = {
-        MissingHistoryError: "start sluiced, or `sluice ingest`: both create it",
+        MissingHistoryError: "start sluiced, or `sluice history ingest`: both create it",
         FullDiskError: f"free some space (`df {path.parent}`), or `sluice history prune`; "
         "sluiced goes on by itself",
         BusyHistoryError: f"`fuser {path}` says who writes: wait for it, or end it if it hangs",
@@ -216,20 +216,20 @@ def bundle(site: Site) -> Iterator[Finding]:
             "FAIL",
             "bundle",
             f"{path} does not exist: every job is left alone",
-            "`sluice train && sluice publish`",
+            "`sluice model train && sluice model publish`",
         )
         return
     try:
         model = Bundle.load(path, site.slurm_uid)
     except CoreError as error:
-        yield Finding("FAIL", "bundle", str(error), "`sluice publish` writes it anew")
+        yield Finding("FAIL", "bundle", str(error), "`sluice model publish` writes it anew")
         return
     text = (
         f"{path}: {model.application_count} applications, {model.tree_count} trees, "
         f"owned by {user_text(path.stat().st_uid)}"
     )
-    renew = "`sluice ingest`, `sluice train`, `sluice publish`"
-    lifetime = Lifetime(OLD_BUNDLE, "WARN", renew, "`sluice publish`")
+    renew = "`sluice history ingest`, `sluice model train`, `sluice model publish`"
+    lifetime = Lifetime(OLD_BUNDLE, "WARN", renew, "`sluice model publish`")
     yield lifetime.judge("bundle", text, model.created)
 
 
@@ -302,5 +302,5 @@ def snapshot(site: Site) -> Iterator[Finding]:
                 "WARN",
                 "targets",
                 f"lane {lane.name} straggles, at {share_text(speed)} of its peers' rate",
-                "`sluice targets` shows the evidence; jobs are kept off it where that pays",
+                "`sluice site targets` shows the evidence; jobs are kept off it where that pays",
             )

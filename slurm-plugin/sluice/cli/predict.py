@@ -170,7 +170,7 @@ def _ask(
         found: Facts = ask(read_config(config), "predict", {"request": request})
         return found
     if not path.exists():
-        raise CommandError(f"{path}: no bundle yet; write one with `sluice train --publish`")
+        raise CommandError(f"{path}: no bundle yet; write one with `sluice model train --publish`")
     try:
         with open_history(config, history, read_only=True) as store:
             return predict(store, OWNER, bundle=path, request=request)

@@ -1,4 +1,4 @@
-"""`sluice profile`."""
+"""`sluice lab profile`."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
     has phases of several; unknown is not certain enough.
 
     \b
-        sluice profile run.darshan
-        sluice profile --json run.darshan | jq .pattern
+        sluice lab profile run.darshan
+        sluice lab profile --json run.darshan | jq .pattern
 
     JSON: one object, for several logs a list. Exit code: 0 all were read, 1 one could not be.
     """

@@ -1,4 +1,4 @@
-"""`sluice publish`."""
+"""`sluice model publish`."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def command(
 ) -> None:
     """Write the bundle that slurmctld loads.
 
-    It holds the model that `sluice train` learned last, or the one with this number (see `sluice
-    models`), how programs disturb each other (measured by `sluice calibrate`, seen by `sluice
-    attribute`, else published figures; which of these is said), and the settings by which Sluice
-    decides (MinConfidence, Lane, …). The file is replaced as a whole; the plugin takes it up by
-    itself within PollInterval. Run it as root or SlurmUser: the plugin believes nobody else's
-    file.
+    It holds the model that `sluice model train` learned last, or the one with this number (see
+    `sluice model list`), how programs disturb each other (measured by `sluice site calibrate`,
+    seen by `sluice site attribute`, else published figures; which of these is said), and the
+    settings by which Sluice decides (MinConfidence, Lane, …). The file is replaced as a whole; the
+    plugin takes it up by itself within PollInterval. Run it as root or SlurmUser: the plugin
+    believes nobody else's file.
 
     \b
-        sluice publish
-        sluice publish 7
-        sluice publish --rollback
-        sluice publish --bundle /tmp/try.bundle && sluice bundle show /tmp/try.bundle
+        sluice model publish
+        sluice model publish 7
+        sluice model publish --rollback
+        sluice model publish --bundle /tmp/try.bundle && sluice model bundle show /tmp/try.bundle
     """
     if rollback and version is not None:
         raise click.UsageError("Name a model or say --rollback, not both.")
@@ -118,14 +118,14 @@ def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
         version = store.model_before()
         if version is None:
             raise CommandError(
-                f"{store.path}: no other model was published before; `sluice models` lists them"
+                f"{store.path}: no other model was published before; `sluice model list` lists them"
             )
     model = store.latest_model() if version is None else store.model(version)
     if model is None and version is None:
-        raise CommandError(f"{store.path}: no model yet; run `sluice train` first")
+        raise CommandError(f"{store.path}: no model yet; run `sluice model train` first")
     if model is None:
         raise CommandError(
-            f"{store.path}: no model {version} (any more); `sluice models` lists them"
+            f"{store.path}: no model {version} (any more); `sluice model list` lists them"
         )
     return model
 

@@ -1,4 +1,4 @@
-"""The report of `sluice replay` as one HTML page: answer, pictures, tables, and how it was made."""
+"""The report of `sluice site replay` as one HTML page: answer, pictures, tables and its making."""
 
 from __future__ import annotations
 

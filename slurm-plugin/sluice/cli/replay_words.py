@@ -160,8 +160,8 @@ def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
         return ""
     return (
         f" It kept back {held} of {count} jobs with I/O: only those whose conflict should be over "
-        f"within MaxDelay, {duration_text(most)}. `sluice sweep --vary max-delay=…` says whether "
-        "more would pay."
+        f"within MaxDelay, {duration_text(most)}. `sluice site sweep --vary max-delay=…` says "
+        "whether more would pay."
     )
 
 

@@ -1,4 +1,4 @@
-"""`sluice reproduce`: published figures beside what the request-level world makes of them."""
+"""`sluice lab reproduce`: published figures beside what the request-level world makes of them."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def command(
 
     \b
     Examples:
-        sluice reproduce
-        sluice reproduce Y6 S3 --json
-        sluice reproduce --parameters
-        sluice reproduce --scenario pair.toml
-        sluice reproduce --what-if pair.toml
+        sluice lab reproduce
+        sluice lab reproduce Y6 S3 --json
+        sluice lab reproduce --parameters
+        sluice lab reproduce --scenario pair.toml
+        sluice lab reproduce --what-if pair.toml
     \b
     pair.toml:
         platform = "lustre"

@@ -1,4 +1,4 @@
-"""`sluice sweep`: policies compared over a grid of parameters."""
+"""`sluice site sweep`: policies compared over a grid of parameters."""
 
 from __future__ import annotations
 
@@ -93,21 +93,21 @@ def command(
 ) -> None:
     """Compare policies over a grid of parameters.
 
-    Each combination of the values is a case: a comparison as that of `sluice replay --compare`.
-    FILE holds the inputs' checksums, seeds, version, command and all answers, and is a whole
-    document after each case. The same command goes on with it where it was stopped, and --again
-    computes it once more: with the same inputs, the same bytes. A sweep over max-delay says which
-    MaxDelay pays.
+    Each combination of the values is a case: a comparison as that of `sluice site replay
+    --compare`. FILE holds the inputs' checksums, seeds, version, command and all answers, and is a
+    whole document after each case. The same command goes on with it where it was stopped, and
+    --again computes it once more: with the same inputs, the same bytes. A sweep over max-delay says
+    which MaxDelay pays.
 
     \b
     Examples:
-        sluice sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes --output kth.json \\
+        sluice site sweep KTH-SP2.swf.gz --policy sluice-auto,class-lanes --output kth.json \\
             --vary io-share=0.1,0.3,0.6 --vary max-delay=600,1800,inf
-        sluice sweep KTH-SP2.swf.gz --policy sluice-auto --repeat 19 --output waits.json \\
+        sluice site sweep KTH-SP2.swf.gz --policy sluice-auto --repeat 19 --output waits.json \\
             --vary max-delay=1800,7200,28800,86400
-        sluice sweep --generate 20000 --slots 512 --policy sluice-auto --output load.json \\
+        sluice site sweep --generate 20000 --slots 512 --policy sluice-auto --output load.json \\
             --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
-        sluice sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
+        sluice site sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
     """
     from sluice.cli.comparing import coverage_told
     from sluice.sim.replay import sweep as sweeping

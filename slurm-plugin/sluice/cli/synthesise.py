@@ -1,4 +1,4 @@
-"""`sluice synthesise`."""
+"""`sluice lab synthesise`."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def command(
     bytes whenever it is made, and by whom.
 
     \b
-        sluice synthesise corpus --logs 1000
-        sluice ingest corpus --labels corpus/labels.csv
-        sluice synthesise more --logs 5000 --first 1000 --pattern owc --pattern aw
+        sluice lab synthesise corpus --logs 1000
+        sluice history ingest corpus --labels corpus/labels.csv
+        sluice lab synthesise more --logs 5000 --first 1000 --pattern owc --pattern aw
     """
     from sluice.darshan.synthetic.corpus import PATTERNS, synthesise, write_labels
 

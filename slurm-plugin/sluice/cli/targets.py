@@ -1,4 +1,4 @@
-"""`sluice targets`: which storage targets are slow."""
+"""`sluice site targets`: which storage targets are slow."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "--program",
     default="aw:1M:2",
     show_default=True,
-    help="The probe, as in `sluice calibrate`: PATTERN:CHUNK:PROCESSES.",
+    help="The probe, as in `sluice site calibrate`: PATTERN:CHUNK:PROCESSES.",
 )
 @click.option(
     "--rounds",
@@ -86,9 +86,9 @@ def command(
     pays. Without lanes, or for targets that are no lanes, this is for you to know.
 
     \b
-        sluice targets
-        sluice targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
-        sluice targets --json | jq '.targets[] | select(.verdict == "straggles")'
+        sluice site targets
+        sluice site targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
+        sluice site targets --json | jq '.targets[] | select(.verdict == "straggles")'
     """
     from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 

@@ -1,4 +1,4 @@
-"""`sluice replay`: a trace through the simulated scheduler."""
+"""`sluice site replay`: a trace through the simulated scheduler."""
 
 from __future__ import annotations
 
@@ -102,19 +102,19 @@ def command(
 
     \b
     Examples:
-        sluice replay KTH-SP2.swf.gz --policy none
-        sluice replay year.txt --slurm --machine cluster.toml --jobs jobs.csv
-        sluice replay --generate 100000 --slots 512 --load 0.8 --seed 7
-        sluice replay year.csv --column submit=Received --column slots=Hosts --slots 512
-        sluice replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
+        sluice site replay KTH-SP2.swf.gz --policy none
+        sluice site replay year.txt --slurm --machine cluster.toml --jobs jobs.csv
+        sluice site replay --generate 100000 --slots 512 --load 0.8 --seed 7
+        sluice site replay year.csv --column submit=Received --column slots=Hosts --slots 512
+        sluice site replay KTH-SP2.swf.gz --set backfill=conservative --set priority=multifactor \\
             --set weight_fair_share=1000 --json
 
     \b
     What would policies have gained, and whom would they have delayed?
-        sluice replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
-        sluice replay KTH-SP2.swf.gz --policy sluice-auto --max-delay 86400 --explain
-        sluice replay history.db --policy sluice-auto --repeat 19 --report gain.html
-        sluice replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
+        sluice site replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
+        sluice site replay KTH-SP2.swf.gz --policy sluice-auto --max-delay 86400 --explain
+        sluice site replay history.db --policy sluice-auto --repeat 19 --report gain.html
+        sluice site replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
     """
     for path in (table, report):
         if path is not None and not os.access(path.parent, os.W_OK):

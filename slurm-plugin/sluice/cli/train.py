@@ -1,4 +1,4 @@
-"""`sluice train`."""
+"""`sluice model train`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ SHOWN = 30  # entries of the table, unless all are asked for
 
 
 @click.command("train", short_help="Learn from the history what jobs will do.")
-@click.option("--publish", is_flag=True, help="Write the bundle at once, as `sluice publish` does.")
+@click.option(
+    "--publish", is_flag=True, help="Write the bundle at once, as `sluice model publish` does."
+)
 @click.option(
     "--patterns",
     is_flag=True,
@@ -76,16 +78,16 @@ def command(
     From runs with a Darshan log, and their accounting where it is known, follows what is
     expected of the next run of a script, a job name or an account, and forests that judge jobs
     which only resemble earlier ones. Keeps the result in the history; slurmctld sees it after
-    `sluice publish`. The same history always gives the same model.
+    `sluice model publish`. The same history always gives the same model.
 
     Both the model in use and the new one have to predict the newest runs. If the new one does
     worse by more than chance, it is dropped and the old one stays. Without a new run there is
     no new model. sluice-learn does all this by itself.
 
     \b
-        sluice train
-        sluice train --publish
-        sluice ingest LOGS --labels labels.csv && sluice train --patterns
+        sluice model train
+        sluice model train --publish
+        sluice history ingest LOGS --labels labels.csv && sluice model train --patterns
     """
     from sluice.patterns.training import TooFewLabelsError
     from sluice.prediction.renewal import renew
@@ -113,7 +115,7 @@ def command(
         if bundle is not None:
             click.echo(bundle_line(bundle))
         else:
-            click.echo("slurmctld will know it after `sluice publish`")
+            click.echo("slurmctld will know it after `sluice model publish`")
 
 
 def _train_patterns(store: Store, file: Path | None, *, weak_labels: bool) -> PatternClassifier:
@@ -203,7 +205,7 @@ def _print_patterns(metrics: dict[str, Any]) -> None:
         f"patterns learned from {kinds} logs; of the {held_out['logs']} of applications that it "
         f"had not seen it named {share_text(held_out['accuracy'])} rightly, "
         f"macro-F1 {held_out['macro_f1']:.2f} ({low:.2f} to {high:.2f}), "
-        f"calibration error {held_out['calibration_error']:.3f}; more by `sluice evaluate`"
+        f"calibration error {held_out['calibration_error']:.3f}; more by `sluice model evaluate`"
     )
     click.echo()
 

@@ -1,4 +1,4 @@
-"""Takes up logs and accounting as they arrive: for `sluice ingest --follow` and sluice-learn."""
+"""Takes up logs and accounting as they arrive, for `history ingest --follow` and sluice-learn."""
 
 from __future__ import annotations
 

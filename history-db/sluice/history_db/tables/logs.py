@@ -1,4 +1,4 @@
-"""The logs that were offered to `sluice ingest`, each with the profile that was made of it."""
+"""The logs that `sluice history ingest` was offered, each with the profile that was made of it."""
 
 from __future__ import annotations
 

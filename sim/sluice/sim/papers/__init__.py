@@ -1,1 +1,1 @@
-"""Figures of published papers, asked of the request-level world: `sluice reproduce`."""
+"""Figures of published papers, asked of the request-level world: `sluice lab reproduce`."""

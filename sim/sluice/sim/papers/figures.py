@@ -1,4 +1,4 @@
-"""All figures that `sluice reproduce` knows."""
+"""All figures that `sluice lab reproduce` knows."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One that `sluice replay --policy` knows."""
+    """One that `sluice site replay --policy` knows."""
 
     summary: str
     """One line."""

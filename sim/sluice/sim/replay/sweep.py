@@ -131,7 +131,7 @@ def _read(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SweepError(f"{path}: not a sweep ({error}); name another file") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise SweepError(f"{path}: not a file of `sluice sweep`; name another one")
+        raise SweepError(f"{path}: not a file of `sluice site sweep`; name another one")
     return document
 
 

@@ -1,4 +1,4 @@
-"""What `sluice calibrate` would learn of a storage system: pairs of probes on one of its targets.
+"""What `sluice site calibrate` would learn of a storage system: pairs of probes on one target.
 
 They are measured request by request (requests.py), so that what Sluice believes has been seen in
 another world than the one that answers in a replay. For runs that are labelled so, they can be
@@ -56,7 +56,7 @@ def calibrated(storage: Storage, *, in_same_world: bool = False) -> dict[str, An
     """Return the interference model (members of struct sluice_interference) of a calibration.
 
     Measured on storage with the numbers that it has without a seed, by programs that
-    `sluice calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
+    `sluice site calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
     in_same_world: measured in the fast world, which answers in a replay.
     """
     measure = rates_in_world if in_same_world else rates_by_request

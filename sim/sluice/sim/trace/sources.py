@@ -45,7 +45,9 @@ def read_trace(
         with Store(path, read_only=True) as store:
             jobs = store.all_jobs()
         if not jobs:
-            raise TraceError(f"{name}: no job in it; read accounting with `sluice ingest --sacct`")
+            raise TraceError(
+                f"{name}: no job in it; read accounting with `sluice history ingest --sacct`"
+            )
         return trace_of_jobs(name, jobs, slot=slot)
     if kind == "swf":
         return read_swf(name, text)

@@ -41,12 +41,7 @@ NAMES = {
 COLUMNS = ("jobs", "certain of", "came true", "pattern", "written within 2×", "rate within 2×")
 
 
-@click.group("model", short_help="Judge the model in use.")
-def command() -> None:
-    """Judge the model in use."""
-
-
-@command.command("score", short_help="Lay live predictions beside what the jobs then did.")
+@click.command("score", short_help="Lay live predictions beside what the jobs then did.")
 @click.option(
     "--since",
     type=Age(),
@@ -59,7 +54,7 @@ def command() -> None:
 @config_option
 @history_option
 @json_option
-def score(
+def command(
     since: int, config: Path | None, history: Path | None, *, show_all: bool, as_json: bool
 ) -> None:
     """Lay live predictions beside what the jobs then did.
