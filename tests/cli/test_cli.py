@@ -251,7 +251,7 @@ def test_config_check_refuses_what_the_plugin_refuses(conf, tmp_path):
     assert (result.exit_code, "use chmod go-w" in result.stderr) == (1, True)
     (finding,) = (
         finding
-        for finding in json.loads(run("doctor", "--json", "--config", conf).output)
+        for finding in json.loads(run("doctor", "--json", "--config", conf).output)["findings"]
         if finding["topic"] == "configuration"
     )
     assert (finding["level"], "use chmod go-w" in finding["text"]) == ("FAIL", True)
@@ -268,8 +268,8 @@ def test_config_check_names_the_owner_that_the_plugin_wants(conf):
 def test_config_show_prints_every_key_with_its_value(conf, tmp_path):
     conf.write_text(conf.read_text() + "MinConfidence=0.5\nLane=sl0 Targets=4 Bandwidth=1K\n")
     shown = json.loads(run("config", "show", "--json", "--config", conf).output)
-    explained = json.loads(run("config", "explain", "--json").output)
-    assert list(shown) == [key["key"] for key in explained]
+    explained = json.loads(run("config", "explain", "--json").output)["settings"]
+    assert list(shown) == ["version", *(key["key"] for key in explained)]
     assert shown["MinConfidence"] == 0.5
     assert shown["OffFile"] == f"{tmp_path}/run/off"
     assert shown["Lane"][0]["bandwidth"] == 1024.0
@@ -288,7 +288,8 @@ def test_config_explain_takes_keys_in_any_case_and_refuses_others():
 def test_the_doctor_finds_that_the_configuration_is_a_directory(tmp_path):
     result = run("doctor", "--json", "--config", tmp_path)
     assert result.exit_code == 1
-    found = {row["topic"]: row for row in json.loads(result.stdout)}["configuration"]
+    rows = json.loads(result.stdout)["findings"]
+    found = {row["topic"]: row for row in rows}["configuration"]
     assert (found["level"], found["text"]) == ("FAIL", f"{tmp_path}: Is a directory")
     assert "sluice off" in found["remedy"]
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,8 +17,9 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
+from sluice.slurm import answers
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.viewers import user_text
+from sluice.slurm.viewers import Viewer, user_text
 
 NOW = worlds.NOW
 BOOT = 0xAB
@@ -125,6 +127,9 @@ class Site:
 
     def facts(self, *words: str) -> dict:
         return json.loads(self.run("why", *words, "--json"))
+
+    def decisions(self, *words: str) -> list[dict]:
+        return json.loads(self.run("decisions", *words, "--json"))["decisions"]
 
 
 @pytest.fixture
@@ -259,7 +264,7 @@ def test_a_tie_is_told_as_a_tie(site):
         story = site.run("why", job_id)
         assert "2 decisions were made for this user and job name in that second" in story
         assert site.facts(job_id)["tied_with"] == 2
-    assert [row["joined_by"] for row in json.loads(site.run("decisions", "--json"))] == ["tie"] * 2
+    assert [row["joined_by"] for row in site.decisions()] == ["tie"] * 2
 
 
 def test_a_task_is_told_by_the_decision_on_its_array(site):
@@ -339,11 +344,11 @@ def test_decisions_are_listed_with_the_worst_encounter(site, busy):
 def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
     site.join(site.decide(busy), 4711)
     site.decide(name="rejected")
-    known, rejected = json.loads(site.run("decisions", "--json"))
+    known, rejected = site.decisions()
     assert (known["job_id"], known["pattern"], known["chunk_bytes"]) == (4711, "owc", 1 << 20)
     assert known["encounters"][0]["job_id"] == 99
     assert rejected["job_id"] is None
-    assert len(json.loads(site.run("decisions", "--json", "--limit", "1"))) == 1
+    assert len(site.decisions("--limit", "1")) == 1
 
 
 def test_decisions_of_another_version_are_left_out_and_counted(site, busy):
@@ -355,14 +360,72 @@ def test_decisions_of_another_version_are_left_out_and_counted(site, busy):
     result = CliRunner().invoke(
         sluice, ["decisions", "--json", "--config", str(site.conf), "--history", str(site.history)]
     )
-    (row,) = json.loads(result.stdout)
+    (row,) = json.loads(result.stdout)["decisions"]
     assert row["record"].endswith(f"-{record.number}")
     assert "left out 1 decisions of another version" in result.stderr
 
 
+@pytest.fixture
+def two_users(site, busy) -> Site:
+    """Job 4711 of uid 1000, which runs for account a, and a day later 4712 of 1001, for b."""
+    site.join(site.decide(busy), 4711)
+    site.join(site.decide(busy, uid=1001, now=NOW + 86400), 4712)
+    later = replace(JOB, job_id=4712, uid=1001, submit=NOW + 86400, account="b")
+    site.add_jobs(replace(JOB, account="a", state="RUNNING"), later)
+    return site
+
+
+@pytest.mark.parametrize(
+    ("words", "jobs"),
+    [
+        ((), [4711, 4712]),
+        (("--user", "1000"), [4711]),
+        (("--user", "1001,1000"), [4711, 4712]),
+        (("--account", "b"), [4712]),
+        (("--cluster", "lab,other"), [4711, 4712]),
+        (("--cluster", "other"), []),
+        (("--state", "running"), [4711]),
+        (("--state", "RUNNING,PENDING", "--account", "b"), [4712]),
+        (("--since", "2y", "--limit", "1"), [4712]),
+    ],
+)
+def test_decisions_are_chosen_by_user_account_cluster_and_state(two_users, words, jobs):
+    assert [row["job_id"] for row in two_users.decisions(*words)] == jobs
+
+
+def test_decisions_are_chosen_by_their_time(two_users):
+    moment = datetime.fromtimestamp(NOW + 3600, UTC).astimezone().replace(tzinfo=None)
+    shown = two_users.decisions("--since", moment.isoformat())
+    assert [row["job_id"] for row in shown] == [4712]
+    assert "No such decision." in two_users.run("decisions", "--user", "77")
+
+
+def test_nobody_chooses_what_privatedata_hides(two_users):
+    viewer = Viewer(1001, sees_all=False)
+    with Store(two_users.history) as store:
+        asked = ([], ["1000"], ["1001"])
+        seen = [answers.decisions(store, viewer, limit=9, users=users) for users in asked]
+    assert [[row["job_id"] for row in one["decisions"]] for one in seen] == [[4712], [], [4712]]
+
+
+def test_a_user_whom_nobody_knows_is_named(site):
+    words = ["decisions", "--user", "nobody-of-that-name", "--history", str(site.history)]
+    done = CliRunner().invoke(sluice, words)
+    assert done.exit_code == 1
+    assert "nobody-of-that-name: no user of this machine or of the history" in done.stderr
+
+
+def test_decisions_are_laid_out_as_squeue_would(two_users):
+    shown = two_users.run("decisions", "--parsable2", "--format", "job,user,NODES")
+    assert shown == f"Job|User|Nodes\n4711|{USER}|4\n4712|{user_text(1001)}|4\n"
+    assert two_users.run("decisions", "--noheader", "--format", "job") == "4711\n4712\n"
+    words = ["decisions", "--format", "jobs", "--history", str(two_users.history)]
+    assert CliRunner().invoke(sluice, words).exit_code == 2
+
+
 def test_an_empty_history_lists_nothing_and_says_where_to_look(site):
     assert "No decisions yet" in site.run("decisions")
-    assert json.loads(site.run("decisions", "--json")) == []
+    assert site.decisions() == []
 
 
 @pytest.mark.parametrize(

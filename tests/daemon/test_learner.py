@@ -282,7 +282,7 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
     assert "1 runs that the model does not know" in told
     assert "`systemctl start sluice-learn`" in told
     words = ["doctor", "--config", str(site.config), "--json"]
-    found = json.loads(CliRunner().invoke(main, words).stdout)
+    found = json.loads(CliRunner().invoke(main, words).stdout)["findings"]
     (finding,) = (row for row in found if row["topic"] == "sluice-learn")
     assert (finding["level"], "does not run" in finding["text"]) == ("WARN", True)
 

@@ -108,6 +108,17 @@ def test_the_top_writers_are_those_that_wrote_most(sluice, made):
     assert rows[0]["application"] in sluice("top", "writers")
 
 
+def test_the_top_of_one_user_are_his_applications_and_no_others(sluice):
+    every = json.loads(sluice("top", "writers", "--json", "-n", 1000))["applications"]
+    user = every[0]["uid"]
+    words = ("top", "writers", "--user", user, "-n", 1000)
+    assert json.loads(sluice(*words, "--json"))["applications"] == [
+        row for row in every if row["uid"] == user
+    ]
+    shown = sluice(*words, "--noheader", "--parsable2", "--format", "application").splitlines()
+    assert shown == [row["application"] for row in every if row["uid"] == user]
+
+
 def test_since_leaves_out_what_was_before(sluice):
     every = json.loads(sluice("top", "readers", "--json", "-n", 1000))["applications"]
     recent = json.loads(sluice("top", "readers", "--json", "-n", 1000, "--since", "8w"))

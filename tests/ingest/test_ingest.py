@@ -128,7 +128,9 @@ def test_programs_get_the_same_as_json(sluice, logs):
 def test_quarantine_can_be_listed_later(sluice, logs):
     sluice("history", "ingest", logs)
     result = sluice("history", "--quarantined", "--json")
-    assert {Path(item["path"]).name for item in json.loads(result.stdout)} >= {"empty.darshan"}
+    assert {Path(item["path"]).name for item in json.loads(result.stdout)["quarantined"]} >= {
+        "empty.darshan"
+    }
 
 
 def test_a_file_named_by_hand_is_read_whatever_it_is_called(sluice, tmp_path):
@@ -367,7 +369,7 @@ def test_profile_explains_itself_to_people(sluice):
 
 
 def test_profile_of_several_logs_is_a_list(sluice):
-    found = json.loads(sluice("lab", "profile", "--json", SMALL, OTHER).stdout)
+    found = json.loads(sluice("lab", "profile", "--json", SMALL, OTHER).stdout)["profiles"]
     assert [item["pattern"] for item in found] == ["owc", "ws"]
 
 

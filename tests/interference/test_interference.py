@@ -229,7 +229,7 @@ def test_who_is_not_known_is_named():
     for number in ("1", "\N{SUPERSCRIPT TWO}", "9" * 30, "-1", ""):
         assert "no log of such a job" in ask(f"job:{number}", "aw:1M:4", code=1)
     assert "app:nobody: no log of such a job" in ask("aw:1M:4", "app:nobody", code=1)
-    assert "not a program" in ask("xyz", "aw:1M:4", code=1)
+    assert "not a program" in ask("xyz", "aw:1M:4", code=2)
     assert "Name two" in ask("aw:1M:4", code=2)
 
 

@@ -188,7 +188,7 @@ def wait_for(condition, what):
 
 def decided(place: Path) -> dict[int, dict]:
     """Decisions that sluiced has stored and joined, by job id."""
-    rows = json.loads(sluice(place, "decisions", "--json", capture=True))
+    rows = json.loads(sluice(place, "decisions", "--json", capture=True))["decisions"]
     return {row["job_id"]: row for row in rows if row["job_id"]}
 
 

@@ -80,7 +80,7 @@ class Sluiced:
         """All that the doctor says: exit code 1 where anything fails, a remedy for each."""
         done = self.run("doctor", "--json")
         assert done.returncode in {0, 1}, done.stderr
-        findings: list[dict[str, str]] = json.loads(done.stdout)
+        findings: list[dict[str, str]] = json.loads(done.stdout)["findings"]
         assert done.returncode == any(row["level"] == "FAIL" for row in findings)
         assert all(row["remedy"] for row in findings if row["level"] != "OK")
         return findings
@@ -92,7 +92,10 @@ class Sluiced:
         return wait_for(found)
 
     def decisions(self) -> list[dict[str, Any]]:
-        return self.sluice("decisions", "--limit", "10000") if self.history.exists() else []
+        if not self.history.exists():
+            return []
+        found: list[dict[str, Any]] = self.sluice("decisions", "--limit", "10000")["decisions"]
+        return found
 
     def ended(self) -> list[Job]:
         """The jobs of the history that have ended."""

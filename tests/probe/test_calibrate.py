@@ -95,7 +95,7 @@ def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tm
     outcome = json.loads(sluice("site", "calibrate", "run", *words, "--json"))
     assert outcome["measured"] >= 2
     assert list(place.iterdir()) == []
-    (listed,) = json.loads(sluice("site", "calibrate", "list", "--json"))
+    (listed,) = json.loads(sluice("site", "calibrate", "list", "--json"))["calibrations"]
     assert listed["site"] == "here"
     assert listed["finished"]
     sluice("site", "calibrate", "report", "--output", tmp_path / "report")
@@ -125,11 +125,11 @@ def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path
     assert "takes about" in complaint
     assert "of its budget of 20 s" in complaint
     assert "go on with `sluice site calibrate resume`" in complaint
-    (before,) = json.loads(sluice("site", "calibrate", "list", "--json"))
+    (before,) = json.loads(sluice("site", "calibrate", "list", "--json"))["calibrations"]
     assert not before["finished"]
     assert 1 <= before["measured"] < 3
     sluice("site", "calibrate", "resume")
-    (after,) = json.loads(sluice("site", "calibrate", "list", "--json"))
+    (after,) = json.loads(sluice("site", "calibrate", "list", "--json"))["calibrations"]
     assert after["finished"]
     assert after["measured"] - after["dropped"] <= 3 <= after["measured"]
     assert "no calibration was interrupted" in sluice("site", "calibrate", "resume", code=1)
@@ -174,8 +174,6 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
         (("--target", "a=.", "--counter", "b=x"), "--counter b: no target has that name"),
         (("--target", "a=.", "--encounter", "owc:1M"), "name a probe and at least one signal"),
         (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
-        (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
-        (("--target", "a=.", "--budget", "5s"), "nothing can be measured within 5 s"),
         (("--target", "a=.", "--encounter", "ws:1M aw:1000:2::direct"), "is a multiple of 4K"),
         (("--target", "a=.", "--target", "b=./."), "two targets have one directory"),
         (
@@ -205,6 +203,19 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
         ),
         (("--target", "a=.", "--encounter", "owc:1M aw:1M:²"), "not a program like owc:1M:2"),
         (("--target", "a=.", "--tasks", "2"), "--tasks 2: only --srun starts several"),
+    ],
+)
+def test_what_no_calibration_can_mean_is_wrong_usage(sluice, tmp_path, words, reason):
+    assert reason in sluice("site", "calibrate", "run", *words, code=2)
+    with Store(tmp_path / "history.db", create=True) as store:
+        assert store.calibrations() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--target", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
+        (("--target", "a=.", "--budget", "5s"), "nothing can be measured within 5 s"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_with_the_reason(sluice, tmp_path, words, reason):
@@ -258,7 +269,7 @@ def test_where_nothing_counts_what_reaches_a_target_a_calibration_says_so(sluice
 def test_a_counter_on_no_block_device_is_refused(sluice, place, nowhere):
     words = ("--target", f"a={place}", *QUICK, *PAIR, "--counter", f"a={nowhere}")
     assert "that directory lies on no block device" in sluice(
-        "site", "calibrate", "run", *words, code=1
+        "site", "calibrate", "run", *words, code=2
     )
     assert "there is no history yet" in sluice("site", "calibrate", "list", code=1)
 
@@ -530,4 +541,4 @@ def test_interference_says_where_its_figures_come_from(sluice, place):
         assert row["least"] <= row["loss"] <= row["most"]
     assert answer["by_chunk"][0]["chunk"] == "64K"
     assert "no log of such a job" in sluice("site", "interference", "job:1", "aw:1M:4", code=1)
-    assert "not a program" in sluice("site", "interference", "xyz", "aw:1M:4", code=1)
+    assert "not a program" in sluice("site", "interference", "xyz", "aw:1M:4", code=2)

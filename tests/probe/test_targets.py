@@ -83,6 +83,15 @@ def test_a_measured_place_leaves_its_probe_in_the_history_and_nothing_else(sluic
         (("--measure", "a=.", "--counter", "b=x"), "--counter b: no target has that name"),
         (("--measure", "a=.", "--program", "xyz"), "xyz: not a program like owc:1M:2"),
         (("--measure", "a=.", "--program", "owc+aw:1M:1"), "cannot be dealt to 2 patterns"),
+    ],
+)
+def test_what_is_meant_by_no_option_is_wrong_usage(sluice, words, reason):
+    assert reason in sluice(*words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
         (("--measure", "a=.", "--probe", "/nowhere/probe"), "/nowhere/probe: not found"),
         ((), "sluice history ingest"),
     ],

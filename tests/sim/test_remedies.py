@@ -211,7 +211,7 @@ def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
     path.write_text(SCENARIO)
     table = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path)])
     shown = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path), "--json"])
-    rows = json.loads(shown.stdout)
+    rows = json.loads(shown.stdout)["remedies"]
     assert table.exit_code == shown.exit_code == 0
     assert [row["remedy"] for row in rows] == [remedy.name for remedy in REMEDIES]
     assert "reroute was not tried: it needs files on one target each" in table.stdout

@@ -83,7 +83,7 @@ def test_the_command_prints_paper_and_model_side_by_side():
 
 
 def test_json_holds_what_the_tables_show():
-    (figure,) = json.loads(run("Y1", "--json").output)
+    (figure,) = json.loads(run("Y1", "--json").output)["figures"]
     assert figure["status"] == "fitted"
     assert "seek_seconds" in figure["fitted"]
     row = next(row for row in figure["rows"] if row["what"] == "HDD: I")
@@ -92,7 +92,7 @@ def test_json_holds_what_the_tables_show():
 
 
 def test_the_parameters_are_listed_with_their_sources():
-    listed = json.loads(run("--parameters", "--json").output)
+    listed = json.loads(run("--parameters", "--json").output)["platforms"]
     assert set(listed) == set(PLATFORMS)
     assert all(p["source"] and p["unit"] for one in listed.values() for p in one["parameters"])
     assert "max_rpcs_in_flight" in run("--parameters").output
@@ -122,7 +122,8 @@ operations = 40
 def test_a_scenario_shows_each_program_alone_and_with_the_others(tmp_path):
     path = tmp_path / "pair.toml"
     path.write_text(PAIR)
-    shown = {one["program"]: one for one in json.loads(run("--scenario", path, "--json").output)}
+    programs = json.loads(run("--scenario", path, "--json").output)["programs"]
+    shown = {one["program"]: one for one in programs}
     assert shown["ensemble"]["lost"] > 0.4 > shown["checkpoint"]["lost"]
     company = keep_company(read_scenario(path))
     assert [one.lost for one in company] == [one["lost"] for one in shown.values()]
@@ -135,7 +136,8 @@ def test_a_scenario_may_be_json_and_ask_for_a_delta_graph(tmp_path):
     alone = simulate({"target_bandwidth": 1e8}, [{**writer, "operation_bytes": 1 << 20}])[0].end
     path = tmp_path / "delta.json"
     path.write_text(json.dumps({**content, "offsets": [-alone, 0, alone / 2, 2 * alone]}))
-    factors = [point["factors"] for point in json.loads(run("--scenario", path, "--json").output)]
+    points = json.loads(run("--scenario", path, "--json").output)["offsets"]
+    factors = [point["factors"] for point in points]
     assert factors[0] == pytest.approx([1.0, 1.0])
     assert factors[-1] == pytest.approx([1.0, 1.0])
     assert factors[1] == pytest.approx([2.0, 2.0], abs=0.05)

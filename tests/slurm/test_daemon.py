@@ -504,7 +504,7 @@ def test_without_a_configuration_it_does_not_start(tmp_path):
 
 def test_the_doctor_finds_a_healthy_site_healthy(sluiced, guarded):
     guarded.submit("-J", known_name(), *HELD)
-    findings = sluiced.sluice("doctor")
+    findings = sluiced.sluice("doctor")["findings"]
     assert {finding["level"] for finding in findings} <= {"OK"}, findings
     topics = {finding["topic"] for finding in findings}
     assert {"configuration", "bundle", "snapshot", "plugin", "sluiced", "version"} <= topics
@@ -531,7 +531,7 @@ def test_the_doctor_names_what_is_wrong(sluiced):
 
 def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, tmp_path):
     plugin = plugin_directory / "job_submit_sluice.so"
-    [finding] = sluiced.sluice("doctor", "--preflight")
+    [finding] = sluiced.sluice("doctor", "--preflight")["findings"]
     assert finding["level"] == "OK"
     assert str(plugin) in finding["text"]
 

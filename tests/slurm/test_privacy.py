@@ -84,9 +84,9 @@ def test_users_see_their_own_jobs_and_root_sees_all(sluiced, slurm):
     anns = submit(slurm, ANN, NAME)  # she knows the name, not that he has such a job
     sluiced.wait_until_joined(bobs, anns)
 
-    assert [row["job_id"] for row in asked(sluiced, ANN, "decisions")] == [anns]
-    assert [row["job_id"] for row in asked(sluiced, BOB, "decisions")] == [bobs]
-    assert {bobs, anns} <= {row["job_id"] for row in asked(sluiced, 0, "decisions")}
+    assert [row["job_id"] for row in asked(sluiced, ANN, "decisions")["decisions"]] == [anns]
+    assert [row["job_id"] for row in asked(sluiced, BOB, "decisions")["decisions"]] == [bobs]
+    assert {bobs, anns} <= {row["job_id"] for row in asked(sluiced, 0, "decisions")["decisions"]}
 
     done = sluice(sluiced, ANN, "why", str(bobs))
     assert done.returncode == 1
@@ -118,7 +118,7 @@ def test_where_private_data_does_not_list_jobs_all_see_all(sluiced, slurm):
         sluiced.stop()
         sluiced.start()
         sluiced.wait_for_snapshots()
-        assert bobs in {row["job_id"] for row in asked(sluiced, ANN, "decisions")}
+        assert bobs in {row["job_id"] for row in asked(sluiced, ANN, "decisions")["decisions"]}
         assert asked(sluiced, ANN, "why", str(bobs))["job"]["name"] == NAME
     finally:
         slurm.settings["PrivateData"] = PRIVATE
@@ -143,7 +143,7 @@ def test_the_gates_balance_for_those_who_see_a_part(sluiced, slurm):
     assert facts["gates"][0]["held"] == 1
     assert facts["gates"][0]["gate"] is not None
 
-    findings = asked(sluiced, ANN, "doctor")
+    findings = asked(sluiced, ANN, "doctor")["findings"]
     assert {row["level"] for row in findings} <= {"OK", "SKIP"}, findings
     skipped = {row["topic"] for row in findings if row["level"] == "SKIP"}
     assert {"gates", "history", "bundle", "snapshot", "plugin"} <= skipped
@@ -162,9 +162,9 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
     assert "readable for its owner and the service group alone" in done.stderr
-    commands = [["history"], ["targets"], ["models"], ["history", "top", "writers"]]
+    commands = [["history"], ["site", "targets"], ["model", "list"], ["history", "top", "writers"]]
     if find_spec("darshan"):  # not in the roots of other Slurm versions
-        commands.append(["train"])
+        commands.append(["model", "train"])
     for words in commands:
         done = sluice(sluiced, ANN, *words)
         assert done.returncode == 1, words
@@ -218,7 +218,7 @@ def test_modes_that_let_others_read_are_found_and_repaired(sluiced):
 
 
 def asked_of_the_doctor(daemon: Sluiced):
-    return json.loads(sluice(daemon, 0, "doctor", "--json").stdout)
+    return json.loads(sluice(daemon, 0, "doctor", "--json").stdout)["findings"]
 
 
 REFUSED = {

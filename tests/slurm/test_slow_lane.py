@@ -97,7 +97,7 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
         wait_for(lambda: sluiced.snapshot().lane_speed("sl1") < 1)
         sluiced.wait_until_loaded()
         after = decision_on(sluiced, guarded, "stream_2")
-        warnings = [f["text"] for f in sluiced.sluice("doctor") if f["topic"] == "targets"]
+        warnings = [f["text"] for f in sluiced.findings() if f["topic"] == "targets"]
     finally:
         sluiced.stop()
     assert before["reason"] == "no_corunners"

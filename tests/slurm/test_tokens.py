@@ -719,7 +719,7 @@ def diagnose(slurm: PrivateSlurm, files: PluginFiles) -> list[dict[str, str]]:
     program = Path(sys.executable).with_name("sluice")
     environment = {"SLUICE_CONF": str(files.config)}
     done = slurm.run(program, "doctor", "--json", check=False, environment=environment)
-    return [found for found in json.loads(done.stdout) if found["topic"] == "tokens"]
+    return [found for found in json.loads(done.stdout)["findings"] if found["topic"] == "tokens"]
 
 
 def test_the_doctor_shows_grants_and_opt_outs(slurm: PrivateSlurm, files: PluginFiles) -> None:

@@ -117,6 +117,19 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Which jobs a list is of; an empty tuple stands for all."""
+
+    uids: tuple[int, ...] = ()
+    accounts: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    """As Slurm names them, in capitals."""
+    since: int = 0
+    """UTC seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionCounts:
     """How many decisions were made in a span of time, and found no job."""
 

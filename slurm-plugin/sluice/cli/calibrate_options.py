@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import CommandError
+from sluice.cli.common import usage_errors
 
 if TYPE_CHECKING:
     from sluice.interference.calibrate.grid import Encounterable
@@ -168,19 +168,24 @@ def settings_of(
     from sluice.interference.calibrate.protocol import Timing
     from sluice.interference.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
     from sluice.interference.calibrate.targets import parse_targets
+    from sluice.interference.errors import CalibrationError
     from sluice.interference.programs import parse_size
 
-    places = parse_targets(targets, counters)
+    with usage_errors(CalibrationError):
+        places = parse_targets(targets, counters)
+        sizes = tuple(sorted(map(parse_size, chunks)))
+        plan = [_encounter(text) for text in encounters]
     grid = default_grid(
-        tuple(sorted(map(parse_size, chunks))) or CHUNKS,
+        sizes or CHUNKS,
         processes=processes or PROCESSES_OF_A_TASK * tasks,
         several_targets=len(places) > 1,
     )
-    plan = [_encounter(text) for text in encounters] or most_informative_first(grid)
-    for program in (p for encounter in plan for p in (encounter.probe, *encounter.signals)):
-        check(program, tasks)
+    plan = plan or most_informative_first(grid)
+    with usage_errors(CalibrationError):
+        for program in (p for encounter in plan for p in (encounter.probe, *encounter.signals)):
+            check(program, tasks)
     if tasks > 1 and not srun:
-        raise CommandError(f"--tasks {tasks}: only --srun starts several")
+        raise click.UsageError(f"--tasks {tasks}: only --srun starts several")
     return Settings(
         targets=places,
         plan=tuple(plan),
@@ -199,5 +204,5 @@ def _encounter(text: str) -> Encounterable:
 
     programs = [Program.parse(word) for word in text.split()]
     if len(programs) < 2:
-        raise CommandError(f"{text!r}: name a probe and at least one signal")
+        raise click.UsageError(f"{text!r}: name a probe and at least one signal")
     return Encounterable(programs[0], tuple(programs[1:]))

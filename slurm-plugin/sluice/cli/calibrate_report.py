@@ -38,12 +38,13 @@ def list_command(*, config: Path | None, history: Path | None, as_json: bool) ->
 
     \b
         sluice site calibrate list
-        sluice site calibrate list --json | jq '.[-1].measured'
+        sluice site calibrate list --json | jq '.calibrations[-1].measured'
     """
     with open_history(config, history, read_only=True) as store:
         rows = [(c, store.encounters([c.id])) for c in store.calibrations()]
     if as_json:
-        show_json([_calibration_json(c, encounters) for c, encounters in rows])
+        listed = [_calibration_json(c, encounters) for c, encounters in rows]
+        show_json({"calibrations": listed})
         return
     show_table(
         ("Number", "When", "Site", "Measured", "Dropped", "State"),

@@ -6,8 +6,12 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import textwrap
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,10 +25,15 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
 
+VERSION = "0.1.0"
+"""The distribution's, without the time that asking for it takes; a test compares them."""
 DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 NOTHING = "–"
 """What a table shows for a number that is not known."""
+UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+SHORTEST = 12
+"""Characters to which a text is cut at most, before whole columns are left out."""
 MAX_LINE = 4 << 20
 """Characters; no submit line is longer, as all words of a command are 2 MiB at most on Linux."""
 NO_COVERAGE = "coverage: not known without accounting; see `sluice history ingest --sacct`"
@@ -52,6 +61,15 @@ def library_errors() -> tuple[type[Exception], ...]:
 
     texts = (SacctError, JobStatsError, LabelsError)
     return (CalibrationError, HistoryError, *texts, CoreError, SlurmError, SimError)
+
+
+@contextmanager
+def usage_errors(*errors: type[Exception]) -> Iterator[None]:
+    """Take these errors for what they are where the words of a command are read: wrong usage."""
+    try:
+        yield
+    except errors as error:
+        raise click.UsageError(str(error)) from error
 
 
 # Options
@@ -238,28 +256,152 @@ def bounded_lines(file: TextIO, name: str) -> Iterator[str]:
 # Printing
 
 
-def show_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def show_json(value: Mapping[str, object]) -> None:
+    """Print a document, which says by which Sluice it was written."""
+    document = {"version": VERSION, **value}
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below a heading: ruled on a terminal, aligned plain text elsewhere."""
-    if not (sys.stdout and sys.stdout.isatty()):  # None where it was closed
-        click.echo("\n".join(aligned(columns, rows)))
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How Slurm's commands are asked to print a list: --format, --noheader, --parsable2."""
+
+    columns: tuple[str, ...] = ()
+    """Empty: all."""
+    noheader: bool = False
+    parsable: bool = False
+
+    @property
+    def is_for_programs(self) -> bool:
+        """Whether nothing but rows is wanted on standard output."""
+        return self.noheader or self.parsable
+
+
+def show_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    least: Sequence[str] = (),
+    layout: Layout | None = None,
+) -> None:
+    """Print rows below a heading.
+
+    Where a terminal is too narrow, the columns in `least` are left out first, in this order; then
+    texts are cut; then columns are left out from the right.
+    """
+    layout = layout or Layout()
+    chosen, widths = _chosen(columns, layout)
+    heads = [columns[i] for i in chosen]
+    cells = [
+        [one_line(str(row[i]))[:width] for i, width in zip(chosen, widths, strict=True)]
+        for row in rows
+    ]
+    if layout.parsable:
+        for line in cells if layout.noheader else [heads, *cells]:
+            click.echo("|".join(cell.replace("|", UNPRINTABLE) for cell in line))
+    elif is_terminal():
+        _show_ruled(heads, cells, least, layout)
+    else:
+        lines = aligned(heads, cells)[layout.noheader :]
+        if lines:
+            click.echo("\n".join(lines))
+
+
+def show_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """Print a name and a text a line; on a terminal a long text goes on below itself."""
+    if not is_terminal():
+        click.echo("\n".join(aligned(("", ""), facts)))
         return
+    title = max((len(name) for name, _ in facts), default=0)
+    room = max(SHORTEST, shutil.get_terminal_size().columns - title - 4)
+    for name, text in facts:
+        lines = textwrap.wrap(one_line(str(text)), room) or [""]
+        click.echo(f"  {click.style(f'{name:<{title}}', bold=True)}  {lines[0]}")
+        for line in lines[1:]:
+            click.echo(f"{' ' * (title + 4)}{line}")
+
+
+def is_terminal() -> bool:
+    return bool(sys.stdout and sys.stdout.isatty())  # None where it was closed
+
+
+def column_key(name: str) -> str:
+    """Return what --format knows a column by: its heading in any case, without blanks."""
+    return re.sub(r"[^a-z0-9/]", "", name.lower())
+
+
+def _chosen(columns: Sequence[str], layout: Layout) -> tuple[list[int], list[int | None]]:
+    """Return which columns are wanted, and to how many characters each is cut."""
+    if not layout.columns:
+        return list(range(len(columns))), [None] * len(columns)
+    known = {column_key(name): i for i, name in enumerate(columns)}
+    chosen, widths = [], []
+    for wanted in layout.columns:
+        name, _, width = wanted.partition("%")
+        if column_key(name) not in known or (width and not width.isdecimal()):
+            raise click.UsageError(f"--format: no column {wanted}; there are {', '.join(known)}")
+        chosen.append(known[column_key(name)])
+        widths.append(int(width) if width else None)
+    return chosen, widths
+
+
+def _show_ruled(
+    heads: list[str], cells: list[list[str]], least: Sequence[str], layout: Layout
+) -> None:
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    cells = [[one_line(str(cell)) for cell in row] for row in rows]
-    table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-    for name, is_right in zip(columns, _numeric_columns(len(columns), cells), strict=True):
-        table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+    right = _numeric_columns(len(heads), cells)
+    widths = [max(map(cell_len, column)) for column in zip(heads, *cells, strict=True)]
+    first_out = [heads.index(name) for name in least if name in heads]
+    kept = fitting(widths, right, first_out, console.width)
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD, show_header=not layout.noheader)
+    for i, width in kept.items():
+        table.add_column(
+            Text(heads[i]),
+            justify="right" if right[i] else "left",
+            width=width,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
     for row in cells:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(row[i]) for i in kept))
     console.print(table)
+    left_out = [name for i, name in enumerate(heads) if i not in kept]
+    if left_out:
+        console.print(f"not shown for want of room: {', '.join(left_out)}", style="dim")
+
+
+def fitting(
+    widths: Sequence[int], is_number: Sequence[bool], least: Sequence[int], room: int
+) -> dict[int, int]:
+    """Return the columns that fit into a line, each with its width.
+
+    `least` are the columns that are left out first, in this order.
+    """
+    kept = dict(enumerate(widths))
+
+    def excess() -> int:
+        return sum(kept.values()) + 3 * len(kept) + 1 - room
+
+    for i in least:
+        if excess() > 0:
+            del kept[i]
+    while excess() > 0:
+        texts = [i for i in kept if not is_number[i] and kept[i] > SHORTEST]
+        if texts:
+            widest = max(texts, key=lambda i: kept[i])
+            kept[widest] = max(SHORTEST, kept[widest] - excess())
+        elif len(kept) > 1:
+            del kept[max(kept)]
+        else:
+            kept = {i: max(1, room - 4) for i in kept}
+            break
+    return kept
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -285,7 +427,7 @@ def _numeric_columns(count: int, cells: list[list[str]]) -> list[bool]:
 
 def one_line(text: str) -> str:
     """Text from users as one printable line: a job may be called anything."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() else UNPRINTABLE for c in text)
 
 
 # Numbers in words; None is unknown

@@ -12,6 +12,7 @@ from sluice.cli.common import (
     config_option,
     json_option,
     read_config,
+    show_facts,
     show_json,
     show_table,
 )
@@ -102,14 +103,13 @@ def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
         )
     chosen = [known[key.lower()] for key in keys] or list(known.values())
     if as_json:
-        show_json(
-            [
-                {"key": key.key, "kind": key.kind, "default": key.fallback, "meaning": key.text}
-                for key in chosen
-            ]
-        )
+        settings = [
+            {"key": key.key, "kind": key.kind, "default": key.fallback, "meaning": key.text}
+            for key in chosen
+        ]
+        show_json({"settings": settings})
         return
-    show_table(("Key", "Default", "Meaning"), [(key.key, key.fallback, key.text) for key in chosen])
+    show_facts([(f"{key.key}={key.fallback}", key.text) for key in chosen])
 
 
 def _slurm_uid() -> int:

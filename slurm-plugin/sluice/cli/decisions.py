@@ -8,6 +8,7 @@ import click
 
 from sluice.cli.common import (
     NOTHING,
+    Layout,
     answer,
     bytes_text,
     config_option,
@@ -17,6 +18,7 @@ from sluice.cli.common import (
     show_table,
     times_text,
 )
+from sluice.cli.listing import layout_options, selection_options, since_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,16 +37,31 @@ COLUMNS = (
     "Action",
     "Reason",
 )
+LEAST = ("Chunk", "Nodes", "Conf", "It", "Other", "Beside", "User", "Pattern")
+"""What a narrow terminal does without, in this order."""
+NO_DECISIONS = "No decisions yet. Is sluiced running? See `sluice doctor`."
 
 
 @click.command()
 @click.option(
     "-n", "--limit", default=20, show_default=True, type=click.IntRange(1), help="How many."
 )
+@selection_options("user", "account", "cluster", "state")
+@since_option(None, "Only what was decided in this time")
+@layout_options
 @config_option
 @history_option
 @json_option
-def command(limit: int, config: Path | None, history: Path | None, *, as_json: bool) -> None:
+def command(
+    limit: int,
+    *,
+    since: int | None,
+    layout: Layout,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+    **selection: tuple[str, ...],
+) -> None:
     """List what Sluice decided, the latest last.
 
     A line for each submission: what it was predicted to do to storage and how surely, the
@@ -60,27 +77,26 @@ def command(limit: int, config: Path | None, history: Path | None, *, as_json: b
     \b
     Examples:
         sluice decisions
-        sluice decisions --limit 1000 --json | jq '.[] | select(.action == "delay")'
+        sluice decisions --user ann,bob --since 36h --state pending,running
+        sluice decisions --format job,user,action,reason%60 --noheader
+        sluice decisions --limit 1000 --json | jq '.decisions[] | select(.action == "delay")'
     """
     from sluice.slurm.answers import decisions
     from sluice.slurm.viewers import OWNER
 
+    asked: dict[str, Any] = {"limit": limit, "since": since or 0, **selection}
     found = answer(
-        config,
-        history,
-        lambda store: decisions(store, OWNER, limit=limit),
-        "decisions",
-        limit=limit,
+        config, history, lambda store: decisions(store, OWNER, **asked), "decisions", **asked
     )
     rows, others = found["decisions"], found["others"]
     if others:
         click.echo(f"sluice: left out {others} decisions of another version of Sluice", err=True)
     if as_json:
-        show_json(rows)
-    elif rows:
-        show_table(COLUMNS, [_cells(row) for row in rows])
+        show_json(found)
+    elif rows or layout.is_for_programs:
+        show_table(COLUMNS, [_cells(row) for row in rows], least=LEAST, layout=layout)
     else:
-        click.echo("No decisions yet. Is sluiced running? See `sluice doctor`.")
+        click.echo(NO_DECISIONS if not (since or any(selection.values())) else "No such decision.")
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:

@@ -44,7 +44,7 @@ def command(
     Examples:
         sluice doctor
         sluice doctor --preflight && systemctl restart slurmctld
-        sluice doctor --json | jq '.[] | select(.level == "FAIL")'
+        sluice doctor --json | jq '.findings[] | select(.level == "FAIL")'
     """
     from sluice.cli import own_checks, slurm_checks, token_checks, trouble_checks
     from sluice.cli.findings import Site
@@ -77,7 +77,7 @@ def command(
         )
         findings = [finding for check in checks for finding in check(site)]
     if as_json:
-        show_json([asdict(finding) for finding in findings])
+        show_json({"findings": [asdict(finding) for finding in findings]})
     else:
         for finding in findings:
             level = click.style(f"{finding.level:4}", fg=COLOURS[finding.level], bold=True)

@@ -12,6 +12,7 @@ import click
 
 from sluice.cli.common import (
     NOTHING,
+    Layout,
     config_option,
     duration_text,
     json_option,
@@ -21,6 +22,7 @@ from sluice.cli.common import (
     show_table,
     sluiced_runs,
 )
+from sluice.cli.listing import layout_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -31,9 +33,10 @@ Facts = dict[str, Any]
 
 
 @click.command()
+@layout_options
 @config_option
 @json_option
-def command(config: Path | None, *, as_json: bool) -> None:
+def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
     """Show the gates: tokens let out, held and waited for.
 
     Everything is asked of Slurm at this moment, so it works without sluiced, too; who may not see
@@ -50,6 +53,7 @@ def command(config: Path | None, *, as_json: bool) -> None:
     \b
     Examples:
         sluice gates
+        sluice gates --parsable2 --format token,held,waiting
         sluice gates --json | jq '.gates[] | select(.waiting > 0)'
     """
     settings = read_config(config)
@@ -61,7 +65,11 @@ def command(config: Path | None, *, as_json: bool) -> None:
     show_table(
         ("Token", "Gate", "Held", "Waiting", "Longest wait", "Lease", "Remark"),
         [_row(gate, facts["hidden"]) for gate in facts["gates"]],
+        least=("Lease", "Longest wait"),
+        layout=layout,
     )
+    if layout.is_for_programs:
+        return
     if facts["hidden"]:
         click.echo(
             f"Slurm hides {' and '.join(facts['hidden'])} of others from you (PrivateData), and "

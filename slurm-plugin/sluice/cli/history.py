@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Layout,
     bytes_text,
     config_option,
     coverage_line,
@@ -21,11 +21,13 @@ from sluice.cli.common import (
     history_option,
     json_option,
     open_history,
+    show_facts,
     show_json,
     show_table,
 )
+from sluice.cli.listing import Age, layout_options, selection_options, since_option
 from sluice.cli.progress import progress
-from sluice.slurm.viewers import user_text
+from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Total
@@ -40,20 +42,6 @@ ORDERS = {
     "harmed": "suffered",
 }
 """What a ranking is asked for by, and what it is sorted by."""
-
-
-class Age(click.ParamType[int]):
-    """A span of time in seconds: 90d, 12w, 2y."""
-
-    name = "AGE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d{1,5})([dwy])", value)
-        if match is None:
-            self.fail(f"{value!r} is no age; say e.g. 90d, 12w or 2y", param, ctx)
-        return int(match[1]) * 86400 * {"d": 1, "w": 7, "y": 365}[match[2]]
 
 
 @click.command("show", short_help="Say what the history holds.")
@@ -80,7 +68,7 @@ def show(*, quarantined: bool, config: Path | None, history: Path | None, as_jso
 def _show_quarantined(store: Store, *, as_json: bool) -> None:
     logs = store.quarantined()
     if as_json:
-        show_json([{"path": log.path, "reason": log.reason} for log in logs])
+        show_json({"quarantined": [{"path": log.path, "reason": log.reason} for log in logs]})
     elif not logs:
         click.echo("none is in quarantine")
     else:
@@ -95,8 +83,7 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
         return
     click.echo(coverage_line(store))
     click.echo(str(store.path))
-    show_table(
-        ("", ""),
+    show_facts(
         [
             ("logs read", counts.logs),
             ("  of known jobs", counts.linked),
@@ -112,8 +99,10 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
 
 @click.command("top")
 @click.argument("order", type=click.Choice(list(ORDERS)), metavar="|".join(ORDERS))
-@click.option("--since", type=Age(), metavar="AGE", help="Only runs of so long ago, in full weeks.")
+@since_option(None, "Only runs of this time, in full weeks")
+@selection_options("user")
 @click.option("-n", "most", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@layout_options
 @config_option
 @history_option
 @json_option
@@ -122,6 +111,8 @@ def top(
     since: int | None,
     most: int,
     *,
+    users: tuple[str, ...],
+    layout: Layout,
     config: Path | None,
     history: Path | None,
     as_json: bool,
@@ -133,20 +124,22 @@ def top(
 
     \b
         sluice history top writers
-        sluice history top metadata --since 12w
+        sluice history top metadata --since 12w --user ann
         sluice history top harmful -n 5 --json
     """
-    first_week = 0 if since is None else (int(time.time()) - since) // WEEK
+    first_week = (since or 0) // WEEK
     with _fresh(config, history) as store:
-        totals = store.ranking(ORDERS[order], since_week=first_week, most=most)
+        uids = [uid_of(name, store) for name in users]
+        totals = store.ranking(ORDERS[order], since_week=first_week, most=most, uids=uids)
         stale = len(store.stale_weeks())
         coverage, shares = coverage_line(store), asdict(store.coverage())
     if as_json:
         rows = [_hours(total) for total in totals]
         show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
         return
-    click.echo(coverage)
-    if not totals:
+    if not layout.is_for_programs:
+        click.echo(coverage)
+    if not totals and not layout.is_for_programs:
         click.echo("none: no run of that time is known to have done so")
         return
     show_table(
@@ -164,6 +157,8 @@ def top(
             )
             for total in totals
         ],
+        least=("opens, stats", "read", "runs"),
+        layout=layout,
     )
     if stale:
         click.echo(
@@ -209,7 +204,7 @@ def _node_hours(node_seconds: float) -> str:
 
 
 @click.command("prune")
-@click.option("--older-than", required=True, type=Age(), metavar="AGE", help="E.g. 90d, 12w or 2y.")
+@click.option("--older-than", required=True, type=Age(), help="E.g. 90d, 12w or 2y.")
 @click.option("--labelled", is_flag=True, help="Forget labelled logs too; they teach patterns.")
 @click.option("--vacuum", is_flag=True, help="Give the room back to the file system.")
 @config_option

@@ -20,6 +20,7 @@ from sluice.cli.common import (
     share_text,
     show_json,
     show_table,
+    usage_errors,
 )
 from sluice.cli.progress import progress
 
@@ -125,6 +126,7 @@ def _show_pair(
 
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.history_db.command_lines import program_name
+    from sluice.interference.errors import CalibrationError
     from sluice.interference.programs import Program
     from sluice.prediction.expectation import expected
     from sluice.prediction.jobs import LATEST_RUNS
@@ -132,7 +134,8 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
 
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):
-        program = Program.parse(text)
+        with usage_errors(CalibrationError):
+            program = Program.parse(text)
         if not program.is_writer:
             raise _not_foretold(text)
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)

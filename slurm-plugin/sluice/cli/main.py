@@ -259,7 +259,9 @@ def main() -> None:
         sluice history ingest /var/log/darshan
         sluice model train && sluice model publish
 
-    Every command has --help with examples; most have --json for programs.
+    Every command has --help with examples; most have --json for programs, one object whose
+    member `version` is that of the Sluice that wrote it. Exit code: 0 all is well, 1 something
+    failed or was found, 2 wrong usage.
 
     \b
     Completion in bash (also zsh_source, fish_source):

@@ -79,6 +79,7 @@ def command(*, config: Path | None, history: Path | None, as_json: bool) -> None
             )
             for model in models
         ],
+        least=("squared error", "from", "until", "of those right", "certain of"),
     )
 
 

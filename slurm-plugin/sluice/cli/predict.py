@@ -28,8 +28,8 @@ from sluice.cli.common import (
     rate_text,
     read_config,
     share_text,
+    show_facts,
     show_json,
-    show_table,
     time_text,
     with_range,
 )
@@ -259,7 +259,7 @@ def _print(facts: Facts) -> None:
         ("share of run time", with_range(profile, "io_share", share_text)),
         ("burst, period", _bursts(profile)),
     ]
-    show_table(("", ""), rows)
+    show_facts(rows)
     for run in runs[:SHOWN_RUNS]:
         click.echo(
             one_line(

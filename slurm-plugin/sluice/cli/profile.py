@@ -15,8 +15,8 @@ from sluice.cli.common import (
     one_line,
     rate_text,
     share_text,
+    show_facts,
     show_json,
-    show_table,
     time_text,
 )
 from sluice.slurm.viewers import user_text
@@ -51,7 +51,8 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
         sluice lab profile run.darshan
         sluice lab profile --json run.darshan | jq .pattern
 
-    JSON: one object, for several logs a list. Exit code: 0 all were read, 1 one could not be.
+    JSON: one object; of several logs a list `profiles`. Exit code: 0 all were read, 1 one could
+    not be.
     """
     from sluice.ingest.workers import Failure, read_profiles
 
@@ -66,7 +67,7 @@ def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
     if as_json:
         values = [_as_json(reading) for reading in readings]
         if readings:
-            show_json(values[0] if len(logs) == 1 else values)
+            show_json(values[0] if len(logs) == 1 else {"profiles": values})
     else:
         for reading in readings:
             _print(reading)
@@ -107,8 +108,7 @@ def _print(reading: Reading) -> None:
 
     log, profile = reading.log, reading.profile
     click.echo(one_line(log.path))
-    show_table(
-        ("", ""),
+    show_facts(
         [
             ("pattern", f"{profile.pattern}, confidence {profile.confidence:.2f}"),
             ("because it", "; ".join(evidence(profile, reading.features)) or NOTHING),

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import json_option, rate_text, share_text, show_json, show_table
+from sluice.cli.common import (
+    NOTHING,
+    json_option,
+    rate_text,
+    share_text,
+    show_json,
+    show_table,
+    usage_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,9 +103,12 @@ def command(
     elif parameters:
         _show_parameters(as_json=as_json)
     else:
+        from sluice.sim.errors import WorldError
         from sluice.sim.papers.figures import find
 
-        _show_figures(find(names), as_json=as_json)
+        with usage_errors(WorldError):
+            figures = find(names)
+        _show_figures(figures, as_json=as_json)
 
 
 def _show_figures(figures: Sequence[Figure], *, as_json: bool) -> None:
@@ -121,7 +132,7 @@ def _show_figures(figures: Sequence[Figure], *, as_json: bool) -> None:
         if not as_json:
             _show_verdict(verdict)
     if as_json:
-        show_json([_verdict_json(verdict) for verdict in verdicts])
+        show_json({"figures": [_verdict_json(verdict) for verdict in verdicts]})
     else:
         _show_summary(verdicts)
 
@@ -173,24 +184,23 @@ def _show_parameters(*, as_json: bool) -> None:
 
     units = {field.name: field.unit for field in STORAGE_FIELDS}
     if as_json:
-        show_json(
-            {
-                platform.name: {
-                    "title": platform.title,
-                    "parameters": [
-                        {
-                            "name": p.name,
-                            "value": p.value,
-                            "unit": units[p.name],
-                            "source": p.source,
-                            "fitted": p.fitted or None,
-                        }
-                        for p in platform.parameters
-                    ],
-                }
-                for platform in PLATFORMS.values()
+        platforms = {
+            platform.name: {
+                "title": platform.title,
+                "parameters": [
+                    {
+                        "name": p.name,
+                        "value": p.value,
+                        "unit": units[p.name],
+                        "source": p.source,
+                        "fitted": p.fitted or None,
+                    }
+                    for p in platform.parameters
+                ],
             }
-        )
+            for platform in PLATFORMS.values()
+        }
+        show_json({"platforms": platforms})
         return
     for platform in PLATFORMS.values():
         click.secho(f"{platform.name}: {platform.title}", bold=True)
@@ -207,25 +217,24 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
     if scenario.offsets:
         points = delta_graph(scenario)
         if as_json:
-            show_json([{"offset": o, "factors": factors} for o, *factors in points])
+            show_json({"offsets": [{"offset": o, "factors": fs} for o, *fs in points]})
             return
         columns = ("offset, s", *(f"I of {name}" for name in scenario.names))
         show_table(columns, [[f"{number:.2f}" for number in point] for point in points])
         return
     company = keep_company(scenario)
     if as_json:
-        show_json(
-            [
-                {
-                    "program": one.name,
-                    "alone": {"seconds": _finite(one.alone_seconds), "rate": one.alone_rate},
-                    "together": {"seconds": _finite(one.seconds), "rate": one.rate},
-                    "factor": _finite(one.factor),
-                    "lost": one.lost,
-                }
-                for one in company
-            ]
-        )
+        programs = [
+            {
+                "program": one.name,
+                "alone": {"seconds": _finite(one.alone_seconds), "rate": one.alone_rate},
+                "together": {"seconds": _finite(one.seconds), "rate": one.rate},
+                "factor": _finite(one.factor),
+                "lost": one.lost,
+            }
+            for one in company
+        ]
+        show_json({"programs": programs})
         return
     rows = [
         (
@@ -249,21 +258,20 @@ def _show_what_if(scenario: Scenario, *, as_json: bool) -> None:
     found = what_if(scenario)
     programs = [scenario.names[i] for i in writers(scenario)]
     if as_json:
-        show_json(
-            [
-                {
-                    "remedy": one.remedy,
-                    "title": one.title,
-                    "programs": programs,
-                    "factors": [_finite(factor) for factor in one.factors],
-                    "mean_factor": _finite(one.mean_factor),
-                    "seconds": _finite(one.seconds),
-                    "messages": one.messages,
-                    "why_not": one.why_not or None,
-                }
-                for one in found
-            ]
-        )
+        remedies = [
+            {
+                "remedy": one.remedy,
+                "title": one.title,
+                "programs": programs,
+                "factors": [_finite(factor) for factor in one.factors],
+                "mean_factor": _finite(one.mean_factor),
+                "seconds": _finite(one.seconds),
+                "messages": one.messages,
+                "why_not": one.why_not or None,
+            }
+            for one in found
+        ]
+        show_json({"remedies": remedies})
         return
     rows = [
         (
@@ -290,6 +298,5 @@ def _finite(number: float) -> float | None:
 
 
 def _seconds(number: float) -> str:
-    from sluice.cli.common import NOTHING
 
     return NOTHING if _finite(number) is None else f"{number:.2f}"

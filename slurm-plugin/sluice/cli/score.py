@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +19,7 @@ from sluice.cli.common import (
     show_table,
     time_text,
 )
-from sluice.cli.history import Age
+from sluice.cli.listing import since_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +41,7 @@ COLUMNS = ("jobs", "certain of", "came true", "pattern", "written within 2×", "
 
 
 @click.command("score", short_help="Lay live predictions beside what the jobs then did.")
-@click.option(
-    "--since",
-    type=Age(),
-    default="30d",
-    show_default=True,
-    metavar="AGE",
-    help="Of jobs that started in this time, e.g. 7d, 4w or 1y.",
-)
+@since_option("30d", "Of jobs that started in this time")
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} rows of a table.")
 @config_option
 @history_option
@@ -78,13 +70,12 @@ def command(
     from sluice.slurm.answers import model_score
     from sluice.slurm.viewers import OWNER
 
-    begin = int(time.time()) - since
     found = answer(
         config,
         history,
-        lambda store: model_score(store, OWNER, since=begin),
+        lambda store: model_score(store, OWNER, since=since),
         "model score",
-        since=begin,
+        since=since,
     )
     if as_json:
         show_json(found)

@@ -22,6 +22,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
     time_text,
+    usage_errors,
 )
 
 if TYPE_CHECKING:
@@ -124,11 +125,13 @@ def _measure(  # noqa: PLR0917 - as given on the command line
     from sluice.interference.calibrate.protocol import Timing
     from sluice.interference.calibrate.target_speeds import probe_targets
     from sluice.interference.calibrate.targets import parse_targets, uncounted
+    from sluice.interference.errors import CalibrationError
     from sluice.interference.programs import Program
 
-    asked = Program.parse(program)
-    check(asked, tasks=1)
-    targets = parse_targets(places, counters)
+    with usage_errors(CalibrationError):
+        asked = Program.parse(program)
+        check(asked, tasks=1)
+        targets = parse_targets(places, counters)
     for name in uncounted(targets):
         click.echo(f"{name}: nothing counts others' traffic here; see --counter", err=True)
     for seen, dropped in probe_targets(

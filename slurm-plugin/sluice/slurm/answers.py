@@ -9,16 +9,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
+from sluice.history_db.records import Selection
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.slurm.errors import QueryError
 from sluice.slurm.job_report import JobNumber, gather, shown
-from sluice.slurm.viewers import user_text
+from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.records import Decision
@@ -48,12 +49,29 @@ def why(
     return {"coverage": _coverage(store, viewer), **facts}
 
 
-def decisions(store: Store, viewer: Viewer, *, limit: int) -> Facts:
-    """List the latest decisions, the latest last, and count those of another version."""
+def decisions(
+    store: Store,
+    viewer: Viewer,
+    *,
+    limit: int,
+    users: Sequence[str] = (),
+    accounts: Sequence[str] = (),
+    clusters: Sequence[str] = (),
+    states: Sequence[str] = (),
+    since: int = 0,
+) -> Facts:
+    """List the latest decisions on such jobs, the latest last; count those of another version."""
     rows: list[Facts] = []
     others = 0
-    of_user = None if viewer.sees_all else viewer.uid
-    for decision in store.latest_decisions(limit, uid=of_user):
+    uids = {uid_of(name, store) for name in users}
+    if not viewer.sees_all:
+        if uids and viewer.uid not in uids:
+            return {"decisions": [], "others": 0}
+        uids = {viewer.uid}
+    wanted = Selection(
+        tuple(uids), tuple(accounts), tuple(clusters), tuple(map(str.upper, states)), since
+    )
+    for decision in store.latest_decisions(limit, wanted):
         try:
             record = Record.parse(decision.record)
         except CoreError:

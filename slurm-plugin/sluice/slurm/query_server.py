@@ -41,6 +41,8 @@ SECONDS = 5.0
 """For a client to say what it wants, and again to take the answer."""
 BUSY_SECONDS = 2.0
 MOST_DECISIONS = 1000
+MOST_WORDS = 100
+"""Names of users, accounts, … of which a list shall be."""
 MOST_SCORED = 2000
 GATES_SECONDS = 2.0
 """For so long the gates that one user was told hold for the next one, too."""
@@ -162,8 +164,11 @@ class QueryServer:
                 return self._overview(site.config)
             case "decisions":
                 limit = min(_number(arguments, "limit"), MOST_DECISIONS)
+                since = _number({"since": 0} | arguments, "since")
                 with _history(site.config) as store:
-                    return answers.decisions(store, who, limit=limit)
+                    return answers.decisions(
+                        store, who, limit=limit, since=since, **_selection(arguments)
+                    )
             case "why":
                 job, cluster = _text(arguments, "job"), arguments.get("cluster")
                 with _history(site.config) as store:
@@ -249,6 +254,17 @@ def _text(arguments: dict[str, Any], name: str) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise QueryError(f"{name} is a text")
     return value
+
+
+def _selection(arguments: dict[str, Any]) -> dict[str, list[str]]:
+    """Check of which users, accounts, clusters and states a list shall be."""
+    found = {}
+    for name in ("users", "accounts", "clusters", "states"):
+        words = arguments.get(name, [])
+        if not isinstance(words, list) or len(words) > MOST_WORDS:
+            raise QueryError(f"{name} is a list of at most {MOST_WORDS} names")
+        found[name] = [_text({name: word}, name) for word in words]
+    return found
 
 
 def _job(request: object) -> dict[str, Any]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.slurm import slurm_commands
+from sluice.slurm.errors import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sluice.history_db.store import Store
     from sluice.slurm.records import Controller, UserDefaults
 
 
@@ -50,6 +52,19 @@ def hidden(uid: int, controller: Controller, what: Iterable[str]) -> tuple[str, 
     if not found or uid in {0, controller.slurm_uid} or slurm_commands.is_operator(uid):
         return ()
     return found
+
+
+def uid_of(name: str, store: Store) -> int:
+    """Return the uid of a user by number, by this machine, or by the history."""
+    if name.isascii() and name.isdecimal():
+        return int(name)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        uid = store.uid_of(name)
+    if uid is None:
+        raise QueryError(f"{name}: no user of this machine or of the history has that name")
+    return uid
 
 
 def user_text(uid: int) -> str:

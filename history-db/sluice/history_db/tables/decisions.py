@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.packing import WINDOW, packed, unpacked
-from sluice.history_db.records import Decision, DecisionCounts
+from sluice.history_db.records import Decision, DecisionCounts, Selection
 from sluice.history_db.sql import Database, marks, signed, unsigned
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ DICTIONARY_ROWS = 20_000
 """Records that are compressed with one dictionary."""
 
 
+ALL_JOBS = Selection()
 ZEROS = re.compile(rb"\0{32,}")
 """Unused room in records, which a dictionary has better things to do with than to repeat."""
 
@@ -185,13 +186,30 @@ class Decisions(Connection):
             {"uid": uid, "latest": latest},
         )
 
-    def latest_decisions(self, limit: int, *, uid: int | None = None) -> list[Decision]:
-        """Return the plugin's latest decisions, of one user or of all, the latest first."""
-        if uid is not None:
-            return self._decisions(
-                "uid = ? AND is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [uid, limit]
+    def latest_decisions(self, limit: int, selection: Selection = ALL_JOBS) -> list[Decision]:
+        """Return the plugin's latest decisions on these jobs, the latest first."""
+        conditions = ["is_second = 0", "now >= ?"]
+        values: list[Any] = [selection.since]
+        for column, words in (("uid", selection.uids), ("cluster", selection.clusters)):
+            if words:
+                conditions.append(f"{column} IN (SELECT value FROM json_each(?))")
+                values.append(json.dumps(words))
+        of_job = [("account", selection.accounts), ("state", selection.states)]
+        if any(words for _, words in of_job):
+            conditions.append(
+                "EXISTS (SELECT 1 FROM jobs WHERE jobs.job_id = decisions.job_id "
+                "AND jobs.cluster = decisions.cluster"
+                + "".join(
+                    f" AND jobs.{column} IN (SELECT value FROM json_each(?))"
+                    for column, words in of_job
+                    if words
+                )
+                + ")"
             )
-        return self._decisions("is_second = 0 ORDER BY now DESC, number DESC LIMIT ?", [limit])
+            values += [json.dumps(words) for _, words in of_job if words]
+        return self._decisions(
+            f"{' AND '.join(conditions)} ORDER BY now DESC, number DESC LIMIT ?", [*values, limit]
+        )
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
         return list(self._each_decision(condition, values))

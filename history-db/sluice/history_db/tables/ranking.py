@@ -11,7 +11,7 @@ from sluice.history_db.sql import marks
 from sluice.history_db.tables.logs import JOB_OF_LOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 WEEK = 7 * 86400  # seconds; week 0 began at 0
 SUMS = (
@@ -84,12 +84,21 @@ class Ranking(Connection):
                 "FROM weekly_totals GROUP BY uid, application"
             )
 
-    def ranking(self, by: str, *, since_week: int, most: int) -> list[Total]:
+    def ranking(
+        self, by: str, *, since_week: int, most: int, uids: Sequence[int] = ()
+    ) -> list[Total]:
         """Return the applications with the largest totals since a week, the largest first.
 
-        `by` is one of SORTED_BY.
+        `by` is one of SORTED_BY; `uids`: only of these users.
         """
         column = SORTED_BY[SORTED_BY.index(by)]  # never text from outside
+        if uids:
+            of_users = (
+                f"(SELECT uid, application, sum({column}) AS {column} FROM weekly_totals "
+                f"WHERE uid IN ({', '.join(str(int(uid)) for uid in uids)}) "
+                "GROUP BY uid, application)"
+            )
+            return self._largest_since(since_week, column, of_users, depth=-1, most=most)
         added_up = bool(self._rows("SELECT 1 FROM application_totals LIMIT 1"))
         if since_week == 0 and added_up:
             rows = self._rows(

@@ -1,0 +1,123 @@
+"""The options that Slurm's users know from squeue and sacct, and the spans of time that we take."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli.common import Function, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+UNIT_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+WHAT = {
+    "user": "Only of these users, by name or uid.",
+    "account": "Only of jobs of these accounts.",
+    "cluster": "Only of these clusters.",
+    "state": "Only of jobs in these states, as Slurm names them.",
+}
+
+
+class Age(click.ParamType[int]):
+    """A span of time in seconds: 36h, 90d, 12w, 2y."""
+
+    name = "AGE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,5})([hdwy])", value)
+        if match is None:
+            self.fail(f"{value!r} is no age; say e.g. 36h, 90d, 12w or 2y", param, ctx)
+        return int(match[1]) * UNIT_SECONDS[match[2]]
+
+
+class Since(Age):
+    """A time in UTC seconds: so long ago, or a date of here as Slurm writes it."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if re.match(r"\d{4}-", value) is None:
+            return max(0, int(time.time()) - super().convert(value, param, ctx))
+        try:
+            return max(0, int(datetime.fromisoformat(value).timestamp()))
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is no date; say e.g. 2026-11-20 or 2026-11-20T08:30", param, ctx)
+
+
+class Words(click.ParamType[tuple[str, ...]]):
+    """Words with commas between them."""
+
+    name = "LIST"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        del param, ctx
+        if isinstance(value, tuple):
+            return value
+        return tuple(word for part in value.split(",") if (word := part.strip()))
+
+
+def layout_options(function: Function) -> Function:
+    """Add --format, --noheader and --parsable2, which become one argument, layout."""
+
+    @functools.wraps(function)
+    def laid_out(
+        *args: Any, columns: tuple[str, ...], noheader: bool, parsable: bool, **named: Any
+    ) -> Any:
+        return function(*args, layout=Layout(columns, noheader, parsable), **named)
+
+    for option in (
+        click.option(
+            "-P",
+            "--parsable2",
+            "parsable",
+            is_flag=True,
+            help="Rows alone, with | between the columns, as sacct has it.",
+        ),
+        click.option("--noheader", is_flag=True, help="Rows alone, without the heading."),
+        click.option(
+            "--format",
+            "columns",
+            type=Words(),
+            default=(),
+            metavar="COLUMN[%WIDTH],…",
+            help="These columns, by their headings without blanks, in this order.",
+        ),
+    ):
+        laid_out = option(laid_out)
+    return laid_out  # type: ignore[return-value] # of the type that click made of it
+
+
+def selection_options(*names: str) -> Callable[[Function], Function]:
+    """Add those of --user, --account, --cluster and --state that are named."""
+
+    def add(function: Function) -> Function:
+        for name in reversed(names):
+            function = click.option(
+                f"--{name}", f"{name}s", type=Words(), default=(), metavar="NAME,…", help=WHAT[name]
+            )(function)
+        return function
+
+    return add
+
+
+def since_option(default: str | None, text: str) -> Callable[[Function], Function]:
+    return click.option(
+        "--since",
+        type=Since(),
+        default=default,
+        show_default=default is not None,
+        metavar="TIME",
+        help=f"{text}: 36h, 90d, 12w or 2y ago, or from a date on, 2026-11-20T08:30.",
+    )
