@@ -155,6 +155,23 @@ def test_a_job_whose_epilog_runs_still_holds_its_token(sluiced, slurm, lab_direc
     running(slurm, waiter)
 
 
+def test_status_says_who_waits_for_which_token_and_that_all_is_well(sluiced, slurm):
+    holder, waiter = holder_and_waiter(slurm)
+    wait_for(lambda: sluiced.sluice("status")["is_well"])
+    (row,) = sluiced.sluice("status")["waiting"]
+    assert (row["job_id"], row["reason"]) == (waiter, slurm.job(waiter)["Reason"])
+    assert row["tokens"]
+    assert row["waits"] >= 0
+    assert sluiced.sluice("status", "--user", row["user"])["waiting"]
+    assert sluiced.sluice("status", "--user", "nobody-else")["waiting"] == []
+    shown = sluiced.command("status")
+    assert "all is well" in shown
+    assert f"{waiter}" in shown
+    assert holder != waiter
+    heading = sluiced.command("gates", "--parsable2", "--format", "token,waiting").splitlines()[0]
+    assert heading == "Token|Waiting"
+
+
 def test_jobs_that_are_held_keep_nobody_out(sluiced, slurm):
     for _ in range(2):
         submit(slurm, "heavy", "--hold", LONG)

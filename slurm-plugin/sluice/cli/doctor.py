@@ -46,36 +46,12 @@ def command(
         sluice doctor --preflight && systemctl restart slurmctld
         sluice doctor --json | jq '.findings[] | select(.level == "FAIL")'
     """
-    from sluice.cli import own_checks, slurm_checks, token_checks, trouble_checks
-    from sluice.cli.findings import Site
+    from sluice.cli import checks
 
-    site = Site(config)
     if preflight_only or plugin:
-        findings = list(slurm_checks.preflight(site, plugin))
+        findings = checks.preflight(config, plugin)
     else:
-        checks = (
-            slurm_checks.slurm,  # before those that ask whose files slurmctld believes
-            own_checks.configuration,
-            own_checks.switch,
-            slurm_checks.preflight,
-            slurm_checks.plugin,
-            slurm_checks.library,
-            own_checks.bundle,
-            own_checks.daemon,
-            trouble_checks.troubles,
-            trouble_checks.learning,
-            own_checks.snapshot,
-            own_checks.history,
-            own_checks.files,
-            slurm_checks.tokens,
-            slurm_checks.speed,
-            slurm_checks.gates,
-            token_checks.reservations,
-            token_checks.strangers,
-            slurm_checks.preemption,
-            slurm_checks.scheduling,
-        )
-        findings = [finding for check in checks for finding in check(site)]
+        findings = checks.all_findings(config)
     if as_json:
         show_json({"findings": [asdict(finding) for finding in findings]})
     else:

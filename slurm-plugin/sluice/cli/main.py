@@ -41,7 +41,7 @@ class Verb:
 
 
 DAILY = (
-    Verb("status", "Say how far behind learning is, and why."),
+    Verb("status", "Say whether all is well, who waits, and what Sluice did today."),
     Verb("why", "Tell the whole story of one job."),
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),

@@ -1,8 +1,9 @@
-"""`sluice status`: how far behind sluice-learn is."""
+"""`sluice status`: is all well, who waits, what did Sluice do today, how far is learning."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,9 +17,12 @@ from sluice.cli.common import (
     json_option,
     one_line,
     open_history,
+    read_config,
     show_json,
+    show_table,
     time_text,
 )
+from sluice.cli.listing import selection_options, since_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,31 +31,130 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-@click.command("status", short_help="Say how far behind learning is, and why.")
+SHOWN = 10
+"""Jobs that wait, and findings."""
+LEVELS = ("FAIL", "WARN")
+
+
+@click.command(
+    "status", short_help="Say whether all is well, who waits, and what Sluice did today."
+)
+@selection_options("user", "account")
+@since_option("1d", "Count what Sluice did in this time")
 @config_option
 @history_option
 @json_option
-def command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
-    """Say how far behind learning is, and why.
+def command(
+    *,
+    users: tuple[str, ...],
+    accounts: tuple[str, ...],
+    since: int,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Say whether all is well, who waits, and what Sluice did today.
 
-    The last log and the last job of the accounting that were taken up, the model in use and the
-    last job that it knows, when the bundle was published, and what keeps sluice-learn from going
-    on: what fails and since when, or that it rests to stay within 1 % of a core.
+    What `sluice doctor` finds wrong; the jobs that wait and want tokens, those that have waited
+    for longest first; decisions by action, and releases; how far behind learning is, and why:
+    what fails in sluice-learn and since when, or that it rests to stay within 1 % of a core.
 
     \b
     Examples:
         sluice status
-        sluice status --json | jq .behind_seconds
+        sluice status --user ann --since 7d
+        sluice status --json | jq '.is_well, .waiting[].job_id'
     """
+    from sluice.cli.checks import all_findings
+    from sluice.slurm.answers import activity
     from sluice.slurm.learning import learning_state
 
+    now = int(time.time())
     with open_history(config, history, read_only=True) as store:
-        found = learning_state(store, history_path(config, history), int(time.time()))
+        learning = learning_state(store, history_path(config, history), now)
+        did = activity(store, since=since)
+    wrong = [asdict(one) for one in all_findings(config) if one.level in LEVELS]
+    waiting = _waiting(config, now)
+    if waiting is not None:
+        waiting = [row for row in waiting if _is_wanted(row, users, accounts)]
+    found = learning | {
+        "is_well": not wrong,
+        "findings": wrong,
+        "waiting": waiting,
+        "activity": did,
+    }
     if as_json:
         show_json(found)
         return
-    for title, text in _lines(found):
-        click.echo(f"{click.style(f'{title:<13}', bold=True)} {text}")
+    _show_findings(wrong)
+    _show_waiting(waiting)
+    for title, text in (("did", _did(did)), *_lines(found)):
+        _show(title, text)
+
+
+def _waiting(config: Path | None, now: int) -> list[Facts] | None:
+    """Return who waits; None where Slurm cannot be asked."""
+    from sluice.policies.core import CoreError
+    from sluice.slurm.errors import SlurmError
+    from sluice.slurm.overview import who_waits
+
+    try:
+        return who_waits(read_config(config), now)
+    except (CoreError, SlurmError, OSError):  # which the findings name
+        return None
+
+
+def _is_wanted(row: Facts, users: tuple[str, ...], accounts: tuple[str, ...]) -> bool:
+    return (not users or row["user"] in users) and (not accounts or row["account"] in accounts)
+
+
+def _show(title: str, text: str) -> None:
+    click.echo(f"{click.style(f'{title:<13}', bold=True)} {text}")
+
+
+def _show_findings(wrong: list[Facts]) -> None:
+    if not wrong:
+        _show("well", "all is well, as far as this user may see")
+        return
+    _show("wrong", f"{len(wrong)} findings; `sluice doctor` says what to do")
+    for one in sorted(wrong, key=lambda row: LEVELS.index(row["level"]))[:SHOWN]:
+        _show("", one_line(f"{one['level']} {one['topic']}: {one['text']}"))
+
+
+def _show_waiting(waiting: list[Facts] | None) -> None:
+    if waiting is None:
+        _show("who waits", "not known: Slurm cannot be asked")
+    elif not waiting:
+        _show("who waits", "nobody who wants a token")
+    else:
+        _show("who waits", f"{len(waiting)} jobs that want tokens; `sluice why JOB` says why")
+        show_table(
+            ("Job", "Name", "User", "Account", "Tokens", "Waits", "Reason"),
+            [
+                (
+                    row["job_id"],
+                    row["name"],
+                    row["user"],
+                    row["account"] or NOTHING,
+                    ",".join(row["tokens"]),
+                    duration_text(row["waits"]),
+                    row["reason"],
+                )
+                for row in waiting[:SHOWN]
+            ],
+            least=("Reason", "Account", "Name"),
+        )
+
+
+def _did(did: Facts) -> str:
+    actions = ", ".join(f"{count} {action}" for action, count in did["actions"].items())
+    of_latest = f" (of the latest {did['counted']})" if did["counted"] < did["decisions"] else ""
+    released = ", ".join(f"{count} {reason}" for reason, count in did["released"].items())
+    return (
+        f"since {time_text(did['since'])} {did['decisions']} decisions"
+        + (f": {actions}{of_latest}" if actions else "")
+        + (f"; released: {released}" if released else "; nobody was released")
+    )
 
 
 def _lines(found: Facts) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,8 @@ Each question says who asks; rows about jobs that this user may not see are left
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
     from sluice.slurm.viewers import Viewer
 
+MOST_COUNTED = 5000
+"""Decisions whose actions are counted, the latest: to read 10,000 takes a second."""
+FOREVER = 1 << 62
 MOST_RUNS = 100
 """Runs behind a prediction that are listed."""
 
@@ -81,6 +86,22 @@ def decisions(
             later = shown(again, store, viewer)["decision"] if again else None
             rows.append(_summary(decision, shown(record, store, viewer), later))
     return {"decisions": rows[::-1], "others": others}
+
+
+def activity(store: Store, *, since: int) -> Facts:
+    """Count what Sluice did from a time on (UTC seconds): decisions by action, releases."""
+    made = store.latest_decisions(MOST_COUNTED, Selection(since=since))
+    actions: Counter[str] = Counter()
+    for decision in made:
+        with suppress(CoreError):  # of another version
+            actions[Record.parse(decision.record).decision.action] += 1
+    return {
+        "since": since,
+        "decisions": store.count_decisions(since=since, until=FOREVER).all,
+        "counted": actions.total(),
+        "actions": dict(actions.most_common()),
+        "released": dict(Counter(row.reason for row in store.releases(since=since))),
+    }
 
 
 def _latest_again(store: Store, decision: Decision) -> Record | None:

@@ -19,6 +19,7 @@ from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
 from sluice.slurm.queue import Queue
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,6 +46,33 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
         "differences": [] if hidden else list(differences(books).values()),
         "hidden": list(hidden),
         "released": _released(config, now - DAY),
+    }
+
+
+def who_waits(config: Config, now: int) -> list[dict[str, Any]]:
+    """Return the jobs that wait and want tokens, as far as Slurm shows them to this user.
+
+    The one that has been eligible for longest comes first.
+    """
+    names = token_names(policy_in_use(config))
+    with Queue() as queue:
+        queue.poll()
+        found = [one for one in holdings(queue.jobs.values(), names) if one.job.is_pending]
+    return sorted((_waiter(one, now) for one in found), key=lambda row: -(row["waits"] or 0))
+
+
+def _waiter(holding: Holding, now: int) -> dict[str, Any]:
+    job = holding.job
+    is_eligible = bool(job.eligible and job.eligible <= now)
+    return {
+        "job_id": job.job_id,
+        "name": job.name,
+        "user": user_text(job.uid),
+        "account": job.account,
+        "partition": job.partition,
+        "tokens": [token for token, _ in holding.counts],
+        "waits": now - job.eligible if is_eligible and job.eligible else None,
+        "reason": job.reason,
     }
 
 

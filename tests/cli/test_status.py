@@ -1,0 +1,43 @@
+"""`sluice status`: one screen that says whether all is well, who waits, and what Sluice did.
+
+Who waits is tested where jobs wait, in tests/slurm/test_gatekeeping.py.
+"""
+
+import json
+from datetime import UTC, datetime
+
+import core_worlds as worlds
+import pytest
+from test_why import JOB, NOW, Site
+
+from sluice.history_db.records import Release
+from sluice.history_db.store import Store
+
+
+@pytest.fixture
+def site(tmp_path) -> Site:
+    return Site(tmp_path)
+
+
+def test_what_is_wrong_comes_first_and_who_waits_is_not_guessed(site):
+    lines = site.run("status").splitlines()
+    assert lines[0].startswith("wrong ")
+    assert any("FAIL bundle: " in line for line in lines)
+    assert "who waits     not known: Slurm cannot be asked" in lines
+    facts = json.loads(site.run("status", "--json"))
+    assert (facts["is_well"], facts["waiting"]) == (False, None)
+    assert {row["level"] for row in facts["findings"]} <= {"FAIL", "WARN"}
+
+
+def test_what_sluice_did_is_counted_by_action_and_release(site):
+    for moment in (NOW - 9, NOW, NOW + 1):
+        site.decide(worlds.corunner(99, worlds.STREAMING), now=moment)
+    with Store(site.history) as store:
+        store.add_releases([Release("lab", 4711, JOB.submit, NOW, "sl0_flush", "max_delay", 60.0)])
+    since = datetime.fromtimestamp(NOW, UTC).astimezone().replace(tzinfo=None).isoformat()
+    did = json.loads(site.run("status", "--json", "--since", since))["activity"]
+    assert (did["since"], did["decisions"], did["counted"]) == (NOW, 2, 2)
+    assert sum(did["actions"].values()) == 2
+    assert did["released"] == {"max_delay": 1}
+    assert "2 decisions: 2 " in site.run("status", "--since", since)
+    assert "; released: 1 max_delay" in site.run("status", "--since", since)
