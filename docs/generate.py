@@ -9,18 +9,20 @@ import argparse
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sluice.cli.common import DEFAULT_CONFIG
 from sluice.cli.main import main as sluice
 from sluice.policies import core
 from sluice.slurm.daemon import main as sluiced
 from sluice.slurm.learner import main as learner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 HERE = Path(__file__).parent
 PROBE = HERE.parent / "build" / "bin" / "sluice-probe"
@@ -100,59 +102,148 @@ def roff(text: str) -> str:
     return re.sub(r"^([.'])", r"\\&\1", text, flags=re.MULTILINE)
 
 
-def man_page(name: str, section: int, summary: str, body: list[tuple[str, str]], see: str) -> str:
-    """Lay out a page: each part of `body` is a heading and preformatted text."""
+Part = tuple[str, list[str]]
+"""A heading of a manual page, and its lines of roff."""
+
+
+def man_page(name: str, section: int, summary: str, parts: list[Part], see: str) -> str:
     lines = [
         f'.TH {name.upper()} {section} "" "Sluice" "Sluice"',
         ".SH NAME",
         f"{roff(name)} \\- {roff(summary)}",
     ]
-    for heading, text in body:
-        lines += [f".SH {roff(heading.upper())}", ".nf", roff(text), ".fi"]
+    for heading, text in parts:
+        if text:
+            lines += [f".SH {heading.upper()}", *text]
     lines += [".SH SEE ALSO", see]
     return "\n".join(lines) + "\n"
+
+
+def literal(text: str) -> list[str]:
+    return [".nf", roff(text), ".fi"]
+
+
+def listed(items: Iterable[tuple[str, str]]) -> list[str]:
+    """Lay out terms, each with its text below."""
+    return [line for term, text in items for line in (".TP", f".B {roff(term)}", roff(text))]
 
 
 def summary_of(command: click.Command) -> str:
     return command.get_short_help_str(limit=100).rstrip(".")
 
 
+def command_page(name: str, command: click.Command, see: str, section: int = 1) -> str:
+    """Write the page of one command, all of it from the command itself."""
+    context = click.Context(command, info_name=name, terminal_width=80, max_content_width=80)
+    usage, text = command.get_usage(context), context.make_formatter()
+    command.format_help_text(context, text)
+    records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
+    inner = list(commands(command, (name,))) if isinstance(command, click.Group) else []
+    parts = [
+        ("synopsis", literal(usage.removeprefix("Usage: "))),
+        ("description", literal(textwrap.dedent(text.getvalue()).strip())),
+        ("options", listed(record for record in records if record and record[1])),
+        ("commands", listed((inside, summary_of(one)) for inside, one in inner)),
+        ("exit status", listed(exit_statuses(name))),
+        ("files", listed(files_of(name, command))),
+        ("environment", listed(environment_of(command))),
+    ]
+    return man_page(page_of(name), section, summary_of(command), parts, see)
+
+
+def page_of(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+FAILURES = {
+    "sluice doctor": "A check fails.",
+    "sluice history ingest": "Something could not be read; it is named.",
+    "sluice lab profile": "A log could not be read; it is named.",
+    "sluice off": "A step failed; the text says which.",
+    "sluice site attribute": "A log could not be read; it is named.",
+}
+"""What exit status 1 says of a command, where it is not that the command failed."""
+PROBE_STATUSES = [
+    ("0", "It did its I/O."),
+    ("1", "An operation failed."),
+    ("2", "Wrong usage."),
+    ("3", "It would have filled a file system."),
+    ("4", "The instant of --start had passed."),
+    ("128+N", "Signal N stopped it."),
+]
+FAILED = "It failed. Standard error names file or thing, and what to do."
+
+
+def exit_statuses(name: str) -> list[tuple[str, str]]:
+    return [
+        ("0", "All is well."),
+        ("1", FAILURES.get(name, FAILED)),
+        ("2", "Wrong usage: an unknown command or option, or a value that cannot be meant."),
+    ]
+
+
+USES = {
+    "Bundle": {"sluice model publish", "sluice predict", "sluice site assess", "sluice-learn"},
+    "Snapshot": {"sluice doctor", "sluiced"},
+    "Socket": {"sluice doctor", "sluiced"},
+    "OffFile": {"sluice off", "sluice on", "sluice status", "sluiced"},
+}
+"""Files that a command uses without an option for them, by their keys in sluice.conf."""
+
+
+def files_of(name: str, command: click.Command) -> Iterator[tuple[str, str]]:
+    given = {parameter.name for parameter in command.params}
+    if "config" in given or "config_path" in given:
+        yield str(DEFAULT_CONFIG), "The settings; see sluice.conf(5)."
+    for key in core.config_keys():
+        uses_history = key.key == "History" and ("history" in given or name.startswith("sluice-l"))
+        if uses_history or name in USES.get(key.key, ()):
+            yield key.fallback, f"{key.key}: {key.text}."
+    if "history" in given:
+        yield (
+            "~/.local/share/sluice/history.db",
+            "The history of a user who cannot read the settings.",
+        )
+
+
+def environment_of(command: click.Command) -> Iterator[tuple[str, str]]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.envvar:
+            yield str(parameter.envvar), f"What {parameter.opts[0]} is unless it is given."
+    if "history" in {parameter.name for parameter in command.params}:
+        yield "XDG_DATA_HOME", "Stands for ~/.local/share."
+    yield "COLUMNS", "How wide tables and help may be; else as wide as the terminal."
+
+
 def man_pages() -> dict[str, str]:
-    verbs = [(name, help_text(name, command)) for name, command in all_commands()[:-2]]
-    conf = [
+    conf: list[Part] = [
         (
             title,
-            "\n\n".join(
-                f"{key.key}={key.fallback}\n    {key.text}"
-                for key in core.config_keys()
-                if key.kind == kind
-            ),
+            listed((f"{k.key}={k.fallback}", k.text) for k in core.config_keys() if k.kind == kind),
         )
         for kind, title in KINDS.items()
     ]
-    return {
-        "man/sluice.1": man_page(
-            "sluice", 1, summary_of(sluice), verbs, ".BR sluiced (8), .BR sluice.conf (5)"
+    pages = {
+        f"man/{page_of(name)}.1": command_page(
+            name, command, ".BR sluice (1), .BR sluiced (8), .BR sluice.conf (5)"
+        )
+        for name, command in all_commands()[:-2]
+    }
+    return pages | {
+        "man/sluiced.8": command_page(
+            "sluiced", sluiced, ".BR sluice (1), .BR sluice-learn (8), .BR sluice.conf (5)", 8
         ),
-        "man/sluiced.8": man_page(
-            "sluiced",
-            8,
-            summary_of(sluiced),
-            [("usage", help_text("sluiced", sluiced))],
-            ".BR sluice (1), .BR sluice-learn (8), .BR sluice.conf (5)",
-        ),
-        "man/sluice-learn.8": man_page(
-            "sluice-learn",
-            8,
-            summary_of(learner),
-            [("usage", help_text("sluice-learn", learner))],
-            ".BR sluice (1), .BR sluiced (8), .BR sluice.conf (5)",
+        "man/sluice-learn.8": command_page(
+            "sluice-learn", learner, ".BR sluice (1), .BR sluiced (8), .BR sluice.conf (5)", 8
         ),
         "man/sluice-probe.1": man_page(
             "sluice-probe",
             1,
             "do the I/O of a small parallel program, and say what it got",
-            [("usage", probe_help().rstrip())],
+            [
+                ("usage", literal(probe_help().rstrip())),
+                ("exit status", listed(PROBE_STATUSES)),
+            ],
             ".BR sluice (1)",
         ),
         "man/sluice.conf.5": man_page(
