@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from sluice.history_db.store import Store
 from sluice.slurm.daemon import main as sluiced
 
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {"numpy", "sklearn", "scipy", "darshan", "rich"}
 VERBS = [
     *((sluice, verb) for verb in DAILY),
@@ -81,6 +83,13 @@ def test_every_command_has_help_and_an_example(name, command):
 def test_the_overview_says_of_a_command_what_its_own_help_says(group, verb):
     command = group.get_command(click.Context(group), verb.name)
     assert command.get_short_help_str(limit=200) == verb.help
+
+
+def test_the_linter_knows_every_command():
+    """So that none imports another: `make lint` checks those that it lists."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (contract,) = (one for one in settings["contracts"] if one["type"] == "independence")
+    assert set(contract["modules"]) == {f"sluice.cli.{v.module or v.name}" for _, v in VERBS}
 
 
 def test_help_lists_the_commands_of_every_day_and_then_the_groups_a_line_each():

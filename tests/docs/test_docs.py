@@ -1,6 +1,7 @@
 """The documentation cannot promise what is not there."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import click
@@ -12,22 +13,59 @@ from sluice.policies.control import release_text
 from sluice.policies.structs import RELEASES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("tests/*/README.md")])
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def fenced(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)", prose, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_relative_link_leads_somewhere(page):
-    """Link targets in Markdown exist in the repository."""
-    targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
-    missing = [target for target in targets if not (page.parent / target).exists()]
-    assert not missing
+    """Link targets in Markdown exist in the repository, and so do the headings behind a #."""
+    links = re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+    for target, anchor in links:
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_of_the_docs_that_a_file_names_exists():
+    """Comments, help texts, messages, recipes and manuals: `docs/…` in any file of the tree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    for name in listed.stdout.decode().split("\0")[:-1]:
+        if not (ROOT / name).is_file() or name.startswith("tests/data/"):
+            continue
+        text = (ROOT / name).read_text(errors="ignore")
+        named = re.findall(r"(?<![\w/.-])docs/[\w./-]*\.(?:md|py|svg|png|[158])\b", text)
+        assert not [path for path in named if not (ROOT / path).exists()], name
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    """By links alone, so that nobody has to list the folder."""
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+        waiting += [(page.parent / target).resolve() for target in targets]
+    assert not [name_of(page) for page in PAGES if page not in reached]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_file_of_the_repository_that_is_named_exists(page):
     """A path in backticks that begins in one of the repository's folders, and a test's name."""
     text = page.read_text()
@@ -38,7 +76,7 @@ def test_every_file_of_the_repository_that_is_named_exists(page):
     assert not [name for name in re.findall(r"`(test_\w{12,})`", text) if name not in tests]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_make_target_shown_exists(page):
     shown = "\n".join(fenced(page, "console")) + "\n".join(
         re.findall(r"`(make [^`]+)`", page.read_text())
@@ -48,7 +86,7 @@ def test_every_make_target_shown_exists(page):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_sluice_command_shown_exists_with_its_options(page):
     """`sluice VERB --option` in a console block or a table is a real command line."""
     shown = "\n".join(fenced(page, "console")) + "\n".join(
@@ -90,7 +128,7 @@ def test_every_command_that_a_message_or_a_comment_names_exists():
     assert found > 50
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/operating.md"])
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs/guide/operating.md"])
 def test_every_sluice_conf_shown_is_accepted(page):
     """What we tell administrators to write is what the parser takes."""
     examples = [text for text in fenced(page, "ini") if "Mode=" in text]
@@ -100,17 +138,47 @@ def test_every_sluice_conf_shown_is_accepted(page):
 
 
 def test_the_page_on_gates_explains_every_reason_of_a_release():
-    page = (ROOT / "docs/gates.md").read_text()
+    page = (ROOT / "docs/reference/gates.md").read_text()
     for release in RELEASES[1:]:
         assert f"| `{release}` | {release_text(release)} |" in page
 
 
 def test_the_settings_page_explains_every_key():
-    """Each key of the parser stands in docs/configuration.md with its meaning."""
-    page = (ROOT / "docs/configuration.md").read_text()
+    """Each key of the parser stands in docs/reference/settings.md with its meaning."""
+    page = (ROOT / "docs/reference/settings.md").read_text()
     for key in core.config_keys():
         assert f"`{key.key}`" in page
         assert key.text in page
+
+
+@pytest.mark.parametrize(
+    ("way", "most"),
+    [
+        ("From a log to a profile", 8),
+        ("From a submission to a decision", 6),
+        ("From a trace to a table", 6),
+    ],
+)
+def test_a_newcomer_reads_few_files(way, most):
+    """More than these, and the way has too many doors."""
+    page = (ROOT / "docs/guide/how-it-works.md").read_text()
+    section = page.split(f"### {way}\n")[1].split("\n#")[0]
+    files = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
+    assert 0 < len(files) <= most
+    assert all((ROOT / file).is_file() for file in files)
+
+
+WRITTEN = [page for page in PAGES if page.name not in ("commands.md", "settings.md")]
+OTHER_WORDS = (
+    r"foret[eo]l\w*|straggle[ds]?|dossiers?|ladders?|rungs?|whoever|let go|kept back|gives? back"
+)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_a_page_uses_the_words_of_the_field(page):
+    """Predict, slow, job report, ablation, step, the job, release, delay, recover."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`|<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+    assert not re.findall(rf"\b(?:{OTHER_WORDS})\b", prose, flags=re.IGNORECASE)
 
 
 MANUAL = sorted((ROOT / "docs/man").glob("sluice*"))

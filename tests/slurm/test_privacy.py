@@ -87,6 +87,9 @@ def test_users_see_their_own_jobs_and_root_sees_all(sluiced, slurm):
     assert [row["job_id"] for row in asked(sluiced, ANN, "decisions")["decisions"]] == [anns]
     assert [row["job_id"] for row in asked(sluiced, BOB, "decisions")["decisions"]] == [bobs]
     assert {bobs, anns} <= {row["job_id"] for row in asked(sluiced, 0, "decisions")["decisions"]}
+    own = ("decisions", "--user", str(ANN), "--since", "1d")
+    assert [row["job_id"] for row in asked(sluiced, ANN, *own)["decisions"]] == [anns]
+    assert asked(sluiced, BOB, *own)["decisions"] == []
 
     done = sluice(sluiced, ANN, "why", str(bobs))
     assert done.returncode == 1
@@ -233,6 +236,7 @@ REFUSED = {
     b'{"command": "why", "arguments": {"job": "x"}}\n': "no job number",
     b'{"command": "why", "arguments": {"job": "99999999999999999999999"}}\n': "such a",
     b'{"command": "decisions", "arguments": {"limit": -1}}\n': "limit is a number",
+    b'{"command": "decisions", "arguments": {"limit": 1, "users": "ann"}}\n': "users is a list",
     b'{"command": "predict", "arguments": {}}\n': "a job is described by",
     b'{"command": "predict", "arguments": {"request": {"flags": 1}}}\n': "a job is described by",
     b'{"command": "predict", "arguments": {"request": {"uid": 4294967296}}}\n': "uid is a number",

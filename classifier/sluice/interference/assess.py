@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sluice.policies.core import Config, View
     from sluice.prediction.jobs import Disturbance, FinishedJob
 
     Array = NDArray[np.float64]
@@ -549,3 +550,26 @@ def _parties(members: Sequence[_Member], sums: _Sums) -> tuple[Party, ...]:
 def _worst_pairs(sums: _Sums) -> tuple[Pair, ...]:
     costs = sorted((-lost, pair) for pair, lost in sums.caused.items() if lost > 0)
     return tuple(Pair(*pair, -lost / 3600) for lost, pair in costs[:WORST])
+
+
+def storage_policy(
+    settings: Config, bandwidth: str | None, jobs: Sequence[FinishedJob]
+) -> tuple[View, float, str]:
+    """Return the settings with the bandwidth of the file system, and where that comes from.
+
+    Raises CoreError for a bandwidth that is none.
+    """
+    lanes = [lane.bandwidth or 0.0 for lane in settings.policy.lanes]
+    if bandwidth is None and lanes and all(lanes):
+        return settings.policy, sum(lanes), "the lanes in the configuration"
+    if bandwidth is None:
+        fastest = max((job.profile.numbers.get("rate", 0.0) for job in jobs), default=0.0)
+        return _one_lane(f"{max(1.0, fastest):.0f}"), fastest, "the fastest run of the history"
+    policy = _one_lane(bandwidth)
+    return policy, policy.lanes[0].bandwidth, "--bandwidth"
+
+
+def _one_lane(bandwidth: str) -> View:
+    text = f"Lane=all Targets=1 Bandwidth={bandwidth}\n"
+    policy: View = core.parse_config("--bandwidth", text.encode()).policy
+    return policy

@@ -20,18 +20,18 @@ from sluice.cli.common import (
     read_config,
     share_text,
     show_json,
+    show_pairs,
     show_table,
     times_text,
+    usage_errors,
 )
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from sluice.interference.assess import Assessment, Pair
+    from sluice.interference.assess import Assessment
     from sluice.policies.core import Config, View
-    from sluice.prediction.jobs import FinishedJob
 
 SHOWN = 10  # applications
 
@@ -64,7 +64,8 @@ def command(
         sacct -aPS now-30days -o ALL | sluice history ingest --sacct -
         sluice site assess --bandwidth 200G
     """
-    from sluice.interference.assess import INSTANTS, VICTIMS, assess
+    from sluice.interference.assess import INSTANTS, VICTIMS, assess, storage_policy
+    from sluice.policies.core import CoreError
     from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
@@ -77,7 +78,8 @@ def command(
         )
     settings = read_config(config)
     model, origin = _model(settings)
-    policy, rate, source = storage_policy(settings, bandwidth, jobs)
+    with usage_errors(CoreError):
+        policy, rate, source = storage_policy(settings, bandwidth, jobs)
     with progress("instants", lambda: INSTANTS * min(len(jobs), VICTIMS)) as (_, advance):
         found = assess(jobs, model=model, policy=policy, advance=advance)
     facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
@@ -102,32 +104,6 @@ def _model(settings: Config) -> tuple[View, str]:
         return Bundle.read(path).interference, f"the published bundle {path}"
     default = View(new("struct sluice_interference", published_interference()))
     return default, "published measurements of other file systems (Shah et al.), none of this site"
-
-
-def storage_policy(
-    settings: Config, bandwidth: str | None, jobs: list[FinishedJob]
-) -> tuple[View, float, str]:
-    """Return the settings with the bandwidth of the file system, and where that comes from."""
-    lanes = [lane.bandwidth or 0.0 for lane in settings.policy.lanes]
-    if bandwidth is None and lanes and all(lanes):
-        return settings.policy, sum(lanes), "the lanes in the configuration"
-    if bandwidth is None:
-        fastest = max((job.profile.numbers.get("rate", 0.0) for job in jobs), default=0.0)
-        return _one_lane(f"{max(1.0, fastest):.0f}"), fastest, "the fastest run of the history"
-    policy = _one_lane(bandwidth)
-    return policy, policy.lanes[0].bandwidth, "--bandwidth"
-
-
-def _one_lane(bandwidth: str) -> View:
-    from sluice.policies.core import CoreError, parse_config
-
-    text = f"Lane=all Targets=1 Bandwidth={bandwidth}\n"
-    try:
-        settings = parse_config("--bandwidth", text.encode())
-    except CoreError as error:
-        raise click.BadParameter(str(error), param_hint="--bandwidth") from error
-    policy: View = settings.policy
-    return policy
 
 
 def _as_json(found: Assessment) -> dict[str, Any]:
@@ -184,7 +160,7 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         ],
     )
     click.echo()
-    show_worst_pairs(found.worst_pairs)
+    show_pairs(found.worst_pairs)
     click.echo()
     floor = 0.0
     rows = []
@@ -196,13 +172,6 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
         )
         floor = one.load
     show_table(("load of storage", "node-hours with I/O", "lost"), rows)
-
-
-def show_worst_pairs(pairs: Sequence[Pair]) -> None:
-    show_table(
-        ("application", "beside", "lost node-hours"),
-        [(one.victim, one.aggressor, amount_text(one.lost)) for one in pairs],
-    )
 
 
 def _day(seconds: int) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Coverage
     from sluice.history_db.store import Store
+    from sluice.interference.assess import Pair
     from sluice.policies.core import Config
 
 VERSION = "0.1.0"
@@ -305,6 +306,14 @@ def show_table(
         lines = aligned(heads, cells)[layout.noheader :]
         if lines:
             click.echo("\n".join(lines))
+
+
+def show_pairs(pairs: Sequence[Pair]) -> None:
+    """Print which applications cost which others most."""
+    show_table(
+        ("application", "beside", "lost node-hours"),
+        [(one.victim, one.aggressor, amount_text(one.lost)) for one in pairs],
+    )
 
 
 def show_facts(facts: Sequence[tuple[str, object]]) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import coverage_beside, show_table
+from sluice.cli.common import CommandError, coverage_beside, show_table
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
@@ -40,6 +41,19 @@ def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] |
         return [], None
     line, coverage = coverage_beside(None, Path(experiment.history))
     return [line], asdict(coverage) if coverage else None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file as a whole, or leave the old one."""
+    from sluice.sim.replay.whole_file import write_whole
+
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise CommandError(
+            f"{path}: {error.strerror}; nothing was written. Name a place with room for "
+            f"{len(content) / 1e6:.1f} MB where you may write."
+        ) from error
 
 
 def show(experiment: Experiment, comparison: Comparison) -> None:

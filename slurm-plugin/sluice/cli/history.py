@@ -26,7 +26,7 @@ from sluice.cli.common import (
     show_table,
 )
 from sluice.cli.listing import Age, layout_options, selection_options, since_option
-from sluice.cli.progress import progress
+from sluice.cli.progress import add_up, progress
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
@@ -180,14 +180,6 @@ def _fresh(config: Path | None, history: Path | None) -> Store:
     except (BusyHistoryError, ReadOnlyHistoryError):
         return open_history(config, history, read_only=True)
     return writable
-
-
-def add_up(store: Store) -> None:
-    """Add up the weeks whose runs changed: about a second each."""
-    from sluice.interference.ranking import refresh
-
-    with progress("weeks", lambda: len(store.stale_weeks())) as (_, advance):
-        refresh(store, lambda: advance(1))
 
 
 def _hours(total: Total) -> dict[str, object]:

@@ -21,8 +21,7 @@ from sluice.cli.common import (
     open_history,
     show_json,
 )
-from sluice.cli.history import add_up
-from sluice.cli.progress import progress
+from sluice.cli.progress import add_up, progress
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.assess import show_worst_pairs, storage_policy
 from sluice.cli.common import (
     CommandError,
     config_option,
@@ -19,6 +18,7 @@ from sluice.cli.common import (
     read_config,
     share_text,
     show_json,
+    show_pairs,
     show_table,
     usage_errors,
 )
@@ -293,7 +293,7 @@ def _basis_json(basis: Basis) -> dict[str, int]:
 
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
-    from sluice.interference.assess import INSTANTS, VICTIMS, worst_pairs
+    from sluice.interference.assess import INSTANTS, VICTIMS, storage_policy, worst_pairs
     from sluice.interference.production.site import site_evidence
     from sluice.prediction.undisturbed import latest_undisturbed
 
@@ -329,7 +329,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
     click.echo(_source_text(model.basis))
     if pairs:
         click.echo("By the same model, and not the published one that `sluice site assess` uses:")
-        show_worst_pairs(pairs)
+        show_pairs(pairs)
     else:
         click.echo(f"None of {len(jobs)} finished jobs in the history cost another anything.")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,25 +182,17 @@ def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
     """Return the uid of a user of this machine, or of the cluster the history came from."""
     if user is None:
         return os.getuid()
-    if user.isascii() and user.isdigit():
-        return min(int(user), NOBODY)
-    try:
-        return pwd.getpwnam(user).pw_uid
-    except KeyError:
-        pass
-    uid = _uid_in_history(user, config, history)
-    if uid is None:
-        click.echo(one_line(f"user {user} is not known: taken for somebody new"), err=True)
-        return NOBODY
-    return uid
+    from sluice.slurm.errors import QueryError
+    from sluice.slurm.viewers import uid_of
 
-
-def _uid_in_history(user: str, config: Path | None, history: Path | None) -> int | None:
+    with suppress(QueryError):
+        return min(uid_of(user, None), NOBODY)
     path = history_path(config, history)
-    if not may_read(path) or not path.exists():
-        return None
-    with open_history(config, history, read_only=True) as store:
-        return store.uid_of(user)
+    if may_read(path) and path.exists():
+        with open_history(config, history, read_only=True) as store, suppress(QueryError):
+            return min(uid_of(user, store), NOBODY)
+    click.echo(one_line(f"user {user} is not known: taken for somebody new"), err=True)
+    return NOBODY
 
 
 def _is_certain(facts: Facts) -> bool:

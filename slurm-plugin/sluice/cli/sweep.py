@@ -187,7 +187,7 @@ def _kept(output: Path, count: int) -> str:
 def _write_table(document: Mapping[str, Any], path: Path) -> None:
     from io import BytesIO
 
-    from sluice.cli.trace_replay import write
+    from sluice.cli.comparing import write
     from sluice.history_db.export import NoParquetError, write_parquet
     from sluice.history_db.records import Column
     from sluice.sim.replay.sweep import flat_rows

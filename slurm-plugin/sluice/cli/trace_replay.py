@@ -176,7 +176,7 @@ def _replay_with_io(
     if report is not None:
         from sluice.cli.replay_page import page
 
-        write(report, page(experiment, comparison, covered).encode())
+        comparing.write(report, page(experiment, comparison, covered).encode())
     if as_json:
         show_json({"coverage": coverage, **_io_document(experiment, comparison, policies[0])})
         return
@@ -185,27 +185,15 @@ def _replay_with_io(
     comparing.show(experiment, comparison)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file as a whole, or leave the old one."""
-    from sluice.sim.replay.whole_file import write_whole
-
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise CommandError(
-            f"{path}: {error.strerror}; nothing was written. Name a place with room for "
-            f"{len(content) / 1e6:.1f} MB where you may write."
-        ) from error
-
-
 def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
+    from sluice.cli import comparing
     from sluice.history_db.export import NoParquetError
     from sluice.sim.replay import report
 
     if path is None:
         return
     try:
-        write(path, getattr(report, WRITERS[path.suffix])(several))
+        comparing.write(path, getattr(report, WRITERS[path.suffix])(several))
     except NoParquetError as error:
         raise CommandError(str(error)) from error
 

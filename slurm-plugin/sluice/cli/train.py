@@ -22,7 +22,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.publish import Published, bundle_json, bundle_line, publish_model
+from sluice.cli.published import bundle_json, bundle_line, published
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sluice.prediction.applications import Learned
     from sluice.prediction.drift import Comparison
     from sluice.prediction.renewal import Renewal
+    from sluice.slurm.publishing import Published
 
 SHOWN = 30  # entries of the table, unless all are asked for
 
@@ -104,7 +105,7 @@ def command(
             coverage, shares = coverage_line(store), asdict(store.coverage())
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
-    bundle = publish_model(config, history, None, version=outcome.model_id) if publish else None
+    bundle = published(config, history, None, version=outcome.model_id) if publish else None
     if as_json:
         show_json({"coverage": shares} | _as_json(outcome, classifier, bundle))
     else:

@@ -54,14 +54,17 @@ def hidden(uid: int, controller: Controller, what: Iterable[str]) -> tuple[str, 
     return found
 
 
-def uid_of(name: str, store: Store) -> int:
-    """Return the uid of a user by number, by this machine, or by the history."""
+def uid_of(name: str, store: Store | None) -> int:
+    """Return the uid of a user by number, by this machine, or by the history.
+
+    Raises QueryError where none of these knows the name.
+    """
     if name.isascii() and name.isdecimal():
         return int(name)
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        uid = store.uid_of(name)
+        uid = store.uid_of(name) if store else None
     if uid is None:
         raise QueryError(f"{name}: no user of this machine or of the history has that name")
     return uid
