@@ -294,7 +294,7 @@ void
 sluice_bundle_destroy (struct sluice_bundle *bundle)
 {
 	if (bundle)
-		free (bundle->blocks);
+		sluice_blocks_free (bundle->blocks);
 	sluice_container_destroy (bundle);
 }
 

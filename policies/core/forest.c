@@ -71,6 +71,12 @@ sluice_blocks_allocate (uint64_t trees, uint64_t nodes)
 	return sluice_allocate ((trees + nodes / 2 + 1) * sizeof (struct sluice_block));
 }
 
+void
+sluice_blocks_free (struct sluice_block *blocks)
+{
+	free (blocks);
+}
+
 /* Fill a block from a tree's node down; exits[] become the nodes behind it. */
 static void
 fill_block (struct sluice_block *block, const struct sluice_node *nodes, uint16_t top,

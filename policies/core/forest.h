@@ -43,9 +43,10 @@ struct sluice_tree {
 int sluice_tree_check (const struct sluice_node *nodes, uint32_t count,
 		       struct sluice_error *err);
 
-/* Room for the blocks of trees with so many nodes in all; free() it. NULL when
- * there is no memory. */
+/* Room for the blocks of trees with so many nodes in all. NULL when there is no
+ * memory. */
 struct sluice_block *sluice_blocks_allocate (uint64_t trees, uint64_t nodes);
+void sluice_blocks_free (struct sluice_block *blocks);
 
 /* Lay a checked tree out; returns the first block behind it. */
 struct sluice_block *sluice_tree_lay_out (const struct sluice_node *nodes,

@@ -1,26 +1,26 @@
 """A trained forest as flat arrays: what scikit-learn learned, without scikit-learn.
 
-Evaluation equals scikit-learn's: inputs as float32, thresholds as double, left where x <= t,
-trees summed in order.
+The core evaluates it, equal to scikit-learn bit for bit.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from sluice.policies.trees import Trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
 LEAF = -1  # feature of a leaf
-BLOCK = 256  # rows at once: bounds the memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Forest:
     """Nodes of all trees, each tree's behind one another, children as indexes among all."""
 
@@ -34,25 +34,13 @@ class Forest:
     value: NDArray[np.float64]
     """(nodes, outputs): class shares, or means."""
 
+    @cached_property
+    def _trees(self) -> Trees:
+        return Trees(self)
+
     def evaluate(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """(rows, features) -> (rows, outputs): the mean over the trees."""
-        parts = [self._sum(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)]
-        return np.concatenate([np.zeros((0, self.value.shape[1])), *parts]) / len(self.roots)
-
-    def _sum(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Walk all rows down all trees at once."""
-        values = rows.astype(np.float64)
-        row = np.repeat(np.arange(len(rows)), len(self.roots))
-        node = np.tile(self.roots, len(rows))
-        inner = np.flatnonzero(self.feature[node] != LEAF)
-        while len(inner):
-            at = node[inner]
-            below = values[row[inner], self.feature[at]] <= self.threshold[at]
-            child = np.where(below, self.left[at], self.right[at])
-            node[inner] = child
-            inner = inner[self.feature[child] != LEAF]
-        # cumsum adds in the order of the trees, sum() would not
-        return self.value[node.reshape(len(rows), -1)].cumsum(axis=1)[:, -1]
+        return self._trees.evaluate(rows)
 
     def arrays(self, prefix: str) -> dict[str, Any]:
         """Name the arrays for np.savez."""

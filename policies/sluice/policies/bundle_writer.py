@@ -10,7 +10,8 @@ import numpy as np
 from sluice.policies._core import ffi, lib
 from sluice.policies.bundle import Bundle
 from sluice.policies.container import Section, pack, write_atomically
-from sluice.policies.structs import EVIDENCE, FIELD_NAMES, PATTERNS, CoreError, View, new
+from sluice.policies.structs import EVIDENCE, FIELD_NAMES, PATTERNS, View, new
+from sluice.policies.trees import NODE, PackedTrees, TreeArrays, pack_trees
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,24 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class ForestArrays(Protocol):
-    """The trees of a forest one after the other, nodes numbered through all of them.
-
-    In preorder: a left child stands right behind its parent.
-    """
+class ForestArrays(TreeArrays, Protocol):
+    """A forest of a bundle; fields of a profile are in its leaves as log2 (1 + x)."""
 
     meaning: Sequence[str]
     """What each output is: patterns, or fields of a profile."""
-    roots: NDArray[Any]
-    """(trees,): each tree's first node."""
-    feature: NDArray[Any]
-    """(nodes,): index into FEATURES; negative in a leaf."""
-    threshold: NDArray[np.float64]
-    """(nodes,): left if the feature is not above."""
-    right: NDArray[Any]
-    """(nodes,): node on the other side."""
-    value: NDArray[np.float64]
-    """(nodes, outputs): used in leaves; fields of a profile as log2 (1 + x)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +103,13 @@ def pack_bundle(
     """Return the bytes of a bundle; created is UTC seconds."""
     forests = [_pack_forest(patterns, PATTERNS), _pack_forest(numbers, FIELD_NAMES)]
     heads = ffi.new("struct sluice_forest[2]")
-    for head, forest in zip(heads, forests, strict=True):
-        head.tree_count = len(forest.roots)
-        head.outputs = len(forest.meaning)
-        head.meaning = forest.meaning
+    for head, (meaning, trees) in zip(heads, forests, strict=True):
+        head.tree_count = len(trees.roots)
+        head.outputs = len(meaning)
+        head.meaning = meaning
     heads[1].first_tree = heads[0].tree_count
-    roots = np.concatenate([forests[0].roots, forests[1].roots + len(forests[0].nodes)])
+    first, second = (trees for _, trees in forests)
+    roots = np.concatenate([first.roots, second.roots + len(first.nodes)])
     table = ffi.new("struct sluice_application[]", len(applications))
     for row, application in zip(table, applications, strict=True):
         row.key = application.key
@@ -149,8 +138,8 @@ def pack_bundle(
             struct("INTERFERENCE", "struct sluice_interference", interference),
             section("FOREST", ffi.sizeof("struct sluice_forest"), bytes(ffi.buffer(heads))),
             section("TREE", 4, roots.astype("<u4").tobytes()),
-            section("NODE", NODE.itemsize, b"".join(f.nodes.tobytes() for f in forests)),
-            section("LEAF", 8, b"".join(f.leaves.tobytes() for f in forests)),
+            section("NODE", NODE.itemsize, first.nodes.tobytes() + second.nodes.tobytes()),
+            section("LEAF", 8, first.leaves.tobytes() + second.leaves.tobytes()),
             section(
                 "APPLICATION", ffi.sizeof("struct sluice_application"), bytes(ffi.buffer(table))
             ),
@@ -168,49 +157,12 @@ def _set_law(row: Any, law: ArgumentLaw) -> None:
         row.argument_exponent[FIELD_NAMES.index(name)] = exponent
 
 
-NODE = np.dtype([("threshold", "<f4"), ("feature", "<u2"), ("right", "<u2")])
-"""struct sluice_node."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    meaning: list[int]
-    roots: NDArray[np.int64]
-    nodes: NDArray[Any]
-    leaves: NDArray[np.float64]
-
-
-def _pack_forest(forest: ForestArrays | None, names: tuple[str, ...]) -> _Packed:
+def _pack_forest(
+    forest: ForestArrays | None, names: tuple[str, ...]
+) -> tuple[list[int], PackedTrees]:
     if forest is None:
-        return _Packed([], np.empty(0, np.int64), np.empty(0, NODE), np.empty(0))
-    feature = np.asarray(forest.feature)
-    roots = np.asarray(forest.roots, np.int64)
-    sizes = np.diff(roots, append=len(feature))
-    is_leaf = feature < 0
-    if len(roots) == 0 or roots[0] != 0 or (sizes <= 0).any():
-        raise CoreError("trees must follow each other from node 0 on")
-    if sizes.max() > 2 * lib.SLUICE_MAX_LEAVES - 1:
-        raise CoreError(f"a tree has more than {lib.SLUICE_MAX_LEAVES} leaves")
-
-    first_node = np.repeat(roots, sizes)
-    leaves_before: NDArray[np.int64] = np.cumsum(is_leaf) - is_leaf
-    leaf_in_tree: NDArray[np.int64] = leaves_before - leaves_before[first_node]
-    nodes = np.zeros(len(feature), NODE)
-    nodes["feature"] = np.where(is_leaf, lib.SLUICE_LEAF_NODE, feature)
-    nodes["right"] = np.where(is_leaf, leaf_in_tree, np.asarray(forest.right) - first_node)
-    nodes["threshold"] = np.where(is_leaf, 0.0, _float_below(forest.threshold))
-    return _Packed(
-        [names.index(name) for name in forest.meaning],
-        roots,
-        nodes,
-        np.ascontiguousarray(np.asarray(forest.value, "<f8")[is_leaf]),
-    )
-
-
-def _float_below(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return the largest floats not above: for a float x, x <= t is x <= that."""
-    nearest = np.asarray(thresholds, np.float32)
-    return np.where(nearest > thresholds, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+        return [], PackedTrees(np.empty(0, np.int64), np.empty(0, NODE), np.empty((0, 0)))
+    return [names.index(name) for name in forest.meaning], pack_trees(forest)
 
 
 def _index(keys: Sequence[int]) -> NDArray[np.uint32]:
