@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 LOG_COLUMNS = tuple(field.name for field in fields(Log))
+PUT_LOG = (
+    f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
+    f"VALUES ({marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING"
+)
+PROFILE_COLUMNS = ("log", "pattern", "confidence", "shares", "log_sd", "features", *NUMBERS)
+PUT_PROFILE = (
+    f"INSERT INTO profiles ({', '.join(PROFILE_COLUMNS)}) VALUES ({marks(len(PROFILE_COLUMNS))})"
+)
+_fields_of = attrgetter(*LOG_COLUMNS)
+_OSTS = LOG_COLUMNS.index("osts")
+_to_json = json.JSONEncoder().encode
+
 # A name for the job of a log, also where accounting does not know it.
 JOB_OF_LOG = "coalesce('job ' || logs.job, logs.jobid || ' of ' || logs.uid, logs.id)"
 
@@ -57,7 +70,16 @@ class Logs(Connection):
         with self._transaction() as db:
             row = db.execute("SELECT EXISTS (SELECT 1 FROM logs WHERE reason IS NOT NULL)")
             may_replace = bool(row.fetchone()[0]) or any(log.reason for log, _, _ in entries)
-            return [_add_log(db, *entry, may_replace=may_replace) for entry in entries]
+            ids = [_add_log(db, log, may_replace=may_replace) for log, _, _ in entries]
+            db.executemany(
+                PUT_PROFILE,
+                (
+                    _values_of_profile(log_id, profile, features)
+                    for log_id, (_, profile, features) in zip(ids, entries, strict=True)
+                    if log_id is not None and profile is not None
+                ),
+            )
+        return [log_id is not None for log_id in ids]
 
     def replace_patterns(self, profiles: Iterable[tuple[int, Profile]]) -> None:
         """Give logs the pattern, confidence and shares that another classifier found."""
@@ -87,44 +109,31 @@ class Logs(Connection):
         return found
 
 
-def _add_log(
-    db: Database, log: Log, profile: Profile | None, features: bytes, *, may_replace: bool
-) -> bool:
-    """may_replace: there are logs in quarantine, so that this one may take the place of one."""
+def _add_log(db: Database, log: Log, *, may_replace: bool) -> int | None:
+    """Return the number of a new log; None: it is there.
+
+    may_replace: there are logs in quarantine, so that this one may take the place of one.
+    """
     if may_replace:
         db.execute("DELETE FROM logs WHERE path = ? AND reason IS NOT NULL", [log.path])
     if may_replace and log.reason is None:  # a copy not believed must not keep the true log out
         db.execute("DELETE FROM logs WHERE digest = ? AND reason IS NOT NULL", [log.digest])
-    cursor = db.execute(
-        f"INSERT INTO logs ({', '.join(LOG_COLUMNS)}) "
-        f"VALUES ({marks(len(LOG_COLUMNS))}) ON CONFLICT (digest) DO NOTHING",
-        _values_of(log),
-    )
-    if cursor.rowcount == 0 or cursor.lastrowid is None:
-        return False
-    if profile is not None:
-        _put_profile(db, cursor.lastrowid, profile, features)
-    return True
+    cursor = db.execute(PUT_LOG, _values_of(log))
+    return cursor.lastrowid if cursor.rowcount else None
 
 
-def _values_of(log: Log) -> list[Any]:
-    values = {name: getattr(log, name) for name in LOG_COLUMNS}
-    if log.osts is not None:
-        values["osts"] = json.dumps(log.osts, separators=(",", ":"))
-    return list(values.values())
+def _values_of(log: Log) -> Sequence[Any]:
+    values: Sequence[Any] = _fields_of(log)
+    if log.osts is None:
+        return values
+    osts = json.dumps(log.osts, separators=(",", ":"))
+    return [*values[:_OSTS], osts, *values[_OSTS + 1 :]]
 
 
-def _put_profile(db: Database, log_id: int, profile: Profile, features: bytes) -> None:
-    row = {
-        "log": log_id,
-        "pattern": profile.pattern,
-        "confidence": profile.confidence,
-        "shares": json.dumps(profile.shares),
-        "log_sd": profile.log_sd,
-        "features": features,
-        **{name: profile.numbers.get(name) for name in NUMBERS},
-    }
-    db.execute(
-        f"INSERT INTO profiles ({', '.join(row)}) VALUES ({marks(len(row))})",
-        list(row.values()),
+def _values_of_profile(log_id: int, profile: Profile, features: bytes) -> Sequence[Any]:
+    numbers = map(profile.numbers.get, NUMBERS)
+    shares = _to_json(profile.shares)
+    return (
+        *(log_id, profile.pattern, profile.confidence, shares, profile.log_sd, features),
+        *numbers,
     )
