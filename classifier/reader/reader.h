@@ -121,4 +121,9 @@ void sluice_rows_free (struct sluice_file_row *rows);
  * measure of speed in `make bench`. Returns the number of records, or -1. */
 int64_t sluice_log_scan (const struct sluice_library *library, const char *path);
 
+/* The sum of each part of an array: part i begins at bounds[i] and ends before
+ * bounds[i + 1]. Added in the order of numpy's sum(), on which the last bit depends: what a
+ * log says is the same whichever logs it is measured with. */
+void sluice_sums (const double *values, const int64_t *bounds, int64_t parts, double *sums);
+
 #endif

@@ -1,11 +1,13 @@
 """How fast logs are read and kept, against the bare record loop of libdarshan-util.
 
+`ingest_bench.py 32 1024` measures logs of 32 and of 1,024 records alone.
+
 The loop is the simplest reader of every format: in C, it opens a log, reads job and records of the
 same modules, and forgets them. `read` is the C reader: streams at once, checks, one row a file,
-names. The others add what Python does: numpy arrays and digest of the file,
-profile, SQLite. Rates are logs by processor time, whichever process spent it. Each is compared
-with the loop in pairs of runs, one behind the other, by turns the one first and the other: what
-else the machine does then slows both alike. Medians of the pairs are printed.
+names. The others add what Python does: numpy arrays and digest of the file, profiles of as many
+logs at a time as a worker takes, SQLite. Rates are logs by processor time, whichever process spent
+it. Each is compared with the loop in pairs of runs, one behind the other, by turns the one first
+and the other: what else the machine does then slows both alike. Medians of the pairs are printed.
 
 The loop reads no names, which is what logs cost most whose files have random names: a name of 30
 random signs does not pack, while small records alike pack to a few bytes each.
@@ -25,11 +27,12 @@ from sluice.darshan._reader import ffi, lib
 from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 from sluice.ingest.ingest import ingest
-from sluice.patterns.profile import read_profile
+from sluice.ingest.workers import BATCH, ROWS_AT_ONCE
+from sluice.patterns.profile import measured, readings
 
 ROUNDS = 16
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
-SIZES = {1: 600, 32: 300, 1024: 30}  # records in a log: logs
+SIZES = {1: 1200, 32: 1200, 1024: 60}  # records in a log: logs
 NAMED, NAME = 20, 30  # logs full of names; random signs of a name
 SIGNS = string.ascii_letters + string.digits + "-_"
 
@@ -89,12 +92,16 @@ def read(paths: list[Path]) -> None:
 
 def read_into_numpy(paths: list[Path]) -> None:
     for path in paths:
-        darshan_log.read_log(path)
+        darshan_log.read_unchecked(path)
 
 
 def profile(paths: list[Path]) -> None:
-    for path in paths:
-        read_profile(path)
+    """Of logs that need about the same number of rows."""
+    rows = max(1, len(darshan_log.read_unchecked(paths[0]).rows))
+    size = min(BATCH, max(1, ROWS_AT_ONCE // rows))
+    for start in range(0, len(paths), size):
+        batch = [darshan_log.read_unchecked(path) for path in paths[start : start + size]]
+        readings(measured(batch)[1])
 
 
 def whole_ingest(paths: list[Path]) -> None:
@@ -156,11 +163,14 @@ def skip_known(name: str, paths: list[Path]) -> None:
 
 def main() -> int:
     print("logs a second on one core, and as a share of the bare record loop (medians)")
+    alone = [int(argument) for argument in sys.argv[1:]]
     with tempfile.TemporaryDirectory() as place:
-        for records, count in SIZES.items():
-            paths = make(Path(place), records, count)
+        for records in alone or SIZES:
+            paths = make(Path(place), records, SIZES.get(records, 300))
             compare(f"{records} records", paths)
             skip_known(f"{records} records", paths)
+        if alone:
+            return 0
         for module in ("POSIX", "STDIO"):
             compare(f"{module} names", make_named(Path(place), module))
     compare("example logs", sorted(LOGS.glob("*.darshan")))

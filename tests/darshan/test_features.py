@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_logs import MIB, appended
 
+from sluice.darshan.behaviour import find_series
 from sluice.darshan.bursts import Heatmap, find_bursts
 from sluice.darshan.features import FEATURES, PATTERNS, measure
 from sluice.darshan.files import files_of
 from sluice.darshan.log import read_log
 from sluice.darshan.rows import STANDARD_STREAMS
-from sluice.darshan.series import find_series
 from sluice.darshan.synthetic.corpus import synthesise
 from sluice.darshan.writer import MadeLog
 from sluice.history_db.records import NUMBERS
@@ -209,7 +209,7 @@ def test_the_series_of_a_process_do_not_depend_on_what_others_write(tmp_path, fi
         appended(log, file=1000 + rank, rank=rank)
     series(log, rank=2, files=files)
     rows = read_log(log.write(tmp_path / "made.darshan")).rows
-    length = find_series(files_of(rows)).length
+    length = find_series(files_of([rows])).length
     assert length[rows["owner"] < 2].tolist() == [1, 1]
     assert length[rows["owner"] == 2].tolist() == [files] * files
 
@@ -219,7 +219,7 @@ def test_a_file_of_several_processes_is_in_common_however_it_is_recorded(tmp_pat
     for file, rank in ((1, 0), (2, 0), (2, 1), (3, -1), (4, 2), (2, 2)):
         appended(log, file=file, rank=rank)
     rows = read_log(log.write(tmp_path / "made.darshan")).rows
-    found = files_of(rows).in_common
+    found = files_of([rows]).in_common
     assert {int(file) for file in rows["id"][found]} == {2, 3}
     assert found.sum() == 4
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.darshan.chunks import EDGES
 from sluice.darshan.rows import BUCKETS
 from sluice.darshan.synthetic.run import RECORD_CAP, Run, bins
+from sluice.darshan.totals import EDGES
 from sluice.darshan.writer import MadeLog
 
 CALL = re.compile(

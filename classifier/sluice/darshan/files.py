@@ -1,4 +1,4 @@
-"""What a job did to each of its files, from Darshan's counters.
+"""What jobs did to each of their files, from Darshan's counters.
 
 Traps, all of them seen in real logs: a file has bytes in its POSIX record, its STDIO record or
 both; C++ streams open through STDIO and write through POSIX; stream opens and duplicates of a
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan.rows import SHARED
+from sluice.darshan.rows import SHARED, Rows, ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -25,10 +27,10 @@ LARGE = 2  # first class of access sizes that is data: smaller ones may be HDF5'
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """One row for each file (and its process, unless processes share it)."""
+    """One row for each file (and its process, unless processes share it), of several logs."""
 
-    rows: NDArray[Any]
-    """All counters, as rows.ROW."""
+    rows: Rows
+    """All counters, and what is summed up for each log."""
     owner: NDArray[np.int64]
     """Rank, or SHARED."""
     stem: NDArray[np.uint64]
@@ -72,8 +74,9 @@ class Files:
         return len(self.owner)
 
 
-def files_of(rows: NDArray[Any]) -> Files:
-    """Look at rows (rows.ROW) as files."""
+def files_of(logs: Sequence[NDArray[Any]] | Rows) -> Files:
+    """Look at the rows of logs as files."""
+    rows = logs if isinstance(logs, Rows) else Rows(logs)
 
     def both(name: str) -> Array:
         return np.asarray(rows[f"posix_{name}"] + rows[f"stdio_{name}"])
@@ -110,38 +113,5 @@ def files_of(rows: NDArray[Any]) -> Files:
         seconds=rows["read_time"] + rows["write_time"] + rows["meta_time"],
         wrote=written > 0,
         shared=shared,
-        in_common=shared | _repeated(rows["id"]),
+        in_common=shared | (np.bincount(rows.file)[rows.file] > 1),
     )
-
-
-def _repeated(ids: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether another row has the same id."""
-    order = ids.argsort()
-    same = ~is_new(ids[order])[1:]
-    result = np.zeros(len(ids), dtype=np.bool_)
-    result[order[1:]] = same
-    result[order[:-1]] |= same
-    return result
-
-
-def is_new(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether a value differs from the one before it; the first one does."""
-    result = np.ones(len(values), dtype=np.bool_)
-    result[1:] = values[1:] != values[:-1]
-    return result
-
-
-def ratio(a: Array, b: Array) -> Array:
-    """Return a / b, 0 where b is 0."""
-    return np.divide(a, b, out=np.zeros(len(a)), where=b > 0)
-
-
-def weighted(values: NDArray[Any], weights: Array) -> float:
-    """Return the mean by weight; 0 without any."""
-    total = float(weights.sum())
-    return float((values * weights).sum()) / total if total else 0.0
-
-
-def sums(rows: NDArray[Any], values: Array, count: int = 0) -> Array:
-    """Sum the values of each row."""
-    return np.bincount(rows, weights=values, minlength=count).astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""Reads one Darshan log: header, one row a file, heatmap.
+"""Reads Darshan logs: header, one row a file, heatmap.
 
 The work is done in C (`classifier/reader`), with libdarshan-util: every format from 3.00 on is
 read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter
@@ -25,10 +25,10 @@ import numpy as np
 from sluice.darshan._reader import ffi, lib
 from sluice.darshan.bursts import Heatmap
 from sluice.darshan.plausible import impossible
-from sluice.darshan.rows import ROW
+from sluice.darshan.rows import ROW, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,6 +70,8 @@ class DarshanLibraryError(Exception):
 class DarshanLog:
     """What one log says."""
 
+    path: Path
+    """As it was named."""
     digest: bytes
     """BLAKE2b-128 of the file."""
     file: os.stat_result
@@ -112,16 +114,32 @@ def _digest(handle: int, size: int) -> bytes:
 
 def read_log(path: Path) -> DarshanLog:
     """Read one log. Raises DarshanLogError with the reason, OSError, or DarshanLibraryError."""
+    log = read_unchecked(path)
+    (reason,) = impossible_in([log], Rows([log.rows]))
+    if reason:
+        raise DarshanLogError(reason)
+    return log
+
+
+def impossible_in(logs: Sequence[DarshanLog], rows: Rows) -> list[str | None]:
+    """Return why each of some logs, whose rows these are, cannot be believed; None: it can."""
+    return impossible(
+        rows,
+        runtime=np.array([log.runtime for log in logs]),
+        nprocs=np.array([log.nprocs for log in logs]),
+        in_heatmap=np.array([log.heatmap.moved if log.heatmap else 0.0 for log in logs]),
+    )
+
+
+def read_unchecked(path: Path) -> DarshanLog:
+    """Read one log that may tell of what is impossible; raises what read_log does."""
     with _regular_file(path) as (handle, status), _read(handle) as log:
         if log.size != status.st_size:
             raise DarshanLogError(
                 f"its header tells of {log.size} bytes, not of the {status.st_size} that it has"
             )
-        rows, heatmap = _rows(log), _heatmap(log)
-        reason = impossible(rows, log.runtime, log.nprocs, heatmap.moved if heatmap else 0.0)
-        if reason:
-            raise DarshanLogError(reason)
         return DarshanLog(
+            path=path,
             digest=_digest(handle, status.st_size),
             file=status,
             format=_text(log.format),
@@ -134,8 +152,8 @@ def read_log(path: Path) -> DarshanLog:
             exe=_text(log.exe),
             modules=_names(log.modules),
             partial=_names(log.partial),
-            rows=rows,
-            heatmap=heatmap,
+            rows=_rows(log),
+            heatmap=_heatmap(log),
             targets=_targets(log),
         )
 
@@ -194,6 +212,7 @@ def _text(field: Any) -> str:
     return str(ffi.string(field).decode(errors="replace"))
 
 
+@cache
 def _names(bits: int) -> frozenset[str]:
     return frozenset(name for number, name in MODULES.items() if bits >> number & 1)
 

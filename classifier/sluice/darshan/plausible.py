@@ -7,12 +7,19 @@ true log in quarantine would be a loss, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
+
+    from sluice.darshan.rows import Rows
+
+    Array = NDArray[np.float64]
+    Check = tuple[NDArray[np.bool_], Callable[[int], str]]
 
 BYTES_A_SECOND = 1e12  # of one process; the memory of a large node moves about as much
 THREADS = 4096  # of one process that do I/O at once
@@ -30,6 +37,7 @@ SMALLEST = np.array(
 """Bytes that an access in each bin of Darshan's histogram has at least."""
 LARGEST = np.append(SMALLEST[1:], 1 << 60)
 """And at most."""
+PER_ACCESS = np.array([np.ones(len(SMALLEST)), SMALLEST, LARGEST]).T
 ROUNDING = 1.001  # histograms are added up with seven digits
 HISTOGRAMS = (
     ("reads", "posix_reads", "posix_bytes_read", "posix_size_read"),
@@ -41,65 +49,102 @@ PARTS_OF_WRITES = (
 )
 
 
-def impossible(rows: NDArray[Any], runtime: float, nprocs: int, in_heatmap: float) -> str | None:
-    """Return what is impossible in a log, or None.
+def impossible(
+    rows: Rows, runtime: Array, nprocs: NDArray[np.int64], in_heatmap: Array
+) -> list[str | None]:
+    """Return of each log what is impossible in it, or None.
 
-    rows are rows.ROW, runtime is in seconds, in_heatmap the bytes that the heatmap saw.
+    runtime is in seconds, in_heatmap the bytes that the heatmap saw.
     """
-    longest = max(runtime, SHORTEST)
-    moved = max([in_heatmap, *(float(rows[name].sum()) for name in BYTES)])
-    if moved > BYTES_A_SECOND * longest * nprocs:
-        return f"says that {nprocs} processes moved {moved:.3g} bytes in {runtime:.3g} s"
-    late = max(float(rows[name].max(initial=0)) for name in ENDS)
-    if late > 1.1 * longest + LATE_SECONDS:
-        return f"says that files were used {late:.3g} s after the start of a run of {runtime:.3g} s"
-    spent = max(float(rows[name].sum()) for name in SECONDS)
-    if spent > THREADS * longest * nprocs:
-        return f"says that {nprocs} processes did I/O for {spent:.3g} s in {runtime:.3g} s"
-    return _stranger(rows, nprocs) or _contradiction(rows) or _disorder(rows, longest)
+    reasons: list[str | None] = [None] * rows.logs
+    for found, reason in _checks(rows, runtime, nprocs, in_heatmap):
+        for log in np.flatnonzero(found).tolist():
+            reasons[log] = reasons[log] or reason(log)
+    return reasons
 
 
-def _stranger(rows: NDArray[Any], nprocs: int) -> str | None:
-    """Return whose record this is if not of one of the log's processes."""
-    strange = rows["owner"][rows["owner"] >= nprocs]
-    if len(strange):
-        return f"has a record of process {strange[0]}, and had {nprocs} processes"
-    return None
+def _checks(
+    rows: Rows, runtime: Array, nprocs: NDArray[np.int64], in_heatmap: Array
+) -> Iterator[Check]:
+    """Yield for each check which logs fail it, and what to say of one."""
+    longest = np.maximum(runtime, SHORTEST)
+    moved = np.maximum.reduce([in_heatmap, *(rows.total(rows[name]) for name in BYTES)])
+    yield (
+        moved > BYTES_A_SECOND * longest * nprocs,
+        lambda log: (
+            f"says that {nprocs[log]} processes moved {moved[log]:.3g} bytes "
+            f"in {runtime[log]:.3g} s"
+        ),
+    )
+    late = np.maximum.reduce([rows.largest(rows[name]) for name in ENDS])
+    yield (
+        late > 1.1 * longest + LATE_SECONDS,
+        lambda log: (
+            f"says that files were used {late[log]:.3g} s after the start "
+            f"of a run of {runtime[log]:.3g} s"
+        ),
+    )
+    spent = np.maximum.reduce([rows.total(rows[name]) for name in SECONDS])
+    yield (
+        spent > THREADS * longest * nprocs,
+        lambda log: (
+            f"says that {nprocs[log]} processes did I/O for {spent[log]:.3g} s "
+            f"in {runtime[log]:.3g} s"
+        ),
+    )
+    yield _stranger(rows, nprocs)
+    for wrong, what in (*_contradictions(rows), *_disorder(rows, longest)):
+        yield rows.some(wrong), lambda _, what=what: what  # type: ignore[misc]
 
 
-def _contradiction(rows: NDArray[Any]) -> str | None:
-    """Return where details of accesses contradict their number or their bytes."""
+def _stranger(rows: Rows, nprocs: NDArray[np.int64]) -> Check:
+    """Tell of records that are not of one of the log's processes."""
+    owner = rows["owner"]
+    strange = owner >= nprocs[rows.log]
+    return (
+        rows.some(strange),
+        lambda log: (
+            f"has a record of process {owner[strange & (rows.log == log)][0]}, "
+            f"and had {nprocs[log]} processes"
+        ),
+    )
+
+
+def _contradictions(rows: Rows) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Yield the rows whose details of accesses contradict their number or their bytes."""
     for what, number, moved, sizes in HISTOGRAMS:
-        told = rows[number] > 0  # runtimes may leave counters out
-        histogram = rows[sizes][told].astype(float)
-        count, volume = rows[number][told], rows[moved][told]
-        accesses = histogram.sum(axis=1)
-        if (accesses > ROUNDING * count).any():
-            return f"its sizes of {what} tell of more {what} than there were"
-        if (histogram @ SMALLEST > ROUNDING * volume + 1).any():
-            return f"its sizes of {what} tell of more bytes than were moved"
-        is_whole = ROUNDING * accesses >= count
-        if (is_whole & (volume > ROUNDING * (histogram @ LARGEST))).any():
-            return f"its sizes of {what} tell of fewer bytes than were moved"
-    return _contradicting_parts(rows)
-
-
-def _contradicting_parts(rows: NDArray[Any]) -> str | None:
-    """Return which of the accesses are more than all."""
+        count, volume = rows[number], rows[moved]
+        told = count > 0  # runtimes may leave counters out
+        if not told.any():
+            continue
+        accesses, least, most = (rows[sizes].astype(float) @ PER_ACCESS).T
+        yield (
+            told & (accesses > ROUNDING * count),
+            f"its sizes of {what} tell of more {what} than there were",
+        )
+        yield (
+            told & (least > ROUNDING * volume + 1),
+            f"its sizes of {what} tell of more bytes than were moved",
+        )
+        is_whole = told & (ROUNDING * accesses >= count)
+        yield (
+            is_whole & (volume > ROUNDING * most),
+            f"its sizes of {what} tell of fewer bytes than were moved",
+        )
+    writes = rows["posix_writes"]
     for name, what in PARTS_OF_WRITES:
-        if (rows[name] > rows["posix_writes"])[rows["posix_writes"] > 0].any():
-            return f"it tells of more {what} writes than there were"
-    accesses = rows["posix_reads"] + rows["posix_writes"]
+        more = (rows[name] > writes) & (writes > 0)
+        yield more, f"it tells of more {what} writes than there were"
+    accesses = rows["posix_reads"] + writes
     commonest = rows["posix_access_count"].sum(axis=1, dtype=float)
-    if (commonest > ROUNDING * accesses)[accesses > 0].any():
-        return "its commonest sizes tell of more accesses than there were"
-    return None
+    more = (commonest > ROUNDING * accesses) & (accesses > 0)
+    yield more, "its commonest sizes tell of more accesses than there were"
 
 
-def _disorder(rows: NDArray[Any], longest: float) -> str | None:
-    """Return what ended before it began, by more than a clock that was put back."""
+def _disorder(rows: Rows, longest: Array) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Yield what ended before it began, by more than a clock that was put back."""
+    slack = (0.1 * longest + LATE_SECONDS)[rows.log]
     for what in ("read", "write"):
         start, end = rows[f"{what}_start"], rows[f"{what}_end"]
-        if (np.isfinite(start) & (start > end + 0.1 * longest + LATE_SECONDS)).any():
-            return f"its first {what} of a file comes after the last"
-    return None
+        late = np.isfinite(start) & (start > end + slack)
+        yield late, f"its first {what} of a file comes after the last"

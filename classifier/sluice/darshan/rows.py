@@ -1,16 +1,28 @@
-"""One row a file: what POSIX, STDIO and MPI-IO counted for it, side by side.
+"""Rows of many logs at once: one a file, what POSIX, STDIO and MPI-IO counted for it side by side.
 
 A row stands for one (file, process), or for one file that several processes share. Its fields
 and what they mean: struct sluice_file_row in `classifier/reader/reader.h`, where they are filled.
+
+What is computed of a log has the same bits whichever logs are computed with it: sums are added
+log by log, in the order in which numpy adds up one array.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan._reader import ffi
+from sluice.darshan._reader import ffi, lib
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+    Mask = NDArray[np.bool_]
 
 SHARED = -1
 """Owner of a file that several processes share."""
@@ -28,6 +40,9 @@ BUCKETS = tuple(
 )
 """Darshan's classes of access sizes."""
 
+AT_ONCE = 1 << 14
+"""Rows of several logs at the most; those of a larger log are never copied."""
+
 _FORMATS = {"uint64_t": "u8", "int64_t": "i8", "double": "f8", "float": "f4"}
 
 
@@ -44,3 +59,128 @@ def _dtype(struct: Any) -> np.dtype[Any]:
 
 
 ROW = _dtype(ffi.typeof("struct sluice_file_row"))
+
+
+class Rows:
+    """The rows of several logs, one log's after another's."""
+
+    def __init__(self, parts: Sequence[NDArray[Any]]) -> None:
+        """Put rows (ROW) together: an array for each log."""
+        self.logs = len(parts)
+        self.bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+        """Where each log begins, and where the last one ends."""
+        self.log = np.repeat(np.arange(self.logs), np.diff(self.bounds))
+        """Of each row."""
+        self._all = parts[0] if self.logs == 1 else _joined(parts)
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return a field of all rows, side by side in memory where that is worth the copy."""
+        if len(self) > AT_ONCE:
+            return self._all[name]
+        if name not in self._columns:
+            # of a histogram each of its classes side by side, for sums over them
+            order: Any = "F" if name.startswith("posix_size") else "C"
+            self._columns[name] = np.array(self._all[name], order=order)
+        return self._columns[name]
+
+    @cached_property
+    def process(self) -> NDArray[np.intp]:
+        """Of each row: which of the processes of all logs it is of, numbered log by log."""
+        return self.numbered(self["owner"])
+
+    @cached_property
+    def file(self) -> NDArray[np.intp]:
+        """Of each row: which of the files of all logs it is of."""
+        return self.numbered(self["id"])
+
+    def numbered(self, *keys: NDArray[Any], where: Mask | None = None) -> NDArray[np.intp]:
+        """Return numbers that differ where log or a key does, in order of log and keys."""
+        sorted_by = (self.log if where is None else self.log[where], *keys)
+        order = np.lexsort(sorted_by[::-1])
+        numbers = np.empty(len(order), dtype=np.intp)
+        numbers[order] = differs(*(key[order] for key in sorted_by)).cumsum() - 1
+        return numbers
+
+    # For each log
+
+    def total(self, values: NDArray[Any], where: Mask | None = None) -> Array:
+        """Sum the values of each log's rows."""
+        return sums(*self._part(values, where))
+
+    def count(self, where: Mask) -> Array:
+        return np.diff(self._bounds(where)).astype(np.float64)
+
+    def some(self, where: Mask) -> Mask:
+        """Whether it holds for any row of a log."""
+        if not where.any():
+            return np.zeros(self.logs, dtype=np.bool_)
+        return self.count(where) > 0
+
+    def largest(
+        self, values: NDArray[Any], where: Mask | None = None, *, least: float = 0.0
+    ) -> Array:
+        """Return the largest value of each log, `least` where it has no larger one."""
+        return -self.smallest(-values, where, most=-least)
+
+    def smallest(
+        self, values: NDArray[Any], where: Mask | None = None, *, most: float = np.inf
+    ) -> Array:
+        """Return the smallest value of each log, `most` where it has no smaller one."""
+        values, bounds = self._part(values, where)
+        result = np.full(self.logs, most)
+        some = np.diff(bounds) > 0
+        if len(values):
+            result[some] = np.minimum(most, np.minimum.reduceat(values, bounds[:-1][some]))
+        return result
+
+    def weighted(self, values: NDArray[Any], weights: Array, where: Mask | None = None) -> Array:
+        """Return each log's mean by weight; 0 without any."""
+        return ratio(self.total(values * weights, where), self.total(weights, where))
+
+    def _part(self, values: NDArray[Any], where: Mask | None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the values of some rows, and the bounds of the logs among them."""
+        if where is None:
+            return values, self.bounds
+        bounds = self._bounds(where)
+        return (values if bounds is self.bounds else values[where]), bounds
+
+    def _bounds(self, where: Mask) -> NDArray[np.int64]:
+        if where.all():
+            return self.bounds
+        before = np.zeros(len(where) + 1, dtype=np.int64)
+        where.cumsum(out=before[1:])
+        return np.asarray(before[self.bounds])
+
+
+def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate as bytes: numpy would copy field by field."""
+    everything = [np.zeros(0, np.uint8), *(part.view(np.uint8) for part in parts)]
+    return np.concatenate(everything).view(ROW)
+
+
+def sums(values: NDArray[Any], bounds: NDArray[np.int64]) -> Array:
+    """Sum each part of an array, one from each bound to the next."""
+    result = np.empty(len(bounds) - 1)
+    lib.sluice_sums(
+        ffi.from_buffer("double[]", np.ascontiguousarray(values, dtype=np.float64)),
+        ffi.from_buffer("int64_t[]", bounds),
+        len(result),
+        ffi.from_buffer("double[]", result, require_writable=True),
+    )
+    return result
+
+
+def differs(*keys: NDArray[Any]) -> Mask:
+    """Whether any of the keys differs from the one before it; the first ones do."""
+    result = np.ones(len(keys[0]), dtype=np.bool_)
+    result[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return result
+
+
+def ratio(a: NDArray[Any], b: NDArray[Any]) -> Array:
+    """Return a / b, 0 where b is 0."""
+    return np.asarray(np.divide(a, b, out=np.zeros(len(a)), where=b > 0))

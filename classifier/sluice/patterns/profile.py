@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan.features import FEATURES, Measurement, measure
-from sluice.darshan.log import read_log
+from sluice.darshan.features import FEATURES, Measurement, Measurements, measure_all
+from sluice.darshan.log import impossible_in, read_log
+from sluice.darshan.rows import Rows
 from sluice.darshan.timeline import packed
 from sluice.history_db.records import Log, Profile
 from sluice.patterns.classifier import PatternClassifier, packaged_classifier
@@ -17,6 +18,8 @@ from sluice.patterns.classifier import PatternClassifier, packaged_classifier
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from sluice.darshan.log import DarshanLog
 
 MOST_OSTS = 32  # of a run, to be kept: the more there are, the less it tells of each
 LATEST_NS = (1 << 63) - 1  # in 2262; file systems hold later times
@@ -49,35 +52,45 @@ def modified_ns(status: os.stat_result) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one log says, before anybody gave it a name."""
+    """What several logs say, before anybody gave them a name: small on its way to who does."""
 
-    log: Log
-    measurement: Measurement
-    owner: int
-    """uid that owns the file."""
+    logs: list[tuple[Any, ...]]
+    """The values of Log."""
+    measurements: Measurements
+    owners: list[int]
+    """Of each file: the uid that owns it."""
 
 
-def read_measured(path: Path) -> Measured:
-    """Read one log. Raises DarshanLogError or OSError."""
-    darshan = read_log(path)
-    log = Log(
-        digest=darshan.digest,
-        path=path_text(path),
-        size=darshan.file.st_size,
-        mtime_ns=modified_ns(darshan.file),
-        reason=None,
-        jobid=darshan.jobid,
-        uid=darshan.uid,
-        exe=darshan.exe,
-        start=int(darshan.start),
-        end=int(darshan.end),
-        nprocs=darshan.nprocs,
-        partial=bool(darshan.partial),
-        format=darshan.format,
-        osts=_few(darshan.targets),
-        heatmap=packed(darshan.start, darshan.heatmap),
+def measured(logs: Sequence[DarshanLog]) -> tuple[list[str | None], Measured]:
+    """Return why each log cannot be believed, or None, and what those say that can be."""
+    rows = Rows([log.rows for log in logs])
+    reasons = impossible_in(logs, rows)
+    if any(reasons):
+        logs = [log for log, reason in zip(logs, reasons, strict=True) if not reason]
+        rows = Rows([log.rows for log in logs])
+    entries = [_entry(log) for log in logs]
+    return reasons, Measured(entries, measure_all(logs, rows), [log.file.st_uid for log in logs])
+
+
+def _entry(log: DarshanLog) -> tuple[Any, ...]:
+    """Return the values of Log, in order."""
+    return (
+        log.digest,
+        path_text(log.path),
+        log.file.st_size,
+        modified_ns(log.file),
+        None,
+        log.jobid,
+        log.uid,
+        log.exe,
+        int(log.start),
+        int(log.end),
+        log.nprocs,
+        bool(log.partial),
+        log.format,
+        _few(log.targets),
+        packed(log.start, log.heatmap),
     )
-    return Measured(log, measure(darshan), darshan.file.st_uid)
 
 
 def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
@@ -85,28 +98,28 @@ def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
     return tuple(sorted(osts)) if osts and len(osts) <= MOST_OSTS else None
 
 
-def readings(
-    measured: Sequence[Measured], classifier: PatternClassifier | None = None
-) -> list[Reading]:
+def readings(measured: Measured, classifier: PatternClassifier | None = None) -> list[Reading]:
     """Name what several logs do; in one go, which costs little more than a single one."""
-    profiles = profiles_of(
-        [one.measurement for one in measured], classifier or packaged_classifier()
-    )
+    measurements = measured.measurements.each()
+    profiles = profiles_of(measurements, classifier or packaged_classifier())
     return [
         Reading(
-            one.log,
+            Log(*log),
             profile,
-            one.measurement.features.astype("<f4").tobytes(),
-            {name: share for name, share in one.measurement.time_shares.items() if share > 0},
-            one.owner,
+            one.features.astype("<f4").tobytes(),
+            {name: share for name, share in one.time_shares.items() if share > 0},
+            owner,
         )
-        for one, profile in zip(measured, profiles, strict=True)
+        for log, one, profile, owner in zip(
+            measured.logs, measurements, profiles, measured.owners, strict=True
+        )
     ]
 
 
 def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
     """Read one log and say what it does. Raises DarshanLogError or OSError."""
-    return readings([read_measured(path)], classifier)[0]
+    _, one = measured([read_log(path)])
+    return readings(one, classifier)[0]
 
 
 def profiles_of(

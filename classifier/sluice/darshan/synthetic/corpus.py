@@ -118,7 +118,7 @@ def _draw(random: Generator, pattern: str) -> tuple[Run, str, float]:
 
 
 def _feed(run: Run, program: str) -> None:
-    """Add reads that serve the writes (supply.py)."""
+    """Add reads that serve the writes (behaviour.find_supply)."""
     kind = run.random.random()
     if kind < 0.3:
         add_deck(run)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.chunks import EDGES
 from sluice.darshan.rows import BUCKETS
+from sluice.darshan.totals import EDGES
 
 if TYPE_CHECKING:
     from sluice.darshan.synthetic.run import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.darshan.features import ENOUGH
 from sluice.darshan.files import files_of
 from sluice.darshan.log import DarshanLogError, read_log
-from sluice.darshan.numbers import ENOUGH
 from sluice.darshan.totals import totals_of
 from sluice.history_db.command_lines import program_name
 from sluice.interference.production.timeline import Timeline
@@ -57,6 +57,6 @@ def _timeline(log: DarshanLog) -> Timeline | None:
 
 def _io_seconds(log: DarshanLog) -> float | None:
     """Return what the slowest process spent in I/O, where files were timed that had most of it."""
-    totals = totals_of(log, files_of(log.rows))
-    seconds = totals.times.slowest
-    return seconds if seconds > 0 and totals.coverage >= ENOUGH else None
+    totals = totals_of([log], files_of([log.rows]))
+    seconds, coverage = float(totals.times.slowest[0]), float(totals.coverage[0])
+    return seconds if seconds > 0 and coverage >= ENOUGH else None
