@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "load.h"
 
@@ -49,11 +50,20 @@ check_points (const struct sluice_interference *model, struct sluice_error *err)
 	return 0;
 }
 
+void
+sluice_interference_init (struct sluice_interference *model)
+{
+	memset (model, 0, sizeof *model);
+#define SET(name, def, text) model->name = def;
+	SLUICE_INTERFERENCE_FIELDS (SET)
+#undef SET
+}
+
 int
 sluice_interference_check (const struct sluice_interference *model,
 			   struct sluice_error *err)
 {
-#define CHECK(name, text)                                                                  \
+#define CHECK(name, def, text)                                                             \
 	if (!(fabs (model->name) <= 100.0))                                                \
 		return sluice_fail (err, "interference coefficient %s is %g", #name,       \
 				    model->name);

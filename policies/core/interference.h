@@ -88,26 +88,36 @@ enum {
 	SLUICE_MAX_SET = 64,
 };
 
-/* X(name, meaning): the coefficients, in the order of the struct. */
+/* X(name, default, meaning): the coefficients, in the order of the struct. The defaults are
+ * what a fit to the published figures gives: tests/policies/test_published.py. */
 #define SLUICE_INTERFERENCE_FIELDS(X)                                                      \
-	X (stream_level, "ln w of a streaming writer at 1 MiB (a0)")                       \
-	X (stream_slope, "its change for each doubling of the chunk (a1)")                 \
-	X (create_level, "ln w of a creating, flushing writer at 1 MiB (b0)")              \
-	X (create_slope, "its change for each doubling of the chunk (b1)")                 \
-	X (rewrite_level, "ln w of a rewriting, flushing writer at 1 MiB (c0)")            \
-	X (rewrite_slope, "its change for each doubling of the chunk (c1)")                \
-	X (process_exponent, "gamma: how a flushing weight grows with processes")          \
-	X (stream_exponent, "delta: how a streaming weight grows with processes")          \
-	X (queueing, "alpha: how far a flushing weight is a time: 0 not, 1 wholly")        \
-	X (endurance, "beta: how far it holds on the more, the less it gets alone")        \
-	X (interleaving, "epsilon: how far short rounds slip in during long ones, < 1")    \
-	X (filling, "theta: how far each uses what others' flushes leave, 0 to 1")         \
-	X (capacity, "K: throughput of a mix over that of one program, >= 1")              \
-	X (pooling, "kappa: how far streams weigh as one, >= 0; 0: by weights alone")      \
-	X (log_sd, "sd of ln w where the site did not measure")                            \
-	X (site_log_sd, "sd of ln w where it did")
+	X (stream_level, 0.5175644032447415, "ln w of a streaming writer at 1 MiB (a0)")   \
+	X (stream_slope, 0.02878792078035681,                                              \
+	   "its change for each doubling of the chunk (a1)")                               \
+	X (create_level, -0.29181258721347597,                                             \
+	   "ln w of a creating, flushing writer at 1 MiB (b0)")                            \
+	X (create_slope, 0.10439944387325215,                                              \
+	   "its change for each doubling of the chunk (b1)")                               \
+	X (rewrite_level, -0.2257518160312651,                                             \
+	   "ln w of a rewriting, flushing writer at 1 MiB (c0)")                           \
+	X (rewrite_slope, 0.19756558496607723,                                             \
+	   "its change for each doubling of the chunk (c1)")                               \
+	X (process_exponent, 0.34199523920113395,                                          \
+	   "gamma: how a flushing weight grows with processes")                            \
+	X (stream_exponent, 0.34199523920113395,                                           \
+	   "delta: how a streaming weight grows with processes")                           \
+	X (queueing, 0.0, "alpha: how far a flushing weight is a time: 0 not, 1 wholly")   \
+	X (endurance, 0.0, "beta: how far it holds on the more, the less it gets alone")   \
+	X (interleaving, 0.0,                                                              \
+	   "epsilon: how far short rounds slip in during long ones, < 1")                  \
+	X (filling, 0.0, "theta: how far each uses what others' flushes leave, 0 to 1")    \
+	X (capacity, 1.19915958244719,                                                     \
+	   "K: throughput of a mix over that of one program, >= 1")                        \
+	X (pooling, 0.0, "kappa: how far streams weigh as one, >= 0; 0: by weights alone") \
+	X (log_sd, 0.2995661415276404, "sd of ln w where the site did not measure")        \
+	X (site_log_sd, 0.0, "sd of ln w where it did")
 
-#define SLUICE_INTERFERENCE_MEMBER(name, text) double name;
+#define SLUICE_INTERFERENCE_MEMBER(name, def, text) double name;
 
 enum {
 	SLUICE_TRAFFIC_FEATURES = 4,
@@ -130,6 +140,7 @@ struct sluice_interference {
 	struct sluice_site_point points[SLUICE_MAX_SITE_POINTS];
 };
 
+void sluice_interference_init (struct sluice_interference *model); /* the defaults */
 int sluice_interference_check (const struct sluice_interference *model,
 			       struct sluice_error *err);
 

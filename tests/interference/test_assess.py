@@ -15,11 +15,10 @@ from sluice.cli.main import main
 from sluice.history_db.records import Profile
 from sluice.interference.assess import INSTANTS, Assessment, assess, worst_pairs
 from sluice.policies import core
-from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 from sluice.prediction.to_core import profile_members
 
-MODEL = View(new("struct sluice_interference", published_interference()))
+MODEL = View(new("struct sluice_interference"))
 POLICY = core.parse_config("t", b"Lane=all Targets=1 Bandwidth=1G\n").policy
 DAY = 86400
 

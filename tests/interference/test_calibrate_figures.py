@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 
+import published_figures
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +35,6 @@ from sluice.interference.errors import CalibrationError
 from sluice.interference.observations import observations
 from sluice.interference.programs import KIB, MIB, SYNCS, Program
 from sluice.interference.site_model import SiteModel
-from sluice.policies import published as published_figures
 
 programs = st.builds(
     Program,
@@ -243,7 +243,7 @@ def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_t
     figures = [
         figure for figure in published_figures.LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}
     ]
-    model = SiteModel(published_figures.published_interference(figures), 0.0)
+    model = SiteModel(published_figures.fitted_interference(figures), 0.0)
     rows = []
     for chunk in (MIB, 8 * MIB, 64 * MIB, 512 * MIB):
         programs = [Program(pattern, chunk, 256) for pattern in WRITES]

@@ -11,7 +11,6 @@ from sluice.interference.observations import Observation
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.interference.site_model import LAW, QUEUE, _Problem, fit
 from sluice.policies import core
-from sluice.policies.published import published_interference
 from sluice.policies.structs import CoreError, View, new
 
 CHUNKS = (64 * KIB, MIB, 16 * MIB)
@@ -42,7 +41,7 @@ def world(noise=0.0, seed=1):
 
 def test_without_measurements_the_published_figures_hold():
     model = fit([])
-    assert model.interference == published_interference()
+    assert model.interference == core.default_interference()
 
 
 def test_a_site_that_differs_from_the_papers_is_learned():

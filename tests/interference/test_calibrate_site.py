@@ -13,7 +13,6 @@ from sluice.interference.programs import MIB, Program
 from sluice.interference.site import of_writers, site_encounters
 from sluice.interference.site_model import fit
 from sluice.policies import core
-from sluice.policies.published import published_interference
 
 
 def encounter(*members: str, **changes) -> Encounter:
@@ -101,7 +100,7 @@ def test_who_reads_or_touches_metadata_teaches_nothing_of_who_rewrites():
     model = fit([*known, *others])
     assert model.interference == fit(known).interference
     assert (model.bandwidth, model.basis.measurements) == (1e8, 4)
-    assert fit(others).interference == published_interference()
+    assert fit(others).interference == core.default_interference()
 
 
 def test_what_is_too_much_to_be_judged_on_is_fitted_all_the_same(monkeypatch):

@@ -22,7 +22,7 @@ from sluice.interference.production.site import site_evidence
 from sluice.interference.production.timeline import Timeline
 from sluice.interference.programs import MIB, Application, Program
 from sluice.interference.site_model import QUEUE, _Problem, fit
-from sluice.policies.published import published_interference
+from sluice.policies.core import default_interference
 
 NOVEMBER = ObservedInterference("cfd", "md", 100, 0.3, 0.1, 0.001, 40, 80, 1000, 1999)
 DECEMBER = replace(NOVEMBER, found=200, rho=0.9, log_sd=0.4, p_value=0.4, since=2000, until=2999)
@@ -156,7 +156,7 @@ def test_the_model_moves_towards_what_was_seen_by_its_weight(known):
 def test_without_measurements_the_published_figures_are_corrected():
     """What was seen of nobody's kind of traffic leaves the rest as published."""
     model = fit([], [Seen(CFD, MD, 0.15, 1e6)])
-    published = published_interference()
+    published = default_interference()
     for name in set(published) - {"log_sd"}:
         assert model.interference[name] == pytest.approx(published[name], abs=1e-6)
     assert "points" not in model.interference
@@ -185,7 +185,7 @@ def test_the_order_of_what_was_seen_does_not_count():
 
 def test_an_application_that_reads_teaches_nothing():
     reader = replace(MD, members=MD.members | {"share": {"read": 0.5, "ws": 0.5}})
-    assert fit([], [Seen(CFD, reader, 0.1, 0.05)]).interference == published_interference()
+    assert fit([], [Seen(CFD, reader, 0.1, 0.05)]).interference == default_interference()
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from sluice.patterns.fit import fit_classifier, fit_regressor
 from sluice.patterns.forest import Forest
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
-from sluice.policies.published import published_interference
 from sluice.policies.snapshot import pack_snapshot
 from sluice.prediction.submit_model import MAX_DEPTH
 
@@ -90,7 +89,7 @@ def bundle(
     table = {core.application_key(one, "user_name"): one for one in known}
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
-        interference=published_interference(),
+        interference=core.default_interference(),
         patterns=meaning(classifier, names),
         numbers=meaning(regressor, NUMBER_OUTPUTS),
         applications=[
@@ -133,7 +132,7 @@ def bundle_of_names(
     known = list(enumerate(profiles.items(), start=1))
     return pack_bundle(
         policy=core.parse_config("sluice.conf", settings.encode()).policy,
-        interference=published_interference(),
+        interference=core.default_interference(),
         patterns=None,
         numbers=None,
         applications=[

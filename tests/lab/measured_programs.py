@@ -22,7 +22,6 @@ from storage_targets import StorageTargets
 from target_kinds import MIB
 
 from sluice.policies import core
-from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 
 TIMEOUT = 120.0  # seconds for any one run
@@ -97,7 +96,7 @@ def learn(targets: StorageTargets) -> Lesson:
         bandwidth=filled / len(targets.lanes),
         kept=statistics.geometric_mean(kept),
         stream_kept=stream_kept,
-        published_kept=_kept_by(published_interference(), profiles, filled),
+        published_kept=_kept_by(core.default_interference(), profiles, filled),
     )
 
 
@@ -113,7 +112,7 @@ def interference(
     """
     logs = [math.log(share) for share in kept]
     victim_rate = math.exp(statistics.mean(logs)) * victim_demand
-    model = published_interference()
+    model = core.default_interference()
     spread = statistics.stdev(logs) / math.sqrt(2) if len(logs) > 1 else 0.0
     return model | {
         "create_level": model["stream_level"] + math.log(victim_rate / stream_kept),

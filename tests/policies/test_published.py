@@ -3,12 +3,12 @@
 import math
 
 import pytest
+from published_figures import LUSTRE, MIB, Program, fitted_interference
 
 from sluice.policies import core
-from sluice.policies.published import LUSTRE, MIB, Program, published_interference
 from sluice.policies.structs import View, new
 
-MODEL = View(new("struct sluice_interference", published_interference()))
+MODEL = View(new("struct sluice_interference"))
 POLICY = core.default_config().policy
 POINTS = 0.10  # of rho: reading a plot costs +-0.05, a fit of nine numbers as much again
 
@@ -35,6 +35,12 @@ def pressure(program, model=MODEL):
 def kept(probe, signal, model=MODEL):
     """What the probe keeps of its rate beside the signal."""
     return core.rate_share(pressure(probe, model), [pressure(signal, model)], model)
+
+
+def test_the_defaults_of_the_core_are_those_that_the_figures_give():
+    fitted = fitted_interference()
+    assert fitted == pytest.approx({name: core.default_interference()[name] for name in fitted})
+    assert set(core.default_interference()) - set(fitted) == {"site_log_sd"}  # nobody measured
 
 
 @pytest.mark.parametrize("figure", LUSTRE, ids=lambda figure: figure.source)
@@ -78,7 +84,7 @@ def test_rewriting_and_appending_break_even_near_16_mib():
 def test_break_even_chunks_follow_from_figures_of_other_encounters(victim, published):
     """S4 from S1 to S3 alone: 1 MiB, and what WS takes at 256 MiB; to one doubling."""
     others = [figure for figure in LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}]
-    model = View(new("struct sluice_interference", published_interference(others)))
+    model = View(new("struct sluice_interference", fitted_interference(others)))
 
     def lead(level):
         """How much more the victim keeps beside AW than AW beside it."""

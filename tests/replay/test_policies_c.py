@@ -11,7 +11,6 @@ import pytest
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, write_bundle
-from sluice.policies.published import published_interference
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "sim" / "engine"
@@ -51,7 +50,7 @@ def make_bundle(path: Path) -> Path:
     write_bundle(
         path,
         policy=config.policy,
-        interference=published_interference(),
+        interference=core.default_interference(),
         patterns=None,
         numbers=None,
         applications=applications,

@@ -25,7 +25,6 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
-from sluice.policies.published import published_interference
 from sluice.slurm import plugin_file
 from sluice.slurm.lock import SnapshotLock, is_locked
 
@@ -46,7 +45,7 @@ def bundle() -> bytes:
     profile = made_model.profile(np.random.default_rng(1))
     return pack_bundle(
         policy=core.default_config().policy,
-        interference=published_interference(),
+        interference=core.default_interference(),
         patterns=None,
         numbers=None,
         applications=[

@@ -19,7 +19,6 @@ from target_kinds import MIB, Limits
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
-from sluice.policies.published import published_interference
 
 pytestmark = [pytest.mark.slurm, pytest.mark.storage, pytest.mark.acceptance]
 
@@ -35,7 +34,7 @@ def bundle(name: str) -> bytes:
     profile = made_model.profile(np.random.default_rng(1), "aw")
     return pack_bundle(
         policy=core.parse_config("lanes", f"Lane={LANES}\n".encode()).policy,
-        interference=published_interference(),
+        interference=core.default_interference(),
         patterns=None,
         numbers=None,
         applications=[

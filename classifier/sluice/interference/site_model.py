@@ -42,7 +42,6 @@ from sluice.interference.features import SCALES, features, likeness
 from sluice.interference.observations import Seen
 from sluice.interference.programs import Application
 from sluice.policies import core
-from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ what one queue serves."""
 
 def _as_published() -> Beginning:
     """Return the published coefficients, held; what the site differs by is of any form."""
-    figures = published_interference()
+    figures = core.default_interference()
     return Beginning(
         law=(*((figures[name], 0.0) for name in LAW[:POOLING]), (-1.5, 1.5)),
         queueing={name: figures[name] for name in QUEUE.queueing},
@@ -145,7 +144,7 @@ def _unmeasured() -> Beginning:
 
     Corrections at points are for sites that measured: a point says what a program gets alone.
     """
-    figures = published_interference()
+    figures = core.default_interference()
     sds = {name: SLOPE_SD if name.endswith(("slope", "exponent")) else LEVEL_SD for name in LAW}
     return Beginning(
         law=(
@@ -285,7 +284,7 @@ def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) ->
     writers = [item for item in observations if item.is_of_writers]
     seen = [item for item in production if item.is_of_writers]
     if not writers and not seen:
-        return SiteModel(published_interference(), 0.0)
+        return SiteModel(core.default_interference(), 0.0)
     room = _most_told([*writers, *seen], core.MAX_SITE_POINTS)
     measured = [item for item in writers if room.issuperset(item.members)]
     shown = [item for item in seen if room.issuperset(item.members)]
@@ -377,7 +376,7 @@ def _deviation_on(unseen: Sequence[Unseen]) -> float:
     measured may show too little of it.
     """
     if not unseen:
-        return float(published_interference()["log_sd"])
+        return float(core.default_interference()["log_sd"])
     count = sum(len(left_out) for _, left_out in unseen)
 
     def covers(deviation: float) -> bool:
@@ -581,7 +580,7 @@ class _Problem:
             "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
         }
         measured = {"scale": list(SCALES), "points": points} if self.rates else {}
-        return SiteModel(published_interference() | site | measured, self.bandwidth)
+        return SiteModel(core.default_interference() | site | measured, self.bandwidth)
 
     def _efficiency(self) -> NDArray[np.float64]:
         """Return the pulls on ln e: a Gaussian process through the rates alone."""

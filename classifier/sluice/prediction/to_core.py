@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies import core
-from sluice.policies.published import published_interference
 from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def profile_members(profile: Profile) -> dict[str, Any]:
 
 @cache
 def _published() -> tuple[core.View, core.View]:
-    interference = View(new("struct sluice_interference", published_interference()))
+    interference = View(new("struct sluice_interference"))
     return interference, core.default_config().policy
 
 

@@ -15,7 +15,6 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import Application as BundleApplication
 from sluice.policies.bundle_writer import ArgumentLaw, pack_bundle
-from sluice.policies.published import published_interference
 from sluice.prediction.applications import Learned, learn_applications, numbered
 from sluice.prediction.backtest import ended_before, foretell, judge
 from sluice.prediction.calibration import calibrate
@@ -207,7 +206,7 @@ def pack(
     """Return the bundle of a model, as the controller would load it."""
     return pack_bundle(
         policy=policy,
-        interference=interference or published_interference(),
+        interference=interference or core.default_interference(),
         patterns=_outputs(model.forests.pattern_forest, model.forests.patterns),
         numbers=_outputs(model.forests.number_forest, model.forests.numbers),
         applications=[

@@ -309,6 +309,12 @@ def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32
 # Interference
 
 
+def default_interference() -> dict[str, float]:
+    """Return the coefficients of struct sluice_interference that a site starts from."""
+    members = View(new("struct sluice_interference")).to_dict().items()
+    return {name: value for name, value in members if isinstance(value, float)}
+
+
 def pressure_of(
     profile: View | Mapping[str, Any], model: View, policy: View, lane_mask: int = 0
 ) -> View:

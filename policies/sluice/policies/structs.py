@@ -191,13 +191,15 @@ def _nested(struct: Any, name: str, value: Any) -> Any:
 def new(kind: str, members: Mapping[str, Any] | View | None = None) -> Any:
     """Make a C struct, e.g. `struct sluice_profile`, from what a View of it shows.
 
-    What is not given is 0, the empty text, or unknown in a profile.
+    What is not given is 0 or the empty text, unknown in a profile, and else the default.
     """
     struct = ffi.new(f"{kind} *")
     if kind == "struct sluice_profile":
         lib.sluice_profile_init(struct)
     elif kind == "struct sluice_policy":
         lib.sluice_policy_init(struct)
+    elif kind == "struct sluice_interference":
+        lib.sluice_interference_init(struct)
     if isinstance(members, View):
         struct[0] = members.struct[0]
         return struct

@@ -96,13 +96,12 @@ def _model(settings: Config) -> tuple[View, str]:
     from pathlib import Path
 
     from sluice.policies.bundle import Bundle
-    from sluice.policies.published import published_interference
     from sluice.policies.structs import View, new
 
     path = Path(settings.bundle)
     if path.is_file():
         return Bundle.read(path).interference, f"the published bundle {path}"
-    default = View(new("struct sluice_interference", published_interference()))
+    default = View(new("struct sluice_interference"))
     return default, "published measurements of other file systems (Shah et al.), none of this site"
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import Application, pack_bundle
-from sluice.policies.published import published_interference
 from sluice.sim.policies import classes
 from sluice.sim.storage.contention import rates_alone
 from sluice.sim.storage.probing import calibrated
@@ -45,7 +44,7 @@ UPPER_BOUND = "self-consistent upper bound"
 CALIBRATIONS: Mapping[str, Callable[[Storage], dict[str, Any]]] = {
     "requests": calibrated,
     "same world": partial(calibrated, in_same_world=True),
-    "none": lambda _: published_interference(),
+    "none": lambda _: core.default_interference(),
 }
 """Where a site measured how programs disturb each other: request by request, in the world that
 answers, or nowhere, so that published figures must do."""

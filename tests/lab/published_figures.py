@@ -1,4 +1,7 @@
-"""The interference model that a site starts from: fitted to published figures.
+"""Published figures, and the coefficients of the interference model that they give.
+
+The core has these coefficients as its defaults (`policies/core/interference.h`), and
+`tests/policies/test_published.py` compares both.
 
 Source: Shah, Kuo, Nomura, Matsuoka, Wolf, "How file-access patterns influence the
 degree of I/O interference between cluster applications" (SuperFrI 2019; first CLUSTER
@@ -105,8 +108,8 @@ def _log_ratio(figure: Figure, capacity: float) -> float:
     return math.log(figure.probe_rho / (capacity - figure.probe_rho))
 
 
-def published_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
-    """Return the fields of struct sluice_interference, fitted to figures of Lustre.
+def fitted_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
+    """Return the coefficients of struct sluice_interference, fitted to figures of Lustre.
 
     `log_sd` is what the fit leaves, together with half of what Lustre and GPFS differ by
     where the paper gives both: how far a file system that nobody measured may be off.
