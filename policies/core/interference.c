@@ -108,69 +108,99 @@ clip_log (double ln)
 	return fmax (-largest_log, fmin (largest_log, ln));
 }
 
+static double
+likeness (const double *scale, const double *x, const double *y)
+{
+	double distance = 0.0;
+	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES; i++) {
+		double apart = (x[i] - y[i]) / scale[i];
+		distance += apart * apart;
+	}
+	return exp (-0.5 * distance);
+}
+
+void
+sluice_likeness (const double scale[SLUICE_TRAFFIC_FEATURES], const double *x, uint32_t n,
+		 const double *y, uint32_t m, double *out)
+{
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; j < m; j++)
+			*out++ = likeness (scale, x + i * SLUICE_TRAFFIC_FEATURES,
+					   y + j * SLUICE_TRAFFIC_FEATURES);
+}
+
+static void
+set_site (const struct sluice_interference *m, struct sluice_traffic *traffic)
+{
+	double nearest = 0.0;
+	traffic->log_weight = traffic->log_hold = traffic->log_efficiency = 0.0;
+	for (uint32_t i = 0; i < m->point_count; i++) {
+		const struct sluice_site_point *point = &m->points[i];
+		double like = likeness (m->scale, traffic->features, point->at);
+		traffic->log_weight += like * point->weight;
+		traffic->log_hold += like * point->hold;
+		traffic->log_efficiency += like * point->efficiency;
+		nearest = fmax (nearest, like);
+	}
+	/* nothing gets more than all; what lies between points might seem to */
+	traffic->log_efficiency = smaller (0.0, traffic->log_efficiency);
+	double measured = nearest * nearest;
+	traffic->log_sd = sqrt (measured * m->site_log_sd * m->site_log_sd
+				+ (1.0 - measured) * m->log_sd * m->log_sd);
+}
+
+void
+sluice_traffic_at_site (const struct sluice_interference *model,
+			struct sluice_traffic *traffic, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		set_site (model, &traffic[i]);
+}
+
 /* The two parts of a weight. */
 struct parts {
 	double flushes, streams;
 };
 
 static struct parts
-parts_of (const double *features, double direct, double log_correction,
-	  double log_efficiency, const struct sluice_interference *m)
+parts_of (const struct sluice_traffic *traffic, const struct sluice_interference *m)
 {
+	const double *features = traffic->features;
 	double level = features[LEVEL], s = features[STREAMING], k = features[CREATING];
-	double flushed = 1.0 - clip (m->queueing * direct);
+	double flushed = 1.0 - clip (m->queueing * traffic->direct);
 	double create = flushed * m->create_level + m->create_slope * level;
 	double rewrite = flushed * m->rewrite_level + m->rewrite_slope * level;
 	double processes = features[PROCESSES] * log (2.0);
 	double flush = k * create + (1.0 - k) * rewrite + m->process_exponent * processes
-		       - m->queueing * log_efficiency;
+		       - m->queueing * traffic->log_efficiency;
 	double stream
 	    = m->stream_level + m->stream_slope * level + m->stream_exponent * processes;
 	struct parts parts = {
-		.flushes = (1.0 - s) * exp (clip_log (flush + log_correction)),
-		.streams = s * exp (clip_log (stream + log_correction)),
+		.flushes = (1.0 - s) * exp (clip_log (flush + traffic->log_weight)),
+		.streams = s * exp (clip_log (stream + traffic->log_weight)),
 	};
 	return parts;
 }
 
-/* What the site's own measurements say about a kind of traffic. */
-struct site_view {
-	double log_weight;     /* to add to what the law says */
-	double log_hold;       /* 0: it keeps as much as it takes */
-	double log_efficiency; /* 0: as efficient as the target's bandwidth says */
-	double log_sd;	       /* of ln w */
-};
-
-static double
-likeness (const struct sluice_interference *m, const double *x, const double *y)
+/* Set by what data presses on others and holds on against them. */
+static void
+set_weight (const struct sluice_traffic *traffic, const struct sluice_interference *m,
+	    struct sluice_pressure *out)
 {
-	double distance = 0.0;
-	for (int i = 0; i < SLUICE_TRAFFIC_FEATURES; i++) {
-		double apart = (x[i] - y[i]) / m->scale[i];
-		distance += apart * apart;
-	}
-	return exp (-0.5 * distance);
-}
+	struct parts parts = parts_of (traffic, m);
+	double transfer = smaller (1.0, exp (clip_log (traffic->log_efficiency)));
+	double few = exp2 (-0.5 * traffic->features[PROCESSES]); /* 1 / sqrt (nprocs) */
 
-static struct site_view
-site_view_of (const struct sluice_interference *m, const double *features)
-{
-	struct site_view view = { 0.0, 0.0, 0.0, 0.0 };
-	double nearest = 0.0;
-	for (uint32_t i = 0; i < m->point_count; i++) {
-		const struct sluice_site_point *point = &m->points[i];
-		double like = likeness (m, features, point->at);
-		view.log_weight += like * point->weight;
-		view.log_hold += like * point->hold;
-		view.log_efficiency += like * point->efficiency;
-		nearest = fmax (nearest, like);
-	}
-	/* nothing gets more than all; what lies between points might seem to */
-	view.log_efficiency = smaller (0.0, view.log_efficiency);
-	double measured = nearest * nearest;
-	view.log_sd = sqrt (measured * m->site_log_sd * m->site_log_sd
-			    + (1.0 - measured) * m->log_sd * m->log_sd);
-	return view;
+	out->weight = parts.flushes + parts.streams;
+	out->streaming = parts.streams / out->weight;
+	out->log_hold
+	    = clip_log (traffic->log_hold - m->endurance * traffic->log_efficiency);
+	out->alone = parts.flushes + parts.streams / (1.0 + m->pooling * parts.streams);
+	out->transfer = transfer * transfer * transfer;
+	out->idle = m->filling * (1.0 - transfer);
+	out->gaps = m->filling * slipping * transfer * (1.0 - traffic->direct) * few;
+	out->interleaving = m->interleaving;
+	out->log_nprocs = traffic->features[PROCESSES] * log (2.0);
 }
 
 /* Share of the metadata server: by the rate, or by the files it creates, or
@@ -248,41 +278,28 @@ sluice_pressure_of (const struct sluice_profile *p, const struct sluice_interfer
 			     : 1.0;
 	double rate = p->rate / stretch;
 
-	double features[SLUICE_TRAFFIC_FEATURES];
-	sluice_traffic_features (p, features);
-	struct site_view site = site_view_of (model, features);
-	double log_efficiency = site.log_efficiency;
+	struct sluice_traffic traffic
+	    = { .direct = is_known (p->direct_share) ? clip (p->direct_share) : 0.0 };
+	sluice_traffic_features (p, traffic.features);
+	set_site (model, &traffic);
 	if (rate_known) {
 		/* What it was seen to get alone it can get; and where that is about what
 		 * its kind gets, it is all that it can. */
 		double seen = log (rate / larger (reach.all_bandwidth, reach.bandwidth));
 		double slack = model->point_count > 0 ? log_rate_slack : 0.0;
-		log_efficiency = larger (smaller (0.0, seen), log_efficiency - slack);
+		traffic.log_efficiency
+		    = larger (smaller (0.0, seen), traffic.log_efficiency - slack);
 	}
-	double efficiency = exp (clip_log (log_efficiency));
-	double direct = is_known (p->direct_share) ? clip (p->direct_share) : 0.0;
-	struct parts parts
-	    = parts_of (features, direct, site.log_weight, log_efficiency, model);
 
 	set_activity (p, stretch, out);
-	out->weight = parts.flushes + parts.streams;
-	out->streaming = parts.streams / out->weight;
-	out->log_hold = clip_log (site.log_hold - model->endurance * log_efficiency);
-	out->alone = parts.flushes + parts.streams / (1.0 + model->pooling * parts.streams);
-	double transfer = smaller (1.0, efficiency);
-	double few = exp2 (-0.5 * features[PROCESSES]); /* 1 / sqrt (nprocs) */
-	out->transfer = transfer * transfer * transfer;
-	out->idle = model->filling * (1.0 - transfer);
-	out->gaps = model->filling * slipping * transfer * (1.0 - direct) * few;
-	out->interleaving = model->interleaving;
-	out->log_nprocs = features[PROCESSES] * log (2.0);
-	out->log_sd = sqrt (site.log_sd * site.log_sd + p->log_sd * p->log_sd);
+	set_weight (&traffic, model, out);
+	out->log_sd = sqrt (traffic.log_sd * traffic.log_sd + p->log_sd * p->log_sd);
 	out->metadata = metadata_share (p, policy);
 	out->async_io = p->async_io >= 0.5 ? 1.0 : 0.0;
 
 	/* At an unknown rate a job uses all there is, as far as it moves data. */
 	double data = 1.0 - clip ((double)p->share[SLUICE_PATTERN_METADATA]);
-	double most = reach.bandwidth * efficiency;
+	double most = reach.bandwidth * exp (clip_log (traffic.log_efficiency));
 	out->demand = rate_known ? clip (rate / most) : data;
 	out->confined = 1.0;
 	if (mask != all) {
@@ -385,22 +402,30 @@ sluice_load_elsewhere (struct sluice_load load)
 	return load;
 }
 
+/* What weights alone give a victim. The weights v of interference.h are multiplied by
+ * 1 + kappa U: their ratio counts. */
+static inline double
+guaranteed_share (struct sluice_load victim, double flushes, double queued, double streams,
+		  const struct sluice_interference *model)
+{
+	double pool = 1.0 + model->pooling * (victim.streams + streams);
+	double own = victim.flushes * pool + victim.streams;
+	double taken = victim.room * flushes + victim.wait * queued;
+	double all = own + taken * pool + streams;
+	return model->capacity * (own / all);
+}
+
 /* Of a victim with a demand. Without branches, as sluice_load_rates runs it over many
- * sets at once. The weights v of interference.h are multiplied by 1 + kappa U: their
- * ratio counts. */
+ * sets at once. */
 static inline double
 data_rate (struct sluice_load victim, double flushes, double queued, double streams,
 	   double demand, const struct sluice_interference *model)
 {
 	double left = model->capacity - demand;
-	double pool = 1.0 + model->pooling * (victim.streams + streams);
-	double own = victim.flushes * pool + victim.streams;
-	double taken = victim.room * flushes + victim.wait * queued;
-	double all = own + taken * pool + streams;
+	double guaranteed = guaranteed_share (victim, flushes, queued, streams, model);
 	/* the guaranteed share or what is left; each step rounds monotonically, so that
 	 * more company never helps, not by the last digit either */
-	double share = larger (model->capacity * (own / all), left) / victim.demand;
-	return smaller (share, 1.0);
+	return smaller (larger (guaranteed, left) / victim.demand, 1.0);
 }
 
 /* The metadata server takes operations as they come: an overload stretches
@@ -506,6 +531,39 @@ sluice_rate_share (const struct sluice_pressure *victim,
 		active = sluice_load_add (active,
 					  sluice_load_of (others[i], z, SLUICE_AGAINST));
 	return sluice_load_rate (sluice_load_of (victim, z, SLUICE_VICTIM), active, model);
+}
+
+void
+sluice_pressures_of_traffic (const struct sluice_interference *model,
+			     const struct sluice_traffic *traffic, uint32_t n,
+			     struct sluice_pressure *out)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		out[i] = (struct sluice_pressure){
+			.demand = 1.0,
+			.io_share = 1.0,
+			.confined = 1.0,
+			.log_sd = traffic[i].log_sd,
+		};
+		set_weight (&traffic[i], model, &out[i]);
+	}
+}
+
+void
+sluice_guaranteed_shares (const struct sluice_interference *model,
+			  const struct sluice_pressure *pressures, const uint32_t *members,
+			  const uint32_t *sizes, uint32_t n, double *log_shares)
+{
+	for (uint32_t i = 0; i < n; members += sizes[i++]) {
+		struct sluice_load sum = { 0 };
+		struct sluice_load victim
+		    = sluice_load_of (&pressures[members[0]], 0.0, SLUICE_VICTIM);
+		for (uint32_t k = 1; k < sizes[i]; k++)
+			sum = sluice_load_add (sum, sluice_load_of (&pressures[members[k]],
+								    0.0, SLUICE_AGAINST));
+		log_shares[i] = log (
+		    guaranteed_share (victim, sum.flushes, sum.queued, sum.streams, model));
+	}
 }
 
 /* Integral from 0 to x of min (max (t, 0), most) dt. */

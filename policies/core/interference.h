@@ -148,6 +148,26 @@ int sluice_interference_check (const struct sluice_interference *model,
 void sluice_traffic_features (const struct sluice_profile *profile,
 			      double features[SLUICE_TRAFFIC_FEATURES]);
 
+/* A kind of traffic, and how far it differs at a site from what the law says. */
+struct sluice_traffic {
+	double features[SLUICE_TRAFFIC_FEATURES];
+	double direct;	       /* share of direct writes */
+	double log_weight;     /* to add to ln w */
+	double log_hold;       /* to add to ln h */
+	double log_efficiency; /* ln e */
+	double log_sd;	       /* of ln w */
+};
+
+/* c (x, y) of interference for each of n points x and m points y; the rows of out are
+ * those of x. */
+void sluice_likeness (const double scale[SLUICE_TRAFFIC_FEATURES], const double *x,
+		      uint32_t n, const double *y, uint32_t m, double *out);
+
+/* Set what the site's measured points say of each of n kinds of traffic: its logarithms,
+ * by its features. */
+void sluice_traffic_at_site (const struct sluice_interference *model,
+			     struct sluice_traffic *traffic, uint32_t n);
+
 /* What a job presses on the targets it is spread over. */
 struct sluice_pressure {
 	double weight;	     /* w, on each of its targets */
@@ -203,6 +223,23 @@ void sluice_pressure_merge (const struct sluice_pressure *const *loads, uint32_t
 double sluice_rate_share (const struct sluice_pressure *victim,
 			  const struct sluice_pressure *const *others, uint32_t n,
 			  const struct sluice_interference *model, double z);
+
+/* For a fit: what each of n kinds of traffic presses that writes all the time, and wants
+ * all that its targets have. */
+void sluice_pressures_of_traffic (const struct sluice_interference *model,
+				  const struct sluice_traffic *traffic, uint32_t n,
+				  struct sluice_pressure *out);
+
+/*
+ * The logarithm of the guaranteed share, ln (K v_j / (v_j + sum_S v)), in each of n sets of
+ * such. The first sizes[0] members, as indices of pressures, are the first set, the next
+ * sizes[1] the second; in each the first is the victim. Where K = 1 that is ln rho; for a
+ * larger one it has a slope also where rho is bounded by 1 or by what others leave over.
+ */
+void sluice_guaranteed_shares (const struct sluice_interference *model,
+			       const struct sluice_pressure *pressures,
+			       const uint32_t *members, const uint32_t *sizes, uint32_t n,
+			       double *log_shares);
 
 /* Share of the victim's stretched I/O time during which other is active, over
  * unknown offsets; with (nearly) equal periods, over the worst one. */

@@ -187,8 +187,7 @@ def test_the_slopes_are_those_of_the_residuals(seen):
     assert np.abs(problem.jacobian(x) - np.array(numeric).T).max() < 1e-5
 
 
-def test_the_fit_and_the_core_hold_the_same_law():
-    """It is written down twice, for many rows with slopes and for one job."""
+def test_the_fit_asks_the_core_for_what_the_model_says_of_single_jobs():
     seen = uneven_world()
     problem = _Problem(seen, QUEUE)
     law_alone = np.zeros(problem.size)
@@ -197,7 +196,7 @@ def test_the_fit_and_the_core_hold_the_same_law():
     items = sorted(seen, key=lambda o: (o.victim, o.others, o.rho, o.rate_alone))
     found = [math.log(model.share_kept(item.victim, item.others)) for item in items]
     # the fit rounds features to six digits
-    assert found == pytest.approx(problem.log_rho(law_alone)[0].tolist(), abs=1e-5)
+    assert found == pytest.approx(problem.log_rho(law_alone).tolist(), abs=1e-5)
 
 
 def test_the_core_evaluates_what_was_fitted():

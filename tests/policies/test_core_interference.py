@@ -88,6 +88,24 @@ def test_what_the_others_leave_is_free():
     assert core.rate_share(small, [other, other], FAIR) < 0.1
 
 
+def test_the_guaranteed_share_is_the_rate_without_its_bounds():
+    """Of two that write all the time: above 1, and below what the other leaves over."""
+    law = model(capacity=1.3, pooling=0.0)
+    profiles = [STREAMING, {**FLUSHING, "nprocs": 1}]
+    features = np.array([core.traffic_features(profile) for profile in profiles])
+    writing = core.pressures_of_traffic(law, core.traffic(features, np.zeros(2), law))
+    members = np.array([0, 1, 1, 0, 0, 0, 1], np.uint32)
+    strong, weak, three = np.exp(
+        core.guaranteed_shares(law, writing, members, np.array([2, 2, 3], np.uint32))
+    )
+    alone = [core.pressure_of(profile, law, policy()) for profile in profiles]
+    assert core.rate_share(alone[0], [alone[1]], law) == 1.0 < strong
+    assert core.rate_share(alone[1], [alone[0]], law) == pytest.approx(0.3)
+    assert weak < 0.3
+    assert strong + weak == pytest.approx(1.3)
+    assert core.rate_share(alone[0], alone, law) == pytest.approx(three)
+
+
 def test_streams_share_by_weight_but_beside_a_flushing_writer_they_are_one():
     """At a large kappa; at 0 each presses with its weight."""
     stream = pressure(weight=2.0, streaming=1.0)

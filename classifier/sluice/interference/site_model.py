@@ -1,13 +1,8 @@
 """What a site's measurements teach the interference model.
 
-The model is weighted sharing (`policies/core/interference.h`). For programs that write all the
-time it says, with w what a program takes from others and h w what it holds on with itself:
-
-    rho_j = 1 / (1 + sum_i v_i / (h_j v_j))
-    v_i   = w_i (1 - s_i + s_i / (1 + kappa U)),  U = sum of s w over all, s h w for j itself
-
-Streams (s = 1) have a queue to themselves: among each other they share by their weights, but
-beside those that flush they count as one, the more so the larger kappa.
+The model is weighted sharing: `policies/core/interference.h` has its law, in which w is what a
+program takes from others and h w what it holds on with itself. The fit asks the core what the
+law says, and works on coefficients alone.
 
 A first guess of w is the law of a queue that is served in order: of a program that flushes, the
 time of a round of its flushes, all its processes' chunks over its rate alone; of streams, what
@@ -76,9 +71,9 @@ JUDGED_KINDS = 64
 """Kinds of programs on which a fit is judged by leaving some out: a fit of each rest takes its
 time, which grows with the cube of their number."""
 MOST_DEVIATION = 4.0
-SLIPPING = 0.75
-"""The core's: how far operations slip in between the flushes of one process."""
 BISECTIONS = 8
+STEP = 1.5e-8
+"""Of differences: the square root of what doubles tell apart."""
 
 
 LAW = (
@@ -87,9 +82,7 @@ LAW = (
     "pooling",
 )
 """Coefficients of the law, members of struct sluice_interference; of pooling the logarithm."""
-FLUSHING = slice(0, 5)
-STREAMING = slice(5, 8)
-POOLING = 8
+POOLING = LAW.index("pooling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,53 +428,33 @@ class _Problem:
         programs = _programs(items)
         index = {program: i for i, program in enumerate(programs)}
         known, point = _kinds(programs)
-        self.at, self.direct = known[:, :-1], known[:, -1]
+        self.at = known[:, :-1]
         self.covariance = likeness(self.at, self.at) + NOISE_SD**2 * np.eye(len(self.at))
         self.root = np.linalg.cholesky(self.covariance)
 
-        self.victim = point[[index[item.victim] for item in items]]
-        pairs = [(row, index[p]) for row, item in enumerate(items) for p in item.members[1:]]
-        self.row, other = np.array(pairs).T
-        self.other = point[other]
+        members = [index[member] for item in items for member in item.members]
+        self.members = point[members].astype(np.uint32)
+        self.sizes = np.array([len(item.members) for item in items], np.uint32)
+        self.row = np.repeat(np.arange(len(items)), self.sizes)
+        self.place = np.concatenate([np.arange(size) for size in self.sizes])
         self.seen = np.array([math.log(_rho(item)) for item in items])
         self.is_mean = np.array([isinstance(item, Seen) for item in items])
         self.noise_sd = np.hypot(beginning.noise_sd, [_log_sd(item) for item in items])
         self.rates: dict[int, list[float]] = {}
-        for item, at in zip(measured, self.victim[: len(measured)], strict=True):
+        victims = self.members[self.place == 0][: len(measured)]
+        for item, at in zip(measured, victims, strict=True):
             self.rates.setdefault(int(at), []).append(math.log(item.rate_alone / self.bandwidth))
         self.efficiency = self._efficiency()
-        self._state_the_law()
+        uncorrected = self._points(*np.zeros((2, len(self.at))))
+        site = View(new("struct sluice_interference", uncorrected))
+        self.traffic = core.traffic(self.at, known[:, -1], site)
 
     @property
     def size(self) -> int:
         return len(LAW) + 2 * len(self.at)
 
-    def _state_the_law(self) -> None:
-        """Set what ln f and ln g of each point are, as sums over the coefficients."""
-        streaming, creating, level, processes = self.at.T
-        one, processes = np.ones(len(self.at)), processes * LN_2
-        rewriting = 1 - creating
-        flushed = 1 - self.beginning.queueing["queueing"] * self.direct
-        flushing = [
-            *(flushed * creating, creating * level),
-            *(flushed * rewriting, rewriting * level),
-            processes,
-        ]
-        self.flush_terms, self.stream_terms = np.zeros((2, len(self.at), len(LAW)))
-        self.flush_terms[:, FLUSHING] = np.array(flushing).T
-        self.stream_terms[:, STREAMING] = np.array([one, level, processes]).T
-        self.streaming = streaming
-        self.log_efficiency = np.minimum(0.0, likeness(self.at, self.at) @ self.efficiency)
-        efficiency, filling = np.exp(self.log_efficiency), self.beginning.queueing["filling"]
-        transfer = efficiency[self.victim] ** 3
-        ratio = np.exp(processes - processes[self.victim][:, None])
-        ratio **= self.beginning.queueing["interleaving"]
-        self.busy = transfer[:, None] * ratio * (1 - filling * (1 - efficiency))
-        gaps = SLIPPING * filling * efficiency * (1 - self.direct) * np.exp(-processes / 2)
-        self.queued = (1 - transfer)[:, None] * (1 - gaps)
-
     def residuals(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        error = (self.log_rho(unknowns)[0] - self.seen) / self.noise_sd
+        error = (self.log_rho(unknowns) - self.seen) / self.noise_sd
         # Cauchy: of streams side by side one may happen to take nearly all, which no form of
         # the model can say and which must not spoil the rest. What production showed is a mean
         # over many slices, and says itself how far it may be off.
@@ -489,68 +462,69 @@ class _Problem:
         return np.concatenate([np.where(self.is_mean, error, robust), unknowns])
 
     def jacobian(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
-        log_rho, slopes = self.log_rho(unknowns)
+        log_rho = self.log_rho(unknowns)
+        slopes = self._slopes(unknowns, log_rho)
         square = ((log_rho - self.seen) / self.noise_sd) ** 2
         # of the Cauchy residual r: e / (r (1 + e^2)), 1 at 0
         ratio = np.divide(square, np.log1p(square), out=np.ones_like(square), where=square > 0)
         steep = np.where(self.is_mean, 1.0, np.sqrt(ratio) / (1 + square))
         return np.vstack([steep[:, None] * slopes / self.noise_sd[:, None], np.eye(len(unknowns))])
 
-    def log_rho(
-        self, unknowns: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ln rho of each observation, and its slopes over the unknowns."""
-        n, count = len(self.at), len(self.seen)
+    def log_rho(self, unknowns: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ln rho of each observation, by the core."""
+        return self._log_rho(*self._values(unknowns))
+
+    def _log_rho(
+        self, law: NDArray[np.float64], weight: NDArray[np.float64], hold: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        model = self._struct(law)
+        self.traffic["log_weight"], self.traffic["log_hold"] = weight, hold
+        pressures = core.pressures_of_traffic(model, self.traffic)
+        return core.guaranteed_shares(model, pressures, self.members, self.sizes)
+
+    def _slopes(
+        self, unknowns: NDArray[np.float64], log_rho: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return those of ln rho over the unknowns, by differences."""
         law, weight, hold = self._values(unknowns)
-        kappa = math.exp(min(law[POOLING], MOST_LOG_POOLING))
-        held_law = self.beginning.queueing
-        flush = self.flush_terms @ law - held_law["queueing"] * self.log_efficiency + weight
-        flushes = (1 - self.streaming) * np.exp(flush)
-        streams = self.streaming * np.exp(self.stream_terms @ law + weight)
+        by_law = np.zeros((len(LAW), len(log_rho)))
+        for i, (_, sd) in enumerate(self.beginning.law):
+            if sd:
+                moved = law + STEP * (np.arange(len(LAW)) == i)
+                by_law[i] = sd * (self._log_rho(moved, weight, hold) - log_rho) / STEP
+        by_weight, by_hold = self._slopes_of_kinds(law, weight, hold, log_rho)
+        return np.hstack(
+            [
+                by_law.T,
+                self.beginning.weight_sd * by_weight @ self.root,
+                self.beginning.hold_sd * by_hold @ self.root,
+            ]
+        )
 
-        victim, other = self.victim, self.other
-        holds = np.exp(hold - held_law["endurance"] * self.log_efficiency)[victim]
-        own_flushes, own_streams = flushes[victim] * holds, streams[victim] * holds
-        other_streams = np.bincount(self.row, streams[other], count)
-        queue = 1 + kappa * (own_streams + other_streams)
-        # What counts of each, in the queue of streams or beside it.
-        held = own_flushes + own_streams / queue
-        epsilon, pooled = held_law["interleaving"], streams / (1 + kappa * streams)
-        room = ((flushes + pooled)[victim] * holds) ** epsilon
-        among = (room[:, None] * self.busy)[self.row, other] * flushes[other] ** (1 - epsilon)
-        behind = self.queued[self.row, other] * flushes[other]
-        taken = np.bincount(self.row, among, count)
-        pressure = taken + np.bincount(self.row, behind, count) + other_streams / queue
+    def _slopes_of_kinds(
+        self,
+        law: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        hold: NDArray[np.float64],
+        log_rho: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return those over ln w and over ln h of each kind.
 
-        # ln rho = -ln (1 + pressure / held): a slope in held, pressure and queue each.
-        by_pressure = -1 / (held + pressure)
-        by_held = -by_pressure * pressure / held
-        by_queue = -(by_held * own_streams + by_pressure * other_streams) / queue**2
-        by_own_streams = by_held / queue + by_queue * kappa
-        by_streams = by_pressure / queue + by_queue * kappa
-
-        # Over ln f, ln g and ln h of each point.
-        by_flush, by_stream, by_hold = np.zeros((3, count, n))
-        rows = np.arange(count)
-        by_room = epsilon * by_pressure * taken
-        by_alone = by_room / (flushes + pooled)[victim]
-        by_hold[rows, victim] = by_held * own_flushes + by_own_streams * own_streams + by_room
-        by_flush[rows, victim] = by_held * own_flushes + by_alone * flushes[victim]
-        by_pooled = by_alone * (pooled / (1 + kappa * streams))[victim]
-        by_stream[rows, victim] = by_own_streams * own_streams + by_pooled
-        by_others = by_pressure[self.row] * ((1 - epsilon) * among + behind)
-        np.add.at(by_flush, (self.row, other), by_others)
-        np.add.at(by_stream, (self.row, other), by_streams[self.row] * streams[other])
-
-        by_law = by_flush @ self.flush_terms + by_stream @ self.stream_terms
-        by_law[:, POOLING] = by_queue * (queue - 1) - by_pooled * kappa * streams[victim]
-        slopes = [
-            by_law * [sd for _, sd in self.beginning.law],
-            self.beginning.weight_sd * (by_flush + by_stream) @ self.root,
-            self.beginning.hold_sd * by_hold @ self.root,
-        ]
-        mix = math.log(self.beginning.capacity)
-        return mix - np.log1p(pressure / held), np.hstack(slopes)
+        An observation depends on its members alone. So all victims move at once, and all others
+        that stand in the same place: they are taken from kinds with more weight, or more hold.
+        """
+        model, kinds = self._struct(law), np.tile(self.traffic, 3)
+        kinds["log_weight"] = np.concatenate([weight, weight + STEP, weight])
+        kinds["log_hold"] = np.concatenate([hold, hold, hold + STEP])
+        pressures = core.pressures_of_traffic(model, kinds)
+        slopes = np.zeros((2, len(log_rho), len(self.at)))
+        for over, place in [*((0, place) for place in range(self.sizes.max())), (1, 0)]:
+            there = self.place == place
+            moved = self.members + there * np.uint32((over + 1) * len(self.at))
+            found = core.guaranteed_shares(model, pressures, moved, self.sizes) - log_rho
+            row = self.row[there]
+            slopes[over, row, self.members[there]] += found[row] / STEP
+        return slopes
 
     def _values(
         self, unknowns: NDArray[np.float64]
@@ -564,23 +538,36 @@ class _Problem:
             self.beginning.hold_sd * (self.root @ hold),
         )
 
-    def model(self, unknowns: NDArray[np.float64]) -> SiteModel:
-        law, *values = self._values(unknowns)
-        pulls = [np.linalg.solve(self.covariance, value) for value in values]
-        points = [
-            {"at": at.tolist(), "weight": float(a), "hold": float(h), "efficiency": float(b)}
-            for at, a, h, b in zip(self.at, *pulls, self.efficiency, strict=True)
-        ]
+    def _struct(self, law: NDArray[np.float64]) -> View:
+        return View(new("struct sluice_interference", self._coefficients(law)))
+
+    def _coefficients(self, law: NDArray[np.float64]) -> dict[str, float]:
+        """Return them as the core takes them."""
         site = {name: float(value) for name, value in zip(LAW, law, strict=True)}
-        site |= self.beginning.queueing
-        site |= {
+        return {
+            **site,
+            **self.beginning.queueing,
             "process_exponent": max(0.0, site["process_exponent"]),
             "stream_exponent": max(0.0, site["stream_exponent"]),
             "capacity": self.beginning.capacity,
             "pooling": math.exp(min(site["pooling"], MOST_LOG_POOLING)),
         }
-        measured = {"scale": list(SCALES), "points": points} if self.rates else {}
-        return SiteModel(core.default_interference() | site | measured, self.bandwidth)
+
+    def model(self, unknowns: NDArray[np.float64]) -> SiteModel:
+        law, *values = self._values(unknowns)
+        pulls = [np.linalg.solve(self.covariance, value) for value in values]
+        site = self._coefficients(law) | self._points(*pulls)
+        return SiteModel(core.default_interference() | site, self.bandwidth)
+
+    def _points(self, weight: NDArray[Any], hold: NDArray[Any]) -> dict[str, Any]:
+        """Return the measured kinds with their pulls, as the core takes them."""
+        if not self.rates:
+            return {}
+        points = [
+            {"at": at.tolist(), "weight": float(a), "hold": float(h), "efficiency": float(b)}
+            for at, a, h, b in zip(self.at, weight, hold, self.efficiency, strict=True)
+        ]
+        return {"scale": list(SCALES), "points": points}
 
     def _efficiency(self) -> NDArray[np.float64]:
         """Return the pulls on ln e: a Gaussian process through the rates alone."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    Numbers = np.ndarray[Any, np.dtype[np.float64]]
+    Indices = np.ndarray[Any, np.dtype[np.uint32]]
+
 __all__ = [
     "ACTIONS",
     "CLASSES",
@@ -338,6 +341,67 @@ def traffic_features(profile: View | Mapping[str, Any]) -> list[float]:
     out = ffi.new("double[]", lib.SLUICE_TRAFFIC_FEATURES)
     lib.sluice_traffic_features(new("struct sluice_profile", profile), out)
     return list(out)
+
+
+def likeness(scale: Sequence[float], a: Numbers, b: Numbers) -> Numbers:
+    """Return (len(a), len(b)): 1 for the same kind of traffic, towards 0 for unlike ones."""
+    import numpy as np  # noqa: PLC0415 - only the fit needs it; the daemon does without
+
+    rows, columns = (np.ascontiguousarray(points, np.float64) for points in (a, b))
+    out = np.empty((len(rows), len(columns)))
+    lib.sluice_likeness(
+        scale, _doubles(rows), len(rows), _doubles(columns), len(columns), _doubles(out)
+    )
+    return out
+
+
+def traffic(features: Numbers, direct: Numbers, model: View) -> np.ndarray[Any, Any]:
+    """Return an array of struct sluice_traffic: what the model's points say of each kind."""
+    import numpy as np  # noqa: PLC0415 - likewise
+
+    fields = [
+        (name, np.float64, field.type.length if field.type.kind == "array" else ())
+        for name, field in ffi.typeof("struct sluice_traffic").fields
+    ]
+    kinds = np.zeros(len(direct), fields)
+    kinds["features"], kinds["direct"] = features, direct
+    lib.sluice_traffic_at_site(model.struct, _traffic(kinds), len(kinds))
+    return kinds
+
+
+def pressures_of_traffic(model: View, traffic: np.ndarray[Any, Any]) -> Any:
+    """Return an array of struct sluice_pressure: of kinds that write all the time."""
+    out = ffi.new("struct sluice_pressure[]", len(traffic))
+    lib.sluice_pressures_of_traffic(model.struct, _traffic(traffic), len(traffic), out)
+    return out
+
+
+def guaranteed_shares(model: View, pressures: Any, members: Indices, sizes: Indices) -> Numbers:
+    """Return the logarithm of the guaranteed share of each set's victim, its first member.
+
+    members: indices of pressures, so many of each set as sizes says.
+    """
+    import numpy as np  # noqa: PLC0415 - likewise
+
+    if not sizes.all() or sizes.sum() != len(members) or members.max() >= len(pressures):
+        raise CoreError("a set has no victim, or members that are not among the pressures")
+    out = np.empty(len(sizes))
+    lib.sluice_guaranteed_shares(
+        model.struct, pressures, _indices(members), _indices(sizes), len(sizes), _doubles(out)
+    )
+    return out
+
+
+def _doubles(array: Numbers) -> Any:
+    return ffi.from_buffer("double[]", array)
+
+
+def _indices(array: Indices) -> Any:
+    return ffi.from_buffer("uint32_t[]", array)
+
+
+def _traffic(array: np.ndarray[Any, Any]) -> Any:
+    return ffi.from_buffer("struct sluice_traffic[]", array)
 
 
 def _pointers(pressures: Sequence[View]) -> Any:
