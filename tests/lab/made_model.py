@@ -37,7 +37,7 @@ PATTERN_OUTPUTS = ("none", "owc", "ws", "aw", "read", "metadata")
 NUMBER_OUTPUTS = ("chunk_bytes", "nprocs", "write_bytes", "rate", "io_share", "runtime_seconds")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Trees(Forest):
     """A fitted forest and what its outputs are."""
 
