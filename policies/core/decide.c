@@ -637,15 +637,17 @@ weigh_job (struct sluice_desk *desk, const struct sluice_profile *profile,
 /* One run in ten is smaller than the first, one larger than the second: in spreads. */
 static const double plausible_ends[] = { -1.2816, 1.2816 };
 
+const float sluice_wide_spread = 0.4214f;      /* ln 2 / z of 0.95 */
+const float sluice_unknown_rate_spread = 0.6f; /* 1 / z of 0.95 */
+
 /* Whether a number that the decision uses may be off by more than a factor of two. */
 static int
 is_vague (const struct sluice_profile *p)
 {
-	const float wide = 0.4214f; /* ln 2 / z of 0.95 */
 	float widest = p->spread[0];
 	for (unsigned int i = 1; i < SLUICE_PROFILE_FIELD_COUNT; i++)
 		widest = p->spread[i] > widest ? p->spread[i] : widest;
-	return widest > wide;
+	return widest > sluice_wide_spread;
 }
 
 /* Whether the job would be treated alike if it were as small, or as large, as nine in ten
@@ -666,14 +668,11 @@ is_steady (struct sluice_desk *desk, const struct sluice_submission *submission,
 	return 1;
 }
 
-/* Whether the rate alone may be off by more than a factor of e in one of ten cases: what
- * hardly ever ran undisturbed may be what others harm most. */
 static int
 is_alone_known (const struct sluice_profile *p)
 {
-	const double wide = 0.6; /* 1 / z of 0.95 */
 	const size_t rate = offsetof (struct sluice_profile, rate) / sizeof (double);
-	return (double)p->spread[rate] <= wide;
+	return p->spread[rate] <= sluice_unknown_rate_spread;
 }
 
 static void

@@ -119,7 +119,7 @@ is_time (unsigned int field)
 {
 	const size_t io_share
 	    = offsetof (struct sluice_profile, io_share) / sizeof (double);
-	return field == io_share || strcmp (units[field], "s") == 0;
+	return field == io_share || units[field][0] == 's';
 }
 
 /* Whether the rate is less certain than the volume. */

@@ -30,7 +30,6 @@ from sluice.prediction.requested import predicted_in
 FACTOR = 1.5  # within which a rate is right
 POINTS = 0.15  # likewise a share of I/O
 LOSES_A_THIRD = 1.5  # slowdown
-ALONE_UNKNOWN = 0.6  # spread of the rate beyond which the core calls nobody harmless (decide.c)
 LEARNED_AFTER = 3  # runs
 
 
@@ -166,7 +165,7 @@ def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Ite
         if pair.slowdown >= LOSES_A_THIRD:
             lost += 1
             z = core.normal_quantile(bundle.policy.quantile)
-            is_abstained = victim.is_vague("rate", ALONE_UNKNOWN)
+            is_abstained = victim.is_vague("rate", core.UNKNOWN_RATE)
             if not is_abstained and (
                 _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown
             ):

@@ -5,7 +5,6 @@ Bundles, snapshots and records have modules of their own.
 
 from __future__ import annotations
 
-import math
 import os
 import pwd
 from dataclasses import dataclass
@@ -443,8 +442,10 @@ def normal_quantile(quantile: float) -> float:
 
 Z90 = normal_quantile(0.95)
 """Standard deviations to either side of an interval that nine in ten values lie in."""
-WIDE = math.log(2) / Z90
+WIDE = float(lib.sluice_wide_spread)
 """Spread (sd of ln) above which one run in ten is off by a factor of two: as in decide.c."""
+UNKNOWN_RATE = float(lib.sluice_unknown_rate_spread)
+"""Spread of the rate alone beyond which the core calls no job harmless."""
 
 
 @dataclass(frozen=True, slots=True)
