@@ -164,9 +164,9 @@ def rounds_of(slurm: PrivateSlurm, client: Path, label: str) -> str:
     memory = [memory_mb(slurm.controller_pid())]
     for _ in range(ROUNDS):
         slurm.run(client, str(ROUND), ",".join(NAMES), timeout=900)
-        slurm.run("scancel", "--quiet", "--user=root", timeout=900)
         asked = ("squeue", "--noheader", "--states=all", "--format=%i")
         while (seen := slurm.run(*asked, check=False)).stdout or seen.returncode:
+            slurm.run("scancel", "--quiet", "--user=root", timeout=900, check=False)
             time.sleep(5)
         memory.append(memory_mb(slurm.controller_pid()))
     return f"{label:24}" + " ".join(f"{one:6.0f}" for one in memory)
