@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import CommandError, library_errors
+from sluice.cli.common import VERSION, CommandError, library_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,9 +227,7 @@ class Sluice(Verbs):
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's signature
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"sluice {version('sluice')}")
+        click.echo(f"sluice {VERSION}")
         ctx.exit()
 
 

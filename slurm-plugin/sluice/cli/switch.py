@@ -46,7 +46,7 @@ class Site:
 
 @click.command()
 @config_option
-@click.option("--reason", default="", help="Kept in the file, for whoever wonders later.")
+@click.option("--reason", default="", help="Kept in the file, for those who read it later.")
 def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
