@@ -36,8 +36,9 @@ def test_what_sluice_did_is_counted_by_action_and_release(site):
         store.add_releases([Release("lab", 4711, JOB.submit, NOW, "sl0_flush", "max_delay", 60.0)])
     since = datetime.fromtimestamp(NOW, UTC).astimezone().replace(tzinfo=None).isoformat()
     did = json.loads(site.run("status", "--json", "--since", since))["activity"]
-    assert (did["since"], did["decisions"], did["counted"]) == (NOW, 2, 2)
+    assert (did["since"], did["decisions"], did["has_more"]) == (NOW, 2, False)
     assert sum(did["actions"].values()) == 2
     assert did["released"] == {"max_delay": 1}
     assert "2 decisions: 2 " in site.run("status", "--since", since)
     assert "; released: 1 max_delay" in site.run("status", "--since", since)
+    assert "0 decisions" in site.run("status", "--since", since, "--user", "77")

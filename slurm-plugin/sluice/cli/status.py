@@ -66,17 +66,20 @@ def command(
         sluice status --json | jq '.is_well, .waiting[].job_id'
     """
     from sluice.cli.checks import all_findings
+    from sluice.history_db.records import Selection
     from sluice.slurm.answers import activity
     from sluice.slurm.learning import learning_state
+    from sluice.slurm.viewers import uid_of
 
     now = int(time.time())
     with open_history(config, history, read_only=True) as store:
         learning = learning_state(store, history_path(config, history), now)
-        did = activity(store, since=since)
+        uids = tuple(uid_of(name, store) for name in users)
+        did = activity(store, Selection(uids=uids, accounts=accounts, since=since))
     wrong = [asdict(one) for one in all_findings(config) if one.level in LEVELS]
     waiting = _waiting(config, now)
     if waiting is not None:
-        waiting = [row for row in waiting if _is_wanted(row, users, accounts)]
+        waiting = [row for row in waiting if _is_wanted(row, uids, accounts)]
     found = learning | {
         "is_well": not wrong,
         "findings": wrong,
@@ -104,8 +107,8 @@ def _waiting(config: Path | None, now: int) -> list[Facts] | None:
         return None
 
 
-def _is_wanted(row: Facts, users: tuple[str, ...], accounts: tuple[str, ...]) -> bool:
-    return (not users or row["user"] in users) and (not accounts or row["account"] in accounts)
+def _is_wanted(row: Facts, uids: tuple[int, ...], accounts: tuple[str, ...]) -> bool:
+    return (not uids or row["uid"] in uids) and (not accounts or row["account"] in accounts)
 
 
 def _show(title: str, text: str) -> None:
@@ -148,11 +151,11 @@ def _show_waiting(waiting: list[Facts] | None) -> None:
 
 def _did(did: Facts) -> str:
     actions = ", ".join(f"{count} {action}" for action, count in did["actions"].items())
-    of_latest = f" (of the latest {did['counted']})" if did["counted"] < did["decisions"] else ""
+    or_more = " or more" if did["has_more"] else ""
     released = ", ".join(f"{count} {reason}" for reason, count in did["released"].items())
     return (
-        f"since {time_text(did['since'])} {did['decisions']} decisions"
-        + (f": {actions}{of_latest}" if actions else "")
+        f"since {time_text(did['since'])} {did['decisions']}{or_more} decisions"
+        + (f": {actions}" if actions else "")
         + (f"; released: {released}" if released else "; nobody was released")
     )
 

@@ -61,17 +61,23 @@ def who_waits(config: Config, now: int) -> list[dict[str, Any]]:
     return sorted((_waiter(one, now) for one in found), key=lambda row: -(row["waits"] or 0))
 
 
+def _waits(holding: Holding, now: int) -> int | None:
+    """Return for how many seconds a job has been eligible; None where it is not."""
+    eligible = holding.job.eligible
+    return now - eligible if eligible and eligible <= now else None
+
+
 def _waiter(holding: Holding, now: int) -> dict[str, Any]:
     job = holding.job
-    is_eligible = bool(job.eligible and job.eligible <= now)
     return {
         "job_id": job.job_id,
         "name": job.name,
+        "uid": job.uid,
         "user": user_text(job.uid),
         "account": job.account,
         "partition": job.partition,
         "tokens": [token for token, _ in holding.counts],
-        "waits": now - job.eligible if is_eligible and job.eligible else None,
+        "waits": _waits(holding, now),
         "reason": job.reason,
     }
 
@@ -104,9 +110,10 @@ def policy_in_use(config: Config) -> View:
 
 def _gate(account: Account, found: list[Holding], now: int) -> dict[str, Any]:
     waits = [
-        now - holding.job.eligible
+        waits
         for holding in found
-        if holding.job.is_pending and holding.job.eligible and account.token in dict(holding.counts)
+        if holding.job.is_pending and account.token in dict(holding.counts)
+        if (waits := _waits(holding, now)) is not None
     ]
     return {
         "token": account.token,
@@ -117,7 +124,7 @@ def _gate(account: Account, found: list[Holding], now: int) -> dict[str, Any]:
         "gate": account.gate,
         "held": account.held,
         "waiting": account.wanted,
-        "longest_wait": max((wait for wait in waits if wait >= 0), default=None),
+        "longest_wait": max(waits, default=None),
         "lease_seconds": account.lease.end - now if account.lease else None,
     }
 
