@@ -50,7 +50,7 @@ def test_a_site_that_differs_from_the_papers_is_learned():
         assert model.share_kept(item.victim, item.others) == pytest.approx(item.rho, rel=0.08)
 
 
-def test_programs_between_the_measured_ones_are_foretold():
+def test_programs_between_the_measured_ones_are_predicted():
     model = fit(world(noise=0.03))
     errors = []
     for pattern, other in [("owc", "aw"), ("ws", "owc"), ("aw", "ws")]:
@@ -93,7 +93,7 @@ def test_streams_take_by_processes_where_no_others_were_measured():
 
 
 def test_where_what_programs_take_adds_up_three_follow_from_pairs():
-    """Here it does by definition; how far that holds on storage: test_foretold.py."""
+    """Here it does by definition; how far that holds on storage: test_predicted_losses.py."""
     model = fit(world())
     owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))
     assert model.share_kept(owc, [ws, aw]) == pytest.approx(kept(owc, [ws, aw]), rel=0.1)
@@ -133,7 +133,7 @@ def test_one_wild_measurement_does_not_spoil_the_rest():
 
 
 def test_streams_of_which_one_takes_nearly_all_do_not_spoil_the_rest():
-    """Whoever wins, which nothing foretells, what others keep beside them is still found."""
+    """Whoever wins, which nothing predicts, what others keep beside them is still found."""
     rng = random.Random(3)
 
     def seen(item):

@@ -116,7 +116,7 @@ def test_of_programs_that_were_measured_their_rates_alone_count(history):
     for row in answer["losses"]:
         victim, other = Program.parse(row["victim"]), Program.parse(row["beside"])
         item = next(o for o in seen if (o.victim, o.others) == (victim, (other,)))
-        assert row["loss"] == pytest.approx(1 - model.foretell(item))
+        assert row["loss"] == pytest.approx(1 - model.predict(item))
         assert row["loss"] != pytest.approx(1 - model.share_kept(victim, [other]))
     at_1m = next(row for row in answer["by_chunk"] if row["chunk"] == "1M")
     assert [at_1m["first"], at_1m["second"]] == [row["loss"] for row in answer["losses"]]

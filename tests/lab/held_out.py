@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs and pairs that no calibration plans, what they get, and how well that is foretold.
+"""Programs and pairs that no calibration plans, what they get, and how well that is predicted.
 
     tests/lab/held_out.py /tmp/lab pairs.jsonl
 
@@ -134,10 +134,10 @@ def median_error(
 ) -> float:
     """Of log I, all members writing throughout; with_rates: what they get alone is known."""
 
-    def foretold(item: Observation) -> float:
-        return model.foretell(item) if with_rates else model.share_kept(item.victim, item.others)
+    def predicted(item: Observation) -> float:
+        return model.predict(item) if with_rates else model.share_kept(item.victim, item.others)
 
-    return median(abs(math.log(foretold(o) / o.rho)) for o in seen)
+    return median(abs(math.log(predicted(o) / o.rho)) for o in seen)
 
 
 def coverage(model: SiteModel, seen: Sequence[Observation], *, with_rates: bool = True) -> float:

@@ -28,7 +28,7 @@ def have_rhythms_of_their_own(others) -> bool:
     return all(b > 1.1 * a for a, b in pairwise(cycles))
 
 
-def foretold_and_walked(work, others, coefficients):
+def predicted_and_walked(work, others, coefficients):
     """I of bursts of so many seconds by the core, and how long each draw of them takes."""
     victim = pressure(burst=work)
     company = [
@@ -47,23 +47,23 @@ def foretold_and_walked(work, others, coefficients):
 
 @settings(max_examples=40)
 @given(st.floats(20 * LONGEST, 40 * LONGEST), OTHERS.filter(have_rhythms_of_their_own), MODELS)
-def test_bursts_much_longer_than_the_others_rhythms_take_as_long_as_foretold(work, others, of):
-    foretold, took = foretold_and_walked(work, others, of)
-    assert foretold == pytest.approx(took.mean() / work, rel=0.06)
+def test_bursts_much_longer_than_the_others_rhythms_take_as_long_as_predicted(work, others, of):
+    predicted, took = predicted_and_walked(work, others, of)
+    assert predicted == pytest.approx(took.mean() / work, rel=0.06)
 
 
 @settings(max_examples=40)
 @given(st.floats(0.1, LONGEST), OTHERS.filter(lambda others: len(others) < 2), MODELS)
 def test_beside_one_other_bursts_of_any_length_do(work, others, of):
-    foretold, took = foretold_and_walked(work, others, of)
-    assert foretold == pytest.approx(took.mean() / work, rel=0.06)
+    predicted, took = predicted_and_walked(work, others, of)
+    assert predicted == pytest.approx(took.mean() / work, rel=0.06)
 
 
 @settings(max_examples=40)
 @given(st.floats(0.1, 10 * LONGEST), OTHERS, MODELS)
 def test_beside_several_others_any_bursts_take_half_to_twice_that(work, others, of):
-    foretold, took = foretold_and_walked(work, others, of)
-    assert 0.5 < foretold / (took.mean() / work) < 2
+    predicted, took = predicted_and_walked(work, others, of)
+    assert 0.5 < predicted / (took.mean() / work) < 2
 
 
 @settings(max_examples=30)
@@ -76,10 +76,10 @@ def test_beside_several_others_any_bursts_take_half_to_twice_that(work, others, 
 )
 def test_a_job_loses_the_seconds_that_its_bursts_do(work, io_share, others, of, computes_meanwhile):
     """One that computes while it writes goes on when both are done."""
-    foretold, took = foretold_and_walked(work, others, of)
+    predicted, took = predicted_and_walked(work, others, of)
     job = pressure(io_share=io_share, async_io=float(computes_meanwhile))
     period = work / io_share
     periods = took.clip(min=period) if computes_meanwhile else period - work + took
     lost = (periods - period).mean()
-    cost = period * (core.job_slowdown(job, foretold) - 1)
+    cost = period * (core.job_slowdown(job, predicted) - 1)
     assert cost == pytest.approx(lost, rel=0.06, abs=0.03 * period)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sluice.history_db.records import Profile
 from sluice.policies import core
-from sluice.prediction.backtest import foretell, judge, steps_of
+from sluice.prediction.backtest import judge, predict_past, steps_of
 from sluice.prediction.jobs import submission_of
 from sluice.prediction.submit_model import empty_model
 from sluice.prediction.train import TrainedModel, bundle_of, fit_quickly
@@ -159,7 +159,7 @@ def test_a_backtest_over_hours_judges_volumes_and_their_spread():
         items, earlier = [], []
         for ended, submitted in steps_of(jobs, days=2 / 24, skip=0.2):
             model, _ = fit_quickly(ended, empty_model())
-            items, earlier = items + foretell(bundle_of(model), submitted), ended
+            items, earlier = items + predict_past(bundle_of(model), submitted), ended
         scores.append(judge(items, earlier))
     told, untold = scores
     assert (told.answered, told.bytes_within_2, told.bytes_flagged) == (1.0, 1.0, None)

@@ -1,4 +1,4 @@
-"""What is foretold at submission: sizes, confidence, change, and walking forward in time."""
+"""What is predicted at submission: sizes, confidence, change, and walking forward in time."""
 
 import json
 from dataclasses import replace
@@ -26,8 +26,8 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
-from sluice.prediction.backtest import foretell, judge, steps_of
-from sluice.prediction.calibration import calibrate, corrected, foretold
+from sluice.prediction.backtest import judge, predict_past, steps_of
+from sluice.prediction.calibration import calibrate, corrected, predicted
 from sluice.prediction.drift import compare
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
@@ -167,7 +167,7 @@ def test_confidence_is_corrected_to_what_came_true():
     random = np.random.default_rng(3)
     jobs = [a_job(i, "owc" if random.random() < 0.7 else "aw") for i in range(1, 300)]
     curve = calibrate(jobs)["user_name"]
-    said = [(curve.of(p), right) for kind, p, right in foretold(jobs) if kind == "user_name"]
+    said = [(curve.of(p), right) for kind, p, right in predicted(jobs) if kind == "user_name"]
     mean_said, share_right = np.mean(said, axis=0)
     assert mean_said == pytest.approx(share_right, abs=0.05)
 
@@ -195,9 +195,9 @@ def test_what_was_never_said_stays_as_it_is():
     assert curve.of(0.92) > 0.95
 
 
-def test_a_job_is_not_foretold_from_runs_that_had_not_ended():
+def test_a_job_is_not_predicted_from_runs_that_had_not_ended():
     together = [a_job(i, submit=START) for i in range(1, 30)]
-    assert foretold(together) == []
+    assert predicted(together) == []
 
 
 # Walking forward in time
@@ -205,23 +205,23 @@ def test_a_job_is_not_foretold_from_runs_that_had_not_ended():
 
 @pytest.fixture(scope="module")
 def walked():
-    """A made-up history of a year, foretold from its middle on."""
+    """A made-up history of a year, predicted from its middle on."""
     made = list(enumerate(made_history(1600, seed=7), start=1))
     jobs = finished_jobs(Run(i, run.log, run.profile, b"", run.job) for i, run in made)
     items = []
     for earlier, later in steps_of(jobs, days=30, skip=0.5):
         assert max(job.end for job in earlier) <= min(job.submit for job in later)
-        items += foretell(table_of(earlier), later)
+        items += predict_past(table_of(earlier), later)
     return jobs, items, {i: run.situation for i, run in made}
 
 
-def test_every_job_after_the_first_ones_is_foretold_once(walked):
+def test_every_job_after_the_first_ones_is_predicted_once(walked):
     jobs, items, _ = walked
     assert len(items) == len(jobs) // 2
     assert len({item.job.logs for item in items}) == len(items)
 
 
-def test_a_site_is_foretold_well_and_honestly(walked):
+def test_a_site_is_predicted_well_and_honestly(walked):
     jobs, items, _ = walked
     score = judge(items, jobs)
     assert score.accuracy > score.baseline_accuracy + 0.3

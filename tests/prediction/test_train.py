@@ -345,7 +345,7 @@ def test_training_says_what_it_learned_and_how_good_it_is(trained):
     assert "sluice model publish" in result.stdout
 
 
-def test_programs_are_told_the_applications_and_how_well_later_jobs_are_foretold(trained):
+def test_programs_are_told_the_applications_and_how_well_later_jobs_are_predicted(trained):
     found = json.loads(runner(trained)("model", "train", "--json").stdout)
     ior = next(
         item

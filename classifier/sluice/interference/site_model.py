@@ -9,7 +9,7 @@ time of a round of its flushes, all its processes' chunks over its rate alone; o
 they keep in the cache, nearly whatever they write. The measurements of a site fit the few
 coefficients of that law, and correct what it does not hold: the corrections are Gaussian
 processes over the physical features of the programs, so that what was measured says most about
-what is alike. Where programs that were left out are foretold better so, the fit begins at the
+what is alike. Where programs that were left out are predicted better so, the fit begins at the
 published coefficients instead, with larger corrections. What production showed of applications
 counts in the same fit, by its precision; where nobody measured, it moves the published
 coefficients alone. Fitted are the coefficients (`LAW`) and the corrections at the measured
@@ -61,7 +61,7 @@ RATE_NOISE_SD = 0.1
 """Of the logarithm of a rate alone."""
 COVERAGE = 0.78
 """Of intervals of 90 %, among observations that were left out of the fit. What differs from all
-that was fitted is foretold worse than what lies between, which is then covered more often."""
+that was fitted is predicted worse than what lies between, which is then covered more often."""
 NORMAL_90 = 1.6448536269514722
 LEVEL_SD = 1.0
 """Of what another file system's levels differ from the published ones by: the order of the
@@ -200,7 +200,7 @@ class SiteModel:
         """Return the bounds within which 90 % of measurements of rho should lie."""
         return self.profile_interval(victim.profile(), [p.profile() for p in others])
 
-    def foretell(self, item: Observation, *, z: float = 0.0) -> float:
+    def predict(self, item: Observation, *, z: float = 0.0) -> float:
         """Return rho of an observation, knowing what its members get alone.
 
         As of jobs that have run before.

@@ -1,6 +1,6 @@
 """How good prediction at submission is: walking forward in time, asking the core itself.
 
-A model learns from what had ended by a moment, and foretells what was submitted afterwards;
+A model learns from what had ended by a moment, and predicts what was submitted afterwards;
 then the moment moves on. Nothing is ever learned from the future, and nothing is shuffled.
 """
 
@@ -28,8 +28,8 @@ BINS = 10  # of the expected calibration error
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
-    """A job of the past, and what was foretold of it."""
+class PastPrediction:
+    """A job of the past, and what was predicted of it."""
 
     job: FinishedJob
     prediction: View
@@ -47,7 +47,7 @@ class Foretold:
         return float(self.prediction.profile.confidence)
 
     def octaves_off(self, name: str) -> float | None:
-        """|log2| of foretold over true; None where either is unknown or nothing."""
+        """|log2| of predicted over true; None where either is unknown or nothing."""
         said, true = getattr(self.prediction.profile, name), self.job.profile.numbers.get(name)
         return abs(math.log2(said / true)) if said and true else None
 
@@ -58,7 +58,7 @@ class Foretold:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well jobs were foretold. Shares are None where there is nothing to share."""
+    """How well jobs were predicted. Shares are None where there is nothing to share."""
 
     jobs: int
     accuracy: float
@@ -89,11 +89,11 @@ def ended_before(jobs: Sequence[FinishedJob], time: int) -> list[FinishedJob]:
     return [job for job in jobs if job.end <= time]
 
 
-def foretell(bundle: Bundle, jobs: Sequence[FinishedJob]) -> list[Foretold]:
-    return [Foretold(job, bundle.predict(submission_of(job))) for job in jobs]
+def predict_past(bundle: Bundle, jobs: Sequence[FinishedJob]) -> list[PastPrediction]:
+    return [PastPrediction(job, bundle.predict(submission_of(job))) for job in jobs]
 
 
-def judge(items: Sequence[Foretold], earlier: Sequence[FinishedJob]) -> Score:
+def judge(items: Sequence[PastPrediction], earlier: Sequence[FinishedJob]) -> Score:
     """Score predictions; `earlier` is what the model had learned from. There must be some."""
     threshold = core.default_config().policy.min_confidence
     right = np.array([item.is_right for item in items])
@@ -130,17 +130,17 @@ def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     return math.fsum(gaps) / len(confidence)
 
 
-def _within_2(items: Sequence[Foretold], name: str) -> float | None:
+def _within_2(items: Sequence[PastPrediction], name: str) -> float | None:
     off = [octaves for item in items if (octaves := item.octaves_off(name)) is not None]
     return float(np.mean([octaves <= 1.0 for octaves in off])) if off else None
 
 
-def _is_off(item: Foretold, name: str) -> bool:
+def _is_off(item: PastPrediction, name: str) -> bool:
     octaves = item.octaves_off(name)
     return octaves is not None and octaves > 1.0
 
 
-def _flagged(items: Sequence[Foretold], name: str) -> float | None:
+def _flagged(items: Sequence[PastPrediction], name: str) -> float | None:
     return float(np.mean([item.is_flagged(name) for item in items])) if items else None
 
 

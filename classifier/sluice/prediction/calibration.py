@@ -1,6 +1,6 @@
 """Confidence that keeps its promises: how often entries of the table were right, walking in time.
 
-Each job of the past is foretold from what had ended before it was submitted, by the most
+Each job of the past is predicted from what had ended before it was submitted, by the most
 specific evidence there was then. Of what was said with confidence p, how much came true? That
 corrects what the votes say, for each kind of evidence apart, and only where it was said often
 enough: elsewhere it stays as it is.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-SAMPLE = 4000  # jobs foretold: the latest
+SAMPLE = 4000  # jobs predicted: the latest
 MIN_PAIRS = 20
 HIGHEST = 0.99  # nothing is certain
 BINS = 10  # of the confidence that was said
@@ -57,7 +57,7 @@ class Calibration:
 def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Calibration]:
     """Return the correction for each kind of evidence that was asked often enough."""
     said: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    for evidence, confidence, came_true in foretold(jobs):
+    for evidence, confidence, came_true in predicted(jobs):
         said[evidence].append((confidence, came_true))
     return {
         evidence: corrected(np.array(pairs, dtype=np.float64))
@@ -66,8 +66,8 @@ def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Calibration]:
     }
 
 
-def foretold(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
-    """Foretell the latest jobs one by one: kind of evidence, confidence, and whether it was so.
+def predicted(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
+    """Predict the latest jobs one by one: kind of evidence, confidence, and whether it was so.
 
     The kind is the most specific one that knew anything when the job was submitted.
     """

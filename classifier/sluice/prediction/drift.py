@@ -1,7 +1,7 @@
 """Whether a new model is better than the one in use: the newest runs decide.
 
 The model in use has not seen what came after its training. Half of that is given to the new one
-to learn from, and both foretell the other half. The new one is worse if its squared error is
+to learn from, and both predict the other half. The new one is worse if its squared error is
 larger by more than chance would have it. Then the old one stays: runs that were read wrongly or
 a week of failing jobs must not make decisions worse.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.prediction.backtest import Foretold, ended_before, foretell
+from sluice.prediction.backtest import PastPrediction, ended_before, predict_past
 from sluice.prediction.train import TrainedModel, bundle_of, fit_quickly
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
-    """Let both models foretell the newest jobs; None if there are too few new ones."""
+    """Let both models predict the newest jobs; None if there are too few new ones."""
     old = TrainedModel.from_bytes(in_use.content)
     until = old.metrics.get("until", in_use.created)
     ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
@@ -56,8 +56,8 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
         return None
     tested = new[len(new) // 2 :][:MOST_TESTED]
     model, _ = fit_quickly(ended_before(ordered, tested[0].submit))
-    old_squares = _squares(foretell(bundle_of(old), tested))
-    new_squares = _squares(foretell(bundle_of(model), tested))
+    old_squares = _squares(predict_past(bundle_of(old), tested))
+    new_squares = _squares(predict_past(bundle_of(model), tested))
     return Comparison(
         model=in_use.id,
         jobs=len(tested),
@@ -67,5 +67,5 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
     )
 
 
-def _squares(items: Sequence[Foretold]) -> NDArray[np.float64]:
+def _squares(items: Sequence[PastPrediction]) -> NDArray[np.float64]:
     return np.array([(item.confidence - item.is_right) ** 2 for item in items])

@@ -16,7 +16,7 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import Application as BundleApplication
 from sluice.policies.bundle_writer import ArgumentLaw, pack_bundle
 from sluice.prediction.applications import Learned, learn_applications, numbered
-from sluice.prediction.backtest import ended_before, foretell, judge
+from sluice.prediction.backtest import ended_before, judge, predict_past
 from sluice.prediction.calibration import calibrate
 from sluice.prediction.jobs import LATEST_RUNS
 from sluice.prediction.requested import Submissions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.submit_model import Judgement
 
-TESTED_SHARE = 0.25  # the latest jobs, which the rest must foretell
+TESTED_SHARE = 0.25  # the latest jobs, which the rest must predict
 
 
 class EmptyHistoryError(Exception):
@@ -177,7 +177,7 @@ def fit_quickly(
 
 
 def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
-    """Learn from the earlier jobs and let the core foretell the later ones."""
+    """Learn from the earlier jobs and let the core predict the later ones."""
     ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
     split = int(len(ordered) * (1 - TESTED_SHARE))
     if split < MIN_JOBS or split == len(ordered):
@@ -186,7 +186,7 @@ def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
     if not earlier:
         return None
     model, _ = fit_quickly(earlier)
-    return asdict(judge(foretell(bundle_of(model), ordered[split:]), earlier))
+    return asdict(judge(predict_past(bundle_of(model), ordered[split:]), earlier))
 
 
 def bundle_of(model: TrainedModel) -> Bundle:

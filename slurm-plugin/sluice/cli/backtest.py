@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sluice.prediction.backtest import Foretold, Score
+    from sluice.prediction.backtest import PastPrediction, Score
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.train import Past
 
@@ -106,7 +106,7 @@ def command(
     past, situation = _made(made, seed) if made else (_kept(config, history), None)
     line, coverage = ("", None) if made else coverage_beside(config, history)
     items, earlier = _walk(past, every, skip)
-    groups: dict[str, Callable[[Foretold], str]] = {"evidence": _evidence}
+    groups: dict[str, Callable[[PastPrediction], str]] = {"evidence": _evidence}
     if situation is not None:
         groups["situation"] = lambda item: situation[item.job.logs[0]]
     scores = {name: _by(items, earlier, label) for name, label in {"all": _every, **groups}.items()}
@@ -155,12 +155,12 @@ def _made(runs: int, seed: int) -> tuple[Past, dict[int, str]]:
     return Past(jobs, []), {i: run.situation for i, run in made}
 
 
-def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[FinishedJob]]:
+def _walk(past: Past, days: float, skip: float) -> tuple[list[PastPrediction], list[FinishedJob]]:
     """Return what was predicted, and what the last model had learned from."""
-    from sluice.prediction.backtest import ended_before, foretell, steps_of
+    from sluice.prediction.backtest import ended_before, predict_past, steps_of
     from sluice.prediction.train import bundle_of, fit_quickly
 
-    items: list[Foretold] = []
+    items: list[PastPrediction] = []
     earlier: list[FinishedJob] = []
     forests = None
     for step, (ended, submitted) in enumerate(steps_of(past.jobs, days=days, skip=skip)):
@@ -169,7 +169,7 @@ def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[Fi
         silent = ended_before(past.silent, submitted[0].submit)
         model, _ = fit_quickly(ended, None if step % FORESTS_EVERY == 0 else forests, silent=silent)
         forests, earlier = model.forests, ended
-        items += foretell(bundle_of(model), submitted)
+        items += predict_past(bundle_of(model), submitted)
     if not items:
         raise CommandError(
             "no run ended before another was submitted, so none can be predicted from the past; "
@@ -178,20 +178,20 @@ def _walk(past: Past, days: float, skip: float) -> tuple[list[Foretold], list[Fi
     return items, earlier
 
 
-def _every(_: Foretold) -> str:
+def _every(_: PastPrediction) -> str:
     return "all"
 
 
-def _evidence(item: Foretold) -> str:
+def _evidence(item: PastPrediction) -> str:
     return str(item.prediction.evidence)
 
 
 def _by(
-    items: list[Foretold], earlier: list[FinishedJob], label: Callable[[Foretold], str]
+    items: list[PastPrediction], earlier: list[FinishedJob], label: Callable[[PastPrediction], str]
 ) -> dict[str, Score]:
     from sluice.prediction.backtest import judge
 
-    groups: dict[str, list[Foretold]] = defaultdict(list)
+    groups: dict[str, list[PastPrediction]] = defaultdict(list)
     for item in items:
         groups[label(item)].append(item)
     return {name: judge(groups[name], earlier) for name in sorted(groups)}

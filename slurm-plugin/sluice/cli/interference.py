@@ -42,7 +42,7 @@ MATRIX_EXPONENTS = (16, 20, 24)
 MATRIX_PATTERNS = ("owc", "ws", "aw")
 NEAR = 0.1
 """Likeness below which a measurement hardly moves the answer."""
-NOT_FORETOLD = ("read", "metadata")  # patterns of jobs
+NOT_PREDICTED = ("read", "metadata")  # patterns of jobs
 LONGEST_NUMBER = 18  # digits that the history takes
 
 
@@ -137,7 +137,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
         with usage_errors(CalibrationError):
             program = Program.parse(text)
         if not program.is_writer:
-            raise _not_foretold(text)
+            raise _not_predicted(text)
         return _Party(text, frozenset(), program.profile(rates.get(program)), program)
     if kind == "job":
         is_number = name.isdecimal() and len(name) <= LONGEST_NUMBER
@@ -152,15 +152,15 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
             "`sluice history top writers` names applications"
         )
     profile = expected(jobs)
-    if profile.pattern in NOT_FORETOLD:
-        raise _not_foretold(f"{text} (pattern {profile.pattern})")
+    if profile.pattern in NOT_PREDICTED:
+        raise _not_predicted(f"{text} (pattern {profile.pattern})")
     writing = {"rate": None, "io_share": 1.0}
     commands = (run.log.exe or "" for run in store.runs(jobs[-1].logs))
     names = frozenset([jobs[-1].name, *map(program_name, commands)])
     return _Party(text, names, {**profile_members(profile), **writing})
 
 
-def _not_foretold(who: str) -> CommandError:
+def _not_predicted(who: str) -> CommandError:
     return CommandError(
         f"{who}: reads and metadata are not in the model; what was measured of them is in "
         "`sluice site calibrate report`"

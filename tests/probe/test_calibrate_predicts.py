@@ -1,4 +1,4 @@
-"""What a default calibration foretells of programs that it did not plan, all measured here."""
+"""What a default calibration predicts of programs that it did not plan, all measured here."""
 
 import json
 import random
@@ -24,8 +24,8 @@ COVERAGE = (0.85, 0.95)
 MOST_OF_PUBLISHED = 0.6
 LEAST_INSIDE = 0.75
 """What a session fails by. Over the nine recorded sessions and the calibrations of the plan that
-ships (test_foretold.py), the error is 0.24 to 0.51 of that of the published figures, and 80 to
-96 % lie inside: means of 0.37 and 0.91 with standard deviations of 0.07 and 0.04. Were they
+ships (test_predicted_losses.py), the error is 0.24 to 0.51 of that of the published figures, and
+80 to 96 % lie inside: means of 0.37 and 0.91 with standard deviations of 0.07 and 0.04. Were they
 normal, less than one session in 1000 would fail by chance."""
 
 
@@ -33,7 +33,7 @@ def verdict(value: float, low: float, high: float) -> str:
     return "met" if low <= value <= high else "MISSED"
 
 
-def test_a_default_calibration_foretells_programs_that_it_did_not_plan(program, tmp_path, capsys):
+def test_a_default_calibration_predicts_programs_that_it_did_not_plan(program, tmp_path, capsys):
     """Held out by configuration: no program of a pair has a chunk of the grid.
 
     Pairs are drawn anew each time, so that no model can have been chosen for them.

@@ -1,4 +1,4 @@
-"""What a calibration foretells of programs that it did not measure, on recorded measurements."""
+"""What a calibration predicts of programs that it did not measure, on recorded measurements."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ def models() -> dict[str, SiteModel]:
 
 @dataclass
 class Judged:
-    """What one calibration foretells of the losses of one session."""
+    """What one calibration predicts of the losses of one session."""
 
     error: float
     without_rates: float
@@ -72,13 +72,13 @@ def judge(model: SiteModel, seen: list[Observation]) -> Judged:
         error=median_error(model, seen),
         without_rates=median_error(model, seen, with_rates=False),
         inside=hits / len(seen),
-        off=[off(model.foretell(item), item) for item in seen],
+        off=[off(model.predict(item), item) for item in seen],
         hits=hits,
     )
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_each_session_is_foretold_better_than_by_the_published_figures(
+def test_each_session_is_predicted_better_than_by_the_published_figures(
     name, models, judged, capsys
 ):
     """By each calibration: at most 0.6 times their error, whether rates alone are known or not."""
@@ -186,11 +186,11 @@ def test_rates_alone_make_it_more_exact(models):
         assert median_error(model, seen) < median_error(model, seen, with_rates=False)
 
 
-def off(foretold: float, item: Observation) -> float:
-    return abs(math.log(foretold / item.rho))
+def off(predicted: float, item: Observation) -> float:
+    return abs(math.log(predicted / item.rho))
 
 
-def test_measured_triples_are_foretold_from_pairs_alone(capsys):
+def test_measured_triples_are_predicted_from_pairs_alone(capsys):
     """OWC, WS and AW at 1 MiB, the one triple that was recorded, in four sessions."""
     found, as_product, as_worst, inside = [], [], [], 0
     for name in DEFAULT:
@@ -200,12 +200,12 @@ def test_measured_triples_are_foretold_from_pairs_alone(capsys):
         inside += model.hits(triples, with_rates=True)
         for item in triples:
             beside_each = [model.share_kept(item.victim, [other]) for other in item.others]
-            found.append(off(model.foretell(item), item))
+            found.append(off(model.predict(item), item))
             as_product.append(off(math.prod(beside_each), item))
             as_worst.append(off(min(beside_each), item))
     with capsys.disabled():
         print(
-            f"\n{len(found)} losses of three together, foretold from pairs: median error of "
+            f"\n{len(found)} losses of three together, predicted from pairs: median error of "
             f"log I {median(found):.3f}, largest {max(found):.3f}, {inside} inside intervals of "
             f"90 %; as the product of pairs {median(as_product):.3f}, as the worst pair alone "
             f"{median(as_worst):.3f}"
