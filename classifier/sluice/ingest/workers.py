@@ -281,13 +281,9 @@ def _read_batch(paths: list[Path], task: _Task, words: IO[bytes]) -> Iterator[An
         words.truncate(0)
         words.seek(0)
         one = _attempt(path, task.read, words)
-        more = 0 if isinstance(one, Failure) else task.rows(one)
-        if held and rows + more > ROWS_AT_ONCE:
-            yield from _together(held, task)
-            held, rows, since = [], 0, time.monotonic()
         held.append((path, one))
-        rows += more
-        if time.monotonic() - since > PAUSE:
+        rows += 0 if isinstance(one, Failure) else task.rows(one)
+        if rows >= ROWS_AT_ONCE or time.monotonic() - since > PAUSE:
             yield from _together(held, task)
             held, rows, since = [], 0, time.monotonic()
     if held:
