@@ -42,7 +42,7 @@ def best(*cases, **options):
 
 
 def test_the_one_that_gains_most_after_its_waits_is_advised():
-    """At WaitPrice 0.2, 50 slot-hours kept back cost 10."""
+    """At WaitPrice 0.2, 50 slot-hours delayed cost 10."""
     assert best(case("60", saved=5), case("900", saved=14, held=50)) == "60"
     assert best(case("60", saved=5), case("900", saved=16, held=50)) == "900"
 
@@ -58,7 +58,7 @@ def test_none_is_advised_that_loses_in_some_draws():
 
 
 def test_none_is_advised_that_few_pay_for():
-    """Who is kept back must not wait, on average, twice as long as jobs do anyhow."""
+    """Who is delayed must not wait, on average, twice as long as jobs do anyhow."""
     cases = case("60", saved=1), case("9000", saved=90, held_mean=601.0)
     assert best(*cases) == "60"
     (one,) = advice(document(case("60", saved=-1), cases[1]))

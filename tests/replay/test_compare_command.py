@@ -158,7 +158,7 @@ def test_the_terminal_shows_a_column_a_policy_and_no_interval_without_repetition
     assert result.exit_code == 0, result.stderr
     heading = next(line for line in result.stdout.splitlines() if line.startswith("total"))
     assert heading.split() == ["total", "none", "two-groups", "class-lanes", "server-fair"]
-    assert "Perfect knowledge could give back" in result.stdout
+    assert "Perfect knowledge could recover" in result.stdout
     assert " to " not in result.stdout.split("total", 1)[1].replace("lost to", "")
 
 

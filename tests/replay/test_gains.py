@@ -126,7 +126,7 @@ def describe(found, what):
         )
     }
     return (
-        f"{span(shares, '{:.0%}')} of the bound given back, "
+        f"{span(shares, '{:.0%}')} of the bound recovered, "
         f"less lost than plain in {better(found, what, PLAIN, 'lost_slot_hours')} of {DRAWS}, "
         + ", ".join(f"{word} {text}" for word, text in changes.items())
         + f", longer mean wait in {better(found, PLAIN, what, 'wait_mean_s')}, "

@@ -1,7 +1,7 @@
 """What interference costs a site, from finished jobs alone.
 
 What a run lost is its time in I/O less what its I/O takes alone (classifier/undisturbed.py), and
-what a policy could have given back at most, if keeping jobs apart cost nothing: no wait, no
+what a policy could have recovered at most, if keeping jobs apart cost nothing: no wait, no
 narrower output. So the sum is a bound on the gain of every policy that only moves jobs. To whom
 a loss is laid is looked at in a few instants of each run: who else was running, and by which
 factor the decision core expects them to slow it. Where a run does not tell its time in I/O, that
@@ -103,7 +103,7 @@ class Assessment:
     """Of all of them."""
     heavy_node_hours: float
     lost: float
-    """To interference: the most that any policy could give back."""
+    """To interference: the most that any policy could recover."""
     interval: tuple[float, float]
     """Of lost, 90 %."""
     lost_computing: float

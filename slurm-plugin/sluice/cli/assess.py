@@ -52,7 +52,7 @@ def command(
     """Say what interference costs this site, from its history.
 
     The report to read before anything is switched on: what finished jobs lost to each other on
-    shared storage, which is the most that any policy could give back; who causes it, who
+    shared storage, which is the most that any policy could recover; who causes it, who
     suffers, and from which load on it matters. Needs no plugin, only logs and accounting. Where
     nothing is at stake, it says so.
 
@@ -193,12 +193,12 @@ def _verdict(found: Assessment) -> str:
     if not found.is_anything_at_stake:
         return (
             f"Nothing is at stake here: at most {amount_text(high)} node-hours were lost to "
-            "interference, and no policy could give back more. There is no reason to switch "
+            "interference, and no policy could recover more. There is no reason to switch "
             "Sluice on."
         )
     return (
         f"At stake: {amount_text(found.lost)} node-hours ({amount_text(low)} to "
         f"{amount_text(high)}), {found.lost / found.node_hours:.1%} of all. That is what the runs "
-        "lost to each other, and the most that any policy could give back if keeping them apart "
+        "lost to each other, and the most that any policy could recover if keeping them apart "
         "cost nothing."
     )

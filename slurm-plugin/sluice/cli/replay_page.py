@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DOCS = (
     "Lost are slot-seconds: run time beyond that alone and unhindered on all lanes, times slots. "
     "Kept back is the time for which the policy itself let a job wait that would have fitted; "
-    "untouched jobs were neither kept back nor put on lanes, and moved because others did. "
+    "untouched jobs were neither delayed nor put on lanes, and moved because others did. "
     "The storage that answers is the fast world, never the model that a policy decides by. "
     "docs/reference/replay.md and docs/reference/storage-models.md state all rules."
 )

@@ -87,7 +87,7 @@ def _bound_text(bound: Bound) -> str:
     )
     if not bound.is_anything_to_gain:
         return (
-            "Nothing remains to be gained: perfect knowledge could give back "
+            "Nothing remains to be gained: perfect knowledge could recover "
             f"{amount_text(bound.gain / 3600)} slot-hours at most, {limit}."
         )
     forced = (
@@ -97,7 +97,7 @@ def _bound_text(bound: Bound) -> str:
         else ""
     )
     return (
-        f"Perfect knowledge could give back {amount_text(bound.gain / 3600)} of them at most, "
+        f"Perfect knowledge could recover {amount_text(bound.gain / 3600)} of them at most, "
         f"{limit}{forced}."
     )
 
@@ -111,12 +111,12 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     if not less:
         said = "gives nothing back"
     elif less > 0:
-        said = f"gives back {amount_text(less)} slot-hours{of_bound}"
+        said = f"recovers {amount_text(less)} slot-hours{of_bound}"
     else:
         said = f"loses {amount_text(-less)} slot-hours more"
     if found is not None:
         low, high = (value_text(-end, "hours") for end in (found.high, found.low))
-        said += f" (given back in other draws: {low} to {high})"
+        said += f" (recovered in other draws: {low} to {high})"
     label = comparison.outcomes[policy].label
     return (
         f"{policy}{f' ({label})' if label else ''} {said}; mean wait "
@@ -128,7 +128,7 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
 
 
 def _ladder_texts(comparison: Comparison) -> list[str]:
-    """Return what is given back with one limit after the other taken away, in a sentence."""
+    """Return what is recovered with one limit after the other taken away, in a sentence."""
     from sluice.sim.replay.ladder import ladder
 
     steps = [
@@ -137,7 +137,7 @@ def _ladder_texts(comparison: Comparison) -> list[str]:
         for rung in ladder(comparison)
     ]
     said = (
-        "The bound takes waits for free. Share of it that is given back, and slot-hours kept back "
+        "The bound takes waits for free. Share of it that is recovered, and slot-hours delayed "
         f"for each slot-hour of that: {'; '.join(steps)}."
     )
     return [said] if steps else []
@@ -159,7 +159,7 @@ def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
     ):
         return ""
     return (
-        f" It kept back {held} of {count} jobs with I/O: only those whose conflict should be over "
+        f" It delayed {held} of {count} jobs with I/O: only those whose conflict should be over "
         f"within MaxDelay, {duration_text(most)}. `sluice site sweep --vary max-delay=…` says "
         "whether more would pay."
     )
@@ -204,7 +204,7 @@ def fairness_rows(comparison: Comparison, policy: str, what: str) -> list[Sequen
 
 
 FAIRNESS_TITLES = (
-    *("jobs", "wait without, mean", "wait, mean", "kept back, mean", "kept back, longest"),
+    *("jobs", "wait without, mean", "wait, mean", "delayed, mean", "delayed, longest"),
     *("slot-hours lost without", "slot-hours lost"),
 )
 """Of fairness_rows, behind the group's own."""

@@ -266,7 +266,7 @@ def advice_text(advice: Advice) -> str:
 
 def _saved_text(wait: Wait) -> str:
     return (
-        f"{amount_text(wait.saved)} slot-hours less are lost, and jobs are kept back for "
+        f"{amount_text(wait.saved)} slot-hours less are lost, and jobs are delayed for "
         f"{amount_text(wait.held)}, those that are for {duration_text(wait.held_mean)} on "
         f"average beside a mean wait of {duration_text(wait.wait_mean)}"
     )

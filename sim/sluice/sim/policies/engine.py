@@ -61,7 +61,7 @@ class Gates:
     ) -> None:
         """Take the room of each gate and, for each, (jobs, amount that each needs).
 
-        Whoever was kept back for max_delay seconds starts without.
+        Whoever was delayed for max_delay seconds starts without.
         """
         owners = np.concatenate([np.asarray(owner, np.int64) for owner, _ in needs])
         rows = np.zeros(len(owners), GATE_NEED)

@@ -37,7 +37,7 @@ class Options:
     """What may be set of policies; each looks at its own."""
 
     max_delay: float = 1800.0
-    """Seconds for which a job is kept back at most. `inf`: as long as it takes."""
+    """Seconds for which a job is delayed at most. `inf`: as long as it takes."""
     wrong: float = 0.0
     """Share of the predictions that are deliberately another kind's."""
     seed: int = 1

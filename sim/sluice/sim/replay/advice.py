@@ -35,7 +35,7 @@ class Wait:
     wait_price: float
     """Lost slot-hours that one of those is worth."""
     held_mean: float
-    """Seconds for which those were kept back that were."""
+    """Seconds for which those were delayed that were."""
     wait_mean: float
     """Seconds that jobs wait without the policy."""
 

@@ -1,7 +1,7 @@
 """What any policy that only moves jobs could gain at most, knowing everything beforehand.
 
 Such a policy delays jobs, lets some run together and gives others lanes of their own; it makes no
-storage faster. What jobs lost without it is the most it can give back. Part of that it cannot:
+storage faster. What jobs lost without it is the most it can recover. Part of that it cannot:
 where storage has more to do than time to do it in, somebody is slow, whoever it is.
 
 The part is bounded from below for policies that start no job more than max_delay after plain
@@ -59,7 +59,7 @@ class Bound:
 
     @property
     def gain(self) -> float:
-        """What perfect knowledge could give back at most."""
+        """What perfect knowledge could recover at most."""
         return max(0.0, self.lost - self.forced)
 
     @property

@@ -33,7 +33,7 @@ class Meaning:
 
 FIGURES = {
     "lost_slot_hours": Meaning("slot-hours lost to interference and confinement", "hours"),
-    "share_of_bound": Meaning("share of the bound given back", "share"),
+    "share_of_bound": Meaning("share of the bound recovered", "share"),
     "io_slowdown_mean": Meaning("slowdown of jobs with I/O, mean", "times"),
     "io_slowdown_p99": Meaning("slowdown of jobs with I/O, p99", "times"),
     "io_slowdown_max": Meaning("slowdown of jobs with I/O, largest", "times"),
@@ -46,11 +46,11 @@ FIGURES = {
     "makespan_s": Meaning("makespan", "seconds"),
     "utilisation": Meaning("utilisation", "share"),
     "killed_jobs": Meaning("jobs killed at their limit", "jobs"),
-    "held_jobs": Meaning("jobs that the policy kept back", "jobs"),
-    "held_mean_s": Meaning("kept back, mean of those", "seconds"),
-    "held_p99_s": Meaning("kept back, p99 of those", "seconds"),
-    "held_max_s": Meaning("kept back, longest", "seconds"),
-    "held_slot_hours": Meaning("slot-hours kept back", "hours"),
+    "held_jobs": Meaning("jobs that the policy delayed", "jobs"),
+    "held_mean_s": Meaning("delayed, mean of those", "seconds"),
+    "held_p99_s": Meaning("delayed, p99 of those", "seconds"),
+    "held_max_s": Meaning("delayed, longest", "seconds"),
+    "held_slot_hours": Meaning("slot-hours delayed", "hours"),
     "behind_later_jobs": Meaning("untouched jobs that started later", "jobs"),
     "behind_later_mean_s": Meaning("later, mean of those", "seconds"),
     "behind_later_p99_s": Meaning("later, p99 of those", "seconds"),
@@ -58,7 +58,7 @@ FIGURES = {
     "behind_earlier_jobs": Meaning("untouched jobs that started earlier", "jobs"),
     "behind_shift_mean_s": Meaning("start of untouched jobs moved by, mean", "seconds"),
 }
-"""In the order in which they are shown. Untouched: never kept back, and on no lane of its own."""
+"""In the order in which they are shown. Untouched: never delayed, and on no lane of its own."""
 
 GROUPS = ("user", "partition", "size")
 """Whom a policy may favour or burden."""

@@ -1,4 +1,4 @@
-"""From what Sluice gives back up to the bound: one limit after the other is taken away.
+"""From what Sluice recovers up to the bound: one limit after the other is taken away.
 
 Each rung is a policy of its own, replayed beside the others. The bound takes waits for free, so
 each rung says what its waits cost.
@@ -29,13 +29,13 @@ RUNGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What one policy gives back of the bound, and what that costs in waits."""
+    """What one policy recovers of the bound, and what that costs in waits."""
 
     policy: str
     how: str
     share_of_bound: float
     kept_back: float | None
-    """Slot-hours for each slot-hour given back: an upper bound of the waits. None: none given."""
+    """Slot-hours for each slot-hour recovered: an upper bound of the waits. None: none given."""
 
 
 def ladder(comparison: Comparison) -> Iterator[Rung]:
