@@ -11,6 +11,7 @@ from sluice.cli.main import main as sluice
 from sluice.policies import core
 from sluice.policies.control import release_text
 from sluice.policies.structs import RELEASES
+from sluice.sim.policies.policies import POLICIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("tests/*/README.md")])
@@ -166,6 +167,12 @@ def test_a_newcomer_reads_few_files(way, most):
     files = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
     assert 0 < len(files) <= most
     assert all((ROOT / file).is_file() for file in files)
+
+
+def test_each_policy_of_a_replay_is_in_the_table():
+    page = (ROOT / "docs/reference/replay.md").read_text()
+    table = page.split("\nPolicies for a planner:\n")[1]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, flags=re.MULTILINE) == list(POLICIES)
 
 
 WRITTEN = [page for page in PAGES if page.name not in ("commands.md", "settings.md")]

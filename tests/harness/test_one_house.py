@@ -119,10 +119,10 @@ def test_plugin_and_replay_of_policies_decide_alike(tmp_path: Path) -> None:
     busiest = sorted(watched.decided, key=lambda decided: -len(decided.corunners))
     harness = Harness(build(), tmp_path)
     files = harness.files
-    install(files.bundle, watched.core.belief.bundle)
+    install(files.bundle, watched.core.site.bundle)
     install(files.snapshot, busiest[0].snapshot())
     files.configure(Mode="enforce")
-    settings = watched.core.belief.config.removeprefix("Mode=enforce\n")
+    settings = watched.core.site.config.removeprefix("Mode=enforce\n")
     install(files.config, files.config.read_bytes() + settings.encode())
     with harness:
         files.wait_until_loaded("config", "bundle", "snapshot")

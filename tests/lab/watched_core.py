@@ -90,8 +90,8 @@ class Watched:
         question = Question(work, profiles, storage, Options(**options), EPOCH)
         plan = POLICIES[policy].plan(question)
         self.core, self.jobs = plan.decider, work.jobs
-        self.bundle = Bundle.parse(self.core.belief.bundle)
-        self.config = core.parse_config("sluice.conf", self.core.belief.config.encode())
+        self.bundle = Bundle.parse(self.core.site.bundle)
+        self.config = core.parse_config("sluice.conf", self.core.site.config.encode())
         self.decided: list[Decided] = []
         self.running: dict[int, dict[str, Any]] = {}
         self.polled: list[Polled] = []

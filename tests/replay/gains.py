@@ -10,7 +10,6 @@ from statistics import median
 
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.intervals import interval
-from sluice.sim.replay.ladder import RUNGS
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = ROOT.parent / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
@@ -35,7 +34,13 @@ PLAIN, STATIC, SLUICE = "none", "class-lanes", "sluice-auto"
 NUDGED = "nudged"
 LESS_KNOWN = ("sluice-no-classifier", "sluice-chunk-only")
 RANDOM = "random-lanes"
-LADDER = (*LESS_KNOWN, SLUICE, *RUNGS)
+MORE_KNOWN = (
+    *("sluice-perfect", "sluice-oracle", "sluice-oracle-free-waits", "sluice-oracle-patient"),
+    *("two-groups", "one-at-a-time"),
+)
+"""Each comes closer to the bound than the one before."""
+STEPS = (*LESS_KNOWN, SLUICE, *MORE_KNOWN)
+"""Rows of the table of ablations."""
 WAITS = ("1800", "7200", "28800", "86400", "259200")
 """Values of MaxDelay that the sweep compares."""
 
@@ -44,8 +49,8 @@ def gains_file(trace, sharing):
     return SAVED / f"gains, {trace}, {sharing}.json"
 
 
-def ladder_file(trace):
-    return SAVED / f"ladder, {trace}.json"
+def ablations_file(trace):
+    return SAVED / f"ablations, {trace}.json"
 
 
 def waits_file():

@@ -12,19 +12,19 @@ from statistics import median
 from gains import (
     DEFAULT,
     DRAWS,
-    LADDER,
     LONG,
     NUDGED,
     PLAIN,
     ROOT,
     SHARING,
     STATIC,
+    STEPS,
     TRACES,
     WAITS,
     WRONG,
+    ablations_file,
     better,
     gains_file,
-    ladder_file,
     ratios,
     span,
     waits_file,
@@ -47,13 +47,13 @@ HOW = {
     "two-groups": "with two I/O-heavy jobs at a time",
     "one-at-a-time": "with one at a time, however long the others wait",
 }
-"""Each policy of the ladder, as the page says it."""
+"""Each row of the table of ablations, as the page says it."""
 WAIT_NAMES = dict(
     zip(WAITS, ("30 min (default)", "2 h", "8 h", "1 day", "3 days"), strict=True),
 )
 
 
-def given_back(found):
+def recovered(found):
     """Yield the cells of the table of gains on one trace."""
     for what in (DEFAULT, LONG, WRONG):
         yield percent([100 * (one["share_of_bound"] or 0.0) for one in found[what]], "{:.0f}")
@@ -73,15 +73,15 @@ def what_else(found):
     yield span(ratios(found, STATIC, "lost_slot_hours"), "{:.1f}")
 
 
-def rung(found, policy):
-    """Yield the cells of one policy of the ladder; what it keeps back only where it gains."""
-    kept_back = [
+def ablation(found, policy):
+    """Yield the cells of one policy; what it delays only where it gains."""
+    delayed = [
         one["held_slot_hours"] / (plain["lost_slot_hours"] - one["lost_slot_hours"])
         for one, plain in zip(found[policy], found[PLAIN], strict=True)
         if one["lost_slot_hours"] < plain["lost_slot_hours"]
     ]
     yield f"{100 * median(one['share_of_bound'] for one in found[policy]):.0f} %"
-    yield two_digits(median(kept_back)) if 2 * len(kept_back) > DRAWS else NOTHING
+    yield two_digits(median(delayed)) if 2 * len(delayed) > DRAWS else NOTHING
     yield longer(median(ratios(found, policy, "wait_mean_s")))
 
 
@@ -124,7 +124,7 @@ def tables():
     """Yield the name of each table and its rows; no rows where something was not measured."""
     cells = [(trace, sharing) for trace in TRACES for sharing in SHARING]
     found = [read(gains_file(*cell)) for cell in cells]
-    for name, row in (("saved", given_back), ("what else", what_else)):
+    for name, row in (("saved", recovered), ("what else", what_else)):
         yield (
             name,
             [
@@ -134,8 +134,8 @@ def tables():
             if all(found)
             else [],
         )
-    rungs, sweep = read(ladder_file("KTH-SP2")), read(waits_file())
-    yield "ablations", [(HOW[name], *rung(rungs, name)) for name in LADDER] if rungs else []
+    known, sweep = read(ablations_file("KTH-SP2")), read(waits_file())
+    yield "ablations", [(HOW[name], *ablation(known, name)) for name in STEPS] if known else []
     waits = next(advice(sweep)).waits if sweep else ()
     yield "waits", [tuple(wait_cells(wait)) for wait in waits]
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ablations import EVERY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.sim.policies.policies import POLICIES, Options
+from sluice.sim.policies.policies import Options
 from sluice.sim.replay.bound import bound, late_work
 from sluice.sim.replay.compare import Draw, bound_of
 from sluice.sim.replay.io_replay import replay_with_io
@@ -57,6 +58,7 @@ def replayed(draw, policy="none", **options):
         storage=draw.storage,
         policy=policy,
         options=Options(**options),
+        known=EVERY,
     )
 
 
@@ -76,7 +78,7 @@ jobs = st.lists(
     rows=jobs,
     kind=st.integers(0, 2),
     io_share=st.sampled_from([0.3, 0.9]),
-    policy=st.sampled_from(sorted(POLICIES)),
+    policy=st.sampled_from(sorted(EVERY)),
     max_delay=st.sampled_from([0.0, 60.0, 500.0]),
 )
 def test_no_policy_loses_less_than_what_is_forced(rows, kind, io_share, policy, max_delay):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ablations import EVERY, ByChunkAlone, Perfect, WithoutClassifier
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from watched_core import Watched
@@ -14,8 +15,8 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.record import Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View
-from sluice.sim.policies.belief import UPPER_BOUND, belief_of, by_chunk_alone, without_classifier
 from sluice.sim.policies.policies import Options
+from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
 from sluice.sim.replay.io_replay import replay_with_io
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.lublin import generate
@@ -112,7 +113,7 @@ def test_jobs_near_their_start_are_decided_on_again(watched):
     st.sampled_from([0.0, 60.0, 1800.0, 86400.0]),
     st.sampled_from([0.0, 0.3]),
 )
-def test_sluice_keeps_nobody_back_longer_than_max_delay(policy, seed, most, wrong):
+def test_sluice_delays_no_job_longer_than_max_delay(policy, seed, most, wrong):
     replayable, profiles = work(120, seed)
     outcomes = replay_with_io(
         replayable,
@@ -121,6 +122,7 @@ def test_sluice_keeps_nobody_back_longer_than_max_delay(policy, seed, most, wron
         storage=STORAGE,
         policy=policy,
         options=Options(max_delay=most, wait_price=0.0, wrong=wrong, seed=seed),
+        known=EVERY,
     )
     assert outcomes.ran.all()
     assert outcomes.delay.max() <= most
@@ -144,56 +146,46 @@ def test_a_replay_is_the_same_on_any_number_of_threads():
 
 
 @pytest.mark.parametrize("policy", ["sluice-colocate", "sluice-disjoint"])
-def test_without_delay_nobody_is_kept_back(policy):
+def test_without_delay_no_job_is_delayed(policy):
     replayable, profiles = work()
-    outcomes = replay_with_io(replayable, SITE, profiles=profiles, storage=STORAGE, policy=policy)
+    outcomes = replay_with_io(
+        replayable, SITE, profiles=profiles, storage=STORAGE, policy=policy, known=EVERY
+    )
     assert not outcomes.delay.any()
     assert not np.any(outcomes.action == "delay")
 
 
-def test_a_belief_that_was_measured_in_the_world_that_answers_is_labelled():
+def test_what_was_learned_does_not_depend_on_the_storage_model_that_answers():
+    """Other numbers answer otherwise, and are predicted by what the site measured before."""
     replayable, profiles = work(50)
-
-    def label(policy, storage=STORAGE):
-        return replay_with_io(
-            replayable, SITE, profiles=profiles, storage=storage, policy=policy
-        ).label
-
-    assert label("sluice-same-world") == UPPER_BOUND
-    assert label("sluice-same-world", replace(STORAGE, seed=1, spread=0.2)) == ""
-    assert label("sluice-auto") == label("sluice-published") == label("none") == ""
-
-
-def test_the_belief_does_not_depend_on_the_world_that_answers():
-    """A perturbed world answers otherwise, and is predicted by what the site measured before."""
-    replayable, profiles = work(50)
-    beliefs = [
-        belief_of(replayable.workload, profiles, storage, max_delay=60).bundle
+    learned = [
+        site_bundle(TraceHistory(replayable.workload, profiles, storage), max_delay=60).bundle
         for storage in (STORAGE, replace(STORAGE, seed=3, spread=0.5))
     ]
-    assert beliefs[0] == beliefs[1]
+    assert learned[0] == learned[1]
 
 
 def test_a_perfect_profile_knows_each_job_and_no_classifier_knows_no_kinds():
     replayable, profiles = work()
     heavy = profiles.io_share >= 0.02
 
-    def believed(**options):
-        belief = belief_of(replayable.workload, profiles, STORAGE, max_delay=60, **options)
-        bundle = Bundle.parse(belief.bundle)
-        return [bundle.predict(submission_of_job(belief, replayable, job)).profile
+    def predicted(history):
+        learned = history(replayable.workload, profiles, STORAGE)
+        site = site_bundle(learned, max_delay=60)
+        bundle = Bundle.parse(site.bundle)
+        return [bundle.predict(submission_of_job(site, replayable, job)).profile
                 for job in np.flatnonzero(heavy)[:40]]  # fmt: skip
 
     runtime = replayable.workload.jobs["runtime"][heavy][:40]
-    perfect = believed(is_perfect=True)
+    perfect = predicted(Perfect)
     assert [p.runtime_seconds for p in perfect] == pytest.approx(runtime, rel=0.1)
     assert [p.io_share for p in perfect] == pytest.approx(profiles.io_share[heavy][:40], abs=0.01)
-    assert {p.pattern for p in believed(seen_as=without_classifier)} == {"mixed"}
-    assert {p.pattern for p in believed(seen_as=by_chunk_alone)} == {"aw", "ws"}
+    assert {p.pattern for p in predicted(WithoutClassifier)} == {"mixed"}
+    assert {p.pattern for p in predicted(ByChunkAlone)} == {"aw", "ws"}
 
 
-def submission_of_job(belief, replayable, job):
-    submission = View(belief.submissions[belief.application[job]].struct)
+def submission_of_job(site, replayable, job):
+    submission = View(site.submissions[site.application[job]].struct)
     submission.struct.nodes = int(replayable.workload.jobs["slots"][job])
     submission.struct.uid = int(replayable.workload.jobs["user"][job]) + 1
     return submission

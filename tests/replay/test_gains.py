@@ -2,10 +2,10 @@
 
 `make figures` runs this, prints what is found and writes the tables of docs/evidence/replays.md.
 
-Each cell is asked of 20 draws: other profiles (and jobs, where they are generated), another world,
-every number of which is off by a random factor, and other wrong predictions. The belief is a
-calibration of the request-level world with its nominal numbers (probing.py), so it is never that
-of the world which answers.
+Each cell is asked of 20 draws: other profiles (and jobs, where they are generated), other storage,
+every number of which is off by a random factor, and other wrong predictions. Sluice has learned
+from a calibration of the discrete-event storage model with its nominal numbers (probing.py), so
+never from the storage model that answers.
 
 How often a policy does better than another is judged by the sign test: if it made no difference,
 it would do better in 15 or more of 20 draws with a probability of 2 %. So 15 are taken as better,
@@ -23,12 +23,12 @@ from statistics import mean, median
 
 import numpy as np
 import pytest
+from ablations import EVERY
 from gains import (
     ASKED,
     DAY,
     DRAWS,
     KTH,
-    LADDER,
     LESS_KNOWN,
     LONG,
     NUDGED,
@@ -37,12 +37,13 @@ from gains import (
     SHARING,
     SLUICE,
     STATIC,
+    STEPS,
     TRACES,
     WAITS,
     WRONG,
+    ablations_file,
     better,
     gains_file,
-    ladder_file,
     ratios,
     save,
     span,
@@ -56,7 +57,7 @@ SIGNIFICANT = 15
 MOST_MAKESPAN = 1.01
 """Over that of plain EASY, with wrong predictions, on average over the draws: that of a single one
 ends with one job and moves by some percent, either way, whenever the order of starts changes:
-also where jobs but enter the queue up to NUDGE later, which is printed beside it."""
+also where jobs but enter the queue up to NUDGE later, which is printed next to it."""
 MOST_WAIT = 1.05
 """Mean and p99 over those of plain EASY, by the median over the draws: some wait so that less is
 lost, and nobody may pay much for it."""
@@ -89,17 +90,17 @@ def gains(trace, sharing):
 
 
 def compared(trace, questions, policies):
-    """Return a comparison a question, each with DRAWS draws."""
+    """Return a comparison for each question, of DRAWS draws."""
     if trace == "KTH-SP2" and not KTH.exists():
-        pytest.skip(f"{KTH.name} is not beside the repository")
+        pytest.skip(f"{KTH.name} is not next to the repository")
     workers = os.cpu_count() or 1
-    return list(compare_each(questions, policies, repeats=DRAWS - 1, workers=workers))
+    return list(compare_each(questions, policies, repeats=DRAWS - 1, workers=workers, known=EVERY))
 
 
 def nudged(experiment):
     """Return FIGURES of plain EASY, one a draw, where each job enters a little later.
 
-    What that changes is what any change in the order of starts does, whoever makes it.
+    What that changes is what any change in the order of starts does, whatever makes it.
     """
 
     def draw(repetition):
@@ -166,12 +167,12 @@ def test_wrong_predictions_do_no_harm(trace, sharing):
 
 @lru_cache
 def ablations(trace):
-    """Return by policy a list of FIGURES, one a draw: with less knowledge, and by `--explain`."""
+    """Return by policy a list of FIGURES, one a draw: knowing less, and more."""
     experiment = replace(TRACES[trace], options=(("max_delay", DAY),))
-    policies = [RANDOM, *LADDER]
+    policies = [RANDOM, *STEPS]
     (comparison,) = compared(trace, [experiment.draw], policies)
     found = comparison.figures
-    save(ladder_file(trace), found)
+    save(ablations_file(trace), found)
     print(f"\n{trace}, MaxDelay of a day:")
     for policy in policies:
         print(f"  {policy}: {describe(found, policy)}")
@@ -180,7 +181,7 @@ def ablations(trace):
 
 KNOWN_GAP = pytest.mark.xfail(
     strict=True,
-    reason="one profile for all keeps more jobs apart on KTH-SP2, and gives more back there",
+    reason="one profile for all keeps more jobs apart on KTH-SP2, and recovers more there",
 )
 
 
@@ -213,7 +214,7 @@ def test_waits_are_what_the_bound_is_made_of(trace):
 @pytest.mark.acceptance
 def test_no_max_delay_pays_on_kth_and_eight_hours_come_nearest(tmp_path):
     if not KTH.exists():
-        pytest.skip(f"{KTH.name} is not beside the repository")
+        pytest.skip(f"{KTH.name} is not next to the repository")
     words = [
         "--policy",
         SLUICE,

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from ablations import EVERY
 
 from sluice.sim.engine import Machine, Partition
 from sluice.sim.errors import PolicyError
-from sluice.sim.policies.policies import POLICIES, Options, Question
+from sluice.sim.policies.policies import ABLATIONS, POLICIES, Options, Question, policy_named
 from sluice.sim.replay.io_replay import IO_ROOM, mistaken, replay_with_io
 from sluice.sim.replay.replay import replay
 from sluice.sim.storage.storage import storage_for
@@ -23,16 +24,22 @@ STORAGE = storage_for(SLOTS)
 JOBS = 600
 WORK = make_replayable(generate(JOBS, slots=SLOTS, load=0.8, seed=5), SITE)
 PROFILES = drawn_profiles(len(WORK.rows), heavy=0.5, seed=2)
-KEEPS_BACK = [name for name, policy in POLICIES.items() if "max_delay" in policy.options]
+DELAYING = [name for name, policy in EVERY.items() if policy.delays]
 
 
 def run(policy="none", *, profiles=PROFILES, storage=STORAGE, site=SITE, **options):
     return replay_with_io(
-        WORK, site, profiles=profiles, storage=storage, policy=policy, options=Options(**options)
+        WORK,
+        site,
+        profiles=profiles,
+        storage=storage,
+        policy=policy,
+        options=Options(**options),
+        known=EVERY,
     )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EVERY)
 def test_every_job_ends_and_the_same_arguments_give_the_same_bytes(policy):
     one, same = run(policy), run(policy)
     assert one.ran.all()
@@ -41,23 +48,23 @@ def test_every_job_ends_and_the_same_arguments_give_the_same_bytes(policy):
     assert one.choices.tobytes() == same.choices.tobytes()
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EVERY)
 def test_jobs_without_io_are_scheduled_as_without_storage(policy):
     silent = run(policy, profiles=no_profiles(len(WORK.rows)))
     assert silent.results["start"].tolist() == replay(WORK, SITE).results["start"].tolist()
     assert not np.any(silent.lost_slot_seconds > 1e-6)
 
 
-@pytest.mark.parametrize("policy", KEEPS_BACK)
+@pytest.mark.parametrize("policy", DELAYING)
 @pytest.mark.parametrize("most", [0.0, 600.0])
-def test_nobody_is_kept_back_longer_than_allowed(policy, most):
+def test_no_job_is_delayed_longer_than_allowed(policy, most):
     outcomes = run(policy, max_delay=most)
     assert outcomes.delay.max() <= most
     if most == 0:
         assert outcomes.results.tobytes() == run("none").results.tobytes()
 
 
-def test_keeping_jobs_back_is_counted_for_those_that_were():
+def test_delay_is_counted_for_the_jobs_that_were_delayed():
     outcomes = run("two-groups", heavy=1, max_delay=1e9)
     assert outcomes.delay.max() > 0
     assert np.all(outcomes.wait + 1e-6 >= outcomes.delay)
@@ -72,7 +79,7 @@ def test_two_groups_let_so_many_heavy_jobs_run_and_no_more():
     assert np.cumsum(change[order]).max() == 2
 
 
-def test_a_job_that_is_kept_back_preempts_nobody():
+def test_a_delayed_job_preempts_nobody():
     """It would, for ever: its victims start again in its place."""
     tiers = (Partition("low"), Partition("high", tier=1))
     machine = Machine((SLOTS,), tiers)
@@ -142,19 +149,29 @@ def test_wrong_predictions_are_so_many_and_seeded():
         mistaken(profiles, share=1.5, seed=4)
 
 
-def test_whose_prediction_is_wrong_has_nothing_to_do_with_what_he_does():
+def test_which_prediction_is_wrong_has_nothing_to_do_with_what_the_job_does():
     """Also where one seed draws the profiles and the mistakes."""
     profiles = drawn_profiles(20_000, heavy=0.3, seed=1)
     wrong = mistaken(profiles, share=0.3, seed=1).io_share != profiles.io_share
     heavy = profiles.io_share >= 0.02
     assert wrong[heavy].mean() == pytest.approx(0.3, abs=0.02)
-    believed = mistaken(profiles, share=0.3, seed=1)
-    assert (believed.io_share >= 0.02).mean() == pytest.approx(heavy.mean(), abs=0.01)
+    predicted = mistaken(profiles, share=0.3, seed=1)
+    assert (predicted.io_share >= 0.02).mean() == pytest.approx(heavy.mean(), abs=0.01)
 
 
 def test_an_unknown_policy_is_refused_by_name():
     with pytest.raises(PolicyError, match="class-lanes"):
         run("magic")
+
+
+def test_a_plan_is_made_of_about_ten_policies():
+    assert len(POLICIES) == 10
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_a_policy_that_became_an_ablation_is_refused_with_where_it_went(name):
+    with pytest.raises(PolicyError, match=f"{name} is an ablation, which only `make figures`"):
+        policy_named(name)
 
 
 def test_period_sets_are_of_heavy_jobs_by_the_decade_of_their_period():

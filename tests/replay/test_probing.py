@@ -1,8 +1,9 @@
-"""What a replay's Sluice believes was measured in another world than the one that answers."""
+"""What a replay's Sluice has learned was measured in another storage model than answers."""
 
 from dataclasses import replace
 
 import pytest
+from ablations import rates_in_mean_field
 
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.sim.storage import probing
@@ -26,7 +27,7 @@ def test_a_calibration_is_of_the_request_level_world_and_not_of_the_one_that_ans
     slower = replace(STORAGE, numbers={"commit_seconds": 2e-3})
     assert probing.calibrated(slower)["points"]
     with pytest.raises(AssertionError):
-        probing.calibrated(slower, in_same_world=True)
+        probing.calibrated(slower, rates_in_mean_field)
 
 
 def test_one_target_of_a_world_has_its_numbers_and_the_platform_s_round_trips():

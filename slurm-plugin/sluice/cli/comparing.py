@@ -69,18 +69,15 @@ def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
     """Return what `--json` adds where jobs do I/O."""
     from sluice.cli.replay_words import verdict
     from sluice.sim.replay.figures import FIGURES
-    from sluice.sim.replay.ladder import ladder
 
     return {
         "experiment": experiment.plain(),
         "inputs": inputs(experiment),
         "verdict": verdict(comparison),
         "bound": _bound(comparison),
-        "ladder": [asdict(rung) for rung in ladder(comparison)],
         "repetitions": comparison.repetitions,
         "policies": {
             policy: {
-                "label": comparison.outcomes[policy].label,
                 "figures": {
                     name: {
                         "value": comparison.figures[policy][0][name],

@@ -182,7 +182,7 @@ STORAGE = (
     click.option(
         "--max-delay",
         metavar="SECONDS",
-        help="Longest time for which a policy keeps a job back, or inf.  [default: 1800]",
+        help="Longest time for which a policy delays a job, or inf.  [default: 1800]",
     ),
     click.option(
         "--wrong",
@@ -237,9 +237,12 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
 
 def known_policies(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, each once, or say which there are."""
-    from sluice.sim.policies.policies import POLICIES
+    from sluice.sim.errors import PolicyError
+    from sluice.sim.policies.policies import policy_named
 
     for name in names:
-        if name not in POLICIES:
-            raise click.UsageError(f"no policy {name!r}; there are {', '.join(POLICIES)}")
+        try:
+            policy_named(name)
+        except PolicyError as error:
+            raise click.UsageError(str(error)) from error
     return tuple(dict.fromkeys(names))

@@ -65,7 +65,6 @@ def verdict(comparison: Comparison) -> list[str]:
     bound = comparison.bounds[0]
     said = [_lost_text(bound), _bound_text(bound)]
     said += [_policy_text(comparison, name) for name in comparison.policies if name != PLAIN]
-    said += _ladder_texts(comparison)
     if comparison.repetitions:
         said.append(interval_text(comparison))
     return said
@@ -109,7 +108,7 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     share = figures["share_of_bound"]
     of_bound = f", {share:.1%} of the bound" if share is not None else ""
     if not less:
-        said = "gives nothing back"
+        said = "recovers nothing"
     elif less > 0:
         said = f"recovers {amount_text(less)} slot-hours{of_bound}"
     else:
@@ -117,9 +116,8 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     if found is not None:
         low, high = (value_text(-end, "hours") for end in (found.high, found.low))
         said += f" (recovered in other draws: {low} to {high})"
-    label = comparison.outcomes[policy].label
     return (
-        f"{policy}{f' ({label})' if label else ''} {said}; mean wait "
+        f"{policy} {said}; mean wait "
         f"{_change(comparison, policy, 'wait_mean_s')}, p99 "
         f"{_change(comparison, policy, 'wait_p99_s')}, makespan "
         f"{_change(comparison, policy, 'makespan_s')}."
@@ -127,30 +125,14 @@ def _policy_text(comparison: Comparison, policy: str) -> str:
     )
 
 
-def _ladder_texts(comparison: Comparison) -> list[str]:
-    """Return what is recovered with one limit after the other taken away, in a sentence."""
-    from sluice.sim.replay.ladder import ladder
-
-    steps = [
-        f"{rung.how}: {rung.share_of_bound:.1%}"
-        + (f" ({amount_text(rung.kept_back)})" if rung.kept_back is not None else "")
-        for rung in ladder(comparison)
-    ]
-    said = (
-        "The bound takes waits for free. Share of it that is recovered, and slot-hours delayed "
-        f"for each slot-hour of that: {'; '.join(steps)}."
-    )
-    return [said] if steps else []
-
-
 def _hardly_anybody_text(comparison: Comparison, policy: str) -> str:
-    """Say so where MaxDelay leaves Sluice hardly anybody to keep back."""
+    """Say so where MaxDelay leaves Sluice hardly any job to delay."""
     from sluice.sim.policies.policies import POLICIES
     from sluice.sim.replay.figures import has_io
 
     outcomes, most = comparison.outcomes[policy], comparison.draw.options.max_delay
     held, count = int((outcomes.delay > 0).sum()), int(has_io(outcomes).sum())
-    is_sluice = policy.startswith("sluice-") and "max_delay" in POLICIES[policy].options
+    is_sluice = policy.startswith("sluice-") and POLICIES[policy].delays
     if (
         not is_sluice
         or most == float("inf")
@@ -211,7 +193,7 @@ FAIRNESS_TITLES = (
 
 
 def repair_texts(replayable: Replayable) -> list[str]:
-    """Return what was mended in a trace, a line a rule."""
+    """Return what was repaired in a trace, a line a rule."""
     texts = []
     for repair in replayable.repairs:
         unit = "line" if repair.what == "broken line" else "job"

@@ -258,7 +258,7 @@ def advice_text(advice: Advice) -> str:
         )
     if any(wait.saves for wait in advice.waits):
         return (
-            f"{whom}: none of these MaxDelays pays fairly: those that save keep jobs back for "
+            f"{whom}: none of these MaxDelays pays fairly: those that save delay jobs for "
             "longer, on average, than jobs wait anyhow."
         )
     return f"{whom}: none of these MaxDelays pays: none loses less in nearly every draw."

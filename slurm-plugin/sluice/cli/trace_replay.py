@@ -56,13 +56,7 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
     type=Names(),
     multiple=True,
     metavar="NAME,…",
-    help="Other policies to replay the same jobs under, and set beside it.",
-)
-@click.option(
-    "--explain",
-    is_flag=True,
-    help="Say where the rest of the bound goes: also replay Sluice that knows more, waits longer "
-    "and need not care.",
+    help="Other policies to replay the same jobs under, and to compare with it.",
 )
 @options(STORAGE)
 @repeat("Ask again of N more draws of seeds and worlds, for intervals; 19 make them 90 %.")
@@ -83,7 +77,6 @@ def command(
     *,
     policy: str,
     compare: tuple[tuple[str, ...], ...],
-    explain: bool,
     repeats: int,
     table: Path | None,
     report: Path | None,
@@ -97,8 +90,8 @@ def command(
     is repaired by a stated rule or dropped, and counted.
 
     Without a policy, I/O is left out. With one, or with an option that says what the jobs write,
-    they slow each other on a storage system, and what is lost to that is set beside what could be
-    gained at most.
+    they slow each other on a storage system, and what is lost to that is compared with what could
+    be gained at most.
 
     \b
     Examples:
@@ -112,7 +105,6 @@ def command(
     \b
     What would policies have gained, and whom would they have delayed?
         sluice site replay KTH-SP2.swf.gz --policy sluice-auto --compare class-lanes,server-fair
-        sluice site replay KTH-SP2.swf.gz --policy sluice-auto --max-delay 86400 --explain
         sluice site replay history.db --policy sluice-auto --repeat 19 --report gain.html
         sluice site replay year.txt --profiles history.db --policy sluice-auto --wrong 0.3
     """
@@ -120,19 +112,13 @@ def command(
         if path is not None and not os.access(path.parent, os.W_OK):
             raise CommandError(f"{path}: {path.parent} is no folder that you may write to")
     others = [name for group in compare for name in group]
-    names = known_policies((policy, *others, *(_rungs() if explain else ())))
+    names = known_policies((policy, *others))
     experiment = experiment_of(asked)
     does_io = names != ("none",) or repeats > 0 or report is not None
     if does_io or experiment.io_share is not None or experiment.profiles is not None:
         _replay_with_io(experiment, names, repeats, table, report, as_json=as_json)
     else:
         _replay_without_io(experiment, table, as_json=as_json)
-
-
-def _rungs() -> tuple[str, ...]:
-    from sluice.sim.replay.ladder import RUNGS
-
-    return tuple(RUNGS)
 
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:

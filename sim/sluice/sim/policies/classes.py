@@ -1,4 +1,4 @@
-"""How policies without a model tell jobs apart, by what is believed of them."""
+"""How policies without a model tell jobs apart, by what is predicted of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import numpy as np
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.storage.world import fill_profile
-from sluice.sim.trace.mix import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from sluice.sim.trace.profiles import Profiles
 
 HEAVY_IO = 0.02
 """I/O share from which a job counts as I/O-heavy: MinIoShare's default."""
-LARGE_CHUNK = MIB
 STREAMING = 0.5
 """Share of the chunks that nobody waits for, from which a program streams."""
 
@@ -32,15 +28,12 @@ def is_heavy(profiles: Profiles) -> NDArray[np.bool_]:
 
 def streams(profiles: Profiles) -> NDArray[np.bool_]:
     """Whether each job waits for few of its writes."""
-
-    def of_kind(struct: Any) -> bool:
-        return bool(lib.sluice_profile_streaming_share(struct) >= STREAMING)
-
-    return _by_kind(profiles, of_kind)
-
-
-def has_large_chunks(profiles: Profiles) -> NDArray[np.bool_]:
-    return _by_kind(profiles, lambda struct: bool(struct.chunk_bytes >= LARGE_CHUNK))
+    struct = ffi.new("struct sluice_profile *")
+    answers = []
+    for kind in profiles.kinds:
+        fill_profile(struct, kind)
+        answers.append(lib.sluice_profile_streaming_share(struct) >= STREAMING)
+    return np.array(answers)[profiles.kind]
 
 
 def decades(profiles: Profiles) -> NDArray[np.int64]:
@@ -51,12 +44,3 @@ def decades(profiles: Profiles) -> NDArray[np.int64]:
 
     exponents = [int(np.floor(np.log10(period(kind)))) for kind in profiles.kinds]
     return np.array(exponents, np.int64)[profiles.kind]
-
-
-def _by_kind(profiles: Profiles, question: Callable[[Any], bool]) -> NDArray[np.bool_]:
-    struct = ffi.new("struct sluice_profile *")
-    answers = []
-    for kind in profiles.kinds:
-        fill_profile(struct, kind)
-        answers.append(question(struct))
-    return np.array(answers)[profiles.kind]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.sim.policies.belief import Belief
+    from sluice.sim.policies.site_bundle import SiteBundle
 
 CHOICE = struct_dtype("sluice_policy_result")
 """What a policy did with a job; action and reason are indices of policies.structs."""
@@ -61,7 +61,7 @@ class Gates:
     ) -> None:
         """Take the room of each gate and, for each, (jobs, amount that each needs).
 
-        Whoever was delayed for max_delay seconds starts without.
+        A job that was delayed for max_delay seconds starts without.
         """
         owners = np.concatenate([np.asarray(owner, np.int64) for owner, _ in needs])
         rows = np.zeros(len(owners), GATE_NEED)
@@ -97,18 +97,18 @@ class Gates:
 class Core:
     """Sluice: the decision core, by a bundle, deciding as it is deployed."""
 
-    def __init__(self, belief: Belief, jobs: NDArray[Any], *, epoch: float) -> None:
+    def __init__(self, site: SiteBundle, jobs: NDArray[Any], *, epoch: float) -> None:
         """Take the jobs of a workload (engine.JOB); epoch is the UTC second of time 0."""
-        self.belief = belief
+        self.site = site
         self._jobs = np.ascontiguousarray(jobs)
-        self._application = np.ascontiguousarray(belief.application, np.uint32)
+        self._application = np.ascontiguousarray(site.application, np.uint32)
         self._submissions = ffi.from_buffer(
-            "struct sluice_submission[]", b"".join(one.bytes for one in belief.submissions)
+            "struct sluice_submission[]", b"".join(one.bytes for one in site.submissions)
         )
-        self._bundle = self._parsed(belief.bundle)
+        self._bundle = self._parsed(site.bundle)
         self._config = ffi.new("struct sluice_config *")
         error = ffi.new("struct sluice_error *")
-        text = belief.config.encode()
+        text = site.config.encode()
         if lib.sluice_config_parse(b"sluice.conf", text, len(text), self._config, error):
             raise PolicyError(ffi.string(error.text).decode())
         self.setup = ffi.new(

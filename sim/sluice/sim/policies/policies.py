@@ -1,8 +1,8 @@
 """The policies that a replay compares, by name; docs/reference/replay.md states what each does.
 
 A policy is a function from a Question to a Plan: what it changes before the replay starts, and
-who decides while it runs. What it knows of a job is what was believed of it, never what the world
-will make of it.
+who decides while it runs. What it knows of a job is what is predicted of it, never what the storage
+model will make of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from sluice.sim.errors import PolicyError
 from sluice.sim.policies import classes
-from sluice.sim.policies.belief import belief_of, by_chunk_alone, without_classifier
 from sluice.sim.policies.engine import Core, Gates, Nobody
+from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
 from sluice.sim.storage.contention import limited
 
 if TYPE_CHECKING:
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from sluice.sim.storage.storage import Storage
     from sluice.sim.trace.profiles import Profiles
 
-RANDOM_LANES = 2
-"""A stream of random numbers of its own (mix.py and io_replay.py have others)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -41,7 +38,7 @@ class Options:
     wrong: float = 0.0
     """Share of the predictions that are deliberately another kind's."""
     seed: int = 1
-    """Of wrong predictions and random lanes."""
+    """Of wrong predictions."""
     bandwidth: float = 1.0
     """`license-cap`: what may be promised, as a share of the storage's bandwidth."""
     heavy: int = 2
@@ -58,7 +55,7 @@ class Question:
 
     workload: Workload
     profiles: Profiles
-    """What is believed, wrong predictions included."""
+    """What is predicted, wrong predictions included."""
     storage: Storage
     options: Options
     epoch: float = 0.0
@@ -74,20 +71,16 @@ class Plan:
     lanes: NDArray[np.uint32] | None = None
     """Of each job where nobody decides on lanes; bits, 0: all."""
     reshape: Callable[[NDArray[Any], Any], NDArray[Any]] | None = None
-    """What becomes of the loads (contention.LOAD) under a world's configuration."""
-    label: str = ""
-    """What must be said beside the figures."""
+    """What becomes of the loads (contention.LOAD) under a configuration of the storage model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """One that `sluice site replay --policy` knows."""
 
-    summary: str
-    """One line."""
     plan: Callable[[Question], Plan]
-    options: tuple[str, ...] = ()
-    """Members of Options that it looks at."""
+    delays: bool = False
+    """Whether it delays jobs, for Options.max_delay at most."""
 
 
 def _none(question: Question) -> Plan:
@@ -106,11 +99,6 @@ def _license_cap(question: Question) -> Plan:
 
 def _two_groups(question: Question) -> Plan:
     return _gate(question, question.options.heavy, np.ones(len(question.workload.jobs)))
-
-
-def _one_at_a_time(question: Question) -> Plan:
-    options = replace(question.options, heavy=1, max_delay=np.inf)
-    return _two_groups(replace(question, options=options))
 
 
 def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
@@ -135,34 +123,25 @@ def _period_sets(question: Question) -> Plan:
     return replace(_none(question), reshape=reshape)
 
 
-def _on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
-    """Put I/O-heavy jobs there, and nobody else anywhere."""
+def on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
+    """Put I/O-heavy jobs on these lanes (bit masks), and no other job anywhere."""
     heavy = classes.is_heavy(question.profiles)
     of_heavy = np.where(heavy, lanes, 0).astype(np.uint32)
     return Plan(Nobody(len(of_heavy), of_heavy), question.storage, of_heavy)
 
 
-def _static_lanes(
-    is_first: Callable[[Profiles], NDArray[np.bool_]],
-) -> Callable[[Question], Plan]:
-    """Return the policy of half of the lanes for those and the other half for other heavy jobs."""
-
-    def plan(question: Question) -> Plan:
-        count = _lane_count(question)
-        first = (1 << (count + 1) // 2) - 1
-        lanes = np.where(is_first(question.profiles), first, ((1 << count) - 1) ^ first)
-        return _on_lanes(question, lanes)
-
-    return plan
+def static_lanes(question: Question, is_first: NDArray[np.bool_]) -> Plan:
+    """Give half of the lanes to those and the other half to other I/O-heavy jobs."""
+    count = lane_count(question)
+    first = (1 << (count + 1) // 2) - 1
+    return on_lanes(question, np.where(is_first, first, ((1 << count) - 1) ^ first))
 
 
-def _random_lanes(question: Question) -> Plan:
-    random = np.random.default_rng((question.options.seed, RANDOM_LANES))
-    lanes = 1 << random.integers(0, _lane_count(question), len(question.workload.jobs))
-    return _on_lanes(question, lanes)
+def _class_lanes(question: Question) -> Plan:
+    return static_lanes(question, classes.streams(question.profiles))
 
 
-def _lane_count(question: Question) -> int:
+def lane_count(question: Question) -> int:
     count = len(question.storage.lanes)
     if count < 2:
         raise PolicyError("this policy puts jobs on lanes; give the storage two at least (--lanes)")
@@ -178,136 +157,52 @@ def _rate_cap(question: Question) -> Plan:
     return replace(_none(question), reshape=reshape)
 
 
-def _sluice(
-    *,
-    delay: bool = True,
-    lanes: bool = True,
-    is_perfect: bool = False,
-    calibration: str = "requests",
-    seen_as: Callable[[Profiles], Profiles] | None = None,
-    **instead: Any,
+def sluice(
+    *, delay: bool = True, lanes: bool = True, history: type[TraceHistory] = TraceHistory
 ) -> Callable[[Question], Plan]:
-    """Return the policy of Sluice with some of its remedies, or with less or more known.
-
-    instead: members of Options that it does not leave to the question.
-    """
+    """Return the policy of Sluice with some of its remedies, and what it learned from a trace."""
 
     def plan(question: Question) -> Plan:
-        options = replace(question.options, **instead)
-        belief = belief_of(
-            question.workload,
-            question.profiles,
-            question.storage,
+        options = question.options
+        site = site_bundle(
+            history(question.workload, question.profiles, question.storage),
             max_delay=options.max_delay if delay else 0.0,
             wait_price=options.wait_price,
-            calibration=calibration,
-            is_perfect=is_perfect,
             is_confinable=lanes,
-            seen_as=seen_as,
         )
-        decider = Core(belief, question.workload.jobs, epoch=question.epoch)
-        return Plan(decider, question.storage, label=belief.label)
+        decider = Core(site, question.workload.jobs, epoch=question.epoch)
+        return Plan(decider, question.storage)
 
     return plan
 
 
-SLUICE = ("max_delay", "wait_price", "wrong")
-AT_ONCE = ("wait_price", "wrong")
-"""Of Sluice where nobody waits."""
-ORACLE: Mapping[str, Any] = {"is_perfect": True, "calibration": "same world"}
-WEEK = 7 * 86400.0
-"""The longest MaxDelay that Sluice takes."""
-
 POLICIES: Mapping[str, Policy] = {
-    "none": Policy("Slurm alone", _none),
-    "server-fair": Policy(
-        "the file system's servers share fairly among jobs, as ThemisIO or Lustre's TBF do",
-        _server_fair,
-    ),
-    "license-cap": Policy(
-        "one licence for the storage's bandwidth, of which I/O-heavy jobs take their peak rate",
-        _license_cap,
-        ("max_delay", "bandwidth", "wrong"),
-    ),
-    "two-groups": Policy(
-        "few I/O-heavy jobs at a time, all others beside them",
-        _two_groups,
-        ("max_delay", "heavy", "wrong"),
-    ),
-    "period-sets": Policy(
-        "of I/O-heavy jobs with periods of the same decade one writes at a time",
-        _period_sets,
-        ("wrong",),
-    ),
-    "class-lanes": Policy(
-        "streaming writers on one half of the lanes, synchronous ones on the other",
-        _static_lanes(classes.streams),
-        ("wrong",),
-    ),
-    "chunk-lanes": Policy(
-        "the same, told apart by the size of their writes alone",
-        _static_lanes(classes.has_large_chunks),
-        ("wrong",),
-    ),
-    "random-lanes": Policy("each I/O-heavy job on a random lane", _random_lanes, ("seed",)),
-    "rate-cap": Policy(
-        "each job held at its source to an equal rate a node", _rate_cap, ("source_rate",)
-    ),
-    "sluice-auto": Policy(
-        "Sluice as deployed: share, wait or take a lane, whichever loses least", _sluice(), SLUICE
-    ),
-    "sluice-delay": Policy(
-        "Sluice, but nobody is confined to a lane", _sluice(lanes=False), SLUICE
-    ),
-    "sluice-disjoint": Policy("Sluice, but nobody waits", _sluice(delay=False), AT_ONCE),
-    "sluice-colocate": Policy(
-        "Sluice, but nobody waits or is confined: it decides and changes nothing",
-        _sluice(delay=False, lanes=False),
-        AT_ONCE,
-    ),
-    "sluice-published": Policy(
-        "Sluice that never measured how programs disturb each other here",
-        _sluice(calibration="none"),
-        SLUICE,
-    ),
-    "sluice-same-world": Policy(
-        "Sluice that measured how programs disturb each other in the very world that answers",
-        _sluice(calibration="same world"),
-        SLUICE,
-    ),
-    "sluice-perfect": Policy(
-        "Sluice that knows I/O share and run time of each single job",
-        _sluice(is_perfect=True),
-        SLUICE,
-    ),
-    "sluice-oracle": Policy(
-        "Sluice that knows single jobs, and measured in the very world that answers",
-        _sluice(**ORACLE),
-        SLUICE,
-    ),
-    "sluice-oracle-free-waits": Policy(
-        "the same where waits cost nothing",
-        _sluice(**ORACLE, wait_price=0.0),
-        ("max_delay", "wrong"),
-    ),
-    "sluice-oracle-patient": Policy(
-        "the same where waits cost nothing and may last a week",
-        _sluice(**ORACLE, wait_price=0.0, max_delay=WEEK),
-        ("wrong",),
-    ),
-    "one-at-a-time": Policy(
-        "one I/O-heavy job at a time, however long the others wait",
-        _one_at_a_time,
-        ("wrong",),
-    ),
-    "sluice-no-classifier": Policy(
-        "Sluice that knows how much I/O a job does, but not how",
-        _sluice(seen_as=without_classifier),
-        SLUICE,
-    ),
-    "sluice-chunk-only": Policy(
-        "Sluice that knows how much I/O a job does, and the size of its writes",
-        _sluice(seen_as=by_chunk_alone),
-        SLUICE,
-    ),
+    "none": Policy(_none),
+    "server-fair": Policy(_server_fair),
+    "license-cap": Policy(_license_cap, delays=True),
+    "two-groups": Policy(_two_groups, delays=True),
+    "period-sets": Policy(_period_sets),
+    "class-lanes": Policy(_class_lanes),
+    "rate-cap": Policy(_rate_cap),
+    "sluice-auto": Policy(sluice(), delays=True),
+    "sluice-delay": Policy(sluice(lanes=False), delays=True),
+    "sluice-disjoint": Policy(sluice(delay=False)),
 }
+ABLATIONS = (
+    *("chunk-lanes", "random-lanes", "one-at-a-time", "sluice-colocate", "sluice-published"),
+    *("sluice-same-world", "sluice-perfect", "sluice-oracle", "sluice-oracle-free-waits"),
+    *("sluice-oracle-patient", "sluice-no-classifier", "sluice-chunk-only"),
+)
+"""Policies of 0.1.0 that say what one part of Sluice is worth; tests/lab/ablations.py has them."""
+
+
+def policy_named(name: str, known: Mapping[str, Policy] = POLICIES) -> Policy:
+    """Return the policy of that name, or say which there are."""
+    if name in known:
+        return known[name]
+    if name in ABLATIONS:
+        raise PolicyError(
+            f"{name} is an ablation, which only `make figures` replays, from a source tree; "
+            f"for a plan, choose one of {', '.join(known)}"
+        )
+    raise PolicyError(f"no policy {name!r}; there are {', '.join(known)}")

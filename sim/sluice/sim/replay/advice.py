@@ -31,7 +31,7 @@ class Wait:
     least_saved: float
     """Of further draws, at the lower end of the interval; without any, `saved`."""
     held: float
-    """For which it kept jobs back: an upper bound of the waits that it imposed."""
+    """For which it delayed jobs: an upper bound of the waits that it imposed."""
     wait_price: float
     """Lost slot-hours that one of those is worth."""
     held_mean: float
@@ -87,13 +87,13 @@ class Advice:
 
 
 def advice(document: Mapping[str, Any]) -> Iterator[Advice]:
-    """Yield one for each policy that keeps jobs back, and each value of what else the sweep varies.
+    """Yield one for each policy that delays jobs, and each value of what else the sweep varies.
 
     Nothing where it does not vary MaxDelay. document: of sweep.py.
     """
     if len(document["grid"].get(VARIED, ())) < 2:
         return
-    policies = [name for name in document["policies"] if VARIED in POLICIES[name].options]
+    policies = [name for name in document["policies"] if name in POLICIES and POLICIES[name].delays]
 
     def others(case: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [pair for pair in case["parameters"].items() if pair[0] != VARIED]

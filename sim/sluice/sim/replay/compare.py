@@ -1,7 +1,7 @@
-"""Policies beside each other: the same jobs, the same seeds, the same worlds.
+"""Policies next to each other: the same jobs, the same seeds, the same storage.
 
-Repetition 0 is the question as asked. Each further one asks it of another draw: other seeds, and a
-world whose every number is off by a random factor. All policies see the same draw, so they differ
+Repetition 0 is the question as asked. Each further one asks it of another draw: other seeds, and
+storage whose every number is off by a random factor. All policies see the same draw, so they differ
 by nothing but what they do.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from sluice.sim.policies.policies import POLICIES
 from sluice.sim.replay.bound import bound
 from sluice.sim.replay.fan_out import in_order
 from sluice.sim.replay.figures import figures
@@ -21,7 +23,7 @@ from sluice.sim.storage.contention import station_shares
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from sluice.sim.policies.policies import Options
+    from sluice.sim.policies.policies import Options, Policy
     from sluice.sim.replay.bound import Bound
     from sluice.sim.replay.fan_out import Watch
     from sluice.sim.replay.figures import Figures
@@ -104,14 +106,19 @@ def compare(
     *,
     repeats: int = 0,
     workers: int = 1,
+    known: Mapping[str, Policy] = POLICIES,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Comparison:
     """Replay each draw(repetition), of 0 to repeats, under the policies and without one.
 
+    policies: keys of known.
+
     advance is told of replays that are done, (1 + repeats) * (policies and PLAIN) in all. The
     answer does not depend on the number of workers.
     """
-    (found,) = compare_each([draw], policies, repeats=repeats, workers=workers, advance=advance)
+    (found,) = compare_each(
+        [draw], policies, repeats=repeats, workers=workers, known=known, advance=advance
+    )
     return found
 
 
@@ -121,6 +128,7 @@ def compare_each(
     *,
     repeats: int = 0,
     workers: int = 1,
+    known: Mapping[str, Policy] = POLICIES,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Generator[Comparison, None, None]:
     """Yield `compare` of each question, in their order; the cores work on several at a time."""
@@ -132,7 +140,7 @@ def compare_each(
                 draw = question(repetition)
                 yield from ((draw, name) for name in names)
 
-    with closing(in_order(tasks(), _replay, workers=workers)) as replays:
+    with closing(in_order(tasks(), partial(_replay, known), workers=workers)) as replays:
 
         def next_draw() -> tuple[Draw, dict[str, IoOutcomes]]:
             replayed = {name: next(replays) for name in names}
@@ -146,7 +154,9 @@ def compare_each(
             yield Comparison(asked, outcomes, found, [bound for bound, _ in answers])
 
 
-def _replay(task: tuple[Draw, str], watch: Watch) -> tuple[Draw, IoOutcomes]:
+def _replay(
+    known: Mapping[str, Policy], task: tuple[Draw, str], watch: Watch
+) -> tuple[Draw, IoOutcomes]:
     draw, policy = task
     return draw, replay_with_io(
         draw.replayable,
@@ -155,6 +165,7 @@ def _replay(task: tuple[Draw, str], watch: Watch) -> tuple[Draw, IoOutcomes]:
         storage=draw.storage,
         policy=policy,
         options=draw.options,
+        known=known,
         progress=watch,
     )
 

@@ -19,9 +19,7 @@ class IoOutcomes(Outcomes):
     """One element a job."""
 
     policy: str
-    """A key of policies.POLICIES."""
-    label: str
-    """What must be said beside the figures; empty: nothing."""
+    """Its name."""
     contention: NDArray[Any]
     """contention.CONTENTION: of the last run."""
     choices: NDArray[Any]
@@ -55,7 +53,7 @@ class IoOutcomes(Outcomes):
 
     @property
     def delay(self) -> NDArray[np.float64]:
-        """Seconds for which the policy itself kept the job back although it fitted; NaN: never ran.
+        """Seconds for which the policy itself delayed the job although it fitted; NaN: never ran.
 
         An upper bound: others may have taken its place meanwhile. What jobs behind lose or win
         is the difference of the waits of two replays.

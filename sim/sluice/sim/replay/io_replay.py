@@ -1,4 +1,4 @@
-"""Replays a workload with I/O: a policy decides by what it believes, a storage world answers."""
+"""Replays a workload with I/O: a policy decides by what is predicted, a storage model answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 
 from sluice.sim import engine
 from sluice.sim.errors import PolicyError
-from sluice.sim.policies.policies import POLICIES, Options, Question
+from sluice.sim.policies.policies import POLICIES, Options, Question, policy_named
 from sluice.sim.replay.io_outcomes import IoOutcomes
 from sluice.sim.storage.contention import Contention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from sluice.sim.policies.policies import Policy
     from sluice.sim.storage.storage import Storage
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles
@@ -35,24 +36,24 @@ def replay_with_io(
     storage: Storage,
     policy: str = "none",
     options: Options | None = None,
-    believed: Profiles | None = None,
+    predicted: Profiles | None = None,
+    known: Mapping[str, Policy] = POLICIES,
     progress: Callable[[int], object] | None = None,
 ) -> IoOutcomes:
-    """Replay under the site's scheduler and a policy, one of POLICIES.
+    """Replay under the site's scheduler and a policy, one of those known.
 
-    profiles: what the jobs do, for the world; believed: what the policy knows of them, of the
-    same kinds (None: the same but for `options.wrong`). Limits are raised to leave room for
+    profiles: what the jobs do, for the storage model; predicted: what the policy knows of them, of
+    the same kinds (None: the same but for `options.wrong`). Limits are raised to leave room for
     slower I/O (IO_ROOM), the same ones under every policy. Equal arguments give equal bytes.
     """
-    if policy not in POLICIES:
-        raise PolicyError(f"no policy {policy}; there are {', '.join(POLICIES)}")
+    chosen = policy_named(policy, known)
     options = options or Options()
     with_room = with_room_for_io(replayable, profiles)
     workload = with_room.workload
-    if believed is None:
-        believed = mistaken(profiles, share=options.wrong, seed=options.seed)
+    if predicted is None:
+        predicted = mistaken(profiles, share=options.wrong, seed=options.seed)
     epoch = replayable.trace.epoch
-    plan = POLICIES[policy].plan(Question(workload, believed, storage, options, epoch))
+    plan = chosen.plan(Question(workload, predicted, storage, options, epoch))
     config = plan.storage.configuration()
     loads = profiles.loads(workload, config)
     if plan.reshape is not None:
@@ -69,7 +70,6 @@ def replay_with_io(
         with_room,
         results,
         policy=policy,
-        label=plan.label,
         contention=contention.results,
         choices=plan.decider.choices,
     )
@@ -79,7 +79,7 @@ def with_room_for_io(replayable: Replayable, profiles: Profiles) -> Replayable:
     """Raise limits that would kill a job because its I/O is slower than alone."""
     jobs = replayable.workload.jobs.copy()
     needed = jobs["runtime"] * (1 + (IO_ROOM - 1) * profiles.io_share)
-    # Whom the trace itself killed at the limit is killed in the replay, too.
+    # A job that the trace itself killed at the limit is killed in the replay, too.
     jobs["limit"] = np.where(
         jobs["runtime"] <= jobs["limit"], np.maximum(jobs["limit"], needed), jobs["limit"]
     )
@@ -87,7 +87,7 @@ def with_room_for_io(replayable: Replayable, profiles: Profiles) -> Replayable:
 
 
 def mistaken(profiles: Profiles, *, share: float, seed: int) -> Profiles:
-    """Give a share of the jobs, drawn by a seed, the belief about another job of the workload."""
+    """Give a share of the jobs, drawn by a seed, the prediction of another job of the workload."""
     if not 0 <= share <= 1:
         raise PolicyError(f"the share of wrong predictions is {share}; give 0 to 1")
     if share == 0:

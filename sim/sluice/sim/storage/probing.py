@@ -1,8 +1,7 @@
 """What `sluice site calibrate` would learn of a storage system: pairs of probes on one target.
 
-They are measured request by request (requests.py), so that what Sluice believes has been seen in
-another world than the one that answers in a replay. For runs that are labelled so, they can be
-measured in the world that answers itself.
+They are measured in the discrete-event storage model (requests.py), so that Sluice has learned from
+another model than the one that answers in a replay.
 """
 
 from __future__ import annotations
@@ -14,18 +13,14 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sluice.interference.calibrate.grid import default_grid
 from sluice.interference.observations import Observation
 from sluice.interference.programs import KIB, MIB
 from sluice.interference.site_model import fit
-from sluice.sim._engine import ffi
 from sluice.sim.storage import requests
-from sluice.sim.storage.contention import LOAD, rates_alone
 from sluice.sim.storage.platforms import PLATFORMS
 from sluice.sim.storage.storage import TARGETS_A_SERVER
-from sluice.sim.storage.world import World, configuration
+from sluice.sim.storage.world import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,16 +47,16 @@ _ONE_AT_A_TIME = threading.Lock()
 """Replays on several threads ask for the same calibration at once: the first makes it."""
 
 
-def calibrated(storage: Storage, *, in_same_world: bool = False) -> dict[str, Any]:
+def calibrated(storage: Storage, measure: Measure | None = None) -> dict[str, Any]:
     """Return the interference model (members of struct sluice_interference) of a calibration.
 
     Measured on storage with the numbers that it has without a seed, by programs that
     `sluice site calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
-    in_same_world: measured in the fast world, which answers in a replay.
+    measure: the B/s of each program while all of them write; None: rates_by_request.
     """
-    measure = rates_in_world if in_same_world else rates_by_request
     with _ONE_AT_A_TIME:
-        return dict(_calibrated(measure, tuple(sorted(storage.numbers.items()))))
+        numbers = tuple(sorted(storage.numbers.items()))
+        return dict(_calibrated(measure or rates_by_request, numbers))
 
 
 @lru_cache(maxsize=8)
@@ -161,22 +156,3 @@ def _program_of(program: Program, storage: Mapping[str, float]) -> dict[str, flo
         "creates": float(creates),
         "rewrites": float(program.pattern == "ws"),
     }
-
-
-def rates_in_world(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
-    """Return the B/s of each while all of them write in the fast world."""
-    world = World(numbers, lanes=((1, 1 / TARGETS_A_SERVER),))
-    loads = [
-        world.load_of(program.profile(), nodes=program.processes, runtime=ENDLESS, max_bursts=1)
-        for program in programs
-    ]
-    slots = [world.start(0.0, load) for load in loads]
-    return [
-        world.rate(slot) * _rate_alone(load, world.config)
-        for slot, load in zip(slots, loads, strict=True)
-    ]
-
-
-def _rate_alone(load: Any, config: Any) -> float:
-    row = np.frombuffer(ffi.buffer(load), LOAD)
-    return float(rates_alone(row, config)[0])
