@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sluice.cli.plots import picture, reliability_plot
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.confidence import calibration_error
 from sluice.patterns.evaluation import WITHIN, Outcomes, joined, judge, quality
-from sluice.patterns.plots import picture, reliability_plot
 from sluice.patterns.shipped import certain_examples
 from sluice.patterns.training import Fold, temperature_of
 

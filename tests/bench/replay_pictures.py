@@ -9,11 +9,10 @@ from pathlib import Path
 
 import replay_bench
 
-from sluice.patterns.plots import picture
+from sluice.cli.plots import picture, replay_pictures
 from sluice.sim.replay.compare import compare
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import FIGURES
-from sluice.sim.replay.plots import pictures
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "evidence"
 POLICIES = ("sluice-auto", "two-groups", "license-cap", "period-sets")
@@ -45,7 +44,7 @@ def draw_comparison() -> None:
     )
     workers = os.cpu_count() or 1
     comparison = compare(experiment.draw, POLICIES, repeats=DRAWS, workers=workers)
-    drawn = {one.title: one for one in pictures(comparison)}
+    drawn = {one.title: one for one in replay_pictures(comparison)}
     for figure, file in SHOWN.items():
         one = drawn[FIGURES[figure].title]
         (DOCS / file).write_bytes(one.png)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.cli.pages import save_calibration
 from sluice.history_db.records import Encounter
 from sluice.interference.calibrate import analysis
 from sluice.interference.calibrate.grid import (
@@ -29,7 +30,6 @@ from sluice.interference.calibrate.report import (
     make_report,
     stability_text,
     to_json,
-    write,
 )
 from sluice.interference.errors import CalibrationError
 from sluice.interference.observations import observations
@@ -364,7 +364,7 @@ def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_pat
     delta = replace(alone, mode="delta", alone=(2.0, 2.0), together=(3.0, 4.0))
     rows = [*grid_of(0.01, 1), delta, replace(delta, offset=1.0)]
     report = make_report("<site>", rows, grid_of(0.01, 2))
-    files = write(report, tmp_path / "a")
+    files = save_calibration(report, tmp_path / "a")
     assert {path.name for path in files} == {
         *("matrix.png", "chunks.png", "delta-0.png", "calibration.json", "index.html")
     }
@@ -372,9 +372,9 @@ def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_pat
     assert "&lt;site&gt;" in page
     assert page.count("data:image/png;base64,") == 3
     assert "<h2>Break-even chunk sizes, 2 processes each</h2>" in page
-    assert "<td>+1.0 s</td><td>1.50×</td><td>2.00×</td>" in page
+    assert "<td>+1.0 s</td><td>1.50×</td><td>2.00×</td></tr>" in page
     assert json.loads((tmp_path / "a" / "calibration.json").read_text()) == json.loads(
         json.dumps(to_json(report))
     )
-    for path, again in zip(files, write(report, tmp_path / "b"), strict=True):
+    for path, again in zip(files, save_calibration(report, tmp_path / "b"), strict=True):
         assert path.read_bytes() == again.read_bytes()

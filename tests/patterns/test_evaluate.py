@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from sluice.cli.main import main
+from sluice.cli.pages import save_card
 from sluice.darshan.features import FEATURES
 from sluice.history_db.labels import read_labels
-from sluice.patterns.card_page import save_card
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.confidence import (
     calibration_error,

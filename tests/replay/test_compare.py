@@ -6,12 +6,12 @@ from itertools import permutations
 
 import pytest
 
+from sluice.cli.plots import replay_pictures
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import PLAIN, Draw, compare
 from sluice.sim.replay.fan_out import StoppedError, in_order
 from sluice.sim.replay.figures import FIGURES, GROUPS, fairness
 from sluice.sim.replay.intervals import interval
-from sluice.sim.replay.plots import pictures
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
@@ -41,7 +41,9 @@ def test_the_answer_does_not_depend_on_the_number_of_cores(comparison):
     alone = compare(draw, POLICIES, repeats=3, workers=1)
     assert alone.figures == comparison.figures
     assert alone.bounds == comparison.bounds
-    assert [one.png for one in pictures(alone)] == [one.png for one in pictures(comparison)]
+    assert [one.png for one in replay_pictures(alone)] == [
+        one.png for one in replay_pictures(comparison)
+    ]
 
 
 def test_plain_slurm_comes_first_once_and_gives_nothing_back(comparison):
@@ -101,7 +103,7 @@ def test_an_interval_holds_the_figure_that_it_belongs_to(comparison):
 
 
 def test_pictures_say_in_words_what_they_show(comparison):
-    for one in pictures(comparison):
+    for one in replay_pictures(comparison):
         assert one.png.startswith(b"\x89PNG")
         assert all(name in one.alt for name in comparison.policies)
 

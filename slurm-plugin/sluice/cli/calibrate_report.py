@@ -91,7 +91,7 @@ def report_command(
         sluice site calibrate report
         sluice site calibrate report --output /tmp/cal && xdg-open /tmp/cal/index.html
     """
-    from sluice.interference.calibrate.report import make_report, to_json, write
+    from sluice.interference.calibrate.report import make_report, to_json
 
     with open_history(config, history, read_only=True) as store:
         chosen, before = _chosen(store, number)
@@ -101,7 +101,9 @@ def report_command(
             store.encounters([before.id]) if before else (),
         )
     if output:
-        for path in write(report, output):
+        from sluice.cli.pages import save_calibration
+
+        for path in save_calibration(report, output):
             click.echo(path, err=as_json)
     if as_json:
         show_json(to_json(report))

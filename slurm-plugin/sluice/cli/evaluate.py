@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -104,7 +104,7 @@ def command(
     else:
         card = cross_examined(examples, synthesised)
     if output is not None:
-        from sluice.patterns.card_page import save_card
+        from sluice.cli.pages import save_card
 
         save_card(card, output)
     line, coverage = coverage_beside(config, history)
@@ -139,22 +139,11 @@ def _examples(
 
 
 def _print(card: Card, output: Path | None) -> None:
-    from sluice.patterns.card_page import quality_rows
+    from sluice.cli.pages import how_text, quality_table
 
-    kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
-    click.echo(f"{card['how']}; learned from {kinds} logs")
-    show_table(
-        (
-            "asked about",
-            "logs",
-            "accuracy",
-            "macro-F1",
-            "95 % interval",
-            "calibration error",
-            "by chance",
-        ),
-        [(title, *_cells(found)) for title, found in quality_rows(card)],
-    )
+    click.echo(how_text(card))
+    quality = quality_table(card)
+    show_table(quality.titles, quality.rows)
     click.echo()
     _print_confusion(card["unseen_applications"]["confusion"])
     click.echo()
@@ -173,18 +162,6 @@ def _print(card: Card, output: Path | None) -> None:
     click.echo(f"accuracy lost when a feature is shuffled: {lost or NOTHING}")
     if output is not None:
         click.echo(f"saved in {output}: card.html, card.json and pictures")
-
-
-def _cells(found: dict[str, Any]) -> tuple[object, ...]:
-    low, high = found["macro_f1_interval"]
-    return (
-        found["logs"],
-        share_text(found["accuracy"]),
-        f"{found['macro_f1']:.3f}",
-        f"{low:.3f} to {high:.3f}",
-        f"{found['calibration_error']:.3f}",
-        f"{found['calibration_error_by_chance']:.3f}",
-    )
 
 
 def _print_confusion(table: dict[str, dict[str, int]]) -> None:

@@ -160,9 +160,9 @@ def _replay_with_io(
     covered, coverage = comparing.coverage_told(experiment)
     _write_jobs(list(comparison.outcomes.values()), table)
     if report is not None:
-        from sluice.cli.replay_page import page
+        from sluice.cli.pages import replay_page
 
-        comparing.write(report, page(experiment, comparison, covered).encode())
+        comparing.write(report, replay_page(experiment, comparison, covered))
     if as_json:
         show_json({"coverage": coverage, **_io_document(experiment, comparison, policies[0])})
         return

@@ -1,11 +1,8 @@
-"""A calibration on paper: JSON, pictures, and one page that holds them."""
+"""What a calibration found: all figures, in JSON and in words."""
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import asdict, dataclass
-from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +11,8 @@ from sluice.interference.programs import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from sluice.history_db.records import Encounter
-    from sluice.interference.programs import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,104 +121,3 @@ def agreement_text(figures: analysis.Agreement) -> str:
         f"against the calibration before: rank correlation {figures.rank_correlation:.3f}, mean "
         f"difference {100 * figures.mean_difference:.1f} points over {figures.cells} cells, {bound}"
     )
-
-
-def pictures(report: Report) -> dict[str, bytes]:
-    """Return the PNG files by name."""
-    from sluice.interference.calibrate import charts  # noqa: PLC0415 - takes a second to load
-
-    found = {}
-    if report.matrices:
-        found["matrix.png"] = charts.heat_maps(report.matrices)
-        found["chunks.png"] = charts.chunk_curves(_curves(report.matrices), report.even)
-    for number, (members, points) in enumerate(report.deltas.items()):
-        found[f"delta-{number}.png"] = charts.delta_graph(members, points)
-    return found
-
-
-def _curves(
-    matrices: Sequence[analysis.Matrix],
-) -> dict[tuple[int, str, str], tuple[list[float], list[float]]]:
-    """Return chunks and losses by processes, probe and signal."""
-    curves: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
-    for matrix in matrices:
-        for i, probe in enumerate(matrix.patterns):
-            for j, signal in enumerate(matrix.patterns):
-                loss = matrix.loss[i][j]
-                if loss is not None:
-                    chunks, losses = curves.setdefault((matrix.processes, probe, signal), ([], []))
-                    chunks.append(float(matrix.chunk_bytes))
-                    losses.append(loss)
-    return curves
-
-
-def write(report: Report, directory: Path) -> list[Path]:
-    """Write the report into a directory, made if missing; return the files."""
-    directory.mkdir(parents=True, exist_ok=True)
-    images = pictures(report)
-    files = dict(images)
-    files["calibration.json"] = json.dumps(to_json(report), indent=2).encode()
-    files["index.html"] = _page(report, images).encode()
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-    return [directory / name for name in files]
-
-
-def _page(report: Report, images: dict[str, bytes]) -> str:
-    """One page without any other file: the pictures are inside."""
-    parts = [f"<h1>Interference on {escape(report.site)}</h1>"]
-    if report.losses or not report.deltas:
-        parts.append(f"<p>{escape(stability_text(report.stability))}.</p>")
-    if report.agreement:
-        parts.append(f"<p>{escape(agreement_text(report.agreement))}.</p>")
-    for heading, lines in even_by_size(report.even):
-        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-        parts.append(f"<h2>{heading}</h2><ul>{items}</ul>")
-    for name, content in images.items():
-        data = base64.b64encode(content).decode()
-        parts.append(f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>')
-    parts += [_table(columns, rows) for columns, rows in _tables(report) if rows]
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>Interference on {escape(report.site)}</title>"
-        "<style>body{font:16px sans-serif;margin:2em;max-width:70em}"
-        "td,th{padding:.2em .8em;text-align:left}img{max-width:100%}</style>"
-        + "\n".join(parts)
-        + "</html>\n"
-    )
-
-
-def _tables(report: Report) -> list[tuple[Sequence[str], Sequence[Sequence[str]]]]:
-    """Columns and rows of all that the pictures show, and of the rest."""
-    losses = [
-        (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
-        for cell, loss in report.losses.items()
-    ]
-    deltas = [
-        (*members, f"{p.offset:+.1f} s", f"{p.first:.2f}×", f"{p.second:.2f}×")
-        for members, points in report.deltas.items()
-        for p in points
-    ]
-    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
-    controls = [
-        (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
-    ]
-    over_alone = ("I/O time of the first over alone", "of the second")
-    return [
-        (("Program", "beside", "loses", "measured"), losses),
-        (("First", "Second", "starts later by", *over_alone), deltas),
-        (("Target", "Program", "alone"), speeds),
-        (("Program", "beside, on another target", "loses"), controls),
-    ]
-
-
-def _together(programs: Sequence[Program]) -> str:
-    return " + ".join(map(str, programs))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"

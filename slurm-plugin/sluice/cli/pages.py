@@ -1,0 +1,258 @@
+"""Reports as HTML pages, each one file: what they say. `templates` says how they look."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from base64 import b64encode
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sluice.cli.comparing import inputs
+from sluice.cli.replay_words import (
+    FAIRNESS_TITLES,
+    fairness_rows,
+    figure_rows,
+    repair_texts,
+    source_text,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sluice.cli.plots import Picture
+    from sluice.interference.calibrate.report import Report
+    from sluice.interference.programs import Program
+    from sluice.patterns.model_card import Card
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.experiment import Experiment
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+class Table(NamedTuple):
+    """One whose first column names the rows."""
+
+    caption: str
+    titles: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_text: bool = False
+    """Whether cells are words, not numbers."""
+
+
+def _rendered(template: str, **facts: Any) -> bytes:
+    """Fill a template; equal facts give equal bytes."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    jinja = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters["base64"] = lambda content: b64encode(content).decode()
+    return jinja.get_template(template).render(facts).encode()
+
+
+def _saved(folder: Path, pictures: Sequence[Picture], others: Mapping[str, bytes]) -> list[Path]:
+    """Write files into a folder, made if missing; return them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {**{f"{one.name}.png": one.png for one in pictures}, **others}
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in files]
+
+
+# Replays
+
+
+def replay_page(experiment: Experiment, comparison: Comparison, covered: Sequence[str]) -> bytes:
+    """Return the page of a comparison of policies, which opens with the coverage."""
+    from sluice.cli.plots import replay_pictures
+
+    return _rendered(
+        "replay.html",
+        title=f"Replay of {Path(comparison.draw.replayable.trace.name).name}",
+        sentences=(*covered, *verdict(comparison), source_text(experiment, comparison)),
+        totals=Table("Totals by policy", ("", *comparison.policies), figure_rows(comparison)),
+        pictures=replay_pictures(comparison),
+        fairness=list(_fairness(comparison)),
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        facts=Table(
+            "Versions, inputs and settings",
+            ("fact", "value"),
+            _facts(experiment, comparison),
+            is_text=True,
+        ),
+        repairs=repair_texts(comparison.draw.replayable),
+    )
+
+
+def _fairness(comparison: Comparison) -> Iterator[tuple[str, list[Table]]]:
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import GROUPS
+
+    for policy in comparison.policies:
+        if policy != PLAIN:
+            rows = {what: fairness_rows(comparison, policy, what) for what in GROUPS}
+            yield (
+                policy,
+                [
+                    Table(f"{policy}, by {what}", (what, *FAIRNESS_TITLES), found)
+                    for what, found in rows.items()
+                    if found
+                ],
+            )
+
+
+def _facts(experiment: Experiment, comparison: Comparison) -> list[Sequence[str]]:
+    from sluice.sim.engine import scheduler_defaults
+
+    draw = comparison.draw
+    lanes = ", ".join(f"{targets:g} on {servers:g}" for targets, servers in draw.storage.lanes)
+    settings = {**scheduler_defaults(), **draw.site.settings}
+    return [
+        ("version", version("sluice")),
+        *(
+            (path, f"SHA-256 {digest or 'of a pipe'}")
+            for path, digest in inputs(experiment).items()
+        ),
+        *((name, str(value)) for name, value in experiment.plain().items() if value),
+        ("machine", f"{draw.site.machine.slots} {draw.replayable.trace.slot}s"),
+        ("jobs", f"{len(draw.replayable.rows)} of {len(draw.replayable.trace)} in the trace"),
+        ("storage: targets on servers, by lane", lanes),
+        ("scheduler", ", ".join(f"{name}={value}" for name, value in settings.items())),
+        ("options of policies", str(draw.options)),
+    ]
+
+
+# The classifier of patterns
+
+
+def save_card(card: Card, folder: Path) -> list[Path]:
+    """Write card.json, card.html and the pictures into a folder; return their paths."""
+    from sluice.cli.plots import card_pictures
+
+    pictures = card_pictures(card)
+    page = _rendered(
+        "card.html",
+        title="Model card: patterns of I/O",
+        how=how_text(card),
+        threshold=card["min_confidence"],
+        tables=[quality_table(card), *_chunk_tables(card)],
+        pictures=pictures,
+    )
+    content = (json.dumps(card, indent=2) + "\n").encode()
+    return _saved(folder, pictures, {"card.json": content, "card.html": page})
+
+
+def how_text(card: Card) -> str:
+    """Say what the classifier learned from, and what it was asked about."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
+    tested = ", ".join(f"{name} ({count})" for name, count in card["applications"].items())
+    return f"{card['how'].capitalize()}. Learned from {kinds} logs; asked about {tested}."
+
+
+def quality_table(card: Card) -> Table:
+    """Return how good the answers are: those of the classifier first, the baselines last."""
+    titles = {
+        "unseen_applications": "applications not seen",
+        "unseen_libraries": "libraries not seen",
+    }
+    judged = {title: card[name] for name, title in titles.items() if name in card}
+    judged |= {f"baseline: {name}": found for name, found in card["baselines"].items()}
+    return Table(
+        "Answers",
+        ("about", "logs", "accuracy", "macro-F1", "interval", "calibration error", "by chance"),
+        [(title, *_quality_cells(found)) for title, found in judged.items()],
+    )
+
+
+def _quality_cells(found: dict[str, Any]) -> tuple[str, ...]:
+    low, high = found["macro_f1_interval"]
+    return (
+        str(found["logs"]),
+        f"{found['accuracy']:.1%}",
+        f"{found['macro_f1']:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"{found['calibration_error']:.3f}",
+        f"{found['calibration_error_by_chance']:.3f}",
+    )
+
+
+def _chunk_tables(card: Card) -> list[Table]:
+    rows = [
+        (
+            title,
+            str(found["logs"]),
+            f"{found['within_factor_two']:.1%}",
+            f"{found['median_octaves']:.2f}",
+            f"{found['percentile_95_octaves']:.2f}",
+        )
+        for title, name in (("labelled", "chunk"), ("synthesised", "chunk_synthesised"))
+        if (found := card.get(name))
+    ]
+    titles = ("of logs", "logs", "within a factor of two", "median octaves", "95 % below")
+    return [Table("Chunk size", titles, rows)] if rows else []
+
+
+# Calibrations
+
+
+def save_calibration(report: Report, folder: Path) -> list[Path]:
+    """Write calibration.json, index.html and the pictures into a folder; return their paths."""
+    from sluice.cli.plots import calibration_pictures
+    from sluice.interference.calibrate.report import even_by_size, to_json
+
+    pictures = calibration_pictures(report)
+    page = _rendered(
+        "calibration.html",
+        title=f"Interference on {report.site}",
+        sentences=list(_calibration_sentences(report)),
+        break_even=even_by_size(report.even),
+        pictures=pictures,
+        tables=_calibration_tables(report),
+    )
+    content = json.dumps(to_json(report), indent=2).encode()
+    return _saved(folder, pictures, {"calibration.json": content, "index.html": page})
+
+
+def _calibration_sentences(report: Report) -> Iterator[str]:
+    from sluice.interference.calibrate.report import agreement_text, stability_text
+
+    if report.losses or not report.deltas:
+        yield f"{stability_text(report.stability).capitalize()}."
+    if report.agreement:
+        yield f"{agreement_text(report.agreement).capitalize()}."
+
+
+def _calibration_tables(report: Report) -> list[Table]:
+    """Return all that the pictures show, and the rest."""
+    losses = [
+        (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
+        for cell, loss in report.losses.items()
+    ]
+    deltas = [
+        (*members, f"{p.offset:+.1f} s", f"{p.first:.2f}×", f"{p.second:.2f}×")
+        for members, points in report.deltas.items()
+        for p in points
+    ]
+    speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
+    controls = [
+        (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
+    ]
+    over_alone = ("I/O time of the first over alone", "of the second")
+    return [
+        Table("Losses", ("Program", "alongside", "loses", "measured"), losses),
+        Table("Offsets", ("First", "Second", "starts later by", *over_alone), deltas),
+        Table("Speeds", ("Target", "Program", "alone"), speeds),
+        Table("Other targets", ("Program", "alongside, on another target", "loses"), controls),
+    ]
+
+
+def _together(programs: Sequence[Program]) -> str:
+    return " + ".join(map(str, programs))

@@ -1,0 +1,394 @@
+"""All pictures, as PNG, each with words for who cannot see it. The only importer of matplotlib."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from sluice.interference.programs import MIB, size_text
+from sluice.sim.replay.compare import PLAIN
+from sluice.sim.replay.figures import FIGURES, has_io
+from sluice.sim.storage.contention import station_shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from sluice.interference.calibrate.analysis import BreakEven, DeltaPoint, Matrix
+    from sluice.interference.calibrate.report import Report
+    from sluice.patterns.model_card import Card
+    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.io_outcomes import IoOutcomes
+
+    Array = NDArray[np.float64]
+
+COLOURS = ("#5b5b5b", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+"""Okabe and Ito's, which tell apart also without red or green; the first is plain Slurm."""
+DASHES = ("-", "--", "-.", ":")
+"""So that lines can be told apart without any colour."""
+BLUE, GREY = "#2f6f9f", "#9a9a9a"
+SIZE, WIDE = (5.2, 4.2), (10.0, 4.8)
+"""Inches."""
+HOUR = 3600.0
+
+
+class Picture(NamedTuple):
+    """One with its words; a file's name without its ending."""
+
+    name: str
+    title: str
+    alt: str
+    png: bytes
+    is_wide: bool = False
+
+
+def picture(
+    paint: Any, data: Any, *, size: tuple[float, float] = SIZE, rows: int = 1, columns: int = 1
+) -> bytes:
+    """Return what paint(axes, data) draws, size in inches; rows above each other share x.
+
+    axes is one, or an array of several. Equal data give equal bytes.
+    """
+    figure = Figure(figsize=size, dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    paint(figure.subplots(rows, columns, sharex=rows > 1), data)
+    buffer = io.BytesIO()
+    # Without the version of the library.
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _style(number: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[number % len(COLOURS)],
+        "linestyle": DASHES[number % len(DASHES)],
+    }
+
+
+# The classifier of patterns
+
+FEATURES_SHOWN = 15
+
+
+def card_pictures(card: Card) -> list[Picture]:
+    found = card["unseen_applications"]
+    drawn = [
+        ("confusion", "What was said of what", _confusion, found["confusion"]),
+        ("reliability", "Reliability of the confidence", reliability_plot, found),
+        ("abstentions", "Abstentions", _abstentions, found["abstentions"]),
+    ]
+    if card["chunk"]:
+        drawn.append(("chunks", "Errors of the chunk size", _chunks, card["chunk"]["errors"]))
+    if card["importance"]:
+        title = "Importance of the features"
+        drawn.append(("importance", title, _importance, card["importance"]))
+    return [
+        Picture(name, title, f"{title}; card.json has the figures", picture(paint, data))
+        for name, title, paint, data in drawn
+    ]
+
+
+def _confusion(axes: Axes, table: dict[str, dict[str, int]]) -> None:
+    truths, answers = list(table), list(next(iter(table.values())))
+    counts = np.array([[table[truth][answer] for answer in answers] for truth in truths])
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    for row, column in np.argwhere(counts > 0):
+        colour = "white" if shares[row, column] > 0.6 else "black"
+        axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(answers)), answers, rotation=45, ha="right")
+    axes.set_yticks(range(len(truths)), truths)
+    axes.set(xlabel="answer", ylabel="truth")
+
+
+def reliability_plot(axes: Axes, found: dict[str, Any]) -> None:
+    """Paint how often answers of each class of confidence were right; found is `quality`."""
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    for confidence, right, count in found["reliability"]:
+        axes.scatter(confidence, right, s=20 + 200 * count / found["logs"], color=BLUE)
+        axes.annotate(str(count), (confidence, right), textcoords="offset points", xytext=(6, -10))
+    axes.set(xlim=(0, 1.03), ylim=(0, 1.03), xlabel="confidence", ylabel="share that is right")
+    axes.set_title(f"expected calibration error {found['calibration_error']:.3f}", fontsize="small")
+
+
+def _abstentions(axes: Axes, rows: list[tuple[float, float, float | None]]) -> None:
+    known = [(said, right, threshold) for threshold, said, right in rows if right is not None]
+    axes.plot([said for said, _, _ in known], [right for _, right, _ in known], "o-", color=BLUE)
+    for said, right, threshold in known:
+        axes.annotate(f"≥ {threshold}", (said, right), textcoords="offset points", xytext=(4, 5))
+    axes.set(xlim=(0, 1.05), ylim=(0, 1.05), xlabel="share answered", ylabel="accuracy of those")
+
+
+def _chunks(axes: Axes, errors: list[float]) -> None:
+    axes.hist(np.clip(errors, -4, 4), bins=np.arange(-4.25, 4.5, 0.5).tolist(), color=BLUE)
+    axes.axvspan(-1, 1, color=GREY, alpha=0.2)
+    axes.set(xlabel="octaves: log2 (found / true)", ylabel="logs")
+
+
+def _importance(axes: Axes, losses: dict[str, float]) -> None:
+    names = list(losses)[:FEATURES_SHOWN][::-1]
+    axes.barh(names, [losses[name] for name in names], color=BLUE)
+    axes.set(xlabel="accuracy lost when shuffled")
+    axes.locator_params(axis="x", nbins=4)
+
+
+# Calibrations
+
+
+def calibration_pictures(report: Report) -> list[Picture]:
+    return [
+        *(_of_matrices(report.matrices, report.even) if report.matrices else ()),
+        *(
+            Picture(
+                f"delta-{number}",
+                f"{members[0]} and {members[1]}, by the offset of their starts",
+                f"I/O times of {members[0]} and {members[1]} over those alone; figures below",
+                picture(_offsets, (members, points)),
+            )
+            for number, (members, points) in enumerate(report.deltas.items())
+        ),
+    ]
+
+
+def _of_matrices(matrices: Sequence[Matrix], even: Sequence[BreakEven]) -> Iterator[Picture]:
+    title = "Share of its rate that the probe loses alongside the signal, by chunk size"
+    size = (2.6 * len(matrices) + 0.8, 3.2)
+    matrix = picture(_heat_maps, matrices, size=size, columns=len(matrices))
+    yield Picture("matrix", title, f"{title}; figures below", matrix, is_wide=True)
+    title = "Loss over the chunk size; upright: where two patterns are even"
+    curves = picture(_chunk_curves, (matrices, even), size=WIDE)
+    yield Picture("chunks", title, f"{title}; figures below", curves, is_wide=True)
+
+
+def _heat_maps(axes: Any, matrices: Sequence[Matrix]) -> None:
+    axes = np.atleast_1d(axes)
+    for axis, matrix in zip(axes, matrices, strict=True):
+        loss = np.array(
+            [[np.nan if x is None else 100 * x for x in row] for row in matrix.loss], dtype=float
+        )
+        image = axis.imshow(loss, vmin=0, vmax=100, cmap="YlOrRd")
+        names = [name.upper() for name in matrix.patterns]
+        axis.set_xticks(range(len(names)), names)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_title(f"{size_text(matrix.chunk_bytes)}, {matrix.processes} processes", size=9)
+        for (i, j), value in np.ndenumerate(loss):
+            text = "–" if np.isnan(value) else f"{round(value)}"  # without -0
+            axis.text(j, i, text, ha="center", va="center", color="k" if value < 60 else "w")
+    axes[0].set_ylabel("probe")
+    axes[0].figure.supxlabel("signal", size=10)
+    axes[0].figure.colorbar(image, ax=list(axes), label="% of its rate that the probe loses")
+
+
+def _chunk_curves(axes: Axes, data: tuple[Sequence[Matrix], Sequence[BreakEven]]) -> None:
+    """Colours tell signals apart, dashes probes."""
+    matrices, even = data
+    curves: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
+    for matrix in matrices:
+        for (i, j), loss in np.ndenumerate(np.array(matrix.loss, dtype=object)):
+            label = f"{matrix.patterns[i]} alongside {matrix.patterns[j]}, {matrix.processes} each"
+            if loss is not None:
+                point = (matrix.chunk_bytes / MIB, 100 * loss)
+                curves.setdefault((i, j, label), []).append(point)
+    for (i, j, label), points in curves.items():
+        style = _style(i) | {"color": COLOURS[(1 + j) % len(COLOURS)]}
+        axes.plot(*zip(*points, strict=True), marker="o", label=label, **style)
+    for item in even:
+        if item.chunk_bytes is not None:
+            axes.axvline(item.chunk_bytes / MIB, color=GREY, linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="chunk, MiB", ylabel="loss, %")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+
+
+def _offsets(axes: Axes, data: tuple[Sequence[str], Sequence[DeltaPoint]]) -> None:
+    members, points = data
+    offsets = [point.offset for point in points]
+    axes.plot(offsets, [point.first for point in points], marker="o", label=members[0], **_style(1))
+    axes.plot(
+        offsets, [point.second for point in points], marker="s", label=members[1], **_style(2)
+    )
+    axes.axhline(1.0, color=GREY, linewidth=1)
+    axes.set(xlabel="second program starts later by, s", ylabel="I/O time over I/O time alone")
+    axes.legend()
+
+
+# Replays
+
+BINS = 240
+"""Of the timeline."""
+COMPARED = ("lost_slot_hours", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
+
+
+def replay_pictures(comparison: Comparison) -> list[Picture]:
+    """Draw all; equal comparisons give equal bytes."""
+    return [
+        _timeline(comparison),
+        _tail(comparison, "wait", "wait in hours", _waits),
+        _tail(
+            comparison,
+            "slowdown of jobs with I/O",
+            "run time over run time alone",
+            _slowdowns,
+            scale="log",
+        ),
+        *(_compared(comparison, name) for name in COMPARED),
+    ]
+
+
+def _policy_style(comparison: Comparison, policy: str) -> dict[str, Any]:
+    return _style(comparison.policies.index(policy))
+
+
+def _timeline(comparison: Comparison) -> Picture:
+    rows = {name: _use(comparison, name) for name in comparison.policies}
+    edges = _edges(comparison)
+    hours = (edges[1:] + edges[:-1]) / 2 / HOUR
+
+    def paint(axes: Sequence[Axes], data: dict[str, tuple[Array, Array]]) -> None:
+        for name, values in data.items():
+            style = _policy_style(comparison, name)
+            for one, value in zip(axes, values, strict=True):
+                one.plot(hours, value, label=name, linewidth=1, **style)
+        axes[0].set(ylabel="slots busy", ylim=(0, 1.05))
+        axes[1].set(ylabel="I/O on the targets", xlabel="hours since the first submission")
+        axes[1].axhline(1.0, color=GREY, linewidth=1)
+        axes[0].legend(
+            fontsize="small", ncols=4, loc="lower left", bbox_to_anchor=(0, 1), frameon=False
+        )
+
+    words = "; ".join(
+        f"{name}: {np.mean(busy):.0%} of the slots busy on average, I/O {np.mean(load):.0%} of "
+        f"what the storage can do, {np.max(load):.0%} at most"
+        for name, (busy, load) in rows.items()
+    )
+    return Picture(
+        "timeline",
+        "Slots and I/O over time",
+        f"Two curves over time for each policy. {words}.",
+        picture(paint, rows, size=WIDE, rows=2),
+        is_wide=True,
+    )
+
+
+def _edges(comparison: Comparison) -> Array:
+    last = max(float(np.nanmax(one.results["end"])) for one in comparison.outcomes.values())
+    return np.linspace(0.0, max(last, 1.0), BINS + 1)
+
+
+def _use(comparison: Comparison, policy: str) -> tuple[Array, Array]:
+    """Return the share of the slots in use, and the I/O as a share of all targets, in each bin.
+
+    A job's I/O is spread evenly over its run.
+    """
+    outcomes, edges = comparison.outcomes[policy], _edges(comparison)
+    ran = outcomes.ran & (outcomes.runtime > 0)
+    draw = comparison.draw
+    config = draw.storage.configuration()
+    jobs = outcomes.replayable.workload.jobs
+    loads = draw.profiles.loads(outcomes.replayable.workload, config)
+    work = station_shares(loads, config)[:, 0] * outcomes.io_seconds_alone
+    start, end = outcomes.results["start"][ran], outcomes.results["end"][ran]
+    slots = jobs["slots"][ran].astype(np.float64)
+    machine = outcomes.replayable.workload.machine.slots
+    rate = work[ran] / outcomes.runtime[ran]
+    return _average(start, end, slots, edges) / machine, _average(start, end, rate, edges)
+
+
+def _average(start: Array, end: Array, amount: Array, edges: Array) -> Array:
+    """Average over each bin the sum of the amounts of what is between start and end."""
+    if not len(start):
+        return np.zeros(len(edges) - 1)
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    times, steps = times[order], np.concatenate([amount, -amount])[order]
+    level = np.concatenate([[0.0], np.cumsum(steps)])
+    grown = np.concatenate([[0.0], np.cumsum(level[1:-1] * np.diff(times))])
+    whole = np.interp(edges, times, grown, left=0.0)
+    return np.asarray(np.maximum(np.diff(whole) / np.diff(edges), 0.0))
+
+
+def _waits(outcomes: IoOutcomes) -> Array:
+    return np.asarray(outcomes.wait[outcomes.ran] / HOUR)
+
+
+def _slowdowns(outcomes: IoOutcomes) -> Array:
+    return np.asarray(outcomes.job_slowdown[has_io(outcomes)])
+
+
+def _tail(
+    comparison: Comparison,
+    what: str,
+    label: str,
+    values: Callable[[IoOutcomes], Array],
+    *,
+    scale: str = "linear",
+) -> Picture:
+    """Draw which share of the jobs has more, which shows the tail that a mean hides."""
+    drawn = {name: np.sort(values(one)) for name, one in comparison.outcomes.items()}
+    data = {name: one for name, one in drawn.items() if len(one)}
+
+    def paint(axes: Axes, data: dict[str, Array]) -> None:
+        axes.set(xlabel=label, ylabel="share of the jobs with as much or more")
+        if not data:
+            return  # there is nothing to scale
+        for name, sorted_values in data.items():
+            count = len(sorted_values)
+            more = 1 - np.arange(count) / count
+            style = _policy_style(comparison, name)
+            axes.step(sorted_values, more, where="post", label=name, **style)
+        axes.set(xscale=scale, yscale="log")
+        axes.legend(fontsize="small")
+
+    words = "; ".join(
+        f"{name}: median {np.quantile(one, 0.5):.3g}, p99 {np.quantile(one, 0.99):.3g}, "
+        f"largest {one[-1]:.3g}"
+        for name, one in data.items()
+    )
+    return Picture(
+        what,
+        f"{what[0].upper()}{what[1:]}: distribution",
+        f"Share of the jobs that have at least so much ({label}). {words or 'No job has any'}.",
+        picture(paint, data),
+    )
+
+
+def _compared(comparison: Comparison, figure: str) -> Picture:
+    meaning = FIGURES[figure]
+    scale = HOUR if meaning.unit == "seconds" else 1.0
+    unit = "hours" if meaning.unit in ("seconds", "hours") else meaning.unit
+    values = {
+        name: (comparison.figures[name][0][figure], comparison.interval(name, figure))
+        for name in comparison.policies
+    }
+    known = {name: (value, range_) for name, (value, range_) in values.items() if value is not None}
+
+    def paint(axes: Axes, data: dict[str, Any]) -> None:
+        for i, (name, (value, range_)) in enumerate(data.items()):
+            colour = _policy_style(comparison, name)["color"]
+            if range_:
+                axes.plot([range_.low / scale, range_.high / scale], [i, i], color=colour)
+            axes.plot(value / scale, i, "o", color=colour)
+        axes.set_yticks(range(len(data)), list(data))
+        axes.invert_yaxis()
+        axes.set(xlabel=unit)
+        axes.margins(x=0.08, y=0.2)
+        if PLAIN in data:
+            axes.axvline(data[PLAIN][0] / scale, color=GREY, linewidth=1)
+
+    words = "; ".join(
+        f"{name} {value / scale:.3g}"
+        + (f" ({range_.low / scale:.3g} to {range_.high / scale:.3g})" if range_ else "")
+        for name, (value, range_) in known.items()
+    )
+    return Picture(
+        figure,
+        meaning.title,
+        f"{meaning.title}, {unit}, by policy: {words or 'not known'}.",
+        picture(paint, known),
+    )
