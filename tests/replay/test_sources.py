@@ -1,13 +1,17 @@
 """Traces from accounting, CSV and the history say the same of the same jobs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from history_rows import a_job
 
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.sim.errors import TraceError
+from sluice.sim.trace.accounting import trace_of_jobs
+from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.sources import guess, read_trace
 from sluice.sim.trace.trace import Outcome
 
@@ -112,6 +116,40 @@ def test_accounting_may_be_counted_in_processors(tmp_path):
     path = tmp_path / "sacct.txt"
     path.write_text(SACCT)
     assert list(read_trace(path, slot="processor").slots) == [8, 4]
+
+
+ALONE = a_job(job_id=1, submit=1000, start=1000, end=1900, nodes=1, cpus=4, partition="batch")
+TOGETHER = [replace(ALONE, job_id=i, start=2000, end=9000, cpus=1) for i in (2, 3, 4)]
+"""On one node, which the job before them had to itself."""
+
+
+def test_jobs_that_shared_nodes_are_counted_in_processors():
+    """Counted in nodes, three jobs on one node would have needed three."""
+    jobs = [ALONE, *TOGETHER]
+    trace = trace_of_jobs("history", jobs)
+    assert (trace.slot, list(trace.slots)) == ("processor", [4, 1, 1, 1])
+    assert site_of(trace).machine.slots == 4
+    assert site_of(trace_of_jobs("history", jobs, slot="node")).machine.slots == 3
+
+
+def test_jobs_that_had_nodes_to_themselves_are_counted_in_nodes():
+    """Nodes of another partition may have fewer processors."""
+    small = replace(ALONE, partition="small", nodes=2)
+    trace = trace_of_jobs("history", [ALONE, small])
+    assert (trace.slot, list(trace.slots)) == ("node", [1, 2])
+
+
+def test_jobs_are_counted_in_nodes_where_the_processors_of_some_are_unknown():
+    assert trace_of_jobs("history", [ALONE, *TOGETHER, replace(ALONE, cpus=None)]).slot == "node"
+
+
+def test_accounting_of_several_clusters_is_replayed_one_at_a_time():
+    jobs = [replace(ALONE, cluster="here"), replace(ALONE, cluster="there", job_id=3)]
+    with pytest.raises(TraceError, match="clusters here, there; choose one by --cluster"):
+        trace_of_jobs("history", jobs)
+    with pytest.raises(TraceError, match="clusters here, there; choose one by --cluster"):
+        trace_of_jobs("history", jobs, cluster="elsewhere")
+    assert list(trace_of_jobs("history", jobs, cluster="there").job_id) == [3]
 
 
 SACCT_CSV = """\

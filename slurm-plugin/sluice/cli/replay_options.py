@@ -113,9 +113,12 @@ TRACE = (
         "--count",
         "slot",
         type=click.Choice(("node", "processor")),
-        default="node",
-        show_default=True,
-        help="What to count in accounting.",
+        help="What to count in accounting.  [default: node; processor where jobs shared nodes]",
+    ),
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        help="Whose jobs of accounting to replay, where they are of several clusters.",
     ),
     click.option(
         "--slots",

@@ -142,7 +142,7 @@ def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: b
         return
     _show_repairs(replayable)
     _say(covered)
-    _show(outcomes, site)
+    _show(outcomes, site, is_known=bool(experiment.slots or experiment.machine))
 
 
 def _replay_with_io(
@@ -225,8 +225,11 @@ def _document(outcomes: Outcomes, site: Site, policy: str) -> dict[str, Any]:
     }
 
 
-def _show(outcomes: Outcomes, site: Site) -> None:
+def _show(outcomes: Outcomes, site: Site, *, is_known: bool) -> None:
     from sluice.sim.replay import report
+
+    trace = outcomes.replayable.trace
+    found = "" if is_known or trace.machine_slots else ", the most that were busy at once"
 
     figures = report.totals(outcomes)
     recorded = report.recorded_wait(outcomes)
@@ -234,7 +237,7 @@ def _show(outcomes: Outcomes, site: Site) -> None:
     states = ", ".join(f"{count} {state}" for state, count in figures["states"].items())
     rows = [
         ("jobs", f"{figures['jobs']}: {states}"),
-        ("machine", f"{site.machine.slots} {outcomes.replayable.trace.slot}s"),
+        ("machine", f"{site.machine.slots} {trace.slot}s{found}"),
         ("makespan", duration_text(figures["makespan_s"])),
         ("utilisation", share_text(figures["utilisation"])),
         ("wait, mean", duration_text(wait["mean"])),

@@ -58,7 +58,10 @@ class Experiment:
     kind: str | None = None
     """One of sources.FORMATS; None: what it looks like."""
     columns: Pairs = ()
-    slot: str = "node"
+    slot: str | None = None
+    """What is counted of accounting; None: as trace_of_jobs finds."""
+    cluster: str | None = None
+    """Whose jobs of accounting."""
     generate: int | None = None
     load: float | None = None
     """What the jobs offer, as a share of the machine; None: as the trace has it."""
@@ -203,7 +206,13 @@ def _replayable(experiment: Experiment) -> tuple[Replayable, Site]:
             seed=experiment.seed,
         )
     else:
-        trace = _read(experiment.trace, experiment.kind, experiment.columns, experiment.slot)
+        trace = _read(
+            experiment.trace,
+            experiment.kind,
+            experiment.columns,
+            experiment.slot,
+            experiment.cluster,
+        )
     site = _site(experiment, trace)
     if experiment.trace is not None and experiment.load is not None:
         trace = at_load(trace, experiment.load, slots=site.machine.slots)
@@ -217,8 +226,10 @@ def _told(history: str, experiment: Experiment) -> tuple[Profiles, NDArray[np.bo
 
 
 @lru_cache(maxsize=1)
-def _read(path: str, kind: str | None, columns: Pairs, slot: str) -> Trace:
-    return read_trace(Path(path), kind=kind, columns=dict(columns), slot=slot)
+def _read(
+    path: str, kind: str | None, columns: Pairs, slot: str | None, cluster: str | None
+) -> Trace:
+    return read_trace(Path(path), kind=kind, columns=dict(columns), slot=slot, cluster=cluster)
 
 
 def _site(experiment: Experiment, trace: Trace) -> Site:

@@ -34,14 +34,27 @@ OUTCOMES = {
     "PREEMPTED": Outcome.FAILED,
 }
 """By Slurm's name of the state; others are unknown, like jobs that run or wait."""
+SHARED = 0.9
+"""Jobs that took less of the processors of their nodes shared these with others."""
 
 
 def trace_of_jobs(
-    name: str, jobs: Sequence[Job], *, bad_lines: Sequence[BadLine] = (), slot: str = "node"
+    name: str,
+    jobs: Sequence[Job],
+    *,
+    bad_lines: Sequence[BadLine] = (),
+    slot: str | None = None,
+    cluster: str | None = None,
 ) -> Trace:
-    """Make a trace of accounting records; slot: what is counted, `node` or `processor`."""
+    """Make a trace of accounting records.
+
+    slot: what is counted, `node` or `processor`; None: processors where jobs shared nodes.
+    cluster: whose jobs; None: of the only one.
+    """
     if not jobs:
         raise TraceError(f"{name}: no job in it")
+    jobs = _of_cluster(name, jobs, cluster)
+    slot = slot or ("processor" if _shared_nodes(jobs) else "node")
     start, end = (_column([getattr(job, what) for job in jobs]) for what in ("start", "end"))
     users, user_names = codes(job.user or (str(job.uid) if job.uid else None) for job in jobs)
     accounts, account_names = codes(job.account for job in jobs)
@@ -68,11 +81,40 @@ def trace_of_jobs(
     )
 
 
+def _of_cluster(name: str, jobs: Sequence[Job], cluster: str | None) -> Sequence[Job]:
+    clusters = sorted({job.cluster for job in jobs})
+    if cluster is None and len(clusters) == 1:
+        return jobs
+    if cluster not in clusters:
+        raise TraceError(
+            f"{name}: its jobs are of the clusters {', '.join(clusters)}; choose one by --cluster"
+        )
+    return [job for job in jobs if job.cluster == cluster]
+
+
+def _shared_nodes(jobs: Sequence[Job]) -> bool:
+    """Whether jobs left processors of their nodes to others; unknown counts as no.
+
+    A node of a partition has as many as any job took of one.
+    """
+    ran = [job for job in jobs if job.start is not None and job.end is not None]
+    if not all(job.nodes and job.cpus for job in ran):
+        return False
+    of_node = np.array([(job.cpus or 0) / (job.nodes or 1) for job in ran])
+    node_seconds = [(job.nodes or 0) * ((job.end or 0) - (job.start or 0)) for job in ran]
+    partition = np.unique([job.partition or "" for job in ran], return_inverse=True)[1]
+    most = np.zeros(len(ran) + 1)
+    np.maximum.at(most, partition, of_node)
+    return bool(of_node @ node_seconds < SHARED * (most[partition] @ node_seconds))
+
+
 def _column(values: Sequence[float | None]) -> NDArray[np.float64]:
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def read_sacct(name: str, text: str, *, slot: str = "node") -> Trace:
+def read_sacct(
+    name: str, text: str, *, slot: str | None = None, cluster: str | None = None
+) -> Trace:
     """Read what `sacct --parsable2` printed, in this machine's time zone."""
     jobs: list[Job] = []
     bad: list[BadLine] = []
@@ -84,10 +126,12 @@ def read_sacct(name: str, text: str, *, slot: str = "node") -> Trace:
                 jobs.append(one)
     except (SacctError, HistoryError) as error:
         raise TraceError(str(error)) from error
-    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot)
+    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
 
 
-def read_sacct_json(name: str, text: bytes, *, slot: str = "node") -> Trace:
+def read_sacct_json(
+    name: str, text: bytes, *, slot: str | None = None, cluster: str | None = None
+) -> Trace:
     """Read what `sacct --json` printed, of any version since 21.08."""
     try:
         document = json.loads(text)
@@ -103,7 +147,7 @@ def read_sacct_json(name: str, text: bytes, *, slot: str = "node") -> Trace:
             jobs.append(_job(row))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             bad.append(BadLine(number, f"job {number} of the list: {error!r:.80}"))
-    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot)
+    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
 
 
 def _job(row: dict[str, Any]) -> Job:

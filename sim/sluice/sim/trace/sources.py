@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
 SQLITE = b"SQLite format 3\0"
-SLOTS = ("node", "processor")
-"""What accounting may be counted in."""
 
 
 def read_trace(
@@ -30,12 +28,14 @@ def read_trace(
     *,
     kind: str | None = None,
     columns: Mapping[str, str] | None = None,
-    slot: str = "node",
+    slot: str | None = None,
+    cluster: str | None = None,
 ) -> Trace:
     """Read the trace at path, gzipped or not.
 
     kind is one of FORMATS, by default what the text looks like; columns says which column of
-    a CSV holds what (table.COLUMNS); slot is what accounting is counted in, one of SLOTS.
+    a CSV holds what (table.COLUMNS). Of accounting, slot is what is counted, and cluster whose jobs
+    (accounting.trace_of_jobs).
     """
     name, text = str(path), _content(path)
     if not text.strip():
@@ -48,14 +48,14 @@ def read_trace(
             raise TraceError(
                 f"{name}: no job in it; read accounting with `sluice history ingest --sacct`"
             )
-        return trace_of_jobs(name, jobs, slot=slot)
+        return trace_of_jobs(name, jobs, slot=slot, cluster=cluster)
     if kind == "swf":
         return read_swf(name, text)
     if kind == "csv":
         return read_csv(name, text.decode(errors="replace"), columns or {})
     if kind == "sacct-json":
-        return read_sacct_json(name, text, slot=slot)
-    return read_sacct(name, text.decode(errors="replace"), slot=slot)
+        return read_sacct_json(name, text, slot=slot, cluster=cluster)
+    return read_sacct(name, text.decode(errors="replace"), slot=slot, cluster=cluster)
 
 
 def is_history(path: Path) -> bool:
