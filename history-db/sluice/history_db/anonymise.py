@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.command_lines import program_name
-from sluice.history_db.drafts import draft_of
 from sluice.history_db.store import Store
 
 if TYPE_CHECKING:
@@ -112,12 +111,11 @@ class Anonymiser:
 
 
 def write_anonymised(store: Store, path: Path, key: bytes, name_stem: Callable[[str], str]) -> None:
-    """Write the copy; `path` appears only when nothing is in it any more that should not be.
+    """Write the copy into an empty file of which nobody knows: names are in it until the end.
 
     Raises WeakKeyError, HistoryError or OSError.
     """
     anonymiser = Anonymiser(key, name_stem)
-    with draft_of(path, mode=0o600) as draft:  # until they are replaced, the names are in it
-        store.copy_to(draft)
-        with Store(draft) as copy:
-            copy.rewrite(anonymiser.rules())
+    store.copy_to(path)
+    with Store(path) as copy:
+        copy.rewrite(anonymiser.rules())

@@ -1,24 +1,31 @@
-"""Writes the file format that bundle and snapshot share (docs/reference/bundle-format.md)."""
+"""Files that are read and replaced as a whole, and the format that bundle and snapshot share.
+
+The format is described in docs/reference/bundle-format.md.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import stat
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import CoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 HEADER = ffi.sizeof("struct sluice_container_header")
 SECTION = ffi.sizeof("struct sluice_section")
 GUARDED = ffi.offsetof("struct sluice_container_header", "kind")
 """The checksum covers everything from here on."""
+SQLITE_SUFFIXES = ("", "-journal", "-wal", "-shm")
+"""What SQLite leaves behind where it had no room, beside the file itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +100,56 @@ GROUP_READS = 0o640
 def write_atomically(path: Path, content: bytes, *, mode: int = GROUP_READS) -> None:
     """Replace path by content as a whole; of the mode GROUP_READS, give it to the service group.
 
-    Readers see the old file or the new one, also after a crash.
+    Readers see the old file or the new one, also after a crash. Ctrl-C is heard when the file is
+    there: who counts afterwards what was written counts all of it. Raises OSError.
     """
-    import tempfile  # noqa: PLC0415 - most commands only read
-
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    with _ctrl_c_waits():
+        with draft_of(path, mode=0o600) as draft, draft.open("wb") as file:
             file.write(content)
             file.flush()
             if mode == GROUP_READS:
                 give_to_group(file.fileno(), path.parent)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)  # Ctrl-C may come just after it was renamed
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+@contextmanager
+def draft_of(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
+    """Give an empty file to fill, which takes the place of `path` when all of it is there.
+
+    Whatever fails leaves at `path` what was there before. The mode is narrowed by the umask.
+    Raises OSError, which names `path`.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
-        os.fsync(directory)
+        draft.unlink(missing_ok=True)
+        draft.touch(mode=mode, exist_ok=False)
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno or 0, why, str(path)) from error
     finally:
-        os.close(directory)
+        for suffix in SQLITE_SUFFIXES:
+            draft.with_name(draft.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Hold Ctrl-C back in the main thread, the only one that hears it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)

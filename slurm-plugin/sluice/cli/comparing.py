@@ -45,10 +45,10 @@ def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] |
 
 def write(path: Path, content: bytes) -> None:
     """Write a file as a whole, or leave the old one."""
-    from sluice.sim.replay.whole_file import write_whole
+    from sluice.policies.container import write_atomically
 
     try:
-        write_whole(path, content)
+        write_atomically(path, content, mode=0o644)
     except OSError as error:
         raise CommandError(
             f"{path}: {error.strerror}; nothing was written. Name a place with room for "

@@ -254,7 +254,7 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
         sluice history export runs.csv --history shared.db
     """
     from sluice.history_db import export as formats
-    from sluice.history_db.drafts import draft_of
+    from sluice.policies.container import draft_of
 
     writers = {".csv": formats.write_csv, ".parquet": formats.write_parquet}
     write = writers.get(file.suffix.lower())
@@ -293,12 +293,16 @@ def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path 
     """
     from sluice.history_db.anonymise import WeakKeyError, write_anonymised
     from sluice.policies import core
+    from sluice.policies.container import draft_of
 
     if file.exists():
         raise CommandError(f"{file}: is there already; remove it, or name another file")
     try:
-        with open_history(config, history, read_only=True) as store:
-            write_anonymised(store, file, key_file.read_bytes(), core.name_stem)
+        with (
+            open_history(config, history, read_only=True) as store,
+            draft_of(file, mode=0o600) as draft,
+        ):
+            write_anonymised(store, draft, key_file.read_bytes(), core.name_stem)
     except WeakKeyError as error:
         raise CommandError(f"{key_file}: {error}") from error
     click.echo(f"{file}: {bytes_text(file.stat().st_size)}")

@@ -13,13 +13,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sluice.policies.container import write_atomically
 from sluice.sim.engine import scheduler_defaults
 from sluice.sim.errors import SweepError
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import compare_each
 from sluice.sim.replay.experiment import Experiment, checksum
 from sluice.sim.replay.figures import FIGURES
-from sluice.sim.replay.whole_file import write_whole
 from sluice.sim.storage.world import NAMES as WORLD_NUMBERS
 
 if TYPE_CHECKING:
@@ -171,14 +171,20 @@ def run(
 ) -> None:
     """Compute the cases that the document lacks, and replace the file after each of them."""
     missing = sweep.cases()[len(document["cases"]) :]
-    write_whole(path, as_bytes(document))  # where that fails, nothing was computed in vain
+    write_atomically(
+        path, as_bytes(document), mode=0o644
+    )  # where that fails, nothing was computed in vain
     questions = [varied(sweep.experiment, case).draw for case in missing]
     answers = compare_each(
         questions, sweep.policies, repeats=sweep.repeats, workers=workers, advance=advance
     )
     for case, comparison in zip(missing, answers, strict=True):
         document["cases"].append({"parameters": case, **_answer(comparison)})
-        write_whole(path, as_bytes(document))
+        _write(path, document)
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    write_atomically(path, as_bytes(document), mode=0o644)
 
 
 def as_bytes(document: Mapping[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sluice.sim.replay.whole_file import write_whole
+from sluice.policies.container import write_atomically
 
 OLD, NEW = b"old\n", b"new\n"
 
@@ -23,7 +23,7 @@ def write_with_ctrl_c_at(event: int, path) -> bool:
 
     try:
         sys.setprofile(press)
-        write_whole(path, NEW)
+        write_atomically(path, NEW)
         sys.setprofile(None)
     except KeyboardInterrupt:
         return True
@@ -55,5 +55,5 @@ def test_ctrl_c_at_any_moment_leaves_a_whole_file_and_is_heard(tmp_path):
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one_and_tells(tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        write_whole(tmp_path / "nowhere" / "file", NEW)
+        write_atomically(tmp_path / "nowhere" / "file", NEW)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
