@@ -112,7 +112,7 @@ docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
-	$(BIN)/python -m sluice.patterns.shipped tests/data/darshan/index.csv \
+	$(BIN)/python tests/lab/shipped_patterns.py tests/data/darshan/index.csv \
 		tests/data/programs/labels.csv tests/data/programs/round6.csv \
 		tests/data/programs/round7.csv tests/data/programs/round8.csv \
 		tests/data/programs/round9.csv tests/data/programs/round10.csv

@@ -17,13 +17,15 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "lab"))
+
 import numpy as np
+from shipped_patterns import certain_examples
 
 from sluice.cli.plots import picture, reliability_plot
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.confidence import calibration_error
 from sluice.patterns.evaluation import WITHIN, Outcomes, joined, judge, quality
-from sluice.patterns.shipped import certain_examples
 from sluice.patterns.training import Fold, temperature_of
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"

@@ -22,9 +22,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[1] / "lab"))
+
+from made_logs import MadeLog
+
 from sluice.darshan import log as darshan_log
 from sluice.darshan._reader import ffi, lib
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 from sluice.ingest.ingest import ingest
 from sluice.ingest.workers import BATCH, ROWS_AT_ONCE

@@ -21,9 +21,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
-from made_logs import MIB, appended
+from made_logs import MIB, MadeLog, appended
 
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.policies.bundle import Bundle

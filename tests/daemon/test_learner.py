@@ -12,10 +12,9 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from made_logs import MIB, appended
+from made_logs import MIB, MadeLog, appended
 
 from sluice.cli.main import main
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle

@@ -6,9 +6,9 @@ import zlib
 
 import numpy as np
 import pytest
+from made_logs import counter_index, time_index
 from stored_logs import BZIP2, LACKING, STORED, packed, record, write_log
 
-from sluice.darshan.counters import counter_index, time_index
 from sluice.darshan.log import DarshanLogError, read_log
 
 COUNT = 150  # records: several pieces of what is read at once

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_logs import MadeLog
 
 from sluice.darshan.log import DarshanLogError, digest_file, read_log
 from sluice.darshan.rows import STANDARD_STREAMS
-from sluice.darshan.writer import MadeLog
 from sluice.ingest.workers import Failure, read_each, read_one, read_profiles
 from sluice.patterns.profile import read_profile
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_logs import MIB, appended
+from made_logs import MIB, MadeLog, appended
+from synthetic.corpus import synthesise
 
 from sluice.darshan.behaviour import find_series
 from sluice.darshan.bursts import Heatmap, find_bursts
@@ -16,8 +17,6 @@ from sluice.darshan.features import FEATURES, PATTERNS, measure
 from sluice.darshan.files import files_of
 from sluice.darshan.log import read_log
 from sluice.darshan.rows import STANDARD_STREAMS
-from sluice.darshan.synthetic.corpus import synthesise
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.records import NUMBERS
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.evidence import evidence

@@ -2,15 +2,20 @@
 
 import csv
 import hashlib
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shipped_patterns import made_examples
+from synthetic.corpus import PATTERNS, synthesise, write_labels
 
 from sluice.darshan.features import measure
 from sluice.darshan.log import read_log
-from sluice.darshan.synthetic.corpus import PATTERNS, synthesise, write_labels
 from sluice.history_db.labels import read_labels
+from sluice.patterns.examples import synthesised_examples
 from sluice.patterns.rules import pattern_by_rules
+from sluice.patterns.training import SYNTHESISED_PER_PATTERN
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -78,3 +83,14 @@ def test_labels_are_what_ingest_and_evaluate_read(tmp_path):
     assert all(row.certain for row in rows)
     with file.open() as lines:
         assert {row["app"] for row in csv.DictReader(lines)} == {row.application for row in rows}
+
+
+def test_what_ships_measured_is_what_is_synthesised():
+    for made, shipped in zip(made_examples(2), synthesised_examples(2), strict=True):
+        assert made.features.tobytes() == shipped.features.tobytes()
+        assert replace(made, features=None) == replace(shipped, features=None)
+
+
+def test_as_many_logs_of_each_pattern_ship_as_training_takes():
+    counts = Counter(one.pattern for one in synthesised_examples(SYNTHESISED_PER_PATTERN))
+    assert counts == dict.fromkeys(PATTERNS, SYNTHESISED_PER_PATTERN)

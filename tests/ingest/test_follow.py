@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from arriving_logs import END, JOB, ME, START
 from click.testing import CliRunner
+from made_logs import MadeLog
 from test_ingest import NOBODY
 
 from sluice.cli.main import main
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 from sluice.history_db.tables.links import ACCOUNTING_DELAY, NO_JOB
 from sluice.ingest.follow import EVERYTHING, UNSETTLED, Tree

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from made_logs import MadeLog
 
 from sluice.cli.main import main
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.store import Store
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"

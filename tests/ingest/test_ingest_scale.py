@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_logs import MadeLog
 
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.records import Run
 from sluice.history_db.store import Store
 from sluice.ingest.ingest import ingest

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_logs import MadeLog
 
 from sluice.cli.main import main
-from sluice.darshan.writer import MadeLog
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.interference.production import attribution

@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_logs import MadeLog
 
 from sluice.cli.main import main
-from sluice.darshan.writer import MadeLog
 from sluice.interference.production.attribution import attribute
 from sluice.interference.production.one_run import BINS, one_run_a_job
 from sluice.interference.production.read import read_timeline

@@ -9,8 +9,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from sluice.darshan.counters import counter_index, time_index
-from sluice.darshan.writer import MODULES
+from made_logs import MODULES, counter_index, time_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

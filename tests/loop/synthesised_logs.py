@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from made_logs import MadeLog
+from synthetic.run import RECORD_CAP, Run, bins
 
 from sluice.darshan.rows import BUCKETS
-from sluice.darshan.synthetic.run import RECORD_CAP, Run, bins
 from sluice.darshan.totals import EDGES
-from sluice.darshan.writer import MadeLog
 
 CALL = re.compile(
     r"(?P<pid>\d+) (?P<time>[\d.]+) (?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>\d+)"

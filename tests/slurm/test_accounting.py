@@ -23,7 +23,7 @@ from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
 
 pytest.importorskip("darshan", reason="there is no wheel for this Python")
-from sluice.darshan.writer import MadeLog
+from made_logs import MadeLog
 
 pytestmark = [
     pytest.mark.slurm,

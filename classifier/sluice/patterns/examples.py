@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import files
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,12 +13,12 @@ import numpy as np
 from sluice.darshan.behaviour import SIGNIFICANT_BYTES
 from sluice.darshan.features import FEATURES, measure
 from sluice.darshan.log import DarshanLogError, read_log
-from sluice.darshan.synthetic.corpus import PATTERNS, synthesise
 from sluice.patterns.rules import CERTAIN, pattern_by_rules
 from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from sluice.history_db.labels import LabelRow
     from sluice.history_db.store import Store
 
+PACKAGED = "synthesised.npz"
+"""Next to this module; `make patterns` writes it."""
+COLUMNS = ("features", "pattern", "application", "by_rules", "chunk_octaves")
 LABELLED, SYNTHESISED, WEAK = "labelled", "synthesised", "weak"
 WEIGHTS = {LABELLED: 3.0, SYNTHESISED: 1.0, WEAK: 0.3}
 """How much one log of each kind counts."""
@@ -106,18 +109,15 @@ def _read(path: Path) -> DarshanLog:
         raise DarshanLogError(f"{path}: {error}") from error
 
 
-def synthesised_examples(count: int, seed: int) -> list[Example]:
-    """Write and read genuine logs; about `count` of each pattern."""
-    with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+def synthesised_examples(count: int) -> list[Example]:
+    """Return `count` logs of each pattern, of those that were synthesised and ship measured."""
+    with files(__package__).joinpath(PACKAGED).open("rb") as file, np.load(file) as table:
+        rows = zip(*(table[name] for name in COLUMNS), strict=True)
+        patterns = len(set(table["pattern"]))  # which come in turn
         return [
-            example_of(
-                measure(read_log(Path(folder) / truth.file)),
-                truth.pattern,
-                truth.app,
-                kind=SYNTHESISED,
-                chunk_bytes=truth.chunk_bytes,
-            )
-            for truth in synthesise(Path(folder), count * len(PATTERNS), seed=seed)
+            Example(features, str(pattern), str(application), SYNTHESISED, str(by_rules), octaves)
+            for features, pattern, application, by_rules, number in islice(rows, count * patterns)
+            for octaves in [None if np.isnan(number) else float(number)]
         ]
 
 

@@ -19,7 +19,7 @@ from sluice.patterns.examples import (
     shares_of,
     synthesised_examples,
 )
-from sluice.patterns.fit import SEED, fit_classifier
+from sluice.patterns.fit import fit_classifier
 from sluice.patterns.profile import reclassified
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def train_patterns(
             "out; ingest more with `sluice history ingest PATH… --labels FILE.csv`"
         )
     if synthesised is None:
-        synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)
+        synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN)
     everything = [*synthesised, *examples]
     applications = folds(everything, by_application, judged=is_labelled)
     libraries = folds(everything, by_library, judged=writes)

@@ -84,7 +84,6 @@ def command(
     """
     from sluice.darshan.log import DarshanLogError
     from sluice.patterns.examples import synthesised_examples
-    from sluice.patterns.fit import SEED
     from sluice.patterns.model_card import as_is as judged_as_is
     from sluice.patterns.model_card import cross_examined
     from sluice.patterns.training import SYNTHESISED_PER_PATTERN
@@ -98,7 +97,7 @@ def command(
             "too few labelled logs of different applications; name more in LABELS.csv, "
             "or ingest them with `sluice history ingest PATH… --labels LABELS.csv`"
         )
-    synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN, SEED)
+    synthesised = synthesised_examples(SYNTHESISED_PER_PATTERN)
     if as_is:
         card = judged_as_is(examples, classifier, synthesised)
     else:

@@ -90,7 +90,6 @@ LAB = (
     Verb("profile", "Say what a Darshan log does to storage."),
     Verb("decide", "Replay a trace of submissions through the decision core."),
     Verb("reproduce", "Print published figures beside what the model makes of them."),
-    Verb("synthesise", "Make Darshan logs of known patterns, for tests and load."),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.synthetic.others import (
+from synthetic.others import (
     METADATA,
     NONE,
     READ,
@@ -24,8 +24,8 @@ from sluice.darshan.synthetic.others import (
     add_turns,
     read_back,
 )
-from sluice.darshan.synthetic.run import Recording, Run, write_log
-from sluice.darshan.synthetic.writers import AW, OWC, WS, Program, scattered
+from synthetic.run import Recording, Run, write_log
+from synthetic.writers import AW, OWC, WS, Program, scattered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sluice.darshan.synthetic.run import Run
+    from synthetic.run import Run
 
 LIBRARIES = {
     "posix": 0.3,

@@ -11,8 +11,8 @@ from sluice.darshan.rows import BUCKETS
 from sluice.darshan.totals import EDGES
 
 if TYPE_CHECKING:
-    from sluice.darshan.synthetic.run import Run
-    from sluice.darshan.synthetic.style import Style
+    from synthetic.run import Run
+    from synthetic.style import Style
 
 RATE = 1e9  # bytes/s of the storage
 CALL, OPEN = 2e-6, 1e-4  # seconds

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sluice.darshan.rows import STANDARD_STREAMS
-from sluice.darshan.synthetic.style import LOG, PLAIN, draw_style
-from sluice.darshan.synthetic.writers import KIB, Program, draw_chunk
-from sluice.darshan.synthetic.writing import Writes, read_file, write_file
+from synthetic.style import LOG, PLAIN, draw_style
+from synthetic.writers import KIB, Program, draw_chunk
+from synthetic.writing import Writes, read_file, write_file
 
 if TYPE_CHECKING:
-    from sluice.darshan.synthetic.run import Run
+    from synthetic.run import Run
 
 
 def scanned(run: Run) -> float:

@@ -8,8 +8,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from sluice.darshan.writer import MadeLog
+from made_logs import MadeLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

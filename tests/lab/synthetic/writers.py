@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from sluice.darshan.synthetic.style import Style, draw_style
-from sluice.darshan.synthetic.writing import Writes, write_file
+from synthetic.style import Style, draw_style
+from synthetic.writing import Writes, write_file
 
 if TYPE_CHECKING:
-    from sluice.darshan.synthetic.run import Run
+    from synthetic.run import Run
 
 KIB = 1024
 MOST_FILES = 256  # of a run
