@@ -1,12 +1,13 @@
 """What Slurm's commands print, read without being led astray by what users write."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from sluice.cli import slurm_checks
-from sluice.cli.findings import Site
 from sluice.slurm import slurm_commands as commands
+from sluice.slurm.doctor.controller import preemption
+from sluice.slurm.doctor.findings import Site
 from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.records import Partition, UserDefaults
 from sluice.slurm.settings import Settings, preempting
@@ -99,6 +100,6 @@ def test_the_doctor_names_the_qos_that_are_left_alone_as_they_preempt(
     (tmp_path / "sacctmgr").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     controller = commands.parse_controller("PreemptType = preempt/qos")
-    (finding,) = slurm_checks.preemption(Site(None, controller=controller))
+    (finding,) = preemption(Site(Path("sluice.conf"), controller=controller))
     assert finding.level == found[0]
     assert found[1] in finding.text

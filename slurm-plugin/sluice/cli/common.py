@@ -9,13 +9,26 @@ import re
 import shutil
 import sys
 import textwrap
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from sluice.slurm.texts import (
+    NOTHING,
+    UNPRINTABLE,
+    amount_text,
+    bytes_text,
+    duration_text,
+    error_text,
+    one_line,
+    rate_text,
+    share_text,
+    time_text,
+    times_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,10 +42,20 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 """The distribution's, without the time that asking for it takes; a test compares them."""
 DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
+__all__ = [
+    "NOTHING",
+    "amount_text",
+    "bytes_text",
+    "duration_text",
+    "error_text",
+    "one_line",
+    "rate_text",
+    "share_text",
+    "time_text",
+    "times_text",
+]
+"""What commands take from here and is made below them, for `sluice doctor` too."""
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
-NOTHING = "–"
-"""What a table shows for a number that is not known."""
-UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 SHORTEST = 12
 """Characters to which a text is cut at most, before whole columns are left out."""
 MAX_LINE = 4 << 20
@@ -118,23 +141,6 @@ def read_config(path: Path | None) -> Config:
     return core.read_config(path or DEFAULT_CONFIG)
 
 
-def error_text(error: Exception) -> str:
-    """Say what is wrong as our own errors do: the file first."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
-    return str(error)
-
-
-def sluiced_runs(config: Config) -> bool:
-    """Whether a sluiced with this configuration is alive: it locks a file beside its snapshot.
-
-    Raises FileNotFoundError where none was ever started, and PermissionError.
-    """
-    from sluice.slurm.lock import is_locked
-
-    return is_locked(Path(config.snapshot))
-
-
 def history_path(config: Path | None, history: Path | None) -> Path:
     """Where the history is: --history, else the readable configuration, else the user's own."""
     if history is not None:
@@ -154,6 +160,7 @@ def open_history(
     """
     from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
     from sluice.history_db.store import Store
+    from sluice.slurm.permissions import may_read
 
     path = history_path(config, history)
     if not may_read(path):
@@ -183,23 +190,14 @@ def answer(
 
     command is what sluiced knows the question by; None: it answers the service group alone.
     """
+    from sluice.slurm.permissions import may_read
+
     if command and history is None and not may_read(history_path(config, history)):
         from sluice.slurm.query_client import ask
 
         return ask(read_config(config), command, arguments)
     with open_history(config, history, read_only=True) as store:
         return read(store)
-
-
-def may_read(path: Path) -> bool:
-    """Whether this user may read the file, or would if it were there."""
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return os.access(path, os.R_OK)
 
 
 def coverage_line(store: Store) -> str:
@@ -434,27 +432,7 @@ def _numeric_columns(count: int, cells: list[list[str]]) -> list[bool]:
     return [bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
 
 
-def one_line(text: str) -> str:
-    """Text from users as one printable line: a job may be called anything."""
-    return "".join(c if c.isprintable() else UNPRINTABLE for c in text)
-
-
-# Numbers in words; None is unknown
-
-
-def bytes_text(count: float | None) -> str:
-    """Bytes in binary units: 4 KiB, 1.5 GiB."""
-    if count is None:
-        return NOTHING
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1024:
-            return f"{_short(count)} {unit}"
-        count /= 1024
-    return f"{_short(count)} PiB"
-
-
-def rate_text(rate: float | None) -> str:
-    return NOTHING if rate is None else f"{bytes_text(rate)}/s"
+# Numbers in words
 
 
 def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
@@ -476,46 +454,3 @@ def with_range(profile: Mapping[str, Any], name: str, text: Callable[[float | No
     if not profile[name] or ends is None:
         return text(profile[name])
     return f"{text(profile[name])} ({text(ends[0])} to {text(ends[1])})"
-
-
-def duration_text(seconds: float | None) -> str:
-    """Give a duration in its two largest units: 8 s, 5 min 20 s, 3 h 10 min, 2 d 4 h."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 60:
-        return f"{_short(seconds)} s"
-    for size, unit, smaller_size, smaller_unit in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = int(seconds % size // smaller_size)
-            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
-    raise AssertionError
-
-
-def share_text(share: float | None) -> str:
-    return NOTHING if share is None else f"{share:.0%}"
-
-
-def times_text(factor: float) -> str:
-    """Write a slowdown as 1.25×."""
-    return f"{factor:.2f}×"
-
-
-def amount_text(amount: float) -> str:
-    """Write an amount to two significant digits, and a large one in full."""
-    return f"{amount:.0f}" if amount >= 99.5 or amount == 0 else f"{amount:.2g}"
-
-
-def time_text(seconds: int | None) -> str:
-    """Local time of UTC seconds; nothing for None and 0."""
-    if not seconds:
-        return NOTHING
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
-
-
-def _short(number: float) -> str:
-    """At most three digits, without a fraction that says nothing."""
-    return f"{number:.0f}" if number >= 100 or number == int(number) else f"{number:.3g}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from sluice.cli.common import config_option, json_option, show_json
+from sluice.cli.common import DEFAULT_CONFIG, config_option, json_option, show_json
 
 COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
 
@@ -46,12 +46,12 @@ def command(
         sluice doctor --preflight && systemctl restart slurmctld
         sluice doctor --json | jq '.findings[] | select(.level == "FAIL")'
     """
-    from sluice.cli import checks
+    from sluice.slurm.doctor.checks import all_findings
+    from sluice.slurm.doctor.controller import preflight
+    from sluice.slurm.doctor.findings import Site
 
-    if preflight_only or plugin:
-        findings = checks.preflight(config, plugin)
-    else:
-        findings = checks.all_findings(config)
+    site = Site(config or DEFAULT_CONFIG, is_named=config is not None)
+    findings = list(preflight(site, plugin)) if preflight_only or plugin else all_findings(site)
     if as_json:
         show_json({"findings": [asdict(finding) for finding in findings]})
     else:

@@ -16,11 +16,9 @@ from sluice.cli.common import (
     config_option,
     duration_text,
     json_option,
-    may_read,
     read_config,
     show_json,
     show_table,
-    sluiced_runs,
 )
 from sluice.cli.listing import layout_options
 
@@ -94,6 +92,7 @@ def _facts(config: Config) -> Facts:
     from sluice.slurm import slurm_commands
     from sluice.slurm.errors import QueryError
     from sluice.slurm.overview import overview
+    from sluice.slurm.permissions import may_read
     from sluice.slurm.query_client import ask
     from sluice.slurm.viewers import hidden
 
@@ -107,11 +106,13 @@ def _facts(config: Config) -> Facts:
 
 def reported(config: Config) -> list[str]:
     """Say what sluiced has trouble with at the gates, to those who may see whose jobs these are."""
-    from sluice.cli.trouble_checks import named
+    from sluice.slurm.doctor.troubles import named
+    from sluice.slurm.lock import is_locked
     from sluice.slurm.status import read_status
 
+    snapshot = Path(config.snapshot)
     try:
-        status = read_status(Path(config.snapshot)) if sluiced_runs(config) else None
+        status = read_status(snapshot) if is_locked(snapshot) else None
     except OSError:
         status = None
     return [finding.text for finding in named(status)] if status else []

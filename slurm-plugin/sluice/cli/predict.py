@@ -22,7 +22,6 @@ from sluice.cli.common import (
     history_path,
     intervals,
     json_option,
-    may_read,
     one_line,
     open_history,
     rate_text,
@@ -162,6 +161,7 @@ def _ask(
     """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
     from sluice.history_db.errors import HistoryError
     from sluice.slurm.answers import predict
+    from sluice.slurm.permissions import may_read
     from sluice.slurm.query_client import ask
     from sluice.slurm.viewers import OWNER
 
@@ -183,6 +183,7 @@ def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
     if user is None:
         return os.getuid()
     from sluice.slurm.errors import QueryError
+    from sluice.slurm.permissions import may_read
     from sluice.slurm.viewers import uid_of
 
     with suppress(QueryError):

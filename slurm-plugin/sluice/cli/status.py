@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
+    DEFAULT_CONFIG,
     NOTHING,
     config_option,
     duration_text,
@@ -65,9 +66,10 @@ def command(
         sluice status --user ann --since 7d
         sluice status --json | jq '.is_well, .waiting[].job_id'
     """
-    from sluice.cli.checks import all_findings
     from sluice.history_db.records import Selection
     from sluice.slurm.answers import activity
+    from sluice.slurm.doctor.checks import all_findings
+    from sluice.slurm.doctor.findings import Site
     from sluice.slurm.learning import learning_state
     from sluice.slurm.viewers import uid_of
 
@@ -76,7 +78,11 @@ def command(
         learning = learning_state(store, history_path(config, history), now)
         uids = tuple(uid_of(name, store) for name in users)
         did = activity(store, Selection(uids=uids, accounts=accounts, since=since))
-    wrong = [asdict(one) for one in all_findings(config) if one.level in LEVELS]
+    wrong = [
+        asdict(one)
+        for one in all_findings(Site(config or DEFAULT_CONFIG, is_named=config is not None))
+        if one.level in LEVELS
+    ]
     waiting = _waiting(config, now)
     if waiting is not None:
         waiting = [row for row in waiting if _is_wanted(row, uids, accounts)]

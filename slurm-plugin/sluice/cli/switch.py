@@ -17,7 +17,6 @@ from sluice.cli.common import (
     error_text,
     one_line,
     read_config,
-    sluiced_runs,
 )
 
 if TYPE_CHECKING:
@@ -166,8 +165,10 @@ def _take_tokens_off(site: Site, opened: Opened | None) -> None:
 
 
 def _is_tidied_by_daemon(site: Site) -> bool:
+    from sluice.slurm.lock import is_locked
+
     try:
-        return sluiced_runs(site.config)
+        return is_locked(Path(site.config.snapshot))
     except OSError:
         return False
 

@@ -54,7 +54,18 @@ def wrong(path: Path) -> str:
     return ""
 
 
-def may_read(uid: int, path: Path) -> bool:
+def may_read(path: Path) -> bool:
+    """Whether this user may read the file, or would if it were there."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return os.access(path, os.R_OK)
+
+
+def may_user_read(uid: int, path: Path) -> bool:
     """Whether a user may read a file, by its mode; one that is not there does not count."""
     try:
         status, user = path.stat(), pwd.getpwuid(uid)

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import duration_text
 from sluice.policies.snapshot import CLOCK_DIFFERENCE
+from sluice.slurm.texts import duration_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,9 @@ class Finding:
 class Site:
     """What the checks know; the first ones fill it for the others."""
 
-    config_path: Path | None
+    config_path: Path
+    is_named: bool = False
+    """Whether somebody named the configuration, so that it must be there."""
     config: Config | None = None
     controller: Controller | None = None
     stats: dict[str, Any] = field(default_factory=dict)

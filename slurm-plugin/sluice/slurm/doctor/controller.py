@@ -1,4 +1,4 @@
-"""What `sluice doctor` looks at in Slurm: slurm.conf, the plugin in slurmctld, tokens, gates."""
+"""Slurm: slurm.conf, the plugin in slurmctld, tokens, gates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.findings import Finding, Site, skipped
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, queue, slurm_commands, switch
 from sluice.slurm.books import differences
+from sluice.slurm.doctor.findings import Finding, Site, skipped
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.overview import balanced_books, policy_in_use
 from sluice.slurm.plugin_client import PluginClient

@@ -1,4 +1,4 @@
-"""What `sluice doctor` looks at in Sluice's own files and daemon."""
+"""Sluice's own files and daemon."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.cli.common import (
-    DEFAULT_CONFIG,
-    error_text,
-    may_read,
-    read_config,
-    share_text,
-    sluiced_runs,
-)
-from sluice.cli.findings import Finding, Lifetime, Site, skipped
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -28,12 +19,15 @@ from sluice.history_db.errors import (
 )
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError, check_trust
+from sluice.policies.core import CoreError, check_trust, default_config, read_config
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import permissions
 from sluice.slurm import switch as switch_file
-from sluice.slurm.permissions import wrong
+from sluice.slurm.doctor.findings import Finding, Lifetime, Site, skipped
+from sluice.slurm.lock import is_locked
+from sluice.slurm.permissions import may_read, wrong
 from sluice.slurm.query_client import socket_path
+from sluice.slurm.texts import error_text, share_text
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -52,9 +46,10 @@ MANY = 0.1
 
 
 def configuration(site: Site) -> Iterator[Finding]:
-    path = site.config_path or DEFAULT_CONFIG
+    path = site.config_path
     try:
-        site.config = read_config(site.config_path)
+        is_there = site.is_named or path.exists()
+        site.config = read_config(path) if is_there else default_config()
     except (CoreError, OSError) as error:
         yield Finding(
             "FAIL",
@@ -63,7 +58,7 @@ def configuration(site: Site) -> Iterator[Finding]:
             "repair it, then `sluice config check`; `sluice off` works meanwhile",
         )
         return
-    if not path.exists():
+    if not is_there:
         yield Finding(
             "WARN",
             "configuration",
@@ -105,7 +100,7 @@ def files(site: Site) -> Iterator[Finding]:
 
 def _unreadable_for_slurmctld(config: Config, slurm_uid: int) -> Iterator[Finding]:
     for path in (Path(config.bundle), Path(config.snapshot)):
-        if not permissions.may_read(slurm_uid, path):
+        if not permissions.may_user_read(slurm_uid, path):
             slurm = user_text(slurm_uid)
             yield Finding(
                 "FAIL",
@@ -237,7 +232,7 @@ def daemon(site: Site) -> Iterator[Finding]:
     if site.config is None:
         return
     try:
-        is_running = sluiced_runs(site.config)
+        is_running = is_locked(Path(site.config.snapshot))
     except PermissionError:
         finding = _daemon_by_socket(socket_path(site.config))
         site.sluiced_runs = finding.level == "OK"

@@ -1,4 +1,4 @@
-"""What `sluice doctor` finds wrong in daemons that run, by what they say of themselves."""
+"""What daemons that run say is wrong."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.cli.common import may_read, one_line, time_text
-from sluice.cli.findings import Finding, Site, skipped
+from sluice.slurm.doctor.findings import Finding, Site, skipped
 from sluice.slurm.lock import is_locked, learner_path
+from sluice.slurm.permissions import may_read
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, read_status, status_path
+from sluice.slurm.texts import one_line, time_text
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What `sluice doctor` finds wrong with tokens: who holds or reserves some beside Sluice."""
+"""Who holds or reserves tokens that Sluice did not give."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluice.cli.common import may_read
-from sluice.cli.findings import Finding, Site
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.tokens import token_names
 from sluice.slurm import slurm_commands
+from sluice.slurm.doctor.findings import Finding, Site
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.holdings import Holding, holdings, parse_licenses, release_of
 from sluice.slurm.leases import PREFIX, lease_of
 from sluice.slurm.overview import policy_in_use
+from sluice.slurm.permissions import may_read
 from sluice.slurm.queue import Queue
 from sluice.slurm.viewers import hidden
 

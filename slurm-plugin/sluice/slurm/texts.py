@@ -1,0 +1,83 @@
+"""Numbers, times and errors in words."""
+
+from __future__ import annotations
+
+import os
+import time
+
+NOTHING = "–"
+"""What stands for a number that is not known."""
+UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
+
+
+def error_text(error: Exception) -> str:
+    """Say what is wrong as our own errors do: the file first."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
+def one_line(text: str) -> str:
+    """Text from users as one printable line: a job may be called anything."""
+    return "".join(c if c.isprintable() else UNPRINTABLE for c in text)
+
+
+# Numbers in words; None is unknown
+
+
+def bytes_text(count: float | None) -> str:
+    """Bytes in binary units: 4 KiB, 1.5 GiB."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if count < 1024:
+            return f"{_short(count)} {unit}"
+        count /= 1024
+    return f"{_short(count)} PiB"
+
+
+def rate_text(rate: float | None) -> str:
+    return NOTHING if rate is None else f"{bytes_text(rate)}/s"
+
+
+def duration_text(seconds: float | None) -> str:
+    """Give a duration in its two largest units: 8 s, 5 min 20 s, 3 h 10 min, 2 d 4 h."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 60:
+        return f"{_short(seconds)} s"
+    for size, unit, smaller_size, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = int(seconds % size // smaller_size)
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    raise AssertionError
+
+
+def share_text(share: float | None) -> str:
+    return NOTHING if share is None else f"{share:.0%}"
+
+
+def times_text(factor: float) -> str:
+    """Write a slowdown as 1.25×."""
+    return f"{factor:.2f}×"
+
+
+def amount_text(amount: float) -> str:
+    """Write an amount to two significant digits, and a large one in full."""
+    return f"{amount:.0f}" if amount >= 99.5 or amount == 0 else f"{amount:.2g}"
+
+
+def time_text(seconds: int | None) -> str:
+    """Local time of UTC seconds; nothing for None and 0."""
+    if not seconds:
+        return NOTHING
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _short(number: float) -> str:
+    """At most three digits, without a fraction that says nothing."""
+    return f"{number:.0f}" if number >= 100 or number == int(number) else f"{number:.3g}"
