@@ -50,8 +50,9 @@ def command(
     from sluice.slurm.doctor.controller import preflight
     from sluice.slurm.doctor.findings import Site
 
-    site = Site(config or DEFAULT_CONFIG, is_named=config is not None)
-    findings = list(preflight(site, plugin)) if preflight_only or plugin else all_findings(site)
+    with Site(config or DEFAULT_CONFIG, is_named=config is not None) as site:
+        is_preflight = preflight_only or plugin
+        findings = list(preflight(site, plugin)) if is_preflight else all_findings(site)
     if as_json:
         show_json({"findings": [asdict(finding) for finding in findings]})
     else:

@@ -18,7 +18,6 @@ from sluice.cli.common import (
     json_option,
     one_line,
     open_history,
-    read_config,
     show_json,
     show_table,
     time_text,
@@ -28,6 +27,8 @@ from sluice.cli.listing import selection_options, since_option
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from sluice.slurm.doctor.findings import Site
 
 Facts = dict[str, Any]
 
@@ -78,12 +79,9 @@ def command(
         learning = learning_state(store, history_path(config, history), now)
         uids = tuple(uid_of(name, store) for name in users)
         did = activity(store, Selection(uids=uids, accounts=accounts, since=since))
-    wrong = [
-        asdict(one)
-        for one in all_findings(Site(config or DEFAULT_CONFIG, is_named=config is not None))
-        if one.level in LEVELS
-    ]
-    waiting = _waiting(config, now)
+    with Site(config or DEFAULT_CONFIG, is_named=config is not None) as site:
+        wrong = [asdict(one) for one in all_findings(site) if one.level in LEVELS]
+        waiting = _waiting(site, now)
     if waiting is not None:
         waiting = [row for row in waiting if _is_wanted(row, uids, accounts)]
     found = learning | {
@@ -101,15 +99,14 @@ def command(
         _show(title, text)
 
 
-def _waiting(config: Path | None, now: int) -> list[Facts] | None:
-    """Return who waits; None where Slurm cannot be asked."""
-    from sluice.policies.core import CoreError
+def _waiting(site: Site, now: int) -> list[Facts] | None:
+    """Return who waits; None where Slurm cannot be asked, as the findings say."""
     from sluice.slurm.errors import SlurmError
     from sluice.slurm.overview import who_waits
 
     try:
-        return who_waits(read_config(config), now)
-    except (CoreError, SlurmError, OSError):  # which the findings name
+        return who_waits(site.queue(), site.config, now) if site.config else None
+    except SlurmError:
         return None
 
 

@@ -38,7 +38,9 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
     hidden is what Slurm does not show to this user in full: jobs, reservations. Then the books
     cannot be judged.
     """
-    books, found = balanced_books(config, now, tries=1 if hidden else TRIES)
+    with Queue() as queue:
+        queue.poll()
+        books, found = balanced_books(queue, config, now, tries=1 if hidden else TRIES)
     return {
         "mode": config.mode,
         "is_off": switch.is_off(config),
@@ -49,15 +51,13 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
     }
 
 
-def who_waits(config: Config, now: int) -> list[dict[str, Any]]:
+def who_waits(queue: Queue, config: Config, now: int) -> list[dict[str, Any]]:
     """Return the jobs that wait and want tokens, as far as Slurm shows them to this user.
 
     The one that has been eligible for longest comes first.
     """
     names = token_names(policy_in_use(config))
-    with Queue() as queue:
-        queue.poll()
-        found = [one for one in holdings(queue.jobs.values(), names) if one.job.is_pending]
+    found = (one for one in holdings(queue.jobs.values(), names) if one.job.is_pending)
     return sorted((_waiter(one, now) for one in found), key=lambda row: -(row["waits"] or 0))
 
 
@@ -83,19 +83,18 @@ def _waiter(holding: Holding, now: int) -> dict[str, Any]:
 
 
 def balanced_books(
-    config: Config, now: int, tries: int = TRIES
+    queue: Queue, config: Config, now: int, tries: int = TRIES
 ) -> tuple[list[Account], list[Holding]]:
-    """Draw up the books; again, while they do not balance and may yet."""
+    """Draw up the books of a queue; poll again, while they do not balance and may yet."""
     names = token_names(policy_in_use(config))
-    with Queue() as queue:
-        for attempt in range(tries):
-            if attempt:
-                time.sleep(PAUSE)
+    for attempt in range(tries):
+        if attempt:
+            time.sleep(PAUSE)
             queue.poll()
-            found = holdings(queue.jobs.values(), names)
-            books = accounts(found, queue.licenses, leases(queue.reservations), names, now)
-            if not differences(books):
-                break
+        found = holdings(queue.jobs.values(), names)
+        books = accounts(found, queue.licenses, leases(queue.reservations), names, now)
+        if not differences(books):
+            break
     return books, found
 
 

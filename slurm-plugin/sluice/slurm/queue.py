@@ -148,28 +148,15 @@ def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
     For an array as a whole, any of its tasks.
     """
     number, _, task = name.partition("_")
-    answer = ask_once(ASK_ONE_JOB, job_id=int(number), timeout=timeout)
+    answer, feed = Answer(Words()), Feed()
+    try:
+        feed.ask(ASK_ONE_JOB, answer.take, job_id=int(number), timeout=timeout)
+    finally:
+        feed.close()
     for job, tasks in zip(answer.jobs, answer.tasks, strict=True):
         if has_task(tasks, int(task)) if task else int(number) in {job.job_id, job.submission_id}:
             return job
     return None
-
-
-def licenses() -> dict[str, License]:
-    """Ask for the licences alone."""
-    answer = ask_once(ASK_LICENSES)
-    return {one.name: one for one in answer.licenses}
-
-
-def ask_once(what: int, *, job_id: int = 0, timeout: float = TIMEOUT) -> Answer:
-    """Start the program for one question."""
-    answer = Answer(Words())
-    feed = Feed()
-    try:
-        feed.ask(what, answer.take, job_id=job_id, timeout=timeout)
-    finally:
-        feed.close()
-    return answer
 
 
 # What the frames say

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import plugin_file, queue, slurm_commands, switch
+from sluice.slurm import plugin_file, slurm_commands, switch
 from sluice.slurm.books import differences
 from sluice.slurm.doctor.findings import Finding, Site, skipped
 from sluice.slurm.errors import SlurmError
@@ -34,7 +34,7 @@ def slurm(site: Site) -> Iterator[Finding]:
     controller = site.controller
     yield Finding("OK", "slurmctld", f"{controller.slurm_version}, cluster {controller.cluster}")
     try:
-        queue.licenses()
+        site.queue()
     except SlurmError as error:
         yield Finding("FAIL", "sluice-feed", str(error), "see the text; sluiced needs its answers")
     plugins = controller.job_submit_plugins
@@ -196,7 +196,7 @@ def tokens(site: Site) -> Iterator[Finding]:
         return
     names = token_names(policy_in_use(site.config))
     try:
-        licenses = queue.licenses()
+        licenses = site.queue().licenses
     except SlurmError as error:
         yield Finding("WARN", "tokens", str(error), "is slurmctld up? `scontrol ping`")
         return
@@ -275,7 +275,7 @@ def gates(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        books, _ = balanced_books(site.config, int(time.time()))
+        books, _ = balanced_books(site.queue(), site.config, site.polled)
     except SlurmError as error:
         yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
         return

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sluice.policies.snapshot import CLOCK_DIFFERENCE
+from sluice.slurm.errors import SlurmError
+from sluice.slurm.queue import Queue
 from sluice.slurm.texts import duration_text
 
 if TYPE_CHECKING:
@@ -37,6 +39,30 @@ class Site:
     controller: Controller | None = None
     stats: dict[str, Any] = field(default_factory=dict)
     sluiced_runs: bool = False
+    _queue: Queue | SlurmError | None = None
+    polled: int = 0
+    """When the queue was, UTC seconds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if isinstance(self._queue, Queue):
+            self._queue.close()
+
+    def queue(self) -> Queue:
+        """Return the queue, polled once for all that ask; or raise why it could not be."""
+        if self._queue is None:
+            polled = Queue()
+            try:
+                polled.poll()
+                self._queue, self.polled = polled, int(time.time())
+            except SlurmError as error:
+                polled.close()
+                self._queue = error
+        if isinstance(self._queue, SlurmError):
+            raise self._queue
+        return self._queue
 
     @property
     def is_service(self) -> bool:

@@ -18,7 +18,6 @@ from sluice.slurm.holdings import Holding, holdings, parse_licenses, release_of
 from sluice.slurm.leases import PREFIX, lease_of
 from sluice.slurm.overview import policy_in_use
 from sluice.slurm.permissions import may_read
-from sluice.slurm.queue import Queue
 from sluice.slurm.viewers import hidden
 
 if TYPE_CHECKING:
@@ -78,11 +77,10 @@ def strangers(site: Site) -> Iterator[Finding]:
         return  # `gates` says so
     names = token_names(policy_in_use(site.config))
     try:
-        with Queue() as queue:
-            queue.poll()
-            found, licenses = holdings(queue.jobs.values(), names), queue.licenses
+        queue = site.queue()
     except SlurmError:
         return
+    found, licenses = holdings(queue.jobs.values(), names), queue.licenses
     taken = [holding for holding in found if any(count > 1 for _, count in holding.counts)]
     others = [holding for holding in found if holding not in taken]
     history, cluster = Path(site.config.history), site.controller.cluster
