@@ -163,7 +163,7 @@ def test_status_says_who_waits_for_which_token_and_that_all_is_well(sluiced, slu
     assert row["tokens"]
     assert row["waits"] >= 0
     assert sluiced.sluice("status", "--user", row["user"])["waiting"]
-    assert sluiced.sluice("status", "--user", "nobody-else")["waiting"] == []
+    assert sluiced.sluice("status", "--user", "nobody")["waiting"] == []
     shown = sluiced.command("status")
     assert "all is well" in shown
     assert f"{waiter}" in shown
