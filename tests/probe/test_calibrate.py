@@ -81,8 +81,9 @@ def test_a_plan_says_how_long_it_takes_before_anything_is_written(sluice, place)
     plan = json.loads(sluice(*words, "--json"))
     assert 80 <= len(plan["planned"]) <= 120
     assert plan["left_out"] == []
-    assert plan["seconds_for_all"] <= plan["budget_seconds"]
-    short = json.loads(sluice(*words, "--budget", "3m", "--json"))
+    assert plan["rounds"] == 3
+    assert plan["seconds_for_all"] < plan["budget_seconds"]
+    short = json.loads(sluice(*words, "--budget", "3m", "--rounds", "0", "--json"))
     assert short["planned"] == plan["planned"][: len(short["planned"])]
     assert len(short["planned"]) == pytest.approx(
         180 / plan["seconds_for_all"] * len(plan["planned"]), abs=10

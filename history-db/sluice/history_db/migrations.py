@@ -573,6 +573,32 @@ def m021_bundles_as_deltas(db: Database) -> None:
     db.execute("CREATE INDEX bundles_base ON bundles (base)")
 
 
+def m022_capacity_of_targets(db: Database) -> None:
+    """Let calibrations keep what servers take and how they share it."""
+    db.execute("ALTER TABLE encounters RENAME TO encounters_before")
+    db.execute("DROP INDEX encounters_calibration")
+    db.execute(
+        """
+        CREATE TABLE encounters (
+            id            INTEGER PRIMARY KEY,
+            calibration   INTEGER NOT NULL REFERENCES calibrations (id) ON DELETE CASCADE,
+            started       INTEGER NOT NULL,       -- UTC seconds
+            mode          TEXT    NOT NULL CHECK (mode IN ('rates', 'delta', 'capacity')),
+            members       TEXT    NOT NULL,       -- JSON: the probe first, as owc:1M:2
+            targets       TEXT    NOT NULL,       -- JSON: of each member
+            offset        REAL    NOT NULL,       -- seconds
+            alone         TEXT    NOT NULL,       -- JSON: B/s, or seconds
+            together      TEXT    NOT NULL,       -- JSON: of each member
+            foreign_share REAL    NOT NULL,
+            dropped       TEXT    NOT NULL        -- why it does not count
+        ) STRICT
+        """
+    )
+    db.execute("INSERT INTO encounters SELECT * FROM encounters_before")
+    db.execute("DROP TABLE encounters_before")
+    db.execute("CREATE INDEX encounters_calibration ON encounters (calibration)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -595,4 +621,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m019_heatmaps,
     m020_losses_of_jobs,
     m021_bundles_as_deltas,
+    m022_capacity_of_targets,
 )

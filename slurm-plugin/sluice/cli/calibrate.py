@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,12 @@ from sluice.cli.calibrate_options import (
     settings_of,
     target_options,
 )
-from sluice.cli.calibrate_report import calibration_named, list_command, report_command
+from sluice.cli.calibrate_report import (
+    calibration_named,
+    list_command,
+    print_servers,
+    report_command,
+)
 from sluice.cli.common import (
     CommandError,
     config_option,
@@ -64,21 +69,31 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
     \b
         sluice site calibrate plan --target ost0=/lustre/cal/ost0 --budget 20m
     """
-    from sluice.interference.calibrate.session import encounters_within, estimate_seconds
+    from sluice.interference.calibrate.session import (
+        encounters_within,
+        estimate_seconds,
+        rounds_within,
+        runs_of_rounds,
+    )
 
     settings = settings_of(**options)
     count = encounters_within(settings)
+    rounds, runs = rounds_within(settings), runs_of_rounds(settings)
     whole = estimate_seconds(settings.plan, settings.timing, settings.lead_seconds)
     if as_json:
         show_json(
             {
                 "planned": [str(encounter) for encounter in settings.plan[:count]],
                 "left_out": [str(encounter) for encounter in settings.plan[count:]],
+                "rounds": rounds,
+                "runs_of_rounds": runs,
                 "seconds_for_all": round(whole, 1),
                 "budget_seconds": settings.budget,
             }
         )
         return
+    if rounds:
+        click.echo(f"{rounds} rounds of what the servers do, {runs} runs")
     for number, encounter in enumerate(settings.plan[:count], start=1):
         click.echo(f"{number:4}  {encounter}")
     click.echo(
@@ -97,6 +112,9 @@ def run_command(
     *, config: Path | None, history: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Measure, and keep every result in the history at once.
+
+    The first --rounds say what the servers do: what they take, which demand fills them, what
+    switching between programs costs, and whether they serve by demand or fairly.
 
     Each encounter is measured as alone, together, alone in random order, with caches filled
     first, over the time in which all are active. It does not count when the two runs alone
@@ -254,13 +272,13 @@ command.add_command(report_command)
 
 def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibrate resume") -> None:
     from sluice.cli.progress import progress
-    from sluice.interference.calibrate.analysis import stability
-    from sluice.interference.calibrate.report import stability_text
+    from sluice.interference.calibrate.session import runs_of_rounds
     from sluice.interference.calibrate.targets import uncounted
     from sluice.interference.errors import CalibrationError, TasksError
 
     delta = session.settings.delta
-    count = delta.points if delta else len(session.settings.plan)
+    plan = session.settings.plan
+    count = delta.points if delta else len(plan) + runs_of_rounds(session.settings)
     try:
         with stopped_like_ctrl_c(), progress("encounters", lambda: count) as (say, advance):
             say(f"calibration {session.number}: takes about {_time_text(session)}")
@@ -287,7 +305,16 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
             f"calibration {session.number}: {reason}; {len(session.measured)} encounters are "
             f"kept, go on with `{again}`"
         ) from None
+    _show_outcome(session, as_json=as_json)
+
+
+def _show_outcome(session: Session, *, as_json: bool) -> None:
+    from sluice.interference.calibrate.analysis import stability
+    from sluice.interference.calibrate.report import stability_text
+    from sluice.interference.calibrate.servers import stations
+
     figures = stability(session.measured)
+    found = stations(session.measured)
     if as_json:
         show_json(
             {
@@ -295,12 +322,15 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
                 "measured": len(session.measured),
                 "dropped": figures.dropped,
                 "cells": figures.cells,
+                "servers": [asdict(station) for station in found],
             }
         )
-    elif delta:
+    elif session.settings.delta:
         click.echo(f"calibration {session.number}: see `sluice site calibrate report`")
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
+        if found:
+            print_servers(found)
 
 
 def _time_text(session: Session) -> str:

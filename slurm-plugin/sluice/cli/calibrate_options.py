@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from sluice.interference.calibrate.grid import Encounterable
     from sluice.interference.calibrate.session import Settings
 
-DEFAULT_BUDGET = "9m30s"
+DEFAULT_BUDGET = "11m30s"
+DEFAULT_ROUNDS = 3
+MOST_ROUNDS = 100
 PROCESSES_OF_A_TASK = 2
 MOST_SECONDS = 600.0
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -143,6 +145,12 @@ def grid_options(function: Any) -> Any:
             metavar="'PROBE SIGNAL…'",
             help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
         ),
+        click.option(
+            "--rounds",
+            type=click.IntRange(0, MOST_ROUNDS),
+            help="Rounds of what the servers do, for a third of the budget at most.  "
+            f"[default: {DEFAULT_ROUNDS}; 0 with --encounter]",
+        ),
     ):
         function = option(function)
     return function
@@ -161,6 +169,7 @@ def settings_of(
     chunks: tuple[str, ...],
     processes: int | None,
     encounters: tuple[str, ...],
+    rounds: int | None = None,
     **_: object,
 ) -> Settings:
     from sluice.interference.calibrate.grid import CHUNKS, default_grid, most_informative_first
@@ -195,6 +204,7 @@ def settings_of(
         prefix=srun,
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
+        rounds=(0 if encounters else DEFAULT_ROUNDS) if rounds is None else rounds,
     )
 
 

@@ -222,16 +222,24 @@ def save_calibration(report: Report, folder: Path) -> list[Path]:
 
 
 def _calibration_sentences(report: Report) -> Iterator[str]:
-    from sluice.interference.calibrate.report import agreement_text, stability_text
+    from sluice.interference.calibrate.report import (
+        agreement_text,
+        servers_remarks,
+        stability_text,
+    )
 
-    if report.losses or not report.deltas:
+    if report.losses or not (report.deltas or report.servers):
         yield f"{stability_text(report.stability).capitalize()}."
     if report.agreement:
         yield f"{agreement_text(report.agreement).capitalize()}."
+    for remark in servers_remarks(report.servers):
+        yield f"{remark[0].upper()}{remark[1:]}."
 
 
 def _calibration_tables(report: Report) -> list[Table]:
     """Return all that the pictures show, and the rest."""
+    from sluice.interference.calibrate.report import SERVERS, servers_rows
+
     losses = [
         (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
         for cell, loss in report.losses.items()
@@ -249,6 +257,7 @@ def _calibration_tables(report: Report) -> list[Table]:
     return [
         Table("Losses", ("Program", "alongside", "loses", "measured"), losses),
         Table("Offsets", ("First", "Second", "starts later by", *over_alone), deltas),
+        Table("Servers", SERVERS, servers_rows(report.servers), is_text=True),
         Table("Speeds", ("Target", "Program", "alone"), speeds),
         Table("Other targets", ("Program", "alongside, on another target", "loses"), controls),
     ]

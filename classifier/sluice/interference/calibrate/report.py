@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from sluice.interference.calibrate import analysis
+from sluice.interference.calibrate import analysis, servers
 from sluice.interference.programs import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sluice.history_db.records import Encounter
+
+
+NOTHING = "–"  # for a number that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Report:
     deltas: dict[tuple[str, ...], list[analysis.DeltaPoint]]
     agreement: analysis.Agreement | None
     """With the calibration before, if there is one."""
+    servers: list[servers.Station]
 
 
 def make_report(
@@ -44,6 +48,7 @@ def make_report(
         controls=analysis.controls(encounters),
         deltas=analysis.delta_graphs(encounters),
         agreement=analysis.agreement(before, encounters) if before else None,
+        servers=servers.stations(encounters),
     )
 
 
@@ -74,6 +79,7 @@ def to_json(report: Report) -> dict[str, Any]:
             for members, points in report.deltas.items()
         ],
         "agreement": asdict(report.agreement) if report.agreement else None,
+        "servers": [asdict(station) for station in report.servers],
     }
 
 
@@ -121,3 +127,62 @@ def agreement_text(figures: analysis.Agreement) -> str:
         f"against the calibration before: rank correlation {figures.rank_correlation:.3f}, mean "
         f"difference {100 * figures.mean_difference:.1f} points over {figures.cells} cells, {bound}"
     )
+
+
+SERVERS = ("Station", "takes", "filled by", "a node takes", "a stream", "switching", "serves")
+
+
+def servers_rows(stations: Sequence[servers.Station]) -> list[tuple[str, ...]]:
+    """Return the cells below SERVERS."""
+    return [
+        (
+            f"{station.station} of {station.target}",
+            _capacity_text(station),
+            _streams_text(station.fills_at),
+            *(
+                _estimate_text(estimate, ".0f", "%", 100.0)
+                for estimate in (station.node_share, station.stream_share, station.switch_cost)
+            ),
+            f"{station.sharing.verdict}: {_estimate_text(station.sharing.by_demand, '.2f')}",
+        )
+        for station in stations
+    ]
+
+
+def servers_remarks(stations: Sequence[servers.Station]) -> list[str]:
+    """Say of what is not known why."""
+    unfilled = [
+        f"{s.station} of {s.target}: the programs do not fill it often enough to say what it "
+        "takes; give more --tasks or --rounds"
+        for s in stations
+        if s.capacity is None
+    ]
+    return unfilled + [
+        f"{s.station} of {s.target}: first come or fair is undecided: {s.sharing.why}"
+        for s in stations
+        if s.sharing.why
+    ]
+
+
+def _capacity_text(station: servers.Station) -> str:
+    unit, scale = (" MB/s", 1e-6) if station.station == "bytes" else ("/s", 1.0)
+    if station.capacity is None:
+        return f"at least {station.most * scale:.3g}{unit}"
+    return _estimate_text(station.capacity, ".3g", unit, scale)
+
+
+def _streams_text(streams: int | None) -> str:
+    if streams is None:
+        return NOTHING
+    return f"{streams} stream{'s' * (streams > 1)}"
+
+
+def _estimate_text(
+    estimate: servers.Estimate | None, number: str, unit: str = "", scale: float = 1.0
+) -> str:
+    if estimate is None:
+        return NOTHING
+    value, low, high = (
+        format(scale * x, number) for x in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value}{unit} ({low} to {high})"

@@ -6,10 +6,12 @@ import random
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Encounter
+from sluice.interference.calibrate import servers
 from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
 from sluice.interference.calibrate.grid import Encounterable, blocks
 from sluice.interference.calibrate.launch import Launcher
@@ -30,6 +32,7 @@ FILE_SYSTEMS = "file_systems"  # among a calibration's settings: what its direct
 RUNS_ALONE = 2  # of a block
 START_SECONDS = 0.35  # from a run's end to the next one's start, beside what Timing says
 MOST_REPEATS = 3  # of an encounter that was dropped
+MOST_OF_BUDGET = 1 / 3  # that rounds of what servers do may take
 LEARN_FROM = 9  # runs, before their own time says how long the rest will take
 
 
@@ -49,6 +52,8 @@ class Settings:
     lead_seconds: float = LEAD_SECONDS
     delta: DeltaPlan | None = None
     """Instead of encounters: the delta-graph of the only one in the plan."""
+    rounds: int = 0
+    """Of what the servers do (`servers.py`), before the encounters."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,6 +74,7 @@ class Settings:
             "tasks": self.tasks,
             "lead_seconds": self.lead_seconds,
             "delta": asdict(self.delta) if self.delta else None,
+            "rounds": self.rounds,
         }
 
     @classmethod
@@ -93,6 +99,7 @@ class Settings:
             tasks=value["tasks"],
             lead_seconds=value["lead_seconds"],
             delta=DeltaPlan.from_json(value["delta"]) if value.get("delta") else None,
+            rounds=value.get("rounds", 0),
         )
 
 
@@ -106,9 +113,20 @@ def _run_seconds(timing: Timing, lead_seconds: float) -> float:
     return timing.quiet + lead_seconds + timing.run + timing.tail + START_SECONDS
 
 
+def rounds_within(settings: Settings) -> int:
+    """How many rounds of what servers do leave the encounters most of the budget."""
+    runs = MOST_OF_BUDGET * settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
+    return min(settings.rounds, int(runs / len(servers.runs_of_a_round(settings.tasks))))
+
+
+def runs_of_rounds(settings: Settings) -> int:
+    return rounds_within(settings) * len(servers.runs_of_a_round(settings.tasks))
+
+
 def encounters_within(settings: Settings) -> int:
     """How many encounters of the plan fit into the budget, by the estimate; whole blocks."""
     runs_left = settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
+    runs_left -= runs_of_rounds(settings)
     count = 0
     for block in blocks(settings.plan):
         runs_left -= RUNS_ALONE + len(block)
@@ -162,7 +180,7 @@ class Session:
             if self.settings.delta:
                 self._run_delta(self.settings.delta, tell)
             else:
-                self._run_blocks(tell)
+                self._run_within_budget(tell)
         self.store.finish_calibration(self.number)
 
     def seconds_left(self) -> float:
@@ -171,8 +189,9 @@ class Session:
         if settings.delta:
             left = 1 - len(self.measured) / settings.delta.points
             return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
-        missing = self._missing(Counter(_key(e) for e in self.measured if not e.dropped))
+        missing = self._missing(Counter(_key(e) for e in self._encounters if not e.dropped))
         once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
+        once += self._estimate * len(list(self._runs_to_do()))
         return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
 
     def _run_delta(self, plan: DeltaPlan, tell: Callable[[Encounter], None]) -> None:
@@ -190,19 +209,25 @@ class Session:
             keep=lambda encounter: self._keep(encounter, tell),
         )
 
-    def _run_blocks(self, tell: Callable[[Encounter], None]) -> None:
-        """Until the budget is used up; what was dropped is measured again at the end."""
+    def _run_within_budget(self, tell: Callable[[Encounter], None]) -> None:
+        """Until the budget is used up; dropped encounters are measured again at the end."""
         begin = time.monotonic()
         spent, runs = self._runs_before() * self._estimate, 0
-        for block in self.to_do():
+        for next_runs, measure in self._steps():
             elapsed = time.monotonic() - begin
             of_a_run = elapsed / runs if runs >= LEARN_FROM else self._estimate
-            next_runs = RUNS_ALONE + len(block)
             if spent + elapsed + next_runs * of_a_run > self.settings.budget:
                 break
             runs += next_runs
-            for measured in self._measure(block):
+            for measured in measure():
                 self._keep(measured, tell)
+
+    def _steps(self) -> Iterator[tuple[int, Callable[[], list[Encounter]]]]:
+        """Yield how many runs the next step takes, and what measures it."""
+        for programs in self._runs_to_do():
+            yield 1, partial(self._measure_run, programs)
+        for block in self.to_do():
+            yield RUNS_ALONE + len(block), partial(self._measure, block)
 
     def _keep(self, encounter: Encounter, tell: Callable[[Encounter], None]) -> None:
         self.store.add_encounter(self.number, encounter)
@@ -221,13 +246,26 @@ class Session:
 
     def _runs_before(self) -> int:
         """How many runs of the budget went before an interruption."""
-        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self.measured})
+        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self._encounters})
+
+    @property
+    def _encounters(self) -> list[Encounter]:
+        return [encounter for encounter in self.measured if encounter.mode == "rates"]
+
+    def _runs_to_do(self) -> Iterator[tuple[Program, ...]]:
+        settings = self.settings
+        return servers.runs_to_do(
+            rounds_within(settings),
+            tasks=settings.tasks,
+            seed=settings.seed,
+            measured=self.measured,
+        )
 
     def to_do(self) -> Iterator[list[Encounterable]]:
         """Yield what the history does not hold: first everything once, then what was dropped."""
-        yield from blocks(self._missing(Counter(_key(e) for e in self.measured)))
+        yield from blocks(self._missing(Counter(_key(e) for e in self._encounters)))
         for _ in range(MOST_REPEATS):
-            valid = Counter(_key(e) for e in self.measured if not e.dropped)
+            valid = Counter(_key(e) for e in self._encounters if not e.dropped)
             yield from blocks(self._missing(valid))
 
     def _missing(self, done: Counter[tuple[object, ...]]) -> list[Encounterable]:
@@ -239,6 +277,13 @@ class Session:
                 missing.append(encounter)
         return missing
 
+    def _measure_run(self, programs: tuple[Program, ...]) -> list[Encounter]:
+        settings = self.settings
+        launcher, timing = self._launcher, settings.timing
+        return [
+            servers.measure_run(programs, settings.targets[0], launcher=launcher, timing=timing)
+        ]
+
     def _measure(self, block: list[Encounterable]) -> list[Encounter]:
         settings = self.settings
         here = settings.targets[0]
@@ -247,7 +292,7 @@ class Session:
             if encounter.disjoint and there == here:
                 raise CalibrationError(f"{encounter}: needs a second --target")
         # An own sequence for each block: resumed or not, the order of its runs is the same.
-        order = random.Random(f"{settings.seed} {len(self.measured)}")  # noqa: S311
+        order = random.Random(f"{settings.seed} {len(self._encounters)}")  # noqa: S311
         started = int(time.time())
         found = measure_blocks(
             Member(block[0].probe, here),
