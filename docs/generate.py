@@ -183,7 +183,10 @@ def exit_statuses(name: str) -> list[tuple[str, str]]:
 
 
 USES = {
-    "Bundle": {"sluice model publish", "sluice predict", "sluice site assess", "sluice-learn"},
+    "Bundle": {
+        *("sluice history top", "sluice model publish", "sluice predict", "sluice site assess"),
+        *("sluice site attribute", "sluice site interference", "sluice-learn"),
+    },
     "Snapshot": {"sluice doctor", "sluiced"},
     "Socket": {"sluice doctor", "sluiced"},
     "OffFile": {"sluice off", "sluice on", "sluice status", "sluiced"},

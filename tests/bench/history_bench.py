@@ -282,9 +282,8 @@ def main() -> int:
             ["history", "--json"],
             ["history", "--quarantined"],
             ["history", "top", "writers"],
-            ["history", "top", "harmful"],
             *(["history", "top", "writers", "--since", age] for age in ("1y", "26w", "4w", "1w")),
-            ["history", "top", "harmed", "--since", "1y", "-n", "100", "--json"],
+            ["history", "top", "readers", "--since", "1y", "-n", "100", "--json"],
             ["model", "list"],
             ["decisions"],
         ):
@@ -297,6 +296,7 @@ def main() -> int:
             ["why", str(last.job_id)],
             ["site", "assess"],
             ["site", "interference"],
+            ["history", "top", "harmful"],
             ["model", "train"],
             ["history", "prune", "--older-than", age_of_oldest(history, PRUNED_SHARE)],
         ):

@@ -15,6 +15,7 @@ from sluice.cli.main import main as sluice
 from sluice.history_db import records
 from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.policies.bundle import name_of
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.structs import View
 from sluice.slurm import answers
@@ -162,6 +163,7 @@ def test_the_whole_story_of_a_job_beside_another(site, busy):
     assert f"{decision.action}: {core.sentence('action', decision.action)}" in story
     assert "Mode was observe: the job was not touched." in story
     assert f"{record.bundle_checksum:016x}" in story
+    assert f"Interference by {name_of('model.bundle', NOW)}." in story
     assert "after waiting 1 min 30 s, ran 10 min, exit code 0:0." in story
 
 
@@ -196,6 +198,8 @@ def test_json_holds_the_record_as_it_was_made(site, busy):
     assert facts["record"] == json.loads(json.dumps(record.to_dict()))
     assert facts["joined_by"] == "mark"
     assert facts["lanes"] == ["sl0", "sl1"]
+    model = {"source": "bundle", "name": name_of("model.bundle", NOW)}
+    assert facts["interference_model"] == model
     assert facts["slurm"]["state"] == "PENDING"
     assert facts["slurm"]["started"] is None
 

@@ -484,7 +484,7 @@ def test_a_read_only_history_cannot_be_written(tmp_path):
 def test_a_full_disk_costs_only_the_step_that_did_not_fit(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=768k", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("this machine does not let us mount a tmpfs")
     try:

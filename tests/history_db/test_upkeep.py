@@ -24,7 +24,7 @@ from sluice.history_db.records import Application, Label, Run, Total
 from sluice.history_db.store import Store
 from sluice.history_db.tables import ranking, upkeep
 from sluice.history_db.tables.ranking import SORTED_BY
-from sluice.interference.ranking import application_name, harm_among, refresh
+from sluice.interference.ranking import application_name, refresh
 from sluice.policies.core import NAME_SIZE, name_stem
 from sluice.prediction.made_history import MadeRun, made_history
 
@@ -179,7 +179,7 @@ def test_a_ranking_since_a_week_is_that_of_its_weeks_however_few_it_looks_at(
     weeks = {  # who wrote most once, seldom does later
         week: [
             Total(
-                uid, f"app{uid}", None, 1, *(float(random.randrange(0, 9) ** 3) for _ in range(5))
+                uid, f"app{uid}", None, 1, *(float(random.randrange(0, 9) ** 3) for _ in range(3))
             )
             for uid in random.sample(range(60), 40)
         ]
@@ -214,30 +214,6 @@ def writer(number: int, start: int, end: int, **numbers: float) -> Run:
 
 def by_itself(number: int, start: int) -> Run:
     return writer(number, start, start + 3600, rate=5e9, io_share=0.8, runtime_seconds=3600.0)
-
-
-def in_company(number: int, start: int) -> Run:
-    """The same at half the rate: its 2,880 s of I/O take twice as long."""
-    return writer(
-        number, start, start + 6480, rate=2.5e9, io_share=5760 / 6480, runtime_seconds=6480.0
-    )
-
-
-def test_jobs_that_slowed_each_other_are_harmed_by_what_they_lost_and_others_are_not():
-    apart = [by_itself(i % 2, 10_000 * i) for i in range(8)]
-    assert sum(harm.suffered for harm in harm_among(apart).values()) == 0
-    first, second = harm_among([*apart, in_company(0, 200_000), in_company(1, 200_000)]).values()
-    assert (first.suffered, second.suffered) == pytest.approx((2880 * 4, 2880 * 4), rel=0.2)
-    assert (first.caused, second.caused) == pytest.approx((second.suffered, first.suffered))
-
-
-def test_nobody_is_harmed_by_more_than_his_run_time():
-    crowd = [in_company(i % 3, 1000 * i) for i in range(12)]
-    harm = harm_among([by_itself(0, 900_000), *crowd])
-    assert all(one.suffered <= 13 * 6480 * 4 for one in harm.values())
-    assert sum(one.suffered for one in harm.values()) == pytest.approx(
-        sum(one.caused for one in harm.values())
-    )
 
 
 def test_a_job_of_many_logs_is_one_job_in_a_ranking(tmp_path):

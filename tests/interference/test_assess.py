@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from sluice.cli.main import main
 from sluice.history_db.records import Profile
-from sluice.interference.assess import INSTANTS, Assessment, assess, worst_pairs
+from sluice.interference.assess import Assessment, assess
+from sluice.interference.cost import costs
 from sluice.policies import core
 from sluice.policies.structs import View, new
 from sluice.prediction.to_core import profile_members
@@ -41,17 +42,8 @@ def job(name: str, start: float, *, pattern: str = "owc", hours: float = 1.0, no
     return finished_job(profile, name=name, nodes=nodes, tasks=64, time_limit=120, **times)
 
 
-def ask(jobs) -> Assessment:
-    return assess(jobs, model=MODEL, policy=POLICY)
-
-
-def test_the_worst_pairs_alone_are_those_of_the_assessment():
-    jobs = [job(name, start, pattern=p) for name, start, p in (("a", 0, "owc"), ("b", 600, "aw"))]
-    told: list[int] = []
-    found = worst_pairs(jobs, model=MODEL, policy=POLICY, advance=told.append)
-    assert found
-    assert found == ask(jobs).worst_pairs
-    assert sum(told) == INSTANTS * len(jobs)
+def ask(jobs, policy=POLICY) -> Assessment:
+    return assess(jobs, costs(jobs, model=MODEL, policy=policy), MODEL)
 
 
 def test_jobs_that_never_meet_lose_nothing_and_that_is_said_plainly():
@@ -122,7 +114,7 @@ def test_what_is_caused_is_what_is_suffered_and_no_more_than_was_used(starts, pa
 def test_more_storage_costs_less():
     jobs = [job("a", 0), job("b", 0, pattern="aw")]
     large = core.parse_config("t", b"Lane=all Targets=1 Bandwidth=50G\n").policy
-    assert assess(jobs, model=MODEL, policy=large).lost < 0.2 * ask(jobs).lost
+    assert ask(jobs, large).lost < 0.2 * ask(jobs).lost
 
 
 def test_the_load_from_which_on_it_matters_is_that_of_the_jobs_that_met():
@@ -157,7 +149,7 @@ def test_the_command_says_so_for_a_real_history(tmp_path, monkeypatch):
 def test_of_many_jobs_those_that_are_drawn_stand_for_all(monkeypatch):
     jobs = [job(f"a{i % 7}", 900 * i, nodes=1 + i % 5) for i in range(400)]
     whole = ask(jobs)
-    monkeypatch.setattr("sluice.interference.assess.VICTIMS", 100)
+    monkeypatch.setattr("sluice.interference.cost.VICTIMS", 100)
     some = ask(jobs)
     assert (whole.drawn, some.drawn, some.heavy) == (400, 100, whole.heavy)
     assert some.heavy_node_hours == whole.heavy_node_hours

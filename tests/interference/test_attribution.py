@@ -292,16 +292,7 @@ def test_a_series_whose_steps_drift_until_times_lie_in_others_bins_is_refused(tm
 def logs(runs, tmp_path_factory):
     """Genuine logs whose heatmaps are those of the planted runs."""
     place = tmp_path_factory.mktemp("logs")
-    for number, run in enumerate(runs):
-        log = MadeLog(
-            jobid=1000 + number,
-            nprocs=run.processes,
-            start=1_700_000_000 + round(run.start),
-            end=1_700_000_000 + round(run.end),
-            exe=f"/apps/{run.application} -v",
-        )
-        log.add_heatmap(run.bin_seconds, [round(one) for one in run.moved], [0] * len(run.moved))
-        log.write(place / f"{number}.darshan")
+    planted.write_logs(runs, place)
     return place
 
 

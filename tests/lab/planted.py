@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from made_logs import MadeLog
 
 from sluice.interference.production.timeline import Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 STEP = 0.05  # seconds
 BINS = 200
@@ -102,3 +104,17 @@ def _timeline(name: str, start: float, moved: np.ndarray) -> Timeline:
     padded[:length] = moved[first : first + length]
     bins = padded.reshape(BINS, width).sum(axis=1)[: -(-length // width)]
     return Timeline(name, 16, first * STEP, width * STEP, bins)
+
+
+def write_logs(runs: Sequence[Timeline], place: Path) -> None:
+    """Write genuine logs whose heatmaps are those of the runs."""
+    for number, run in enumerate(runs):
+        log = MadeLog(
+            jobid=1000 + number,
+            nprocs=run.processes,
+            start=1_700_000_000 + round(run.start),
+            end=1_700_000_000 + round(run.end),
+            exe=f"/apps/{run.application} -v",
+        )
+        log.add_heatmap(run.bin_seconds, [round(one) for one in run.moved], [0] * len(run.moved))
+        log.write(place / f"{number}.darshan")

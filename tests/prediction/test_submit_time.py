@@ -23,7 +23,7 @@ from sluice.history_db.store import Store
 from sluice.interference.programs import MIB, Program
 from sluice.interference.site_model import SiteModel
 from sluice.policies import core
-from sluice.policies.bundle import Bundle
+from sluice.policies.bundle import Bundle, name_of
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.backtest import judge, predict_past, steps_of
@@ -404,6 +404,11 @@ def test_what_production_showed_reaches_the_bundle(site):
     said = site("model", "publish")
     assert "from published figures and 1 pair of applications seen in production" in said
     assert kept() > 1.2 * published
+    named = json.loads(site("site", "assess", "--json"))["interference_model"]
+    with Store(site.history) as store:
+        latest = store.publications()[-1]
+    assert named["name"] == name_of(latest.path, latest.published_at)
+    assert named["basis"] == {"measurements": 0, "production": 1, "left_out": 0}
 
 
 def test_there_may_be_nothing_to_go_back_to(site):

@@ -25,7 +25,7 @@ fit as it was seen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,11 @@ class Basis:
     left_out: int = 0
     """Of both, because a bundle has room for so many kinds of programs."""
 
+    @property
+    def count(self) -> int:
+        """How much evidence there was."""
+        return self.measurements + self.production + self.left_out
+
     def __str__(self) -> str:
         known = "published figures"
         if self.measurements:
@@ -186,6 +191,10 @@ class SiteModel:
     bandwidth: float
     """B/s: the most that any program got from the target alone; efficiencies refer to it."""
     basis: Basis = Basis()
+
+    def for_bundle(self) -> dict[str, Any]:
+        """Return what a bundle tells of it besides the coefficients, as JSON takes it."""
+        return {"basis": asdict(self.basis), "bandwidth": self.bandwidth}
 
     def with_deviation(self, log_sd: float) -> SiteModel:
         """Return the same with another sd of ln w where the site measured."""

@@ -91,6 +91,8 @@ class FinishedJob:
     """Storage targets that it used; None: not known."""
     disturbance: Disturbance | None = None
     """None: the profile is as it was seen."""
+    user: str = ""
+    """By the accounting; empty: not known."""
     predicted: Predicted | None = None
     """What was predicted of it when it was submitted; None: nothing, or nobody knows."""
 
@@ -219,6 +221,7 @@ def described(
         arguments=_arguments(job, submission),
         heatmap=heatmap,
         targets=targets,
+        user=(job.user if job else None) or "",
         predicted=submission.predicted if submission else None,
     )
 

@@ -30,24 +30,29 @@ def publish(
     path: Path,
     now: int,
     interference: Mapping[str, Any] | None = None,
+    interference_from: Mapping[str, Any] | None = None,
     content_of: TrainedModel | None = None,
 ) -> Bundle:
     """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
 
     interference: members of struct sluice_interference; without, the published figures.
+    interference_from: what these rest on, as JSON takes it.
     content_of: the model as it knows later runs, too; without, as it was trained. Where nothing
     of it differs from the bundle that was published last, that one stays.
 
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
+    text = {"model": model.id, "trained": model.created, "metrics": model.metrics}
     packed = partial(
         pack,
         content_of or TrainedModel.from_bytes(model.content),
         policy=policy,
-        text=json.dumps({"model": model.id, "trained": model.created, "metrics": model.metrics}),
+        text=json.dumps(text | {"interference": interference_from or {}}),
         interference=interference,
     )
     latest = store.latest_bundle()
+    if latest is not None:
+        now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart
     if latest is not None and latest.path == str(path.absolute()):
         created = LoadedBundle.parse(latest.content).created
         if packed(created=created) == latest.content:

@@ -599,6 +599,13 @@ def m022_capacity_of_targets(db: Database) -> None:
     db.execute("CREATE INDEX encounters_calibration ON encounters (calibration)")
 
 
+def m023_totals_without_harm(db: Database) -> None:
+    """Forget what jobs cost each other: it is computed when it is asked for, by one model."""
+    for table in ("weekly_totals", "application_totals"):
+        for column in ("caused", "suffered"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -622,4 +629,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m020_losses_of_jobs,
     m021_bundles_as_deltas,
     m022_capacity_of_targets,
+    m023_totals_without_harm,
 )

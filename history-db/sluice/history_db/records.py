@@ -440,10 +440,6 @@ class Total:
     read_bytes: float
     metadata: float
     """Opens, stats and unlinks."""
-    caused: float
-    """Node-seconds that others lost to it."""
-    suffered: float
-    """Node-seconds that it lost to others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
@@ -116,6 +117,12 @@ class Bundle:
         out = ffi.new("struct sluice_prediction *")
         lib.sluice_predict(self.handle, submission.struct, out)
         return View(out)
+
+
+def name_of(path: Path | str, published_at: int) -> str:
+    """Return what every output calls the model of a bundle."""
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(published_at))
+    return f"the bundle {path}, published {moment}"
 
 
 HEAD_BYTES = 16384

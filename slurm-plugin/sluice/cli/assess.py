@@ -13,14 +13,15 @@ from sluice.cli.common import (
     amount_text,
     config_option,
     coverage_line,
+    grounds_line,
     history_option,
     json_option,
     open_history,
-    rate_text,
     read_config,
     share_text,
     show_json,
     show_pairs,
+    show_parties,
     show_table,
     times_text,
     usage_errors,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.interference.assess import Assessment
-    from sluice.policies.core import Config, View
+    from sluice.interference.cost import Grounds
 
 SHOWN = 10  # applications
 
@@ -64,45 +65,27 @@ def command(
         sacct -aPS now-30days -o ALL | sluice history ingest --sacct -
         sluice site assess --bandwidth 200G
     """
-    from sluice.interference.assess import INSTANTS, VICTIMS, assess, storage_policy
+    from sluice.interference.assess import assess
+    from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
-    from sluice.prediction.undisturbed import latest_undisturbed
 
+    with usage_errors(CoreError):
+        storage = one_lane(bandwidth) if bandwidth is not None else None
     with open_history(config, history, read_only=True) as store:
-        jobs = latest_undisturbed(store)
+        grounds = grounds_of(store, read_config(config), storage=storage)
         covered, line = store.coverage(), coverage_line(store)
-    if not jobs:
+    if not grounds.jobs:
         raise CommandError(
             "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
             "read logs with `sluice history ingest PATH…` first."
         )
-    settings = read_config(config)
-    model, origin = _model(settings)
-    with usage_errors(CoreError):
-        policy, rate, source = storage_policy(settings, bandwidth, jobs)
-    with progress("instants", lambda: INSTANTS * min(len(jobs), VICTIMS)) as (_, advance):
-        found = assess(jobs, model=model, policy=policy, advance=advance)
-    facts = {"bandwidth": rate, "bandwidth_from": source, "interference_model": origin}
-    facts |= {"since": min(job.start for job in jobs), "until": max(job.end for job in jobs)}
+    with progress("instants", lambda: grounds.instants) as (_, advance):
+        found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
     if as_json:
-        show_json({"coverage": asdict(covered)} | facts | _as_json(found))
+        show_json({"coverage": asdict(covered)} | grounds.as_json() | _as_json(found))
     else:
         click.echo(line)
-        _print(found, facts)
-
-
-def _model(settings: Config) -> tuple[View, str]:
-    """Return the interference model that is published, else the one that a site starts from."""
-    from pathlib import Path
-
-    from sluice.policies.bundle import Bundle
-    from sluice.policies.structs import View, new
-
-    path = Path(settings.bundle)
-    if path.is_file():
-        return Bundle.read(path).interference, f"the published bundle {path}"
-    default = View(new("struct sluice_interference"))
-    return default, "published measurements of other file systems (Shah et al.), none of this site"
+        _print(found, grounds)
 
 
 def _as_json(found: Assessment) -> dict[str, Any]:
@@ -117,20 +100,17 @@ def _as_json(found: Assessment) -> dict[str, Any]:
     }
 
 
-def _print(found: Assessment, facts: dict[str, Any]) -> None:
+def _print(found: Assessment, grounds: Grounds) -> None:
     click.echo(
         f"{found.jobs} finished jobs with a known profile, {amount_text(found.node_hours)} "
         f"node-hours; {found.heavy} of them matter to storage, "
         f"{amount_text(found.heavy_node_hours)} node-hours."
     )
     click.echo(
-        f"They ran between {_day(facts['since'])} and {_day(facts['until'])}."
+        f"They ran between {_day(grounds.since)} and {_day(grounds.until)}."
         + (f" {found.drawn} of them, drawn, stand for all." if found.drawn < found.heavy else "")
     )
-    click.echo(
-        f"Storage writes {rate_text(facts['bandwidth'])} ({facts['bandwidth_from']}); "
-        f"interference by {facts['interference_model']}.\n"
-    )
+    click.echo(f"{grounds_line(grounds)}\n")
     click.echo(_verdict(found))
     if found.lost_computing > 0:
         click.echo(
@@ -147,17 +127,7 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
     )
     click.echo(_from_which_load(found))
     click.echo()
-    show_table(
-        ("application", "runs", "node-hours", "caused", "suffered"),
-        [
-            (
-                one.name,
-                one.jobs,
-                *map(amount_text, (one.node_hours, one.caused, one.suffered)),
-            )
-            for one in found.parties[:SHOWN]
-        ],
-    )
+    show_parties(found.parties[:SHOWN])
     click.echo()
     show_pairs(found.worst_pairs)
     click.echo()
@@ -173,7 +143,7 @@ def _print(found: Assessment, facts: dict[str, Any]) -> None:
     show_table(("load of storage", "node-hours with I/O", "lost"), rows)
 
 
-def _day(seconds: int) -> str:
+def _day(seconds: int | None) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import (
+    NOTHING,
     CommandError,
+    amount_text,
     config_option,
     coverage_beside,
+    grounds_line,
     history_option,
     json_option,
     one_line,
     open_history,
+    read_config,
     share_text,
     show_json,
     show_table,
@@ -29,8 +33,11 @@ from sluice.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sluice.interference.cost import Grounds
     from sluice.interference.production.attribution import Findings, Observation
     from sluice.interference.production.timeline import Timeline
+
+    NodeHours = dict[tuple[str, str], float]  # by victim and aggressor
 
 MOST_DAYS = 400  # that a run may lie from the usual one and count for the time covered
 DAMAGED = 1  # exit code when a log could not be read
@@ -128,6 +135,8 @@ def command(
     --server-load, what came with the load of jobs that have no log is not laid to others, as far
     as the history knows when these ran and what they moved.
 
+    Beside each pair stands what it costs in the history, in node-hours, as in `sluice site assess`.
+
     \b
         sluice site attribute /var/log/darshan/2026/11
         sluice site attribute --server-load ost-bytes.csv --control 100 --dry-run logs/
@@ -145,13 +154,16 @@ def command(
     shuffles = _control(find, runs, control)
     if not dry_run:
         _keep(runs, findings, false_rate, config, history)
+    grounds, lost = _node_hours(findings, config, history)
     line, coverage = coverage_beside(config, history)
     if as_json:
         shares = {"coverage": asdict(coverage) if coverage else None}
-        show_json(shares | _as_json(read, findings, shuffles))
+        source = grounds.as_json() if grounds else {"interference_model": None}
+        show_json(shares | source | _as_json(read, findings, shuffles, lost))
     else:
         click.echo(line)
         _print(read, findings, shuffles, false_rate)
+        _print_pairs(findings, grounds, lost)
     if read.damaged:
         ctx.exit(DAMAGED)
 
@@ -265,6 +277,26 @@ def _keep(
         )
 
 
+def _node_hours(
+    findings: Findings, config: Path | None, history: Path | None
+) -> tuple[Grounds | None, NodeHours]:
+    """Return what pairs of programs cost each other, as far as there is a history with jobs."""
+    from sluice.history_db.errors import HistoryError
+    from sluice.interference.cost import grounds_of, programs_of
+
+    try:
+        with open_history(config, history, read_only=True) as store:
+            grounds, programs = grounds_of(store, read_config(config)), programs_of(store)
+    except HistoryError:
+        return None, {}
+    if not grounds.jobs or not findings.observations:
+        return None, {}
+    with progress("instants", lambda: grounds.instants) as (_, advance):
+        lost = grounds.costs(advance).between(lambda job: programs.get(job.logs[0], ""))
+    tested = [(one.victim, one.aggressor) for one in findings.observations]
+    return grounds, {pair: lost.get(pair, 0.0) for pair in tested}
+
+
 def _time_covered(runs: list[Timeline]) -> tuple[int, int]:
     """Return when the first and the last run began; not by a clock that is years off."""
     starts = [int(run.start) for run in runs] or [0]
@@ -273,7 +305,9 @@ def _time_covered(runs: list[Timeline]) -> tuple[int, int]:
     return min(near), max(near)
 
 
-def _as_json(read: _Read, findings: Findings, control: _Control | None) -> dict[str, object]:
+def _as_json(
+    read: _Read, findings: Findings, control: _Control | None, lost: NodeHours
+) -> dict[str, object]:
     return {
         "logs": {
             "with_heatmap": read.with_heatmap,
@@ -291,11 +325,11 @@ def _as_json(read: _Read, findings: Findings, control: _Control | None) -> dict[
         },
         "p_needed": findings.p_needed,
         "control": asdict(control) if control else None,
-        "observations": [_observation(one) for one in findings.observations],
+        "observations": [_observation(one, lost) for one in findings.observations],
     }
 
 
-def _observation(one: Observation) -> dict[str, object]:
+def _observation(one: Observation, lost: NodeHours) -> dict[str, object]:
     return {
         "victim": one.victim,
         "aggressor": one.aggressor,
@@ -304,6 +338,7 @@ def _observation(one: Observation) -> dict[str, object]:
         "p_value": one.p_value,
         "slices": {"disturbed": one.disturbed, "undisturbed": one.undisturbed},
         "attributed": one.is_attributed,
+        "lost_node_hours": lost.get((one.victim, one.aggressor)),
     }
 
 
@@ -318,11 +353,6 @@ def _print(read: _Read, findings: Findings, control: _Control | None, false_rate
         click.echo(
             f"{read.jobs_without} jobs without a log ran meanwhile: what came with the load that "
             "accounting tells of is not laid to others."
-        )
-    if findings.observations:
-        show_table(
-            ["victim", "aggressor", "rate left", "90 %", "p", "slices under", "clear", "verdict"],
-            [_row(one) for one in findings.observations],
         )
     attributed = sum(one.is_attributed for one in findings.observations)
     click.echo(
@@ -344,7 +374,23 @@ def _print(read: _Read, findings: Findings, control: _Control | None, false_rate
         )
 
 
-def _row(one: Observation) -> list[object]:
+def _print_pairs(findings: Findings, grounds: Grounds | None, lost: NodeHours) -> None:
+    if not findings.observations:
+        return
+    if grounds:
+        click.echo(f"Node-hours lost are of the whole history. {grounds_line(grounds)}")
+    show_table(
+        [
+            *("victim", "aggressor", "rate left", "90 %", "p", "slices under", "clear"),
+            *("lost node-hours", "verdict"),
+        ],
+        [_row(one, lost) for one in findings.observations],
+        least=("p", "slices under", "clear"),
+    )
+
+
+def _row(one: Observation, lost: NodeHours) -> list[object]:
+    hours = lost.get((one.victim, one.aggressor))
     low, high = one.interval
     return [
         one.victim,
@@ -354,5 +400,6 @@ def _row(one: Observation) -> list[object]:
         f"{one.p_value:.2g}",
         one.disturbed,
         one.undisturbed,
+        NOTHING if hours is None else amount_text(hours),
         "slowed" if one.is_attributed else "not told from chance",
     ]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Coverage
     from sluice.history_db.store import Store
-    from sluice.interference.assess import Pair
+    from sluice.interference.cost import Grounds, Pair, Party
     from sluice.policies.core import Config
 
 VERSION = "0.1.0"
@@ -306,11 +306,50 @@ def show_table(
             click.echo("\n".join(lines))
 
 
+def grounds_line(grounds: Grounds) -> str:
+    """Say what the node-hours of a report are computed from."""
+    return (
+        f"Storage writes {rate_text(grounds.bandwidth)} ({grounds.bandwidth_from}); "
+        f"interference by {grounds.model}."
+    )
+
+
+def show_parties(parties: Sequence[Party], layout: Layout | None = None) -> None:
+    """Print what applications lost to each other, in node-hours."""
+    from sluice.slurm.viewers import user_text
+
+    show_table(
+        ("user", "application", "runs", "node-hours", "caused", "suffered"),
+        [
+            (
+                one.user or user_text(one.uid),
+                one.name,
+                one.jobs,
+                *map(amount_text, (one.node_hours, one.caused, one.suffered)),
+            )
+            for one in parties
+        ],
+        least=("node-hours", "runs"),
+        layout=layout,
+    )
+
+
 def show_pairs(pairs: Sequence[Pair]) -> None:
     """Print which applications cost which others most."""
+    from sluice.slurm.viewers import user_text
+
     show_table(
-        ("application", "beside", "lost node-hours"),
-        [(one.victim, one.aggressor, amount_text(one.lost)) for one in pairs],
+        ("user", "application", "beside user", "application", "lost node-hours"),
+        [
+            (
+                one.victim_user or user_text(one.victim_uid),
+                one.victim,
+                one.aggressor_user or user_text(one.aggressor_uid),
+                one.aggressor,
+                amount_text(one.lost),
+            )
+            for one in pairs
+        ],
     )
 
 

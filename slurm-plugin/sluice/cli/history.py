@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,11 +18,14 @@ from sluice.cli.common import (
     config_option,
     coverage_line,
     duration_text,
+    grounds_line,
     history_option,
     json_option,
     open_history,
+    read_config,
     show_facts,
     show_json,
+    show_parties,
     show_table,
 )
 from sluice.cli.listing import Age, layout_options, selection_options, since_option
@@ -30,7 +33,6 @@ from sluice.cli.progress import add_up, progress
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
-    from sluice.history_db.records import Total
     from sluice.history_db.store import Store
 
 WEEK = 7 * 86400
@@ -38,10 +40,10 @@ ORDERS = {
     "writers": "write_bytes",
     "readers": "read_bytes",
     "metadata": "metadata",
-    "harmful": "caused",
-    "harmed": "suffered",
 }
-"""What a ranking is asked for by, and what it is sorted by."""
+"""What a ranking of volumes is asked for by, and what it is sorted by."""
+HARM = {"harmful": "caused", "harmed": "suffered"}
+"""Likewise, of node-hours that jobs cost each other."""
 
 
 @click.command("show", short_help="Say what the history holds.")
@@ -98,7 +100,7 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
 
 
 @click.command("top")
-@click.argument("order", type=click.Choice(list(ORDERS)), metavar="|".join(ORDERS))
+@click.argument("order", type=click.Choice([*ORDERS, *HARM]), metavar="|".join([*ORDERS, *HARM]))
 @since_option(None, "Only runs of this time, in full weeks")
 @selection_options("user")
 @click.option("-n", "most", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
@@ -120,7 +122,8 @@ def top(
     """Rank applications by what they do to storage and to each other.
 
     An application is a user and a job name without its numbers. Harm is in node-hours that runs
-    at the same time cost each other by the interference model, each pair judged by itself.
+    cost each other, computed as `sluice site assess` does, from the newest 100,000 logs, and takes
+    as long; it is of the runs that started in the time asked for.
 
     \b
         sluice history top writers
@@ -128,13 +131,17 @@ def top(
         sluice history top harmful -n 5 --json
     """
     first_week = (since or 0) // WEEK
+    if order in HARM:
+        ranked = {"by": HARM[order], "since": first_week * WEEK, "most": most, "users": users}
+        _show_harm(config, history, layout, ranked, as_json=as_json)
+        return
     with _fresh(config, history) as store:
         uids = [uid_of(name, store) for name in users]
         totals = store.ranking(ORDERS[order], since_week=first_week, most=most, uids=uids)
         stale = len(store.stale_weeks())
         coverage, shares = coverage_line(store), asdict(store.coverage())
     if as_json:
-        rows = [_hours(total) for total in totals]
+        rows = [asdict(total) for total in totals]
         show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
         return
     if not layout.is_for_programs:
@@ -143,7 +150,7 @@ def top(
         click.echo("none: no run of that time is known to have done so")
         return
     show_table(
-        ("user", "application", "runs", "written", "read", "opens, stats", "harms", "is harmed"),
+        ("user", "application", "runs", "written", "read", "opens, stats"),
         [
             (
                 total.user or user_text(total.uid),
@@ -152,8 +159,6 @@ def top(
                 bytes_text(total.write_bytes),
                 bytes_text(total.read_bytes),
                 f"{total.metadata:.3g}",
-                _node_hours(total.caused),
-                _node_hours(total.suffered),
             )
             for total in totals
         ],
@@ -164,6 +169,35 @@ def top(
         click.echo(
             f"{stale} weeks changed since they were added up; their owner sees them", err=True
         )
+
+
+def _show_harm(
+    config: Path | None,
+    history: Path | None,
+    layout: Layout,
+    ranked: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    from sluice.interference.cost import grounds_of
+
+    with open_history(config, history, read_only=True) as store:
+        ranked["uids"] = [uid_of(name, store) for name in ranked.pop("users")]
+        grounds = grounds_of(store, read_config(config))
+        coverage, shares = coverage_line(store), asdict(store.coverage())
+    with progress("instants", lambda: grounds.instants) as (_, advance):
+        parties = grounds.costs(advance).ranked(**ranked)
+    if as_json:
+        rows = [asdict(one) for one in parties]
+        show_json({"coverage": shares, **grounds.as_json(), "applications": rows})
+        return
+    if not layout.is_for_programs:
+        click.echo(coverage)
+        click.echo(grounds_line(grounds))
+    if parties or layout.is_for_programs:
+        show_parties(parties, layout)
+    else:
+        click.echo("none: no run of that time is known to have done so")
 
 
 def _fresh(config: Path | None, history: Path | None) -> Store:
@@ -180,19 +214,6 @@ def _fresh(config: Path | None, history: Path | None) -> Store:
     except (BusyHistoryError, ReadOnlyHistoryError):
         return open_history(config, history, read_only=True)
     return writable
-
-
-def _hours(total: Total) -> dict[str, object]:
-    plain = asdict(total)
-    return {
-        **{name: value for name, value in plain.items() if name not in ("caused", "suffered")},
-        "caused_node_hours": total.caused / 3600,
-        "suffered_node_hours": total.suffered / 3600,
-    }
-
-
-def _node_hours(node_seconds: float) -> str:
-    return f"{node_seconds / 3600:.3g} h" if node_seconds else NOTHING
 
 
 @click.command("prune")

@@ -11,6 +11,7 @@ from sluice.cli.common import (
     CommandError,
     config_option,
     coverage_line,
+    grounds_line,
     history_option,
     json_option,
     one_line,
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.history_db.store import Store
+    from sluice.interference.default_model import NamedModel
     from sluice.interference.observations import Observation
     from sluice.interference.production.pairs import Pair
+    from sluice.interference.production.site import SiteEvidence
     from sluice.interference.programs import Program
-    from sluice.interference.site_model import Basis, SiteModel
+    from sluice.interference.site_model import SiteModel
     from sluice.prediction.jobs import FinishedJob
 
     Rates = Mapping[Program, float]  # B/s alone, of those that were measured
@@ -63,16 +66,18 @@ def command(
     """Say who loses how much beside whom.
 
     FIRST and SECOND are programs as `sluice site calibrate` knows them (owc:1M:4), jobs of the
-    history (job:4711), or applications by the name of their jobs (app:cfd). The loss is the
-    share of its I/O rate that one loses while both write all the time, with an interval that
-    should contain 90 % of measurements. Named beside it is what it rests on: the measurements
-    here that are most like the two, what production showed of them, or published figures where
-    there is neither; and the same over chunk sizes. Of programs that were measured, what they
-    get alone counts, too. Reads and metadata are not in the model.
+    history (job:4711), or applications by the name of their jobs, whose numbers do not count
+    (app:cfd). The loss is the share of its I/O rate that one loses while both write all the time,
+    with an interval that should contain 90 % of measurements. Named beside it are the
+    measurements here that are most like the two, and what production showed of them; and the same
+    over chunk sizes. Of programs that were measured, what they get alone counts, too. Reads and
+    metadata are not in the model.
 
     Without names, the site's matrix, and the ten pairs of applications that cost each other
-    most in the history, in node-hours, by the model that `sluice model publish` makes of the
-    history. What that is of all, by the model that is published, see `sluice site assess`.
+    most in the history, in node-hours, as in `sluice site assess`.
+
+    The model is that of the published bundle, else a fit to the history's measurements and
+    production, else published figures; which of these is said.
 
     Jobs of the newest 100,000 logs count, and are all among which app: looks for a name.
 
@@ -102,6 +107,7 @@ class _Party:
 def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
+    from sluice.interference.default_model import default_model
     from sluice.interference.production.site import site_evidence
     from sluice.prediction.undisturbed import latest_undisturbed
 
@@ -109,25 +115,28 @@ def _show_pair(
         named = any(text.startswith(("app:", "job:")) for text in (first, second))
         jobs = latest_undisturbed(store) if named else None
         known = site_evidence(store, jobs=jobs)
+        named_model = default_model(store, read_config(config), evidence=known)
         rates = known.rates_alone
         parties = [_party(store, text, jobs or [], rates) for text in (first, second)]
         coverage, shares = coverage_line(store), asdict(store.coverage())
-    model = known.model()
+    model = named_model.site
     orders = (parties, parties[::-1])
     rows = [_loss(model, a, b, known.measured, known.pairs) for a, b in orders]
     curve = _curve(model, parties, rates)
     if as_json:
-        evidence = {"coverage": shares, **_basis_json(model.basis)}
+        evidence = {"coverage": shares, "interference_model": named_model.as_json()}
         show_json(evidence | {"losses": rows, "by_chunk": curve})
     else:
         click.echo(coverage)
-        _print_pair(parties, rows, curve, model.basis)
+        _print_pair(parties, rows, curve, named_model)
+        _print_news(known, named_model)
 
 
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
     from sluice.history_db.command_lines import program_name
     from sluice.interference.errors import CalibrationError
     from sluice.interference.programs import Program
+    from sluice.policies.core import name_stem
     from sluice.prediction.expectation import expected
     from sluice.prediction.jobs import LATEST_RUNS
     from sluice.prediction.to_core import profile_members
@@ -145,7 +154,7 @@ def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rate
         logs = {run.log_id for run in runs}
         jobs = [job for job in finished if logs.intersection(job.logs)][-1:]
     else:
-        jobs = [job for job in finished if job.name == name]
+        jobs = [job for job in finished if name_stem(job.name) == name_stem(name)]
     if not jobs:
         raise CommandError(
             f"{text}: no log of such a job is in the newest {LATEST_RUNS} logs of {store.path}; "
@@ -235,7 +244,10 @@ def _curve(model: SiteModel, parties: Sequence[_Party], rates: Rates) -> list[di
 
 
 def _print_pair(
-    parties: Sequence[_Party], rows: list[dict[str, Any]], curve: list[dict[str, Any]], basis: Basis
+    parties: Sequence[_Party],
+    rows: list[dict[str, Any]],
+    curve: list[dict[str, Any]],
+    model: NamedModel,
 ) -> None:
     show_table(
         ("Program", "beside", "loses", "90 % between"),
@@ -252,7 +264,7 @@ def _print_pair(
     measured = [one for row in rows for one in row["measured"]]
     is_near = any(one["likeness"] >= NEAR for one in measured)
     is_seen = any(row["production"] for row in rows)
-    click.echo(_source_text(basis, is_near=is_near or is_seen))
+    click.echo(_source_text(model, is_near=is_near or is_seen))
     if measured:
         show_table(
             ("Most like it: program", "beside", "lost", "likeness"),
@@ -276,43 +288,38 @@ def _print_pair(
         )
 
 
-def _source_text(basis: Basis, *, is_near: bool = True) -> str:
-    if not basis.measurements and not basis.production:
-        return "From published figures alone."
-    if basis.measurements and not is_near:
-        return f"Nothing like them was measured; extrapolated from {basis}."
-    return f"From {basis}."
+def _source_text(model: NamedModel, *, is_near: bool) -> str:
+    if model.site.basis.measurements and not is_near:
+        return f"Nothing like them was measured; extrapolated by {model}."
+    return f"By {model}."
 
 
-def _basis_json(basis: Basis) -> dict[str, int]:
-    return {
-        "measured": basis.measurements,
-        "production": basis.production,
-        "left_out": basis.left_out,
-    }
+def _print_news(known: SiteEvidence, model: NamedModel) -> None:
+    """Say where the history has evidence that the model does not rest on."""
+    if model.basis and model.basis.count != known.count:
+        click.echo(
+            "The history has other evidence than this model rests on; `sluice model publish` "
+            "takes it up."
+        )
 
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
-    from sluice.interference.assess import INSTANTS, VICTIMS, storage_policy, worst_pairs
+    from sluice.interference.cost import grounds_of
     from sluice.interference.production.site import site_evidence
-    from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
-        jobs = latest_undisturbed(store)
-        known = site_evidence(store, jobs=jobs)
-        rates = known.rates_alone
+        grounds = grounds_of(store, read_config(config))
+        known = site_evidence(store, jobs=grounds.jobs)
         coverage, shares = coverage_line(store), asdict(store.coverage())
-    model = known.model()
+    model, rates = grounds.model.site, known.rates_alone
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
-    policy, rate, source = storage_policy(read_config(config), None, jobs)
-    with progress("instants", lambda: INSTANTS * min(len(jobs), VICTIMS)) as (_, advance):
-        pairs = worst_pairs(jobs, model=model.struct(), policy=policy, advance=advance)
+    with progress("instants", lambda: grounds.instants) as (_, advance):
+        pairs = grounds.costs(advance).worst_pairs()
     if as_json:
         show_json(
-            {"coverage": shares, **_basis_json(model.basis), "matrices": matrices}
+            {"coverage": shares, "matrices": matrices}
+            | grounds.as_json()
             | {"worst_pairs": [asdict(one) for one in pairs]}
-            | {"bandwidth": rate, "bandwidth_from": source}
-            | {"interference_model": "fitted to the history"}
         )
         return
     click.echo(coverage)
@@ -326,12 +333,13 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
             ],
         )
         click.echo()
-    click.echo(_source_text(model.basis))
+    click.echo(grounds_line(grounds))
+    _print_news(known, grounds.model)
     if pairs:
-        click.echo("By the same model, and not the published one that `sluice site assess` uses:")
         show_pairs(pairs)
     else:
-        click.echo(f"None of {len(jobs)} finished jobs in the history cost another anything.")
+        count = len(grounds.jobs)
+        click.echo(f"None of {count} finished jobs in the history cost another anything.")
 
 
 def _matrix(model: SiteModel, chunk: int, rates: Rates) -> dict[str, Any]:

@@ -333,6 +333,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
         f"  Record {record['boot']}-{record['number']}, found {how}; bundle "
         f"{record['bundle_checksum']}, snapshot {record['snapshot_checksum']}."
     )
+    if name := facts["interference_model"]["name"]:
+        yield f"  Interference by {name}."
 
 
 def _decided_again(facts: Facts) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.policies.bundle import HEAD_BYTES, policy_in
+from sluice.policies.bundle import HEAD_BYTES, name_of, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
@@ -105,6 +105,7 @@ def gather(
         "joined_by": found.decision.joined_by if found.decision else None,
         "tied_with": found.tied_with,
         "record": shown(record, store, viewer) if record else None,
+        "interference_model": _interference_model(record, store) if record else None,
         "evidence": _evidence(record, store, viewer) if record else None,
         "lanes": _lanes(record, store) if record else [],
         "slow_lanes": _slow_lanes(record, store) if record else {},
@@ -346,6 +347,13 @@ def _lanes(record: Record, store: Store) -> list[str]:
     """Names of the lanes that the decision chose among, by their bit in lane masks."""
     policy = policy_in(store.bundle_head(record.bundle_checksum, HEAD_BYTES))
     return [lane.name for lane in policy.lanes] if policy else []
+
+
+def _interference_model(record: Record, store: Store) -> dict[str, str | None]:
+    """Say by which model its costs were computed; without a name if the bundle is not kept."""
+    used = store.publication(record.bundle_checksum)
+    name = name_of(used.path, used.published_at) if used else None
+    return {"source": "bundle", "name": name}
 
 
 def _slow_lanes(record: Record, store: Store) -> dict[str, float]:

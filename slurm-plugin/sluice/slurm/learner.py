@@ -37,8 +37,7 @@ from sluice.slurm.status import Status
 from sluice.slurm.troubles import EXPECTED, Troubles
 
 if TYPE_CHECKING:
-    from typing import Any
-
+    from sluice.interference.site_model import SiteModel
     from sluice.policies.core import Config
     from sluice.prediction.train import Past
 
@@ -94,7 +93,7 @@ class Learner:
         )
         self._published: tuple[object, ...] = ()
         """What the bundle was made of, and how its file was left."""
-        self._interference: tuple[float, Any] = (0.0, None)
+        self._interference: tuple[float, SiteModel | None] = (0.0, None)
         self._began = time.time()
         self._take_config()
 
@@ -254,17 +253,18 @@ class Learner:
             policy=self.config.policy,
             path=path,
             now=now,
-            interference=interference,
+            interference=interference.interference,
+            interference_from=interference.for_bundle(),
             content_of=current.model,
         )
         self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at
         self._status.facts["until"] = current.until
 
-    def _interference_model(self, store: Store, now: int) -> Any:
+    def _interference_model(self, store: Store, now: int) -> SiteModel:
         made, model = self._interference
         if model is None or now >= made + INTERFERENCE_SECONDS:
-            model = site_evidence(store).model().interference
+            model = site_evidence(store).model()
             self._interference = (now, model)
         return model
 

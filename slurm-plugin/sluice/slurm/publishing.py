@@ -54,6 +54,7 @@ def publish_model(
         path=path,
         now=now,
         interference=interference.interference,
+        interference_from=interference.for_bundle(),
     )
     return Published(bundle, interference.basis)
 

@@ -30,6 +30,11 @@ class SiteEvidence:
     pairs: list[Pair]
     """All that were tested in production, also of applications that the model cannot place."""
 
+    @property
+    def count(self) -> int:
+        """How much the model can learn from."""
+        return len(self.measured) + sum(one.is_of_writers for one in self.production)
+
     def model(self) -> SiteModel:
         """Return the interference model of the site; the published one without evidence."""
         return fit(self.measured, self.production)

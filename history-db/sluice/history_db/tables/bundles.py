@@ -98,6 +98,13 @@ class Bundles(Connection):
             return bundle.content[:size] if bundle else b""
         return bytes(rows[0][1]) if rows else b""
 
+    def publication(self, checksum: int) -> Publication | None:
+        """Tell of one bundle, if it is kept."""
+        rows = self._rows(
+            "SELECT model, path, published_at FROM bundles WHERE checksum = ?", [signed(checksum)]
+        )
+        return Publication(checksum, *rows[0]) if rows else None
+
     def publications(self) -> list[Publication]:
         """Tell of the bundles that are kept, the latest last."""
         rows = self._rows(

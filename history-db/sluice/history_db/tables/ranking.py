@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 WEEK = 7 * 86400  # seconds; week 0 began at 0
-SUMS = (
-    "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata), sum(caused), "
-    "sum(suffered)"
-)
+SUMS = "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata)"
 FIRST_LOOK = 1024  # applications that are asked at first; all, if these leave it open
 ROUNDING = 1e-9  # by which sums of the same numbers may differ
-SORTED_BY = ("write_bytes", "read_bytes", "metadata", "caused", "suffered")
+SORTED_BY = ("write_bytes", "read_bytes", "metadata")
 
 
 class Ranking(Connection):
@@ -51,25 +48,12 @@ class Ranking(Connection):
         )
         return [WeekSum(*row) for row in rows]
 
-    def longest_io(self, week: int, most: int) -> list[int]:
-        """Return the runs of a week that did I/O for longest, by id."""
-        rows = self._rows(
-            """
-            SELECT logs.id FROM logs JOIN profiles ON profiles.log = logs.id
-            WHERE logs.reason IS NULL AND logs.start >= ? AND logs.start < ?
-              AND profiles.io_share * profiles.runtime_seconds > 0
-            ORDER BY profiles.io_share * profiles.runtime_seconds DESC, logs.id LIMIT ?
-            """,
-            [week * WEEK, (week + 1) * WEEK, most],
-        )
-        return [row[0] for row in rows]
-
     def put_week(self, week: int, totals: Iterable[Total]) -> None:
         """Replace the totals of a week; it is not stale any more."""
         with self._transaction() as db:
             db.execute("DELETE FROM weekly_totals WHERE week = ?", [week])
             db.executemany(
-                f"INSERT INTO weekly_totals VALUES ({marks(10)})",
+                f"INSERT INTO weekly_totals VALUES ({marks(8)})",
                 ((total.uid, total.application, week, *astuple(total)[2:]) for total in totals),
             )
             db.execute("DELETE FROM stale_weeks WHERE week = ?", [week])
