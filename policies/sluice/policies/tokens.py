@@ -55,18 +55,6 @@ def token_names(policy: View) -> dict[str, tuple[int, str]]:
     }
 
 
-def tokens_of(policy: View, decision: View) -> Tokens:
-    """Return the tokens that a decision asks for."""
-    out = ffi.new("struct sluice_tokens *")
-    lib.sluice_tokens_of(policy.struct, decision.struct, out)
-    return Tokens(CLASSES[out.klass], out.lane_mask)
-
-
-def should_exchange(policy: View, held: Tokens, decision: View) -> bool:
-    """Whether the tokens that a new decision asks for save more than the margin over those held."""
-    return bool(lib.sluice_tokens_exchange(policy.struct, _struct(held), decision.struct))
-
-
 def append(policy: View, tokens: Tokens, text: str) -> str | None:
     """Add tokens behind a user's licences; None if the result would be too long."""
     raw = text.encode(errors="surrogateescape")

@@ -104,12 +104,6 @@ crowd_of_jobs_look (struct crowd_of_jobs *c, int64_t now)
 	return c->version;
 }
 
-uint64_t
-crowd_of_jobs_version (const struct crowd_of_jobs *c)
-{
-	return c->version;
-}
-
 struct sluice_crowd *
 crowd_of_jobs_crowd (struct crowd_of_jobs *c)
 {

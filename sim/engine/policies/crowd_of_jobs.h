@@ -22,7 +22,6 @@ void crowd_of_jobs_leave (struct crowd_of_jobs *c, uint32_t job_id);
 /* Who runs longer than he should may end at any moment until his limit. Returns the
  * version. */
 uint64_t crowd_of_jobs_look (struct crowd_of_jobs *c, int64_t now);
-uint64_t crowd_of_jobs_version (const struct crowd_of_jobs *c);
 struct sluice_crowd *crowd_of_jobs_crowd (struct crowd_of_jobs *c);
 
 #endif
