@@ -7,6 +7,7 @@ import sqlite3
 import struct
 import subprocess
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from sluice.history_db.records import (
     Encounter,
     Label,
     LogKey,
+    Selection,
     Snapshot,
 )
 from sluice.history_db.store import Store
@@ -185,6 +187,18 @@ def test_a_decision_is_kept_once_and_joined_later(store):
     assert store.decision(LARGEST, 2).joined_by == "tie"
     assert len(store.decisions_of_user(1000, since=0, until=2000)) == 2
     assert len(store.latest_decisions(1)) == 1
+
+
+def test_without_a_time_the_decisions_on_some_jobs_are_searched_among_the_latest(
+    store, monkeypatch
+):
+    store.insert_decisions(a_decision(number=n, now=1000 + n, uid=n % 2) for n in range(10))
+    monkeypatch.setattr("sluice.history_db.tables.decisions.SEARCHED", 4)
+    odd = Selection(uids=(1,))
+    assert [row.number for row in store.latest_decisions(10, odd)] == [9, 7]
+    everywhen = replace(odd, since=1)
+    assert [row.number for row in store.latest_decisions(10, everywhen)] == [9, 7, 5, 3, 1]
+    assert len(store.latest_decisions(10)) == 10
 
 
 def test_snapshots_stay_as_long_as_a_decision_refers_to_them(store):

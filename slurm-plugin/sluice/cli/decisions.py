@@ -40,6 +40,8 @@ COLUMNS = (
 LEAST = ("Chunk", "Nodes", "Conf", "It", "Other", "Beside", "User", "Pattern")
 """What a narrow terminal does without, in this order."""
 NO_DECISIONS = "No decisions yet. Is sluiced running? See `sluice doctor`."
+NO_SUCH = "No such decision."
+SINCE = " The latest 200,000 were searched; --since TIME searches further back."
 
 
 @click.command()
@@ -72,6 +74,8 @@ def command(
     one) would take so many times as long as alone. A job whose number could not be told for
     certain shows as tie; one that was rejected, or that sluiced has not met yet, shows none.
 
+    Without --since, the decisions on some jobs are searched among the latest 200,000.
+
     Who may not read the history asks sluiced, which shows whose jobs PrivateData allows.
 
     \b
@@ -96,7 +100,8 @@ def command(
     elif rows or layout.is_for_programs:
         show_table(COLUMNS, [_cells(row) for row in rows], least=LEAST, layout=layout)
     else:
-        click.echo(NO_DECISIONS if not (since or any(selection.values())) else "No such decision.")
+        is_chosen = any(selection.values())
+        click.echo(NO_SUCH if since else NO_SUCH + SINCE if is_chosen else NO_DECISIONS)
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:

@@ -26,6 +26,8 @@ DICTIONARY_ROWS = 20_000
 """Records that are compressed with one dictionary."""
 
 
+SEARCHED = 200_000
+"""The latest decisions, which are searched for some jobs' where no time says how far back."""
 ALL_JOBS = Selection()
 ZEROS = re.compile(rb"\0{32,}")
 """Unused room in records, which a dictionary has better things to do with than to repeat."""
@@ -187,9 +189,13 @@ class Decisions(Connection):
         )
 
     def latest_decisions(self, limit: int, selection: Selection = ALL_JOBS) -> list[Decision]:
-        """Return the plugin's latest decisions on these jobs, the latest first."""
+        """Return the plugin's latest decisions on these jobs, the latest first.
+
+        Without a time, some jobs' are searched among the latest SEARCHED: no index finds them.
+        """
         conditions = ["is_second = 0", "now >= ?"]
-        values: list[Any] = [selection.since]
+        is_bounded = selection.since or selection == ALL_JOBS
+        values: list[Any] = [selection.since if is_bounded else self._searched_from()]
         for column, words in (("uid", selection.uids), ("cluster", selection.clusters)):
             if words:
                 conditions.append(f"{column} IN (SELECT value FROM json_each(?))")
@@ -210,6 +216,12 @@ class Decisions(Connection):
         return self._decisions(
             f"{' AND '.join(conditions)} ORDER BY now DESC, number DESC LIMIT ?", [*values, limit]
         )
+
+    def _searched_from(self) -> int:
+        rows = self._rows(
+            "SELECT now FROM decisions ORDER BY now DESC LIMIT 1 OFFSET ?", [SEARCHED - 1]
+        )
+        return int(rows[0][0]) if rows else 0
 
     def _decisions(self, condition: str, values: Sequence[Any]) -> list[Decision]:
         return list(self._each_decision(condition, values))
