@@ -21,12 +21,12 @@ from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
 from sluice.sim.storage.contention import Contention
 from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.jobs import Trace
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import SLURM, site_of
 from sluice.sim.trace.profiles import drawn_profiles
 from sluice.sim.trace.repairs import Replayable, make_replayable
 from sluice.sim.trace.sources import read_trace
-from sluice.sim.trace.trace import Trace
 
 KTH = Path(__file__).resolve().parents[3] / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
 GOAL = 1_000_000  # jobs/s, KTH-SP2 with EASY

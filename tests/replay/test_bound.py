@@ -14,10 +14,10 @@ from sluice.sim.replay.compare import Draw, bound_of
 from sluice.sim.replay.io_replay import replay_with_io
 from sluice.sim.storage.contention import station_shares
 from sluice.sim.storage.storage import storage_for
+from sluice.sim.trace.jobs import Trace
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import Profiles, no_profiles
 from sluice.sim.trace.repairs import make_replayable
-from sluice.sim.trace.trace import Trace
 
 SLOTS = 16
 SITE = one_pool(SLOTS)

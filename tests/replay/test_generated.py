@@ -7,7 +7,7 @@ import pytest
 
 from sluice.policies.core import PATTERNS, PROFILE_FIELDS
 from sluice.sim.errors import TraceError
-from sluice.sim.replay.replay import replay
+from sluice.sim.replay.outcomes import replay
 from sluice.sim.trace.lublin import Model, _gamma_cdf, generate
 from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.mix import HEAVY, KINDS, LIGHT, draw_mix

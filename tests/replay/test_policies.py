@@ -10,7 +10,7 @@ from sluice.sim.engine import Machine, Partition
 from sluice.sim.errors import PolicyError
 from sluice.sim.policies.policies import ABLATIONS, POLICIES, Options, Question, policy_named
 from sluice.sim.replay.io_replay import IO_ROOM, mistaken, replay_with_io
-from sluice.sim.replay.replay import replay
+from sluice.sim.replay.outcomes import replay
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import Site, one_pool

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.sim.engine import STATES
 from sluice.sim.errors import MachineError, TraceError
-from sluice.sim.replay.replay import replay
+from sluice.sim.replay.outcomes import replay
 from sluice.sim.trace.machine import EXAMPLE, one_pool, parse_site, site_of
 from sluice.sim.trace.repairs import RULES, make_replayable
 from sluice.sim.trace.swf import read_swf

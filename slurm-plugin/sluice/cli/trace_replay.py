@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
-    from sluice.sim.replay.replay import Outcomes
+    from sluice.sim.replay.outcomes import Outcomes
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.repairs import Replayable
 
@@ -123,7 +123,7 @@ def command(
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
     from sluice.cli.comparing import coverage_told
-    from sluice.sim.replay.replay import replay
+    from sluice.sim.replay.outcomes import replay
 
     replayable, site = experiment.replayable()
     covered, coverage = coverage_told(experiment)

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.sim.storage.storage import Storage
+    from sluice.sim.trace.jobs import Trace
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles
     from sluice.sim.trace.repairs import Replayable
-    from sluice.sim.trace.trace import Trace
 
 IO_SHARE = 0.3
 """Of I/O-heavy jobs where nothing tells."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.policies.structs import ACTIONS, REASONS
-from sluice.sim.replay.replay import Outcomes
+from sluice.sim.replay.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.sim.replay.replay import Outcomes
+    from sluice.sim.replay.outcomes import Outcomes
     from sluice.sim.trace.repairs import Repair
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

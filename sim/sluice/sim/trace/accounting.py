@@ -15,7 +15,7 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import Job
 from sluice.history_db.sacct import BrokenLine, SacctError, parse_sacct
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.trace import BadLine, Outcome, Trace, codes
+from sluice.sim.trace.jobs import BadLine, Outcome, Trace, codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

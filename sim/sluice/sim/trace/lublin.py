@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.trace import Trace
+from sluice.sim.trace.jobs import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

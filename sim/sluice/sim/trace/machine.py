@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.sim.trace.trace import Trace
+    from sluice.sim.trace.jobs import Trace
 
 SLURM: Mapping[str, float | str] = {
     "backfill": "conservative",

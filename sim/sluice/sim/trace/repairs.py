@@ -13,13 +13,13 @@ import numpy as np
 from sluice.sim import engine
 from sluice.sim.engine import Workload
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.trace import Outcome
+from sluice.sim.trace.jobs import Outcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sluice.sim.trace.jobs import Trace
     from sluice.sim.trace.machine import Site
-    from sluice.sim.trace.trace import Trace
 
 EXAMPLES = 5
 SHORTEST_LIMIT = 1.0  # seconds; the engine takes no shorter one

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sluice.sim.trace.trace import Trace
+    from sluice.sim.trace.jobs import Trace
 
 FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
 SQLITE = b"SQLite format 3\0"

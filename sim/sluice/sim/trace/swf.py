@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.trace import BadLine, Outcome, Trace, numbered
+from sluice.sim.trace.jobs import BadLine, Outcome, Trace, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.sim.errors import TraceError
 from sluice.sim.trace.accounting import OUTCOMES
-from sluice.sim.trace.trace import BadLine, Outcome, Trace, codes
+from sluice.sim.trace.jobs import BadLine, Outcome, Trace, codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
