@@ -19,7 +19,8 @@ depends on their own R, so programs are estimated in turn, some rounds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 6
 NEWEST = 24  # runs of a program that are asked
+BATCH_UNITS = 128  # whose arrays the processor keeps at hand
 GRID = 64  # rates that are tried
 BEYOND = 1.2  # how far above W they go, in logarithms: what a cache takes,
 BELOW = 0.6  # and below what was seen
@@ -48,7 +50,7 @@ HEADROOM, HEADROOM_PRIOR = np.array([0.0, 0.3]), np.array([0.7, 0.3])
 MIX, MIX_PRIOR = np.array([0.9, 1.05, 1.25]), np.array([0.25, 0.5, 0.25])
 NOISE, NOISE_PRIOR = np.array([0.08, 0.2, 0.5]), np.array([0.5, 0.35, 0.15])
 PART_NOISE = 0.06  # of the log rate of a part that is all of a run's I/O; small ones have more
-FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest
+FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest; see _likelihood
 FLOOR_SD = 0.05  # of ln R: what the next runs differ by, whatever these say
 LEAST_KEPT = 0.02  # of R, by the law of time: a rate of 0 would exclude what was seen
 # What was seen in company counts as so many runs at most: the laws err in the same way for all
@@ -115,7 +117,7 @@ class _Rounds:
         self.program = np.array([names.setdefault(run.program, len(names)) for run in runs])
         self.names = list(names)
         self.log_rate = np.log([run.rate for run in runs])
-        self.log_full = np.full(len(runs), math.log(company.storage.most))
+        self.log_full = math.log(company.storage.most)
         fast = np.zeros(len(names))
         np.maximum.at(fast, self.program, [run.fastest for run in runs])
         self.log_usual = np.log(
@@ -130,87 +132,108 @@ class _Rounds:
         self.crowd_of_unit = crowd
         weights = company.share_of_run
         self.crowd_of_run = np.bincount(company.run_of_unit, crowd * weights, len(runs))
-        self.members = [
-            self._newest(units, runs)
-            for units in _members(self.program[company.run_of_unit], len(names))
-        ]
+        # storage's share of what others moved: no belief changes it
+        self.by_bytes = company.seconds * np.exp(self.log_rate - self.log_full)[company.other]
+        self.starts = np.array([run.start for run in runs])
+        self.batches = self._batches()
 
     def result(self) -> dict[Hashable, Alone]:
-        count = len(self.names)
-        believed = np.zeros(count)
-        for n in range(count):
-            own = self.program == n
-            believed[n] = max(np.median(self.log_usual[own]), self.log_rate[own].max())
-        sd = np.full(count, USUAL_SD)
-        found: list[Alone | None] = [None] * count
+        believed = np.array(
+            [
+                max(np.median(self.log_usual[own]), self.log_rate[own].max())
+                for own in _members(self.program, len(self.names))
+            ]
+        )
+        sd = np.full(len(self.names), USUAL_SD)
+        found: dict[int, Alone] = {}
         for turn in range(ROUNDS):
-            for_time, for_bytes, variance = self._loads(believed, sd)
-            for n, units in enumerate(self.members):
-                if len(units):
-                    found[n] = self._one(units, for_time, for_bytes, variance)
-            now = np.array([one.log_rate if one else believed[n] for n, one in enumerate(found)])
-            sd = np.array([one.log_sd if one else USUAL_SD for one in found])
+            time, variance = self._loads(believed, sd)
+            for batch in self.batches:
+                found |= batch.estimates(time, variance)
+            now = believed.copy()
+            for n, one in found.items():
+                now[n], sd[n] = one.log_rate, one.log_sd
             believed = now if turn == ROUNDS - 1 else (believed + now) / 2
-        return {self.names[n]: one for n, one in enumerate(found) if one}
+        return {self.names[n]: found[n] for n in sorted(found)}
 
-    def _newest(self, units: NDArray[np.intp], runs: Sequence[IoRun]) -> NDArray[np.intp]:
+    def _batches(self) -> list[_Batch]:
+        """Put programs of as many units together."""
+        alike: dict[int, list[tuple[int, NDArray[np.intp]]]] = defaultdict(list)
+        company = self.company
+        moved = _sums(company.part, self.by_bytes, len(company.unit))
+        for n, units in enumerate(_members(self.program[company.run_of_unit], len(self.names))):
+            if len(units):
+                newest = self._newest(units)
+                alike[len(newest)].append((n, newest))
+        return [
+            self._batch(programs[at : at + max(1, BATCH_UNITS // count)], moved)
+            for count, programs in sorted(alike.items())
+            for at in range(0, len(programs), max(1, BATCH_UNITS // count))
+        ]
+
+    def _newest(self, units: NDArray[np.intp]) -> NDArray[np.intp]:
         """Leave the units of a program's newest runs: what older ones add is work."""
         run = self.company.run_of_unit[units]
-        own = sorted(set(run.tolist()), key=lambda i: (runs[i].start, i))[-NEWEST:]
-        return units[np.isin(run, own)]
+        own = np.unique(run)
+        if len(own) <= NEWEST:
+            return units
+        newest = own[np.lexsort((own, self.starts[own]))][-NEWEST:]
+        return units[np.isin(run, newest)]
 
-    def _loads(self, believed: Array, sd: Array) -> tuple[Array, Array, Array]:
-        """Return the others' I/O over each part, in seconds alone and in shares of W a second."""
+    def _loads(self, believed: Array, sd: Array) -> tuple[Array, Array]:
+        """Return the others' I/O over each part, in seconds alone, and its variance."""
         company, other = self.company, self.company.other
         kept = np.minimum(1.0, np.exp(self.log_rate - believed[self.program]))
         parts = len(company.unit)
-        by_bytes = company.seconds * np.exp(self.log_rate - self.log_full)[other]
         # Who gets more than W alone gets it from a cache, which storage has to empty.
-        by_time = np.maximum(company.seconds * kept[other], by_bytes)
+        by_time = np.maximum(company.seconds * kept[other], self.by_bytes)
         deviation = by_time * sd[self.program[other]]
-        loads = [
-            np.asarray(np.bincount(company.part, one, parts), dtype=np.float64)
-            for one in (by_time, by_bytes, deviation**2)
-        ]
-        return loads[0], loads[1], loads[2]
+        return _sums(company.part, by_time, parts), _sums(company.part, deviation**2, parts)
 
-    def _one(self, units: NDArray[np.intp], time: Array, moved: Array, variance: Array) -> Alone:
+    def _batch(self, programs: list[tuple[int, NDArray[np.intp]]], moved: Array) -> _Batch:
         company = self.company
-        run = company.run_of_unit[units]
+        units = np.concatenate([own for _, own in programs])
         first, stop = company.first_part[units], company.first_part[units + 1]
         parts = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
-        lengths = stop - first
-        seen = company.log_rate[units]
-        full = float(np.median(self.log_full[run]))
-        usual = self._usual(np.unique(run), full)
+        described = [self._described(own) for _, own in programs]
+        return _Batch(
+            numbers=[n for n, _ in programs],
+            runs=[len(np.unique(company.run_of_unit[own])) for _, own in programs],
+            grid=np.stack([grid for grid, _, _ in described]),
+            prior=np.stack([prior for _, prior, _ in described]),
+            weight=np.stack([weight for _, _, weight in described]),
+            seen=company.log_rate[units] - self.log_full,
+            share=company.share_of_run[units],
+            slower=1.0 + SKEW * np.minimum(1.0, self.crowd_of_run[company.run_of_unit[units]]),
+            parts=parts,
+            first=np.cumsum(stop - first) - (stop - first),
+            fraction=company.fraction[parts],
+            crowd=company.crowd[parts],
+            moved=moved[parts],
+            full=self.log_full,
+        )
+
+    def _described(self, units: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """Return the rates that are tried, how far each is believed beforehand, and weights."""
+        company = self.company
+        run, seen = company.run_of_unit[units], company.log_rate[units]
+        usual = self._usual(np.unique(run), self.log_full)
         centres = [mean for mean, _, _ in usual]
         grid = np.linspace(
             min(float(np.median(seen)), *centres) - BELOW,
             max(float(seen.max()), *centres) + BEYOND,
             GRID,
         )
-        evidence = _Evidence(
-            seen=seen,
-            weight=_weights(
-                run,
-                company.share_of_run[units],
-                self.crowd_of_unit[units],
-                most=FLUSHING if self.flushes[run].mean() > 0.5 else IN_COMPANY,
-            ),
-            share=company.share_of_run[units],
-            fraction=company.fraction[parts],
-            first=np.cumsum(lengths) - lengths,
-            time=time[parts],
-            moved=moved[parts],
-            variance=np.add.reduceat(
-                company.fraction[parts] * variance[parts], np.cumsum(lengths) - lengths
-            ),
-            slower=1.0 + SKEW * np.minimum(1.0, self.crowd_of_run[run]),
-            crowd=company.crowd[parts],
-            full=full,
-            usual=usual,
+        prior = np.zeros(GRID)
+        for mean, sd, share in usual:
+            prior += share * np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd
+        weight = _weights(
+            run,
+            company.share_of_run[units],
+            self.crowd_of_unit[units],
+            most=FLUSHING if self.flushes[run].mean() > 0.5 else IN_COMPANY,
         )
-        return _alone(grid, evidence.posterior(grid), len(np.unique(run)))
+        return grid, prior, weight
 
     def _usual(self, runs: NDArray[np.intp], full: float) -> list[tuple[float, float, float]]:
         """Return what is believed of a program beforehand: mean, sd and share of some bells."""
@@ -221,6 +244,10 @@ class _Rounds:
             by_cache = float(np.quantile(self.log_usual[runs], 0.75))
             return [(by_cache, 0.25, 0.6), (full, 0.3, 0.25), (full, 0.8, 0.15)]
         return [(fast, 0.25, 0.4), (full, 0.4, 0.3), ((fast + full) / 2, 0.6, 0.3)]
+
+
+def _sums(places: NDArray[np.intp], values: Array, count: int) -> Array:
+    return np.asarray(np.bincount(places, values, count), dtype=np.float64)
 
 
 def _members(program: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
@@ -244,94 +271,134 @@ def _weights(run: NDArray[np.intp], share: Array, crowd: Array, *, most: float) 
     return tempered
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """The units of one program's runs, and the parts of each."""
+def _time_laws() -> tuple[Array, Array, Array]:
+    """Return headroom, loss and prior of each law of time."""
+    prior = np.exp(-0.5 * ((LOSS - LOSS_MEAN) / LOSS_SD) ** 2)
+    prior = (1 - LOSS_ANY) * prior / prior.sum() + LOSS_ANY / len(LOSS)
+    headroom, loss = (one.ravel() for one in np.meshgrid(HEADROOM, LOSS, indexing="ij"))
+    return headroom, loss, np.outer(HEADROOM_PRIOR, prior).ravel() / 2
 
-    seen: Array
+
+TIME_HEADROOM, TIME_LOSS, TIME_PRIOR = _time_laws()
+BYTES_PRIOR = np.outer(MIX_PRIOR, HOLD_PRIOR).ravel() / 2
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Programs of as many units each; units of one lie together, and so do parts of a unit.
+
+    Arrays are (programs, units of a program, laws, grid), as far as they vary. They hold single
+    precision: logarithms of likelihoods need no more, and a history has many millions of them.
+    """
+
+    numbers: list[int]
+    """Of the programs."""
+    runs: list[int]
+    grid: Array
+    prior: Array
     weight: Array
+    """(programs, units); what follows is of each unit, one program's after the other's."""
+    seen: Array
+    """ln of the rate over W."""
     share: Array
     """Of its run's I/O that a unit is."""
-    fraction: Array
-    """Of its unit that a part is."""
-    first: NDArray[np.intp]
-    time: Array
-    moved: Array
-    variance: Array
     slower: Array
     """How much more a unit may be slower than expected than faster: of the variance."""
+    parts: NDArray[np.intp]
+    """Among all; what follows is of each part."""
+    first: NDArray[np.intp]
+    """Part of each unit."""
+    fraction: Array
+    """Of its unit that a part is."""
     crowd: Array
     """Others in I/O at once, in the mean."""
+    moved: Array
+    """By others, as a share of W."""
     full: float
     """ln W."""
-    usual: Sequence[tuple[float, float, float]]
-    """What is believed beforehand: mean, sd and share of each of some bells."""
+    by_bytes: Array = field(init=False)
+    """Log likelihood of each rate by the law of bytes, whatever is believed of others."""
 
-    def posterior(self, grid: Array) -> Array:
-        """Return how far each rate of the grid is believed; sums to 1."""
-        by_time = self._by_time(grid)
-        by_bytes = self._by_bytes(grid)
-        top = max(by_time.max(), by_bytes.max())
-        both = np.exp(by_time - top).sum(axis=0) + np.exp(by_bytes - top).sum(axis=0)
-        prior = sum(
-            share * np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd for mean, sd, share in self.usual
+    def __post_init__(self) -> None:
+        self.by_bytes = self._by_bytes()
+
+    def estimates(self, time: Array, variance: Array) -> dict[int, Alone]:
+        """Return what is believed of each program; time and variance are of all parts."""
+        by_time = self._by_time(time[self.parts], variance[self.parts])
+        belief = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
+        belief /= belief.sum(axis=1, keepdims=True)
+        return {
+            n: _alone(grid, own, runs)
+            for n, grid, own, runs in zip(self.numbers, self.grid, belief, self.runs, strict=True)
+        }
+
+    def _by_time(self, time: Array, variance: Array) -> Array:
+        """Return the log likelihoods by the laws of time, up to a number: (programs, grid)."""
+        kept = 1.0 + TIME_HEADROOM[:, None] - TIME_LOSS[:, None] * time
+        of_unit = self._over_units(np.clip(kept, LEAST_KEPT, 1.0))
+        doubt = (TIME_LOSS / np.maximum(0.1, of_unit)) ** 2 * self._over_units(variance[None])
+        beyond = self._over_units(np.exp(-self.crowd / ALONE)[None])
+        most = np.exp(self.grid - self.full)[:, None, None, :]
+        share = of_unit[..., None] * np.minimum(1.0, most)
+        with_cache = share + beyond[..., None] * np.maximum(0.0, most - 1.0)
+        return self._likelihood(share, with_cache, doubt, TIME_PRIOR)
+
+    def _by_bytes(self) -> Array:
+        """Likewise by the laws of bytes; what is guaranteed depends on how one presses."""
+        most = np.repeat(np.exp(self.grid - self.full), self._parts_of_programs(), axis=0)
+        beyond = np.maximum(0.0, most - 1.0) * np.exp(-self.crowd / ALONE)[:, None]
+        shares = []
+        for mix in MIX:
+            for hold in HOLD:
+                left = np.maximum(mix - self.moved, 0.9 * hold / (hold + self.crowd))
+                shares.append(np.minimum(np.minimum(1.0, most), left[:, None]))
+        share, with_cache = (
+            np.stack([self._of_units(one) for one in laws], axis=2)
+            for laws in (shares, [one + beyond for one in shares])
         )
-        belief: Array = both * prior
-        belief /= belief.sum()
-        return belief
+        return self._likelihood(share, with_cache, np.zeros((1, 1, 1)), BYTES_PRIOR)
+
+    def _parts_of_programs(self) -> NDArray[np.intp]:
+        units = self.weight.shape[1]
+        return np.diff(np.append(self.first, len(self.parts))[::units])
 
     def _over_units(self, of_parts: Array) -> Array:
-        sums: Array = np.add.reduceat(of_parts * self.fraction, self.first, axis=-1)
-        return sums
+        """Add up the parts of units: (laws, parts) to (programs, units, laws)."""
+        sums = np.add.reduceat(of_parts * self.fraction, self.first, axis=-1)
+        return np.asarray(sums.T.reshape(*self.weight.shape, len(of_parts)))
 
-    def _by_time(self, grid: Array) -> Array:
-        """Return the log likelihoods by the law of time: (combinations, grid)."""
-        kept = 1.0 + HEADROOM[:, None, None] - LOSS[:, None] * self.time
-        kept = np.clip(kept, LEAST_KEPT, 1.0)[..., None, :]
-        most = np.exp(grid - self.full)[:, None]
-        share = kept * np.minimum(1.0, most)
-        prior = np.exp(-0.5 * ((LOSS - LOSS_MEAN) / LOSS_SD) ** 2)
-        prior = (1 - LOSS_ANY) * prior / prior.sum() + LOSS_ANY / len(LOSS)
-        log_prior = np.log(HEADROOM_PRIOR)[:, None] + np.log(prior)
-        of_unit = np.maximum(0.1, self._over_units(kept))
-        variance = (LOSS[:, None, None] / of_unit) ** 2 * self.variance
-        return self._likelihood(
-            *self._error(share, most), variance, log_prior[..., None] + math.log(0.5)
-        ).reshape(-1, len(grid))
+    def _of_units(self, of_parts: Array) -> Array:
+        """Likewise (parts, grid) to (programs, units, grid)."""
+        sums = np.add.reduceat(of_parts * self.fraction[:, None], self.first, axis=0)
+        return np.asarray(sums.reshape(*self.weight.shape, GRID))
 
-    def _by_bytes(self, grid: Array) -> Array:
-        """Likewise by the law of bytes; what is guaranteed depends on how heavily one presses."""
-        guaranteed = 0.9 * HOLD[:, None] / (HOLD[:, None] + self.crowd)
-        left = np.maximum(MIX[:, None, None] - self.moved, guaranteed)[..., None, :]
-        most = np.exp(grid - self.full)[:, None]
-        share = np.minimum(np.minimum(1.0, most), left)
-        log_prior = np.log(MIX_PRIOR)[:, None] + np.log(HOLD_PRIOR)
-        return self._likelihood(
-            *self._error(share, most), np.zeros(1), log_prior[..., None] + math.log(0.5)
-        ).reshape(-1, len(grid))
+    def _likelihood(self, share: Array, with_cache: Array, doubt: Array, prior: Array) -> Array:
+        """Return the logarithm of all laws' likelihoods together.
 
-    def _error(self, share: Array, most: Array) -> tuple[Array, Array]:
-        """Return ln of what was seen over what is expected, both in shares of W.
-
-        What a cache takes beyond W depends on what lay in it, which nobody saw: between none and
-        all of it nothing is an error.
+        share is what a unit is expected to get of W. What a cache takes beyond W depends on what
+        lay in it, which nobody saw: between none and all of it nothing is an error.
         """
-        beyond = np.maximum(0.0, most - 1.0) * np.exp(-self.crowd / ALONE)
-        low = self.seen - self.full - np.log(self._over_units(share))
-        high = self.seen - self.full - np.log(self._over_units(share + beyond))
-        return np.minimum(low, 0.0) + np.maximum(high, 0.0), low - high
-
-    def _likelihood(self, error: Array, width: Array, variance: Array, log_prior: Array) -> Array:
-        """Return it for each noise: (noise, ..., grid); error (..., grid, units)."""
-        own = PART_NOISE**2 / np.maximum(self.share, 0.05)
+        shape = (*self.weight.shape, 1, 1)
+        seen = self.seen.reshape(shape).astype(np.float32)
+        low, high = (seen - np.log(one.astype(np.float32)) for one in (share, with_cache))
+        is_slower = low < 0.0
+        slower = self.slower.reshape(shape).astype(np.float32)
+        width = np.maximum(low - high, 0.0) * np.where(is_slower, slower**-0.5, 1.0)
+        square = (np.minimum(low, 0.0) + np.maximum(high, 0.0)) ** 2
+        square *= np.where(is_slower, 1.0 / slower, 1.0)
+        weight = self.weight.astype(np.float32)
+        skew = np.einsum("pnlg,pn->plg", np.where(is_slower, np.log(slower), 0.0), weight)
+        own = (PART_NOISE**2 / np.maximum(self.share, 0.05)).reshape(shape[:-1])
         found = []
-        for noise, prior in zip(NOISE, NOISE_PRIOR, strict=True):
-            scale = noise**2 + own + variance
-            scale = np.where(error < 0.0, scale * self.slower, scale)
-            terms = (FREEDOM + 1) * np.log1p(error**2 / (FREEDOM * scale)) + np.log(scale)
-            terms += 2.0 * np.log1p(width / (2.5 * np.sqrt(scale)))
-            found.append(-0.5 * (terms * self.weight).sum(axis=-1) + log_prior + math.log(prior))
-        return np.stack(found)
+        for noise, its_prior in zip(NOISE, NOISE_PRIOR, strict=True):
+            scale = (noise**2 + own + doubt).astype(np.float32)[..., None]
+            # one logarithm for the product of what would be three
+            terms = 1.0 + square / (FREEDOM * scale)
+            terms *= np.square(np.square(terms))  # FREEDOM + 1 of them
+            terms *= scale * (1.0 + width / (2.5 * np.sqrt(scale))) ** 2
+            sums = np.einsum("pnlg,pn->plg", np.log(terms), weight) + skew
+            found.append(-0.5 * sums + np.log(prior * its_prior)[:, None])
+        return np.asarray(np.logaddexp.reduce(np.concatenate(found, axis=1), axis=1))
 
 
 def _alone(grid: Array, belief: Array, runs: int) -> Alone:

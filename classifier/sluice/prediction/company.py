@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ FULL = 0.995  # quantile of what waits in a cache while anything does
 STORAGE_RUNS = 2000  # the newest, that tell what a storage takes,
 COARSE = 8.0  # but for those whose bins are so many times as wide as usual
 MOST_PIECES = 256  # of a run
+PLAIN = 3  # edges of a run without a heatmap, at most: start, end, and when storage had it all
 MOST_OTHERS = 64  # that are looked at beside a run, those that move most
 
 
@@ -72,10 +73,8 @@ class IoRun:
             return self.rate
         return float(self.bins.max()) / self.bin_seconds
 
-    def may_meet(self, other: IoRun) -> bool:
-        """Tell whether both may use the same targets, and are of different jobs."""
-        if self.job == other.job:
-            return False
+    def may_share(self, other: IoRun) -> bool:
+        """Tell whether both may use the same targets."""
         if self.targets is None or other.targets is None:
             return True
         return not self.targets.isdisjoint(other.targets)
@@ -222,29 +221,74 @@ def company_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Company
     """
     activities = [_Activity(run) for run in runs]
     storage = seen_storage(runs, bandwidth)
-    pressing = [one.written_back(storage.most) for one in activities]
-    starts = np.array([one.edges[0] for one in pressing])
-    ends = np.array([one.edges[-1] for one in pressing])
+    pressing = _Pressing([one.written_back(storage.most) for one in activities])
     built = _Built(len(runs))
-    for i, others in _beside(runs, starts, ends):
-        built.add(i, activities[i], others, [pressing[j] for j in others])
+    for i, others in _beside(runs, pressing.starts, pressing.ends):
+        built.add(i, activities[i], others, pressing)
     return built.company(storage)
 
 
-def _beside(runs: Sequence[IoRun], starts: Array, ends: Array) -> Iterator[tuple[int, list[int]]]:
+class _Pressing:
+    """When all runs were in I/O, those without a heatmap as rows of numbers."""
+
+    def __init__(self, activities: Sequence[_Activity]) -> None:
+        self.activities = activities
+        self.starts = np.array([one.edges[0] for one in activities])
+        self.ends = np.array([one.edges[-1] for one in activities])
+        self.is_plain = np.array([len(one.edges) <= PLAIN for one in activities])
+        self.edges, self.spent = (
+            np.stack([_padded(one, PLAIN) for one in rows])
+            for rows in (
+                [one.edges for one in activities],
+                [one.spent for one in activities],
+            )
+        )
+        length = np.diff(self.edges)
+        self.share = np.diff(self.spent) / np.where(length > 0, length, 1.0)
+
+    def seconds(self, others: NDArray[np.intp], begin: Array, end: Array) -> Array:
+        """Return the time in I/O of each of these between each begin and end."""
+        found = np.zeros((len(others), len(begin)))
+        is_plain = self.is_plain[others]
+        plain = others[is_plain]
+        total = np.zeros((len(plain), len(begin)))
+        for n in range(PLAIN - 1):
+            share = self.share[plain, n, None]
+            if share.any():
+                first, stop = self.edges[plain, n, None], self.edges[plain, n + 1, None]
+                passed = np.minimum(end, stop) - np.maximum(begin, first)
+                total += np.maximum(passed, 0.0) * share
+        found[is_plain] = total
+        for place in np.flatnonzero(~is_plain).tolist():
+            found[place] = self.activities[others[place]].seconds(begin, end)
+        return found
+
+
+def _padded(values: Array, count: int) -> Array:
+    """Return so many of the values, the last one repeated where there are fewer."""
+    return values[np.minimum(np.arange(count), len(values) - 1)]
+
+
+def _beside(
+    runs: Sequence[IoRun], starts: Array, ends: Array
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield each run with those of other jobs that ran meanwhile and may share its targets."""
     order = np.argsort(starts, kind="stable")
     begins = starts[order]
     reach = np.maximum.accumulate(ends[order])  # nobody before has ended later
-    for i in order:
+    moves = np.array([run.moved / run.seconds for run in runs])
+    numbers: dict[Hashable, int] = {}
+    job = np.array([numbers.setdefault(run.job, len(numbers)) for run in runs])
+    for i in order.tolist():
         low = int(np.searchsorted(reach, starts[i], side="right"))
         high = int(np.searchsorted(begins, ends[i]))
         near = order[low:high]
-        near = near[ends[near] > starts[i]]
-        others = [int(j) for j in near if j != i and runs[i].may_meet(runs[j])]
-        if len(others) > MOST_OTHERS:
-            others = sorted(others, key=lambda j: (-runs[j].moved / runs[j].seconds, j))
-        yield int(i), others[:MOST_OTHERS]
+        near = near[(ends[near] > starts[i]) & (job[near] != job[i])]
+        if runs[i].targets is not None:
+            near = np.array([j for j in near if runs[i].may_share(runs[j])], dtype=np.intp)
+        if len(near) > MOST_OTHERS:
+            near = near[np.lexsort((near, -moves[near]))[:MOST_OTHERS]]
+        yield i, near
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,18 +375,16 @@ class _Built:
         self.fraction: list[float] = []
         self.crowd: list[float] = []
         self.unit: list[int] = []
-        self.part: list[int] = []
-        self.other: list[int] = []
-        self.seconds: list[float] = []
+        self.part: list[NDArray[np.intp]] = []
+        self.other: list[NDArray[np.intp]] = []
+        self.seconds: list[Array] = []
 
     def add(
-        self, i: int, activity: _Activity, others: list[int], theirs: Sequence[_Activity]
+        self, i: int, activity: _Activity, others: NDArray[np.intp], pressing: _Pressing
     ) -> None:
         pieces = activity.pieces()
         own, moved = pieces.io_seconds, pieces.moved
-        load = np.zeros((len(others), len(own)))
-        for row, one in zip(load, theirs, strict=True):
-            row[:] = one.seconds(pieces.begin, pieces.end)
+        load = pressing.seconds(others, pieces.begin, pieces.end)
         load /= pieces.end - pieces.begin
         crowd = load.sum(axis=0)
         self.exposed[i] = float(np.minimum(1.0, crowd) @ own / own.sum())
@@ -367,16 +409,16 @@ class _Built:
         self.share.append(share)
         self.first.append(len(self.unit))
 
-    def _part(self, fraction: float, others: list[int], load: Array, own: Array) -> None:
+    def _part(self, fraction: float, others: NDArray[np.intp], load: Array, own: Array) -> None:
         number = len(self.unit)
         mean = load @ own / own.sum()
         self.unit.append(len(self.run) - 1)
         self.fraction.append(fraction)
         self.crowd.append(float(mean.sum()))
-        for j in np.flatnonzero(mean > 0).tolist():
-            self.part.append(number)
-            self.other.append(others[j])
-            self.seconds.append(float(mean[j]))
+        met = np.flatnonzero(mean > 0)
+        self.part.append(np.full(len(met), number))
+        self.other.append(others[met])
+        self.seconds.append(mean[met])
 
     def company(self, storage: Storage) -> Company:
         return Company(
@@ -387,9 +429,13 @@ class _Built:
             unit=np.array(self.unit, dtype=np.intp),
             fraction=np.array(self.fraction),
             crowd=np.array(self.crowd),
-            part=np.array(self.part, dtype=np.intp),
-            other=np.array(self.other, dtype=np.intp),
-            seconds=np.array(self.seconds),
+            part=_joined(self.part, np.intp),
+            other=_joined(self.other, np.intp),
+            seconds=_joined(self.seconds, np.float64),
             exposed=self.exposed,
             storage=storage,
         )
+
+
+def _joined(arrays: Sequence[NDArray[Any]], of: type) -> NDArray[Any]:
+    return np.concatenate([np.zeros(0, dtype=of), *arrays])
