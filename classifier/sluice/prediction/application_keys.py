@@ -15,7 +15,6 @@ import numpy as np
 
 from sluice.policies import core
 from sluice.prediction.expectation import HALF_LIFE, recency, vote
-from sluice.prediction.jobs import submission_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,10 +69,8 @@ def groups_of(jobs: Sequence[FinishedJob]) -> dict[tuple[int, int], list[Finishe
 
 def keys_of(job: FinishedJob) -> Iterator[tuple[int, int]]:
     """Yield number and key of each level that the job has, from the specific to the general."""
-    submission = submission_of(job)
     for number, level in enumerate(LEVELS):
-        key = core.application_key(submission, level.evidence)
-        if key:
+        if key := job.keys.get(level.evidence):
             yield number, key
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from sluice.policies import core
 from sluice.policies.bundle_writer import ArgumentLaw
 from sluice.prediction.expectation import FIRST_SPREAD, Law, carried_over, recency, vote
-from sluice.prediction.jobs import submission_of
 from sluice.prediction.scaling import exponents
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def by_arguments(evidence: str, jobs: Sequence[FinishedJob]) -> dict[int, list[F
     for job in jobs:
         if job.arguments is None or bool(job.script_signature) != (evidence == "user_script"):
             continue
-        groups[core.application_key(submission_of(job), "user_arguments")].append(job)
+        groups[job.keys["user_arguments"]].append(job)
     return groups
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,13 @@ class FinishedJob:
         """Ln w (to_core.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)
 
+    @cached_property
+    def keys(self) -> dict[str, int]:
+        """Return the keys that it has in the application table, by evidence; worked out once."""
+        submission = submission_of(self)
+        keys = {name: core.application_key(submission, name) for name in core.EVIDENCE}
+        return {name: key for name, key in keys.items() if key}
+
 
 def submission_of(job: FinishedJob) -> core.View:
     """Return what the controller saw when the job was submitted, as far as that is known."""
@@ -121,7 +128,7 @@ def submission_of(job: FinishedJob) -> core.View:
             "account": job.account,
             "partition": job.partition,
             "qos": job.qos,
-            **({"arguments": asdict(job.arguments)} if job.arguments else {}),
+            **({"arguments": job.arguments.members()} if job.arguments else {}),
         }
     )
 

@@ -256,6 +256,10 @@ class Arguments:
         """None: the submit line is not known."""
         return cls(struct.hash, struct.numbers, struct.words, struct.count) if struct.hash else None
 
+    def members(self) -> dict[str, Any]:
+        """Return the members of the struct: as asdict, which takes ten times as long."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 def arguments_of(line: str) -> Arguments | None:
     text = line.encode(errors="surrogateescape")[: lib.SLUICE_TEXT_LIMIT]
