@@ -76,15 +76,19 @@ def learn_applications(
     *,
     calibration: Mapping[str, Calibration] | None = None,
     silent: Sequence[FinishedJob] = (),
+    asked: Sequence[FinishedJob] | None = None,
 ) -> tuple[Learned, ...]:
     """Return the table's entries, numbered from 1; deterministic.
 
-    silent: jobs that left no trace of I/O (unlogged.py).
+    silent: jobs that left no trace of I/O (unlogged.py). asked: leave the entries out that none of
+    these jobs would be looked up under.
     """
-    without_trace = groups_of(silent)
+    without_trace, groups = groups_of(silent), groups_of(jobs)
+    if asked is not None:
+        groups = {place: groups[place] for place in groups_of(asked) if place in groups}
     return numbered(
         entry
-        for place, group in sorted(groups_of(jobs).items())
+        for place, group in sorted(groups.items())
         for entry in entries_under(
             place, group, without_trace.get(place, []), calibration=calibration or {}
         )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.prediction.backtest import PastPrediction, ended_before, predict_past
-from sluice.prediction.train import TrainedModel, bundle_of, fit_quickly
+from sluice.prediction.train import MOST_TESTED, TrainedModel, bundle_of, fit_quickly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob
 
 MIN_NEW = 40  # jobs since the old model's training; with fewer nothing can be told
-MOST_TESTED = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
     if len(new) < MIN_NEW:
         return None
     tested = new[len(new) // 2 :][:MOST_TESTED]
-    model, _ = fit_quickly(ended_before(ordered, tested[0].submit))
+    model, _ = fit_quickly(ended_before(ordered, tested[0].submit), asked=tested)
     old_squares = _squares(predict_past(bundle_of(old), tested))
     new_squares = _squares(predict_past(bundle_of(model), tested))
     return Comparison(

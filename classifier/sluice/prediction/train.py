@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.submit_model import Judgement
 
-TESTED_SHARE = 0.25  # the latest jobs, which the rest must predict
+TESTED_SHARE = 0.25  # the latest jobs, which the rest must predict,
+MOST_TESTED = 2000  # or so many of them
 
 
 class EmptyHistoryError(Exception):
@@ -165,19 +166,26 @@ def fit_quickly(
     forests: SubmitModel | None = None,
     *,
     silent: Sequence[FinishedJob] = (),
+    asked: Sequence[FinishedJob] | None = None,
 ) -> tuple[TrainedModel, Judgement | None]:
-    """Learn without looking how good it is, with forests of before where they are given."""
+    """Learn without looking how good it is, with forests of before where they are given.
+
+    asked: the jobs to predict, where there are no others.
+    """
     judgement = None
     if forests is None:
         forests, judgement = fit_submit_model(jobs)
     calibration = calibrate(jobs)
-    table = learn_applications(jobs, calibration=calibration, silent=silent)
+    table = learn_applications(jobs, calibration=calibration, silent=silent, asked=asked)
     plain = {evidence: asdict(curve) for evidence, curve in sorted(calibration.items())}
     return TrainedModel(forests, table, {"calibration": plain}), judgement
 
 
 def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
-    """Learn from the earlier jobs and let the core predict the later ones."""
+    """Learn from the earlier jobs and let the core predict the later ones.
+
+    Where there are many later ones, as many lie between two of those that are predicted.
+    """
     ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
     split = int(len(ordered) * (1 - TESTED_SHARE))
     if split < MIN_JOBS or split == len(ordered):
@@ -185,8 +193,9 @@ def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
     earlier = ended_before(ordered, ordered[split].submit)
     if not earlier:
         return None
-    model, _ = fit_quickly(earlier)
-    return asdict(judge(predict_past(bundle_of(model), ordered[split:]), earlier))
+    later = ordered[split :: -(-(len(ordered) - split) // MOST_TESTED)]
+    model, _ = fit_quickly(earlier, asked=later)
+    return asdict(judge(predict_past(bundle_of(model), later), earlier))
 
 
 def bundle_of(model: TrainedModel) -> Bundle:

@@ -180,7 +180,7 @@ def _quality(metrics: dict[str, Any]) -> list[str]:
     later, new = metrics["later_jobs"], metrics["new_applications"]
     if later:
         lines.append(
-            f"predicted from the earlier runs, the last {later['jobs']}: certain enough of "
+            f"predicted from the earlier runs, {later['jobs']} of the last: certain enough of "
             f"{share_text(later['answered'])}, right in {_right(later)} of those "
             f"(always saying {later['baseline']}: {share_text(later['baseline_accuracy'])} of all)"
         )
