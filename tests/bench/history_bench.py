@@ -9,7 +9,7 @@ tenth of the year is written through the store, as ingest does; the other nine a
 applications' runs again, each as much later, which SQLite copies by itself.
 
 To take few minutes it learns from fewer runs than `sluice model train`: the table, most of the
-bundle that `predict` reads, from LEARNED runs instead of the latest 100,000, the forests, whose
+bundle that `predict` reads, from LEARNED runs instead of the latest 50,000, the forests, whose
 size hardly depends on them, from FOREST_RUNS.
 
 What a command takes is the fastest of ROUNDS: whatever else the machine does can only add to it.
@@ -43,9 +43,11 @@ from sluice.interference.ranking import refresh
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Situation, decide
+from sluice.prediction.backtest import ended_before, judge, predict_past
+from sluice.prediction.jobs import latest_jobs
 from sluice.prediction.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
-from sluice.prediction.submit_model import fit_submit_model
-from sluice.prediction.train import fit_quickly, keep, past_of
+from sluice.prediction.submit_model import empty_model, fit_submit_model
+from sluice.prediction.train import bundle_of, fit_quickly, keep, past_of
 
 RUNS = 1_000_000
 BATCH = 5000
@@ -54,6 +56,7 @@ YEAR = 365 * DAY
 ROUNDS = 15
 LEARNED = 30_000
 FOREST_RUNS = 3000
+WINDOWS = (75_000, 50_000, 37_500, 25_000, 15_000)
 GOAL_SECONDS = 0.2
 GOAL_BYTES = 1024
 GOAL_LONG_SECONDS = 60
@@ -185,6 +188,23 @@ def publish_model(history: Path, environment: dict[str, str]) -> None:
     subprocess.run([SLUICE, "model", "publish"], check=True, capture_output=True, env=environment)
 
 
+def show_windows(history: Path) -> None:
+    """Say how well the newest runs are predicted, by how many of the runs before are known."""
+    with Store(history, read_only=True) as store:
+        jobs = latest_jobs(store, latest=WINDOWS[0] * 4 // 3)
+    ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
+    later = ordered[WINDOWS[0] :: 13]
+    earlier = ended_before(ordered, later[0].submit)
+    for count in WINDOWS:
+        model, _ = fit_quickly(earlier[-count:], empty_model(), asked=later)
+        score = judge(predict_past(bundle_of(model), later), earlier)
+        print(
+            f"from {count} runs: {score.accuracy:.1%} right, certain enough of "
+            f"{score.answered:.1%}, Brier score {score.brier:.3f}",
+            flush=True,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
     """Seconds from start to end, and of the processor, of some runs of one command."""
@@ -271,6 +291,7 @@ def main() -> int:
             f"{bundle.stat().st_size / 1e6:.1f} MB",
             flush=True,
         )
+        show_windows(history)
         last = add_decisions(history, bundle, runs)
         is_good = size < GOAL_BYTES
         nothing = times_of([sys.executable, "-c", "pass"], environment)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sluice.policies.core import Arguments
     from sluice.prediction.outcomes import Predicted
 
-LATEST_RUNS = 100_000
+LATEST_RUNS = 50_000
 """Logs that a command reads as jobs, the newest: bounds its time and memory."""
 NOT_ENDED = frozenset(
     {

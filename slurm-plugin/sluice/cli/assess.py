@@ -57,7 +57,7 @@ def command(
     suffers, and from which load on it matters. Needs no plugin, only logs and accounting. Where
     nothing is at stake, it says so.
 
-    Of more than 100,000 logs the newest are read, and named with their time; of more than 5,000
+    Of more than 50,000 logs the newest are read, and named with their time; of more than 5,000
     jobs that matter, the losses of so many are computed, and stand for all.
 
     \b

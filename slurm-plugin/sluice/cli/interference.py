@@ -79,7 +79,7 @@ def command(
     The model is that of the published bundle, else a fit to the history's measurements and
     production, else published figures; which of these is said.
 
-    Jobs of the newest 100,000 logs count, and are all among which app: looks for a name.
+    Jobs of the newest 50,000 logs count, and are all among which app: looks for a name.
 
     \b
         sluice site interference
