@@ -122,7 +122,7 @@ def top(
     """Rank applications by what they do to storage and to each other.
 
     An application is a user and a job name without its numbers. Harm is in node-hours that runs
-    cost each other, computed as `sluice site assess` does, from the newest 100,000 logs, and takes
+    cost each other, computed as `sluice site assess` does, from the newest 50,000 logs, and takes
     as long; it is of the runs that started in the time asked for.
 
     \b
