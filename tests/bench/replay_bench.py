@@ -102,8 +102,7 @@ def grows_near_linearly(found: dict[int, float]) -> bool:
 
 def seconds_with_io(work: Replayable, policy: str, heavy: float, rounds: int) -> float:
     """Of engine, world and policy; the belief is made beforehand, as a bundle is."""
-    jobs = len(work.rows)
-    profiles = drawn_profiles(jobs, heavy=heavy)
+    profiles = drawn_profiles(work.workload, heavy=heavy)
     storage = storage_for(work.workload.machine.slots)
     workload = with_room_for_io(work, profiles).workload
     config = storage.configuration()
@@ -151,7 +150,7 @@ def million_with_io() -> int:
     """All of it: profiles, belief with its calibration, replay. In a process of its own."""
     work = replayable(generate(MILLION, load=LOAD))
     slots = work.workload.machine.slots
-    profiles, storage = drawn_profiles(MILLION, heavy=HEAVY), storage_for(slots)
+    profiles, storage = drawn_profiles(work.workload, heavy=HEAVY), storage_for(slots)
     site = site_of(work.trace)
     seconds = best(
         lambda: replay_with_io(

@@ -112,7 +112,7 @@ def test_plugin_and_replay_of_policies_decide_alike(tmp_path: Path) -> None:
     """What Sluice decided in a replay of a whole trace, the plugin decides in the same cluster."""
     site, storage = one_pool(64), storage_for(64, targets=8)
     replayable = make_replayable(generate(300, slots=64, load=0.9, seed=5), site)
-    profiles = drawn_profiles(len(replayable.rows), heavy=0.7, seed=5)
+    profiles = drawn_profiles(replayable.workload, heavy=0.7, seed=5)
     watched = Watched(
         replayable, site, profiles=profiles, storage=storage, policy="sluice-auto", max_delay=86400
     )

@@ -28,7 +28,7 @@ def draw(repetition):
     storage = storage_for(SLOTS)
     if repetition:
         storage = replace(storage, seed=repetition, spread=0.3)
-    profiles = drawn_profiles(len(WORK.rows), heavy=0.5, seed=1 + repetition)
+    profiles = drawn_profiles(WORK.workload, heavy=0.5, seed=1 + repetition)
     return Draw(WORK, SITE, profiles, storage, Options(max_delay=900, seed=1 + repetition))
 
 

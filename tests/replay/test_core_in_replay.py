@@ -31,7 +31,7 @@ STORAGE = storage_for(SLOTS, targets=8)
 
 def work(jobs=300, seed=5):
     replayable = make_replayable(generate(jobs, slots=SLOTS, load=0.9, seed=seed), SITE)
-    return replayable, drawn_profiles(len(replayable.rows), heavy=0.7, seed=seed)
+    return replayable, drawn_profiles(replayable.workload, heavy=0.7, seed=seed)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,26 @@ import pytest
 from sluice.policies.core import PATTERNS, PROFILE_FIELDS
 from sluice.sim.errors import TraceError
 from sluice.sim.replay.outcomes import replay
+from sluice.sim.storage.contention import LOAD, loads_of, station_shares
+from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.lublin import Model, _gamma_cdf, generate
 from sluice.sim.trace.machine import site_of
-from sluice.sim.trace.mix import HEAVY, KINDS, LIGHT, draw_mix
+from sluice.sim.trace.mix import (
+    HEAVY,
+    KINDS,
+    LIGHT,
+    MIXES,
+    SHORT,
+    SHORT_BURSTS,
+    SHORT_SECONDS,
+    SHORT_SHARE,
+    draw_mix,
+)
 from sluice.sim.trace.repairs import make_replayable
+
+HOURS = np.full(5000, 7200.0)
+"""Run times of jobs."""
+DRAWN = [mix for mix in MIXES if mix != "measured"]
 
 
 def test_equal_seeds_give_equal_traces_and_others_do_not():
@@ -72,35 +88,117 @@ def test_a_generator_without_jobs_is_refused():
         generate(0)
 
 
+@pytest.mark.parametrize("mix", DRAWN)
 @pytest.mark.parametrize("heavy", [0.1, 0.3, 0.6])
-def test_the_share_of_heavy_jobs_is_what_was_asked_for(heavy):
-    assert draw_mix(20_000, heavy=heavy).is_heavy.mean() == pytest.approx(heavy, abs=0.01)
+def test_the_share_of_heavy_jobs_is_what_was_asked_for(heavy, mix):
+    drawn = draw_mix(np.full(20_000, 60.0), heavy=heavy, mix=mix)
+    assert drawn.is_heavy.mean() == pytest.approx(heavy, abs=0.01)
 
 
-def test_more_heavy_jobs_leave_those_that_were_heavy_as_they_are():
-    few, many = draw_mix(5000, heavy=0.1), draw_mix(5000, heavy=0.6)
+@pytest.mark.parametrize("mix", DRAWN)
+def test_more_heavy_jobs_leave_those_that_were_heavy_as_they_are(mix):
+    few, many = (draw_mix(HOURS, heavy=heavy, mix=mix) for heavy in (0.1, 0.6))
     assert np.all(many.is_heavy[few.is_heavy])
-    assert np.array_equal(many.kind[few.is_heavy], few.kind[few.is_heavy])
-    assert np.array_equal(many.io_share[few.is_heavy], few.io_share[few.is_heavy])
+    for of_few, of_many in zip(
+        (few.kind, few.io_share, few.period), (many.kind, many.io_share, many.period), strict=True
+    ):
+        assert np.array_equal(of_many[few.is_heavy], of_few[few.is_heavy])
 
 
-def test_profiles_use_the_core_s_own_names():
-    mix = draw_mix(1000, heavy=0.5, seed=4)
+@pytest.mark.parametrize("mix", DRAWN)
+def test_profiles_use_the_core_s_own_names(mix):
+    drawn = draw_mix(HOURS[:1000], heavy=0.5, seed=4, mix=mix)
     names = {field.name for field in PROFILE_FIELDS} | {"pattern"}
     for job in range(1000):
-        profile = mix.profile(job)
+        profile = drawn.profile(job)
         assert profile.keys() <= names
         assert profile["pattern"] in PATTERNS
-        low, high = KINDS[mix.kind[job]].io_share
-        assert low <= profile["io_share"] <= high
+        low, high = KINDS[drawn.kind[job]].io_share
+        assert low <= profile["io_share"] <= high or (mix == SHORT and drawn.is_heavy[job])
     assert {kind.pattern for kind in KINDS} <= set(PATTERNS)
     for kinds in (HEAVY, LIGHT):
         assert sum(kind.weight for kind in kinds) == pytest.approx(1)
 
 
+def loads_of_nodes(kind, nodes, config):
+    """Return a LOAD for jobs of a kind of the mix, one a number of nodes."""
+    nodes = np.asarray(nodes, float)
+    return loads_of(
+        [{"pattern": kind.pattern, **kind.numbers}],
+        kind=np.zeros(len(nodes), int),
+        io_share=np.full(len(nodes), 0.2),
+        nodes=nodes,
+        runtime=np.full(len(nodes), 7200.0),
+        config=config,
+        times=nodes,
+    )
+
+
+@pytest.mark.parametrize("slots", [64, 100, 256, 1024])
+@pytest.mark.parametrize("kind", HEAVY, ids=lambda kind: kind.name)
+def test_no_kind_fills_the_storage_with_a_few_nodes(kind, slots):
+    """It takes a sixteenth of the machine at least, or 15 nodes for the metadata server."""
+    config = storage_for(slots).configuration()
+    ((targets, links, metadata),) = station_shares(loads_of_nodes(kind, [1], config), config)
+    assert max(targets, links) <= 16 / slots
+    assert metadata <= 1 / 15
+
+
+def test_metadata_programs_fill_the_metadata_server_and_not_the_targets():
+    config = storage_for(100).configuration()
+    (kind,) = (kind for kind in HEAVY if kind.pattern == "metadata")
+    for nodes in (1, 4, 16, 64):
+        ((targets, links, metadata),) = station_shares(
+            loads_of_nodes(kind, [nodes], config), config
+        )
+        assert targets < 0.02
+        assert links < 0.02
+        assert metadata == pytest.approx(min(1.0, nodes * 2000 / config.metadata_rate))
+
+
+def test_twice_the_nodes_of_a_program_press_twice_as_hard_until_the_storage_is_full():
+    config = storage_for(256).configuration()
+    for kind in HEAVY:
+        one, two = station_shares(loads_of_nodes(kind, [1, 2], config), config)
+        assert two == pytest.approx(2 * one)
+
+
+def test_a_program_that_streams_fills_the_storage_with_a_sixth_of_the_machine():
+    config = storage_for(300).configuration()
+    stream = HEAVY[0]
+    below, above = station_shares(loads_of_nodes(stream, [40, 50], config), config)
+    assert below[0] < 1
+    assert above[0] == pytest.approx(1)
+
+
+def test_short_jobs_write_a_few_short_bursts():
+    """As many bursts, and as long, as the mix says, unless a job is too brief for them."""
+    runtime = np.geomspace(5, 100_000, 3000)
+    drawn = draw_mix(runtime, heavy=1.0, mix=SHORT)
+    loads = np.zeros(len(runtime), LOAD)
+    for kind in range(len(HEAVY)):
+        own = drawn.kind == kind
+        loads[own] = loads_of(
+            [dict(KINDS[kind].numbers)],
+            kind=np.zeros(own.sum(), int),
+            io_share=drawn.io_share[own],
+            nodes=np.ones(own.sum()),
+            runtime=runtime[own],
+            config=storage_for(100).configuration(),
+            period=drawn.period[own],
+        )
+    low, high = SHORT_SECONDS
+    fewest, most = SHORT_BURSTS
+    assert np.all((loads["bursts"] >= fewest) & (loads["bursts"] <= most))
+    roomy = runtime >= most * high / SHORT_SHARE
+    assert np.all((loads["burst"][roomy] >= low) & (loads["burst"][roomy] <= high))
+    assert set(loads["bursts"][roomy].tolist()) == set(range(fewest, most + 1))
+    assert np.all(loads["bursts"] * loads["burst"] <= SHORT_SHARE * runtime * (1 + 1e-9))
+
+
 def test_a_share_above_one_is_refused():
     with pytest.raises(TraceError, match="give 0 to 1"):
-        draw_mix(10, heavy=30)
+        draw_mix(HOURS, heavy=30)
 
 
 def test_the_manual_states_the_mix():

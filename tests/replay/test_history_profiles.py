@@ -3,15 +3,18 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.prediction.made_history import made_history
+from sluice.sim.errors import TraceError
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.accounting import trace_of_jobs
-from sluice.sim.trace.history_profiles import history_profiles, where_known
+from sluice.sim.trace.history_profiles import history_profiles, measured_profiles, where_known
+from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles, no_profiles
 from sluice.sim.trace.repairs import make_replayable
@@ -63,7 +66,7 @@ def test_each_job_gets_the_profile_of_its_own_log(store, made, with_accounting):
 def test_jobs_without_a_log_are_as_in_what_is_given_for_them(store, made):
     fill(store, made[::2])
     work = work_of(made)
-    otherwise = drawn_profiles(len(work.rows), heavy=0.5, seed=4)
+    otherwise = drawn_profiles(work.workload, heavy=0.5, seed=4)
     profiles, known = profiles_of(store, work, otherwise)
     assert known.sum() == RUNS / 2
     assert (profiles.kind[~known] == otherwise.kind[~known]).all()
@@ -110,7 +113,7 @@ def test_a_history_is_replayed_with_the_profiles_that_it_holds(tmp_path, made, g
         store.update_coverage()
     arguments = ["site", "replay", str(path), "--policy", "two-groups", *given]
     covered, said = CliRunner().invoke(main, arguments).stdout.splitlines()[:2]
-    others = "are drawn, 50% of them I/O-heavy" if given else "do no I/O"
+    others = "are drawn, 50% of them I/O-heavy (mix `checkpointing`)" if given else "do no I/O"
     assert covered.startswith("coverage: logs of 50% of the jobs, ")
     assert CliRunner().invoke(main, ["site", "replay", str(path)]).stdout.startswith(covered)
     assert said == f"Logs tell the I/O of 50.0% of the jobs; all others {others}."
@@ -130,3 +133,46 @@ def test_another_trace_takes_its_profiles_from_a_history_by_name(tmp_path, made)
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[1].startswith("Logs tell the I/O of 100.0% of the jobs;")
+
+
+def test_a_measured_mix_draws_runs_of_about_the_same_size(store, made):
+    """In proportion to the nodes, the same ones for the same seed."""
+    fill(store, made)
+    store.link_logs()
+    work = make_replayable(generate(400, slots=4096, load=0.7, seed=2), one_pool(4096))
+    drawn = measured_profiles(store, work.workload, seed=1)
+    shares = {run.profile.numbers.get("io_share", 0.0) for run in made}
+    assert set(drawn.io_share.tolist()) <= shares
+    assert len(set(drawn.kind.tolist())) > 1
+    octaves = np.rint(np.log2([run.job.nodes for run in made]))
+    nodes = np.array(drawn.nodes)[drawn.kind]
+    for slots, of_run in zip(work.workload.jobs["slots"], nodes, strict=True):
+        apart = np.abs(octaves - np.rint(np.log2(slots)))
+        assert abs(np.rint(np.log2(of_run)) - np.rint(np.log2(slots))) == apart.min()
+    assert drawn.times(work.workload) == pytest.approx(work.workload.jobs["slots"] / nodes)
+    again, other = (measured_profiles(store, work.workload, seed=seed) for seed in (1, 2))
+    assert np.array_equal(again.kind, drawn.kind)
+    assert not np.array_equal(other.kind, drawn.kind)
+
+
+def test_an_empty_history_measures_no_mix(store, made):
+    with pytest.raises(TraceError, match="no runs"):
+        measured_profiles(store, work_of(made).workload)
+
+
+def test_a_replay_draws_from_the_history_that_it_is_given(tmp_path, made):
+    path = tmp_path / "history.db"
+    with Store(path, create=True) as store:
+        fill(store, made)
+        store.link_logs()
+    arguments = ["site", "replay", "--generate", "200", "--mix", "measured"]
+    result = CliRunner().invoke(main, [*arguments, "--profiles", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "all others are drawn from the history's runs." in result.stdout
+    for wrong, why in (
+        ([], "give --profiles"),
+        (["--profiles", str(path), "--io-share", "0.3"], "leave out --io-share"),
+    ):
+        refused = CliRunner().invoke(main, [*arguments, *wrong])
+        assert refused.exit_code == 1
+        assert why in refused.stderr

@@ -23,7 +23,7 @@ SITE = one_pool(SLOTS)
 STORAGE = storage_for(SLOTS)
 JOBS = 600
 WORK = make_replayable(generate(JOBS, slots=SLOTS, load=0.8, seed=5), SITE)
-PROFILES = drawn_profiles(len(WORK.rows), heavy=0.5, seed=2)
+PROFILES = drawn_profiles(WORK.workload, heavy=0.5, seed=2)
 DELAYING = [name for name, policy in EVERY.items() if policy.delays]
 
 
@@ -151,7 +151,8 @@ def test_wrong_predictions_are_so_many_and_seeded():
 
 def test_which_prediction_is_wrong_has_nothing_to_do_with_what_the_job_does():
     """Also where one seed draws the profiles and the mistakes."""
-    profiles = drawn_profiles(20_000, heavy=0.3, seed=1)
+    many = make_replayable(generate(20_000, slots=SLOTS, load=0.8, seed=1), SITE)
+    profiles = drawn_profiles(many.workload, heavy=0.3, seed=1)
     wrong = mistaken(profiles, share=0.3, seed=1).io_share != profiles.io_share
     heavy = profiles.io_share >= 0.02
     assert wrong[heavy].mean() == pytest.approx(0.3, abs=0.02)

@@ -101,16 +101,29 @@ sluice_contended_results (const struct sluice_contended *c)
 	return c->results;
 }
 
+/* What grows with the nodes of a job; unknown stays unknown. */
+static void
+multiply (struct sluice_profile *profile, double times)
+{
+	double *of_nodes[] = { &profile->nprocs, &profile->rate, &profile->metadata_rate };
+	for (size_t i = 0; i < sizeof of_nodes / sizeof *of_nodes; i++)
+		if (*of_nodes[i] > 0.0)
+			*of_nodes[i] *= times;
+}
+
 void
 sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
-			const double *io_share, const double *nodes, const double *runtime,
-			uint32_t count, uint32_t max_bursts,
-			const struct sluice_world_config *config,
+			const double *io_share, const double *period, const double *times,
+			const double *nodes, const double *runtime, uint32_t count,
+			uint32_t max_bursts, const struct sluice_world_config *config,
 			struct sluice_world_load *out)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		struct sluice_profile profile = kinds[kind[i]];
 		profile.io_share = io_share[i];
+		if (period[i] > 0.0)
+			profile.period_seconds = period[i];
+		multiply (&profile, times[i]);
 		sluice_world_load_of (&profile, nodes[i], runtime[i], max_bursts, config,
 				      &out[i]);
 	}

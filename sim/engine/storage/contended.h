@@ -34,10 +34,12 @@ sluice_contended_storage (struct sluice_contended *contended);
 const struct sluice_contention *
 sluice_contended_results (const struct sluice_contended *contended);
 
-/* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share,
- * on nodes[i] nodes for runtime[i] s alone. See sluice_world_load_of. */
+/* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share and
+ * period (0: its kind's), and times[i] its kind's processes, rate and metadata rate, on
+ * nodes[i] nodes for runtime[i] s alone. See sluice_world_load_of. */
 void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
-			     const double *io_share, const double *nodes,
+			     const double *io_share, const double *period,
+			     const double *times, const double *nodes,
 			     const double *runtime, uint32_t count, uint32_t max_bursts,
 			     const struct sluice_world_config *config,
 			     struct sluice_world_load *out);

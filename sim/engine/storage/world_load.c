@@ -104,6 +104,19 @@ set_rhythm (const struct sluice_profile *p, double runtime, uint32_t max_bursts,
 	out->compute = (out->async ? 1.0 : 1.0 - share) * runtime / bursts;
 }
 
+/* A process waits for each metadata operation: where there are more of these than
+ * requests, a request is one operation with its part of the bytes. */
+static void
+set_operations (double metadata_rate, double processes, struct sluice_world_load *out)
+{
+	double part = out->cap / metadata_rate;
+	out->target_seconds *= part;
+	out->server_seconds *= part;
+	out->cap = metadata_rate;
+	out->outstanding = processes;
+	out->cycle = processes / metadata_rate;
+}
+
 void
 sluice_world_load_of (const struct sluice_profile *p, double nodes, double runtime,
 		      uint32_t max_bursts, const struct sluice_world_config *config,
@@ -145,6 +158,10 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 	out->cycle = (1.0 - waited) * service + waited * out->outstanding / out->cap;
 	/* No window is too small for the rate that was measured alone. */
 	out->outstanding = fmax (out->outstanding, out->cap * out->cycle);
+	if (p->metadata_rate > out->cap) {
+		out->metadata_seconds *= out->cap / p->metadata_rate;
+		set_operations (p->metadata_rate, processes, out);
+	}
 }
 
 double

@@ -155,6 +155,14 @@ STORAGE = (
         "where nothing else tells what jobs do]",
     ),
     click.option(
+        "--mix",
+        type=click.Choice(("checkpointing", "short", "measured")),
+        default="checkpointing",
+        show_default=True,
+        help="How to draw I/O profiles: bursts at a program's period, 1 to 4 bursts of 10 to 60 s "
+        "a job, or what runs of the same size did in the history of --profiles.",
+    ),
+    click.option(
         "--profiles",
         type=FILE,
         metavar="HISTORY",

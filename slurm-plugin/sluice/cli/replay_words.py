@@ -208,6 +208,10 @@ def source_text(experiment: Experiment, comparison: Comparison) -> str:
     known = experiment.profiles_of(comparison.draw.replayable)[1]
     drawn = experiment.io_share_drawn
     others = "do no I/O" if drawn is None else f"are drawn, {drawn:.0%} of them I/O-heavy"
+    if experiment.mix == "measured":
+        others = "are drawn from the history's runs"
+    if drawn is not None:
+        others += f" (mix `{experiment.mix}`)"
     if experiment.history is None:
         return f"No logs tell what the jobs did: their I/O profiles {others}."
     return f"Logs tell the I/O of {known:.1%} of the jobs; all others {others}."

@@ -115,7 +115,8 @@ def command(
     names = known_policies((policy, *others))
     experiment = experiment_of(asked)
     does_io = names != ("none",) or repeats > 0 or report is not None
-    if does_io or experiment.io_share is not None or experiment.profiles is not None:
+    told = (experiment.io_share, experiment.profiles, asked["mix"])
+    if does_io or told != (None, None, "checkpointing"):
         _replay_with_io(experiment, names, repeats, table, report, as_json=as_json)
     else:
         _replay_without_io(experiment, table, as_json=as_json)

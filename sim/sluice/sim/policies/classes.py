@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,9 +38,5 @@ def streams(profiles: Profiles) -> NDArray[np.bool_]:
 
 def decades(profiles: Profiles) -> NDArray[np.int64]:
     """Return the power of ten next below each job's period in seconds; 0 where it has none."""
-
-    def period(kind: Any) -> float:
-        return float(kind.get("period_seconds", 1.0))
-
-    exponents = [int(np.floor(np.log10(period(kind)))) for kind in profiles.kinds]
-    return np.array(exponents, np.int64)[profiles.kind]
+    periods = np.nan_to_num(profiles.periods, nan=1.0)
+    return np.floor(np.log10(np.maximum(periods, 1.0))).astype(np.int64)

@@ -57,6 +57,8 @@ class TraceHistory:
         self.storage = storage
         config = replace(storage, seed=None).configuration()  # as the site knows its storage
         self.rates = rates_alone(profiles.loads(workload, config), config)
+        processes = profiles.number("nprocs") * profiles.times(workload)
+        self.processes = np.where(processes > 0, processes, workload.jobs["slots"])
 
     def applications(self) -> NDArray[np.int64]:
         """Return a number for each job: equal numbers are runs of one application."""
@@ -67,9 +69,18 @@ class TraceHistory:
         return np.asarray(np.floor(self.profiles.io_share / step).astype(int))
 
     def numbers(self) -> dict[str, NDArray[Any]]:
-        """Return members of a profile, one element a job: a bundle has the means over the runs."""
-        slots = self.workload.jobs["slots"]
-        return {"io_share": self.profiles.io_share, "nprocs": slots, "rate": self.rates}
+        """Return members of a profile, one element a job: a bundle has the means over the runs.
+
+        NaN, and a rate or period of 0: unknown.
+        """
+        profiles = self.profiles
+        return {
+            "io_share": profiles.io_share,
+            "nprocs": self.processes,
+            "rate": self.rates,
+            "metadata_rate": profiles.number("metadata_rate") * profiles.times(self.workload),
+            "period_seconds": profiles.periods,
+        }
 
     def interference(self) -> dict[str, Any]:
         """Return the interference model that the site has measured."""
@@ -119,7 +130,9 @@ def _table(
         profile = dict(profiles.kinds[profiles.kind[job]])
         profile |= {"confidence": CONFIDENCE, "runs": int(counts[i])}
         profile |= {
-            name: float(mean[i]) for name, mean in means.items() if name != "rate" or mean[i] > 0
+            name: float(mean[i])
+            for name, mean in means.items()
+            if name == "io_share" or mean[i] > 0
         }
         if "period_seconds" in profile:
             profile["burst_seconds"] = profile["io_share"] * profile["period_seconds"]

@@ -22,8 +22,9 @@ from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import Draw
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace import lublin
-from sluice.sim.trace.history_profiles import history_profiles, where_known
+from sluice.sim.trace.history_profiles import history_profiles, measured_profiles, where_known
 from sluice.sim.trace.machine import SLURM, one_pool, parse_site, site_of
+from sluice.sim.trace.mix import CHECKPOINTING, MEASURED, MIXES
 from sluice.sim.trace.profiles import drawn_profiles, no_profiles
 from sluice.sim.trace.repairs import make_replayable
 from sluice.sim.trace.sources import is_history, read_trace
@@ -75,6 +76,8 @@ class Experiment:
     kills: bool = False
     io_share: float | None = None
     """Share of I/O-heavy jobs among those of which no history knows."""
+    mix: str = CHECKPOINTING
+    """One of mix.MIXES: how those jobs' profiles are drawn."""
     profiles: str | None = None
     """Path of a history."""
     lanes: int = 4
@@ -115,7 +118,9 @@ class Experiment:
 
     @property
     def io_share_drawn(self) -> float | None:
-        """Share of I/O-heavy jobs among those of which no log tells; None: they do no I/O."""
+        """Share of I/O-heavy jobs among those of which no log tells; None: none is drawn so."""
+        if self.mix == MEASURED:
+            return None
         return IO_SHARE if self.io_share is None and self.history is None else self.io_share
 
     def replayable(self, repetition: int = 0) -> tuple[Replayable, Site]:
@@ -128,7 +133,7 @@ class Experiment:
     def _of_the_jobs(self) -> Experiment:
         """Forget what the jobs and the machine do not depend on."""
         fresh = Experiment()
-        names = ("io_share", "profiles", "lanes", "targets", "sharing", "world", "options")
+        names = ("io_share", "mix", "profiles", "lanes", "targets", "sharing", "world", "options")
         return replace(self, **{name: getattr(fresh, name) for name in (*names, "spread")})
 
     def draw(self, repetition: int = 0) -> Draw:
@@ -150,16 +155,26 @@ class Experiment:
 
         Others are drawn, or do no I/O.
         """
-        jobs, share, history = len(replayable.rows), self.io_share_drawn, self.history
-        drawn = (
-            no_profiles(jobs)
-            if share is None
-            else drawn_profiles(jobs, heavy=share, seed=self.seed + repetition)
-        )
+        drawn, history = self._drawn_profiles(replayable, repetition), self.history
         if history is None:
             return drawn, 0.0
         told, known = _told(history, self._of_the_jobs())
         return where_known(known, told, drawn), float(np.mean(known))
+
+    def _drawn_profiles(self, replayable: Replayable, repetition: int) -> Profiles:
+        workload, seed = replayable.workload, self.seed + repetition
+        if self.mix not in MIXES:
+            raise TraceError(f"no mix {self.mix}; there are {', '.join(MIXES)}")
+        if self.mix == MEASURED:
+            if self.history is None:
+                raise TraceError("the mix `measured` is drawn from a history: give --profiles")
+            if self.io_share is not None:
+                raise TraceError("the mix `measured` has the history's I/O: leave out --io-share")
+            with Store(Path(self.history), read_only=True) as store:
+                return measured_profiles(store, workload, seed=seed)
+        if (share := self.io_share_drawn) is None:
+            return no_profiles(len(replayable.rows))
+        return drawn_profiles(workload, heavy=share, seed=seed, mix=self.mix)
 
     def _storage(self, site: Site) -> Storage:
         storage = storage_for(

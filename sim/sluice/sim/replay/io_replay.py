@@ -96,4 +96,9 @@ def mistaken(profiles: Profiles, *, share: float, seed: int) -> Profiles:
     jobs = len(profiles.kind)
     is_wrong = random.uniform(size=jobs) < share
     other = np.where(is_wrong, random.integers(0, max(jobs, 1), jobs), np.arange(jobs))
-    return replace(profiles, kind=profiles.kind[other], io_share=profiles.io_share[other])
+    return replace(
+        profiles,
+        kind=profiles.kind[other],
+        io_share=profiles.io_share[other],
+        period=None if profiles.period is None else profiles.period[other],
+    )

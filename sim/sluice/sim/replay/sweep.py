@@ -38,7 +38,8 @@ NUMBERS = {
     "spread": float,
     "generate": int,
 }
-"""Members of an Experiment that may vary, beside `sharing` and those of its tables."""
+WORDS = ("sharing", "mix")
+"""Members of an Experiment that may vary, beside those of its tables."""
 TABLES = {
     "options": tuple(one.name for one in fields(Options) if one.name != "seed"),
     "settings": tuple(scheduler_defaults()),
@@ -78,7 +79,7 @@ class Sweep:
 
 def parameters() -> tuple[str, ...]:
     """Return the names of all that a grid may vary."""
-    return (*NUMBERS, "sharing", *(name for names in TABLES.values() for name in names))
+    return (*NUMBERS, *WORDS, *(name for names in TABLES.values() for name in names))
 
 
 def varied(experiment: Experiment, case: Mapping[str, str]) -> Experiment:
@@ -95,7 +96,7 @@ def _with(experiment: Experiment, name: str, text: str) -> Experiment:
             changed[name] = NUMBERS[name](text)
         except ValueError:
             raise SweepError(f"{name}={text}: give a number") from None
-    elif name == "sharing":
+    elif name in WORDS:
         changed[name] = text
     for table, names in TABLES.items():
         if name in names:

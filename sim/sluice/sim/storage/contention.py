@@ -31,12 +31,15 @@ def loads_of(
     nodes: NDArray[Any],
     runtime: NDArray[np.float64],
     config: Any,
+    period: NDArray[np.float64] | None = None,
+    times: NDArray[np.float64] | None = None,
     max_bursts: int = 16,
 ) -> NDArray[Any]:
     """Return a LOAD for each job: what it does to storage, from the profile of its kind.
 
     kind: index into kinds (profiles by the names of policies/core/profile.h); runtime: seconds
-    alone; config: from `world.configuration`.
+    alone; period: seconds, 0 and None: as the kind has it; times: how many times the processes,
+    rate and metadata rate of its kind a job has, None: once; config: from `world.configuration`.
     """
     profiles = ffi.new("struct sluice_profile []", len(kinds))
     for i, profile in enumerate(kinds):
@@ -46,6 +49,8 @@ def loads_of(
         profiles,
         _pointer(kind, np.uint32, "uint32_t *"),
         _pointer(io_share, np.float64, "double *"),
+        _pointer(np.zeros(len(kind)) if period is None else period, np.float64, "double *"),
+        _pointer(np.ones(len(kind)) if times is None else times, np.float64, "double *"),
         _pointer(nodes, np.float64, "double *"),
         _pointer(runtime, np.float64, "double *"),
         len(kind),

@@ -8,6 +8,7 @@ import numpy as np
 
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.to_core import profile_members
+from sluice.sim.errors import TraceError
 from sluice.sim.trace.profiles import Profiles, no_profiles
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Run
     from sluice.history_db.store import Store
     from sluice.prediction.jobs import FinishedJob
+    from sluice.sim.engine import Workload
     from sluice.sim.trace.repairs import Replayable
 
 SLACK = 60
@@ -44,12 +46,42 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
     return Profiles(tuple(kinds), kind, io_share), known
 
 
+def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Profiles:
+    """Draw for each job what some run in the history did, of those nearest to it in size.
+
+    Sizes are told apart by the octave; what a run did, a job does in proportion to its nodes.
+    Where the history has no sizes, each run is taken as it was.
+    """
+    runs = finished_jobs(store.runs())
+    if not runs:
+        raise TraceError("the history has no runs to draw profiles from; ingest logs first")
+    runs = [run for run in runs if run.nodes] or runs
+    nodes = np.array([run.nodes for run in runs])
+    octaves, wanted = _octave(nodes), _octave(workload.jobs["slots"])
+    where = np.random.default_rng(seed).uniform(size=len(wanted))
+    kind = np.zeros(len(wanted), np.int64)
+    for octave in np.unique(wanted):
+        distance = np.abs(octaves - octave)
+        like = np.flatnonzero(distance == distance.min())
+        own = wanted == octave
+        kind[own] = like[(where[own] * len(like)).astype(np.int64)]
+    shares = np.array([_io_share(run) for run in runs])
+    kinds = tuple(profile_members(run.profile) for run in runs)
+    return Profiles(kinds, kind, shares[kind], tuple(nodes.astype(float).tolist()))
+
+
+def _octave(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    return np.asarray(np.rint(np.log2(np.maximum(sizes, 1))), np.int64)
+
+
 def where_known(known: NDArray[np.bool_], told: Profiles, otherwise: Profiles) -> Profiles:
     """Return what is told of the jobs that are known, and of the others what is given instead."""
     return Profiles(
         (*otherwise.kinds, *told.kinds),
         np.where(known, told.kind + len(otherwise.kinds), otherwise.kind),
         np.where(known, told.io_share, otherwise.io_share),
+        (*otherwise.nodes_of_kinds, *told.nodes_of_kinds),
+        None if otherwise.period is None else np.where(known, 0.0, otherwise.period),
     )
 
 
