@@ -106,8 +106,9 @@ pair_with (const struct sluice_situation *s, const struct side *side,
 	double own_rho = sluice_load_rate (side->victim, load, s->model);
 	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
 
-	out->own = sluice_load_overlap (side->pressure, &member->pressure, own_rho);
-	out->other = sluice_load_overlap (&member->pressure, side->pressure, other_rho);
+	out->own = sluice_load_mean_overlap (side->pressure, &member->pressure, own_rho);
+	out->other
+	    = sluice_load_mean_overlap (&member->pressure, side->pressure, other_rho);
 	out->own_stretch = factor_of (1.0 - out->own * (1.0 - own_rho));
 	out->other_stretch = factor_of (1.0 - out->other * (1.0 - other_rho));
 	out->own_slowdown = sluice_job_slowdown (side->pressure, out->own_stretch);
@@ -282,6 +283,14 @@ tally_others (const struct sluice_situation_lane *lane, const struct meeting *me
 }
 
 static void
+add_up (const struct sluice_policy *policy, const struct newcomer *job,
+	struct sluice_alternative *out)
+{
+	out->cost = out->own + out->caused + out->confined
+		    + policy->wait_price * out->wait * job->nodes;
+}
+
+static void
 price (const struct sluice_situation *s, const struct newcomer *job,
        const struct sluice_pressure *pressure, const struct tally *t, double start,
        struct sluice_alternative *out)
@@ -301,8 +310,7 @@ price (const struct sluice_situation *s, const struct newcomer *job,
 			       * (sluice_job_slowdown (&m->pressure, t->after[i])
 				  - sluice_job_slowdown (&m->pressure, t->before[i]));
 	}
-	out->cost = out->own + out->caused + out->confined
-		    + s->policy->wait_price * out->wait * job->nodes;
+	add_up (s->policy, job, out);
 }
 
 /* Sharing all lanes from `start` on. */
@@ -500,11 +508,23 @@ meet_singly (const struct sluice_desk *desk, struct ends *ends, struct sluice_de
 	}
 }
 
+/* Whom a wait avoids, others replace: nodes that become free take the next jobs, and what
+ * these do is what jobs do now. So a part of what is lost now is lost all the same. */
+static void
+replace_others (const struct sluice_desk *desk, const struct sluice_alternative *now,
+		struct sluice_alternative *later)
+{
+	double replaced = desk->situation->policy->replacement;
+	later->own += replaced * larger (0.0, now->own - later->own);
+	later->caused += replaced * larger (0.0, now->caused - later->caused);
+	add_up (desk->situation->policy, &desk->job, later);
+}
+
 /* Wait for the first end after which sharing costs less than it does now; if
  * there is none, show the cheapest wait all the same. */
 static int
-price_delay (struct sluice_desk *desk, const struct ends *ends, double sharing_cost,
-	     struct sluice_alternative *out)
+price_delay (struct sluice_desk *desk, const struct ends *ends,
+	     const struct sluice_alternative *sharing, struct sluice_alternative *out)
 {
 	for (uint32_t i = 0; i < ends->count; i++) {
 		struct sluice_alternative candidate = {
@@ -513,9 +533,10 @@ price_delay (struct sluice_desk *desk, const struct ends *ends, double sharing_c
 		};
 		meet_on_all_lanes (desk, &desk->sharing, ends->at[i], desk->later);
 		price_sharing (desk, desk->later, ends->at[i], &candidate);
+		replace_others (desk, sharing, &candidate);
 		if (i == 0 || candidate.cost < out->cost)
 			*out = candidate;
-		if (out->cost < sharing_cost)
+		if (out->cost < sharing->cost)
 			break;
 	}
 	return ends->count > 0;
@@ -600,8 +621,7 @@ consider (struct sluice_desk *desk, struct sluice_decision *out)
 				    &out->alternatives[out->alternative_count++]);
 		}
 	}
-	if (price_delay (desk, &ends, sharing->cost,
-			 &out->alternatives[out->alternative_count]))
+	if (price_delay (desk, &ends, sharing, &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
 	return weigh (s, out);
 }

@@ -599,9 +599,10 @@ mean_time_met (double work, double on, double off, double rho)
 	return (met_from_on + met_from_off) / (on + off);
 }
 
-double
-sluice_load_overlap (const struct sluice_pressure *victim,
-		     const struct sluice_pressure *other, double rho)
+/* may_lock: with (nearly) equal periods, over the worst offset. */
+static double
+overlap_of (const struct sluice_pressure *victim, const struct sluice_pressure *other,
+	    double rho, int may_lock)
 {
 	double on = other->burst, off = other->period - other->burst;
 	double work = victim->burst;
@@ -615,7 +616,8 @@ sluice_load_overlap (const struct sluice_pressure *victim,
 
 	double met;
 	double longer = larger (victim->period, other->period);
-	if (victim->period > 0.0 && fabs (victim->period - other->period) <= 0.1 * longer) {
+	if (may_lock && victim->period > 0.0
+	    && fabs (victim->period - other->period) <= 0.1 * longer) {
 		/* They may lock: the worst offset, and a burst of the other ends. */
 		met = smaller (on, work / rho);
 	} else {
@@ -624,6 +626,20 @@ sluice_load_overlap (const struct sluice_pressure *victim,
 		met = (work - rest) / cycle * on + mean_time_met (rest, on, off, rho);
 	}
 	return clip (met / (work + (1.0 - rho) * met));
+}
+
+double
+sluice_load_overlap (const struct sluice_pressure *victim,
+		     const struct sluice_pressure *other, double rho)
+{
+	return overlap_of (victim, other, rho, 1);
+}
+
+double
+sluice_load_mean_overlap (const struct sluice_pressure *victim,
+			  const struct sluice_pressure *other, double rho)
+{
+	return overlap_of (victim, other, rho, 0);
 }
 
 double

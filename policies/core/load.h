@@ -57,6 +57,10 @@ double sluice_load_rate (struct sluice_load victim, struct sluice_load active,
 /* sluice_overlap when rho of the pair is known. */
 double sluice_load_overlap (const struct sluice_pressure *victim,
 			    const struct sluice_pressure *other, double rho);
+/* Its mean over all offsets, with equal periods too: what is to be expected, not what a
+ * bound has to hold against. */
+double sluice_load_mean_overlap (const struct sluice_pressure *victim,
+				 const struct sluice_pressure *other, double rho);
 
 /* What each set of up to SLUICE_EXACT_CORUNNERS others puts on a lane. Bit i of a
  * set's index says whether the i-th is on, so the last set is all of them. */

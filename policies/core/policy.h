@@ -34,6 +34,8 @@ struct sluice_lane {
 	   "slowdowns up to this are called harmless")                                     \
 	X (WaitPrice, wait_price, 0.2, 0.0, 1000.0,                                        \
 	   "node-seconds that one node-second of added wait costs")                        \
+	X (Replacement, replacement, 0.8, 0.0, 1.0,                                        \
+	   "share of what a wait would save that is lost to jobs which start meanwhile")   \
 	X (MaxDelay, max_delay, 1800.0, 0.0, 604800.0,                                     \
 	   "longest wait in seconds for I/O reasons")                                      \
 	X (MinIoShare, min_io_share, 0.02, 0.0, 1.0,                                       \

@@ -155,7 +155,7 @@ prepare_victim (const struct sluice_situation *s, struct sluice_situation_lane *
 		if (o == v)
 			continue;
 		double rho = sluice_load_rate (victim->victim, other->load, s->model);
-		self->overlaps[n] = sluice_load_overlap (
+		self->overlaps[n] = sluice_load_mean_overlap (
 		    &victim->pressure, &s->members[other->member].pressure, rho);
 		loads[n++] = other->load;
 	}

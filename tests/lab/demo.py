@@ -70,6 +70,8 @@ MinSaving=0.01
 MinConfidence=0.6
 # Other jobs would use the nodes of one that waits.
 WaitPrice=0.005
+# All jobs come at once: none replaces one that was avoided.
+Replacement=0
 """
 
 # command and what it shows; names are those of the accounting.

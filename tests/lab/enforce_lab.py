@@ -48,6 +48,8 @@ LANES = ("sl0", "sl1")
 POLICY = """\
 # The nodes of a job that waits stay idle here, so they count in full.
 WaitPrice=1
+# Nobody comes who would replace a job that was avoided.
+Replacement=0
 # Node-seconds: jobs here run for seconds.
 MinSaving=10
 MaxDelay=120

@@ -30,6 +30,7 @@ from sluice.policies.record import RECORD_SIZE, Record, Situation, decide, repla
 from sluice.policies.snapshot import CLOCK_DIFFERENCE
 
 CONFIG = core.default_config()
+NOBODY_COMES = "Replacement=0\n"
 TWO_LANES = "Lane=a Targets=4 Bandwidth=8G\nLane=b Targets=4 Bandwidth=8G\n"
 THREE_LANES = TWO_LANES + "Lane=c Targets=2\n"
 HEAVY = {**STREAMING, "io_share": 0.9, "nprocs": 1024}
@@ -273,13 +274,44 @@ def test_a_neighbour_that_leaves_room_is_harmless():
 def test_waiting_pays_when_the_conflict_ends_soon():
     end = NOW + 300
     decision = decision_beside(
-        corunner(1, HEAVY, expected_end=end), corunner(2, TINY), profile=HEAVY, nodes=64
+        corunner(1, HEAVY, expected_end=end),
+        corunner(2, TINY),
+        profile=HEAVY,
+        nodes=64,
+        conf=NOBODY_COMES,
     )
     assert (decision.action, decision.reason) == ("delay", "delay_pays")
     assert decision.wait == 300
     sharing, delay = decision.alternatives
     assert sharing.own > 0
     assert delay.own == 0.0
+
+
+def test_of_what_a_wait_avoids_others_replace_a_share():
+    """So much of the costs is lost all the same, and where all is replaced nobody waits."""
+    for replaced in (0.0, 0.25, 0.8, 1.0):
+        decision = decision_beside(
+            corunner(1, HEAVY, expected_end=NOW + 300),
+            profile=HEAVY,
+            nodes=64,
+            conf=f"Replacement={replaced}\n",
+        )
+        sharing, delay = decision.alternatives
+        assert delay.own == pytest.approx(replaced * sharing.own)
+        assert delay.caused == pytest.approx(replaced * sharing.caused)
+        assert delay.cost == pytest.approx(delay.own + delay.caused + 0.2 * 300 * 64)
+        assert (decision.action == "delay") == (replaced < 0.5)
+
+
+def test_costs_expect_the_mean_offset_also_of_equal_periods():
+    """A bound has to hold against the worst one; a cost is what is to be expected."""
+    equal = {**HEAVY, "io_share": 0.2, "burst_seconds": 60.0, "period_seconds": 300.0}
+    other = {**equal, "period_seconds": 400.0, "burst_seconds": 80.0}
+    alike, apart = (
+        decision_beside(corunner(1, one), profile=equal).alternatives[0].own
+        for one in (equal, other)
+    )
+    assert alike == pytest.approx(apart, rel=0.1)
 
 
 def test_nobody_waits_longer_than_the_site_allows():
@@ -535,9 +567,10 @@ def test_it_abstains_where_a_small_and_a_large_run_would_be_treated_differently(
     """Alike runs wait for a neighbour; those that may write next to nothing do not."""
     beside = corunner(1, HEAVY, expected_end=NOW + 300)
     narrow = {**HEAVY, "spread": {"io_share": 0.3, "runtime_seconds": 0.3}}
-    assert decision_beside(beside, profile=narrow, nodes=64).reason == "delay_pays"
+    decision = decision_beside(beside, profile=narrow, nodes=64, conf=NOBODY_COMES)
+    assert decision.reason == "delay_pays"
     wide = {**HEAVY, "spread": {"io_share": 2.5, "runtime_seconds": 2.5}}
-    decision = decision_beside(beside, profile=wide, nodes=64)
+    decision = decision_beside(beside, profile=wide, nodes=64, conf=NOBODY_COMES)
     assert (decision.action, decision.reason, decision.wait) == ("abstain", "wide_spread", 0.0)
     assert decision.alternatives  # what it would have been
 

@@ -75,7 +75,7 @@ def test_on_an_undivided_file_system_it_takes_one():
 
 def test_a_job_that_waits_takes_the_tokens_it_waits_for():
     busy = corunner(1, HEAVY, expected_end=NOW + 300)
-    record = decided(busy, profile=HEAVY, job=submission(nodes=64))
+    record = decided(busy, profile=HEAVY, conf=LANES + "Replacement=0\n", job=submission(nodes=64))
     assert record.decision.action == "delay"
     assert record.grant.tokens.to_dict() == {"klass": "stream", "lane_mask": 0b11}
 
