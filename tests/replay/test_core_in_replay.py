@@ -84,7 +84,13 @@ def test_the_control_loop_of_sluiced_makes_the_same_of_every_queue():
     """Jobs, facts and gates, byte for byte, from a published snapshot and a new loop."""
     replayable, profiles = work()
     watched = Watched(
-        replayable, SITE, profiles=profiles, storage=STORAGE, policy="sluice-delay", max_delay=1800
+        replayable,
+        SITE,
+        profiles=profiles,
+        storage=STORAGE,
+        policy="sluice-delay",
+        max_delay=86400,
+        wait_price=0.0,  # so that some wait
     )
     releases, charged, decided, let_out = set(), 0, 0, 0
     for polled in watched.polled:
