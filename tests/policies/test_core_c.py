@@ -91,8 +91,8 @@ def test_texts_are_bounded_under_sanitizers(built):
     assert ", 0 failed" in run(built("text_test", *SANITIZERS))
 
 
-@pytest.mark.parametrize("name", ["interference_test", "profile_test"])
-def test_loads_and_profiles_are_what_their_headers_say_under_sanitizers(built, name):
+@pytest.mark.parametrize("name", ["interference_test", "profile_test", "turns_test"])
+def test_loads_profiles_and_turns_are_what_their_headers_say_under_sanitizers(built, name):
     assert ", 0 failed" in run(built(name, *SANITIZERS))
 
 

@@ -1,0 +1,172 @@
+/*
+ * Turns: which bursts of running jobs go at full speed now, and which wait.
+ *
+ * Where a storage is full, somebody is slow; who, decides what is lost. Bursts go in the
+ * order of an index, Smith's rule on remaining work (Smith, Naval Research Logistics
+ * Quarterly 3, 1956), which is optimal on one machine:
+ *
+ *   index = nodes / (share * left)
+ *
+ * share: what the burst takes unhindered of its fullest station; left: seconds that it
+ * would still take at full speed. From the highest index on, a burst goes that finds room
+ * beside those that went before it, and is not slowed. One that finds room for a part of
+ * its demand, at least for `fit`, goes too: at full speed if it overfills a station by
+ * little, else at the speed that is left, times `pace` (without a margin, demands that
+ * were guessed too high would leave the storage idle). The others are held, or trickle.
+ * Nobody is held who touches no full station, whose burst is shorter than what control can
+ * act on, who must not be, or who was held for as long as the budget allows. These take
+ * their place in the order all the same: what they take, others do not have.
+ *
+ * With a the seconds done and g the expected length of the burst,
+ *
+ *   left = max (g - a, 0.05 g)             while a < g
+ *          0.5 g 2^floor (log2 (a / g))    beyond
+ *   and where nothing is expected, the next of the levels quantum * 2^k above a (at least
+ *   quantum): whoever has done least comes first.
+ *
+ * The length of a burst is taken to be g, or the level above a.
+ *
+ * So verdicts change when a burst begins or ends, when one crosses a level, and when a
+ * budget is used up; sluice_turns_decide tells when the latter two are due.
+ *
+ * State in, verdicts out: no clock, no memory of its own, O(n log n) in the bursts. Equal
+ * jobs get equal verdicts in whatever order they are listed.
+ */
+#ifndef SLUICE_TURNS_H
+#define SLUICE_TURNS_H
+
+#include "base.h"
+
+/* What a burst may fill. Each lane has stations of its own but for the metadata server,
+ * which all lanes share. */
+enum sluice_station {
+	SLUICE_STATION_BYTES,	   /* bandwidth of the targets: B/s */
+	SLUICE_STATION_OPERATIONS, /* operations of the targets: 1/s */
+	SLUICE_STATION_LINKS,	   /* of their servers: B/s */
+	SLUICE_STATION_METADATA,   /* operations of the metadata server: 1/s */
+	SLUICE_STATION_COUNT
+};
+
+/* X(member, default, low, high, meaning). docs/evidence/turns.md has the measurements
+ * behind the defaults. */
+#define SLUICE_TURNS_SETTINGS(X)                                                           \
+	X (latency, 1.0, 0.0, 3600.0,                                                      \
+	   "seconds from what happens to a burst until a verdict on it is in effect")      \
+	X (guard, 5.0, 0.0, 1e6,                                                           \
+	   "bursts expected to be shorter than this many latencies are left alone")        \
+	X (fit, 0.1, 0.001, 1.0,                                                           \
+	   "share of its demand for which a burst must find room, to go")                  \
+	X (pace, 1.5, 0.0, 100.0,                                                          \
+	   "one that fits in part goes at this times the speed that is left; 0: at full")  \
+	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
+	X (trickle, 0.0, 0.0, 0.5,                                                         \
+	   "share of a station left to all held bursts together; 0 where switching costs") \
+	X (budget, 10.0, 0.0, 1e6,                                                         \
+	   "a burst may be held for this many times the length that it is taken to have")  \
+	X (quantum, 10.0, 0.001, 1e6,                                                      \
+	   "seconds of the first level of a burst of which nothing is expected")           \
+	X (exponent, 4.0, 0.1, 16.0, "weight at servers that weigh jobs: index^exponent")  \
+	X (weigh, 0.0, 0.0, 1.0, "1: weigh, where servers can, instead of holding")
+
+#define SLUICE_TURNS_MEMBER(member, value, low, high, text) double member;
+
+struct sluice_turns_settings {
+	SLUICE_TURNS_SETTINGS (SLUICE_TURNS_MEMBER)
+};
+
+void sluice_turns_settings_init (struct sluice_turns_settings *settings); /* defaults */
+int sluice_turns_settings_check (const struct sluice_turns_settings *settings,
+				 struct sluice_error *err);
+/* Of the i-th setting, in the order of the list; NULL, -1 behind the last. */
+const char *sluice_turns_setting_name (uint32_t i);
+const char *sluice_turns_setting_text (uint32_t i);
+
+/* Capacities are in the units of sluice_station, less what others take of which no burst
+ * is known; or 1, where demands are shares. 0: unknown, and never full. */
+struct sluice_turns_lane {
+	double targets; /* a burst spreads over its lanes by these */
+	double bytes, operations, links;
+	double switch_cost; /* share of the targets' time lost between programs, in the
+			     * limit of many; from a calibration */
+	uint32_t can_weigh; /* 1: its servers take a weight for each job */
+	uint32_t reserved;
+};
+
+struct sluice_turns_storage {
+	double metadata;
+	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
+	uint32_t reserved;
+	struct sluice_turns_lane lanes[SLUICE_MAX_LANES];
+};
+
+enum sluice_turns_flags {
+	/* Not to be held: not covered, holds a file lock, is about to end, too new to be
+	 * held. */
+	SLUICE_TURNS_EXEMPT = 1 << 0,
+};
+
+/* A job that is in a burst. */
+struct sluice_turns_job {
+	uint64_t key; /* its own: orders those that are alike */
+	double nodes; /* that wait while it writes */
+	/* What it takes of each station, on all of its lanes together, while nobody is in
+	 * its way: of the job's own undisturbed bursts, or predicted from its profile. More
+	 * than its lanes have counts as all of that. */
+	double demand[SLUICE_STATION_COUNT];
+	double expected;  /* s at full speed that the burst takes: the job's last one, else
+			   * history; 0: unknown */
+	double done;	  /* s at full speed: how much of it is done */
+	double held;	  /* s for which it has been held in this burst: one in which
+			   * it goes at a share of 0.3 counts as 0.7 */
+	double most_held; /* s: what its run and its time limit allow of that */
+	double began;	  /* clock at which the burst began */
+	uint32_t lane_mask; /* bit i: lane i; 0: all */
+	uint32_t flags;	    /* enum sluice_turns_flags */
+};
+
+enum sluice_turn_action {
+	SLUICE_TURN_GO,
+	SLUICE_TURN_HOLD,
+	SLUICE_TURN_TRICKLE, /* goes at `share` of full speed */
+};
+
+/* X(NAME, json_name, sentence): why. */
+#define SLUICE_TURN_REASONS(X)                                                             \
+	X (NOT_FULL, "not_full", "no storage that it uses is full")                        \
+	X (IN_ORDER, "in_order", "those before it in the order leave room for it")         \
+	X (PARTLY, "partly", "those before it leave room for a part of it")                \
+	X (BEHIND, "behind", "those before it in the order fill the storage")              \
+	X (SHORT, "short", "its burst is too short to be held")                            \
+	X (EXEMPT, "exempt", "it must not be held")                                        \
+	X (BUDGET, "budget", "it was held for as long as its budget allows")               \
+	X (WEIGHED, "weighed", "the servers weigh it by its place in the order")
+
+#define SLUICE_ENUM_TURN_REASON(name, json, text) SLUICE_TURN_##name,
+enum sluice_turn_reason {
+	SLUICE_TURN_REASONS (SLUICE_ENUM_TURN_REASON) SLUICE_TURN_REASON_COUNT
+};
+const char *sluice_turn_reason_name (unsigned int reason);
+const char *sluice_turn_reason_text (unsigned int reason);
+
+/* The verdict on a job. */
+struct sluice_turn {
+	double index;	 /* nodes / s; the highest goes first */
+	double share;	 /* of full speed that it may have: 1 goes, 0 is held */
+	double weight;	 /* WEIGHED: at the servers, 0.001..1; else 1 */
+	double until;	 /* clock at which its budget ends; INFINITY: it goes */
+	uint32_t action; /* enum sluice_turn_action */
+	uint32_t reason; /* enum sluice_turn_reason */
+};
+
+/*
+ * Decide on all n jobs that are in a burst at `clock`: out[i] on jobs[i]. scratch has room
+ * for n. Returns the clock at which to decide again if nothing happens before: a burst
+ * may cross a level, or a budget ends; INFINITY: neither. Values that make no sense count
+ * as unknown.
+ */
+double sluice_turns_decide (const struct sluice_turns_settings *settings,
+			    const struct sluice_turns_storage *storage,
+			    const struct sluice_turns_job *jobs, uint32_t n, double clock,
+			    uint32_t *scratch, struct sluice_turn *out);
+
+#endif

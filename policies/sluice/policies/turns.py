@@ -1,0 +1,101 @@
+"""Turns: which bursts go at full speed now, by the core (policies/core/turns.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.policies._core import ffi, lib
+from sluice.policies.structs import checked, new
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+EXEMPT: int = lib.SLUICE_TURNS_EXEMPT
+STATIONS = ("bytes", "operations", "links", "metadata")
+"""In the order of enum sluice_station."""
+ACTIONS = ("go", "hold", "trickle")
+REASONS = tuple(
+    ffi.string(lib.sluice_turn_reason_name(i)).decode() for i in range(lib.SLUICE_TURN_REASON_COUNT)
+)
+FOREVER = float("inf")
+
+
+def settings(**values: float) -> Any:
+    """Make a struct sluice_turns_settings: the defaults but for these."""
+    struct = ffi.new("struct sluice_turns_settings *")
+    lib.sluice_turns_settings_init(struct)
+    for name, value in values.items():
+        setattr(struct, name, value)
+    error = ffi.new("struct sluice_error *")
+    checked(lib.sluice_turns_settings_check(struct, error), error)
+    return struct
+
+
+def storage(lanes: Sequence[Mapping[str, float]], *, metadata: float = 0.0) -> Any:
+    """Make a struct sluice_turns_storage of lanes by the members of struct sluice_turns_lane."""
+    values = [{"targets": 1.0, **lane} for lane in lanes]
+    return new("struct sluice_turns_storage", {"metadata": metadata, "lanes": values})
+
+
+def jobs_of(values: Sequence[Mapping[str, Any]]) -> Any:
+    """Make an array of struct sluice_turns_job by its members; demand by the names of STATIONS."""
+    array = ffi.new("struct sluice_turns_job[]", len(values))
+    for i, value in enumerate(values):
+        demand = [value["demand"].get(station, 0.0) for station in STATIONS]
+        members = {"most_held": FOREVER, "nodes": 1.0, **value, "demand": demand}
+        array[i] = new("struct sluice_turns_job", members)[0]
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The verdict on a job; the members of struct sluice_turn, with words for its enums."""
+
+    action: str
+    reason: str
+    index: float
+    share: float
+    weight: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """On all bursts, in the order of the jobs."""
+
+    struct: Any
+    again: float
+    """Clock at which to decide again if nothing happens before."""
+
+    def __getitem__(self, place: int) -> Turn:
+        turn = self.struct[place]
+        return Turn(
+            ACTIONS[turn.action],
+            REASONS[turn.reason],
+            turn.index,
+            turn.share,
+            turn.weight,
+            turn.until,
+        )
+
+    def __len__(self) -> int:
+        return len(self.struct)
+
+    def content(self) -> bytes:
+        """Return the bytes of all verdicts."""
+        return bytes(ffi.buffer(self.struct))
+
+
+def decide(settings: Any, storage: Any, jobs: Any, *, clock: float) -> Verdicts:
+    """Decide on all jobs that are in a burst."""
+    count = len(jobs)
+    out = ffi.new("struct sluice_turn[]", count)
+    scratch = ffi.new("uint32_t[]", count)
+    again = lib.sluice_turns_decide(settings, storage, jobs, count, clock, scratch, out)
+    return Verdicts(out, again)
+
+
+def reason_text(reason: str) -> str:
+    """Explain a reason in a sentence."""
+    return str(ffi.string(lib.sluice_turn_reason_text(REASONS.index(reason))).decode())

@@ -1,0 +1,125 @@
+/*
+ * turns_test: verdicts on random bursts, as nonsensical as a caller could hand over. A
+ * sanitizer sees what is read or written out of place; checked is what holds for any
+ * input: each verdict is a complete one, whoever is exempt goes, the first goes, and equal
+ * states give equal bytes.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "turns.h"
+
+enum { MOST = 200, STATES = 3000 };
+
+/* An LCG, so that every machine draws the same. */
+static uint64_t seed = 1;
+
+static uint32_t
+draw (uint32_t below)
+{
+	seed = seed * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)((seed >> 33) % below);
+}
+
+static double
+number (void)
+{
+	static const double edges[]
+	    = { 0.0, -0.0, 1.0, -1.0, NAN, HUGE_VAL, -HUGE_VAL, DBL_MAX, DBL_MIN, 1e-300 };
+	return draw (8) ? draw (1000) / 100.0
+			: edges[draw (sizeof edges / sizeof edges[0])];
+}
+
+static void
+draw_storage (struct sluice_turns_storage *storage)
+{
+	memset (storage, 0, sizeof *storage);
+	storage->metadata = number ();
+	storage->lane_count = 1 + draw (SLUICE_MAX_LANES);
+	for (uint32_t i = 0; i < storage->lane_count; i++)
+		storage->lanes[i] = (struct sluice_turns_lane){
+			.targets = draw (9) ? 1.0 + draw (8) : number (),
+			.bytes = number (),
+			.operations = number (),
+			.links = number (),
+			.switch_cost = draw (2) ? 0.0 : number (),
+			.can_weigh = draw (2),
+		};
+}
+
+static void
+draw_job (struct sluice_turns_job *job)
+{
+	memset (job, 0, sizeof *job);
+	job->key = draw (50);
+	job->nodes = number ();
+	for (int i = 0; i < SLUICE_STATION_COUNT; i++)
+		job->demand[i] = number ();
+	job->expected = number ();
+	job->done = number ();
+	job->held = number ();
+	job->most_held = draw (2) ? HUGE_VAL : number ();
+	job->began = number ();
+	job->lane_mask = draw (4) ? draw (1 << 16) : UINT32_MAX;
+	job->flags = draw (4) ? 0 : draw (256);
+}
+
+static void
+check_turn (const struct sluice_turns_job *job, const struct sluice_turn *turn)
+{
+	CHECK (isfinite (turn->index) && turn->index > 0.0);
+	CHECK (turn->share >= 0.0 && turn->share <= 1.0);
+	CHECK (turn->weight >= 0.001 && turn->weight <= 1.0);
+	CHECK (turn->action <= SLUICE_TURN_TRICKLE);
+	CHECK (turn->reason < SLUICE_TURN_REASON_COUNT);
+	int is_slowed
+	    = turn->reason == SLUICE_TURN_BEHIND || turn->reason == SLUICE_TURN_PARTLY;
+	CHECK (is_slowed == (turn->action != SLUICE_TURN_GO));
+	CHECK ((turn->action == SLUICE_TURN_GO) == isinf (turn->until));
+	CHECK (!(job->flags & SLUICE_TURNS_EXEMPT) || turn->action == SLUICE_TURN_GO);
+}
+
+static void
+check_state (const struct sluice_turns_settings *settings)
+{
+	static struct sluice_turns_job jobs[MOST];
+	static struct sluice_turn first[MOST], second[MOST];
+	static uint32_t scratch[MOST];
+	struct sluice_turns_storage storage;
+	uint32_t n = draw (MOST), going = 0;
+	double clock = draw (100000);
+
+	draw_storage (&storage);
+	for (uint32_t i = 0; i < n; i++)
+		draw_job (&jobs[i]);
+	memset (first, 1, sizeof first);
+	memset (second, 2, sizeof second);
+	double again
+	    = sluice_turns_decide (settings, &storage, jobs, n, clock, scratch, first);
+	CHECK (again >= clock);
+	sluice_turns_decide (settings, &storage, jobs, n, clock, scratch, second);
+	CHECK (!memcmp (first, second, n * sizeof *first));
+	for (uint32_t i = 0; i < n; i++) {
+		check_turn (&jobs[i], &first[i]);
+		going += first[i].action == SLUICE_TURN_GO;
+	}
+	CHECK (!n || going);
+}
+
+int
+main (void)
+{
+	struct sluice_turns_settings settings;
+	sluice_turns_settings_init (&settings);
+	CHECK (sluice_turns_settings_check (&settings, NULL) == 0);
+	for (int i = 0; i < STATES; i++) {
+		settings.trickle = draw (2) * 0.05;
+		settings.weigh = draw (2);
+		settings.latency = draw (3);
+		check_state (&settings);
+	}
+	return check_report ();
+}
