@@ -16,7 +16,7 @@ SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
 
 def built(folder: Path, flags: list[str]) -> Path:
     program = folder / "worlds_test"
-    core = [CORE / "base.c", CORE / "profile.c", CORE / "vocabulary.c"]
+    core = [CORE / name for name in ("base.c", "profile.c", "turns.c", "vocabulary.c")]
     worlds = [*STORAGE.glob("world*.c"), *STORAGE.glob("requests*.c")]
     sources = [Path(__file__).with_name("worlds_test.c"), *worlds, *core]
     includes = [f"-I{STORAGE}", f"-I{CORE}"]

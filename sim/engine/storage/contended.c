@@ -32,6 +32,7 @@ note (struct sluice_contended *c, const struct sluice_world_end *end)
 		.alone = end->alone,
 		.io = end->io,
 		.io_alone = end->io_alone,
+		.held = end->held,
 	};
 }
 
@@ -93,6 +94,13 @@ const struct sluice_replay_storage *
 sluice_contended_storage (struct sluice_contended *c)
 {
 	return &c->table;
+}
+
+void
+sluice_contended_watch (struct sluice_contended *c, sluice_world_watch *watch,
+			void *watcher)
+{
+	sluice_world_watch_turns (c->world, watch, watcher);
 }
 
 const struct sluice_contention *

@@ -13,6 +13,7 @@ struct sluice_contention {
 	double alone;	 /* its run time alone on all lanes */
 	double io;	 /* inside bursts */
 	double io_alone; /* the same, alone on all lanes */
+	double held;	 /* of that for which turns held its bursts */
 };
 
 struct sluice_contended;
@@ -33,6 +34,10 @@ sluice_contended_storage (struct sluice_contended *contended);
 /* One element a job, zeros for a job that never ran; valid as long as contended. */
 const struct sluice_contention *
 sluice_contended_results (const struct sluice_contended *contended);
+
+/* Watch the turns of its storage, as sluice_world_watch_turns does. */
+void sluice_contended_watch (struct sluice_contended *contended, sluice_world_watch *watch,
+			     void *watcher);
 
 /* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share and
  * period (0: its kind's), and times[i] its kind's processes, rate and metadata rate, on

@@ -61,6 +61,24 @@ schedule (struct sluice_world *w, struct world_job *job, double next)
 	settle_in_heap (w, (uint32_t)(job - w->jobs));
 }
 
+static int
+grow_turns (struct sluice_world *w, uint32_t room)
+{
+	struct sluice_turns_job *jobs = realloc (w->turn_jobs, room * sizeof *jobs);
+	if (jobs)
+		w->turn_jobs = jobs;
+	struct sluice_turn *turns = realloc (w->turns, room * sizeof *turns);
+	if (turns)
+		w->turns = turns;
+	uint32_t *slots = realloc (w->turn_slots, room * sizeof *slots);
+	if (slots)
+		w->turn_slots = slots;
+	uint32_t *order = realloc (w->turn_order, room * sizeof *order);
+	if (order)
+		w->turn_order = order;
+	return jobs && turns && slots && order ? 0 : -1;
+}
+
 /* Room for one more job, and for its burst on every lane. */
 static int
 grow (struct sluice_world *w)
@@ -78,7 +96,7 @@ grow (struct sluice_world *w)
 	struct world_term *terms = realloc (w->terms, room * sizeof *terms);
 	if (terms)
 		w->terms = terms;
-	int failed = !jobs || !heap || !unused || !terms;
+	int failed = !jobs || !heap || !unused || !terms || grow_turns (w, room) < 0;
 	for (uint32_t i = 0; i < w->config.lane_count; i++) {
 		struct world_lane *lane = &w->lanes[i];
 		uint32_t *active = realloc (lane->active, room * sizeof *active);
@@ -108,6 +126,7 @@ sluice_world_new (const struct sluice_world_config *config, struct sluice_error 
 	w->config = *config;
 	w->now = -INFINITY;
 	world_init_sets (w);
+	world_init_turns (w);
 	return w;
 }
 
@@ -122,6 +141,10 @@ sluice_world_destroy (struct sluice_world *w)
 	free (w->heap);
 	free (w->free);
 	free (w->terms);
+	free (w->turn_jobs);
+	free (w->turns);
+	free (w->turn_slots);
+	free (w->turn_order);
 	free (w);
 }
 
@@ -181,9 +204,14 @@ write_burst (struct sluice_world *w, struct world_job *job)
 {
 	job->phase = WORLD_WRITING;
 	job->since = w->now;
-	job->remaining = job->load.burst;
+	job->burst = world_burst_length (w, job, job->bursts_left);
+	job->remaining = job->burst;
 	job->speed = 1.0;
+	job->allowed = 1.0;
+	job->weight = 1.0;
+	job->charged = w->now;
 	enter_lanes (w, job);
+	world_ask_for_turns (w);
 	schedule (w, job, w->now + job->remaining);
 }
 
@@ -216,20 +244,30 @@ account_burst (struct sluice_world *w, struct world_job *job, double done)
 {
 	job->io += w->now - job->burst_began;
 	job->io_alone += done;
-	if (job->phase == WORLD_WRITING)
+	if (job->phase == WORLD_WRITING) {
 		leave_lanes (w, job);
+		world_end_hold (w, job);
+		world_ask_for_turns (w);
+	}
 	struct world_job *next = world_give_turn (w, job);
 	if (next)
 		write_burst (w, next);
 }
 
+double
+world_remaining (const struct sluice_world *w, const struct world_job *job)
+{
+	return fmax (0.0, job->remaining - (w->now - job->since) * job->speed);
+}
+
 void
 world_set_speed (struct sluice_world *w, struct world_job *job, double speed)
 {
-	job->remaining = fmax (0.0, job->remaining - (w->now - job->since) * job->speed);
+	job->remaining = world_remaining (w, job);
 	job->since = w->now;
 	job->speed = speed;
-	schedule (w, job, w->now + job->remaining / speed);
+	double end = w->now + job->remaining / speed;
+	schedule (w, job, speed > 0.0 || !(job->remaining > 0.0) ? end : INFINITY);
 }
 
 static void
@@ -243,6 +281,7 @@ describe_end (const struct sluice_world *w, const struct world_job *job, double 
 			.alone = alone,
 			.io = job->io,
 			.io_alone = job->io_alone,
+			.held = job->held_in_all,
 			.tag = job->tag,
 			.slot = (uint32_t)(job - w->jobs),
 		};
@@ -258,13 +297,17 @@ release (struct sluice_world *w, struct world_job *job)
 }
 
 static double
-alone_seconds (const struct sluice_world_load *load)
+alone_seconds (const struct sluice_world *w, const struct world_job *job)
 {
+	const struct sluice_world_load *load = &job->load;
+	double sum = 0.0;
 	if (!load->bursts)
 		return load->compute;
-	double cycle
-	    = load->async ? fmax (load->compute, load->burst) : load->compute + load->burst;
-	return load->bursts * cycle;
+	if (!load->async)
+		return load->bursts * (load->compute + load->burst);
+	for (uint32_t left = load->bursts; left; left--)
+		sum += fmax (load->compute, world_burst_length (w, job, left));
+	return sum;
 }
 
 /* What the event of a job leads to. Returns 1 when the job has ended. */
@@ -276,7 +319,8 @@ step (struct sluice_world *w, struct world_job *job)
 		return 0;
 	}
 	if (job->phase == WORLD_WRITING) {
-		account_burst (w, job, job->load.burst);
+		account_burst (w, job, job->burst);
+		world_learn (w, job);
 		job->bursts_left--;
 		if (job->load.async && job->compute_until > w->now) {
 			job->phase = WORLD_COMPUTING;
@@ -316,6 +360,8 @@ sluice_world_start (struct sluice_world *w, double now,
 	if (load->bursts) {
 		job->alone = sluice_world_alone_rate (&w->config, load);
 		job->peak = fmin (load->cap, load->outstanding / load->cycle);
+		world_set_usual (w, job);
+		world_expect (w, job);
 	}
 	w->heap[w->heap_count++] = slot;
 	begin_cycle (w, job);
@@ -332,7 +378,7 @@ sluice_world_stop (struct sluice_world *w, double now, uint32_t slot,
 	w->now = fmax (w->now, now);
 	if (job->phase == WORLD_WRITING) {
 		world_set_speed (w, job, job->speed);
-		account_burst (w, job, job->load.burst - job->remaining);
+		account_burst (w, job, job->burst - job->remaining);
 		lost = job->io - job->io_alone;
 	} else if (job->phase == WORLD_QUEUED) {
 		account_burst (w, job, 0.0);
@@ -348,16 +394,22 @@ sluice_world_run (struct sluice_world *w, double until, struct sluice_world_end 
 	while (w->heap_count) {
 		struct world_job *job = &w->jobs[w->heap[0]];
 		/* What happens at one instant is one change of the set of bursts. */
+		if (w->control_at <= w->now && job->next > w->now) {
+			world_take_turns (w);
+			continue;
+		}
 		if (w->dirty && job->next > w->now) {
 			world_solve (w);
 			continue;
 		}
-		if (job->next > until)
+		if (fmin (job->next, w->control_at) > until)
 			break;
-		w->now = fmax (w->now, job->next);
+		w->now = fmax (w->now, fmin (job->next, w->control_at));
+		if (w->now < job->next)
+			continue;
 		if (!step (w, job))
 			continue;
-		describe_end (w, job, alone_seconds (&job->load), out);
+		describe_end (w, job, alone_seconds (w, job), out);
 		release (w, job);
 		return 1;
 	}
@@ -368,6 +420,8 @@ sluice_world_run (struct sluice_world *w, double until, struct sluice_world_end 
 double
 sluice_world_rate (struct sluice_world *w, uint32_t slot)
 {
+	if (w->control_at <= w->now)
+		world_take_turns (w);
 	if (w->dirty)
 		world_solve (w);
 	const struct world_job *job = &w->jobs[slot];

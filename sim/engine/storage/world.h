@@ -28,6 +28,7 @@
 
 #include "base.h"
 #include "profile.h"
+#include "turns.h"
 
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
  * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in sluice.sim.storage.platforms,
@@ -46,15 +47,18 @@
 	   "time of a target that a flush takes")                                          \
 	X (metadata_rate, 31000.0, 1.0, 1e12, "ops/s", "what the metadata server serves")  \
 	X (switch_cost, 0.0, 0.0, 10.0, "share",                                           \
-	   "time of a target lost between programs, in the limit of many")
+	   "time of a target lost between programs, in the limit of many")                 \
+	X (burst_spread, 0.0, 0.0, 3.0, "sd of ln",                                        \
+	   "by which the bursts of a job differ in length")
 
 #define SLUICE_WORLD_MEMBER(name, value, low, high, unit, text) double name;
 
 /* How a full station divides itself among jobs. */
 enum sluice_sharing {
-	SLUICE_SHARING_FIFO, /* first come, first served: by requests outstanding */
-	SLUICE_SHARING_JOBS, /* equal shares for jobs (Lustre TBF, ThemisIO job-fair) */
-	SLUICE_SHARING_NODES /* shares by nodes (ThemisIO size-fair) */
+	SLUICE_SHARING_FIFO,   /* first come, first served: by requests outstanding */
+	SLUICE_SHARING_JOBS,   /* equal shares for jobs (Lustre TBF, ThemisIO job-fair) */
+	SLUICE_SHARING_NODES,  /* shares by nodes (ThemisIO size-fair) */
+	SLUICE_SHARING_WEIGHTS /* shares by the weights of turns; 1 each without */
 };
 
 struct sluice_world_lane {
@@ -62,11 +66,29 @@ struct sluice_world_lane {
 	double servers; /* servers in front of them, > 0 (a half: shared with another) */
 };
 
+/* Whether bursts take turns (turns.h), and what lies between them and who decides. */
+struct sluice_world_turns {
+	struct sluice_turns_settings settings;
+	double demand_error; /* what is taken for a job's demand, over what it is */
+	double noise;	     /* sd of ln of a burst's length as it is measured */
+	uint32_t is_on;
+	uint32_t reserved;
+};
+
 struct sluice_world_config {
 	SLUICE_WORLD_FIELDS (SLUICE_WORLD_MEMBER)
+	struct sluice_world_turns turns;
+	uint64_t seed;	     /* of what differs between bursts, and of noise */
 	uint32_t sharing;    /* enum sluice_sharing */
 	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
 	struct sluice_world_lane lanes[SLUICE_MAX_LANES];
+};
+
+/* What turns can do about a job. */
+enum sluice_world_coverage {
+	SLUICE_WORLD_COVERED, /* its bursts are seen and may be held */
+	SLUICE_WORLD_SEEN,    /* they are seen */
+	SLUICE_WORLD_UNSEEN
 };
 
 /* A burst in the terms of the network, and the rhythm of the job. */
@@ -84,7 +106,12 @@ struct sluice_world_load {
 	uint32_t async;		 /* 1: the burst runs beside the computing of its cycle */
 	uint32_t set; /* of which one job at a time may be in a burst, in the order
 		       * of asking (Boito et al., IO-Sets); 0: of none */
-	uint32_t reserved;
+	/* What turns start from. A burst that has ended tells better. */
+	uint32_t coverage; /* enum sluice_world_coverage */
+	double expected;   /* s of its first burst; 0: unknown */
+	/* Shares of all targets, links and the metadata server, alone on all lanes; all 0:
+	 * as they are. */
+	double target_share, link_share, metadata_share;
 };
 
 /* Sets are numbered from 1 to this. */
@@ -97,6 +124,7 @@ struct sluice_world_end {
 	double alone;	 /* run time it would have had alone on all lanes */
 	double io;	 /* s inside bursts */
 	double io_alone; /* the same, alone on all lanes */
+	double held;	 /* s for which turns held its bursts */
 	uint64_t tag;
 	uint32_t slot;
 	uint32_t reserved;
@@ -150,7 +178,22 @@ int sluice_world_run (struct sluice_world *world, double until,
 		      struct sluice_world_end *out);
 
 /* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
- * another of its set is in a burst. */
+ * another of its set is in a burst or turns hold it. */
 double sluice_world_rate (struct sluice_world *world, uint32_t slot);
+
+/* What turns are decided from, and what came out: tests do the same with it as who
+ * decides about real bursts. */
+struct sluice_world_decided {
+	const struct sluice_turns_settings *settings;
+	const struct sluice_turns_storage *storage;
+	const struct sluice_turns_job *jobs;
+	const struct sluice_turn *turns;
+	double clock, again;
+	uint32_t count;
+	uint32_t reserved;
+};
+typedef void sluice_world_watch (void *watcher, const struct sluice_world_decided *decided);
+void sluice_world_watch_turns (struct sluice_world *world, sluice_world_watch *watch,
+			       void *watcher);
 
 #endif

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "world.h"
+#include "world_state.h"
 
 /* A program of which nothing is known writes every ten minutes. */
 static const double usual_period = 600.0;
@@ -18,6 +18,8 @@ sluice_world_config_init (struct sluice_world_config *config)
 	SLUICE_WORLD_FIELDS (SET)
 #undef SET
 	config->lane_count = 1;
+	sluice_turns_settings_init (&config->turns.settings);
+	config->turns.demand_error = 1.0;
 	config->lanes[0] = (struct sluice_world_lane){ .targets = 104.0, .servers = 8.0 };
 }
 
@@ -31,7 +33,10 @@ sluice_world_config_check (const struct sluice_world_config *config,
 				    config->name, (double)(low), (double)(high), unit);
 	SLUICE_WORLD_FIELDS (CHECK)
 #undef CHECK
-	if (config->sharing > SLUICE_SHARING_NODES)
+	if (config->turns.is_on
+	    && sluice_turns_settings_check (&config->turns.settings, err) < 0)
+		return -1;
+	if (config->sharing > SLUICE_SHARING_WEIGHTS)
 		return sluice_fail (err, "sharing is %u", config->sharing);
 	if (!config->lane_count || config->lane_count > SLUICE_MAX_LANES)
 		return sluice_fail (err, "%u lanes; give 1 to %d", config->lane_count,
@@ -54,8 +59,8 @@ uniform (uint64_t seed, uint64_t counter)
 	return ((double)(bits >> 11) + 0.5) * 0x1p-53;
 }
 
-static double
-normal (uint64_t seed, uint64_t counter)
+double
+world_normal (uint64_t seed, uint64_t counter)
 {
 	double radius = sqrt (-2.0 * log (uniform (seed, 2 * counter)));
 	return radius * cos (6.283185307179586 * uniform (seed, 2 * counter + 1));
@@ -66,7 +71,7 @@ sluice_world_config_perturb (struct sluice_world_config *config, uint64_t seed, 
 {
 	uint64_t counter = 0;
 #define SHAKE(name, value, low, high, unit, text)                                          \
-	config->name *= exp (sd * normal (seed, counter++));                               \
+	config->name *= exp (sd * world_normal (seed, counter++));                         \
 	config->name = fmin (fmax (config->name, low), high);
 	SLUICE_WORLD_FIELDS (SHAKE)
 #undef SHAKE

@@ -13,7 +13,10 @@ static const double still = 1e-9; /* a sweep that moves waits less is the last *
 static double
 capacity (const struct sluice_world *w, const struct world_lane *lane)
 {
-	double others = 1.0 - 1.0 / (double)lane->count;
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < lane->count && w->config.switch_cost > 0.0; i++)
+		count += w->jobs[lane->active[i]].allowed > 0.0;
+	double others = count ? 1.0 - 1.0 / (double)count : 0.0;
 	return 1.0 / (1.0 + w->config.switch_cost * others);
 }
 

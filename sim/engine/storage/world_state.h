@@ -1,7 +1,7 @@
 /*
  * Internal to the fast world: what its files share. world.c moves time,
  * world_rates.c solves the network, world_station.c one station of it, world_load.c turns
- * profiles into loads.
+ * profiles into loads, world_turns.c lets bursts take turns.
  */
 #ifndef SLUICE_WORLD_STATE_H
 #define SLUICE_WORLD_STATE_H
@@ -30,6 +30,15 @@ struct world_job {
 	double peak;	/* requests/s if nothing waited anywhere */
 	double targets; /* of its lanes together */
 	double io, io_alone;
+	double burst;	  /* s of the burst, alone on all lanes */
+	double usual;	  /* s: that times what makes a burst differ is its length */
+	double allowed;	  /* share of its rate alone that turns let it have */
+	double weight;	  /* at fair targets */
+	double expected;  /* s that the burst is taken to have; 0: unknown */
+	double demand[3]; /* shares that it is taken to take of targets, links, metadata */
+	double charged;	  /* time up to which it is charged for being held */
+	double held;	  /* s of this burst */
+	double held_in_all;
 	uint32_t mask;
 	uint32_t phase; /* enum world_phase */
 	uint32_t bursts_left;
@@ -64,12 +73,19 @@ enum world_station { WORLD_TARGET, WORLD_SERVER, WORLD_METADATA };
 struct sluice_world {
 	struct sluice_world_config config;
 	double now;
+	double control_at;    /* when turns are decided on next; INFINITY: by no event */
 	double metadata_wait; /* s */
 	double metadata_peak; /* load of the metadata server if nothing waited */
 	uint64_t orders;
 	struct world_job *jobs;
 	struct world_term *terms; /* scratch: one for each job at most */
-	uint32_t *heap;		  /* slots by (next, order) */
+	struct sluice_turns_storage turns_storage;
+	struct sluice_turns_job *turn_jobs; /* scratch, as all that follow */
+	struct sluice_turn *turns;
+	uint32_t *turn_slots, *turn_order;
+	sluice_world_watch *watch; /* NULL: nobody watches turns */
+	void *watcher;
+	uint32_t *heap; /* slots by (next, order) */
 	uint32_t *free;
 	uint32_t room, heap_count, free_count;
 	uint32_t dirty;	      /* lanes whose set of bursts has changed */
@@ -124,6 +140,33 @@ struct world_job *world_give_turn (struct sluice_world *world, struct world_job 
 
 /* Nobody writes and nobody is queued. */
 void world_init_sets (struct sluice_world *world);
+
+/* Normally distributed, by a seed and a number. */
+double world_normal (uint64_t seed, uint64_t counter);
+
+/* What differs between a job's bursts: the mean over them is 1. */
+void world_set_usual (struct sluice_world *world, struct world_job *job);
+double world_burst_length (const struct sluice_world *world, const struct world_job *job,
+			   uint32_t bursts_left);
+
+/* What the storage is to who decides on turns. */
+void world_init_turns (struct sluice_world *world);
+
+/* What turns know of a job: at its start, and after each of its bursts. */
+void world_expect (struct sluice_world *world, struct world_job *job);
+void world_learn (struct sluice_world *world, struct world_job *job);
+
+/* A burst begins or ends: decide when that is seen. */
+void world_ask_for_turns (struct sluice_world *world);
+
+/* Decide now, and let it take effect. */
+void world_take_turns (struct sluice_world *world);
+
+/* The burst of a job ends: it is held no more. */
+void world_end_hold (struct sluice_world *world, struct world_job *job);
+
+/* Seconds alone that are left of a burst now. */
+double world_remaining (const struct sluice_world *world, const struct world_job *job);
 
 /* From now on the burst of a job passes at this share of its rate alone. */
 void world_set_speed (struct sluice_world *world, struct world_job *job, double speed);

@@ -63,17 +63,20 @@ elsewhere (const struct sluice_world *w, const struct world_job *job, uint32_t b
 static double
 fair_share (const struct sluice_world *w, const struct world_job *job)
 {
-	double weight = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : 1.0;
+	double weight
+	    = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : job->weight;
 	return weight / target_load (job);
 }
 
-/* The cap of a job, lowered by its share of fair targets. */
+/* The cap of a job, lowered by turns and by its share of fair targets. */
 static double
 cap_of (const struct sluice_world *w, const struct world_job *job, double level)
 {
+	double cap = job->allowed < 1.0 ? fmin (job->load.cap, job->allowed * job->alone)
+					: job->load.cap;
 	if (!(level > 0.0))
-		return job->load.cap;
-	return fmin (job->load.cap, fair_share (w, job) / level);
+		return cap;
+	return fmin (cap, fair_share (w, job) / level);
 }
 
 double

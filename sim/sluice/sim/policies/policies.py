@@ -16,6 +16,7 @@ from sluice.sim.errors import PolicyError
 from sluice.sim.policies import classes
 from sluice.sim.policies.engine import Core, Gates, Nobody
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
+from sluice.sim.policies.turns import Knowledge, turns
 from sluice.sim.storage.contention import limited
 
 if TYPE_CHECKING:
@@ -47,6 +48,24 @@ class Options:
     """Sluice: slot-seconds that one slot-second of added wait costs (WaitPrice)."""
     source_rate: float = 0.16
     """`rate-cap`: of a node, as a share of the rate at which it can write."""
+    turns: float = 0.0
+    """Sluice: 1 where bursts of running jobs take turns as well."""
+    turn_latency: float = 1.0
+    """Turns: seconds from what happens to a burst until a verdict on it is in effect."""
+    turn_budget: float = 10.0
+    """Turns: a burst is held for so many times its length at most."""
+    trickle: float = 0.0
+    """Turns: share of the storage that is left to all held bursts together."""
+    first_burst: float = 1.0
+    """Turns: 1 where a history predicts a job's first burst."""
+    burst_noise: float = 0.0
+    """Turns: by how much the length of a burst is mismeasured (sd of its logarithm)."""
+    demand_error: float = 1.0
+    """Turns: what is taken for a job's demand, over what it is."""
+    covered: float = 1.0
+    """Turns: share of the jobs whose bursts can be held."""
+    seen: float = 1.0
+    """Turns: 1 where the storage counts what each of the other jobs writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +176,35 @@ def _rate_cap(question: Question) -> Plan:
     return replace(_none(question), reshape=reshape)
 
 
+def _turns(question: Question) -> Plan:
+    return _with_turns(_none(question), question)
+
+
+def _weights(question: Question) -> Plan:
+    plan = replace(_none(question), storage=question.storage.shared("weights"))
+    return _with_turns(plan, question, weigh=1.0)
+
+
+def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
+    """Let bursts take turns under a plan that changes no loads."""
+    options = question.options
+    knowledge = Knowledge(
+        {
+            "latency": options.turn_latency,
+            "budget": options.turn_budget,
+            "trickle": options.trickle,
+            **settings,
+        },
+        predicted=options.first_burst > 0,
+        noise=options.burst_noise,
+        demand_error=options.demand_error,
+        covered=options.covered,
+        seen=options.seen > 0,
+        seed=options.seed,
+    )
+    return replace(plan, reshape=turns(knowledge, question.workload, question.profiles))
+
+
 def sluice(
     *, delay: bool = True, lanes: bool = True, history: type[TraceHistory] = TraceHistory
 ) -> Callable[[Question], Plan]:
@@ -171,7 +219,8 @@ def sluice(
             is_confinable=lanes,
         )
         decider = Core(site, question.workload.jobs, epoch=question.epoch)
-        return Plan(decider, question.storage)
+        plan = Plan(decider, question.storage)
+        return _with_turns(plan, question) if options.turns > 0 else plan
 
     return plan
 
@@ -184,6 +233,8 @@ POLICIES: Mapping[str, Policy] = {
     "period-sets": Policy(_period_sets),
     "class-lanes": Policy(_class_lanes),
     "rate-cap": Policy(_rate_cap),
+    "turns": Policy(_turns),
+    "weights": Policy(_weights),
     "sluice-auto": Policy(sluice(), delays=True),
     "sluice-delay": Policy(sluice(lanes=False), delays=True),
     "sluice-disjoint": Policy(sluice(delay=False)),

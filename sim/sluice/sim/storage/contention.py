@@ -115,6 +115,11 @@ class Contention:
         self._contended = ffi.gc(contended, lib.sluice_contended_destroy)
 
     @property
+    def handle(self) -> Any:
+        """The struct sluice_contended, for those who watch it."""
+        return self._contended
+
+    @property
     def storage(self) -> Any:
         """The table for `engine.run`; this storage lives as long as the table is in use."""
         table = lib.sluice_contended_storage(self._contended)

@@ -17,6 +17,7 @@ SHARING = {
     "fifo": lib.SLUICE_SHARING_FIFO,
     "jobs": lib.SLUICE_SHARING_JOBS,
     "nodes": lib.SLUICE_SHARING_NODES,
+    "weights": lib.SLUICE_SHARING_WEIGHTS,
 }
 """How a full target divides itself: first come first served, or fairly by jobs or nodes."""
 
@@ -39,6 +40,8 @@ class End:
     io: float
     """Seconds inside bursts."""
     io_alone: float
+    held: float
+    """Seconds for which turns held its bursts."""
     tag: int
 
 
@@ -49,11 +52,13 @@ def configuration(
     sharing: str = "fifo",
     seed: int | None = None,
     spread: float = 0.0,
+    turns: Mapping[str, float] | None = None,
 ) -> Any:
     """Return a struct sluice_world_config; lanes are (targets, servers).
 
-    With a seed, every number is multiplied by a random factor whose logarithm has the standard
-    deviation `spread`.
+    turns: bursts take turns, with these settings (policies/core/turns.h). With a seed, every
+    number is multiplied by a random factor whose logarithm has the standard deviation
+    `spread`.
     """
     config = ffi.new("struct sluice_world_config *")
     lib.sluice_world_config_init(config)
@@ -66,12 +71,25 @@ def configuration(
     if len(lanes) > len(config.lanes):
         raise WorldError(f"{len(lanes)} lanes; give 1 to {len(config.lanes)}")
     config.sharing = SHARING[sharing]
+    config.seed = seed or 0
     config.lane_count = len(lanes)
     for lane, (targets, servers) in zip(config.lanes, lanes, strict=False):
         lane.targets, lane.servers = targets, servers
     if seed is not None:
         lib.sluice_world_config_perturb(config, seed, spread)
+    if turns is not None:
+        take_turns(config, turns)
     return config
+
+
+def take_turns(config: Any, settings: Mapping[str, float]) -> None:
+    """Let bursts take turns; settings that are not given keep their defaults."""
+    names = [name for name, _ in ffi.typeof("struct sluice_turns_settings").fields]
+    config.turns.is_on = 1
+    for name, value in settings.items():
+        if name not in names:
+            raise WorldError(f"turns have no {name}; give {', '.join(names)}")
+        setattr(config.turns.settings, name, value)
 
 
 def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:

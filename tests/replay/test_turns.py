@@ -1,0 +1,321 @@
+"""Bursts that take turns in a replay: by the core's own verdicts, and what they are worth."""
+
+import math
+from dataclasses import replace
+from statistics import median
+
+import pytest
+from gains import KTH
+from turns_gains import CELLS, answers
+
+from sluice.policies import turns
+from sluice.policies._core import ffi as core_ffi
+from sluice.sim import engine
+from sluice.sim._engine import ffi, lib
+from sluice.sim.policies.policies import POLICIES, Options, Question
+from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
+from sluice.sim.storage.contention import Contention
+from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.world import World
+from sluice.sim.trace.lublin import generate
+from sluice.sim.trace.machine import one_pool
+from sluice.sim.trace.profiles import drawn_profiles
+from sluice.sim.trace.repairs import make_replayable
+
+SLOTS = 64
+SITE = one_pool(SLOTS)
+STORAGE = storage_for(SLOTS, targets=8)
+REAL = {"first_burst": 0.0, "covered": 0.8, "burst_noise": 0.2}
+"""Options under which little is known."""
+
+
+def work(jobs=300, seed=5):
+    replayable = make_replayable(generate(jobs, slots=SLOTS, load=0.9, seed=seed), SITE)
+    return replayable, drawn_profiles(replayable.workload, heavy=0.7, seed=seed)
+
+
+def outcome(policy, storage=STORAGE, jobs=300, **options):
+    replayable, profiles = work(jobs)
+    return replay_with_io(
+        replayable,
+        SITE,
+        profiles=profiles,
+        storage=storage,
+        policy=policy,
+        options=Options(**options),
+    )
+
+
+def in_core(content, kind):
+    """Take an array of the engine's library over into the core's."""
+    size = core_ffi.sizeof(kind)
+    array = core_ffi.new(f"{kind}[]", len(content) // size)
+    core_ffi.buffer(array)[:] = content
+    return array
+
+
+def decided_in(policy, **options):
+    """Return of each call of the core in a replay (settings, storage, jobs, clock, out, again)."""
+    replayable, profiles = work()
+    workload = with_room_for_io(replayable, profiles).workload
+    plan = POLICIES[policy].plan(Question(workload, profiles, STORAGE, Options(**options)))
+    config = plan.storage.configuration()
+    contention = Contention(config, plan.reshape(profiles.loads(workload, config), config))
+    seen = []
+
+    def note(_watcher, decided):
+        jobs = decided.count * ffi.sizeof("struct sluice_turns_job")
+        out = decided.count * ffi.sizeof("struct sluice_turn")
+        seen.append(
+            (
+                bytes(ffi.buffer(decided.settings)),
+                bytes(ffi.buffer(decided.storage)),
+                bytes(ffi.buffer(decided.jobs, jobs)),
+                decided.clock,
+                bytes(ffi.buffer(decided.turns, out)),
+                decided.again,
+            )
+        )
+
+    watch = ffi.callback("sluice_world_watch *", note)
+    lib.sluice_contended_watch(contention.handle, watch, ffi.NULL)
+    engine.run(workload, SITE.settings, storage=contention.storage, policy=plan.decider.table)
+    return seen
+
+
+@pytest.mark.parametrize("policy", ["turns", "weights", "sluice-auto"])
+def test_every_verdict_of_a_replay_is_that_of_the_core(policy):
+    """The same state gives the same bytes, and the same clock at which to decide again."""
+    reasons = set()
+    for settings, storage, jobs, clock, out, again in decided_in(policy, turns=1.0, **REAL):
+        verdicts = turns.decide(
+            in_core(settings, "struct sluice_turns_settings"),
+            in_core(storage, "struct sluice_turns_storage"),
+            in_core(jobs, "struct sluice_turns_job"),
+            clock=clock,
+        )
+        assert verdicts.content() == out
+        assert verdicts.again == again
+        reasons |= {verdicts[i].reason for i in range(len(verdicts))}
+    assert reasons >= {"not_full", "weighed"} if policy == "weights" else {"behind", "exempt"}
+
+
+def test_turns_lose_less_than_no_order():
+    lost = {name: outcome(name).lost_slot_seconds.sum() for name in ("none", "turns")}
+    assert lost["turns"] < 0.9 * lost["none"]
+
+
+def test_weights_lose_less_than_fair_servers_and_hold_nobody():
+    found = {name: outcome(name) for name in ("server-fair", "weights")}
+    lost = {name: one.lost_slot_seconds.sum() for name, one in found.items()}
+    assert lost["weights"] < 0.9 * lost["server-fair"]
+    assert not found["weights"].contention["held"].any()
+
+
+def test_sluice_with_turns_loses_less_than_without():
+    lost = [outcome("sluice-auto", turns=on).lost_slot_seconds.sum() for on in (0.0, 1.0)]
+    assert lost[1] < 0.9 * lost[0]
+
+
+@pytest.mark.parametrize("policy", ["turns", "weights"])
+def test_a_storage_that_is_never_full_is_left_alone(policy):
+    roomy = replace(storage_for(SLOTS, targets=4000), numbers={"metadata_rate": 1e9})
+    plain, ordered = outcome("none", roomy), outcome(policy, roomy)
+    assert not ordered.contention["held"].any()
+    assert ordered.results.tobytes() == plain.results.tobytes()
+
+
+def test_jobs_that_are_not_covered_are_never_held():
+    assert outcome("turns").contention["held"].any()
+    assert not outcome("turns", covered=0.0).contention["held"].any()
+
+
+def test_what_only_the_storage_counts_may_be_waited_for_and_what_nobody_sees_may_not():
+    held = {
+        seen: outcome("turns", covered=0.5, seen=seen).contention["held"].sum()
+        for seen in (0.0, 1.0)
+    }
+    assert held[0.0] < held[1.0]
+
+
+def test_the_less_is_known_the_less_is_gained():
+    known = {
+        "all": {},
+        "first bursts unknown": {"first_burst": 0.0},
+        "half of the jobs": {"first_burst": 0.0, "covered": 0.5},
+        "nobody": {"covered": 0.0},
+    }
+    lost = [outcome("turns", **options).lost_slot_seconds.sum() for options in known.values()]
+    assert lost[0] < 1.05 * lost[1]
+    assert lost[1] < lost[2] < lost[3]
+    assert lost[3] == outcome("none").lost_slot_seconds.sum()
+
+
+def test_equal_replays_with_turns_give_equal_bytes():
+    first, second = (outcome("turns", **REAL) for _ in range(2))
+    assert first.results.tobytes() == second.results.tobytes()
+    assert first.contention.tobytes() == second.contention.tobytes()
+
+
+def writer(world, burst, nodes, **changed):
+    """Return the load of a program that writes one burst, in a stream."""
+    profile = {"pattern": "aw", "io_share": 1.0, "chunk_bytes": 4.0 * 2**20}
+    profile |= {"bytes_per_flush": 2.0**30, "period_seconds": 1e9}
+    load = world.load_of(profile, nodes=nodes, runtime=burst)
+    for name, value in changed.items():
+        setattr(load, name, value)
+    return load
+
+
+def ends_of(world, *starts):
+    """Return when jobs end that start at (time, load)."""
+    found = {}
+    for tag, (start, load) in enumerate(starts):
+        found |= {end.tag: end.time for end in world.run(start)}
+        world.start(start, load, tag=tag)
+    found |= {end.tag: end.time for end in world.run()}
+    return [found[tag] for tag in range(len(starts))]
+
+
+def one_lane(**turns):
+    return World(lanes=((16, 2),), turns={"latency": 0.0, **turns})
+
+
+def known(world, burst, nodes=16.0):
+    return writer(world, burst, nodes, expected=burst)
+
+
+def test_the_shorter_of_two_bursts_that_fill_the_storage_goes_first():
+    world = one_lane()
+    ends = ends_of(world, (0.0, known(world, 100.0)), (0.0, known(world, 10.0)))
+    assert ends == pytest.approx([110.0, 10.0])
+
+
+def test_a_burst_that_begins_later_interrupts_a_longer_one():
+    world = one_lane()
+    ends = ends_of(world, (0.0, known(world, 100.0)), (5.0, known(world, 10.0)))
+    assert ends == pytest.approx([110.0, 15.0])
+
+
+def test_a_wide_job_goes_before_a_narrow_one_that_fills_the_storage_as_well():
+    world = one_lane()
+    narrow, wide = known(world, 10.0), known(world, 30.0, nodes=64.0)
+    assert ends_of(world, (0.0, narrow), (0.0, wide)) == pytest.approx([40.0, 30.0])
+
+
+def test_a_verdict_takes_effect_when_a_latency_has_passed():
+    """Both write at half speed for a second; when B has ended, a second passes in vain."""
+    world = one_lane(latency=1.0, guard=0.0)
+    ends = ends_of(world, (0.0, known(world, 100.0)), (5.0, known(world, 10.0)))
+    assert ends == pytest.approx([111.0, 15.5])
+
+
+def test_a_burst_is_held_for_its_budget_and_no_longer():
+    world = one_lane(budget=0.5)
+    long, short = known(world, 100.0, nodes=16.0), known(world, 90.0, nodes=16.0)
+    ends = ends_of(world, (0.0, long), (0.0, short))
+    # 50 s alone, then both at half speed: B has 40 s left, then A 60 s.
+    assert ends == pytest.approx([190.0, 130.0])
+
+
+def test_two_bursts_that_fit_take_no_turns():
+    world = one_lane()
+    ends = ends_of(world, (0.0, known(world, 100.0, nodes=8.0)), (0.0, known(world, 10.0, 7.0)))
+    assert ends == pytest.approx([100.0, 10.0])
+
+
+def test_servers_that_weigh_jobs_share_by_their_place_in_the_order():
+    world = World(
+        lanes=((16, 2),), sharing="weights", turns={"latency": 0.0, "weigh": 1.0, "exponent": 1.0}
+    )
+    # At first three quarters and a quarter; what is left of A falls faster than of B.
+    ends = ends_of(world, (0.0, known(world, 10.0)), (0.0, known(world, 30.0)))
+    assert 10.0 < ends[0] < 40.0 / 3.0
+    assert ends[1] == pytest.approx(40.0, rel=1e-3)
+
+
+def test_a_job_that_is_killed_while_it_is_held_gives_its_time_to_nobody():
+    world = one_lane()
+    slot = world.start(0.0, known(world, 100.0), tag=1)
+    world.start(0.0, known(world, 10.0), tag=2)
+    assert not list(world.run(4.0))
+    assert world.rate(slot) == 0.0
+    end = world.stop(4.0, slot)
+    assert (end.io, end.io_alone, end.held) == pytest.approx((4.0, 0.0, 4.0))
+    assert [one.time for one in world.run()] == pytest.approx([10.0])
+
+
+def test_bursts_that_differ_in_length_leave_a_job_as_long_as_it_is():
+    numbers = {"burst_spread": 0.5}
+    world = World(numbers, lanes=((16, 2),))
+    profile = {"pattern": "aw", "io_share": 0.4, "chunk_bytes": 2.0**20, "bytes_per_flush": 2.0**30}
+    load = world.load_of({**profile, "period_seconds": 100.0}, nodes=4.0, runtime=1000.0)
+    world.start(0.0, load)
+    (end,) = world.run()
+    assert end.time == pytest.approx(1000.0)
+    assert (end.io, end.alone) == pytest.approx((400.0, 1000.0))
+    assert math.isclose(end.io, end.io_alone)
+
+
+# What turns are worth, judged by the answers of turns_gains.py: `pytest -s -m acceptance
+# tests/replay/test_turns.py`; python tests/replay/turns_gains.py prints their tables
+
+LEAST = {
+    ("KTH-SP2, first come", "turns"): 0.35,
+    ("KTH-SP2, first come", "turns, as real"): 0.27,
+    ("KTH-SP2, first come", "half of the jobs covered"): 0.15,
+    ("KTH-SP2, fair", "turns"): 0.58,
+    ("KTH-SP2, fair", "turns, as real"): 0.45,
+    ("256 nodes, first come", "turns"): 0.36,
+    ("256 nodes, first come", "turns, as real"): 0.28,
+}
+"""Share of the bound that is recovered, in the median of the draws."""
+MOST_WAIT = 0.01
+MOST_TWICE = 0.003
+WORST = -0.03
+"""Share of the bound: no draw does worse."""
+
+
+def found(cell, what):
+    if cell.startswith("KTH") and not KTH.exists():
+        pytest.skip(f"{KTH.name} is not beside the repository")
+    return answers(cell)[what]
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(("cell", "what"), LEAST)
+def test_turns_recover_what_they_promise(cell, what):
+    assert median(one["share"] for one in found(cell, what)) >= LEAST[cell, what]
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("real", ["", ", as real"])
+def test_sluice_with_turns_recovers_no_less_than_turns_alone(cell, real):
+    together = median(one["share"] for one in found(cell, f"Sluice, a day, and turns{real}"))
+    assert together >= median(one["share"] for one in found(cell, f"turns{real}")) - 0.01
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("what", ["turns", "turns, as real", "weights"])
+def test_turns_lengthen_neither_waits_nor_many_jobs(cell, what):
+    draws = found(cell, what)
+    assert median(one["wait"] for one in draws) <= MOST_WAIT
+    assert median(one["twice"] for one in draws) <= MOST_TWICE
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("what", ["turns", "turns, as real"])
+def test_no_draw_is_worse_than_plain_slurm(cell, what):
+    assert min(one["share"] for one in found(cell, what)) >= WORST
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("what", ["turns", "turns, as real"])
+def test_turns_halve_the_p99_of_the_io_slowdown_of_first_come_servers(what):
+    """Fair servers have no such tail to begin with."""
+    plain = found("KTH-SP2, first come", "none")
+    ordered = found("KTH-SP2, first come", what)
+    assert median(one["p99"] for one in ordered) <= 0.5 * median(one["p99"] for one in plain)

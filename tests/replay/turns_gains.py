@@ -1,0 +1,166 @@
+"""What turns are worth in replays: the questions, and what the draws answer.
+
+`python tests/replay/turns_gains.py [DRAWS]` prints the tables of docs/evidence/turns.md;
+test_turns.py judges the same answers.
+"""
+
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from gains import DAY, DRAWS, TRACES
+
+from sluice.sim.replay.compare import bound_of
+from sluice.sim.replay.io_replay import replay_with_io
+
+VARYING = (("burst_spread", "0.3"),)
+REAL = {"first_burst": 0.0}
+"""Little is known: first bursts are not, and a job's bursts differ (VARYING)."""
+CELLS = {
+    "KTH-SP2, first come": ("KTH-SP2", "fifo"),
+    "KTH-SP2, fair": ("KTH-SP2", "jobs"),
+    "256 nodes, first come": ("generated, 256 nodes, load 0.7", "fifo"),
+    "256 nodes, fair": ("generated, 256 nodes, load 0.7", "jobs"),
+    "64 nodes, first come": ("generated, 64 nodes, load 0.9", "fifo"),
+}
+ASKED = {
+    "turns": ("turns", (), {}),
+    "turns, as real": ("turns", VARYING, REAL),
+    "half of the jobs covered": ("turns", (), {"covered": 0.5}),
+    "half of the jobs covered, as real": ("turns", VARYING, {**REAL, "covered": 0.5}),
+    "half covered, others not seen": ("turns", VARYING, {**REAL, "covered": 0.5, "seen": 0.0}),
+    "weights": ("weights", (), {}),
+    "weights, as real": ("weights", VARYING, REAL),
+    "Sluice, a day": ("sluice-auto", (), {"max_delay": float(DAY)}),
+    "Sluice, a day, and turns": ("sluice-auto", (), {"max_delay": float(DAY), "turns": 1.0}),
+    "Sluice, a day, and turns, as real": (
+        "sluice-auto",
+        VARYING,
+        {"max_delay": float(DAY), "turns": 1.0, **REAL},
+    ),
+}
+"""Policy, numbers of the storage, and options."""
+SETTLED = {
+    f"{name} {value:g}{word}": ("turns", VARYING, {**REAL, name: value})
+    for name, value, word in (
+        ("turn_budget", 1.0, ""),
+        ("turn_budget", 3.0, ""),
+        ("turn_budget", 10.0, " (default)"),
+        ("turn_budget", 30.0, ""),
+        ("trickle", 0.02, ""),
+        ("trickle", 0.05, ""),
+        ("demand_error", 1.3, ""),
+        ("demand_error", 0.7, ""),
+        ("wrong", 0.3, ""),
+        ("turn_latency", 5.0, ""),
+        ("burst_noise", 0.3, ""),
+    )
+}
+"""As real, but for one thing: what had to be settled."""
+SETTLED_ON = "KTH-SP2, first come"
+FEW = 5
+
+
+@lru_cache(maxsize=1)
+def _plain(cell, world, repetition):
+    trace, sharing = CELLS[cell]
+    draw = replace(TRACES[trace], sharing=sharing, world=world).draw(repetition)
+    outcomes = _replayed(draw, "none", draw.options)
+    return draw, outcomes, bound_of(draw, outcomes)
+
+
+def _replayed(draw, policy, options):
+    return replay_with_io(
+        draw.replayable,
+        draw.site,
+        profiles=draw.profiles,
+        storage=draw.storage,
+        policy=policy,
+        options=options,
+    )
+
+
+def figures(outcomes, plain, bound):
+    """Return what one replay comes to beside that without a policy."""
+    io = (plain.state == "completed") & (outcomes.state == "completed")
+    io &= outcomes.contention["io_alone"] > 1.0
+    stretch = outcomes.contention["io"][io] / outcomes.contention["io_alone"][io]
+    longer = outcomes.runtime[io] / plain.runtime[io]
+    return {
+        "lost": float(outcomes.lost_slot_seconds.sum() / 3600),
+        "share": bound.share(float(outcomes.lost_slot_seconds.sum())),
+        "wait": float(np.nanmean(outcomes.wait) / np.nanmean(plain.wait)) - 1.0,
+        "p99": float(np.quantile(stretch, 0.99)),
+        "longer": float((longer > 1.05).sum() / len(longer)),
+        "twice": float((longer > 2.0).sum() / plain.ran.sum()),
+        "worst": float(longer.max()),
+        "held": float((outcomes.contention["held"] > 0).mean()),
+    }
+
+
+@lru_cache
+def answers(cell, draws=DRAWS):
+    """Return figures by what was asked, one a draw; `none` is plain Slurm."""
+    return _answers(cell, draws, ASKED)
+
+
+def settled(draws=FEW):
+    return _answers(SETTLED_ON, draws, {"turns, as real": ASKED["turns, as real"], **SETTLED})
+
+
+def _answers(cell, draws, asked):
+    found = {}
+    for repetition in range(draws):
+        for what, (policy, world, options) in sorted(asked.items(), key=lambda one: one[1][1]):
+            draw, plain, bound = _plain(cell, world, repetition)
+            outcomes = _replayed(draw, policy, replace(draw.options, **options))
+            found.setdefault(what, []).append(figures(outcomes, plain, bound))
+            if what in ("turns", "turns, as real"):
+                name = "none" if what == "turns" else "none, bursts vary"
+                found.setdefault(name, []).append(figures(plain, plain, bound))
+    return found
+
+
+def row(what, draws):
+    def middle(name):
+        return median(one[name] for one in draws)
+
+    shares = [one["share"] for one in draws]
+    return (
+        f"| {what} | {middle('lost'):,.0f} | {median(shares):.0%} "
+        f"({min(shares):.0%} to {max(shares):.0%}) | {middle('wait'):+.1%} | {middle('p99'):.1f} "
+        f"| {middle('longer'):.1%} | {middle('twice'):.2%} | {middle('worst'):.1f} |"
+    )
+
+
+HEAD = (
+    "| asked | lost, slot-hours | share of the bound (range) | mean wait "
+    "| p99 of the I/O slowdown | jobs with I/O 5 % longer | jobs twice as long | longest, times |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def show(title, found, draws):
+    print(f"\n{title}, {draws} draws:\n\n{HEAD}")
+    for what in ("none", "none, bursts vary", *ASKED, *SETTLED):
+        if what in found:
+            print(row(what, found[what]), flush=True)
+
+
+def main():
+    draws = int(sys.argv[1]) if len(sys.argv) > 1 else DRAWS
+    for cell in sys.argv[2:] or (*CELLS, "settled"):
+        if cell == "settled":
+            show(f"{SETTLED_ON}, as real but for one thing", settled(), FEW)
+        else:
+            show(cell, answers(cell, draws), draws)
+
+
+if __name__ == "__main__":
+    main()
