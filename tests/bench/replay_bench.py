@@ -105,11 +105,13 @@ def seconds_with_io(work: Replayable, policy: str, heavy: float, rounds: int) ->
     profiles = drawn_profiles(work.workload, heavy=heavy)
     storage = storage_for(work.workload.machine.slots)
     workload = with_room_for_io(work, profiles).workload
-    config = storage.configuration()
-    loads = profiles.loads(workload, config)
 
     def prepare() -> tuple[Contention, object]:
         plan = POLICIES[policy].plan(Question(workload, profiles, storage, Options()))
+        config = plan.storage.configuration()
+        loads = profiles.loads(workload, config)
+        if plan.reshape is not None:
+            loads = plan.reshape(loads, config)
         return Contention(config, loads, lanes=plan.lanes), plan.decider.table
 
     times = []
