@@ -6,6 +6,7 @@
 #include "load.h"
 #include "situation.h"
 #include "tokens.h"
+#include "turns.h"
 
 /* The job to decide on. */
 struct newcomer {
@@ -52,7 +53,8 @@ struct tally {
 struct sluice_desk {
 	const struct sluice_situation *situation;
 	struct newcomer job;
-	int is_confinable;	       /* one lane can hold all that it writes */
+	int is_confinable;    /* one lane can hold all that it writes */
+	double lost_in_turns; /* share of what is lost by sharing that turns leave */
 	struct sluice_pressure spread; /* over all lanes */
 	struct side sharing;	       /* with that, introduced to everybody */
 	struct side confined;	       /* as it would press on some of the lanes only */
@@ -291,14 +293,17 @@ add_up (const struct sluice_policy *policy, const struct newcomer *job,
 }
 
 static void
-price (const struct sluice_situation *s, const struct newcomer *job,
-       const struct sluice_pressure *pressure, const struct tally *t, double start,
+price (const struct sluice_desk *desk, const struct sluice_pressure *pressure, double start,
        struct sluice_alternative *out)
 {
+	const struct sluice_situation *s = desk->situation;
+	const struct newcomer *job = &desk->job;
+	const struct tally *t = &desk->tally;
 	double seconds = job->nodes * job->runtime;
 	double alone = sluice_job_slowdown (pressure, 1.0);
+	double shared = sluice_job_slowdown (pressure, t->own);
 
-	out->slowdown = sluice_job_slowdown (pressure, t->own);
+	out->slowdown = alone + desk->lost_in_turns * (shared - alone);
 	out->own = seconds * (out->slowdown - alone);
 	out->confined = seconds * (alone - 1.0);
 	out->caused = 0.0;
@@ -310,6 +315,7 @@ price (const struct sluice_situation *s, const struct newcomer *job,
 			       * (sluice_job_slowdown (&m->pressure, t->after[i])
 				  - sluice_job_slowdown (&m->pressure, t->before[i]));
 	}
+	out->caused *= desk->lost_in_turns;
 	add_up (s->policy, job, out);
 }
 
@@ -327,7 +333,7 @@ price_sharing (struct sluice_desk *desk, const struct meeting *meetings, double 
 		t->own = larger (t->own, meetings[l].own);
 		tally_others (&s->lanes[l], &meetings[l], t);
 	}
-	price (s, &desk->job, &desk->spread, t, start, out);
+	price (desk, &desk->spread, start, out);
 }
 
 static void
@@ -422,7 +428,7 @@ price_lane (struct sluice_desk *desk, uint32_t lane, const struct visit *visit,
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (s->lanes[l].original == l && l != lane)
 			tally_others (&s->lanes[l], &desk->apart[l], t);
-	price (s, &desk->job, &visit->pressure, t, desk->now, out);
+	price (desk, &visit->pressure, desk->now, out);
 }
 
 /* With one co-runner alone, while both run. */
@@ -592,6 +598,28 @@ weigh (const struct sluice_situation *s, struct sluice_decision *out)
 		   : SLUICE_REASON_SEPARATION_PAYS;
 }
 
+/* Of what the job and all co-runners lose by sharing, the share that is lost in turns: the
+ * mean of what each pair would lose then, by what it loses. */
+static double
+lost_in_turns (const struct sluice_desk *desk)
+{
+	const struct sluice_situation *s = desk->situation;
+	struct sluice_turns_party own = { desk->job.nodes, desk->spread.burst };
+	double lost = 0.0, left = 0.0;
+
+	if (s->policy->turns_gain <= 0.0)
+		return 1.0;
+	for (uint32_t i = 0; i < s->member_count; i++) {
+		const struct sluice_situation_member *m = &s->members[i];
+		struct sluice_turns_party other = { m->nodes, m->pressure.burst };
+		struct sluice_encounter e = encounter_with (desk, i);
+		double damage = damage_of (&e, &desk->job);
+		lost += damage;
+		left += damage * sluice_turns_pair_share (own, other);
+	}
+	return lost > 0.0 ? 1.0 - s->policy->turns_gain * (1.0 - left / lost) : 1.0;
+}
+
 /* Price every way to run the job; returns the reason for the one chosen. */
 static uint32_t
 consider (struct sluice_desk *desk, struct sluice_decision *out)
@@ -603,6 +631,7 @@ consider (struct sluice_desk *desk, struct sluice_decision *out)
 	sharing->action = SLUICE_ACTION_COLOCATE;
 	side_of (s, &desk->spread, &desk->sharing);
 	introduce_to_all (s, &desk->sharing);
+	desk->lost_in_turns = lost_in_turns (desk);
 	meet_on_all_lanes (desk, &desk->sharing, desk->now, desk->shared);
 	price_sharing (desk, desk->shared, desk->now, sharing);
 	meet_singly (desk, &ends, out);

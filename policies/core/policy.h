@@ -36,6 +36,9 @@ struct sluice_lane {
 	   "node-seconds that one node-second of added wait costs")                        \
 	X (Replacement, replacement, 0.8, 0.0, 1.0,                                        \
 	   "share of what a wait would save that is lost to jobs which start meanwhile")   \
+	X (TurnsGain, turns_gain, 0.0, 0.0, 1.0,                                           \
+	   "share of what the best order of bursts saves that turns save here; 0: no "     \
+	   "turns")                                                                        \
 	X (MaxDelay, max_delay, 1800.0, 0.0, 604800.0,                                     \
 	   "longest wait in seconds for I/O reasons")                                      \
 	X (MinIoShare, min_io_share, 0.02, 0.0, 1.0,                                       \

@@ -471,3 +471,26 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 	trickle (&t);
 	return again;
 }
+
+/* Mean of min (x r, y), r being uniform in 0..most. */
+static double
+mean_of_least (double x, double most, double y)
+{
+	double turning = y / x;
+	if (turning >= most)
+		return 0.5 * x * most;
+	return y * (1.0 - 0.5 * turning / most);
+}
+
+double
+sluice_turns_pair_share (struct sluice_turns_party a, struct sluice_turns_party b)
+{
+	if (!(a.burst > 0.0 && b.burst > 0.0))
+		a.burst = b.burst = 1.0;
+	/* One finds the other in its burst in proportion to how long that is. */
+	double ordered = b.burst * mean_of_least (a.nodes, b.burst, b.nodes * a.burst)
+			 + a.burst * mean_of_least (b.nodes, a.burst, a.nodes * b.burst);
+	double shared = b.burst * mean_of_least (1.0, b.burst, a.burst)
+			+ a.burst * mean_of_least (1.0, a.burst, b.burst);
+	return ordered / ((a.nodes + b.nodes) * shared);
+}

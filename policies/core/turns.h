@@ -169,4 +169,19 @@ double sluice_turns_decide (const struct sluice_turns_settings *settings,
 			    const struct sluice_turns_job *jobs, uint32_t n, double clock,
 			    uint32_t *scratch, struct sluice_turn *out);
 
+/* A job whose bursts disturb another's. */
+struct sluice_turns_party {
+	double nodes;
+	double burst; /* s at full speed; 0: unknown */
+};
+
+/*
+ * What an order of bursts leaves of the node-seconds that two lose by sharing, 0 < s < 1.
+ * Bursts meet at a random instant of either. Sharing equally, each loses the shorter rest,
+ * m: (n_a + n_b) m; in order, one waits for the other: min (n_a b_b, n_b b_a), with what is
+ * left of the burst that was first in place of its length. Where a length is unknown, both
+ * count as equally long. Both fill the storage; where they do not, nothing is lost.
+ */
+double sluice_turns_pair_share (struct sluice_turns_party a, struct sluice_turns_party b);
+
 #endif

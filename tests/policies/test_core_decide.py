@@ -596,3 +596,22 @@ def test_who_hardly_ever_ran_undisturbed_is_not_called_harmless():
     unknown = {**slow, "spread": {"rate": 0.8}}
     decision = decision_beside(beside, profile=unknown)
     assert (decision.action, decision.reason) == ("abstain", "alone_unknown")
+
+
+@settings(max_examples=300)
+@given(corunners(most=5), st.sampled_from([0.25, 1.0]))
+def test_where_turns_are_on_sharing_costs_less_and_nobody_is_delayed_who_was_not(others, gain):
+    without = decide_at(others, "")
+    turned = decide_at(others, f"TurnsGain={gain}")
+    if not without.alternatives:
+        assert turned.alternatives == ()
+        return
+    sharing, now = without.alternatives[0], turned.alternatives[0]
+    lost = sharing.own + sharing.caused
+    assert lost * (1 - gain) * (1 - 1e-9) <= now.own + now.caused <= lost * (1 + 1e-9)
+    assert now.confined == sharing.confined
+    assert turned.action in ("colocate", without.action)
+
+
+def decide_at(others, conf):
+    return decision_beside(*others, profile=HEAVY, conf=conf)

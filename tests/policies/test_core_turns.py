@@ -354,3 +354,32 @@ unknown_bursts = st.lists(
 def test_where_nothing_is_known_the_order_is_hardly_worse_than_first_come_servers(bursts):
     alone = sum(burst.nodes * burst.length for burst in bursts)
     assert lost(bursts, by_core()) + alone <= UNKNOWN_AT_MOST * (lost(bursts, everybody) + alone)
+
+
+def by_brute_force(a, b, steps=2000):
+    """Return lost in order over lost by equal shares, of bursts that meet at any instant."""
+    ordered = shared = 0.0
+    for (n, late), (m, early) in ((a, b), (b, a)):
+        for i in range(steps):
+            rest = early * (i + 0.5) / steps
+            weight = early / steps  # as often as one begins during the other
+            ordered += weight * min(n * rest, m * late)
+            shared += weight * (n + m) * min(rest, late)
+    return ordered / shared
+
+
+parties = st.tuples(st.floats(1, 1e3), st.floats(1, 1e3))
+
+
+@given(parties, parties)
+def test_what_an_order_leaves_of_a_pairs_loss_is_what_all_their_meetings_say(a, b):
+    found = turns.pair_share(a, b)
+    assert found == pytest.approx(by_brute_force(a, b), rel=1e-2)
+    assert found == pytest.approx(turns.pair_share(b, a))
+    assert 0 < found < 1
+
+
+def test_equal_programs_lose_half_as_much_in_turns_and_unequal_ones_less():
+    assert turns.pair_share((4, 60), (4, 60)) == pytest.approx(0.5)
+    assert turns.pair_share((64, 60), (4, 60)) < 0.1
+    assert turns.pair_share((64, 0), (4, 60)) == turns.pair_share((64, 60), (4, 60))

@@ -50,6 +50,8 @@ class Options:
     """`rate-cap`: of a node, as a share of the rate at which it can write."""
     turns: float = 0.0
     """Sluice: 1 where bursts of running jobs take turns as well."""
+    turns_gain: float = 0.7
+    """Sluice: share of the best order's savings that turns get where all jobs are covered."""
     turn_latency: float = 1.0
     """Turns: seconds from what happens to a burst until a verdict on it is in effect."""
     turn_budget: float = 10.0
@@ -216,6 +218,7 @@ def sluice(
             history(question.workload, question.profiles, question.storage),
             max_delay=options.max_delay if delay else 0.0,
             wait_price=options.wait_price,
+            turns_gain=options.turns_gain * options.covered if options.turns > 0 else 0.0,
             is_confinable=lanes,
         )
         decider = Core(site, question.workload.jobs, epoch=question.epoch)

@@ -88,7 +88,12 @@ class TraceHistory:
 
 
 def site_bundle(
-    history: TraceHistory, *, max_delay: float, wait_price: float = 0.2, is_confinable: bool = True
+    history: TraceHistory,
+    *,
+    max_delay: float,
+    wait_price: float = 0.2,
+    turns_gain: float = 0.0,
+    is_confinable: bool = True,
 ) -> SiteBundle:
     """Return what a site publishes that has this history.
 
@@ -99,7 +104,7 @@ def site_bundle(
         core.submission_of({"name": _word(i), "script": SCRIPT, "io_dir": int(is_confinable)})
         for i in range(len(names))
     ]
-    config = _config(history.storage, max_delay, wait_price)
+    config = _config(history.storage, max_delay, wait_price, turns_gain)
     bundle = pack_bundle(
         policy=core.parse_config("sluice.conf", config.encode()).policy,
         interference=history.interference(),
@@ -165,7 +170,7 @@ def _word(number: int) -> str:
     return "app_" + "".join(letters[int(digit)] for digit in str(number))
 
 
-def _config(storage: Storage, max_delay: float, wait_price: float) -> str:
+def _config(storage: Storage, max_delay: float, wait_price: float, turns_gain: float) -> str:
     bandwidth = storage.number("target_bandwidth")
     lanes = [
         f"Lane=sl{'abcdefghijklmnopqrstuvwxyz'[i]} Targets={int(targets)} "
@@ -177,6 +182,7 @@ def _config(storage: Storage, max_delay: float, wait_price: float) -> str:
         "Mode=enforce",
         f"MaxDelay={min(max_delay, 604800.0):.0f}",
         f"WaitPrice={wait_price:g}",
+        f"TurnsGain={turns_gain:g}",
         f"MetadataCapacity={storage.number('metadata_rate'):g}",
     ]
     return "\n".join([*settings, *lanes, ""])
