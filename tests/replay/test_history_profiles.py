@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
+from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.made_history import made_history
+from sluice.prediction.undisturbed import undisturbed
 from sluice.sim.errors import TraceError
 from sluice.sim.storage.storage import storage_for
 from sluice.sim.trace.accounting import trace_of_jobs
@@ -55,12 +57,13 @@ def test_each_job_gets_the_profile_of_its_own_log(store, made, with_accounting):
     profiles, known = profiles_of(store, work)
     assert known.all()
     by_id = {run.job.job_id: run for run in made}
+    alone = {job.start: job.profile for job in undisturbed(finished_jobs(store.runs()))}
     for row in range(len(work.rows)):
         run = by_id[int(work.trace.job_id[work.rows[row]])]
         kind = profiles.kinds[profiles.kind[row]]
         assert kind["pattern"] == run.profile.pattern
         assert kind["chunk_bytes"] == run.profile.numbers["chunk_bytes"]
-        assert profiles.io_share[row] == run.profile.numbers.get("io_share", 0.0)
+        assert profiles.io_share[row] == alone[run.log.start].numbers.get("io_share", 0.0)
 
 
 def test_jobs_without_a_log_are_as_in_what_is_given_for_them(store, made):
@@ -141,7 +144,8 @@ def test_a_measured_mix_draws_runs_of_about_the_same_size(store, made):
     store.link_logs()
     work = make_replayable(generate(400, slots=4096, load=0.7, seed=2), one_pool(4096))
     drawn = measured_profiles(store, work.workload, seed=1)
-    shares = {run.profile.numbers.get("io_share", 0.0) for run in made}
+    alone = undisturbed(finished_jobs(store.runs()))
+    shares = {run.profile.numbers.get("io_share", 0.0) for run in alone}
     assert set(drawn.io_share.tolist()) <= shares
     assert len(set(drawn.kind.tolist())) > 1
     octaves = np.rint(np.log2([run.job.nodes for run in made]))

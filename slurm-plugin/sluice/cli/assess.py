@@ -13,8 +13,10 @@ from sluice.cli.common import (
     amount_text,
     config_option,
     coverage_line,
+    duration_text,
     grounds_line,
     history_option,
+    history_path,
     json_option,
     open_history,
     read_config,
@@ -27,12 +29,15 @@ from sluice.cli.common import (
     usage_errors,
 )
 from sluice.cli.progress import progress
+from sluice.cli.replay_words import with_interval
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
+    from sluice.policies.core import Config
+    from sluice.sim.replay.levers import Levers
 
 SHOWN = 10  # applications
 
@@ -44,11 +49,26 @@ SHOWN = 10  # applications
     help="Bytes a second that the file system writes, e.g. 200G.  [default: that of the lanes in "
     "the configuration, else the fastest run of the history]",
 )
+@click.option(
+    "--draws",
+    type=click.IntRange(0, 199),
+    default=5,
+    show_default=True,
+    help="Replay each lever in so many more draws of what is not known of the storage, for "
+    "intervals; 19 make them 90 %. 0: one replay, no interval.",
+)
+@click.option("--no-levers", is_flag=True, help="Leave the replays out.")
 @config_option
 @history_option
 @json_option
 def command(
-    *, bandwidth: str | None, config: Path | None, history: Path | None, as_json: bool
+    *,
+    bandwidth: str | None,
+    draws: int,
+    no_levers: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
 ) -> None:
     """Say what interference costs this site, from its history.
 
@@ -59,6 +79,11 @@ def command(
 
     Of more than 50,000 logs the newest are read, and named with their time; of more than 5,000
     jobs that matter, the losses of so many are computed, and stand for all.
+
+    Where something is at stake, the last 10,000 jobs are replayed under each lever: turns, delays,
+    lanes, and a plain cap on I/O-heavy jobs. A lever pays where it saves more than its waits cost
+    (WaitPrice), in every draw, under each law that the servers may follow; a calibration tells
+    which one they do.
 
     \b
         sluice history ingest /var/log/darshan
@@ -71,8 +96,9 @@ def command(
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
+    settings = read_config(config)
     with open_history(config, history, read_only=True) as store:
-        grounds = grounds_of(store, read_config(config), storage=storage)
+        grounds = grounds_of(store, settings, storage=storage)
         covered, line = store.coverage(), coverage_line(store)
     if not grounds.jobs:
         raise CommandError(
@@ -81,11 +107,86 @@ def command(
         )
     with progress("instants", lambda: grounds.instants) as (_, advance):
         found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
+    levers = None
+    if found.is_anything_at_stake and not no_levers:
+        levers = _levers(settings, history_path(config, history), grounds, draws)
     if as_json:
-        show_json({"coverage": asdict(covered)} | grounds.as_json() | _as_json(found))
+        told = _levers_json(levers)
+        show_json({"coverage": asdict(covered)} | grounds.as_json() | _as_json(found) | told)
     else:
         click.echo(line)
-        _print(found, grounds)
+        _print(found, grounds, levers)
+        if isinstance(levers, str):
+            click.echo(f"\nWhat levers would bring is not known: {levers}")
+        elif levers is not None:
+            _print_levers(levers)
+
+
+def _levers(settings: Config, path: Path, grounds: Grounds, draws: int) -> Levers | str:
+    """Replay the last jobs under each lever; a text: why they cannot be."""
+    from sluice.cli.comparing import cores
+    from sluice.history_db.store import Store
+    from sluice.sim.errors import SimError
+    from sluice.sim.replay.levers import experiment_of, levers, measured_laws, replays
+
+    with Store(path, read_only=True) as store:
+        laws = measured_laws(store)
+    try:
+        asked = experiment_of(path, settings, bandwidth=grounds.bandwidth)
+        with progress("replays", lambda: replays(laws, draws)) as (_, advance):
+            return levers(asked, laws=laws, repeats=draws, workers=cores(), advance=advance)
+    except SimError as error:
+        return str(error)
+
+
+def _levers_json(found: Levers | str | None) -> dict[str, Any]:
+    if found is None or isinstance(found, str):
+        return {"levers": None, "no_levers": found}
+    worths = [{**asdict(worth), "pays": worth.pays} for worth in found.worths]
+    return {
+        "levers": worths,
+        "levers_that_pay": list(found.that_pay),
+        "levers_hang_on": asdict(found.bursts),
+        "lost_slot_hours": found.lost,
+    }
+
+
+def _print_levers(found: Levers) -> None:
+    from sluice.sim.replay.levers import ACTS_FROM, LAWS
+
+    bursts = found.bursts
+    burst, short = duration_text(bursts.burst_median or 0.0), share_text(bursts.short_share)
+    click.echo(
+        f"\nReplayed: {bursts.jobs} jobs, {bursts.with_io} with I/O. A burst of the median job "
+        f"takes {burst}; {short} of the time in bursts is in those below "
+        f"{duration_text(ACTS_FROM)}, which turns leave alone. The storage is taken to be full "
+        f"with {bursts.nodes_that_fill:.2g} {found.slot}s; `sluice site calibrate` measures that, "
+        "and the law of the servers."
+    )
+    click.echo()
+    heading = ("servers", "lever", "saved", "of what can be", "delayed", "mean wait", "pays")
+    rows = [
+        (
+            LAWS[worth.law],
+            worth.lever,
+            with_interval(worth.saved, worth.saved_interval, "hours"),
+            share_text(worth.share),
+            amount_text(worth.held),
+            f"{worth.wait_more:+.0f} s",
+            "yes" if worth.pays else "no",
+        )
+        for worth in found.worths
+    ]
+    show_table(heading, rows)
+
+
+def _levers_verdict(found: Levers) -> str:
+    if not found.that_pay:
+        return (
+            "No lever is worth it here: in replays of the last jobs, none saves more than its "
+            "waits cost in every case (table at the end)."
+        )
+    return f"Worth it here, by replays of the last jobs: {'; '.join(found.that_pay)}."
 
 
 def _as_json(found: Assessment) -> dict[str, Any]:
@@ -100,7 +201,7 @@ def _as_json(found: Assessment) -> dict[str, Any]:
     }
 
 
-def _print(found: Assessment, grounds: Grounds) -> None:
+def _print(found: Assessment, grounds: Grounds, levers: Levers | str | None) -> None:
     click.echo(
         f"{found.jobs} finished jobs with a known profile, {amount_text(found.node_hours)} "
         f"node-hours; {found.heavy} of them matter to storage, "
@@ -112,6 +213,8 @@ def _print(found: Assessment, grounds: Grounds) -> None:
     )
     click.echo(f"{grounds_line(grounds)}\n")
     click.echo(_verdict(found))
+    if levers is not None and not isinstance(levers, str):
+        click.echo(_levers_verdict(levers))
     if found.lost_computing > 0:
         click.echo(
             f"Apart from that, {amount_text(found.lost_computing)} node-hours were lost by "

@@ -204,14 +204,14 @@ class Jobs(Connection):
         )
         return [job_of(row) for row in rows]
 
-    def all_jobs(self) -> list[Job]:
-        """Return every job, in the order of submission."""
+    def all_jobs(self, *, latest: int | None = None) -> list[Job]:
+        """Return every job, or the last so many, in the order of submission."""
         rows = self._rows(
-            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs "
-            "ORDER BY submit, cluster, job_id, array_task, restarts",
-            [],
+            f"SELECT {columns('jobs', JOB_COLUMNS)} FROM jobs ORDER BY submit DESC, "
+            "cluster DESC, job_id DESC, array_task DESC, restarts DESC LIMIT ?",
+            [-1 if latest is None else latest],
         )
-        return [job_of(row) for row in rows]
+        return [job_of(row) for row in reversed(rows)]
 
     def job(self, job_id: int, cluster: str | None = None) -> Job | None:
         """Return the latest job with this id."""

@@ -63,6 +63,8 @@ class Experiment:
     """What is counted of accounting; None: as trace_of_jobs finds."""
     cluster: str | None = None
     """Whose jobs of accounting."""
+    latest: int | None = None
+    """Of a history, so many jobs, the last; None: all."""
     generate: int | None = None
     load: float | None = None
     """What the jobs offer, as a share of the machine; None: as the trace has it."""
@@ -225,8 +227,9 @@ def _replayable(experiment: Experiment) -> tuple[Replayable, Site]:
             experiment.trace,
             experiment.kind,
             experiment.columns,
-            experiment.slot,
-            experiment.cluster,
+            slot=experiment.slot,
+            cluster=experiment.cluster,
+            latest=experiment.latest,
         )
     site = _site(experiment, trace)
     if experiment.trace is not None and experiment.load is not None:
@@ -242,9 +245,17 @@ def _told(history: str, experiment: Experiment) -> tuple[Profiles, NDArray[np.bo
 
 @lru_cache(maxsize=1)
 def _read(
-    path: str, kind: str | None, columns: Pairs, slot: str | None, cluster: str | None
+    path: str,
+    kind: str | None,
+    columns: Pairs,
+    *,
+    slot: str | None,
+    cluster: str | None,
+    latest: int | None,
 ) -> Trace:
-    return read_trace(Path(path), kind=kind, columns=dict(columns), slot=slot, cluster=cluster)
+    return read_trace(
+        Path(path), kind=kind, columns=dict(columns), slot=slot, cluster=cluster, latest=latest
+    )
 
 
 def _site(experiment: Experiment, trace: Trace) -> Site:

@@ -8,6 +8,7 @@ import numpy as np
 
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.to_core import profile_members
+from sluice.prediction.undisturbed import undisturbed
 from sluice.sim.errors import TraceError
 from sluice.sim.trace.profiles import Profiles, no_profiles
 
@@ -27,18 +28,19 @@ SLACK = 60
 
 
 def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, NDArray[np.bool_]]:
-    """Return profiles of a workload's jobs, and whose the history knows; others do no I/O.
+    """Return what a workload's jobs do alone, and whose the history knows; others do no I/O.
 
     A log belongs to the job that the accounting says, by its id and second of submission; one
     that no accounting knows to the job with its id that ran when it began.
     """
     rows = _Rows(replayable)
-    runs = {run.log_id: run for run in store.runs()}
+    logs = store.run_ids(since=int(rows.first_start - SLACK)) if rows.first_start else None
+    runs = {run.log_id: run for run in store.runs(logs)}
     nothing = no_profiles(len(replayable.rows))
     kinds: list[Mapping[str, Any]] = list(nothing.kinds)
     kind, io_share = nothing.kind, nothing.io_share
     known = np.zeros(len(kind), bool)
-    for job in finished_jobs(runs.values()):
+    for job in undisturbed(finished_jobs(runs.values())):
         row = rows.of(runs[job.logs[0]])
         if row is not None:
             kind[row], io_share[row], known[row] = len(kinds), _io_share(job), True
@@ -52,7 +54,7 @@ def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Pro
     Sizes are told apart by the octave; what a run did, a job does in proportion to its nodes.
     Where the history has no sizes, each run is taken as it was.
     """
-    runs = finished_jobs(store.runs())
+    runs = undisturbed(finished_jobs(store.runs()))
     if not runs:
         raise TraceError("the history has no runs to draw profiles from; ingest logs first")
     runs = [run for run in runs if run.nodes] or runs
@@ -97,6 +99,7 @@ class _Rows:
         submit = (trace.submit[rows] + trace.epoch).tolist()
         start = np.full(len(rows), np.nan) if trace.start is None else trace.start[rows]
         self._began = (start + trace.epoch).tolist()
+        self.first_start: float | None = None if np.isnan(start).any() else min(self._began)
         self._length = trace.runtime[rows].tolist()
         self._by_submission: dict[tuple[int, int], int] = {}
         self._by_id: dict[int, list[int]] = {}

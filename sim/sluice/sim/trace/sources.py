@@ -30,12 +30,13 @@ def read_trace(
     columns: Mapping[str, str] | None = None,
     slot: str | None = None,
     cluster: str | None = None,
+    latest: int | None = None,
 ) -> Trace:
     """Read the trace at path, gzipped or not.
 
     kind is one of FORMATS, by default what the text looks like; columns says which column of
     a CSV holds what (table.COLUMNS). Of accounting, slot is what is counted, and cluster whose jobs
-    (accounting.trace_of_jobs).
+    (accounting.trace_of_jobs). Of a history, the last `latest` jobs.
     """
     name, text = str(path), _content(path)
     if not text.strip():
@@ -43,7 +44,7 @@ def read_trace(
     kind = kind or ("csv" if columns else guess(text))
     if kind == "history":
         with Store(path, read_only=True) as store:
-            jobs = store.all_jobs()
+            jobs = store.all_jobs(latest=latest)
         if not jobs:
             raise TraceError(
                 f"{name}: no job in it; read accounting with `sluice history ingest --sacct`"

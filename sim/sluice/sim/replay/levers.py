@@ -1,0 +1,208 @@
+"""What each lever would bring a site, and what it would cost: replays of the site's own jobs.
+
+Turns order the bursts of running jobs; delays and lanes keep jobs apart; a plain cap lets only so
+many I/O-heavy jobs run at a time, and needs no model. Each is replayed on the same jobs, in the
+same storage, with and without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sluice.interference.calibrate.servers import stations
+from sluice.sim.replay.compare import PLAIN, compare
+from sluice.sim.replay.experiment import Experiment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from sluice.history_db.store import Store
+    from sluice.policies.core import Config
+    from sluice.sim.replay.compare import Comparison, Draw
+    from sluice.sim.replay.experiment import Pairs
+    from sluice.sim.replay.intervals import Interval
+
+LAWS = {"fifo": "first come", "jobs": "fair"}
+"""How servers may divide themselves, as a calibration tells it (servers.Sharing.verdict)."""
+COSTS = 0.01
+"""Of the mean wait: a rise by less is chance."""
+ACTS_FROM = 5.0
+"""Seconds: turns leave shorter bursts alone (the guard and the latency of turns.h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """A way to make jobs lose less."""
+
+    name: str
+    policy: str
+    options: Pairs = ()
+
+
+JOBS = 10_000
+"""Of a history that are replayed, the last."""
+
+LEVERS = (
+    Lever("turns", "turns"),
+    Lever("turns, half of the jobs covered", "turns", (("covered", "0.5"),)),
+    Lever("delays", "sluice-delay"),
+    Lever("lanes", "sluice-disjoint"),
+    Lever("turns, delays and lanes", "sluice-auto", (("turns", "1"),)),
+    Lever("a cap on I/O-heavy jobs", "two-groups"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one lever came to under one law of the servers. Slot-hours, seconds."""
+
+    lever: str
+    law: str
+    """A key of LAWS."""
+    saved: float
+    """Lost less than without it."""
+    saved_interval: Interval | None
+    """In other draws of what is not known."""
+    share: float | None
+    """Of what any policy could recover; None: there is nothing."""
+    held: float
+    """Slot-hours of the delays that it imposed."""
+    price: float
+    """What these cost, at the site's WaitPrice."""
+    wait: float
+    """Mean wait of all jobs."""
+    wait_more: float
+    """By how much that is longer with it."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether it saves more than its waits cost, in other draws too, and waits stay."""
+        least = self.saved if self.saved_interval is None else self.saved_interval.low
+        return least > 0 and self.saved > self.price and self.wait_more <= COSTS * self.wait
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """What the answer hangs on."""
+
+    jobs: int
+    """Of the replay."""
+    with_io: int
+    burst_median: float | None
+    """Seconds of a burst alone, each job once; None: no job has any."""
+    short_share: float | None
+    """Of the time in bursts, in those too short for turns."""
+    nodes_that_fill: float
+    """Slots that fill the storage, writing as fast as they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """All of them."""
+
+    worths: tuple[Worth, ...]
+    bursts: Bursts
+    lost: dict[str, float]
+    """Slot-hours lost without any lever, by law."""
+    slot: str
+
+    @property
+    def that_pay(self) -> tuple[str, ...]:
+        """Names of those that pay under each law, in the order of LEVERS."""
+        return tuple(
+            lever.name
+            for lever in LEVERS
+            if all(worth.pays for worth in self.worths if worth.lever == lever.name)
+        )
+
+
+def experiment_of(history: Path, settings: Config, *, bandwidth: float) -> Experiment:
+    """Return the replay of a site's last jobs, on a storage of so many B/s, with its settings."""
+    lanes = max(1, len(settings.policy.lanes))
+    plain = Experiment(trace=str(history), latest=JOBS, lanes=max(2, lanes))
+    targets = plain.draw().storage.targets
+    policy = settings.policy
+    return replace(
+        plain,
+        world=(("target_bandwidth", f"{bandwidth / targets:g}"),),
+        options=(("max_delay", f"{policy.max_delay:g}"), ("wait_price", f"{policy.wait_price:g}")),
+    )
+
+
+def measured_laws(store: Store) -> tuple[str, ...]:
+    """Return the law that the last calibration found, or all where none told."""
+    measured = stations(store.encounters([one.id for one in store.calibrations()[-1:]]))
+    verdicts = {one.sharing.verdict for one in measured if one.station == "bytes"}
+    return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
+
+
+def replays(laws: Sequence[str], repeats: int) -> int:
+    """Return how many replays `levers` makes."""
+    groups = len({lever.options for lever in LEVERS})
+    return len(laws) * (1 + repeats) * (len(LEVERS) + groups)
+
+
+def levers(
+    experiment: Experiment,
+    *,
+    laws: Sequence[str] = tuple(LAWS),
+    repeats: int,
+    workers: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Levers:
+    """Replay the jobs of an experiment with each lever, under each law (a key of LAWS)."""
+    worths: list[Worth] = []
+    lost = {}
+    for law in laws:
+        for options, group in _by_options():
+            asked = replace(experiment, sharing=law, options=(*experiment.options, *options))
+            policies = [lever.policy for lever in group]
+            found = compare(asked.draw, policies, repeats=repeats, workers=workers, advance=advance)
+            lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
+            worths += [_worth(found, lever, law) for lever in group]
+    order = [lever.name for lever in LEVERS]
+    worths.sort(key=lambda worth: (laws.index(worth.law), order.index(worth.lever)))
+    draw = experiment.draw()
+    return Levers(tuple(worths), _bursts(draw), lost, draw.replayable.trace.slot)
+
+
+def _by_options() -> Iterator[tuple[Pairs, list[Lever]]]:
+    for options in dict.fromkeys(lever.options for lever in LEVERS):
+        yield options, [lever for lever in LEVERS if lever.options == options]
+
+
+def _worth(found: Comparison, lever: Lever, law: str) -> Worth:
+    more = found.difference_interval(lever.policy, "lost_slot_hours")
+    saved = None if more is None else replace(more, low=-more.high, high=-more.low)
+    figures = found.figures[lever.policy][0]
+    held = figures["held_slot_hours"] or 0.0
+    return Worth(
+        lever.name,
+        law,
+        saved=-(found.difference(lever.policy, "lost_slot_hours") or 0.0),
+        saved_interval=saved,
+        share=figures["share_of_bound"],
+        held=held,
+        price=held * found.draw.options.wait_price,
+        wait=found.figures[PLAIN][0]["wait_mean_s"] or 0.0,
+        wait_more=found.difference(lever.policy, "wait_mean_s") or 0.0,
+    )
+
+
+def _bursts(draw: Draw) -> Bursts:
+    workload = draw.replayable.workload
+    loads = draw.profiles.loads(workload, draw.storage.configuration())
+    has = loads["bursts"] > 0
+    burst, whole = loads["burst"][has], (loads["burst"] * loads["bursts"])[has]
+    rate = draw.storage.number("target_bandwidth") * draw.storage.targets
+    return Bursts(
+        jobs=len(loads),
+        with_io=int(has.sum()),
+        burst_median=float(np.median(burst)) if len(burst) else None,
+        short_share=float(whole[burst < ACTS_FROM].sum() / whole.sum()) if len(burst) else None,
+        nodes_that_fill=rate / draw.storage.number("node_rate"),
+    )
