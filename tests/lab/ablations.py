@@ -19,6 +19,7 @@ from sluice.sim.policies.policies import (
     on_lanes,
     sluice,
     static_lanes,
+    with_options,
 )
 from sluice.sim.policies.site_bundle import TraceHistory
 from sluice.sim.storage.contention import LOAD, rates_alone
@@ -139,15 +140,6 @@ def rates_in_mean_field(numbers, programs):
 def rate_alone(load, config):
     row = np.frombuffer(ffi.buffer(load), LOAD)
     return float(rates_alone(row, config)[0])
-
-
-def with_options(plan, **instead):
-    """Return the plan with some options that it does not leave to the question."""
-
-    def changed(question):
-        return plan(replace(question, options=replace(question.options, **instead)))
-
-    return changed
 
 
 def chunk_lanes(question):

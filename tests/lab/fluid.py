@@ -83,7 +83,7 @@ def everybody(running: list[_Running], _now: float) -> tuple[list[float], float]
 
 
 def by_priority(order: Sequence[int], fit: float) -> Order:
-    """Let go in this order of keys who finds room for the share `fit` of its demand."""
+    """Start, in this order of keys, each that finds room for the share `fit` of its demand."""
 
     def decide(running: list[_Running], _now: float) -> tuple[list[float], float]:
         free, goes = [1.0, 1.0], [0.0] * len(running)

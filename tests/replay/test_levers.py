@@ -59,7 +59,7 @@ def told(history, *options):
 def test_each_lever_is_replayed_under_each_law_and_pays_only_if_it_saves_in_every_draw(history):
     found = told(history, "--bandwidth", "1G", "--draws", "1")
     names = [(worth["law"], worth["lever"]) for worth in found["levers"]]
-    assert names == [(law, lever.name) for law in LAWS for lever in LEVERS]
+    assert names == [(law, lever) for law in LAWS for lever in LEVERS]
     for worth in found["levers"]:
         least = (worth["saved_interval"] or {"low": worth["saved"]})["low"]
         assert worth["price"] == pytest.approx(0.2 * worth["held"])
@@ -96,4 +96,4 @@ def test_jobs_of_several_clusters_are_not_replayed_and_that_is_said(history, tmp
 
 
 def test_as_many_replays_are_announced_as_are_made():
-    assert replays(tuple(LAWS), 0) == 2 * (len(LEVERS) + len({one.options for one in LEVERS}))
+    assert replays(tuple(LAWS), 0) == 2 * (len(LEVERS) + 1)

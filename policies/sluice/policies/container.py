@@ -125,7 +125,7 @@ def draft_of(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     Whatever fails leaves at `path` what was there before. The mode is narrowed by the umask.
     Raises OSError, which names `path`.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.draft")
     try:
         draft.unlink(missing_ok=True)
         draft.touch(mode=mode, exist_ok=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,11 +33,12 @@ from sluice.cli.progress import progress
 from sluice.cli.replay_words import with_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
-    from sluice.policies.core import Config
+    from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.levers import Levers
 
 SHOWN = 10  # applications
@@ -93,13 +95,14 @@ def command(
     from sluice.interference.assess import assess
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
+    from sluice.sim.replay.levers import experiment_of, measured_laws
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
     settings = read_config(config)
     with open_history(config, history, read_only=True) as store:
         grounds = grounds_of(store, settings, storage=storage)
-        covered, line = store.coverage(), coverage_line(store)
+        covered, line, laws = store.coverage(), coverage_line(store), measured_laws(store)
     if not grounds.jobs:
         raise CommandError(
             "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
@@ -109,7 +112,8 @@ def command(
         found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
     levers = None
     if found.is_anything_at_stake and not no_levers:
-        levers = _levers(settings, history_path(config, history), grounds, draws)
+        asked = partial(experiment_of, history_path(config, history), settings)
+        levers = _levers(partial(asked, bandwidth=grounds.bandwidth), laws, draws)
     if as_json:
         told = _levers_json(levers)
         show_json({"coverage": asdict(covered)} | grounds.as_json() | _as_json(found) | told)
@@ -122,19 +126,16 @@ def command(
             _print_levers(levers)
 
 
-def _levers(settings: Config, path: Path, grounds: Grounds, draws: int) -> Levers | str:
+def _levers(asked: Callable[[], Experiment], laws: Sequence[str], draws: int) -> Levers | str:
     """Replay the last jobs under each lever; a text: why they cannot be."""
     from sluice.cli.comparing import cores
-    from sluice.history_db.store import Store
     from sluice.sim.errors import SimError
-    from sluice.sim.replay.levers import experiment_of, levers, measured_laws, replays
+    from sluice.sim.replay.levers import levers, replays
 
-    with Store(path, read_only=True) as store:
-        laws = measured_laws(store)
     try:
-        asked = experiment_of(path, settings, bandwidth=grounds.bandwidth)
+        experiment = asked()
         with progress("replays", lambda: replays(laws, draws)) as (_, advance):
-            return levers(asked, laws=laws, repeats=draws, workers=cores(), advance=advance)
+            return levers(experiment, laws=laws, repeats=draws, workers=cores(), advance=advance)
     except SimError as error:
         return str(error)
 

@@ -228,6 +228,15 @@ def sluice(
     return plan
 
 
+def with_options(plan: Callable[[Question], Plan], **instead: Any) -> Callable[[Question], Plan]:
+    """Return the plan with some options that it does not leave to the question."""
+
+    def changed(question: Question) -> Plan:
+        return plan(replace(question, options=replace(question.options, **instead)))
+
+    return changed
+
+
 POLICIES: Mapping[str, Policy] = {
     "none": Policy(_none),
     "server-fair": Policy(_server_fair),

@@ -12,48 +12,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.interference.calibrate.servers import stations
+from sluice.interference.calibrate.servers import FAIR, FIRST_COME, stations
+from sluice.policies import turns
+from sluice.sim.policies.policies import POLICIES, Policy, with_options
 from sluice.sim.replay.compare import PLAIN, compare
 from sluice.sim.replay.experiment import Experiment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
     from sluice.sim.replay.compare import Comparison, Draw
-    from sluice.sim.replay.experiment import Pairs
     from sluice.sim.replay.intervals import Interval
 
-LAWS = {"fifo": "first come", "jobs": "fair"}
-"""How servers may divide themselves, as a calibration tells it (servers.Sharing.verdict)."""
+LAWS = {"fifo": FIRST_COME, "jobs": FAIR}
+"""How servers may divide themselves: Storage.sharing, and what a calibration calls it."""
 COSTS = 0.01
 """Of the mean wait: a rise by less is chance."""
-ACTS_FROM = 5.0
-"""Seconds: turns leave shorter bursts alone (the guard and the latency of turns.h)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lever:
-    """A way to make jobs lose less."""
-
-    name: str
-    policy: str
-    options: Pairs = ()
-
-
+ACTS_FROM: float = turns.settings().guard * turns.settings().latency
+"""Seconds: turns leave shorter bursts alone."""
 JOBS = 10_000
 """Of a history that are replayed, the last."""
 
-LEVERS = (
-    Lever("turns", "turns"),
-    Lever("turns, half of the jobs covered", "turns", (("covered", "0.5"),)),
-    Lever("delays", "sluice-delay"),
-    Lever("lanes", "sluice-disjoint"),
-    Lever("turns, delays and lanes", "sluice-auto", (("turns", "1"),)),
-    Lever("a cap on I/O-heavy jobs", "two-groups"),
-)
+LEVERS: Mapping[str, Policy] = {
+    "turns": POLICIES["turns"],
+    "turns, half of the jobs covered": Policy(with_options(POLICIES["turns"].plan, covered=0.5)),
+    "delays": POLICIES["sluice-delay"],
+    "lanes": POLICIES["sluice-disjoint"],
+    "turns, delays and lanes": replace(
+        POLICIES["sluice-auto"], plan=with_options(POLICIES["sluice-auto"].plan, turns=1.0)
+    ),
+    "a cap on I/O-heavy jobs": POLICIES["two-groups"],
+}
+"""The ways to make jobs lose less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +54,7 @@ class Worth:
     """What one lever came to under one law of the servers. Slot-hours, seconds."""
 
     lever: str
+    """A key of LEVERS."""
     law: str
     """A key of LAWS."""
     saved: float
@@ -114,9 +108,9 @@ class Levers:
     def that_pay(self) -> tuple[str, ...]:
         """Names of those that pay under each law, in the order of LEVERS."""
         return tuple(
-            lever.name
+            lever
             for lever in LEVERS
-            if all(worth.pays for worth in self.worths if worth.lever == lever.name)
+            if all(worth.pays for worth in self.worths if worth.lever == lever)
         )
 
 
@@ -134,16 +128,15 @@ def experiment_of(history: Path, settings: Config, *, bandwidth: float) -> Exper
 
 
 def measured_laws(store: Store) -> tuple[str, ...]:
-    """Return the law that the last calibration found, or all where none told."""
-    measured = stations(store.encounters([one.id for one in store.calibrations()[-1:]]))
+    """Return the law that all calibrations agree on, or all laws."""
+    measured = stations(store.encounters([one.id for one in store.calibrations()]))
     verdicts = {one.sharing.verdict for one in measured if one.station == "bytes"}
     return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
 
 
 def replays(laws: Sequence[str], repeats: int) -> int:
     """Return how many replays `levers` makes."""
-    groups = len({lever.options for lever in LEVERS})
-    return len(laws) * (1 + repeats) * (len(LEVERS) + groups)
+    return len(laws) * (1 + repeats) * len({PLAIN, *LEVERS})
 
 
 def levers(
@@ -158,38 +151,35 @@ def levers(
     worths: list[Worth] = []
     lost = {}
     for law in laws:
-        for options, group in _by_options():
-            asked = replace(experiment, sharing=law, options=(*experiment.options, *options))
-            policies = [lever.policy for lever in group]
-            found = compare(asked.draw, policies, repeats=repeats, workers=workers, advance=advance)
-            lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
-            worths += [_worth(found, lever, law) for lever in group]
-    order = [lever.name for lever in LEVERS]
-    worths.sort(key=lambda worth: (laws.index(worth.law), order.index(worth.lever)))
+        found = compare(
+            replace(experiment, sharing=law).draw,
+            tuple(LEVERS),
+            repeats=repeats,
+            workers=workers,
+            known={PLAIN: POLICIES[PLAIN], **LEVERS},
+            advance=advance,
+        )
+        lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
+        worths += [_worth(found, lever, law) for lever in LEVERS]
     draw = experiment.draw()
     return Levers(tuple(worths), _bursts(draw), lost, draw.replayable.trace.slot)
 
 
-def _by_options() -> Iterator[tuple[Pairs, list[Lever]]]:
-    for options in dict.fromkeys(lever.options for lever in LEVERS):
-        yield options, [lever for lever in LEVERS if lever.options == options]
-
-
-def _worth(found: Comparison, lever: Lever, law: str) -> Worth:
-    more = found.difference_interval(lever.policy, "lost_slot_hours")
+def _worth(found: Comparison, lever: str, law: str) -> Worth:
+    more = found.difference_interval(lever, "lost_slot_hours")
     saved = None if more is None else replace(more, low=-more.high, high=-more.low)
-    figures = found.figures[lever.policy][0]
+    figures = found.figures[lever][0]
     held = figures["held_slot_hours"] or 0.0
     return Worth(
-        lever.name,
+        lever,
         law,
-        saved=-(found.difference(lever.policy, "lost_slot_hours") or 0.0),
+        saved=-(found.difference(lever, "lost_slot_hours") or 0.0),
         saved_interval=saved,
         share=figures["share_of_bound"],
         held=held,
         price=held * found.draw.options.wait_price,
         wait=found.figures[PLAIN][0]["wait_mean_s"] or 0.0,
-        wait_more=found.difference(lever.policy, "wait_mean_s") or 0.0,
+        wait_more=found.difference(lever, "wait_mean_s") or 0.0,
     )
 
 
