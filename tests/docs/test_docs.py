@@ -217,3 +217,9 @@ def test_every_command_has_a_manual_page():
 
     names = {page.name for page in MANUAL}
     assert {f"{name}.1" for name in walk("sluice", sluice)} <= names
+
+
+def test_no_two_test_files_share_a_name():
+    """`make acceptance` imports all of them by it."""
+    names = [path.name for path in ROOT.glob("tests/*/test_*.py")]
+    assert len(names) == len(set(names))
