@@ -26,7 +26,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	touch $@
 
 build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and programs
-	@$(BIN)/python -m compileall -q $(wildcard */sluice) # whoever runs a command may not write here
+	@$(BIN)/python -m compileall -q $(wildcard */sluice) # the user of a command may not write here
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
 		policies/build_core.py classifier/build_reader.py sim/build_engine.py
@@ -104,7 +104,7 @@ fuzz: build ## Fuzz the parsers, SECONDS=60 each
 chaos: build ## Break everything around sluiced on a real cluster (SECONDS=600 SEED=1 JOBS=200)
 	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS)
 
-loop: build ## Real programs in company, and what Sluice learns of them beside the truth (SECONDS=3600)
+loop: build ## Real programs with co-runners, and what Sluice learns of them next to the truth (SECONDS=3600)
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 

@@ -130,7 +130,7 @@ unpack_stream (struct region *region)
 	return 0;
 }
 
-/* Pages of a giant stream are given back once they were taken: its rows need as many. */
+/* Pages of a giant stream are freed once they were taken: its rows need as many. */
 static void
 give_back (const struct region *region, size_t taken)
 {

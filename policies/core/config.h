@@ -13,7 +13,7 @@
 
 #include "policy.h"
 
-/* The trust ladder. */
+/* The steps of trust. */
 #define SLUICE_MODES(X)                                                                    \
 	X (OFF, "off", "load nothing, record nothing")                                     \
 	X (OBSERVE, "observe", "predict and record; touch nothing")                        \
@@ -70,17 +70,17 @@ enum {
 /* X(Key, member, default, low, high, meaning): whole numbers. */
 #define SLUICE_CONFIG_NUMBERS(X)                                                           \
 	X (PollInterval, poll_ms, 500, 10, 60000,                                          \
-	   "milliseconds between looks at bundle, snapshot and this file")                 \
+	   "milliseconds between polls of bundle, snapshot and this file")                 \
 	X (RingRecords, ring_records, 4096, 16, 65536,                                     \
 	   "decision records kept in slurmctld until sluiced takes them")                  \
 	X (FollowInterval, follow_ms, 1000, 100, 60000,                                    \
-	   "milliseconds between sluiced's looks at the controller")                       \
+	   "milliseconds between sluiced's polls of the controller")                       \
 	X (LearnInterval, learn_seconds, 60, 1, 86400,                                     \
 	   "seconds between two polls of sluice-learn for logs and accounting")            \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
-	   "jobs whose tokens sluiced takes off in one look at the controller, at most")   \
+	   "jobs whose tokens sluiced takes off in one poll of the controller, at most")   \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")                         \
 	X (UserHints, user_hints, 0, 0, 1,                                                 \

@@ -25,7 +25,7 @@ struct answer {
 
 struct sluice_control {
 	uint32_t capacity;
-	struct sluice_desk *desk;
+	struct sluice_workspace *workspace;
 	struct ranked *ranked;
 	uint32_t running_count;
 	uint32_t *running; /* jobs that run */
@@ -63,14 +63,14 @@ sluice_control_create (uint32_t capacity)
 	if (!c)
 		return NULL;
 	c->capacity = capacity;
-	c->desk = sluice_desk_create ();
+	c->workspace = sluice_workspace_create ();
 	c->ranked = calloc ((size_t)capacity + 1, sizeof *c->ranked);
 	c->running = calloc ((size_t)capacity + 1, sizeof *c->running);
 	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
 	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
 	c->chosen = calloc (2 * (size_t)capacity + FILLED, sizeof *c->chosen);
 	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
-	if (c->desk && c->ranked && c->running && c->actions && c->members && c->chosen
+	if (c->workspace && c->ranked && c->running && c->actions && c->members && c->chosen
 	    && c->loads)
 		return c;
 	sluice_control_destroy (c);
@@ -88,7 +88,7 @@ sluice_control_destroy (struct sluice_control *c)
 	free (c->actions);
 	free (c->running);
 	free (c->ranked);
-	sluice_desk_destroy (c->desk);
+	sluice_workspace_destroy (c->workspace);
 	free (c);
 }
 
@@ -545,7 +545,7 @@ decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *
 	record->config_checksum = facts->config_checksum;
 	memcpy (record->cluster, facts->cluster, sizeof record->cluster);
 	record->submission = *submission;
-	sluice_record_decide (c->desk, situation, config, record);
+	sluice_record_decide (c->workspace, situation, config, record);
 	sluice_tokens_of (situation->policy, &record->decision, &tokens);
 	sluice_tokens_grant (config->mode, situation->policy, submission, &record->decision,
 			     facts->totals[tokens.klass], &record->grant);

@@ -82,7 +82,7 @@ struct sluice_control_memory {
 	double decided;	   /* clock of the latest decision; 0: none since submission */
 	double again;	   /* clock at which the conflict should be over */
 	double retry;	   /* clock before which no release is tried again */
-	uint64_t version;  /* of the co-runners it was decided beside */
+	uint64_t version;  /* of the co-runners it was decided alongside */
 	uint32_t tries;	   /* releases commanded, in vain so far */
 	uint32_t moves;	   /* exchanges */
 	uint32_t waits;	   /* 1: decided to wait until the conflict is over */

@@ -50,7 +50,7 @@ struct tally {
 };
 
 /* All that an evaluation of one job needs. */
-struct sluice_desk {
+struct sluice_workspace {
 	const struct sluice_situation *situation;
 	struct newcomer job;
 	int is_confinable;    /* one lane can hold all that it writes */
@@ -67,16 +67,16 @@ struct sluice_desk {
 	struct sluice_decision if_shifted;
 };
 
-struct sluice_desk *
-sluice_desk_create (void)
+struct sluice_workspace *
+sluice_workspace_create (void)
 {
-	return malloc (sizeof (struct sluice_desk));
+	return malloc (sizeof (struct sluice_workspace));
 }
 
 void
-sluice_desk_destroy (struct sluice_desk *desk)
+sluice_workspace_destroy (struct sluice_workspace *workspace)
 {
-	free (desk);
+	free (workspace);
 }
 
 static double
@@ -293,17 +293,17 @@ add_up (const struct sluice_policy *policy, const struct newcomer *job,
 }
 
 static void
-price (const struct sluice_desk *desk, const struct sluice_pressure *pressure, double start,
-       struct sluice_alternative *out)
+price (const struct sluice_workspace *workspace, const struct sluice_pressure *pressure,
+       double start, struct sluice_alternative *out)
 {
-	const struct sluice_situation *s = desk->situation;
-	const struct newcomer *job = &desk->job;
-	const struct tally *t = &desk->tally;
+	const struct sluice_situation *s = workspace->situation;
+	const struct newcomer *job = &workspace->job;
+	const struct tally *t = &workspace->tally;
 	double seconds = job->nodes * job->runtime;
 	double alone = sluice_job_slowdown (pressure, 1.0);
 	double shared = sluice_job_slowdown (pressure, t->own);
 
-	out->slowdown = alone + desk->lost_in_turns * (shared - alone);
+	out->slowdown = alone + workspace->lost_in_turns * (shared - alone);
 	out->own = seconds * (out->slowdown - alone);
 	out->confined = seconds * (alone - 1.0);
 	out->caused = 0.0;
@@ -315,17 +315,17 @@ price (const struct sluice_desk *desk, const struct sluice_pressure *pressure, d
 			       * (sluice_job_slowdown (&m->pressure, t->after[i])
 				  - sluice_job_slowdown (&m->pressure, t->before[i]));
 	}
-	out->caused *= desk->lost_in_turns;
+	out->caused *= workspace->lost_in_turns;
 	add_up (s->policy, job, out);
 }
 
 /* Sharing all lanes from `start` on. */
 static void
-price_sharing (struct sluice_desk *desk, const struct meeting *meetings, double start,
-	       struct sluice_alternative *out)
+price_sharing (struct sluice_workspace *workspace, const struct meeting *meetings,
+	       double start, struct sluice_alternative *out)
 {
-	const struct sluice_situation *s = desk->situation;
-	struct tally *t = &desk->tally;
+	const struct sluice_situation *s = workspace->situation;
+	struct tally *t = &workspace->tally;
 	tally_reset (s, t);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		if (s->lanes[l].original != l)
@@ -333,7 +333,7 @@ price_sharing (struct sluice_desk *desk, const struct meeting *meetings, double 
 		t->own = larger (t->own, meetings[l].own);
 		tally_others (&s->lanes[l], &meetings[l], t);
 	}
-	price (desk, &desk->spread, start, out);
+	price (workspace, &workspace->spread, start, out);
 }
 
 static void
@@ -344,34 +344,35 @@ introduce_to_all (const struct sluice_situation *s, struct side *side)
 }
 
 static void
-meet_on_all_lanes (const struct sluice_desk *desk, const struct side *side, double start,
-		   struct meeting *out)
+meet_on_all_lanes (const struct sluice_workspace *workspace, const struct side *side,
+		   double start, struct meeting *out)
 {
-	const struct sluice_situation *s = desk->situation;
+	const struct sluice_situation *s = workspace->situation;
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (s->lanes[l].original == l)
-			meet (s, &s->lanes[l], &desk->job, side, start, &out[l]);
+			meet (s, &s->lanes[l], &workspace->job, side, start, &out[l]);
 }
 
 /* Elsewhere the newcomer loads the metadata server alone. */
 static void
-meet_apart (struct sluice_desk *desk)
+meet_apart (struct sluice_workspace *workspace)
 {
-	const struct sluice_situation *s = desk->situation;
-	if (desk->spread.metadata > 0.0) {
-		struct sluice_pressure elsewhere = desk->spread;
+	const struct sluice_situation *s = workspace->situation;
+	if (workspace->spread.metadata > 0.0) {
+		struct sluice_pressure elsewhere = workspace->spread;
 		elsewhere.weight = elsewhere.demand = 0.0;
-		side_of (s, &elsewhere, &desk->confined);
-		introduce_to_all (s, &desk->confined);
-		meet_on_all_lanes (desk, &desk->confined, desk->now, desk->apart);
+		side_of (s, &elsewhere, &workspace->confined);
+		introduce_to_all (s, &workspace->confined);
+		meet_on_all_lanes (workspace, &workspace->confined, workspace->now,
+				   workspace->apart);
 		return;
 	}
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		if (s->lanes[l].original != l)
 			continue;
-		desk->apart[l] = desk->shared[l];
-		memcpy (desk->apart[l].after, desk->apart[l].before,
-			sizeof desk->apart[l].after);
+		workspace->apart[l] = workspace->shared[l];
+		memcpy (workspace->apart[l].after, workspace->apart[l].before,
+			sizeof workspace->apart[l].after);
 	}
 }
 
@@ -394,14 +395,14 @@ is_alike (const struct sluice_situation *s, uint32_t lane, uint32_t other)
 }
 
 static void
-visit_lane (struct sluice_desk *desk, uint32_t lane, struct visit *out)
+visit_lane (struct sluice_workspace *workspace, uint32_t lane, struct visit *out)
 {
-	const struct sluice_situation *s = desk->situation;
-	struct side *side = &desk->confined;
+	const struct sluice_situation *s = workspace->situation;
+	struct side *side = &workspace->confined;
 	if (lane > 0 && is_alike (s, lane, out->lane))
 		return;
 	out->lane = lane;
-	sluice_pressure_of (desk->job.profile, s->model, s->policy, 1u << lane,
+	sluice_pressure_of (workspace->job.profile, s->model, s->policy, 1u << lane,
 			    &out->pressure);
 	sluice_pressure_slow_down (&out->pressure, s->speeds[lane]);
 	const struct sluice_situation_lane *place = &s->lanes[s->lanes[lane].original];
@@ -410,15 +411,15 @@ visit_lane (struct sluice_desk *desk, uint32_t lane, struct visit *out)
 		introduce (s, place->kept[k].member, side);
 	if (place->has_rest)
 		introduce (s, place->rest, side);
-	meet (s, place, &desk->job, side, desk->now, &out->meeting);
+	meet (s, place, &workspace->job, side, workspace->now, &out->meeting);
 }
 
 static void
-price_lane (struct sluice_desk *desk, uint32_t lane, const struct visit *visit,
+price_lane (struct sluice_workspace *workspace, uint32_t lane, const struct visit *visit,
 	    struct sluice_alternative *out)
 {
-	const struct sluice_situation *s = desk->situation;
-	struct tally *t = &desk->tally;
+	const struct sluice_situation *s = workspace->situation;
+	struct tally *t = &workspace->tally;
 
 	out->action = SLUICE_ACTION_DISJOINT;
 	out->lane_mask = 1u << lane;
@@ -427,32 +428,32 @@ price_lane (struct sluice_desk *desk, uint32_t lane, const struct visit *visit,
 	tally_others (&s->lanes[s->lanes[lane].original], &visit->meeting, t);
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (s->lanes[l].original == l && l != lane)
-			tally_others (&s->lanes[l], &desk->apart[l], t);
-	price (desk, &visit->pressure, desk->now, out);
+			tally_others (&s->lanes[l], &workspace->apart[l], t);
+	price (workspace, &visit->pressure, workspace->now, out);
 }
 
 /* With one co-runner alone, while both run. */
-static struct sluice_encounter
-encounter_with (const struct sluice_desk *desk, uint32_t member)
+static struct sluice_corun
+corun_with (const struct sluice_workspace *workspace, uint32_t member)
 {
-	const struct sluice_situation *s = desk->situation;
+	const struct sluice_situation *s = workspace->situation;
 	const struct sluice_situation_member *m = &s->members[member];
-	const struct pair *pair = &desk->sharing.pairs[member];
+	const struct pair *pair = &workspace->sharing.pairs[member];
 
-	struct sluice_encounter encounter = {
+	struct sluice_corun corun = {
 		.job_id = m->job_id,
 		.nodes = (uint32_t)m->nodes,
 		.own_slowdown = pair->own_slowdown,
 		.other_slowdown = pair->other_slowdown,
-		.together
-		= smaller (desk->job.runtime, remaining_of (s, member, desk->now)),
+		.together = smaller (workspace->job.runtime,
+				     remaining_of (s, member, workspace->now)),
 	};
-	return encounter;
+	return corun;
 }
 
 /* Node-seconds that both lose. */
 static double
-damage_of (const struct sluice_encounter *e, const struct newcomer *job)
+damage_of (const struct sluice_corun *e, const struct newcomer *job)
 {
 	return e->together
 	       * (job->nodes * (e->own_slowdown - 1.0)
@@ -460,20 +461,20 @@ damage_of (const struct sluice_encounter *e, const struct newcomer *job)
 }
 
 static void
-report (const struct sluice_encounter *e, const struct newcomer *job,
+report (const struct sluice_corun *e, const struct newcomer *job,
 	struct sluice_decision *out)
 {
 	double damage = damage_of (e, job);
-	uint32_t at = out->encounter_count;
-	while (at > 0 && damage > damage_of (&out->encounters[at - 1], job))
+	uint32_t at = out->corun_count;
+	while (at > 0 && damage > damage_of (&out->coruns[at - 1], job))
 		at--;
 	if (at == SLUICE_MAX_REPORTED)
 		return;
-	if (out->encounter_count < SLUICE_MAX_REPORTED)
-		out->encounter_count++;
-	for (uint32_t i = out->encounter_count - 1; i > at; i--)
-		out->encounters[i] = out->encounters[i - 1];
-	out->encounters[at] = *e;
+	if (out->corun_count < SLUICE_MAX_REPORTED)
+		out->corun_count++;
+	for (uint32_t i = out->corun_count - 1; i > at; i--)
+		out->coruns[i] = out->coruns[i - 1];
+	out->coruns[at] = *e;
 }
 
 /* Ends of co-runners that hurt or are hurt, within the longest delay, rising. */
@@ -498,18 +499,19 @@ note_end (struct ends *ends, double end)
 }
 
 static void
-meet_singly (const struct sluice_desk *desk, struct ends *ends, struct sluice_decision *out)
+meet_singly (const struct sluice_workspace *workspace, struct ends *ends,
+	     struct sluice_decision *out)
 {
-	const struct sluice_situation *s = desk->situation;
+	const struct sluice_situation *s = workspace->situation;
 	double harmless = s->policy->harmless_slowdown;
 
 	for (uint32_t i = 0; i < s->member_count; i++) {
-		if (s->members[i].job_id == 0 || remaining_of (s, i, desk->now) <= 0.0)
+		if (s->members[i].job_id == 0 || remaining_of (s, i, workspace->now) <= 0.0)
 			continue;
-		struct sluice_encounter e = encounter_with (desk, i);
-		report (&e, &desk->job, out);
+		struct sluice_corun e = corun_with (workspace, i);
+		report (&e, &workspace->job, out);
 		if ((e.own_slowdown > harmless || e.other_slowdown > harmless)
-		    && s->members[i].end - desk->now <= s->policy->max_delay)
+		    && s->members[i].end - workspace->now <= s->policy->max_delay)
 			note_end (ends, s->members[i].end);
 	}
 }
@@ -517,29 +519,30 @@ meet_singly (const struct sluice_desk *desk, struct ends *ends, struct sluice_de
 /* Whom a wait avoids, others replace: nodes that become free take the next jobs, and what
  * these do is what jobs do now. So a part of what is lost now is lost all the same. */
 static void
-replace_others (const struct sluice_desk *desk, const struct sluice_alternative *now,
-		struct sluice_alternative *later)
+replace_others (const struct sluice_workspace *workspace,
+		const struct sluice_alternative *now, struct sluice_alternative *later)
 {
-	double replaced = desk->situation->policy->replacement;
+	double replaced = workspace->situation->policy->replacement;
 	later->own += replaced * larger (0.0, now->own - later->own);
 	later->caused += replaced * larger (0.0, now->caused - later->caused);
-	add_up (desk->situation->policy, &desk->job, later);
+	add_up (workspace->situation->policy, &workspace->job, later);
 }
 
 /* Wait for the first end after which sharing costs less than it does now; if
  * there is none, show the cheapest wait all the same. */
 static int
-price_delay (struct sluice_desk *desk, const struct ends *ends,
+price_delay (struct sluice_workspace *workspace, const struct ends *ends,
 	     const struct sluice_alternative *sharing, struct sluice_alternative *out)
 {
 	for (uint32_t i = 0; i < ends->count; i++) {
 		struct sluice_alternative candidate = {
 			.action = SLUICE_ACTION_DELAY,
-			.wait = ends->at[i] - desk->now,
+			.wait = ends->at[i] - workspace->now,
 		};
-		meet_on_all_lanes (desk, &desk->sharing, ends->at[i], desk->later);
-		price_sharing (desk, desk->later, ends->at[i], &candidate);
-		replace_others (desk, sharing, &candidate);
+		meet_on_all_lanes (workspace, &workspace->sharing, ends->at[i],
+				   workspace->later);
+		price_sharing (workspace, workspace->later, ends->at[i], &candidate);
+		replace_others (workspace, sharing, &candidate);
 		if (i == 0 || candidate.cost < out->cost)
 			*out = candidate;
 		if (out->cost < sharing->cost)
@@ -549,10 +552,11 @@ price_delay (struct sluice_desk *desk, const struct ends *ends,
 }
 
 static int
-is_harmless (const struct sluice_desk *desk, const struct sluice_alternative *sharing)
+is_harmless (const struct sluice_workspace *workspace,
+	     const struct sluice_alternative *sharing)
 {
-	const struct sluice_situation *s = desk->situation;
-	const struct tally *t = &desk->tally; /* of sharing */
+	const struct sluice_situation *s = workspace->situation;
+	const struct tally *t = &workspace->tally; /* of sharing */
 	double harmless = s->policy->harmless_slowdown;
 	if (sharing->slowdown > harmless)
 		return 0;
@@ -566,7 +570,7 @@ is_harmless (const struct sluice_desk *desk, const struct sluice_alternative *sh
 	return 1;
 }
 
-/* Whether most of what a lane saves is that it does not straggle. */
+/* Whether most of what a lane saves is that it is not slow. */
 static int
 is_for_speed (const struct sluice_situation *s, const struct sluice_alternative *sharing,
 	      const struct sluice_alternative *lane)
@@ -601,10 +605,10 @@ weigh (const struct sluice_situation *s, struct sluice_decision *out)
 /* Of what the job and all co-runners lose by sharing, the share that is lost in turns: the
  * mean of what each pair would lose then, by what it loses. */
 static double
-lost_in_turns (const struct sluice_desk *desk)
+lost_in_turns (const struct sluice_workspace *workspace)
 {
-	const struct sluice_situation *s = desk->situation;
-	struct sluice_turns_party own = { desk->job.nodes, desk->spread.burst };
+	const struct sluice_situation *s = workspace->situation;
+	struct sluice_turns_party own = { workspace->job.nodes, workspace->spread.burst };
 	double lost = 0.0, left = 0.0;
 
 	if (s->policy->turns_gain <= 0.0)
@@ -612,8 +616,8 @@ lost_in_turns (const struct sluice_desk *desk)
 	for (uint32_t i = 0; i < s->member_count; i++) {
 		const struct sluice_situation_member *m = &s->members[i];
 		struct sluice_turns_party other = { m->nodes, m->pressure.burst };
-		struct sluice_encounter e = encounter_with (desk, i);
-		double damage = damage_of (&e, &desk->job);
+		struct sluice_corun e = corun_with (workspace, i);
+		double damage = damage_of (&e, &workspace->job);
 		lost += damage;
 		left += damage * sluice_turns_pair_share (own, other);
 	}
@@ -622,35 +626,37 @@ lost_in_turns (const struct sluice_desk *desk)
 
 /* Price every way to run the job; returns the reason for the one chosen. */
 static uint32_t
-consider (struct sluice_desk *desk, struct sluice_decision *out)
+consider (struct sluice_workspace *workspace, struct sluice_decision *out)
 {
-	const struct sluice_situation *s = desk->situation;
+	const struct sluice_situation *s = workspace->situation;
 	struct ends ends = { 0 };
 
 	struct sluice_alternative *sharing = &out->alternatives[out->alternative_count++];
 	sharing->action = SLUICE_ACTION_COLOCATE;
-	side_of (s, &desk->spread, &desk->sharing);
-	introduce_to_all (s, &desk->sharing);
-	desk->lost_in_turns = lost_in_turns (desk);
-	meet_on_all_lanes (desk, &desk->sharing, desk->now, desk->shared);
-	price_sharing (desk, desk->shared, desk->now, sharing);
-	meet_singly (desk, &ends, out);
+	side_of (s, &workspace->spread, &workspace->sharing);
+	introduce_to_all (s, &workspace->sharing);
+	workspace->lost_in_turns = lost_in_turns (workspace);
+	meet_on_all_lanes (workspace, &workspace->sharing, workspace->now,
+			   workspace->shared);
+	price_sharing (workspace, workspace->shared, workspace->now, sharing);
+	meet_singly (workspace, &ends, out);
 	if (out->corunner_count == 0 && s->slowest == 1.0)
 		return SLUICE_REASON_NO_CORUNNERS;
-	if (is_harmless (desk, sharing))
+	if (is_harmless (workspace, sharing))
 		return out->corunner_count ? SLUICE_REASON_HARMLESS
 					   : SLUICE_REASON_NO_CORUNNERS;
 
-	if (s->policy->lane_count >= 2 && desk->is_confinable) {
-		meet_apart (desk);
+	if (s->policy->lane_count >= 2 && workspace->is_confinable) {
+		meet_apart (workspace);
 		struct visit visit;
 		for (uint32_t l = 0; l < s->policy->lane_count; l++) {
-			visit_lane (desk, l, &visit);
-			price_lane (desk, l, &visit,
+			visit_lane (workspace, l, &visit);
+			price_lane (workspace, l, &visit,
 				    &out->alternatives[out->alternative_count++]);
 		}
 	}
-	if (price_delay (desk, &ends, sharing, &out->alternatives[out->alternative_count]))
+	if (price_delay (workspace, &ends, sharing,
+			 &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
 	return weigh (s, out);
 }
@@ -667,18 +673,19 @@ longest_remaining (const struct sluice_situation *s, double now)
 
 /* The job as this profile has it, against the state of the cluster. */
 static void
-weigh_job (struct sluice_desk *desk, const struct sluice_profile *profile,
+weigh_job (struct sluice_workspace *workspace, const struct sluice_profile *profile,
 	   const struct sluice_submission *submission, struct sluice_decision *out)
 {
-	const struct sluice_situation *s = desk->situation;
-	desk->job.profile = profile;
-	desk->job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
-			    : submission->time_limit	   ? submission->time_limit * 60.0
-						     : longest_remaining (s, desk->now);
-	sluice_pressure_of (profile, s->model, s->policy, 0, &desk->spread);
-	sluice_pressure_slow_down (&desk->spread, s->slowest);
+	const struct sluice_situation *s = workspace->situation;
+	workspace->job.profile = profile;
+	workspace->job.runtime = profile->runtime_seconds > 0.0 ? profile->runtime_seconds
+				 : submission->time_limit
+				     ? submission->time_limit * 60.0
+				     : longest_remaining (s, workspace->now);
+	sluice_pressure_of (profile, s->model, s->policy, 0, &workspace->spread);
+	sluice_pressure_slow_down (&workspace->spread, s->slowest);
 	out->corunner_count = s->corunner_count;
-	out->reason = consider (desk, out);
+	out->reason = consider (workspace, out);
 	out->action = out->alternatives[out->chosen].action;
 	out->wait = out->alternatives[out->chosen].wait;
 }
@@ -702,16 +709,17 @@ is_vague (const struct sluice_profile *p)
 /* Whether the job would be treated alike if it were as small, or as large, as nine in ten
  * runs are. */
 static int
-is_steady (struct sluice_desk *desk, const struct sluice_submission *submission,
+is_steady (struct sluice_workspace *workspace, const struct sluice_submission *submission,
 	   const struct sluice_decision *decision)
 {
 	const struct sluice_profile *profile = &decision->prediction.profile;
 
 	for (int i = 0; is_vague (profile) && i < 2; i++) {
-		memset (&desk->if_shifted, 0, sizeof desk->if_shifted);
-		sluice_profile_shift (profile, plausible_ends[i], &desk->shifted);
-		weigh_job (desk, &desk->shifted, submission, &desk->if_shifted);
-		if (desk->if_shifted.action != decision->action)
+		memset (&workspace->if_shifted, 0, sizeof workspace->if_shifted);
+		sluice_profile_shift (profile, plausible_ends[i], &workspace->shifted);
+		weigh_job (workspace, &workspace->shifted, submission,
+			   &workspace->if_shifted);
+		if (workspace->if_shifted.action != decision->action)
 			return 0;
 	}
 	return 1;
@@ -733,20 +741,21 @@ abstain_because (uint32_t reason, struct sluice_decision *out)
 }
 
 static void
-decide_beside_others (struct sluice_desk *desk, const struct sluice_situation *s,
-		      const struct sluice_config *config,
-		      const struct sluice_submission *submission, int64_t now,
-		      struct sluice_decision *out)
+decide_alongside_others (struct sluice_workspace *workspace,
+			 const struct sluice_situation *s,
+			 const struct sluice_config *config,
+			 const struct sluice_submission *submission, int64_t now,
+			 struct sluice_decision *out)
 {
-	desk->situation = s;
-	desk->job.nodes = submission->nodes ? submission->nodes : 1;
+	workspace->situation = s;
+	workspace->job.nodes = submission->nodes ? submission->nodes : 1;
 	/* a lane that nobody holds the job to would be a wrong promise; where nothing
 	 * is enforced it shows what control would gain */
-	desk->is_confinable = config->mode != SLUICE_MODE_ENFORCE
-			      || sluice_is_controlled (config, submission);
-	desk->now = (double)now;
-	weigh_job (desk, &out->prediction.profile, submission, out);
-	if (!is_steady (desk, submission, out))
+	workspace->is_confinable = config->mode != SLUICE_MODE_ENFORCE
+				   || sluice_is_controlled (config, submission);
+	workspace->now = (double)now;
+	weigh_job (workspace, &out->prediction.profile, submission, out);
+	if (!is_steady (workspace, submission, out))
 		abstain_because (SLUICE_REASON_WIDE_SPREAD, out);
 	else if (out->reason == SLUICE_REASON_HARMLESS
 		 && !is_alone_known (&out->prediction.profile))
@@ -767,13 +776,13 @@ insignificance_of (const struct sluice_profile *p, uint32_t klass,
 
 /* Whether the job may be too large to be left alone, although it is not predicted to. */
 static int
-may_matter (struct sluice_desk *desk, const struct sluice_profile *profile,
+may_matter (struct sluice_workspace *workspace, const struct sluice_profile *profile,
 	    const struct sluice_policy *policy)
 {
-	const struct sluice_profile *shifted = &desk->shifted;
+	const struct sluice_profile *shifted = &workspace->shifted;
 
 	for (int i = 0; is_vague (profile) && i < 2; i++) {
-		sluice_profile_shift (profile, plausible_ends[i], &desk->shifted);
+		sluice_profile_shift (profile, plausible_ends[i], &workspace->shifted);
 		if (insignificance_of (shifted, sluice_class_of (shifted, policy), policy)
 		    == SLUICE_REASON_NONE)
 			return 1;
@@ -842,7 +851,7 @@ check_tokens_fit (const struct sluice_policy *policy,
 }
 
 void
-sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
+sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation *situation,
 	       const struct sluice_config *config,
 	       const struct sluice_submission *submission, int64_t now,
 	       struct sluice_decision *out)
@@ -869,10 +878,11 @@ sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situatio
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
-		decide_beside_others (desk, situation, config, submission, now, out);
+		decide_alongside_others (workspace, situation, config, submission, now,
+					 out);
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
 		 || out->reason == SLUICE_REASON_FEW_BYTES) {
-		if (may_matter (desk, &out->prediction.profile, situation->policy))
+		if (may_matter (workspace, &out->prediction.profile, situation->policy))
 			out->reason = SLUICE_REASON_WIDE_SPREAD;
 		else
 			out->action = SLUICE_ACTION_LEAVE;

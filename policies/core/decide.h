@@ -36,11 +36,11 @@ struct sluice_alternative {
 };
 
 /* A running job and what the two would do to each other, sharing. */
-struct sluice_encounter {
+struct sluice_corun {
 	uint32_t job_id;
 	uint32_t nodes;
-	double own_slowdown;   /* of the new job beside this one alone */
-	double other_slowdown; /* of this one beside the new job alone */
+	double own_slowdown;   /* of the new job alongside this one alone */
+	double other_slowdown; /* of this one alongside the new job alone */
 	double together;       /* seconds they are expected to coexist */
 };
 
@@ -50,11 +50,11 @@ struct sluice_decision {
 	uint32_t reason; /* enum sluice_reason */
 	uint32_t chosen; /* index into alternatives */
 	uint32_t alternative_count;
-	uint32_t corunner_count;  /* considered */
-	uint32_t encounter_count; /* reported, the worst first */
-	double wait;		  /* seconds, when action is DELAY */
+	uint32_t corunner_count; /* considered */
+	uint32_t corun_count;	 /* reported, the worst first */
+	double wait;		 /* seconds, when action is DELAY */
 	struct sluice_alternative alternatives[SLUICE_MAX_ALTERNATIVES];
-	struct sluice_encounter encounters[SLUICE_MAX_REPORTED];
+	struct sluice_corun coruns[SLUICE_MAX_REPORTED];
 };
 
 /* Bundle and snapshot made ready: the pressures of the co-runners, what each
@@ -69,18 +69,19 @@ void sluice_situation_destroy (struct sluice_situation *situation);
 /*
  * For a simulator, in which co-runners change with every start and end: who runs, kept
  * from change to change instead of written as a snapshot each time. A situation that
- * was renewed from a crowd equals one created from a snapshot with the same
+ * was renewed from a set equals one created from a snapshot with the same
  * co-runners in the order of their job ids.
  */
-struct sluice_crowd;
-struct sluice_crowd *sluice_crowd_create (const struct sluice_bundle *bundle);
-void sluice_crowd_destroy (struct sluice_crowd *crowd); /* NULL is fine */
+struct sluice_corunner_set;
+struct sluice_corunner_set *sluice_corunner_set_create (const struct sluice_bundle *bundle);
+void sluice_corunner_set_destroy (struct sluice_corunner_set *set); /* NULL is fine */
 /* -1: there are SLUICE_MAX_CORUNNERS already. */
-int sluice_crowd_add (struct sluice_crowd *crowd, const struct sluice_corunner *corunner);
-void sluice_crowd_remove (struct sluice_crowd *crowd, uint32_t job_id);
-/* The situation must have been created with the crowd's bundle and a snapshot. */
+int sluice_corunner_set_add (struct sluice_corunner_set *set,
+			     const struct sluice_corunner *corunner);
+void sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_id);
+/* The situation must have been created with the set's bundle and a snapshot. */
 void sluice_situation_renew (struct sluice_situation *situation,
-			     struct sluice_crowd *crowd);
+			     struct sluice_corunner_set *set);
 
 /* Fill in what Slurm would where the user gave nothing: the default partition,
  * the user's default account and QoS. snapshot may be NULL. */
@@ -104,14 +105,15 @@ int sluice_is_controlled (const struct sluice_config *config,
  * thread, and of a thread that ended the C library gives the deep pages back, for which
  * the kernel interrupts every core that slurmctld runs on.
  */
-struct sluice_desk;
-struct sluice_desk *sluice_desk_create (void); /* NULL: no memory */
-void sluice_desk_destroy (struct sluice_desk *desk);
+struct sluice_workspace;
+struct sluice_workspace *sluice_workspace_create (void); /* NULL: no memory */
+void sluice_workspace_destroy (struct sluice_workspace *workspace);
 
 /* Decide for a submission at time now (UTC seconds), which the caller has completed by
  * the snapshot, as records keep it. situation NULL: no valid bundle. Allocates nothing,
- * cannot fail; what the desk was used for before makes no difference. */
-void sluice_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
+ * cannot fail; what the workspace was used for before makes no difference. */
+void sluice_decide (struct sluice_workspace *workspace,
+		    const struct sluice_situation *situation,
 		    const struct sluice_config *config,
 		    const struct sluice_submission *submission, int64_t now,
 		    struct sluice_decision *out);

@@ -35,8 +35,8 @@ struct lane {
 	uint32_t waits[SLUICE_CLASS_COUNT];
 };
 
-/* One victim's company. */
-struct company {
+/* One victim's co-runners. */
+struct others_of_victim {
 	struct sluice_load self;
 	uint32_t n_known; /* strongest first */
 	struct sluice_load known[SLUICE_MAX_SET];
@@ -57,7 +57,7 @@ overlap_of (const struct lane *lane, const struct sluice_pressure *victim,
 /* Everybody who runs, but the victim itself, by strength. */
 static void
 know_running (const struct lane *lane, const struct sluice_pressure *victim,
-	      struct company *c)
+	      struct others_of_victim *c)
 {
 	const struct sluice_pressure *ranked[SLUICE_MAX_SET + 1];
 	uint32_t n = 0;
@@ -82,7 +82,7 @@ know_running (const struct lane *lane, const struct sluice_pressure *victim,
 
 static void
 imagine_waiting (const struct lane *lane, const struct sluice_pressure *victim,
-		 struct company *c)
+		 struct others_of_victim *c)
 {
 	for (uint32_t i = 0; i < lane->n_waiting; i++) {
 		const struct sluice_member *m = &lane->waiting[i];
@@ -96,7 +96,7 @@ imagine_waiting (const struct lane *lane, const struct sluice_pressure *victim,
 /* Mean rho while the first n_exact known ones and exact[] virtual ones go on
  * and off, and all others are always on. */
 static double
-mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
+mean_rate (const struct lane *lane, const struct others_of_victim *c, uint32_t n_exact,
 	   const uint32_t *exact)
 {
 	struct sluice_load loads[EXACT];
@@ -127,8 +127,8 @@ mean_rate (const struct lane *lane, const struct company *c, uint32_t n_exact,
 }
 
 static double
-least (const struct lane *lane, const struct company *c, uint32_t klass, uint32_t left,
-       uint32_t *exact)
+least (const struct lane *lane, const struct others_of_victim *c, uint32_t klass,
+       uint32_t left, uint32_t *exact)
 {
 	if (klass == SLUICE_CLASS_COUNT) /* the known ones take what is left */
 		return left <= c->n_known ? mean_rate (lane, c, left, exact) : 1.0;
@@ -144,7 +144,7 @@ static int
 is_tolerable (const struct lane *lane, const struct sluice_pressure *victim,
 	      const uint32_t *admitted, uint32_t own_class)
 {
-	struct company c;
+	struct others_of_victim c;
 	uint32_t exact[SLUICE_CLASS_COUNT];
 	uint32_t n_virtual = 0;
 

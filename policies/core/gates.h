@@ -4,7 +4,7 @@
  * Whatever set of waiting jobs Slurm picks within the gates, no member's
  * predicted slowdown exceeds the tolerance: the gates of the classes are sized
  * together, for the worst waiting jobs of each class, because Slurm chooses.
- * That holds until the next look, whichever of the holders end before it.
+ * That holds until the next poll, whichever of the holders end before it.
  */
 #ifndef SLUICE_GATES_H
 #define SLUICE_GATES_H
@@ -24,7 +24,7 @@ struct sluice_gates {
 };
 
 /*
- * The gates of one lane to keep until the next look, in which holders may end
+ * The gates of one lane to keep until the next poll, in which holders may end
  * and Slurm may give their tokens to any waiting job of the class: sound for
  * every set that can come about so, not only for those that hold a token now. A
  * class may get fewer tokens than it holds: then nobody follows a holder that

@@ -424,7 +424,7 @@ data_rate (struct sluice_load victim, double flushes, double queued, double stre
 	double left = model->capacity - demand;
 	double guaranteed = guaranteed_share (victim, flushes, queued, streams, model);
 	/* the guaranteed share or what is left; each step rounds monotonically, so that
-	 * more company never helps, not by the last digit either */
+	 * more co-runners never helps, not by the last digit either */
 	return smaller (larger (guaranteed, left) / victim.demand, 1.0);
 }
 
@@ -577,7 +577,7 @@ clamped_integral (double x, double most)
 
 /*
  * Mean time that the other is on while the victim does `work` seconds of work,
- * less than a whole cycle's, at rate rho beside it and at rate 1 without. The
+ * less than a whole cycle's, at rate rho alongside it and at rate 1 without. The
  * victim starts anywhere in the other's cycle of on and then off seconds.
  *
  * Starting a seconds before the other pauses it meets it for a seconds, but at

@@ -12,13 +12,13 @@
  *
  * Sharing has two levels. Data that nobody waits for lie in a cache, and go on from
  * there in one queue, whosever they are. So streams share among each other by their
- * weights, but beside writers that wait for each flush many streams are hardly more
+ * weights, but alongside writers that wait for each flush many streams are hardly more
  * than one: with s the streaming share and U = sum s w over j and S,
  *
  *   v = w (1 - s + s / (1 + kappa U))
  *
  * kappa = 0 is sharing by weights alone; for a large one all streams together weigh
- * 1 / kappa. More company never helps: v_j falls with U, and the others' sum rises.
+ * 1 / kappa. More co-runners never help: v_j falls with U, and the others' sum rises.
  *
  * A weight is the sum of two parts, that of the bytes which are flushed and that of
  * those which stream, each with a logarithm that is linear in the physical features.
@@ -48,7 +48,7 @@
  * one of another's. Whose rounds are mostly operations (e_j near 0) needs little bandwidth:
  * each operation waits for what another has in the queue, less where that has few
  * processes, which now and then have nothing there; direct writes always have. So the
- * flushing part v_i of another's weight counts beside j, n being nprocs, as
+ * flushing part v_i of another's weight counts alongside j, n being nprocs, as
  *
  *   e_j^3 (1 - theta (1 - e_i)) v_i^(1 - epsilon) (n_i R_j / n_j)^epsilon
  *   + (1 - e_j^3) (1 - 3/4 theta e_i (1 - direct_share_i) / sqrt (n_i)) v_i
@@ -205,7 +205,7 @@ void sluice_pressure_of (const struct sluice_profile *profile,
 			 struct sluice_pressure *out);
 
 /*
- * What becomes of a pressure where targets straggle: speed is the rate of the slowest
+ * What becomes of a pressure where targets are slow: speed is the rate of the slowest
  * of its lanes as a share of its peers', 0 < speed <= 1, and bounds a striped
  * operation. Alone the job gets no more than that, and it fills what it gets.
  * On its other lanes it presses less than that; this is not told apart. At speed 1

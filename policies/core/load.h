@@ -30,7 +30,7 @@ struct sluice_load {
 	double demand;
 	double metadata;
 	/* of a victim, not of a sum: */
-	double room; /* what turns others' flushes into weights beside its own */
+	double room; /* what turns others' flushes into weights next to its own */
 	double wait; /* and what they queued: how far its rounds are operations */
 };
 
@@ -78,7 +78,7 @@ struct sluice_load_sets {
 void sluice_load_sets_of (const struct sluice_load *others, uint32_t n,
 			  struct sluice_load_sets *out);
 
-/* rho of victim while `always` is active and one of the sets beside it, by set. */
+/* rho of victim while `always` is active and one of the sets next to it, by set. */
 void sluice_load_rates (struct sluice_load victim, struct sluice_load always,
 			const struct sluice_load_sets *sets,
 			const struct sluice_interference *model, double *rates);

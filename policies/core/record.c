@@ -3,7 +3,8 @@
 #include "situation.h"
 
 void
-sluice_record_decide (struct sluice_desk *desk, const struct sluice_situation *situation,
+sluice_record_decide (struct sluice_workspace *workspace,
+		      const struct sluice_situation *situation,
 		      const struct sluice_config *config, struct sluice_record *record)
 {
 	const struct sluice_snapshot *snapshot = situation ? situation->snapshot : NULL;
@@ -18,6 +19,6 @@ sluice_record_decide (struct sluice_desk *desk, const struct sluice_situation *s
 		record->snapshot_sequence = sluice_snapshot_state (snapshot)->sequence;
 	}
 	sluice_submission_complete (&record->submission, snapshot);
-	sluice_decide (desk, situation, config, &record->submission, record->now,
+	sluice_decide (workspace, situation, config, &record->submission, record->now,
 		       &record->decision);
 }

@@ -32,7 +32,7 @@ struct sluice_record {
 /* Complete the record's submission by the snapshot, and decide on it at record->now. The
  * caller has filled in boot, number, now, config_checksum, cluster and submission; the
  * grant is left to it. situation NULL: there is no valid bundle. */
-void sluice_record_decide (struct sluice_desk *desk,
+void sluice_record_decide (struct sluice_workspace *workspace,
 			   const struct sluice_situation *situation,
 			   const struct sluice_config *config,
 			   struct sluice_record *record);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Everybody in the snapshot that matters to storage. */
-struct sluice_crowd {
+struct sluice_corunner_set {
 	const struct sluice_bundle *bundle;
 	double z;     /* of the policy's quantile */
 	uint32_t all; /* lanes, as bits */
@@ -17,16 +17,16 @@ struct sluice_crowd {
 };
 
 static int
-is_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
+is_on_lane (const struct sluice_corunner_set *set, uint32_t i, uint32_t lane)
 {
-	return crowd->lane_masks[i] == 0 || crowd->lane_masks[i] >> lane & 1;
+	return set->lane_masks[i] == 0 || set->lane_masks[i] >> lane & 1;
 }
 
 static struct sluice_load
-load_on_lane (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
+load_on_lane (const struct sluice_corunner_set *set, uint32_t i, uint32_t lane)
 {
-	struct sluice_load load = crowd->members[i].against;
-	return is_on_lane (crowd, i, lane) ? load : sluice_load_elsewhere (load);
+	struct sluice_load load = set->members[i].against;
+	return is_on_lane (set, i, lane) ? load : sluice_load_elsewhere (load);
 }
 
 /* Of the lanes in the mask (0: of all): a striped operation takes its slowest target. */
@@ -41,46 +41,46 @@ slowest_of (const double *speeds, uint32_t mask)
 }
 
 static void
-describe (const struct sluice_crowd *crowd, const struct sluice_corunner *c,
+describe (const struct sluice_corunner_set *set, const struct sluice_corunner *c,
 	  struct sluice_situation_member *out)
 {
-	const struct sluice_bundle *bundle = crowd->bundle;
+	const struct sluice_bundle *bundle = set->bundle;
 	out->job_id = c->job_id;
 	out->nodes = c->nodes ? c->nodes : 1;
 	out->end = (double)c->expected_end;
 	sluice_pressure_of (&c->profile, sluice_bundle_interference (bundle),
 			    sluice_bundle_policy (bundle), c->lane_mask, &out->pressure);
 	sluice_pressure_slow_down (&out->pressure,
-				   slowest_of (crowd->speeds, c->lane_mask & crowd->all));
-	out->against = sluice_load_of (&out->pressure, crowd->z, SLUICE_AGAINST);
-	out->victim = sluice_load_of (&out->pressure, crowd->z, SLUICE_VICTIM);
+				   slowest_of (set->speeds, c->lane_mask & set->all));
+	out->against = sluice_load_of (&out->pressure, set->z, SLUICE_AGAINST);
+	out->victim = sluice_load_of (&out->pressure, set->z, SLUICE_VICTIM);
 }
 
 static void
-gather (const struct sluice_snapshot *snapshot, struct sluice_crowd *crowd)
+gather (const struct sluice_snapshot *snapshot, struct sluice_corunner_set *set)
 {
 	for (uint32_t i = 0; i < sluice_snapshot_corunner_count (snapshot); i++) {
 		const struct sluice_corunner *c = sluice_snapshot_corunner (snapshot, i);
 		if (c->klass == SLUICE_CLASS_NONE)
 			continue;
-		describe (crowd, c, &crowd->members[crowd->count]);
-		crowd->lane_masks[crowd->count++] = c->lane_mask & crowd->all;
+		describe (set, c, &set->members[set->count]);
+		set->lane_masks[set->count++] = c->lane_mask & set->all;
 	}
 }
 
 static int
-is_copy_of (const struct sluice_crowd *crowd, uint32_t lane, uint32_t earlier)
+is_copy_of (const struct sluice_corunner_set *set, uint32_t lane, uint32_t earlier)
 {
-	for (uint32_t i = 0; i < crowd->count; i++)
-		if (is_on_lane (crowd, i, lane) != is_on_lane (crowd, i, earlier))
+	for (uint32_t i = 0; i < set->count; i++)
+		if (is_on_lane (set, i, lane) != is_on_lane (set, i, earlier))
 			return 0;
 	return 1;
 }
 
 /* Equal ones go by job id, so that the choice does not depend on the order in
- * the snapshot. Here member is an index into the crowd. */
+ * the snapshot. Here member is an index into the set. */
 static int
-is_stronger (const struct sluice_crowd *crowd, const struct sluice_lane_member *a,
+is_stronger (const struct sluice_corunner_set *set, const struct sluice_lane_member *a,
 	     const struct sluice_lane_member *b)
 {
 	double weight = a->load.flushes + a->load.streams;
@@ -89,23 +89,24 @@ is_stronger (const struct sluice_crowd *crowd, const struct sluice_lane_member *
 		return weight > other_weight;
 	if (a->load.metadata != b->load.metadata)
 		return a->load.metadata > b->load.metadata;
-	return crowd->members[a->member].job_id < crowd->members[b->member].job_id;
+	return set->members[a->member].job_id < set->members[b->member].job_id;
 }
 
 /* Keep the strongest of a lane, sum up the others. */
 static void
-keep_strongest (struct sluice_situation_lane *lane, struct sluice_crowd *crowd, uint32_t l)
+keep_strongest (struct sluice_situation_lane *lane, struct sluice_corunner_set *set,
+		uint32_t l)
 {
-	for (uint32_t i = 0; i < crowd->count; i++) {
+	for (uint32_t i = 0; i < set->count; i++) {
 		struct sluice_lane_member entry = {
 			.member = i,
-			.is_here = is_on_lane (crowd, i, l),
-			.load = load_on_lane (crowd, i, l),
+			.is_here = is_on_lane (set, i, l),
+			.load = load_on_lane (set, i, l),
 		};
 		if (entry.load.demand <= 0.0 && entry.load.metadata <= 0.0)
 			continue;
 		uint32_t at = lane->count;
-		for (; at > 0 && is_stronger (crowd, &entry, &lane->kept[at - 1]); at--) {
+		for (; at > 0 && is_stronger (set, &entry, &lane->kept[at - 1]); at--) {
 			struct sluice_lane_member *moved = &lane->kept[at - 1];
 			if (at < SLUICE_KEPT)
 				lane->kept[at] = *moved;
@@ -122,19 +123,19 @@ keep_strongest (struct sluice_situation_lane *lane, struct sluice_crowd *crowd, 
 	}
 }
 
-/* From the crowd into the situation, each co-runner once. */
+/* From the set into the situation, each co-runner once. */
 static void
-enlist_kept (struct sluice_situation *s, struct sluice_crowd *crowd,
+enlist_kept (struct sluice_situation *s, struct sluice_corunner_set *set,
 	     struct sluice_situation_lane *lane)
 {
 	for (uint32_t k = 0; k < lane->count; k++) {
 		uint32_t i = lane->kept[k].member;
-		if (!crowd->is_kept[i]) {
-			crowd->is_kept[i] = 1;
-			crowd->index[i] = s->member_count;
-			s->members[s->member_count++] = crowd->members[i];
+		if (!set->is_kept[i]) {
+			set->is_kept[i] = 1;
+			set->index[i] = s->member_count;
+			s->members[s->member_count++] = set->members[i];
 		}
-		lane->kept[k].member = crowd->index[i];
+		lane->kept[k].member = set->index[i];
 	}
 }
 
@@ -178,32 +179,32 @@ prepare_sets (const struct sluice_situation *s, struct sluice_situation_lane *la
 
 /* Each co-runner that no lane keeps is counted on the first of its lanes. */
 static int
-is_at_home (const struct sluice_crowd *crowd, uint32_t i, uint32_t lane)
+is_at_home (const struct sluice_corunner_set *set, uint32_t i, uint32_t lane)
 {
 	for (uint32_t l = 0; l < lane; l++)
-		if (is_on_lane (crowd, i, l))
+		if (is_on_lane (set, i, l))
 			return 0;
-	return is_on_lane (crowd, i, lane);
+	return is_on_lane (set, i, lane);
 }
 
 /* The mean, by nodes, of those at home on a lane that no lane keeps; what it puts on
  * the lane is the mean of what they do. */
 static void
-enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint32_t l)
+enlist_rest (struct sluice_situation *s, const struct sluice_corunner_set *set, uint32_t l)
 {
 	struct sluice_situation_lane *lane = &s->lanes[l];
 	struct sluice_situation_member *rest = &s->members[s->member_count];
 	double nodes = 0.0, count = 0.0;
 
-	for (uint32_t i = 0; i < crowd->count; i++)
-		if (!crowd->is_kept[i] && is_at_home (crowd, i, l))
-			nodes += crowd->members[i].nodes;
+	for (uint32_t i = 0; i < set->count; i++)
+		if (!set->is_kept[i] && is_at_home (set, i, l))
+			nodes += set->members[i].nodes;
 	if (nodes == 0.0)
 		return;
 	*rest = (struct sluice_situation_member){ .nodes = nodes };
-	for (uint32_t i = 0; i < crowd->count; i++) {
-		const struct sluice_situation_member *m = &crowd->members[i];
-		if (crowd->is_kept[i] || !is_at_home (crowd, i, l))
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct sluice_situation_member *m = &set->members[i];
+		if (set->is_kept[i] || !is_at_home (set, i, l))
 			continue;
 		double part = m->nodes / nodes;
 		count += 1.0;
@@ -222,89 +223,90 @@ enlist_rest (struct sluice_situation *s, const struct sluice_crowd *crowd, uint3
 }
 
 static void
-prepare_lanes (struct sluice_situation *s, struct sluice_crowd *crowd)
+prepare_lanes (struct sluice_situation *s, struct sluice_corunner_set *set)
 {
-	s->corunner_count = crowd->count;
+	s->corunner_count = set->count;
 	s->member_count = 0;
-	memset (crowd->is_kept, 0, crowd->count * sizeof *crowd->is_kept);
+	memset (set->is_kept, 0, set->count * sizeof *set->is_kept);
 	for (uint32_t l = 0; l < s->lane_count; l++) {
 		struct sluice_situation_lane *lane = &s->lanes[l];
 		lane->original = 0;
-		while (!is_copy_of (crowd, l, lane->original))
+		while (!is_copy_of (set, l, lane->original))
 			lane->original++;
 		if (lane->original < l)
 			continue;
 		lane->count = 0;
 		lane->has_rest = 0;
 		lane->background = (struct sluice_load){ 0 };
-		keep_strongest (lane, crowd, l);
-		enlist_kept (s, crowd, lane);
+		keep_strongest (lane, set, l);
+		enlist_kept (s, set, lane);
 		prepare_sets (s, lane);
 	}
 	/* only now it is known who is kept nowhere */
 	for (uint32_t l = 0; l < s->lane_count; l++)
 		if (s->lanes[l].original == l)
-			enlist_rest (s, crowd, l);
+			enlist_rest (s, set, l);
 }
 
-struct sluice_crowd *
-sluice_crowd_create (const struct sluice_bundle *bundle)
+struct sluice_corunner_set *
+sluice_corunner_set_create (const struct sluice_bundle *bundle)
 {
-	struct sluice_crowd *crowd = calloc (1, sizeof *crowd);
-	if (!crowd)
+	struct sluice_corunner_set *set = calloc (1, sizeof *set);
+	if (!set)
 		return NULL;
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
-	crowd->bundle = bundle;
-	crowd->z = sluice_normal_quantile (policy->quantile);
-	crowd->all = (1u << (policy->lane_count ? policy->lane_count : 1)) - 1;
+	set->bundle = bundle;
+	set->z = sluice_normal_quantile (policy->quantile);
+	set->all = (1u << (policy->lane_count ? policy->lane_count : 1)) - 1;
 	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
-		crowd->speeds[l] = 1.0;
-	return crowd;
+		set->speeds[l] = 1.0;
+	return set;
 }
 
 void
-sluice_crowd_destroy (struct sluice_crowd *crowd)
+sluice_corunner_set_destroy (struct sluice_corunner_set *set)
 {
-	free (crowd);
+	free (set);
 }
 
 int
-sluice_crowd_add (struct sluice_crowd *crowd, const struct sluice_corunner *corunner)
+sluice_corunner_set_add (struct sluice_corunner_set *set,
+			 const struct sluice_corunner *corunner)
 {
-	uint32_t at = crowd->count;
+	uint32_t at = set->count;
 	if (at == SLUICE_MAX_CORUNNERS)
 		return -1;
 	if (corunner->klass == SLUICE_CLASS_NONE)
 		return 0;
-	for (; at > 0 && crowd->members[at - 1].job_id > corunner->job_id; at--) {
-		crowd->members[at] = crowd->members[at - 1];
-		crowd->lane_masks[at] = crowd->lane_masks[at - 1];
+	for (; at > 0 && set->members[at - 1].job_id > corunner->job_id; at--) {
+		set->members[at] = set->members[at - 1];
+		set->lane_masks[at] = set->lane_masks[at - 1];
 	}
-	describe (crowd, corunner, &crowd->members[at]);
-	crowd->lane_masks[at] = corunner->lane_mask & crowd->all;
-	crowd->count++;
+	describe (set, corunner, &set->members[at]);
+	set->lane_masks[at] = corunner->lane_mask & set->all;
+	set->count++;
 	return 0;
 }
 
 void
-sluice_crowd_remove (struct sluice_crowd *crowd, uint32_t job_id)
+sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_id)
 {
 	uint32_t at = 0;
-	while (at < crowd->count && crowd->members[at].job_id != job_id)
+	while (at < set->count && set->members[at].job_id != job_id)
 		at++;
-	if (at == crowd->count)
+	if (at == set->count)
 		return;
-	crowd->count--;
-	memmove (&crowd->members[at], &crowd->members[at + 1],
-		 (crowd->count - at) * sizeof *crowd->members);
-	memmove (&crowd->lane_masks[at], &crowd->lane_masks[at + 1],
-		 (crowd->count - at) * sizeof *crowd->lane_masks);
+	set->count--;
+	memmove (&set->members[at], &set->members[at + 1],
+		 (set->count - at) * sizeof *set->members);
+	memmove (&set->lane_masks[at], &set->lane_masks[at + 1],
+		 (set->count - at) * sizeof *set->lane_masks);
 }
 
 void
-sluice_situation_renew (struct sluice_situation *s, struct sluice_crowd *crowd)
+sluice_situation_renew (struct sluice_situation *s, struct sluice_corunner_set *set)
 {
-	prepare_lanes (s, crowd);
+	prepare_lanes (s, set);
 }
 
 struct sluice_situation *
@@ -312,8 +314,8 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 			 const struct sluice_snapshot *snapshot)
 {
 	struct sluice_situation *s = calloc (1, sizeof *s);
-	struct sluice_crowd *crowd = sluice_crowd_create (bundle);
-	if (!s || !crowd) {
+	struct sluice_corunner_set *set = sluice_corunner_set_create (bundle);
+	if (!s || !set) {
 		free (s);
 		s = NULL;
 		goto done;
@@ -322,19 +324,19 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	s->snapshot = snapshot;
 	s->policy = sluice_bundle_policy (bundle);
 	s->model = sluice_bundle_interference (bundle);
-	s->z = crowd->z;
+	s->z = set->z;
 	s->lane_count = s->policy->lane_count ? s->policy->lane_count : 1;
 	if (snapshot) {
 		for (uint32_t l = 0; l < s->policy->lane_count; l++)
-			crowd->speeds[l] = sluice_snapshot_lane_speed (
+			set->speeds[l] = sluice_snapshot_lane_speed (
 			    snapshot, s->policy->lanes[l].name);
-		gather (snapshot, crowd);
-		prepare_lanes (s, crowd);
+		gather (snapshot, set);
+		prepare_lanes (s, set);
 	}
-	memcpy (s->speeds, crowd->speeds, sizeof s->speeds);
+	memcpy (s->speeds, set->speeds, sizeof s->speeds);
 	s->slowest = slowest_of (s->speeds, 0);
 done:
-	sluice_crowd_destroy (crowd);
+	sluice_corunner_set_destroy (set);
 	return s;
 }
 

@@ -32,7 +32,7 @@ struct sluice_lane_member {
 	/* As a victim of the other kept ones of the lane, in their order: */
 	double overlaps[SLUICE_KEPT - 1];
 	struct sluice_load_sets others;
-	double rates[SLUICE_MAX_SETS]; /* sluice_load_rates beside the background */
+	double rates[SLUICE_MAX_SETS]; /* sluice_load_rates alongside the background */
 };
 
 struct sluice_situation_lane {

@@ -72,7 +72,7 @@ struct sluice_user {
 };
 
 /* A job, running or waiting, that Sluice gave tokens which it still has: what
- * its user may keep when he changes its licences. Sorted by job_id; an array or
+ * its user may keep when changing its licences. Sorted by job_id; an array or
  * a heterogeneous job is there once, by the id that sbatch printed. */
 struct sluice_holder {
 	uint32_t job_id;
@@ -86,7 +86,7 @@ struct sluice_qos {
 	char name[SLUICE_NAME_SIZE];
 };
 
-/* A lane that gives less than its peers: a target of it straggles. Others are
+/* A lane that gives less than its peers: a target of it is slow. Others are
  * not there. */
 struct sluice_lane_speed {
 	char name[SLUICE_NAME_SIZE];
@@ -107,7 +107,7 @@ struct sluice_snapshot *sluice_snapshot_of_state (const struct sluice_state *sta
 
 /* 0: it was made of a state alone. */
 uint64_t sluice_snapshot_checksum (const struct sluice_snapshot *snapshot);
-/* Changes when what decisions are made beside does: the co-runners, and slow lanes. */
+/* Changes when what decisions are made alongside does: the co-runners, and slow lanes. */
 uint64_t sluice_snapshot_version (const struct sluice_snapshot *snapshot);
 const struct sluice_state *sluice_snapshot_state (const struct sluice_snapshot *snapshot);
 /* Seconds by which a file may be ahead of its reader's clock. */

@@ -88,7 +88,7 @@ struct sluice_stripped {
 
 /*
  * Take lane tokens off a user's own text: licences (`a:2,b;c@srv:1`), or what
- * he wants for each task (`gres/gpu:1,license/a:1`). Only those in reserved are
+ * they want for each task (`gres/gpu:1,license/a:1`). Only those in reserved are
  * taken off (NULL: all of the policy's). Those in granted (may be
  * NULL), which Sluice gave the job before, may be named once each, without a
  * count or with `:1`; named otherwise they are put back so.

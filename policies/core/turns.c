@@ -271,7 +271,7 @@ sort (struct turns *t)
 	}
 }
 
-/* What a job finds beside those who go already. */
+/* What a job finds alongside those who go already. */
 struct room {
 	double part; /* of what it wants, that fits; 1: all */
 	double over; /* by how much it would overfill a station */

@@ -9,7 +9,7 @@
  *
  * share: what the burst takes unhindered of its fullest station; left: seconds that it
  * would still take at full speed. From the highest index on, a burst goes that finds room
- * beside those that went before it, and is not slowed. One that finds room for a part of
+ * alongside those that went before it, and is not slowed. One that finds room for a part of
  * its demand, at least for `fit`, goes too: at full speed if it overfills a station by
  * little, else at the speed that is left, times `pace` (without a margin, demands that
  * were guessed too high would leave the storage idle). The others are held, or trickle.
@@ -22,7 +22,7 @@
  *   left = max (g - a, 0.05 g)             while a < g
  *          0.5 g 2^floor (log2 (a / g))    beyond
  *   and where nothing is expected, the next of the levels quantum * 2^k above a (at least
- *   quantum): whoever has done least comes first.
+ *   quantum): that which has done least comes first.
  *
  * The length of a burst is taken to be g, or the level above a.
  *

@@ -37,7 +37,7 @@
 #define SLUICE_ACTIONS(X)                                                                  \
 	X (ABSTAIN, "abstain", "left to Slurm: Sluice does not know enough")               \
 	X (LEAVE, "leave", "left to Slurm: its I/O does not matter")                       \
-	X (COLOCATE, "colocate", "may run beside the others")                              \
+	X (COLOCATE, "colocate", "may run alongside the others")                           \
 	X (DISJOINT, "disjoint", "confined to a lane of its own")                          \
 	X (DELAY, "delay", "waits until the conflict is over")
 
@@ -83,9 +83,9 @@
 	X (SEPARATION_PAYS, "separation_pays",                                             \
 	   "a lane of its own loses fewer node-seconds than sharing")                      \
 	X (DELAY_PAYS, "delay_pays",                                                       \
-	   "waiting loses fewer node-seconds than running beside the others")              \
+	   "waiting loses fewer node-seconds than running alongside the others")           \
 	X (SLOW_LANE, "slow_lane",                                                         \
-	   "storage targets straggle, so it is kept to faster ones")                       \
+	   "storage targets are slow, so it is kept to faster ones")                       \
 	X (OTHERS_ONLY, "others_only",                                                     \
 	   "only runs of others resemble it, and none of this user's bears them out")      \
 	X (VOLUME_ONLY, "volume_only",                                                     \
@@ -94,7 +94,7 @@
 	   "earlier runs differ too much: as small or as large, it would be treated "      \
 	   "differently")                                                                  \
 	X (ALONE_UNKNOWN, "alone_unknown",                                                 \
-	   "it hardly ever ran undisturbed: what company costs it is not known")           \
+	   "it hardly ever ran undisturbed: what co-runners cost it is not known")         \
 	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */

@@ -7,14 +7,14 @@ decider_init (struct decider *decider)
 {
 	pthread_mutex_init (&decider->lock, NULL);
 	decider->view = 0;
-	decider->desk = sluice_desk_create ();
-	return decider->desk ? 0 : -1;
+	decider->workspace = sluice_workspace_create ();
+	return decider->workspace ? 0 : -1;
 }
 
 void
 decider_destroy (struct decider *decider)
 {
-	sluice_desk_destroy (decider->desk);
+	sluice_workspace_destroy (decider->workspace);
 	pthread_mutex_destroy (&decider->lock);
 }
 
@@ -37,8 +37,8 @@ decider_decide (struct decider *decider, const struct view *view,
 	pthread_mutex_lock (&decider->lock);
 	int is_repeated = is_last (decider, view, &question, now);
 	if (!is_repeated) {
-		sluice_decide (decider->desk, view->situation, &view->config, submission,
-			       now, &decider->answer);
+		sluice_decide (decider->workspace, view->situation, &view->config,
+			       submission, now, &decider->answer);
 		decider->question = question;
 		decider->view = view->number;
 		decider->now = now;

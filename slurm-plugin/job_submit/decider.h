@@ -12,7 +12,7 @@
 
 struct decider {
 	pthread_mutex_t lock; /* slurmctld may have several jobs submitted at once */
-	struct sluice_desk *desk;
+	struct sluice_workspace *workspace;
 	/* the last question and its answer */
 	uint64_t view; /* struct view.number; 0: there is none */
 	int64_t now;

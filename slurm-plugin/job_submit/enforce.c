@@ -143,7 +143,7 @@ enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 	struct sluice_stripped licenses = strip (view, &granted, &change->licenses);
 	if (licenses.items + strip (view, NULL, &change->tres_per_task).items > 0)
 		count (&counters->stripped);
-	/* Slurm replaces a job's licences as a whole, so what he leaves out goes */
+	/* Slurm replaces a job's licences as a whole, so what the user leaves out goes */
 	int is_set = sets_licenses && change->licenses;
 	if (is_set && granted.lane_mask & ~licenses.lanes)
 		count (&counters->opt_outs);

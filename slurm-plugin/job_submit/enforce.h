@@ -1,12 +1,12 @@
 /*
- * What happens to a job's licences, the only thing of it that Sluice changes beside
+ * What happens to a job's licences, the only thing of it that Sluice changes alongside
  * the admin comment.
  *
  *   submission     in every mode but off, lane tokens that its user wrote are
  *                  taken off every job; in `enforce`, those that its decision
  *                  asks for are added, if the controller has them
- *   modification   of an ordinary user, in every mode but off: tokens that he
- *                  adds are taken off, and of those that Sluice gave the job he
+ *   modification   of an ordinary user, in every mode but off: tokens that are
+ *                  added are taken off, and of those that Sluice gave the job the user
  *                  may keep or drop each; an administrator's, and so sluiced's
  *                  own, is left alone
  *

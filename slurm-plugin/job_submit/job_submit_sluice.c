@@ -73,7 +73,7 @@ slurms_config (void)
 						    : "/etc/slurm/slurm.conf";
 }
 
-/* $SLUICE_CONF, else sluice.conf beside slurm.conf. */
+/* $SLUICE_CONF, else sluice.conf next to slurm.conf. */
 static void
 find_config (char out[SLUICE_PATH_SIZE])
 {

@@ -12,7 +12,7 @@
 #include "thread.h"
 
 enum {
-	OFF_FILE_MS = 1000, /* longest time between looks at the off file */
+	OFF_FILE_MS = 1000, /* longest time between polls of the off file */
 };
 
 static const char *const file_words[] = { "configuration", "model bundle", "snapshot" };
@@ -90,7 +90,7 @@ set_path (struct loader *loader, enum file file, const char *path)
 }
 
 /*
- * Each look_at_ returns 1 when a new view is needed.
+ * Each poll_ returns 1 when a new view is needed.
  */
 
 static void
@@ -131,13 +131,13 @@ read_config (struct loader *loader, struct sluice_error *err)
 }
 
 static int
-look_at_config (struct loader *loader)
+poll_config (struct loader *loader)
 {
 	struct sluice_error err;
 	const char *path = loader->status[FILE_CONFIG].path;
 	int was_loaded = loader->status[FILE_CONFIG].loaded;
 
-	switch (watch_look (&loader->watches[FILE_CONFIG], path)) {
+	switch (watch_poll (&loader->watches[FILE_CONFIG], path)) {
 	case WATCH_SAME:
 		return 0;
 	case WATCH_MISSING:
@@ -159,14 +159,14 @@ look_at_config (struct loader *loader)
 }
 
 static int
-look_at_bundle (struct loader *loader)
+poll_bundle (struct loader *loader)
 {
 	struct sluice_error err;
 	struct sluice_bundle *fresh;
 	const char *path = loader->config.bundle;
 	int was_loaded = loader->bundle != NULL;
 
-	switch (watch_look (&loader->watches[FILE_BUNDLE], path)) {
+	switch (watch_poll (&loader->watches[FILE_BUNDLE], path)) {
 	case WATCH_SAME:
 		return 0;
 	case WATCH_MISSING:
@@ -187,14 +187,14 @@ look_at_bundle (struct loader *loader)
 }
 
 static int
-look_at_snapshot (struct loader *loader)
+poll_snapshot (struct loader *loader)
 {
 	struct sluice_error err;
 	struct sluice_snapshot *fresh;
 	const char *path = loader->config.snapshot;
 	int was_loaded = loader->snapshot != NULL;
 
-	switch (watch_look (&loader->watches[FILE_SNAPSHOT], path)) {
+	switch (watch_poll (&loader->watches[FILE_SNAPSHOT], path)) {
 	case WATCH_SAME:
 		return 0;
 	case WATCH_MISSING:
@@ -223,7 +223,7 @@ look_at_snapshot (struct loader *loader)
 }
 
 static int
-look_at_off_file (struct loader *loader)
+poll_off_file (struct loader *loader)
 {
 	int was_off = loader->switched_off;
 	loader->switched_off = access (loader->config.off_file, F_OK) == 0;
@@ -234,9 +234,9 @@ look_at_off_file (struct loader *loader)
 }
 
 static int
-look_at_slurm_file (struct loader *loader, int is_new_policy)
+poll_slurm_file (struct loader *loader, int is_new_policy)
 {
-	int changed = slurm_file_look (&loader->slurm_file);
+	int changed = slurm_file_poll (&loader->slurm_file);
 	if (changed || is_new_policy)
 		slurm_file_totals (&loader->slurm_file,
 				   loader->bundle ? sluice_bundle_policy (loader->bundle)
@@ -258,15 +258,15 @@ unload_models (struct loader *loader)
 }
 
 static int
-look_at_files (struct loader *loader)
+poll_files (struct loader *loader)
 {
-	int changed = look_at_config (loader);
+	int changed = poll_config (loader);
 	if (loader->config.mode == SLUICE_MODE_OFF)
 		return unload_models (loader) | changed;
 	if (ring_reserve (loader->ring, loader->config.ring_records) != 0 && changed)
 		slurm_error ("sluice: no memory for RingRecords=%u, records are dropped",
 			     loader->config.ring_records);
-	return look_at_bundle (loader) | look_at_snapshot (loader) | changed;
+	return poll_bundle (loader) | poll_snapshot (loader) | changed;
 }
 
 /*
@@ -328,15 +328,15 @@ publish (struct loader *loader)
 	return 0;
 }
 
-/* One look at the files: all of them, or the off file alone. */
+/* Poll the files once: all of them, or the off file alone. */
 static void
-look (struct loader *loader, int all)
+poll_once (struct loader *loader, int all)
 {
 	struct sluice_bundle *old_bundle = loader->bundle;
 	struct sluice_snapshot *old_snapshot = loader->snapshot;
-	int changed = all ? look_at_files (loader) : 0;
-	changed |= look_at_off_file (loader);
-	changed |= look_at_slurm_file (loader, changed && loader->bundle != old_bundle);
+	int changed = all ? poll_files (loader) : 0;
+	changed |= poll_off_file (loader);
+	changed |= poll_slurm_file (loader, changed && loader->bundle != old_bundle);
 	if (!changed)
 		return;
 
@@ -365,7 +365,7 @@ run (void *data)
 	int pause;
 	do {
 		int64_t now = thread_milliseconds ();
-		look (loader, now >= due);
+		poll_once (loader, now >= due);
 		pause = (int)loader->config.poll_ms;
 		if (now >= due)
 			due = now + pause;

@@ -1,6 +1,6 @@
 /*
  * Keeps configuration, model bundle and snapshot up to date, away from
- * job_submit: a thread looks at the files, reads what has changed into private
+ * job_submit: a thread polls the files, reads what has changed into private
  * memory, makes a view of it and swaps the pointer under a lock that is held
  * for that assignment only. Nothing is mapped: a file may be truncated under us.
  *

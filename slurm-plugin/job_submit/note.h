@@ -1,6 +1,6 @@
 /*
  * The note that `advise` and `enforce` leave in a job's admin comment: one token without
- * blanks, so that a site's own words stay readable beside it:
+ * blanks, so that a site's own words stay readable alongside it:
  *
  *   sluice(v=1,rec=0123456789abcdef-42,act=colocate,why=harmless,pat=aw,
  *          conf=0.93,class=stream,slow=1.07)

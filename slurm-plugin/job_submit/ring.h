@@ -71,8 +71,8 @@ uint32_t ring_of_one_boot (struct ring *ring, uint32_t max, uint64_t *boot);
 const struct sluice_record *ring_oldest (struct ring *ring, uint32_t skip, uint32_t max,
 					 uint32_t *count);
 
-/* Copy the record at a place below ring_state's written, beside another reader and without
- * the lock that job_submit takes; 0, or -1 when it is acknowledged. */
+/* Copy the record at a place below ring_state's written, alongside another reader and
+ * without the lock that job_submit takes; 0, or -1 when it is acknowledged. */
 int ring_copy (struct ring *ring, uint64_t place, struct sluice_record *out);
 
 struct ring_state ring_state (struct ring *ring);

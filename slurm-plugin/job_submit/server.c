@@ -16,10 +16,10 @@ enum {
 	REQUEST_SIZE = 128,
 	REQUEST_MS = 1000, /* for a client to say what it wants */
 	ANSWER_MS = 10000, /* for a client to take it */
-	BIND_MS = 1000,	   /* between looks at the socket's file */
+	BIND_MS = 1000,	   /* between polls of the socket's file */
 	RETRY_MS = 200,	   /* the same while there is none, and after errors */
 	BACKLOG = 16,
-	WAIT_MS = 20,		 /* between looks at the ring for a client that waits */
+	WAIT_MS = 20,		 /* between polls of the ring for a client that waits */
 	LONGEST_WAIT_MS = 60000, /* that a client may ask for */
 };
 
@@ -47,7 +47,7 @@ unbind (struct server *server)
 	server->listen_fd = -1;
 }
 
-/* Listen on a temporary name, then rename: whoever finds the file can connect,
+/* Listen on a temporary name, then rename: a process that finds the file can connect,
  * and one that a dead slurmctld left is replaced. */
 static int
 open_socket (struct server *server, const char *path, struct sluice_error *err)

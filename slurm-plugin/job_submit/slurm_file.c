@@ -130,7 +130,7 @@ slurm_file_total (const char *text, size_t size, const char *license)
  */
 
 /* `scontrol reconfigure` may follow a change within milliseconds, so we are
- * woken; without inotify the file is looked at with all others. */
+ * woken; without inotify the file is polled with all others. */
 static int
 watch_directory_of (const char *path)
 {
@@ -165,7 +165,7 @@ slurm_file_destroy (struct slurm_file *file)
 }
 
 int
-slurm_file_look (struct slurm_file *file)
+slurm_file_poll (struct slurm_file *file)
 {
 	char events[4096];
 	void *text;
@@ -173,7 +173,7 @@ slurm_file_look (struct slurm_file *file)
 
 	while (file->wake_fd >= 0 && read (file->wake_fd, events, sizeof events) > 0)
 		;
-	enum watch_result seen = watch_look (&file->watch, file->path);
+	enum watch_result seen = watch_poll (&file->watch, file->path);
 	if (seen == WATCH_SAME || (seen == WATCH_MISSING && !file->text))
 		return 0;
 	sluice_free (file->text);

@@ -22,7 +22,7 @@
 struct slurm_file {
 	char path[SLUICE_PATH_SIZE];
 	struct watch watch;
-	int wake_fd; /* readable when files beside it change; -1: never */
+	int wake_fd; /* readable when files next to it change; -1: never */
 	char *text;  /* NULL: silent */
 	size_t size;
 };
@@ -31,7 +31,7 @@ void slurm_file_init (struct slurm_file *file, const char *path);
 void slurm_file_destroy (struct slurm_file *file);
 
 /* Read it if it has changed; 1 if so. */
-int slurm_file_look (struct slurm_file *file);
+int slurm_file_poll (struct slurm_file *file);
 
 /* How many of each token of a policy it defines, by class and lane. */
 void slurm_file_totals (const struct slurm_file *file, const struct sluice_policy *policy,

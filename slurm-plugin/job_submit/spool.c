@@ -13,7 +13,7 @@
 #include "thread.h"
 
 enum {
-	TEND_MS = 1000, /* between looks at the file and at others beside it */
+	TEND_MS = 1000, /* between polls of the file and of others next to it */
 	WAIT_MS = 100,	/* the same while another slurmctld is about to end */
 	BOOT_DIGITS = 16,
 	MAX_SLOTS = 1 << 16, /* of RingRecords, the most */

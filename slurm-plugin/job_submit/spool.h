@@ -3,7 +3,7 @@
  * from 23.11 `scontrol reconfigure` does too, without a call of fini and while the new
  * one is starting already.
  *
- * A thread copies ring and counters into a file beside the socket,
+ * A thread copies ring and counters into a file next to the socket,
  * `<Socket>.spool.<boot>`, within SPOOL_MS, and for the last time in fini. So nothing is
  * lost at a restart or reconfiguration, and at kill -9 what was submitted within the last
  * SPOOL_MS. The file grows with what waits and holds a ring at most.
@@ -23,7 +23,7 @@
 #include "spool_file.h"
 
 enum {
-	SPOOL_MS = 20, /* between two looks at the ring */
+	SPOOL_MS = 20, /* between two polls of the ring */
 	SPOOL_PATH_SIZE = SLUICE_PATH_SIZE + 32,
 };
 

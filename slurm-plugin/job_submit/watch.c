@@ -9,7 +9,7 @@ same_time (struct timespec a, struct timespec b)
 }
 
 enum watch_result
-watch_look (struct watch *watch, const char *path)
+watch_poll (struct watch *watch, const char *path)
 {
 	struct stat now;
 	if (stat (path, &now) != 0) {

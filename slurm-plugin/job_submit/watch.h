@@ -13,11 +13,11 @@ struct watch {
 
 enum watch_result { WATCH_SAME, WATCH_CHANGED, WATCH_MISSING };
 
-/* Compare with the last look and remember this one. WATCH_MISSING is said each
+/* Compare with the last poll and remember this one. WATCH_MISSING is said each
  * time that there is no file. */
-enum watch_result watch_look (struct watch *watch, const char *path);
+enum watch_result watch_poll (struct watch *watch, const char *path);
 
-/* The next look finds the file changed. */
+/* The next poll finds the file changed. */
 void watch_forget (struct watch *watch);
 
 #endif

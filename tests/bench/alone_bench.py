@@ -10,7 +10,7 @@ import numpy as np
 
 sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("lab", "prediction")]
 
-from contended_runs import LAWS, World, alone, contended, programs
+from contended_runs import LAWS, MeanField, alone, contended, programs
 from test_alone import BANDWIDTH, FACTOR, jobs_of
 
 from sluice.policies.core import Z90
@@ -23,10 +23,10 @@ PROGRAMS = 8
 
 def site(law: str, slots: int, seed: int) -> tuple[list[tuple[float, float, float]], float]:
     """Return error, deviation and error as the runs read, of each program; lost over clock."""
-    world = World(BANDWIDTH, law)
+    storage = MeanField(BANDWIDTH, law)
     chosen = programs(np.random.default_rng(seed), PROGRAMS, BANDWIDTH)
-    truth = {one.name: alone(one, world, runs=1)[0] for one in chosen}
-    runs = contended(chosen, world, each=EACH, slots=slots, seed=seed)
+    truth = {one.name: alone(one, storage, runs=1)[0] for one in chosen}
+    runs = contended(chosen, storage, each=EACH, slots=slots, seed=seed)
     seen = jobs_of(runs)
     found = undisturbed(seen)
     rows = []

@@ -25,7 +25,7 @@ from shipped_patterns import certain_examples
 from sluice.cli.plots import picture, reliability_plot
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.confidence import calibration_error
-from sluice.patterns.evaluation import WITHIN, Outcomes, joined, judge, quality
+from sluice.patterns.evaluation import WITHIN, Judgements, joined, judge, quality
 from sluice.patterns.training import Fold, temperature_of
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
@@ -44,7 +44,7 @@ class Round:
     name: str
     model: str
     programs: int
-    outcomes: Outcomes
+    outcomes: Judgements
     octaves: np.ndarray
     """log2 (found / true) of the chunks that are known."""
 
@@ -66,7 +66,7 @@ def _round(name: str, rows: list[dict[str, str]]) -> Round:
         name=name,
         model=rows[0]["model"],
         programs=len({row["program"] for row in rows}),
-        outcomes=Outcomes(
+        outcomes=Judgements(
             np.array([row["truth"] for row in rows]),
             np.array([row["answer"] for row in rows]),
             np.array([float(row["confidence"]) for row in rows]),
@@ -116,7 +116,7 @@ def print_round(one: Round) -> None:
     print(f"  chunk within a factor of two: {within} of {len(one.octaves)}")
 
 
-def errors_of(outcomes: Outcomes) -> str:
+def errors_of(outcomes: Judgements) -> str:
     found = quality(outcomes)
     low, high = found["calibration_error_interval"]
     return (
@@ -145,7 +145,7 @@ def print_held_out() -> None:
     print(f"  all {len(said)} logs: {errors_of(said)}")
 
 
-def print_ways(asked: Outcomes) -> None:
+def print_ways(asked: Judgements) -> None:
     """Too sure or too unsure, by what was answered."""
     said, right = asked.confidence, asked.correct
     print("the newest version, by answer: mean confidence, share that is right")

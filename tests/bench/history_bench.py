@@ -13,7 +13,7 @@ bundle that `predict` reads, from LEARNED runs instead of the latest 50,000, the
 size hardly depends on them, from FOREST_RUNS.
 
 What a command takes is the fastest of ROUNDS: whatever else the machine does can only add to it.
-Beside it stand median, slowest, processor time, and the same for an interpreter that does nothing.
+Next to it stand median, slowest, processor time, and the same for an interpreter that does nothing.
 At the end come the commands that read much, each once: seconds of clock and processor, and the most
 memory it took (Linux counts no less than this bench itself has). Those goals are in processor time,
 so that a busy machine does not fail them.

@@ -1,8 +1,8 @@
 """Jobs a second in the replay engine, with and without I/O, and what a million jobs cost.
 
-KTH-SP2 (Parallel Workloads Archive, Lars Malinowsky, KTH) from the folder beside the repository
+KTH-SP2 (Parallel Workloads Archive, Lars Malinowsky, KTH) from the folder next to the repository
 where it is there, and generated traces of growing length: time a job must stay about the same.
-With I/O, jobs meet in the fast world and Sluice decides about each as it is deployed; their
+With I/O, jobs meet in the mean-field storage model and Sluice decides on each as deployed; their
 profiles are drawn from the mix. CPU time of the process, the best of several rounds, because
 machines are noisy.
 """
@@ -33,7 +33,7 @@ GOAL = 1_000_000  # jobs/s, KTH-SP2 with EASY
 ROUNDS = 15
 MILLION = 1_000_000
 LOAD = 0.8
-GOAL_WITH_IO = 100_000  # jobs/s, KTH-SP2 with EASY, the fast world and Sluice
+GOAL_WITH_IO = 100_000  # jobs/s, KTH-SP2 with EASY, the mean-field storage model and Sluice
 HEAVY = 0.3
 MILLION_SECONDS, MILLION_GIB = 15.0, 1.0
 COUNTS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, MILLION)
@@ -101,7 +101,7 @@ def grows_near_linearly(found: dict[int, float]) -> bool:
 
 
 def seconds_with_io(work: Replayable, policy: str, heavy: float, rounds: int) -> float:
-    """Of engine, world and policy; the belief is made beforehand, as a bundle is."""
+    """Of engine, storage model and policy; the bundle is made beforehand."""
     profiles = drawn_profiles(work.workload, heavy=heavy)
     storage = storage_for(work.workload.machine.slots)
     workload = with_room_for_io(work, profiles).workload
@@ -149,7 +149,7 @@ def costs_with_io() -> dict[int, float]:
 
 
 def million_with_io() -> int:
-    """All of it: profiles, belief with its calibration, replay. In a process of its own."""
+    """All of it: profiles, bundle with its calibration, replay. In a process of its own."""
     work = replayable(generate(MILLION, load=LOAD))
     slots = work.workload.machine.slots
     profiles, storage = drawn_profiles(work.workload, heavy=HEAVY), storage_for(slots)

@@ -1,7 +1,7 @@
 """Draws the pictures of replays in the docs: `make picture`.
 
 What a replay costs by the number of its jobs (replay_bench.py measures it), and what policies make
-of KTH-SP2 (Parallel Workloads Archive, Lars Malinowsky, KTH), where that is beside the repository.
+of KTH-SP2 (Parallel Workloads Archive, Lars Malinowsky, KTH), where that is next to the repository.
 """
 
 import os

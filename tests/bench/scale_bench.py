@@ -225,7 +225,7 @@ def simulated(place: Path) -> None:
 
 
 def growth(place: Path, hours: float) -> None:
-    """One submission a second beside 1,000 pending jobs, of which as many run and end."""
+    """One submission a second alongside 1,000 pending jobs, of which as many run and end."""
     pending, running = 1000, 200
     place.mkdir()
     follower = Follower(place)

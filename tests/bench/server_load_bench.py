@@ -115,7 +115,7 @@ def errors(jobs: Jobs, rows: np.ndarray, split: int) -> np.ndarray:
     return np.abs(model.predict(rows[split:]) - jobs.seconds[split:])
 
 
-def interval(jobs: Jobs, split: int, without: np.ndarray, beside: np.ndarray) -> np.ndarray:
+def interval(jobs: Jobs, split: int, without: np.ndarray, alongside: np.ndarray) -> np.ndarray:
     """95 % of how much smaller the median error becomes, weeks drawn anew."""
     rng = np.random.default_rng(0)
     week = (jobs.start[split:] // WEEK).astype(int)
@@ -123,7 +123,7 @@ def interval(jobs: Jobs, split: int, without: np.ndarray, beside: np.ndarray) ->
     falls = []
     for _ in range(SAMPLES):
         drawn = np.concatenate([members[i] for i in rng.integers(0, len(members), len(members))])
-        falls.append(1.0 - np.median(beside[drawn]) / np.median(without[drawn]))
+        falls.append(1.0 - np.median(alongside[drawn]) / np.median(without[drawn]))
     return np.quantile(falls, [0.025, 0.975])
 
 
@@ -136,7 +136,7 @@ def show(name: str, error: np.ndarray) -> None:
 
 def main() -> int:
     if not DATA.exists():
-        print(f"skipped: {DATA.name} is not beside this repository")
+        print(f"skipped: {DATA.name} is not alongside this repository")
         return 0
     jobs = read()
     split = int(TRAINED_ON * len(jobs.start))
@@ -147,10 +147,10 @@ def main() -> int:
         ("and server load", [jobs.own, jobs.load]),
         ("and how full the targets were", [jobs.own, jobs.load, jobs.fullness]),
     ):
-        beside = errors(jobs, np.hstack(rows), split)
-        low, high = interval(jobs, split, without, beside)
-        show(name, beside)
-        fall = 1.0 - np.median(beside) / np.median(without)
+        alongside = errors(jobs, np.hstack(rows), split)
+        low, high = interval(jobs, split, without, alongside)
+        show(name, alongside)
+        fall = 1.0 - np.median(alongside) / np.median(without)
         print(f"    median error smaller by {fall:.0%} (95 %: {low:.0%} to {high:.0%})")
     return 0
 

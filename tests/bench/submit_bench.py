@@ -5,7 +5,7 @@ jobs that the table knows, then 10,000 for which the forest has to run; in obser
 enforce, where they take tokens as well. Last, known jobs whose bytes vary by more than a
 factor of two: each is decided on as it is, small, and large. The harness times every call
 from outside, also as slurmctld makes it: in a new thread, its caches full of other things.
-The plugin's own histogram, of one call in eight, is printed beside it. A machine may be half
+The plugin's own histogram, of one call in eight, is printed next to it. A machine may be half
 as fast in one run as in another, so a fixed number of multiplications is timed in every
 run too.
 """

@@ -167,7 +167,7 @@ class ChaosLab(UpAndDown):
     # -- Sluice ----------------------------------------------------------------
 
     def configure(self, **settings: str | float) -> None:
-        """Write sluice.conf with these beside its usual settings."""
+        """Write sluice.conf with these next to its usual settings."""
         self.files.configure(
             **{
                 "Mode": "enforce",

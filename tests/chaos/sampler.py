@@ -1,4 +1,4 @@
-"""Polls Slurm beside the driver, and gives what it says to the account."""
+"""Polls Slurm alongside the driver, and gives what it says to the account."""
 
 from __future__ import annotations
 

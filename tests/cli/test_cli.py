@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from core_worlds import bundle_bytes
+from core_cases import bundle_bytes
 
 from sluice.cli import common
 from sluice.cli.main import DAILY, GROUPS, MOVED

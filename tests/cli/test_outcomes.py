@@ -1,10 +1,10 @@
-"""What was predicted, beside what jobs then did: told, scored, and learned from."""
+"""What was predicted, alongside what jobs then did: told, scored, and learned from."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
-import core_worlds as worlds
+import core_cases as storage_models
 import pytest
 from click.testing import CliRunner
 from finished import finished_job
@@ -102,11 +102,11 @@ def test_what_was_predicted_by_the_runs_of_others_says_nothing_of_a_programs_own
 
 
 def decided(rate_spread: float, confidence: float = 0.95) -> Record:
-    """What was decided on a slow program beside its like, its rate alone known so well."""
-    slow = {**worlds.FLUSHING, "rate": 1e8, "io_share": 0.1, "confidence": confidence}
+    """What was decided on a slow program next to its like, its rate alone known so well."""
+    slow = {**storage_models.FLUSHING, "rate": 1e8, "io_share": 0.1, "confidence": confidence}
     slow["spread"] = {"rate": rate_spread}
-    site = worlds.situation(worlds.corunner(1, slow), profile=slow)
-    return decide(site, core.default_config(), worlds.submission(), worlds.NOW)
+    site = storage_models.situation(storage_models.corunner(1, slow), profile=slow)
+    return decide(site, core.default_config(), storage_models.submission(), storage_models.NOW)
 
 
 @pytest.mark.parametrize(
@@ -171,10 +171,10 @@ def decided_and_ended(site: Site, did: records.Profile, number: int = 1) -> reco
     return job
 
 
-def test_the_story_ends_with_what_the_job_did_beside_what_was_predicted(site):
-    expected = worlds.FLUSHING | {"rate": 1e9, "runtime_seconds": 300.0}
-    content = worlds.bundle_bytes(worlds.application(expected, number=1), conf=CONF)
-    site.bundle = worlds.Bundle.parse(content)
+def test_the_story_ends_with_what_the_job_did_alongside_what_was_predicted(site):
+    expected = storage_models.FLUSHING | {"rate": 1e9, "runtime_seconds": 300.0}
+    content = storage_models.bundle_bytes(storage_models.application(expected, number=1), conf=CONF)
+    site.bundle = storage_models.Bundle.parse(content)
     mib = expected["write_bytes"] / MIB
     decided_and_ended(site, profile(expected["pattern"], mib, rate=5e8))
     found = site.facts("4711")["outcome"]
@@ -232,7 +232,7 @@ def scored(site: Site, *words: str) -> dict:
 
 
 def test_live_predictions_are_scored_by_program_and_user(site):
-    expected = worlds.FLUSHING
+    expected = storage_models.FLUSHING
     mib = expected["write_bytes"] / MIB
     for number in range(1, 4):
         decided_and_ended(site, profile(expected["pattern"], mib), number)

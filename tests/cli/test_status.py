@@ -6,7 +6,7 @@ Who waits is tested where jobs wait, in tests/slurm/test_gatekeeping.py.
 import json
 from datetime import UTC, datetime
 
-import core_worlds as worlds
+import core_cases as storage_models
 import pytest
 from test_why import JOB, NOW, Site
 
@@ -31,7 +31,7 @@ def test_what_is_wrong_comes_first_and_who_waits_is_not_guessed(site):
 
 def test_what_sluice_did_is_counted_by_action_and_release(site):
     for moment in (NOW - 9, NOW, NOW + 1):
-        site.decide(worlds.corunner(99, worlds.STREAMING), now=moment)
+        site.decide(storage_models.corunner(99, storage_models.STREAMING), now=moment)
     with Store(site.history) as store:
         store.add_releases([Release("lab", 4711, JOB.submit, NOW, "sl0_flush", "max_delay", 60.0)])
     since = datetime.fromtimestamp(NOW, UTC).astimezone().replace(tzinfo=None).isoformat()

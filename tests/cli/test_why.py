@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
-import core_worlds as worlds
+import core_cases as storage_models
 import pytest
 from click.testing import CliRunner
 
@@ -22,11 +22,11 @@ from sluice.slurm import answers
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.viewers import Viewer, user_text
 
-NOW = worlds.NOW
+NOW = storage_models.NOW
 BOOT = 0xAB
 USER = user_text(1000)
 
-# Ways to bring the numbers of the world down to what a small job does.
+# Ways to bring the numbers of the storage model down to what a small job does.
 CONF = "Lane=sl0 Targets=4 Bandwidth=1G\nLane=sl1 Targets=4 Bandwidth=1G\n"
 
 JOB = records.Job(
@@ -63,8 +63,10 @@ class Site:
         self.history = path / "history.db"
         self.numbers = 0
         self.totals = (1_000_000, 1_000_000)
-        bundle = worlds.bundle_bytes(worlds.application(worlds.FLUSHING, number=1), conf=CONF)
-        self.bundle = worlds.Bundle.parse(bundle)
+        bundle = storage_models.bundle_bytes(
+            storage_models.application(storage_models.FLUSHING, number=1), conf=CONF
+        )
+        self.bundle = storage_models.Bundle.parse(bundle)
         self.content = bundle
         with Store(self.history, create=True) as store:
             store.add_bundle(
@@ -85,18 +87,18 @@ class Site:
         lane_speeds: Mapping[str, float] = MappingProxyType({}),
         **submission: object,
     ) -> Record:
-        """Decide on a submission beside co-runners and put the record into the history."""
-        content = worlds.pack_snapshot(
+        """Decide on a submission alongside co-runners and put the record into the history."""
+        content = storage_models.pack_snapshot(
             state={"sequence": 1, "taken": now, "running": len(corunners)},
             corunners=corunners,
             lane_speeds=lane_speeds,
         )
-        snapshot = worlds.Snapshot.parse(content)
+        snapshot = storage_models.Snapshot.parse(content)
         self.numbers += 1
         record = decide(
             Situation(self.bundle, snapshot),
             core.read_config(self.conf),
-            worlds.submission(**submission),
+            storage_models.submission(**submission),
             now,
             boot=BOOT,
             number=self.numbers,
@@ -141,10 +143,10 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def busy() -> dict[str, object]:
     """A co-runner that streams for an hour."""
-    return worlds.corunner(99, worlds.STREAMING)
+    return storage_models.corunner(99, storage_models.STREAMING)
 
 
-def test_the_whole_story_of_a_job_beside_another(site, busy):
+def test_the_whole_story_of_a_job_alongside_another(site, busy):
     record = site.decide(busy)
     site.join(record, 4711)
     site.add_jobs(replace(JOB, start=NOW + 90, end=NOW + 690, state="COMPLETED", exit_code="0:0"))
@@ -167,13 +169,13 @@ def test_the_whole_story_of_a_job_beside_another(site, busy):
     assert "after waiting 1 min 30 s, ran 10 min, exit code 0:0." in story
 
 
-def test_a_lane_that_straggled_is_told(site):
+def test_a_lane_that_was_slow_is_told(site):
     site.join(site.decide(lane_speeds={"sl1": 0.25}), 4711)
     story = site.run("why", "4711")
-    assert "storage targets straggle, so it is kept to faster ones" in story
+    assert "storage targets are slow, so it is kept to faster ones" in story
     assert "Nobody whose I/O matters." in story
     assert "→ only sl0" in story
-    assert "Lane sl1 straggled, at 25% of its peers' rate." in story
+    assert "Lane sl1 was slow, at 25% of its peers' rate." in story
     assert site.facts("4711")["slow_lanes"] == {"sl1": 0.25}
 
 
@@ -328,17 +330,17 @@ def test_names_of_jobs_cannot_draw_on_the_terminal(site):
 # sluice decisions
 
 
-def test_decisions_are_listed_with_the_worst_encounter(site, busy):
+def test_decisions_are_listed_with_the_worst_co_run(site, busy):
     site.join(site.decide(name="unheard_of"), 4710)
     record = site.decide(busy)
     site.join(record, 4711)
     header, unknown, known = site.run("decisions").splitlines()
     assert header.split() == [
         *("Job", "Name", "User", "Nodes", "Pattern", "Chunk", "Conf"),
-        *("Beside", "It", "Other", "Action", "Reason"),
+        *("Alongside", "It", "Other", "Action", "Reason"),
     ]
     assert unknown.split()[:8] == ["4710", "unheard_of", USER, "4", "–", "–", "–", "–"]
-    worst = record.decision.encounters[0]
+    worst = record.decision.coruns[0]
     shown = ["99", f"{worst.own_slowdown:.2f}×", f"{worst.other_slowdown:.2f}×"]
     assert known.split()[:7] == ["4711", "run_1", USER, "4", "owc", "1", "MiB"]
     assert known.split()[8:11] == shown
@@ -350,7 +352,7 @@ def test_decisions_for_programs_carry_ids_and_numbers(site, busy):
     site.decide(name="rejected")
     known, rejected = site.decisions()
     assert (known["job_id"], known["pattern"], known["chunk_bytes"]) == (4711, "owc", 1 << 20)
-    assert known["encounters"][0]["job_id"] == 99
+    assert known["coruns"][0]["job_id"] == 99
     assert rejected["job_id"] is None
     assert len(site.decisions("--limit", "1")) == 1
 

@@ -74,22 +74,22 @@ test_decisions_take_no_memory (const struct sluice_situation *situation)
 {
 	static struct sluice_config config;
 	static struct sluice_decision decision;
-	struct sluice_desk *desk = sluice_desk_create ();
+	struct sluice_workspace *workspace = sluice_workspace_create ();
 	unsigned int priced = 0;
 
-	CHECK (desk != NULL);
+	CHECK (workspace != NULL);
 	sluice_config_init (&config);
 	sluice_copy_text (config.exempt_accounts, sizeof config.exempt_accounts, "a,b");
 	unsigned long before = calls;
 	for (int round = 0; round < 100; round++)
 		for (int i = 0; i < JOBS; i++) {
-			sluice_decide (desk, situation, &config, &jobs[i], 1800000000,
+			sluice_decide (workspace, situation, &config, &jobs[i], 1800000000,
 				       &decision);
 			priced += decision.alternative_count > 2;
 		}
 	CHECK (calls == before);
 	CHECK (priced > 0); /* the long way was taken too */
-	sluice_desk_destroy (desk);
+	sluice_workspace_destroy (workspace);
 }
 
 static void

@@ -1,7 +1,7 @@
 /*
  * damage_test BUNDLE SNAPSHOT STRIDE: every STRIDE-th truncation of both files and
  * flipped bit is refused with a reason; under a sanitizer, without touching a byte that
- * is not there. Flips under a mended checksum are refused or harmless.
+ * is not there. Flips under a repaired checksum are refused or harmless.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ copy_of (const struct file *file, size_t size)
 }
 
 static void
-mend_checksum (unsigned char *bytes, size_t size)
+fix_checksum (unsigned char *bytes, size_t size)
 {
 	uint64_t checksum = sluice_crc64 (bytes + GUARDED_FROM, size - GUARDED_FROM);
 	memcpy (bytes + CHECKSUM_AT, &checksum, sizeof checksum);
@@ -57,13 +57,13 @@ bundle_is_usable (const void *bytes, size_t size, struct sluice_error *err)
 		return 0;
 	struct sluice_submission job = { .uid = 1, .name = "run", .nodes = 4 };
 	struct sluice_situation *situation = sluice_situation_create (bundle, NULL);
-	struct sluice_desk *desk = sluice_desk_create ();
+	struct sluice_workspace *workspace = sluice_workspace_create ();
 	static struct sluice_config config;
 	static struct sluice_decision decision;
 	sluice_config_init (&config);
-	CHECK (desk != NULL);
-	sluice_decide (desk, situation, &config, &job, 0, &decision);
-	sluice_desk_destroy (desk);
+	CHECK (workspace != NULL);
+	sluice_decide (workspace, situation, &config, &job, 0, &decision);
+	sluice_workspace_destroy (workspace);
 	sluice_situation_destroy (situation);
 	sluice_bundle_destroy (bundle);
 	return 1;
@@ -116,7 +116,7 @@ survives_flips_under_a_mended_checksum (const struct file *file, usable *is_usab
 	for (size_t bit = 8 * GUARDED_FROM; bit < 8 * file->size; bit += stride) {
 		struct sluice_error err = { "" };
 		copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
-		mend_checksum (copy, file->size);
+		fix_checksum (copy, file->size);
 		CHECK (is_usable (copy, file->size, &err) || err.text[0]);
 		copy[bit / 8] ^= (unsigned char)(1 << bit % 8);
 	}

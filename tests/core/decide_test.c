@@ -28,7 +28,7 @@ test_decisions_are_a_function_of_their_inputs (const struct sluice_situation *si
 {
 	static struct sluice_config config;
 	static struct sluice_decision first, second;
-	struct sluice_desk *used = sluice_desk_create ();
+	struct sluice_workspace *used = sluice_workspace_create ();
 
 	CHECK (used != NULL);
 	sluice_config_init (&config);
@@ -36,19 +36,19 @@ test_decisions_are_a_function_of_their_inputs (const struct sluice_situation *si
 		for (int t = 0; t < TIMES; t++) {
 			memset (&first, 0x00, sizeof first);
 			memset (&second, 0xff, sizeof second);
-			struct sluice_desk *fresh = sluice_desk_create ();
+			struct sluice_workspace *fresh = sluice_workspace_create ();
 			CHECK (fresh != NULL);
 			sluice_decide (used, situation, &config, &jobs[i], times[t],
 				       &first);
 			sluice_decide (fresh, again, &config, &jobs[i], times[t], &second);
-			sluice_desk_destroy (fresh);
+			sluice_workspace_destroy (fresh);
 			CHECK (memcmp (&first, &second, sizeof first) == 0);
 			CHECK (first.action < SLUICE_ACTION_COUNT);
 			CHECK (first.reason > SLUICE_REASON_NONE);
 			CHECK (first.reason < SLUICE_REASON_COUNT);
 			CHECK (first.chosen == 0 || first.chosen < first.alternative_count);
 		}
-	sluice_desk_destroy (used);
+	sluice_workspace_destroy (used);
 }
 
 static void

@@ -1,7 +1,7 @@
 /*
  * turns_test: verdicts on random bursts, as nonsensical as a caller could hand over. A
  * sanitizer sees what is read or written out of place; checked is what holds for any
- * input: each verdict is a complete one, whoever is exempt goes, the first goes, and equal
+ * input: each verdict is a complete one, an exempt one goes, the first goes, and equal
  * states give equal bytes.
  */
 #include <float.h>

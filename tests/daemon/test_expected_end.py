@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core_worlds import NOW
+from core_cases import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import job

@@ -1,16 +1,15 @@
-"""Leases, books and commands: what sluiced works out before it tells Slurm."""
+"""Leases, token audit and commands: what sluiced works out before it tells Slurm."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from core_worlds import NOW
+from core_cases import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import NAMES, TOKENS, holding, job
 
-from sluice.slurm.books import Audit, accounts, differences
 from sluice.slurm.holdings import (
     exchange_of,
     holdings,
@@ -19,6 +18,7 @@ from sluice.slurm.holdings import (
 )
 from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
 from sluice.slurm.records import License, Reservation
+from sluice.slurm.token_audit import Audit, accounts, differences
 
 TOTAL = 1_000_000
 LENGTH = 60
@@ -40,7 +40,7 @@ def test_a_licence_that_is_asked_for_twice_counts_twice(text, counts):
     assert parse_licenses(text) == counts
 
 
-def test_whoever_has_started_and_not_ended_holds_the_tokens_of_its_lanes():
+def test_a_job_that_has_started_and_not_ended_holds_the_tokens_of_its_lanes():
     rows = [
         job(1, licenses="tool:2,sl1_stream,sl0_stream"),
         job(2, licenses="tool"),
@@ -181,14 +181,14 @@ def test_an_exchange_that_slurm_would_refuse_for_its_length_is_not_commanded():
     assert exchange_of(holding(licenses=f"{long},sl0_stream"), table, ["sl1_stream"]) is None
 
 
-# Books
+# Token audit
 
 
 def table(held: int, reserved_count: int = 0) -> dict[str, License]:
     return {"sl0_stream": License("sl0_stream", TOTAL, held, reserved_count)}
 
 
-def test_the_books_balance_when_jobs_and_slurm_agree():
+def test_the_tokens_balance_when_jobs_and_slurm_agree():
     found = holdings(
         [
             job(1, state="RUNNING"),
@@ -198,35 +198,35 @@ def test_the_books_balance_when_jobs_and_slurm_agree():
         NAMES,
     )
     lease = Lease("sl0_stream", TOTAL - 4, NOW + 10)
-    books = accounts(found, table(3, TOTAL - 4), [lease], NAMES, NOW)
-    assert (books[0].held, books[0].wanted, books[0].gate) == (3, 5, 4)
-    assert not differences(books)
-    assert not books[1].is_defined
+    balance = accounts(found, table(3, TOTAL - 4), [lease], NAMES, NOW)
+    assert (balance[0].held, balance[0].wanted, balance[0].gate) == (3, 5, 4)
+    assert not differences(balance)
+    assert not balance[1].is_defined
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
-def test_books_that_disagree_are_named_and_no_others(held, used, leased, reserved_count):
+def test_token_audit_that_disagree_are_named_and_no_others(held, used, leased, reserved_count):
     found = holdings([job(i, state="RUNNING") for i in range(held)], NAMES)
     lease = [Lease("sl0_stream", leased, NOW + 10)] if leased else []
-    books = accounts(found, table(used, reserved_count), lease, NAMES, NOW)
-    shown = set(differences(books))
+    balance = accounts(found, table(used, reserved_count), lease, NAMES, NOW)
+    shown = set(differences(balance))
     assert ("sl0_stream held" in shown) == (held != used)
     assert ("sl0_stream reserved" in shown) == (leased != reserved_count)
 
 
 def test_a_lease_that_ran_out_closes_nothing():
     lease = Lease("sl0_stream", 7, NOW)
-    books = accounts([], table(0), [lease], NAMES, NOW)
-    assert books[0].gate is None
-    assert not differences(books)
+    balance = accounts([], table(0), [lease], NAMES, NOW)
+    assert balance[0].gate is None
+    assert not differences(balance)
 
 
 def test_only_what_stays_is_reported_and_once():
     audit = Audit()
     good = accounts([], table(0), [], NAMES, NOW)
     bad = accounts([], table(1), [], NAMES, NOW)
-    assert [audit.check(books) for books in (bad, good, bad)] == [[], [], []]
+    assert [audit.check(balance) for balance in (bad, good, bad)] == [[], [], []]
     assert len(audit.check(bad)) == 1
     assert audit.check(bad) == []
     assert audit.check(good) == []
-    assert [len(audit.check(books)) for books in (bad, bad)] == [0, 1]
+    assert [len(audit.check(balance)) for balance in (bad, bad)] == [0, 1]

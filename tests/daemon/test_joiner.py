@@ -55,7 +55,7 @@ small_submissions = st.lists(st.tuples(small_jobs, marks, st.booleans()), max_si
         for number, (traits, found, requeued) in enumerate(rows)
     ]
 )
-small_worlds = st.tuples(
+small_models = st.tuples(
     st.lists(small_records, max_size=8).map(
         lambda rows: {(7, number): traits for number, traits in enumerate(rows, 1)}
     ),
@@ -67,9 +67,9 @@ def joined(result: Matching[int]) -> dict[tuple[int, int], int]:
     return {join.record: join.job for join in result.joins}
 
 
-@given(small_worlds)
-def test_no_record_and_no_job_is_in_two_places(world):
-    records, jobs = world
+@given(small_models)
+def test_no_record_and_no_job_is_in_two_places(mean_field):
+    records, jobs = mean_field
     result = match(records, jobs)
     seen_records = [join.record for join in result.joins]
     seen_jobs = [join.job for join in result.joins]
@@ -80,9 +80,9 @@ def test_no_record_and_no_job_is_in_two_places(world):
     assert len(seen_jobs) == len(set(seen_jobs))
 
 
-@given(small_worlds)
-def test_a_record_joined_by_key_fits_one_job_only_and_the_job_one_record_only(world):
-    records, jobs = world
+@given(small_models)
+def test_a_record_joined_by_key_fits_one_job_only_and_the_job_one_record_only(mean_field):
+    records, jobs = mean_field
     result = match(records, jobs)
     by_mark = {join.record for join in result.joins if join.by == "mark"}
     taken = {join.job for join in result.joins if join.by == "mark"}
@@ -95,9 +95,9 @@ def test_a_record_joined_by_key_fits_one_job_only_and_the_job_one_record_only(wo
             assert [key for key in rivals if fits(records[key], job.traits)] == [join.record]
 
 
-@given(small_worlds)
-def test_whatever_has_several_candidates_is_reported_as_a_tie(world):
-    records, jobs = world
+@given(small_models)
+def test_whatever_has_several_candidates_is_reported_as_a_tie(mean_field):
+    records, jobs = mean_field
     result = match(records, jobs)
     done = joined(result)
     tied = {key for tie in result.ties for key in tie.records}
@@ -111,17 +111,17 @@ def test_whatever_has_several_candidates_is_reported_as_a_tie(world):
             assert bool(candidates) == (key in tied)
 
 
-@given(small_worlds, st.randoms(use_true_random=False))
-def test_the_order_of_jobs_does_not_matter(world, random):
-    records, jobs = world
+@given(small_models, st.randoms(use_true_random=False))
+def test_the_order_of_jobs_does_not_matter(mean_field, random):
+    records, jobs = mean_field
     shuffled = list(jobs)
     random.shuffle(shuffled)
     assert joined(match(records, jobs)) == joined(match(records, shuffled))
 
 
-@given(small_worlds)
-def test_a_note_never_joins_another_users_job(world):
-    records, jobs = world
+@given(small_models)
+def test_a_note_never_joins_another_users_job(mean_field):
+    records, jobs = mean_field
     uids = {job.key: job.traits.uid for job in jobs}
     for join in match(records, jobs).joins:
         assert records[join.record].uid == uids[join.job]
@@ -139,7 +139,7 @@ def test_two_equal_submissions_in_a_second_are_a_tie():
     ]
 
 
-def test_a_rejected_submission_beside_an_equal_accepted_one_is_a_tie():
+def test_a_rejected_submission_alongside_an_equal_accepted_one_is_a_tie():
     result = match({(7, 1): RECORD, (7, 2): RECORD}, [Submitted(12, JOB)])
     assert result.joins == []
     assert len(result.ties) == 1

@@ -30,7 +30,7 @@ def probe(store, rates, at, *, times=5):
     )
 
 
-def test_lanes_that_straggle_are_known_and_all_others_are_not_there(store):
+def test_slow_lanes_are_known_and_all_others_are_not_there(store):
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
     speeds = LaneSpeeds()
     speeds.refresh(store, CONFIG, NOW)
@@ -48,10 +48,10 @@ def test_the_history_is_asked_now_and_then(store):
 
 
 @pytest.mark.parametrize(("healthy", "slow"), [("sl0", "sl1"), ("OST0000", "OST0001")])
-def test_a_lane_that_straggled_does_so_until_it_surely_keeps_up(store, healthy, slow):
+def test_a_lane_that_was_slow_does_so_until_it_surely_keeps_up(store, healthy, slow):
     """One near the bound would otherwise be slow and healthy in turns, with each probe.
 
-    So does one whose target on Lustre straggled.
+    So does one whose target on Lustre was slow.
     """
     probe(store, {healthy: 100.0}, NOW, times=40)
     probe(store, {slow: 50.0}, NOW, times=10)
@@ -69,7 +69,7 @@ def test_a_lane_that_straggled_does_so_until_it_surely_keeps_up(store, healthy, 
     assert speeds.latest == {}
 
 
-def test_a_history_that_fails_leaves_no_straggler(store):
+def test_a_history_that_fails_leaves_no_slow_target(store):
     probe(store, {"sl0": 100.0, "sl1": 25.0}, NOW)
     speeds = LaneSpeeds()
     speeds.refresh(store, CONFIG, NOW)

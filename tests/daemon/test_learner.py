@@ -290,7 +290,7 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
 
 
 def as_seen(store: Store) -> Past:
-    """The jobs of a history as their logs saw them: what company cost comes in with all."""
+    """The jobs of a history as their logs saw them: what co-runners cost comes in with all."""
     return Past(finished_jobs(store.runs()), [])
 
 

@@ -1,7 +1,7 @@
 """The ledger tells jobs apart, also when slurmctld counts their numbers again."""
 
 import pytest
-from core_worlds import NOW
+from core_cases import NOW
 from waiting_jobs import job
 
 from sluice.history_db.store import Store

@@ -216,7 +216,7 @@ def test_a_directory_or_pipe_is_no_log(tmp_path):
 
 
 def test_no_file_can_keep_who_digests_it(tmp_path):
-    """Whoever waits for a worker digests what the worker could not read."""
+    """The process that waits for a worker digests what the worker could not read."""
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
@@ -339,7 +339,7 @@ def test_a_log_that_needs_too_much_memory_is_given_up(tmp_path):
 
 
 def test_workers_together_may_take_half_of_the_machine_at_the_most():
-    """Beside what they share when they start: logs that any user leaves may be of any size."""
+    """Alongside what they share when they start: logs that any user leaves may be of any size."""
 
     def spare(_: Path) -> int:
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -177,7 +177,8 @@ def test_each_policy_of_a_replay_is_in_the_table():
 
 WRITTEN = [page for page in PAGES if page.name not in ("commands.md", "settings.md")]
 OTHER_WORDS = (
-    r"foret[eo]l\w*|straggle[ds]?|dossiers?|ladders?|rungs?|whoever|let go|kept back|gives? back"
+    r"foret[eo]l\w*|straggl\w*|dossiers?|ladders?|rungs?|whoever|let go|kept back|gives? back"
+    r"|encounters?|beside|company|desks?|crowds?|mend(?:ed|s)?|books|he|him|his"
 )
 
 
@@ -186,6 +187,19 @@ def test_a_page_uses_the_words_of_the_field(page):
     """Predict, slow, job report, ablation, step, the job, release, delay, recover."""
     prose = re.sub(r"```.*?```|`[^`\n]*`|<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
     assert not re.findall(rf"\b(?:{OTHER_WORDS})\b", prose, flags=re.IGNORECASE)
+
+
+@pytest.mark.parametrize("root", ["policies", "history-db", "classifier", "sim", "slurm-plugin"])
+def test_a_source_uses_them_too(root):
+    """But for tables of the history, which keep their names, and names of before."""
+    stored = {"migrations.py", "probes.py", "gates.py", "targets.py", "upkeep.py", "main.py"}
+    sources = [path for path in (ROOT / root).rglob("*.*") if path.suffix in {".py", ".c", ".h"}]
+    assert sources
+    for path in sources:
+        said = re.findall(
+            rf"(?:\b|_)(?:{OTHER_WORDS})(?:\b|_)", path.read_text(), flags=re.IGNORECASE
+        )
+        assert not said or path.name in stored, path
 
 
 MANUAL = sorted((ROOT / "docs/man").glob("sluice*"))

@@ -12,9 +12,9 @@ decide_with (const struct sluice_bundle *bundle)
 	struct sluice_submission submission;
 	struct sluice_decision decision;
 	struct sluice_situation *situation = sluice_situation_create (bundle, NULL);
-	struct sluice_desk *desk = sluice_desk_create ();
+	struct sluice_workspace *workspace = sluice_workspace_create ();
 
-	if (!situation || !desk)
+	if (!situation || !workspace)
 		abort ();
 	sluice_config_init (&config);
 	memset (&submission, 0, sizeof submission);
@@ -22,11 +22,11 @@ decide_with (const struct sluice_bundle *bundle)
 	submission.tasks = 64;
 	submission.launcher = SLUICE_LAUNCHER_SBATCH;
 	sluice_copy_text (submission.name, sizeof submission.name, "ior_aw");
-	sluice_decide (desk, situation, &config, &submission, 1800000000, &decision);
+	sluice_decide (workspace, situation, &config, &submission, 1800000000, &decision);
 	if (decision.action >= SLUICE_ACTION_COUNT
 	    || decision.reason >= SLUICE_REASON_COUNT)
 		abort ();
-	sluice_desk_destroy (desk);
+	sluice_workspace_destroy (workspace);
 	sluice_situation_destroy (situation);
 }
 

@@ -10,7 +10,7 @@
  *   modify <field>=<value> ...    job_modify by `uid`; answers
  *                                 <rc> <licences> <licences for each task>
  *   total <licence> <number>      so many of it are in the controller from now on
- *   operator <uid>                he is one from now on
+ *   operator <uid>                that user is one from now on
  *   repeat <threads> <count>      each thread submits count of the jobs so far,
  *                                 in turn; answers, in ns of thread CPU time,
  *                                 <calls> <median> <p99> <p99.9> <max>

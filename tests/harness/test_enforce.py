@@ -51,7 +51,7 @@ def last_record(harness: Harness) -> Record:
 # Submission
 
 
-def test_a_token_costs_one_allocation_beside_the_note(harness: Harness) -> None:
+def test_a_token_costs_one_allocation_alongside_the_note(harness: Harness) -> None:
     outcome = harness.submit(**WRITER)
     assert (outcome.rc, outcome.altered, outcome.licenses) == (0, False, BOTH)
     assert outcome.allocations == 2

@@ -129,7 +129,7 @@ def submit_unserved(second: Harness, files: PluginFiles) -> None:
 def test_a_reconfiguration_hands_over_once_the_old_controller_is_gone(
     built: Path, files: PluginFiles, first: Harness
 ) -> None:
-    """From 23.11: the new one starts beside the old one, which ends without fini."""
+    """From 23.11: the new one starts alongside the old one, which ends without fini."""
     old = submit(first, 9)
     with started(built, files) as second:
         submit_unserved(second, files)

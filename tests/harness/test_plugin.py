@@ -170,7 +170,7 @@ def test_one_submission_in_eight_is_timed_from_the_first_on(harness: Harness) ->
 
 
 def test_the_last_answer_is_given_again_only_while_nothing_has_changed(harness: Harness) -> None:
-    """Not in another second, to another job, beside others, in another mode."""
+    """Not in another second, to another job, alongside others, in another mode."""
     files, second = harness.files, int(time.time())
     known = made_model.KNOWN_JOB | {"time": second}
 

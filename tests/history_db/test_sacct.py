@@ -208,7 +208,7 @@ def test_what_has_no_heading_says_how_to_print_one(text):
 def test_real_output_with_every_field_is_understood():
     path = SHARED / "sacct-parsable2-format-sample.txt"
     if not path.exists():
-        pytest.skip("the sample of sacct's output is not beside this repository")
+        pytest.skip("the sample of sacct's output is not alongside this repository")
     with path.open() as file:
         jobs = list(parse_sacct(file, zone=UTC))
     assert [job.job_id for job in jobs] == [7957382] * 5

@@ -33,8 +33,8 @@ from sluice.history_db.records import (
     NUMBERS,
     Application,
     Bundle,
+    CoRun,
     Decision,
-    Encounter,
     Label,
     LogKey,
     Selection,
@@ -377,22 +377,22 @@ def test_an_upgrade_goes_on_from_each_version_in_between(tmp_path, monkeypatch, 
     assert content_of(in_steps) == content_of(at_once)
 
 
-def test_encounters_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path, monkeypatch):
+def test_co_runs_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path, monkeypatch):
     path = tmp_path / "history.db"
-    old = Encounter(7, "delta", ("ws:1M:2", "aw:1M:2"), ("a", "b"), 0.5, (1.0,), (2.0,), 0.1, "no")
-    new = Encounter(8, "capacity", ("aw:1M:2",), ("a",), 0.0, (), (3.0,), 0.0, "")
+    old = CoRun(7, "delta", ("ws:1M:2", "aw:1M:2"), ("a", "b"), 0.5, (1.0,), (2.0,), 0.1, "no")
+    new = CoRun(8, "capacity", ("aw:1M:2",), ("a",), 0.0, (), (3.0,), 0.0, "")
     with monkeypatch.context() as older:
         older.setattr(
             upgrade, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m022_capacity_of_targets)]
         )
         with Store(path, create=True) as store:
             number = store.add_calibration(created=1, site="here", settings={})
-            store.add_encounter(number, old)
+            store.add_corun(number, old)
             with pytest.raises(HistoryError):
-                store.add_encounter(number, new)
+                store.add_corun(number, new)
     with Store(path) as store:
-        store.add_encounter(number, new)
-        assert store.encounters([number]) == [old, new]
+        store.add_corun(number, new)
+        assert store.coruns([number]) == [old, new]
 
 
 def test_an_upgraded_history_has_the_tables_of_a_new_one(tmp_path):

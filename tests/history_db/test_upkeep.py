@@ -174,7 +174,7 @@ def test_totals_of_all_time_are_those_of_the_weeks(tmp_path, made):
 def test_a_ranking_since_a_week_is_that_of_its_weeks_however_few_it_looks_at(
     tmp_path, monkeypatch, is_added_up
 ):
-    monkeypatch.setattr(ranking, "FIRST_LOOK", 1)
+    monkeypatch.setattr(ranking, "FIRST_ASKED", 1)
     random = Random(1)
     weeks = {  # who wrote most once, seldom does later
         week: [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from arriving_logs import END, JOB, ME, START
 from click.testing import CliRunner
-from core_worlds import bundle_bytes
+from core_cases import bundle_bytes
 from test_follow import a_log, look
 
 from sluice.cli.main import main

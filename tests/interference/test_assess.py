@@ -119,8 +119,8 @@ def test_more_storage_costs_less():
 
 def test_the_load_from_which_on_it_matters_is_that_of_the_jobs_that_met():
     alone = [job("a", DAY * day) for day in range(10)]
-    crowd = [job(f"c{i}", DAY * 20) for i in range(5)]
-    found = ask([*alone, *crowd])
+    together = [job(f"c{i}", DAY * 20) for i in range(5)]
+    found = ask([*alone, *together])
     assert found.matters_from == 2.0  # five of 0.6 each
     assert [one.load for one in found.loads if one.lost] == [4.0]
 

@@ -68,16 +68,16 @@ def test_a_speed_up_is_kept_and_not_called_interference():
     assert attributed(findings) == set()
 
 
-def control(runs: list[Timeline], worlds: int, false_rate: float) -> int:
-    """In how many shuffled worlds something is attributed."""
+def control(runs: list[Timeline], shuffles: int, false_rate: float) -> int:
+    """In how many shuffled histories something is attributed."""
     rng = np.random.default_rng(7)
     return sum(
         bool(attributed(attribute(shuffled(runs, rng), seed=seed, false_rate=false_rate)))
-        for seed in range(worlds)
+        for seed in range(shuffles)
     )
 
 
-# With every pair innocent, the rate of false attributions is the share of worlds that have one.
+# With every pair innocent, the rate of false attributions is the share of shuffles that have one.
 # The bounds are what a true rate of 5 % (20 %) exceeds once in a thousand times.
 
 
@@ -87,10 +87,12 @@ def test_shuffled_time_gives_no_more_than_the_stated_rate(runs):
 
 
 @pytest.mark.acceptance
-def test_shuffled_time_gives_no_more_than_the_stated_rate_in_many_worlds(runs):
+def test_shuffled_time_gives_no_more_than_the_stated_rate_in_many_storage_models(runs):
     for false_rate, most in ((0.05, 19), (0.2, 50)):
         false = control(runs, 150, false_rate)
-        print(f"stated rate {false_rate}: something attributed in {false} of 150 shuffled worlds")
+        print(
+            f"stated rate {false_rate}: something attributed in {false} of 150 shuffled histories"
+        )
         assert false <= most
 
 
@@ -129,7 +131,7 @@ def test_one_pair_that_interferes_is_found_among_many_that_do_not():
 @pytest.mark.acceptance
 def test_shuffled_time_gives_no_more_than_the_stated_rate_among_many_pairs():
     false = control(many(1), 40, 0.05)
-    print(f"stated rate 0.05, 144 pairs: something attributed in {false} of 40 shuffled worlds")
+    print(f"stated rate 0.05, 144 pairs: something attributed in {false} of 40 shuffled histories")
     assert false <= 7
 
 
@@ -232,7 +234,7 @@ def test_a_job_without_a_log_is_busy_from_its_start_to_its_end():
     assert busy.tolist() == [0.0, 100.0, 110.0, 120.0]
 
 
-def test_what_jobs_without_a_log_did_is_not_laid_to_whoever_writes_at_the_same_time():
+def test_what_jobs_without_a_log_did_is_not_laid_to_a_job_that_writes_at_the_same_time():
     rng = np.random.default_rng(3)
     victims, writers, jobs = [], [], []
     for i in range(12):
@@ -244,9 +246,9 @@ def test_what_jobs_without_a_log_did_is_not_laid_to_whoever_writes_at_the_same_t
         wrote[spell.start + 20 : spell.stop + 15] = 1.0
         writers.append(Timeline("writer", 1, start, 1.0, wrote))
         jobs.append(unlogged(start + spell.start, start + spell.stop))
-    beside = load_of_jobs(jobs, 0.0, 12_000.0)
+    alongside = load_of_jobs(jobs, 0.0, 12_000.0)
     assert attributed(attribute(victims, others=writers)) == {("victim", "writer")}
-    told = attribute(victims, others=writers, beside=[beside])
+    told = attribute(victims, others=writers, alongside=[alongside])
     assert attributed(told) == set()
     assert {one.aggressor for one in told.observations} == {"writer"}
     assert told.coarse == 0
@@ -319,9 +321,9 @@ def test_the_control_tries_the_load_of_the_servers_too(logs, tmp_path):
     few = map(str, sorted(logs.iterdir())[:6])
     words = ["site", "attribute", *few, "--dry-run", "--json", "--control", "3"]
     without = json.loads(CliRunner().invoke(main, words).stdout)
-    beside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
-    assert OTHER_LOAD in {one["aggressor"] for one in beside["observations"]}
-    assert beside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
+    alongside = json.loads(CliRunner().invoke(main, [*words, "--server-load", str(series)]).stdout)
+    assert OTHER_LOAD in {one["aggressor"] for one in alongside["observations"]}
+    assert alongside["control"]["pairs_tested"] > without["control"]["pairs_tested"]
 
 
 def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
@@ -339,14 +341,14 @@ def test_the_command_knows_jobs_without_a_log_by_the_history(logs, tmp_path):
     assert "1 jobs without a log ran meanwhile" in CliRunner().invoke(main, words).stdout
 
 
-def test_the_command_says_when_it_cannot_try_as_many_worlds_as_so_many_pairs_need(
+def test_the_command_says_when_it_cannot_try_as_many_storage_models_as_so_many_pairs_need(
     logs, monkeypatch
 ):
     monkeypatch.setattr(attribution, "MOST_NUMBERS", 0)
     words = ["site", "attribute", str(logs), "--dry-run", "--false-rate", "0.00016"]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
-    assert "2 of them fell further than in every chance world" in result.stdout
+    assert "2 of them fell further than in every shuffled history" in result.stdout
     assert "16 pairs need a p of 1e-05" in result.stdout
 
 
@@ -370,7 +372,7 @@ def test_the_command_says_what_it_could_not_tell(logs, tmp_path):
     assert "broken.darshan" in result.stderr
     assert result.stdout.startswith("coverage: ")
     assert "4 logs: 3 with a heatmap, 0 without, 1 damaged" in result.stdout
-    assert "0 of 2 shuffled worlds" in result.stdout
+    assert "0 of 2 shuffled histories" in result.stdout
 
 
 def test_shares_between_clear_and_under_count_on_neither_side(runs):

@@ -27,21 +27,21 @@ def run(under: list[float], *, name: str = "b") -> Run:
     unders=st.lists(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=12), min_size=1, max_size=4),
     turns=st.integers(1, 40),
 )
-def test_every_chance_world_turns_the_aggressor_in_time_by_some_bins_against_each_run(
+def test_every_shuffled_history_turns_the_aggressor_in_time_by_some_bins_against_each_run(
     unders, turns
 ):
     runs = [run(under) for under in unders]
     blocks = Rows([*runs, run([1.0] * 6, name="c")]).turned("b", turns, np.random.default_rng(1))
-    worlds = np.concatenate(list(blocks), axis=1)
-    assert worlds.shape == (sum(len(one.slices) for one in runs), turns)
+    shuffles = np.concatenate(list(blocks), axis=1)
+    assert shuffles.shape == (sum(len(one.slices) for one in runs), turns)
     row = 0
     for one in runs:
         under, rows = one.under["b"], slice(row, row + len(one.slices))
         row = rows.stop
         means = [one.slices.mean(np.roll(under, by)) for by in range(1, len(under))]
         possible = np.array([mean - mean.mean() for mean in means])
-        for world in worlds[rows].T:
-            assert np.abs(possible - world).max(axis=1).min() < 1e-9
+        for shuffle in shuffles[rows].T:
+            assert np.abs(possible - shuffle).max(axis=1).min() < 1e-9
 
 
 @given(st.lists(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=5), min_size=1, max_size=5))
@@ -51,9 +51,9 @@ def test_groups_are_centred_and_exchanged_each_for_itself(groups):
     expected = np.concatenate([np.array(group) - np.mean(group) for group in groups])
     assert of.centred(values) == pytest.approx(expected, abs=1e-9)
     for block in of.exchanged(values, 5, np.random.default_rng(1)):
-        for world in block.T:
+        for shuffle in block.T:
             for one, as_was in zip(
-                np.split(world, of.first[1:]), np.split(expected, of.first[1:]), strict=True
+                np.split(shuffle, of.first[1:]), np.split(expected, of.first[1:]), strict=True
             ):
                 assert np.sort(one) == pytest.approx(np.sort(as_was), abs=1e-9)
 
@@ -64,7 +64,7 @@ def bursts(rng: np.random.Generator, start: float, name: str, processes: int) ->
     return Timeline(name, processes, start, 1.0, np.roll(moved, rng.integers(BINS)) * noise)
 
 
-def world(each: int) -> tuple[list[Timeline], list[Timeline]]:
+def shuffle(each: int) -> tuple[list[Timeline], list[Timeline]]:
     """Runs of one application, no two of one size or at one time, and what each of them met."""
     rng = np.random.default_rng(5)
     victims = [bursts(rng, 1000.0 * i, "victim", i + 1) for i in range(each)]
@@ -75,7 +75,7 @@ def world(each: int) -> tuple[list[Timeline], list[Timeline]]:
 
 
 def test_what_is_left_of_the_rate_is_the_coefficient_of_least_squares():
-    victims, others = world(12)
+    victims, others = shuffle(12)
     rates, columns = [], []
     for number, victim in enumerate(victims):
         slices = slices_of(victim)
@@ -90,8 +90,8 @@ def test_what_is_left_of_the_rate_is_the_coefficient_of_least_squares():
     assert found["reader"] == pytest.approx(np.exp(solution[1]))
 
 
-def test_a_thousand_chance_worlds_need_less_memory_than_their_columns_alone_would():
-    victims, others = world(250)
+def test_a_thousand_shuffled_histories_need_less_memory_than_their_columns_alone_would():
+    victims, others = shuffle(250)
     rows = sum(len(slices_of(one)) for one in victims)
     tracemalloc.start()
     findings = attribute(victims, others=others[::2])

@@ -1,4 +1,4 @@
-"""What a calibration says, from encounters whose outcome is known."""
+"""What a calibration says, from co-runs whose outcome is known."""
 
 import itertools
 import json
@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.cli.pages import save_calibration
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import analysis
 from sluice.interference.calibrate.grid import (
     BLOCK,
     WRITES,
-    Encounterable,
+    PlannedCoRun,
     blocks,
     default_grid,
     most_informative_first,
@@ -46,9 +46,9 @@ programs = st.builds(
 )
 
 
-def encounter(probe, signal, kept, *, signal_kept=None, alone=100e6, **changes):
+def corun(probe, signal, kept, *, signal_kept=None, alone=100e6, **changes):
     """A probe that kept this share of its rate; both get `alone` by themselves."""
-    made = Encounter(
+    made = CoRun(
         started=0,
         mode="rates",
         members=(probe, signal),
@@ -79,7 +79,7 @@ def test_what_is_no_program_is_refused_by_name(text):
 # -- the plan --------------------------------------------------------------------
 
 
-def test_the_default_grid_has_each_pattern_beside_each_at_every_chunk():
+def test_the_default_grid_has_each_pattern_alongside_each_at_every_chunk():
     grid = default_grid((64 * KIB, MIB, 16 * MIB))
     met = {frozenset((e.probe, *e.signals)) for e in grid}
     for chunk, a, b in itertools.product((64 * KIB, MIB, 16 * MIB), WRITES, WRITES):
@@ -104,7 +104,7 @@ def test_every_signal_of_the_default_grid_is_measured_alone_as_a_probe():
     assert {signal for e in grid for signal in e.signals} <= {e.probe for e in grid}
 
 
-def test_encounters_of_one_probe_share_its_runs_alone():
+def test_co_runs_of_one_probe_share_its_runs_alone():
     found = list(blocks(most_informative_first(default_grid())))
     assert all(len({e.probe for e in block}) == 1 for block in found)
     assert {len(block) for block in found} <= set(range(1, BLOCK + 1))
@@ -121,9 +121,9 @@ def test_the_order_does_not_depend_on_how_the_grid_is_listed():
 def test_what_is_like_something_measured_comes_later():
     near, far = Program("aw", MIB), Program("owc", 64 * KIB)
     plan = [
-        Encounterable(near, (Program("ws", MIB),)),
-        Encounterable(replace(near, processes=3), (Program("ws", MIB),)),
-        Encounterable(far, (Program("ws", 16 * MIB),)),
+        PlannedCoRun(near, (Program("ws", MIB),)),
+        PlannedCoRun(replace(near, processes=3), (Program("ws", MIB),)),
+        PlannedCoRun(far, (Program("ws", 16 * MIB),)),
     ]
     ordered = most_informative_first(plan)
     assert {ordered[0].probe.pattern, ordered[1].probe.pattern} == {"aw", "owc"}
@@ -167,33 +167,31 @@ def test_half_a_report_is_an_error():
 
 
 def test_the_loss_is_the_median_of_what_was_not_dropped():
-    rows = [encounter("owc:1M:2", "aw:1M:2", kept) for kept in (0.1, 0.2, 0.6)]
-    rows.append(encounter("owc:1M:2", "aw:1M:2", 0.9, dropped="alone it got 1 and 2 MB/s"))
+    rows = [corun("owc:1M:2", "aw:1M:2", kept) for kept in (0.1, 0.2, 0.6)]
+    rows.append(corun("owc:1M:2", "aw:1M:2", 0.9, dropped="alone it got 1 and 2 MB/s"))
     cell = analysis.Cell(Program("owc", MIB), (Program("aw", MIB),))
     assert analysis.losses(rows)[cell] == analysis.Loss(pytest.approx(0.8), 3)
 
 
 def test_a_signal_counts_when_its_rate_alone_is_known():
-    one = [encounter("owc:1M:2", "aw:1M:2", 0.2, signal_kept=0.9)]
+    one = [corun("owc:1M:2", "aw:1M:2", 0.2, signal_kept=0.9)]
     assert [o.victim.pattern for o in observations(one)] == ["owc"]
-    both = [*one, encounter("aw:1M:2", "owc:1M:2", 0.9, signal_kept=0.2)]
+    both = [*one, corun("aw:1M:2", "owc:1M:2", 0.9, signal_kept=0.2)]
     assert sorted(o.victim.pattern for o in observations(both)) == ["aw", "aw", "owc", "owc"]
 
 
 def test_an_observed_speed_up_is_kept_as_it_was_seen():
-    (seen,) = observations([encounter("ws:1M:2", "owc:1M:2", 1.2)])
+    (seen,) = observations([corun("ws:1M:2", "owc:1M:2", 1.2)])
     assert seen.rho == pytest.approx(1.2)
-    assert analysis.losses([encounter("ws:1M:2", "owc:1M:2", 1.2)]) == {
+    assert analysis.losses([corun("ws:1M:2", "owc:1M:2", 1.2)]) == {
         analysis.Cell(seen.victim, seen.others): analysis.Loss(pytest.approx(-0.2), 1)
     }
 
 
 def published(*rows):
-    """Encounters from degradations in %: (chunk, probe, signal, probe's, signal's)."""
+    """Co-runs from degradations in %: (chunk, probe, signal, probe's, signal's)."""
     return [
-        encounter(
-            f"{probe}:{chunk}:256", f"{signal}:{chunk}:256", 1 - p / 100, signal_kept=1 - s / 100
-        )
+        corun(f"{probe}:{chunk}:256", f"{signal}:{chunk}:256", 1 - p / 100, signal_kept=1 - s / 100)
         for chunk, probe, signal, p, s in rows
         for probe, signal, p, s in ((probe, signal, p, s), (signal, probe, s, p))
     ]
@@ -239,7 +237,7 @@ def test_a_break_even_of_lustre_that_was_measured_is_found():
 
 
 def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_them():
-    """S4 to one doubling, in matrices of what S1 to S3 say of chunks beside its own."""
+    """S4 to one doubling, in matrices of what S1 to S3 say of chunks next to its own."""
     figures = [
         figure for figure in published_figures.LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}
     ]
@@ -248,7 +246,7 @@ def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_t
     for chunk in (MIB, 8 * MIB, 64 * MIB, 512 * MIB):
         programs = [Program(pattern, chunk, 256) for pattern in WRITES]
         for a, b in itertools.product(programs, repeat=2):
-            rows.append(encounter(str(a), str(b), model.share_kept(a, [b])))
+            rows.append(corun(str(a), str(b), model.share_kept(a, [b])))
     even = {(e.first, e.second): e for e in analysis.break_even(rows)}
     for flushing, exponent in (("owc", 8), ("ws", 4)):
         found = even[flushing, "aw"]
@@ -257,7 +255,7 @@ def test_break_even_chunks_of_lustre_are_found_between_chunks_that_do_not_have_t
 
 
 def leads(*points, processes=256):
-    """Encounters of OWC and AW: (chunk, how much more AW loses than OWC)."""
+    """Co-runs of OWC and AW: (chunk, how much more AW loses than OWC)."""
     rows = published(*((chunk, "owc", "aw", 50 - 50 * x, 50 + 50 * x) for chunk, x in points))
     return [
         replace(e, members=tuple(m.replace(":256", f":{processes}") for m in e.members))
@@ -323,7 +321,7 @@ def grid_of(noise, seed):
     for a, b in itertools.product(("owc", "ws", "aw"), repeat=2):
         for chunk in ("64K", "1M", "16M"):
             true = 0.1 + 0.8 * random.Random(a + b + chunk).random()
-            rows.append(encounter(f"{a}:{chunk}:2", f"{b}:{chunk}:2", true + rng.gauss(0, noise)))
+            rows.append(corun(f"{a}:{chunk}:2", f"{b}:{chunk}:2", true + rng.gauss(0, noise)))
     return rows
 
 
@@ -355,12 +353,12 @@ def test_two_calibrations_of_other_storage_do_not_agree():
 def test_a_calibration_of_which_nothing_counts_says_so():
     nothing = [replace(one, dropped="noise") for one in grid_of(0.01, 1)]
     assert stability_text(analysis.stability(nothing)) == (
-        f"no encounter counts; {len(nothing)} were dropped"
+        f"no co-run counts; {len(nothing)} were dropped"
     )
 
 
 def test_a_report_is_one_page_with_pictures_and_the_same_bytes_each_time(tmp_path):
-    alone = encounter("ws:1M:2", "aw:1M:2", 1.0)
+    alone = corun("ws:1M:2", "aw:1M:2", 1.0)
     delta = replace(alone, mode="delta", alone=(2.0, 2.0), together=(3.0, 4.0))
     rows = [*grid_of(0.01, 1), delta, replace(delta, offset=1.0)]
     report = make_report("<site>", rows, grid_of(0.01, 2))

@@ -30,7 +30,7 @@ def kept(victim, others):
     return 1 / (1 + sum(math.exp(truth(o)[0] - takes - holds) for o in others))
 
 
-def world(noise=0.0, seed=1):
+def mean_field(noise=0.0, seed=1):
     rng = random.Random(seed)
     return [
         Observation(a, (b,), kept(a, (b,)) * math.exp(rng.gauss(0, noise)), 1e8)
@@ -45,19 +45,19 @@ def test_without_measurements_the_published_figures_hold():
 
 
 def test_a_site_that_differs_from_the_papers_is_learned():
-    model = fit(world())
-    for item in world():
+    model = fit(mean_field())
+    for item in mean_field():
         assert model.share_kept(item.victim, item.others) == pytest.approx(item.rho, rel=0.08)
 
 
 def test_programs_between_the_measured_ones_are_predicted():
-    model = fit(world(noise=0.03))
+    model = fit(mean_field(noise=0.03))
     errors = []
     for pattern, other in [("owc", "aw"), ("ws", "owc"), ("aw", "ws")]:
-        victim, beside = Program(pattern, 4 * MIB, 2), Program(other, 256 * KIB, 2)
-        found = model.share_kept(victim, [beside])
-        errors.append(abs(math.log(found / kept(victim, [beside]))))
-        low, high = model.interval(victim, [beside])
+        victim, alongside = Program(pattern, 4 * MIB, 2), Program(other, 256 * KIB, 2)
+        found = model.share_kept(victim, [alongside])
+        errors.append(abs(math.log(found / kept(victim, [alongside]))))
+        low, high = model.interval(victim, [alongside])
         assert low < found < high
     assert np.median(errors) < 0.15
 
@@ -94,7 +94,7 @@ def test_streams_take_by_processes_where_no_others_were_measured():
 
 def test_where_what_programs_take_adds_up_three_follow_from_pairs():
     """Here it does by definition; how far that holds on storage: test_predicted_losses.py."""
-    model = fit(world())
+    model = fit(mean_field())
     owc, ws, aw = (Program(p, MIB, 2) for p in ("owc", "ws", "aw"))
     assert model.share_kept(owc, [ws, aw]) == pytest.approx(kept(owc, [ws, aw]), rel=0.1)
 
@@ -105,7 +105,7 @@ def law_of(interference):
 
 
 def test_far_from_everything_measured_the_law_holds():
-    small = fit([o for o in world() if o.victim.pattern == "ws" == o.others[0].pattern])
+    small = fit([o for o in mean_field() if o.victim.pattern == "ws" == o.others[0].pattern])
     model = small.struct()
     profile = Program("aw", 1 << 34, 1 << 16).profile()
     policy = core.default_config().policy
@@ -116,13 +116,13 @@ def test_far_from_everything_measured_the_law_holds():
 
 
 def test_the_order_of_the_observations_does_not_count():
-    rows = world(noise=0.05)
+    rows = mean_field(noise=0.05)
     shuffled = random.Random(2).sample(rows, len(rows))
     assert fit(rows).interference == fit(shuffled).interference
 
 
 def test_one_wild_measurement_does_not_spoil_the_rest():
-    rows = world(noise=0.02)
+    rows = mean_field(noise=0.02)
     wild = [
         Observation(r.victim, r.others, 0.9, r.rate_alone) if i == 5 else r
         for i, r in enumerate(rows)
@@ -133,14 +133,14 @@ def test_one_wild_measurement_does_not_spoil_the_rest():
 
 
 def test_streams_of_which_one_takes_nearly_all_do_not_spoil_the_rest():
-    """Whoever wins, which nothing predicts, what others keep beside them is still found."""
+    """Whichever wins, what others keep alongside them is still found."""
     rng = random.Random(3)
 
     def seen(item):
         streams = item.victim.pattern == "aw" == item.others[0].pattern
         return rng.choice((0.05, 0.93)) if streams else item.rho
 
-    rows = world(noise=0.02)
+    rows = mean_field(noise=0.02)
     model = fit([Observation(o.victim, o.others, seen(o), o.rate_alone) for o in rows])
     others = [o for o in rows if {o.victim.pattern, o.others[0].pattern} != {"aw"}]
     errors = [abs(math.log(model.share_kept(o.victim, o.others) / o.rho)) for o in others]
@@ -148,18 +148,18 @@ def test_streams_of_which_one_takes_nearly_all_do_not_spoil_the_rest():
 
 
 def test_an_observed_speed_up_does_not_break_the_fit():
-    rows = [Observation(o.victim, o.others, 1.1, 1e8) for o in world()[:3]]
+    rows = [Observation(o.victim, o.others, 1.1, 1e8) for o in mean_field()[:3]]
     assert all(0.3 < fit(rows).share_kept(o.victim, o.others) <= 1 for o in rows)
 
 
-def test_a_program_that_got_nothing_beside_another_is_learned_from():
+def test_a_program_that_got_nothing_alongside_another_is_learned_from():
     owc, ws = Program("owc", MIB), Program("ws", MIB)
     starved = Observation(owc, (ws,), 0.0, 1e8)
     fair = [Observation(a, (a,), 0.5, 1e8) for a in (owc, ws)]
     assert fit([starved, *fair]).share_kept(owc, [ws]) < fit(fair).share_kept(owc, [ws])
 
 
-def uneven_world():
+def uneven_mean_field():
     """Programs of other speeds, processes and ways to flush, by two and by three."""
     rates = {
         Program("owc", 64 * KIB, 1): 4e6,
@@ -175,7 +175,7 @@ def uneven_world():
     return [*items, Observation(slow, (rewriting, large), 0.2, rates[slow])]
 
 
-@pytest.mark.parametrize("seen", [world(noise=0.1), uneven_world()])
+@pytest.mark.parametrize("seen", [mean_field(noise=0.1), uneven_mean_field()])
 def test_the_slopes_are_those_of_the_residuals(seen):
     problem = _Problem(seen, QUEUE)
     x = np.random.default_rng(1).normal(size=problem.size) * 0.3
@@ -188,7 +188,7 @@ def test_the_slopes_are_those_of_the_residuals(seen):
 
 
 def test_the_fit_asks_the_core_for_what_the_model_says_of_single_jobs():
-    seen = uneven_world()
+    seen = uneven_mean_field()
     problem = _Problem(seen, QUEUE)
     law_alone = np.zeros(problem.size)
     law_alone[: len(LAW)] = np.random.default_rng(2).normal(size=len(LAW)) * 0.3
@@ -201,7 +201,7 @@ def test_the_fit_asks_the_core_for_what_the_model_says_of_single_jobs():
 
 def test_the_core_evaluates_what_was_fitted():
     """ln w, ln h and the efficiency at a point, from the sums of the header."""
-    model = fit(world(noise=0.05))
+    model = fit(mean_field(noise=0.05))
     struct = model.struct()
     program = Program("ws", 2 * MIB, 3)
     like = likeness(features([program]), np.array([p["at"] for p in model.interference["points"]]))
@@ -241,8 +241,8 @@ def test_the_core_evaluates_what_was_fitted():
     ],
 )
 def test_a_bundle_with_a_damaged_site_is_refused(damage):
-    from core_worlds import bundle  # noqa: PLC0415
+    from core_cases import bundle  # noqa: PLC0415
 
-    good = fit(world()[:5]).interference
+    good = fit(mean_field()[:5]).interference
     with pytest.raises(CoreError):
         bundle(interference=good | damage)

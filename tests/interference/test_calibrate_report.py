@@ -4,12 +4,12 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 
 
-def encounter(*members: str, kept: tuple[float, ...]) -> Encounter:
-    return Encounter(
+def corun(*members: str, kept: tuple[float, ...]) -> CoRun:
+    return CoRun(
         started=0,
         mode="rates",
         members=members,
@@ -30,10 +30,10 @@ def history(tmp_path, monkeypatch):
         yield store
 
 
-def measured(store: Store, *encounters: Encounter) -> None:
+def measured(store: Store, *coruns: CoRun) -> None:
     number = store.add_calibration(created=1, site="here", settings={})
-    for one in encounters:
-        store.add_encounter(number, one)
+    for one in coruns:
+        store.add_corun(number, one)
 
 
 def report() -> list[list[str]]:
@@ -45,9 +45,9 @@ def report() -> list[list[str]]:
 def test_what_fits_into_no_matrix_is_listed(history):
     measured(
         history,
-        encounter("owc:4K:8", "aw:16M:2:close", kept=(0.2, 0.9)),
-        encounter("owc:1M:2", "ws:1M:2", "aw:1M:2", kept=(0.1, 0.1, 0.7)),
-        encounter("ws:1M:2", "aw:1M:2", kept=(0.3, 0.7)),
+        corun("owc:4K:8", "aw:16M:2:close", kept=(0.2, 0.9)),
+        corun("owc:1M:2", "ws:1M:2", "aw:1M:2", kept=(0.1, 0.1, 0.7)),
+        corun("ws:1M:2", "aw:1M:2", kept=(0.3, 0.7)),
     )
     lines = report()
     assert ["owc:4K:8", "aw:16M:2:close", "80%", "1"] in lines
@@ -57,5 +57,5 @@ def test_what_fits_into_no_matrix_is_listed(history):
 
 
 def test_plain_programs_of_one_size_are_in_the_matrix_alone(history):
-    measured(history, encounter("owc:1M:2", "aw:1M:2", kept=(0.2, 0.9)))
+    measured(history, corun("owc:1M:2", "aw:1M:2", kept=(0.2, 0.9)))
     assert not any("Unequal" in line for line in report())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
 from sluice.interference.calibrate.protocol import Timing
 from sluice.interference.calibrate.report import make_report, servers_remarks, servers_rows, to_json
@@ -22,7 +22,7 @@ from sluice.interference.calibrate.session import Settings, rounds_within
 from sluice.interference.programs import Program
 from sluice.sim._engine import ffi
 from sluice.sim.storage.contention import LOAD, rates_alone
-from sluice.sim.storage.world import World
+from sluice.sim.storage.mean_field import MeanField
 
 CAPACITY = 100e6
 DRAWS = 30
@@ -64,14 +64,14 @@ def made(verdict: str, *, share: float, cost: float) -> Rates:
 
 def measured(
     rates: Rates, *, noise: float = 0.0, seed: int = 1, rounds: int = 3, tasks: int = 1
-) -> list[Encounter]:
+) -> list[CoRun]:
     """What the rounds would keep; the noise is of a run, and of each program in it."""
     rng = random.Random(seed)
     found = []
     for run in [run for _ in range(rounds) for run in servers.runs_of_a_round(tasks)]:
         together = math.exp(rng.gauss(0, noise))
         found.append(
-            Encounter(
+            CoRun(
                 started=0,
                 mode=servers.MODE,
                 members=tuple(map(str, run)),
@@ -88,8 +88,8 @@ def measured(
     return found
 
 
-def of_bytes(encounters: Sequence[Encounter]) -> Station:
-    (found,) = stations([e for e in encounters if e.members[0].startswith("aw:1M:")])
+def of_bytes(coruns: Sequence[CoRun]) -> Station:
+    (found,) = stations([e for e in coruns if e.members[0].startswith("aw:1M:")])
     return found
 
 
@@ -260,15 +260,17 @@ def mean_field(sharing: str, cost: float) -> Rates:
     numbers = {"switch_cost": cost}
 
     def rates(programs: Sequence[Program]) -> list[float]:
-        world = World(numbers, lanes=((1, 1.0),), sharing=sharing)
+        mean_field = MeanField(numbers, lanes=((1, 1.0),), sharing=sharing)
         loads = [
-            world.load_of(program.profile(), nodes=program.processes, runtime=1e9, max_bursts=1)
+            mean_field.load_of(
+                program.profile(), nodes=program.processes, runtime=1e9, max_bursts=1
+            )
             for program in programs
         ]
-        slots = [world.start(0.0, load) for load in loads]
+        slots = [mean_field.start(0.0, load) for load in loads]
         rows = np.concatenate([np.frombuffer(ffi.buffer(load), LOAD) for load in loads])
-        shares = [world.rate(slot) for slot in slots]
-        return list(np.array(shares) * rates_alone(rows, world.config))
+        shares = [mean_field.rate(slot) for slot in slots]
+        return list(np.array(shares) * rates_alone(rows, mean_field.config))
 
     return rates
 
@@ -292,8 +294,8 @@ def test_the_report_shows_each_station_and_says_why_something_is_not_known():
 
 
 def test_programs_read_every_figure_with_its_interval():
-    encounters = measured(made(FIRST_COME, share=0.3, cost=0.0), noise=0.01)
-    found = to_json(make_report("here", encounters))["servers"][0]
+    coruns = measured(made(FIRST_COME, share=0.3, cost=0.0), noise=0.01)
+    found = to_json(make_report("here", coruns))["servers"][0]
     assert (found["target"], found["station"]) == ("a", "bytes")
     for name in ("capacity", "stream_share", "node_share", "switch_cost"):
         assert found[name].keys() == {"value", "low", "high"}
@@ -315,7 +317,7 @@ def test_what_an_interruption_left_of_the_rounds_is_measured():
 
 
 @pytest.mark.parametrize(("budget", "rounds"), [(30, 0), (180, 1), (690, 3), (9000, 3)])
-def test_rounds_leave_the_encounters_two_thirds_of_the_budget(budget, rounds):
+def test_rounds_leave_the_co_runs_two_thirds_of_the_budget(budget, rounds):
     settings = Settings((), (), Timing(), budget=float(budget), rounds=3)
     assert rounds_within(settings) == rounds
 

@@ -4,18 +4,18 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference import site_model
 from sluice.interference.features import features
 from sluice.interference.observations import Observation
 from sluice.interference.programs import MIB, Program
-from sluice.interference.site import of_writers, site_encounters
+from sluice.interference.site import of_writers, site_coruns
 from sluice.interference.site_model import fit
 from sluice.policies import core
 
 
-def encounter(*members: str, **changes) -> Encounter:
+def corun(*members: str, **changes) -> CoRun:
     values = {
         "started": 0,
         "mode": "rates",
@@ -27,13 +27,13 @@ def encounter(*members: str, **changes) -> Encounter:
         "foreign_share": 0.0,
         "dropped": "",
     }
-    return Encounter(**{**values, **changes})
+    return CoRun(**{**values, **changes})
 
 
-RATES = encounter("owc:1M:2", "aw:1M:2")
-DELTA = encounter("owc:1M:2", "aw:1M:2", mode="delta")
-DROPPED = encounter("owc:1M:2", "aw:1M:2", dropped="others had 20 % of the traffic")
-READS = encounter("read:1M:2", "aw:1M:2")
+RATES = corun("owc:1M:2", "aw:1M:2")
+DELTA = corun("owc:1M:2", "aw:1M:2", mode="delta")
+DROPPED = corun("owc:1M:2", "aw:1M:2", dropped="others had 20 % of the traffic")
+READS = corun("read:1M:2", "aw:1M:2")
 
 
 @pytest.fixture
@@ -43,10 +43,10 @@ def store(tmp_path, monkeypatch):
         yield opened
 
 
-def calibrate(store: Store, site: str, *encounters: Encounter) -> None:
+def calibrate(store: Store, site: str, *coruns: CoRun) -> None:
     number = store.add_calibration(created=1, site=site, settings={})
-    for one in encounters:
-        store.add_encounter(number, one)
+    for one in coruns:
+        store.add_corun(number, one)
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def calibrate(store: Store, site: str, *encounters: Encounter) -> None:
 def test_what_tells_nothing_of_another_site_does_not_discard_the_site(store, later):
     calibrate(store, "lustre", RATES)
     calibrate(store, "elsewhere", *later)
-    (seen,) = of_writers(site_encounters(store))
+    (seen,) = of_writers(site_coruns(store))
     assert (str(seen.victim), seen.rho) == ("owc:1M:2", 0.4)
 
 
 def test_a_speed_up_is_kept_as_it_was_measured(store):
-    calibrate(store, "lustre", encounter("owc:1M:2", "aw:1M:2", together=(120e6, 40e6)))
-    (seen,) = of_writers(site_encounters(store))
+    calibrate(store, "lustre", corun("owc:1M:2", "aw:1M:2", together=(120e6, 40e6)))
+    (seen,) = of_writers(site_coruns(store))
     assert seen.rho == 1.2
 
 
 def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
     calibrate(store, "lustre", RATES)
-    calibrate(store, "elsewhere", encounter("ws:1M:2", "ws:1M:2"))
-    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {"ws:1M:2"}
-    calibrate(store, "lustre", encounter("aw:1M:2", "ws:1M:2"))
-    assert {str(seen.victim) for seen in of_writers(site_encounters(store))} == {
+    calibrate(store, "elsewhere", corun("ws:1M:2", "ws:1M:2"))
+    assert {str(seen.victim) for seen in of_writers(site_coruns(store))} == {"ws:1M:2"}
+    calibrate(store, "lustre", corun("aw:1M:2", "ws:1M:2"))
+    assert {str(seen.victim) for seen in of_writers(site_coruns(store))} == {
         "owc:1M:2",
         "aw:1M:2",
     }
@@ -78,9 +78,7 @@ def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
 
 def test_a_delta_graph_in_between_does_not_keep_two_calibrations_from_being_compared(store):
     """The report holds rates against the rates before, whatever else was measured there."""
-    grid = [
-        encounter(f"owc:{64 * n}K:2", "aw:1M:2", together=(n * 5e6, 50e6)) for n in (1, 4, 8, 16)
-    ]
+    grid = [corun(f"owc:{64 * n}K:2", "aw:1M:2", together=(n * 5e6, 50e6)) for n in (1, 4, 8, 16)]
     calibrate(store, "lustre", *grid)
     calibrate(store, "lustre", DELTA)
     calibrate(store, "lustre", *grid)

@@ -1,4 +1,4 @@
-"""What jobs cost each other: one answer and one model, whoever asks."""
+"""What jobs cost each other: one answer and one model for all who ask."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SEEN = ObservedInterference("logger", "streamer", NOW, 0.5, 0.05, 0.001, 40, 80,
 
 
 def heavy_run(number: int, start: int, *, times_as_long: int = 1) -> tuple[Log, Profile, bytes]:
-    """Run for an hour, of a program that writes all that storage takes; in company it is more."""
+    """Run for an hour, of a program that writes all that storage takes; with others it is more."""
     io_seconds = ALONE * times_as_long
     seconds = 360.0 + io_seconds
     numbers = {"rate": 1e12 / times_as_long, "io_share": io_seconds / seconds}
@@ -218,7 +218,7 @@ def test_what_is_ranked_is_of_these_users_and_no_longer_than_asked_for(history):
 
 
 def test_a_bundle_gives_the_model_back_as_it_was_fitted(conf, history):
-    site = fit(observations(recorded.encounters("calibration")[:12]))
+    site = fit(observations(recorded.coruns("calibration")[:12]))
     assert site.interference["points"]
     bundle = conf.parent / "model.bundle"
     pack(bundle, site)

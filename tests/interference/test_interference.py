@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main
-from sluice.history_db.records import Encounter, ObservedInterference
+from sluice.history_db.records import CoRun, ObservedInterference
 from sluice.history_db.store import Store
 from sluice.interference.evidence import nearest
 from sluice.interference.observations import Observation, observations
@@ -53,8 +53,8 @@ def named_jobs(path: Path) -> list[tuple[int, str]]:
         ]
 
 
-def encounter(probe: str, signal: str, kept: float) -> Encounter:
-    return Encounter(
+def corun(probe: str, signal: str, kept: float) -> CoRun:
+    return CoRun(
         started=0,
         mode="rates",
         members=(probe, signal),
@@ -84,37 +84,37 @@ def test_what_production_showed_of_two_applications_is_named(history):
     with Store(history) as store:
         store.put_observed_interference([seen])
     text = ask(f"job:{number}", f"app:{name}")
-    assert f"In production, {name} kept 40% beside {name} (12 slices; attributed)" in text
+    assert f"In production, {name} kept 40% alongside {name} (12 slices; attributed)" in text
 
 
 def test_the_measurements_most_like_the_pair_are_named(history):
     with Store(history) as store:
         calibration = store.add_calibration(created=1, site="here", settings={})
-        store.add_encounter(calibration, encounter("owc:1M:2", "aw:1M:2", 0.1))
-        store.add_encounter(calibration, encounter("owc:64K:2", "aw:16M:2", 0.3))
+        store.add_corun(calibration, corun("owc:1M:2", "aw:1M:2", 0.1))
+        store.add_corun(calibration, corun("owc:64K:2", "aw:16M:2", 0.3))
     answer = json.loads(ask("owc:1M:4", "aw:1M:4", "--json"))
     first = answer["losses"][0]["measured"][0]
-    assert (first["victim"], first["beside"]) == ("owc:1M:2", "aw:1M:2")
+    assert (first["victim"], first["alongside"]) == ("owc:1M:2", "aw:1M:2")
     assert first["loss"] == pytest.approx(0.9)
     assert 0.5 < first["likeness"] < 1
 
 
-def calibrated(path: Path, *encounters: Encounter) -> list[Observation]:
+def calibrated(path: Path, *coruns: CoRun) -> list[Observation]:
     with Store(path) as store:
         calibration = store.add_calibration(created=1, site="here", settings={})
-        for one in encounters:
-            store.add_encounter(calibration, one)
-    return observations(encounters)
+        for one in coruns:
+            store.add_corun(calibration, one)
+    return observations(coruns)
 
 
 def test_of_programs_that_were_measured_their_rates_alone_count(history):
     """As where the accuracy in docs/evidence/sessions.md is from."""
-    slow = replace(encounter("owc:1M:2", "aw:1M:2", 0.2), alone=(60e6, 60e6), together=(12e6, 9e7))
-    seen = calibrated(history, slow, encounter("aw:1M:2", "owc:1M:2", 0.9))
+    slow = replace(corun("owc:1M:2", "aw:1M:2", 0.2), alone=(60e6, 60e6), together=(12e6, 9e7))
+    seen = calibrated(history, slow, corun("aw:1M:2", "owc:1M:2", 0.9))
     model = fit(seen)
     answer = json.loads(ask("owc:1M:2", "aw:1M:2", "--json"))
     for row in answer["losses"]:
-        victim, other = Program.parse(row["victim"]), Program.parse(row["beside"])
+        victim, other = Program.parse(row["victim"]), Program.parse(row["alongside"])
         item = next(o for o in seen if (o.victim, o.others) == (victim, (other,)))
         assert row["loss"] == pytest.approx(1 - model.predict(item))
         assert row["loss"] != pytest.approx(1 - model.share_kept(victim, [other]))
@@ -126,7 +126,7 @@ def test_of_programs_that_were_measured_their_rates_alone_count(history):
 
 
 def test_what_is_like_nothing_measured_is_called_extrapolated(history):
-    calibrated(history, encounter("ws:4K:1", "ws:4K:1", 0.5))
+    calibrated(history, corun("ws:4K:1", "ws:4K:1", 0.5))
     for far in ("aw:256M:512", "ws:512K:8"):
         assert "Nothing like them was measured; extrapolated by a fit to the" in ask(far, far)
     near = ask("ws:4K:1", "ws:4K:2")
@@ -173,7 +173,7 @@ def test_a_whole_site_has_a_matrix_and_its_worst_pairs():
     assert costs == sorted(costs, reverse=True)
     assert len(costs) <= 10
     assert answer["interference_model"]["source"] == "published"
-    assert "beside owc" in ask()
+    assert "alongside owc" in ask()
 
 
 def test_a_history_without_runs_still_has_the_matrix(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 from held_out import coverage, kept, median_error, noise_floor
-from recorded import encounters, rows
+from recorded import coruns, rows
 
 from sluice.interference.calibrate.analysis import agreement, stability
 from sluice.interference.observations import Observation, observations
@@ -33,7 +33,7 @@ PAIRS = (
 
 
 def seen_by(calibration: str) -> list[Observation]:
-    return observations(encounters(calibration))
+    return observations(coruns(calibration))
 
 
 def is_stream(program: Program) -> bool:
@@ -95,7 +95,7 @@ def test_each_session_is_predicted_better_than_by_the_published_figures(
             found = judged[calibration][name]
             print(
                 f"  of {calibration} {found.error:.3f}; {found.inside:.0%} inside intervals of "
-                f"90 %; of streams beside streams {median_error(model, streams):.3f}; "
+                f"90 %; of streams alongside streams {median_error(model, streams):.3f}; "
                 f"without rates alone {found.without_rates:.3f}, "
                 f"{coverage(model, seen, with_rates=False):.0%} inside"
             )
@@ -152,8 +152,8 @@ DEFAULT = CALIBRATIONS[2:]
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(DEFAULT, 2)))
 def test_any_two_default_calibrations_agree(first, second, capsys):
-    found = agreement(encounters(first), encounters(second))
-    bound = stability(encounters(first)).bound
+    found = agreement(coruns(first), coruns(second))
+    bound = stability(coruns(first)).bound
     with capsys.disabled():
         print(
             f"\n{first} and {second}: {found.cells} cells, rank correlation "
@@ -199,10 +199,10 @@ def test_measured_triples_are_predicted_from_pairs_alone(capsys):
         triples = [o for o in seen if len(o.others) == 2]
         inside += model.hits(triples, with_rates=True)
         for item in triples:
-            beside_each = [model.share_kept(item.victim, [other]) for other in item.others]
+            alongside_each = [model.share_kept(item.victim, [other]) for other in item.others]
             found.append(off(model.predict(item), item))
-            as_product.append(off(math.prod(beside_each), item))
-            as_worst.append(off(min(beside_each), item))
+            as_product.append(off(math.prod(alongside_each), item))
+            as_worst.append(off(min(alongside_each), item))
     with capsys.disabled():
         print(
             f"\n{len(found)} losses of three together, predicted from pairs: median error of "

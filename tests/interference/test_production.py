@@ -20,7 +20,7 @@ from sluice.interference.observations import Observation, Seen
 from sluice.interference.production.pairs import pooled
 from sluice.interference.production.site import site_evidence
 from sluice.interference.production.timeline import Timeline
-from sluice.interference.programs import MIB, Application, Program
+from sluice.interference.programs import MIB, ProductionProgram, Program
 from sluice.interference.site_model import QUEUE, _Problem, fit
 from sluice.policies.core import default_interference
 
@@ -28,9 +28,9 @@ NOVEMBER = ObservedInterference("cfd", "md", 100, 0.3, 0.1, 0.001, 40, 80, 1000,
 DECEMBER = replace(NOVEMBER, found=200, rho=0.9, log_sd=0.4, p_value=0.4, since=2000, until=2999)
 
 
-def application(name: str, pattern: str, chunk: int = MIB, processes: int = 4) -> Application:
+def application(name: str, pattern: str, chunk: int = MIB, processes: int = 4) -> ProductionProgram:
     members = Program(pattern, chunk, processes).profile()
-    return Application(name, members)
+    return ProductionProgram(name, members)
 
 
 CFD, MD = application("cfd", "owc"), application("md", "ws")
@@ -220,7 +220,7 @@ def test_what_the_program_of_a_named_job_did_is_shown_for_the_job(seen_here):
     words = ["site", "interference", "app:night-run", "app:md"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert "In production, cfd kept 10% beside md" in done.stdout
+    assert "In production, cfd kept 10% alongside md" in done.stdout
 
 
 @pytest.mark.usefixtures("seen_here")

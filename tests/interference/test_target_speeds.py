@@ -13,8 +13,8 @@ from sluice.history_db import upgrade
 from sluice.history_db.migrations import MIGRATIONS, m015_jobs_in_company
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
-from sluice.interference.calibrate.company import without_company
-from sluice.interference.calibrate.stragglers import KEEPS_UP, LONELY, STRAGGLES, UNSURE
+from sluice.interference.calibrate.corunners import without_corunners
+from sluice.interference.calibrate.slow_targets import KEEPS_UP, LONELY, SLOW, UNSURE
 from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
 from sluice.policies import core
 
@@ -50,7 +50,7 @@ def test_probes_in_the_history_tell_of_lanes_and_of_other_targets(store):
     found = target_speeds(store, LANES, NOW)
     assert [(speed.target, speed.verdict) for speed in found] == [
         ("sl0", KEEPS_UP),
-        ("sl1", STRAGGLES),
+        ("sl1", SLOW),
         ("big", LONELY),
         ("spare", LONELY),
     ]
@@ -70,12 +70,12 @@ def run_on(
     lane_mask=0,
     osts=None,
     moved=None,
-    company=(),
+    together=(),
     logs=1,
     first_log=0,
     exe="/apps/a",
 ):
-    """A job that ran, with its logs; company are the lanes of others, as masks."""
+    """A job that ran, with its logs; co-runners are the lanes of others, as masks."""
     numbers = {"rate": rate, "write_bytes": moved}
     for i in range(first_log, first_log + logs):
         log = a_log(1000 * number + i, jobid=number, start=NOW - 600, end=NOW - 500)
@@ -87,7 +87,7 @@ def run_on(
     store.add_running_set(RunningSet("c1", NOW - 605, tuple(holders), {}))
     holders += [
         Holder(9000 + i, NOW - 700, "stream" if mask else "", mask)
-        for i, mask in enumerate(company)
+        for i, mask in enumerate(together)
     ]
     store.add_running_set(RunningSet("c1", NOW - 600, tuple(holders), {}))
     store.link_logs()
@@ -101,7 +101,7 @@ def test_runs_of_jobs_that_held_tokens_of_one_lane_tell_of_that_lane(store):
     found = target_speeds(store, LANES, NOW)
     assert [(speed.runs, speed.verdict) for speed in found] == [
         (6, KEEPS_UP),
-        (6, STRAGGLES),
+        (6, SLOW),
         (0, LONELY),
     ]
 
@@ -120,7 +120,7 @@ def test_runs_on_lustre_tell_of_the_targets_that_their_logs_name(store):
         run_on(store, 300 + i, 10e6, osts=(26,))
     found = {speed.target: speed for speed in target_speeds(store, NO_LANES, NOW)}
     assert list(found) == ["OST0001", "OST0002", "OST0003", "OST001a"]
-    assert [one.target for one in found.values() if one.straggles] == ["OST001a"]
+    assert [one.target for one in found.values() if one.is_slow] == ["OST001a"]
     assert found["OST0002"].evidence < found["OST0001"].evidence  # a run on two tells half
 
 
@@ -131,7 +131,7 @@ def test_a_slow_target_of_lustre_slows_the_lane_that_the_site_says_it_is_of(stor
         run_on(store, 300 + i, 10e6, osts=(8,))
     lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,8,sl1:4-7\n")
     first, second, third = speeds_of_lanes(store, lanes, NOW)
-    assert (first.target, first.verdict, first.runs) == ("sl0", STRAGGLES, 8)
+    assert (first.target, first.verdict, first.runs) == ("sl0", SLOW, 8)
     assert first.published == pytest.approx(1 / 9)
     assert (second.published, third.published) == (1.0, 1.0)
 
@@ -147,7 +147,7 @@ def test_targets_of_lanes_that_make_no_sense_are_refused(text):
 def test_a_run_comes_back_with_its_place(store):
     run_on(store, 100, 5.0, lane_mask=0b10, osts=(7, 9), moved=3.0)
     run = PlacedRun(
-        "job 1", 1000, "a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), in_company=False
+        "job 1", 1000, "a", 4, NOW - 600, NOW - 500, 3.0, 5.0, 1, (7, 9), with_corunners=False
     )
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == [run]
     assert store.runs_on_osts(since=0, until=NOW, latest=10) == [replace(run, lane=None)]
@@ -156,7 +156,7 @@ def test_a_run_comes_back_with_its_place(store):
 
 
 def test_logs_that_claim_the_future_push_out_no_others(store):
-    """Of a node whose clock is wrong, or of a user who writes what he likes."""
+    """Of a node whose clock is wrong, or of a user who writes anything."""
     run_on(store, 100, 5.0, osts=(7,))
     log = a_log(1, jobid=100, start=NOW + 10**9, end=NOW + 10**9, osts=(7,))
     store.add_logs([(log, a_profile(numbers={"rate": 1.0}), b"")])
@@ -171,19 +171,19 @@ def test_pruning_forgets_what_targets_did(store):
     assert store.runs_on_lanes(since=0, until=NOW, latest=10) == []
 
 
-def in_company(store):
-    return [run.in_company for run in store.runs_on_lanes(since=0, until=NOW, latest=10)]
+def with_corunners(store):
+    return [run.with_corunners for run in store.runs_on_lanes(since=0, until=NOW, latest=10)]
 
 
-def test_pruning_forgets_who_had_company(store):
-    run_on(store, 100, 5.0, lane_mask=0b10, company=(0b10,))
-    assert in_company(store) == [True]
+def test_pruning_forgets_who_had_co_runners(store):
+    run_on(store, 100, 5.0, lane_mask=0b10, together=(0b10,))
+    assert with_corunners(store) == [True]
     store.prune(before=NOW)
     run_on(store, 100, 5.0, lane_mask=0b10)
-    assert in_company(store) == [False]
+    assert with_corunners(store) == [False]
 
 
-def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, monkeypatch):
+def test_an_older_history_knows_of_co_runners_from_the_sets_that_it_kept(tmp_path, monkeypatch):
     path = tmp_path / "old.db"
     together = [[200, NOW - 700, "stream", 2], [300, NOW - 700, "", 0]]
     steps = MIGRATIONS.index(m015_jobs_in_company)
@@ -198,7 +198,7 @@ def test_an_older_history_knows_of_company_from_the_sets_that_it_kept(tmp_path, 
     with Store(path) as store:
         for number in (100, 200, 300):
             run_on(store, number, 5.0, lane_mask=0b10)
-        assert in_company(store) == [False, True, True]
+        assert with_corunners(store) == [False, True, True]
 
 
 def verdicts(store, lanes=LANES):
@@ -241,7 +241,7 @@ def test_processes_that_write_to_targets_of_their_own_tell_of_each(store):
             rate = 20e6 if ost == 3 else 90e6
             run_on(store, number, rate, osts=(ost,), first_log=10 * ost)
     found = target_speeds(store, NO_LANES, NOW)
-    assert [speed.verdict for speed in found] == [KEEPS_UP] * 3 + [STRAGGLES]
+    assert [speed.verdict for speed in found] == [KEEPS_UP] * 3 + [SLOW]
 
 
 UNLIKE = """\
@@ -262,14 +262,14 @@ def test_targets_of_unlike_lanes_are_not_compared(store):
     assert published(store, lanes) == [1.0, 1.0]
 
 
-def test_a_target_that_straggles_among_those_of_its_lane_is_found_beside_unlike_ones(store):
+def test_a_target_that_is_slow_among_those_of_its_lane_is_found_alongside_unlike_ones(store):
     for ost in range(16):
         rate = 0.3e9 if ost == 9 else 1e9 if ost >= 8 else 5e9
         for i in range(6):
             run_on(store, 10 * ost + i, rate, osts=(ost,))
     lanes = lanes_of(UNLIKE)
     found = target_speeds(store, lanes, NOW)
-    assert [speed.target for speed in found if speed.straggles] == ["disk", "OST0009"]
+    assert [speed.target for speed in found if speed.is_slow] == ["disk", "OST0009"]
     assert published(store, lanes) == [1.0, pytest.approx(0.3)]
 
 
@@ -287,31 +287,31 @@ def test_a_target_of_two_lanes_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("company", "verdict"),
+    ("together", "verdict"),
     [
-        ((), STRAGGLES),
-        ((0b01,), STRAGGLES),  # on the other lane
+        ((), SLOW),
+        ((0b01,), SLOW),  # on the other lane
         ((0b10,), LONELY),
         ((0b11,), LONELY),
         ((0,), LONELY),  # without a token, so it may write anywhere
     ],
 )
 @pytest.mark.parametrize("place", ["", "LaneOsts=sl0:0-3,sl1:4-7\n"])
-def test_a_lane_that_is_loaded_is_not_called_slow(store, company, verdict, place):
-    """What company takes is counted by the core already."""
+def test_a_lane_that_is_loaded_is_not_called_slow(store, together, verdict, place):
+    """What co-runners takes is counted by the core already."""
     for i in range(6):
         run_on(store, 100 + i, 90e6, lane_mask=0b01, osts=(1,))
-        run_on(store, 200 + i, 30e6, lane_mask=0b10, osts=(5,), company=company)
+        run_on(store, 200 + i, 30e6, lane_mask=0b10, osts=(5,), together=together)
     lanes = lanes_of(THREE + place)
     assert verdicts(store, lanes)[1] == verdict
-    assert published(store, lanes)[1] == (pytest.approx(1 / 3) if verdict == STRAGGLES else 1.0)
+    assert published(store, lanes)[1] == (pytest.approx(1 / 3) if verdict == SLOW else 1.0)
 
 
-def test_runs_without_company_count_beside_those_that_had_it(store):
+def test_runs_without_co_runners_count_alongside_those_that_had_it(store):
     for i in range(6):
         run_on(store, 100 + i, 90e6, lane_mask=0b01)
         run_on(store, 200 + i, 90e6, lane_mask=0b10)
-        run_on(store, 300 + i, 30e6, lane_mask=0b10, company=(0b10,))
+        run_on(store, 300 + i, 30e6, lane_mask=0b10, together=(0b10,))
     assert verdicts(store) == [KEEPS_UP, KEEPS_UP, LONELY]
 
 
@@ -325,19 +325,19 @@ def test_a_target_of_lustre_that_another_job_loads_is_not_called_slow(store, str
     for i in range(6):
         run_on(store, 100 + i, 90e6, osts=(1,), moved=1e6)
         run_on(store, 200 + i, 30e6, osts=(5,), moved=1e6)
-    for number in (300, 301):  # which are in company themselves
-        run_on(store, number, 90e6, lane_mask=0b10, company=(0b10,), osts=(5,), moved=streamed)
+    for number in (300, 301):  # which are with co-runners themselves
+        run_on(store, number, 90e6, lane_mask=0b10, together=(0b10,), osts=(5,), moved=streamed)
     lanes = lanes_of(f"{THREE}LaneOsts=sl0:0-3,sl1:4-7\n")
-    slow = [speed.target for speed in target_speeds(store, lanes, NOW) if speed.straggles]
+    slow = [speed.target for speed in target_speeds(store, lanes, NOW) if speed.is_slow]
     assert slow == (["sl1", "OST0005"] if is_slow else [])
 
 
-def test_programs_of_one_job_are_no_company_for_each_other(store):
+def test_programs_of_one_job_are_no_co_runners_for_each_other(store):
     for first_log, exe in enumerate(("/apps/a", "/apps/b")):
         run_on(store, 100, 90e6, osts=(1,), moved=9e9, exe=exe, first_log=first_log)
     told = store.runs_on_osts(since=0, until=NOW, latest=10)
     assert len(told) == 2
-    assert without_company(told) == told
+    assert without_corunners(told) == told
 
 
 # Probes

@@ -45,7 +45,7 @@ def ask(*words: object) -> dict:
 
 
 def slowed_runs() -> list[Timeline]:
-    """Six runs of a victim in turn, each beside a run of an aggressor that halves its rate."""
+    """Six runs of a victim in turn, each alongside a run of an aggressor that halves its rate."""
     rng = np.random.default_rng(3)
     runs = []
     for number in range(6):

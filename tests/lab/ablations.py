@@ -23,9 +23,9 @@ from sluice.sim.policies.policies import (
 )
 from sluice.sim.policies.site_bundle import TraceHistory
 from sluice.sim.storage.contention import LOAD, rates_alone
+from sluice.sim.storage.mean_field import MeanField
 from sluice.sim.storage.probing import ENDLESS, calibrated
 from sluice.sim.storage.storage import TARGETS_A_SERVER
-from sluice.sim.storage.world import World
 from sluice.sim.trace.mix import MIB
 
 RANDOM_LANES = 2
@@ -125,7 +125,7 @@ def by_chunk_alone(profiles):
 
 def rates_in_mean_field(numbers, programs):
     """Return the B/s of each while all of them write in the mean-field storage model."""
-    model = World(numbers, lanes=((1, 1 / TARGETS_A_SERVER),))
+    model = MeanField(numbers, lanes=((1, 1 / TARGETS_A_SERVER),))
     loads = [
         model.load_of(program.profile(), nodes=program.processes, runtime=ENDLESS, max_bursts=1)
         for program in programs

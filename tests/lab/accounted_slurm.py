@@ -46,7 +46,7 @@ class AccountedSlurm(PrivateSlurm):
         )
 
     def start_controller(self) -> None:
-        """Start slurmctld, and before it whoever keeps its accounts."""
+        """Start slurmctld, and before it what keeps its accounts."""
         if self._pid("mariadbd") is None:
             self._start_database()
             self._start_slurmdbd()
@@ -109,7 +109,7 @@ class AccountedSlurm(PrivateSlurm):
             "LogFile": f"{place}/log/slurmdbd.log",
             "PluginDir": system_plugin_dir(),
         }
-        conf = place / "etc" / "slurmdbd.conf"  # beside slurm.conf: there is no option for it
+        conf = place / "etc" / "slurmdbd.conf"  # next to slurm.conf: there is no option for it
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         conf.chmod(0o600)
         program = place / "run" / "slurmdbd"  # by a name below the directory it is known as ours

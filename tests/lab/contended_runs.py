@@ -1,6 +1,6 @@
-"""Runs of programs that share storage, beside what each does alone, which no run shows.
+"""Runs of programs that share storage, alongside what each does alone, which no run shows.
 
-A world of fixed steps: programs compute and write in turns, and a law says what each of those
+Storage in fixed steps: programs compute and write in turns, and a law says what each of those
 that write at once gets. The laws differ on purpose, so that an estimator is not judged by its
 own: `core`, weighted sharing as the decision core has it; `fair`, equal shares of a bandwidth,
 what one leaves going to the others; `cached`, the same behind a cache that takes bytes faster
@@ -61,7 +61,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class MeanField:
     bandwidth: float
     law: str
     capacity: float = 1.0
@@ -93,9 +93,9 @@ def programs(rng: np.random.Generator, count: int, bandwidth: float) -> list[Pro
 
 
 class _State:
-    def __init__(self, program: Program, start: float, world: World, rng: object) -> None:
-        self.program, self.start, self._world, self._rng = program, start, world, rng
-        self.speed = float(np.exp(rng.normal(0.0, world.noise)))  # type: ignore[attr-defined]
+    def __init__(self, program: Program, start: float, storage: MeanField, rng: object) -> None:
+        self.program, self.start, self._mean_field, self._rng = program, start, storage, rng
+        self.speed = float(np.exp(rng.normal(0.0, storage.noise)))  # type: ignore[attr-defined]
         self.left_bursts = program.bursts
         self.io_seconds = 0.0
         self.moved: list[float] = []
@@ -104,7 +104,7 @@ class _State:
         self._pause(start)
 
     def _pause(self, now: float) -> None:
-        factor = np.exp(self._rng.normal(0.0, self._world.noise))  # type: ignore[attr-defined]
+        factor = np.exp(self._rng.normal(0.0, self._mean_field.noise))  # type: ignore[attr-defined]
         self.resume = now + self.program.pause * float(factor)
         self.left = self.program.burst_bytes
         self.left_bursts -= 1
@@ -119,11 +119,11 @@ class _State:
             self.end = now
 
 
-def shares(law: str, active: Sequence[_State], world: World) -> Array:
+def shares(law: str, active: Sequence[_State], storage: MeanField) -> Array:
     """Return B/s of each that is active, without a cache."""
     wanted = np.array([one.program.rate * one.speed for one in active])
-    wanted = np.minimum(wanted, world.bandwidth)
-    total = world.bandwidth * (world.capacity if len(active) > 1 else 1.0)
+    wanted = np.minimum(wanted, storage.bandwidth)
+    total = storage.bandwidth * (storage.capacity if len(active) > 1 else 1.0)
     if law == "core":
         weights = np.array([one.program.weight for one in active])
         guaranteed = total * weights / weights.sum()
@@ -142,7 +142,7 @@ def _fair(wanted: Array, total: float) -> Array:
 
 
 def simulate(
-    queue: Sequence[tuple[Program, float, int]], world: World, seed: int, *, slots: int = 64
+    queue: Sequence[tuple[Program, float, int]], storage: MeanField, seed: int, *, slots: int = 64
 ) -> list[Run]:
     """Run programs on their lanes, each from its second on or when a slot is free."""
     rng = np.random.default_rng(seed)
@@ -155,24 +155,24 @@ def simulate(
         while waiting and waiting[-1][1] <= now and len(running) < slots:
             program, _, lane = waiting.pop()
             begun = now + float(rng.exponential(2.0)) * (slots < 64)
-            states.append((_State(program, begun, world, rng), lane))
+            states.append((_State(program, begun, storage, rng), lane))
             running.append(states[-1])
         for lane in lanes:
             present = [s for s, own in running if own == lane and s.start <= now]
             active = [s for s in present if s.is_writing(now)]
-            cached[lane] = _step(active, present, cached[lane], world, now)
+            cached[lane] = _step(active, present, cached[lane], storage, now)
         now += STEP
         running = [one for one in running if one[0].end is None]
     return [_run(state, lane) for state, lane in states]
 
 
 def _step(
-    active: list[_State], present: list[_State], held: float, world: World, now: float
+    active: list[_State], present: list[_State], held: float, storage: MeanField, now: float
 ) -> float:
     """Move bytes for one step; returns what the cache holds."""
-    if world.law == "cached":
-        return _cached_step(active, present, held, world, now)
-    given = shares(world.law, active, world) if active else np.zeros(0)
+    if storage.law == "cached":
+        return _cached_step(active, present, held, storage, now)
+    given = shares(storage.law, active, storage) if active else np.zeros(0)
     rate = dict(zip(map(id, active), given, strict=True))
     for one in present:
         if id(one) not in rate:
@@ -188,20 +188,20 @@ def _step(
 
 
 def _cached_step(
-    active: list[_State], present: list[_State], held: float, world: World, now: float
+    active: list[_State], present: list[_State], held: float, storage: MeanField, now: float
 ) -> float:
     """Fill a cache that all share and that the storage empties; who flushes waits for it."""
-    size = CACHE_SECONDS * world.bandwidth
+    size = CACHE_SECONDS * storage.bandwidth
     entering = [one for one in active if one.left > 1e-6]
     wanted = np.array(
         [
             one.program.rate
             * one.speed
-            * (CACHE_RATE if one.program.rate >= 0.8 * world.bandwidth else 1.0)
+            * (CACHE_RATE if one.program.rate >= 0.8 * storage.bandwidth else 1.0)
             for one in entering
         ]
     )
-    room = max(0.0, size - held) / STEP + world.bandwidth
+    room = max(0.0, size - held) / STEP + storage.bandwidth
     given = _fair(wanted, room) if entering else np.zeros(0)
     rate = dict(zip(map(id, entering), given, strict=True))
     for one in present:
@@ -211,7 +211,7 @@ def _cached_step(
             one.owed = held + step
             held += step
         one.moved.append(step)
-    drained = world.bandwidth * STEP
+    drained = storage.bandwidth * STEP
     held = max(0.0, held - drained)
     for one in active:
         one.owed -= drained
@@ -235,14 +235,14 @@ def _run(state: _State, lane: int) -> Run:
     )
 
 
-def alone(program: Program, world: World, *, runs: int = 5) -> list[Run]:
+def alone(program: Program, storage: MeanField, *, runs: int = 5) -> list[Run]:
     """Run a program by itself, the truth that contended runs do not show."""
-    return [run for seed in range(runs) for run in simulate([(program, 0.0, 0)], world, seed)]
+    return [run for seed in range(runs) for run in simulate([(program, 0.0, 0)], storage, seed)]
 
 
 def contended(
     chosen: Sequence[Program],
-    world: World,
+    storage: MeanField,
     *,
     each: int,
     slots: int,
@@ -254,4 +254,4 @@ def contended(
     order = [program for program in chosen for _ in range(each)]
     rng.shuffle(order)  # type: ignore[arg-type]
     queue = [(p, 0.0, int(rng.integers(lanes))) for p in order]
-    return simulate(queue, world, seed, slots=slots)
+    return simulate(queue, storage, seed, slots=slots)

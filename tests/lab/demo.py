@@ -4,7 +4,7 @@ Real Darshan logs are ingested with their accounting, models are trained and
 published, a private Slurm is brought up with the plugin loaded, and jobs are
 submitted through sbatch and srun. Then Sluice explains itself. In the second half
 (demo_enforce.py) jobs write to two throttled storage targets, in observe and in
-enforce. As root it ends with the loop (tests/loop): programs in company, what Sluice learns of
+enforce. As root it ends with the loop (tests/loop): programs with co-runners, what Sluice learns of
 them, and what is so. Everything lives in one temporary directory and is taken down at the end,
 also after a failure; `--keep` leaves the directory for a look, `--svg FILE` saves the
 table of decisions as a picture, `--png FILE` says where the second half's goes.
@@ -77,7 +77,7 @@ Replacement=0
 # command and what it shows; names are those of the accounting.
 WORKLOAD = (
     ("sbatch", "ior_aw", ("-N2", "-n8", "-t1"), "streams; nobody else writes yet"),
-    ("sbatch", "pat_owc", ("-N4", "-n16"), "creates many files beside the stream"),
+    ("sbatch", "pat_owc", ("-N4", "-n16"), "creates many files next to the stream"),
     ("srun", "ior_ws", ("-N1", "-n4"), "flushes every chunk, submitted by srun"),
     ("sbatch", "lammps_owc", ("-N1", "-n2", "--array=0-1"), "a real program, as an array"),
     ("sbatch", "pat_meta", ("-N1", "-n2"), "opens and stats files"),
@@ -124,7 +124,7 @@ def sluice(place: Path, *words: str | Path, capture: bool = False) -> str:
 
 @contextlib.contextmanager
 def daemon(slurm: PrivateSlurm) -> Iterator[None]:
-    """Run sluiced beside the cluster."""
+    """Run sluiced alongside the cluster."""
     with (slurm.directory / "log" / "sluiced.log").open("w") as log:
         process = subprocess.Popen(
             [BIN / "sluiced", "--config", slurm.directory / "sluice.conf"],
@@ -258,7 +258,7 @@ def run(place: Path, svg: Path | None) -> None:
 
 def show_loop(place: Path) -> None:
     """Run the short form of the loop."""
-    say("12. Real programs in company: what Sluice learns of them, and what is so")
+    say("12. Real programs with co-runners: what Sluice learns of them, and what is so")
     print("Each eight times among others, then alone: about five minutes …", flush=True)
     words = [sys.executable, LOOP, place, "--seconds", "0", "--quiet"]
     subprocess.run(words, check=False, timeout=LOOP_TIMEOUT)

@@ -53,7 +53,7 @@ def show_lesson(lab: EnforceLab) -> None:
         f"Alone, {VICTIM.name} (creates files, flushes each, computes between) takes "
         f"{lesson.alone[VICTIM.name]:.1f} s and {STREAM.name} (one stream) "
         f"{lesson.alone[STREAM.name]:.1f} s.\n"
-        f"Beside the stream, {VICTIM.name} keeps {lesson.kept:.0%} of its rate, the stream "
+        f"Alongside the stream, {VICTIM.name} keeps {lesson.kept:.0%} of its rate, the stream "
         f"{lesson.stream_kept:.0%}. The published figures, from a Lustre, would have said "
         f"{lesson.published_kept:.0%},\nso the model in the bundle is the measured one."
     )

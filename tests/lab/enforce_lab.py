@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "build" / "plugins"
 LIMITS = Limits(bandwidth=60_000_000, operations=240)
 PASS = 1.0  # seconds: the most that a job waits for Slurm's pass over the queue
-FIRST_LOOK = 1.0 + PASS  # seconds: likewise with a new token, for sluiced's look before that
+FIRST_ASKED = 1.0 + PASS  # seconds: likewise with a new token, for sluiced's look before that
 JOB_SECONDS = 180.0  # no job of a case takes longer, whatever happens
 
 # Slurm passes over the queue each second, and sluiced looks each 0.2 s: jobs here take
@@ -128,7 +128,7 @@ class EnforceLab(UpAndDown):
         off = 2 * z * self.lesson.interference["log_sd"]
         low, expected, high = (self._fall(run, shift) for shift in (off, 0.0, -off))
         nodes = sum(job.nodes for job in run.jobs if job.writes)
-        return Prediction(low - FIRST_LOOK * nodes, expected, high + PASS * nodes)
+        return Prediction(low - FIRST_ASKED * nodes, expected, high + PASS * nodes)
 
     def lost_if_fair(self, run: Run) -> float:
         """Node-seconds that sharing would cost by the core if the servers shared fairly

@@ -18,7 +18,7 @@ while request := os.read(0, 8):
         time.sleep(600)
     path = answers.pop(0)
     data = path.read_bytes()
-    path.unlink()  # whoever is started after it goes on with the next
+    path.unlink()  # a stand-in that is started later takes the next
     if data == b"end":
         sys.exit("error: out of luck")
     while data:

@@ -24,7 +24,7 @@ FLUSHING = made_model.profile(np.random.default_rng(1), "ws") | SOON | {"unflush
 ALWAYS = {"io_share": 0.9, "burst_seconds": 0.0, "period_seconds": 0.0}
 SELDOM = {"io_share": 0.03, "burst_seconds": 1.0, "period_seconds": 33.0}
 KINDS: dict[str, dict[str, Any]] = {
-    "heavy": PROFILE | ALWAYS,  # nobody may write beside it
+    "heavy": PROFILE | ALWAYS,  # nobody may write alongside it
     "light": PROFILE | SELDOM,  # several may
     "flusher": FLUSHING | ALWAYS,
     "dripper": FLUSHING | SELDOM,

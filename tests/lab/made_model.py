@@ -15,7 +15,7 @@ import numpy as np
 from sluice.patterns.fit import fit_classifier, fit_regressor
 from sluice.patterns.forest import Forest
 from sluice.policies import core
-from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.policies.snapshot import pack_snapshot
 from sluice.prediction.submit_model import MAX_DEPTH
 
@@ -93,7 +93,7 @@ def bundle(
         patterns=meaning(classifier, names),
         numbers=meaning(regressor, NUMBER_OUTPUTS),
         applications=[
-            Application(key, "user_name", i, profile(rng) | {"spread": spread or {}})
+            BundleApplication(key, "user_name", i, profile(rng) | {"spread": spread or {}})
             for i, key in enumerate(table, start=1)
         ],
         text='{"made": "for a test"}',
@@ -144,16 +144,18 @@ def bundle_of_names(
     )
 
 
-def own_application(name: str, uid: int, number: int, known: Mapping[str, Any]) -> Application:
+def own_application(
+    name: str, uid: int, number: int, known: Mapping[str, Any]
+) -> BundleApplication:
     """What a user's runs of a name did."""
     return _application("user_name", {"name": name, "uid": uid}, number, known)
 
 
 def _application(
     evidence: str, job: Mapping[str, Any], number: int, known: Mapping[str, Any]
-) -> Application:
+) -> BundleApplication:
     key = core.application_key(core.submission(job), evidence)
-    return Application(key, evidence, number, known)
+    return BundleApplication(key, evidence, number, known)
 
 
 def meaning(forest: Forest, outputs: Sequence[str]) -> Trees:

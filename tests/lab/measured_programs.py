@@ -71,7 +71,7 @@ class Lesson:
     interference: dict[str, float]  # struct sluice_interference
     alone: dict[str, float]  # seconds, by the program's name
     bandwidth: float  # B/s of a target: what the stream reaches alone
-    kept: float  # of its rate that the victim keeps beside the stream
+    kept: float  # of its rate that the victim keeps alongside the stream
     stream_kept: float  # of its rate that the stream keeps
     published_kept: float  # of its rate that the victim would keep by the published figures
 
@@ -79,9 +79,9 @@ class Lesson:
 def learn(targets: StorageTargets) -> Lesson:
     """Run alone, together, and work out what that says. Takes half a minute."""
     victim, stream = (_run(targets, program) for program in (VICTIM, STREAM))
-    beside, slowed = _run_together(targets)
+    alongside, slowed = _run_together(targets)
     burst = statistics.median(burst["seconds"] for burst in victim["bursts"])
-    kept = [burst / seconds for seconds in beside]
+    kept = [burst / seconds for seconds in alongside]
     stream_kept = min(1.0, stream["io_seconds"] / slowed["io_seconds"])
     profiles = {
         VICTIM.name: _profile(VICTIM, victim, burst=burst),
@@ -150,7 +150,7 @@ def _profile(program: Program, report: dict[str, Any], *, burst: float) -> dict[
 def _kept_by(
     model: dict[str, float], profiles: dict[str, dict[str, Any]], bandwidth: float
 ) -> float:
-    """The victim's share of its rate beside the stream, by a model."""
+    """The victim's share of its rate alongside the stream, by a model."""
     coefficients = View(new("struct sluice_interference", model))
     policy = core.parse_config(
         "policy", f"Lane=all Targets=1 Bandwidth={bandwidth:.0f}\n".encode()

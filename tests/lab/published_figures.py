@@ -68,9 +68,9 @@ def _aw(mib: float, processes: float = PROCESSES) -> Program:
 
 _KIB = 1 / 1024
 LUSTRE = (
-    Figure(_owc(1), _owc(1), 16.3 / 28.4, 16.1 / 28.4, TABLE, "S1: OWC beside OWC"),
-    Figure(_owc(1), _ws(1), 16.8 / 28.4, 19.8 / 31.6, TABLE, "S1: OWC beside WS"),
-    Figure(_owc(1), _aw(1), 9.6 / 28.4, 38.0 / 42.2, TABLE, "S1: OWC beside AW"),
+    Figure(_owc(1), _owc(1), 16.3 / 28.4, 16.1 / 28.4, TABLE, "S1: OWC alongside OWC"),
+    Figure(_owc(1), _ws(1), 16.8 / 28.4, 19.8 / 31.6, TABLE, "S1: OWC alongside WS"),
+    Figure(_owc(1), _aw(1), 9.6 / 28.4, 38.0 / 42.2, TABLE, "S1: OWC alongside AW"),
     Figure(_aw(1), _aw(1), 0.60, 0.60, TEXT, "S2: AW loses about 40 % to itself"),
     Figure(_owc(256), _ws(256), 0.40, None, TEXT, "S3: WS takes over 60 % at 256 MiB"),
     Figure(_aw(256), _ws(256), 0.40, None, TEXT, "S3: WS takes over 60 % at 256 MiB"),
@@ -82,7 +82,7 @@ LUSTRE = (
 )
 """Break-even at K / 2 each; "over" and "heavily" are taken at their bound."""
 
-_GPFS_OWC_BESIDE_AW = (0.20, 0.95)
+_GPFS_OWC_ALONGSIDE_AW = (0.20, 0.95)
 """S2: on GPFS, AW at 1 MiB takes more than 80 % from OWC and loses little itself."""
 
 _TERMS = {"aw": "stream", "owc": "create", "ws": "rewrite"}
@@ -121,8 +121,8 @@ def fitted_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
     solution = np.linalg.lstsq(design, wanted, rcond=None)[0]
     residual = float(np.sqrt(np.mean((design @ solution - wanted) ** 2)))
 
-    lustre = next(f for f in LUSTRE if f.source == "S1: OWC beside AW")
-    gpfs = math.log(_GPFS_OWC_BESIDE_AW[0] / _GPFS_OWC_BESIDE_AW[1])
+    lustre = next(f for f in LUSTRE if f.source == "S1: OWC alongside AW")
+    gpfs = math.log(_GPFS_OWC_ALONGSIDE_AW[0] / _GPFS_OWC_ALONGSIDE_AW[1])
     between = abs(gpfs - _log_ratio(lustre, capacity)) / 2
     coefficients = dict(zip(_UNKNOWNS, map(float, solution), strict=True))
     return {
@@ -131,6 +131,6 @@ def fitted_interference(figures: Sequence[Figure] = LUSTRE) -> dict[str, float]:
         # nor is it known what small flushes get alone, and leave to others
         **dict.fromkeys(("queueing", "endurance", "interleaving", "filling"), 0.0),
         "capacity": capacity,
-        "pooling": 0.0,  # no figure has two streams beside one that flushes
+        "pooling": 0.0,  # no figure has two streams alongside one that flushes
         "log_sd": math.hypot(residual, between),
     }

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 
 DATA = Path(__file__).parents[1] / "data" / "throttled"
 
@@ -13,9 +13,9 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 
 
-def encounters(calibration: str) -> list[Encounter]:
+def coruns(calibration: str) -> list[CoRun]:
     fixed = {"started": 0, "mode": "rates", "offset": 0.0}
     return [
-        Encounter(**{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()})
+        CoRun(**{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()})
         for row in rows(calibration)
     ]

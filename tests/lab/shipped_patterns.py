@@ -1,6 +1,6 @@
 """Trains the classifier that ships: `make patterns`.
 
-The logs lie beside the labels; only those whose label is certain count. The first file teaches,
+The logs lie next to the labels; only those whose label is certain count. The first file teaches,
 together with synthesised logs, whose measurements ship too, for sites that train their own. The
 other files, real programs, tell how sure an answer may be. The same logs always give the same
 files.
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def certain_examples(labels: Path) -> list[Example]:
-    """Read the logs beside a file of labels whose label is certain."""
+    """Read the logs next to a file of labels whose label is certain."""
     with labels.open() as file:
         rows = [row for row in read_labels(file, name=str(labels)) if row.certain]
     return labelled_examples(labels.parent, rows)

@@ -2,7 +2,7 @@
  *
  * A library for LD_PRELOAD. Files below $SLUICE_SIMULATED_TARGETS/<lane>/ behave as
  * if they lay on a slow target; their data really goes to the file system beneath.
- * It is a model: whoever shows its results says "simulated target".
+ * It is a model: its results are shown as of a "simulated target".
  *
  * The model: one server per target, first come, first served, shared by all
  * processes through a mapped control file, <dir>/.model.<lane>. A write is done as

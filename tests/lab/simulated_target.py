@@ -1,6 +1,6 @@
 """A storage target by a model, for machines where nothing real can be throttled.
 
-See simulated_target.c for the model. Whoever shows its results must say so.
+See simulated_target.c for the model. Its results must be shown as such.
 """
 
 import os
@@ -25,7 +25,7 @@ def set_limits(target: Path, *, bandwidth: int, operations: int, cache: int) -> 
     control = _control(target)
     if not control.exists():
         control.write_bytes(MODEL.pack(UNLIMITED, UNLIMITED, 0, 0, 0))
-        control.chmod(0o666)  # every program that writes to the target keeps its books
+        control.chmod(0o666)  # every program that writes to the target keeps its token audit
     with control.open("r+b") as file:
         file.write(PARAMETERS.pack(bandwidth or UNLIMITED, operations or UNLIMITED, cache))
 

@@ -1,4 +1,4 @@
-"""A real sluiced process beside a private Slurm, for tests."""
+"""A real sluiced process alongside a private Slurm, for tests."""
 
 import json
 import signal
@@ -52,7 +52,7 @@ class Sluiced:
     def run(
         self, *words: str | Path, wrapper: Sequence[str | Path] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of sluice beside this slurmctld, whatever comes of it."""
+        """Run a command of sluice alongside this slurmctld, whatever comes of it."""
         return subprocess.run(
             [*wrapper, BIN / "sluice", *words],
             env=self.slurm.client_environment() | {"SLUICE_CONF": str(self.files.config)},

@@ -70,7 +70,7 @@ class StorageTargets(UpAndDown):
 
     @classmethod
     def existing(cls, place: Path | str) -> Self:
-        """The targets that are up at a place, whoever brought them up."""
+        """The targets that are up at a place."""
         targets = cls(place)
         facts = read_facts(targets.place)
         if not facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core_worlds import NOW
+from core_cases import NOW
 
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.records import QueuedJob

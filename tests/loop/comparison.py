@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What Sluice learned of programs in company, beside what is so.
+"""What Sluice learned of programs with co-runners, alongside what is so.
 
     tests/loop/comparison.py /tmp/loop
 
-Reads what `loop.py` kept: the history and the bundle that Sluice made of the runs in company,
+Reads what `loop.py` kept: the history and the bundle that Sluice made of the runs with co-runners,
 and the truth (truth.py). Each line is one of the things that must hold.
 """
 
@@ -158,7 +158,7 @@ def _worst(values: Mapping[str, float], badness: Callable[[float], float], unit:
 def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Iterator[Finding]:
     errors, missed, lost = [], [], 0
     for pair in truth.pairs:
-        victim, other = known.get(pair.program), known.get(pair.beside)
+        victim, other = known.get(pair.program), known.get(pair.alongside)
         if victim is None or other is None:
             continue
         errors.append(abs(math.log(_slowdown(bundle, victim, other, 0.0) / pair.slowdown)))
@@ -169,7 +169,7 @@ def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Ite
             if not is_abstained and (
                 _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown
             ):
-                missed.append(f"{pair.program} beside {pair.beside} ({pair.slowdown:.1f}×)")
+                missed.append(f"{pair.program} alongside {pair.alongside} ({pair.slowdown:.1f}×)")
     yield Finding(
         "median error of log slowdown of pairs", median(errors) if errors else None, most=0.2
     )
@@ -210,7 +210,7 @@ def _of_losses(place: Path, truth: Truth) -> Iterator[Finding]:
 
 
 def _of_predictions(place: Path, truth: Truth) -> Iterator[Finding]:
-    """Live predictions of jobs after a program's first runs, beside their own logs.
+    """Live predictions of jobs after a program's first runs, alongside their own logs.
 
     Answered is what names a pattern with confidence; decided, what was not abstained from too.
     """

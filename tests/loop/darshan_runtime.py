@@ -1,4 +1,4 @@
-"""Where the Darshan runtime is: a site's own, or that of the lab beside the repository."""
+"""Where the Darshan runtime is: a site's own, or that of the lab next to the repository."""
 
 import ctypes.util
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compile_c import ROOT
 
-BESIDE = ROOT.parent / "shared" / "lab" / "darshan-runtime"
+ALONGSIDE = ROOT.parent / "shared" / "lab" / "darshan-runtime"
 FOLDERS = ("/usr/lib", "/usr/local/lib", "/opt/darshan/lib")
 PLAIN, MPI = "libdarshan.so", "libdarshan-mpich.so"
 
@@ -28,7 +28,7 @@ def find_runtime() -> DarshanRuntime | None:
     DARSHAN_RUNTIME names a folder that is searched first.
     """
     named = os.environ.get("DARSHAN_RUNTIME")
-    for folder in filter(None, (named, _of_site(), str(BESIDE))):
+    for folder in filter(None, (named, _of_site(), str(ALONGSIDE))):
         plain, mpi = Path(folder) / PLAIN, Path(folder) / MPI
         if plain.exists():
             return DarshanRuntime(plain, mpi if mpi.exists() else None, folder)

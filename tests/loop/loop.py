@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The loop with nobody's hand on it: programs in company, what Sluice learns of it, the truth.
+"""The loop with nobody's hand on it: programs with co-runners, what Sluice learns of it, the truth.
 
     tests/loop/loop.py /tmp/loop                      # an hour
     tests/loop/loop.py /tmp/loop --seconds 180        # the short form: a few programs
@@ -22,7 +22,7 @@ from darshan_runtime import DarshanRuntime, find_runtime
 from loop_lab import LoopLab
 
 HOUR = 3600.0
-A_ROUND = 45.0  # seconds of all programs in company
+A_ROUND = 45.0  # seconds of all programs with co-runners
 ROUNDS = 8  # the least
 LEARNS_WITHIN = 120.0  # seconds from a job's end to a model that knows it, at the defaults
 PAIRS = (

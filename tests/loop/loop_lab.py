@@ -1,8 +1,8 @@
 """The loop, live: a private Slurm with accounting, real programs, throttled storage, Sluice.
 
-First every program runs in company, again and again, and Sluice learns of it by itself.
+First every program runs with co-runners, again and again, and Sluice learns of it by itself.
 Then the truth, of which Sluice learns nothing: each program alone, and pairs of them on one
-lane. `loop.py` drives it; `comparison.py` lays beside each other what was learned and what is so.
+lane. `loop.py` drives it; `comparison.py` lays next to each other what was learned and what is so.
 """
 
 import json
@@ -33,10 +33,10 @@ PLUGINS = ROOT / "build" / "plugins"
 NODES = 8
 BANDWIDTH = 60_000_000  # B/s of a lane
 LIMITS = Limits(bandwidth=BANDWIDTH, operations=400, size=8192 * MIB)
-LANES = ("busy", "other")  # jobs in company share the first; the truth is found on both
+LANES = ("busy", "other")  # jobs with co-runners share the first; the truth is found on both
 IN_FLIGHT = 5  # jobs at a time
 HEAD_START = 1.0  # seconds that the other of a pair runs before
-FILLS = 100  # MiB that a program writes to be good company
+FILLS = 100  # MiB that a program writes to be good co-runners
 KEPT = 20.0  # seconds that a job's output stays, so that it reaches the storage
 SETTINGS = {
     "Lane": f"all Targets=1 Bandwidth={BANDWIDTH}",
@@ -54,7 +54,7 @@ class _Job:
     job_id: int
     lane: str
     size: int | None = None
-    beside: str = ""
+    alongside: str = ""
     phase: str = "contended"
 
 
@@ -70,7 +70,7 @@ class _Meeting:
     has_victim: bool = False
 
     def __str__(self) -> str:
-        return f"{self.program.name} beside {self.other.name}"
+        return f"{self.program.name} alongside {self.other.name}"
 
 
 class LoopLab(UpAndDown):
@@ -110,7 +110,7 @@ class LoopLab(UpAndDown):
             environment={"SLUICE_CONF": str(self.files.config)},
         )
         self.sluiced = Sluiced(self.slurm, self.files)
-        self.logs = place / "logs"  # of the runs in company, which Sluice follows
+        self.logs = place / "logs"  # of the runs with co-runners, which Sluice follows
         self.truth_logs = place / "truth-logs"
         self.stamps = place / "stamps"
         self.calls = place / "calls"  # of programs that strace saw, where there is no Darshan
@@ -140,16 +140,16 @@ class LoopLab(UpAndDown):
     # -- phases -----------------------------------------------------------------
 
     def contended(self, rounds: int) -> None:
-        """Run each program so often, in a drawn order, always in company."""
+        """Run each program so often, in a drawn order, always with co-runners."""
         some = self.programs
         deck = [p for _ in range(rounds) for p in self.rng.sample(some, len(some))]
-        fillers = [p for p in some if p.mib >= FILLS]  # the last ones want company, too
+        fillers = [p for p in some if p.mib >= FILLS]  # the last ones want co-runners, too
         flying: list[_Job] = []
         while deck or any(job.phase == "contended" for job in flying):
             flying = list(self._landed(flying))
             if len(flying) < IN_FLIGHT and deck:
                 flying.append(self._submit(deck.pop(), LANES[0]))
-                self.say(f"in company: {flying[-1].program.name}, {len(deck)} left")
+                self.say(f"with co-runners: {flying[-1].program.name}, {len(deck)} left")
             elif len(flying) < IN_FLIGHT:
                 flying.append(self._submit(self.rng.choice(fillers), LANES[0], phase="filler"))
             time.sleep(0.3)
@@ -207,7 +207,7 @@ class LoopLab(UpAndDown):
         elif not meeting.has_victim and self._runs_since(meeting.partner, HEAD_START):
             meeting.has_victim = True
             victim = self._submit(
-                meeting.program, meeting.lane, phase="pair", beside=meeting.other.name,
+                meeting.program, meeting.lane, phase="pair", alongside=meeting.other.name,
                 size=max(meeting.program.sizes, default=None),
             )  # fmt: skip
         meeting.victim = victim
@@ -259,7 +259,7 @@ class LoopLab(UpAndDown):
         *,
         phase: str = "contended",
         size: int | None = None,
-        beside: str = "",
+        alongside: str = "",
     ) -> _Job:
         if program.sizes and size is None:
             size = self.rng.choice(program.sizes)
@@ -276,7 +276,7 @@ class LoopLab(UpAndDown):
             *([str(size)] if size is not None else []),
         ]  # fmt: skip
         job_id = int(self.slurm.run(*words, environment=environment).stdout)
-        return _Job(program, job_id, lane, size, beside, phase)
+        return _Job(program, job_id, lane, size, alongside, phase)
 
     def _logs_of(self, phase: str) -> Path:
         return self.logs if phase in {"contended", "filler"} else self.truth_logs
@@ -327,7 +327,7 @@ class LoopLab(UpAndDown):
         self.runs.append(
             Run(
                 job.phase, job.program.name, job.program.user, job_id, job.lane, job.size,
-                job.beside, started, ended, state, job.program.has_log,
+                job.alongside, started, ended, state, job.program.has_log,
             )
         )  # fmt: skip
         self._outputs.append((time.monotonic(), self.targets.path(job.lane) / str(job_id)))

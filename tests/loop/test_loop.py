@@ -1,4 +1,4 @@
-"""Nobody's hand on it: real programs in company, what Sluice learns of them, and what is so."""
+"""Nobody's hand on it: real programs with co-runners, what Sluice learns, and what is so."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def place() -> Iterator[Path]:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def test_what_is_learned_of_programs_in_company_is_so(place, capsys):
+def test_what_is_learned_of_programs_with_co_runners_is_so(place, capsys):
     runtime = find_runtime()
     with capsys.disabled():
         print(f"\n{how_logs_come(runtime)}")

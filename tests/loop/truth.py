@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is so: each program alone, pairs of them, and what company cost, by clock and logs.
+"""What is so: each program alone, pairs of them, and what co-runners cost, by clock and logs.
 
     tests/loop/truth.py /tmp/loop > truth.json
 
@@ -36,7 +36,7 @@ class Run:
     job_id: int
     lane: str
     size: int | None  # the argument, where there is one
-    beside: str  # the other of a pair
+    alongside: str  # the other of a pair
     started: float
     ended: float
     state: str
@@ -71,7 +71,7 @@ class Pair:
     """A program while another ran on its lane."""
 
     program: str
-    beside: str
+    alongside: str
     slowdown: float  # of the whole run
     io_factor: float | None  # rate alone over rate
 
@@ -81,8 +81,8 @@ class Truth:
     programs: Mapping[str, Alone]
     pairs: Sequence[Pair]
     contended: Sequence[Run]
-    logged: Mapping[int, FinishedJob]  # what Sluice read of the runs in company, by job
-    node_seconds: float  # of runs in company that left a log
+    logged: Mapping[int, FinishedJob]  # what Sluice read of the runs with co-runners, by job
+    node_seconds: float  # of runs with co-runners that left a log
     lost_seconds: float  # of them, against their run time alone
 
 
@@ -152,7 +152,7 @@ def _pair(run: Run, alone: Alone, logged: Mapping[int, FinishedJob]) -> Pair:
     rate, usual = job.profile.numbers.get("rate") if job else None, alone.middle.get("rate")
     return Pair(
         run.name,
-        run.beside,
+        run.alongside,
         run.seconds / alone.seconds,
         usual / rate if rate and usual else None,
     )

@@ -24,7 +24,7 @@ from sluice.patterns.confidence import (
     resampled_errors,
     tempered,
 )
-from sluice.patterns.evaluation import Outcomes, chunk_quality, importance, macro_f1, quality
+from sluice.patterns.evaluation import Judgements, chunk_quality, importance, macro_f1, quality
 from sluice.patterns.examples import Example, labelled_examples, synthesised_examples
 from sluice.patterns.model_card import as_is, cross_examined
 from sluice.patterns.training import by_application, folds, is_labelled
@@ -62,9 +62,9 @@ def test_macro_f1_is_that_of_scikit_learn_over_the_true_patterns(pairs):
 
 def test_the_interval_of_certain_answers_is_a_point_and_of_few_answers_wide():
     names = np.array(["a", "b"] * 10)
-    sure = quality(Outcomes(names, names, np.ones(20)))
+    sure = quality(Judgements(names, names, np.ones(20)))
     wrong = np.where(np.arange(20) < 5, "c", names)
-    unsure = quality(Outcomes(names, wrong, np.ones(20)))
+    unsure = quality(Judgements(names, wrong, np.ones(20)))
     assert sure["macro_f1_interval"] == [1.0, 1.0]
     low, high = unsure["macro_f1_interval"]
     assert low < unsure["macro_f1"] < high

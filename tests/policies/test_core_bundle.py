@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     MODEL,
     NOW,

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 from bursts import seconds_of_bursts
-from core_worlds import MODEL, model, pressure
+from core_cases import MODEL, model, pressure
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,18 +31,18 @@ def have_rhythms_of_their_own(others) -> bool:
 def predicted_and_walked(work, others, coefficients):
     """I of bursts of so many seconds by the core, and how long each draw of them takes."""
     victim = pressure(burst=work)
-    company = [
+    pressures = [
         pressure(weight=weight, demand=demand, burst=cycle * share, period=cycle)
         for (cycle, share), weight, demand in others
     ]
 
     def rate(state: int) -> float:
-        active = [other for i, other in enumerate(company) if state >> i & 1]
+        active = [other for i, other in enumerate(pressures) if state >> i & 1]
         return core.rate_share(victim, active, coefficients)
 
     rhythms = [(cycle * share, cycle * (1 - share)) for (cycle, share), _, _ in others]
     took = seconds_of_bursts(work, rhythms, rate, draws=DRAWS)
-    return core.io_factor(victim, company, coefficients), took
+    return core.io_factor(victim, pressures, coefficients), took
 
 
 @settings(max_examples=40)
@@ -54,14 +54,14 @@ def test_bursts_much_longer_than_the_others_rhythms_take_as_long_as_predicted(wo
 
 @settings(max_examples=40)
 @given(st.floats(0.1, LONGEST), OTHERS.filter(lambda others: len(others) < 2), MODELS)
-def test_beside_one_other_bursts_of_any_length_do(work, others, of):
+def test_alongside_one_other_bursts_of_any_length_do(work, others, of):
     predicted, took = predicted_and_walked(work, others, of)
     assert predicted == pytest.approx(took.mean() / work, rel=0.06)
 
 
 @settings(max_examples=40)
 @given(st.floats(0.1, 10 * LONGEST), OTHERS, MODELS)
-def test_beside_several_others_any_bursts_take_half_to_twice_that(work, others, of):
+def test_alongside_several_others_any_bursts_take_half_to_twice_that(work, others, of):
     predicted, took = predicted_and_walked(work, others, of)
     assert 0.5 < predicted / (took.mean() / work) < 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     NOW,
     STREAMING,

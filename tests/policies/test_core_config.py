@@ -33,7 +33,7 @@ def test_every_kind_of_key_is_taken_over():
     me = pwd.getpwuid(os.getuid())
     config = parse(
         f"""
-        # the trust ladder
+        # the steps of trust
         mode = Advise            # case does not matter, comments may follow
         Bundle=/srv/model.bundle
         ExemptUsers = {me.pw_name} , 4711

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import core_worlds as worlds
+import core_cases as storage_models
 import pytest
-from core_worlds import FLUSHING, NOW, STREAMING
+from core_cases import FLUSHING, NOW, STREAMING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -487,12 +487,14 @@ NEAR = OURS | NEXT
 
 
 class Cluster(Queue):
-    """A queue beside writers, with a bundle that knows every job as the same application."""
+    """A queue alongside writers, with a bundle that knows every job as the same application."""
 
     def __init__(self, conf: str = "", rate: float = 1e9, lanes: str = LANES) -> None:
         super().__init__(max_delay=1e6)
         self.profile = HEAVY | {"rate": rate}
-        self.bundle = worlds.bundle(worlds.application(self.profile), conf=lanes + conf)
+        self.bundle = storage_models.bundle(
+            storage_models.application(self.profile), conf=lanes + conf
+        )
         self.names = token_names(self.bundle.policy)
         self.gates: dict[str, int] = {}
         self.decided: list[int] = []
@@ -503,7 +505,7 @@ class Cluster(Queue):
         row.pressure = core.pressure_of(
             profile, self.bundle.interference, self.bundle.policy, lane_mask
         ).struct[0]
-        self.loop.describe(job_id, worlds.submission())
+        self.loop.describe(job_id, storage_models.submission())
         return row
 
     def holder(self, job_id: int = 100, **members: Any) -> None:
@@ -520,15 +522,15 @@ class Cluster(Queue):
         speeds: Mapping[str, float] | None = None,
         **poll: Any,
     ) -> dict[int, str]:
-        """Poll beside one writer for each of these lane masks; return the releases."""
+        """Poll alongside one writer for each of these lane masks; return the releases."""
         self.poll(seconds, **poll)
         rows = [
-            worlds.corunner(
+            storage_models.corunner(
                 1000 + i, self.profile, lane_mask=mask, nodes=4, expected_end=self.facts.now + 600
             )
             for i, mask in enumerate(writers)
         ]
-        snapshot = worlds.snapshot(
+        snapshot = storage_models.snapshot(
             *rows, state={"taken": self.facts.now - age}, lane_speeds=speeds or {}
         )
         config = core.parse_config("sluice.conf", conf.encode())
@@ -758,7 +760,7 @@ def test_the_record_of_a_decision_can_be_made_again():
     cluster.look()
     [(key, record)] = list(cluster.loop.decisions())
     assert (key, record.key) == (1, (7, 41))
-    assert record.submission.bytes == worlds.submission().bytes
+    assert record.submission.bytes == storage_models.submission().bytes
     assert record.bundle_checksum == cluster.bundle.checksum
 
 
@@ -854,11 +856,13 @@ def test_held_and_later_jobs_keep_nobody_out():
     assert gates_of([load(), load("flush", state=control.LATER)]) == gates_of([load()])
 
 
-members_of_gates = st.lists(st.tuples(st.sampled_from(CLASSES[1:]), worlds.pressures()), max_size=4)
+members_of_gates = st.lists(
+    st.tuples(st.sampled_from(CLASSES[1:]), storage_models.pressures()), max_size=4
+)
 
 
 @settings(max_examples=150, deadline=None)
-@given(members_of_gates, members_of_gates, st.lists(worlds.pressures(), max_size=3))
+@given(members_of_gates, members_of_gates, st.lists(storage_models.pressures(), max_size=3))
 def test_gates_are_those_of_the_core_for_the_same_members(running_jobs, waiting, background):
     """What core.gates finds sound (test_core_gates.py), and no more than is needed."""
     cluster = Cluster("Tolerance=2", lanes=ONE_LANE)
@@ -916,7 +920,7 @@ def test_a_gate_that_is_given_up_is_not_imposed():
 # The same state, the same bytes
 
 
-def crowd(order: Sequence[int]) -> Cluster:
+def cluster_of(order: Sequence[int]) -> Cluster:
     """Twelve jobs of all kinds, put into the array in this order, and polled five times."""
     cluster = Cluster(SHARE + "MaxDelay=0\n")
     cluster.facts.max_delay = 3.0
@@ -943,7 +947,7 @@ def state_of(cluster: Cluster) -> tuple[Any, ...]:
 
 
 def test_the_same_state_gives_the_same_bytes():
-    first, second = crowd(range(1, 13)), crowd(range(1, 13))
+    first, second = cluster_of(range(1, 13)), cluster_of(range(1, 13))
     assert first.loop.content() == second.loop.content()
     assert state_of(first) == state_of(second)
 
@@ -951,7 +955,7 @@ def test_the_same_state_gives_the_same_bytes():
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(1, 13)))
 def test_verdicts_do_not_depend_on_the_order_of_the_array(order):
-    assert state_of(crowd(order)) == state_of(crowd(range(1, 13)))
+    assert state_of(cluster_of(order)) == state_of(cluster_of(range(1, 13)))
 
 
 def test_every_release_has_a_sentence():

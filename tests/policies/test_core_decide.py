@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     NOW,
     PROFILES,
@@ -36,7 +36,7 @@ THREE_LANES = TWO_LANES + "Lane=c Targets=2\n"
 HEAVY = {**STREAMING, "io_share": 0.9, "nprocs": 1024}
 
 
-def decision_beside(*others, profile=FLUSHING, conf="", **members):
+def decision_alongside(*others, profile=FLUSHING, conf="", **members):
     made_ready = situation(*others, profile=profile, conf=conf)
     return decide(made_ready, CONFIG, submission(**members), NOW).decision
 
@@ -100,7 +100,7 @@ def test_the_kill_switch_in_the_snapshot_stops_it():
     ],
 )
 def test_it_abstains_or_leaves_when_it_should(profile, action, reason):
-    decision = decision_beside(profile=profile)
+    decision = decision_alongside(profile=profile)
     assert (decision.action, decision.reason) == (action, reason)
 
 
@@ -113,7 +113,7 @@ def test_where_any_certainty_will_do_whatever_is_known_is_used():
 
 
 def test_an_unknown_job_is_left_to_slurm():
-    decision = decision_beside(name="never_seen")
+    decision = decision_alongside(name="never_seen")
     assert (decision.action, decision.reason) == ("abstain", "unknown_job")
 
 
@@ -179,8 +179,8 @@ def test_what_only_others_ran_is_reported_and_left_to_slurm(evidence):
     known = bundle(application(SUREST, JOB, evidence))
     found = known.predict(JOB)
     assert (found.evidence, found.profile.pattern, found.klass) == (evidence, "owc", "none")
-    beside = Situation(known, snapshot(corunner(1, STREAMING)))
-    decision = decide(beside, CONFIG, JOB, NOW).decision
+    alongside = Situation(known, snapshot(corunner(1, STREAMING)))
+    decision = decide(alongside, CONFIG, JOB, NOW).decision
     assert (decision.action, decision.reason) == ("abstain", "others_only")
 
 
@@ -249,31 +249,31 @@ def test_runs_of_this_size_come_before_those_of_all_sizes():
     assert core.size_key(0, 8.0) == core.size_key(key, 0.0) == 0
 
 
-# Beside others
+# Alongside others
 
 
 def test_nobody_else_means_no_conflict():
-    decision = decision_beside()
+    decision = decision_alongside()
     assert (decision.action, decision.reason) == ("colocate", "no_corunners")
     assert decision.alternatives[0].slowdown == 1.0
 
 
 def test_jobs_without_a_class_are_no_conflict():
-    assert decision_beside(corunner(1, TINY)).reason == "no_corunners"
+    assert decision_alongside(corunner(1, TINY)).reason == "no_corunners"
 
 
 def test_a_neighbour_that_leaves_room_is_harmless():
     rates = {"rate": 1e8}
-    decision = decision_beside(
+    decision = decision_alongside(
         corunner(1, STREAMING | rates), profile=FLUSHING | rates, conf=TWO_LANES
     )
     assert (decision.action, decision.reason) == ("colocate", "harmless")
-    assert decision.encounters[0].own_slowdown == 1.0
+    assert decision.coruns[0].own_slowdown == 1.0
 
 
 def test_waiting_pays_when_the_conflict_ends_soon():
     end = NOW + 300
-    decision = decision_beside(
+    decision = decision_alongside(
         corunner(1, HEAVY, expected_end=end),
         corunner(2, TINY),
         profile=HEAVY,
@@ -290,7 +290,7 @@ def test_waiting_pays_when_the_conflict_ends_soon():
 def test_of_what_a_wait_avoids_others_replace_a_share():
     """So much of the costs is lost all the same, and where all is replaced nobody waits."""
     for replaced in (0.0, 0.25, 0.8, 1.0):
-        decision = decision_beside(
+        decision = decision_alongside(
             corunner(1, HEAVY, expected_end=NOW + 300),
             profile=HEAVY,
             nodes=64,
@@ -308,14 +308,14 @@ def test_costs_expect_the_mean_offset_also_of_equal_periods():
     equal = {**HEAVY, "io_share": 0.2, "burst_seconds": 60.0, "period_seconds": 300.0}
     other = {**equal, "period_seconds": 400.0, "burst_seconds": 80.0}
     alike, apart = (
-        decision_beside(corunner(1, one), profile=equal).alternatives[0].own
+        decision_alongside(corunner(1, one), profile=equal).alternatives[0].own
         for one in (equal, other)
     )
     assert alike == pytest.approx(apart, rel=0.1)
 
 
 def test_nobody_waits_longer_than_the_site_allows():
-    decision = decision_beside(
+    decision = decision_alongside(
         corunner(1, HEAVY, expected_end=NOW + 1801), profile=HEAVY, conf="MaxDelay=1800"
     )
     assert all(a.action != "delay" for a in decision.alternatives)
@@ -324,7 +324,7 @@ def test_nobody_waits_longer_than_the_site_allows():
 def test_a_lane_of_its_own_pays_when_the_neighbours_keep_to_another():
     conf = "Lane=a Targets=4\nLane=b Targets=4\nMaxDelay=0\n"
     fragile = {**FLUSHING, "io_share": 0.9, "targets": 4, "runtime_seconds": 36000.0}
-    decision = decision_beside(
+    decision = decision_alongside(
         corunner(1, HEAVY, lane_mask=1, expected_end=NOW + 36000),
         profile=fragile,
         conf=conf,
@@ -340,15 +340,15 @@ def test_a_saving_below_the_margin_changes_nothing():
     conf = "Lane=a Targets=4\nLane=b Targets=4\nMaxDelay=0\n"
     fragile = {**FLUSHING, "io_share": 0.9, "targets": 4, "runtime_seconds": 36000.0}
     others = [corunner(1, HEAVY, lane_mask=1, expected_end=NOW + 36000)]
-    assert decision_beside(*others, profile=fragile, conf=conf).action == "disjoint"
+    assert decision_alongside(*others, profile=fragile, conf=conf).action == "disjoint"
     for strict in ("Margin=10\n", "MinSaving=1000000000\n"):
-        decision = decision_beside(*others, profile=fragile, conf=conf + strict)
+        decision = decision_alongside(*others, profile=fragile, conf=conf + strict)
         assert (decision.action, decision.reason) == ("colocate", "margin")
 
 
 def test_confining_a_wide_job_costs_more_than_it_saves():
     conf = "Lane=a Targets=1\nLane=b Targets=9\nMaxDelay=0\n"
-    decision = decision_beside(
+    decision = decision_alongside(
         corunner(1, HEAVY, lane_mask=2, nodes=1), profile={**HEAVY, "io_share": 0.9}, conf=conf
     )
     assert (decision.action, decision.reason) == ("colocate", "sharing_cheapest")
@@ -366,7 +366,7 @@ def test_metadata_reach_every_lane():
         "runtime_seconds": 3600.0,
         "runs": 3,
     }
-    decision = decision_beside(corunner(1, storm, lane_mask=1), profile=storm, conf=TWO_LANES)
+    decision = decision_alongside(corunner(1, storm, lane_mask=1), profile=storm, conf=TWO_LANES)
     assert decision.alternatives[0].own > 0
     elsewhere = next(a for a in decision.alternatives if a.lane_mask == 2)
     assert elsewhere.own == pytest.approx(decision.alternatives[0].own)
@@ -375,15 +375,15 @@ def test_metadata_reach_every_lane():
 
 def test_the_worst_neighbours_are_reported_first():
     others = [corunner(i, {**HEAVY, "nprocs": 2.0**i}, nodes=2**i) for i in range(1, 6)]
-    decision = decision_beside(*others, profile=HEAVY)
-    assert [e.job_id for e in decision.encounters] == [5, 4, 3, 2, 1]
+    decision = decision_alongside(*others, profile=HEAVY)
+    assert [e.job_id for e in decision.coruns] == [5, 4, 3, 2, 1]
     assert decision.corunner_count == 5
-    assert all(e.together == 3600 for e in decision.encounters)
+    assert all(e.together == 3600 for e in decision.coruns)
 
 
 def test_those_who_are_not_looked_at_singly_lose_too():
-    few = decision_beside(*(corunner(i, STREAMING) for i in range(1, 6)), profile=HEAVY)
-    many = decision_beside(*(corunner(i, STREAMING) for i in range(1, 41)), profile=HEAVY)
+    few = decision_alongside(*(corunner(i, STREAMING) for i in range(1, 6)), profile=HEAVY)
+    many = decision_alongside(*(corunner(i, STREAMING) for i in range(1, 41)), profile=HEAVY)
     assert many.corunner_count == 40
     assert many.alternatives[0].own > few.alternatives[0].own
     assert many.alternatives[0].caused > few.alternatives[0].caused
@@ -391,10 +391,10 @@ def test_those_who_are_not_looked_at_singly_lose_too():
 
 def test_the_time_limit_stands_in_for_an_unknown_run_time():
     unknown = {**HEAVY, "runtime_seconds": None}
-    decision = decision_beside(corunner(1, HEAVY), profile=unknown, time_limit=10)
-    assert decision.encounters[0].together == 600
-    without = decision_beside(corunner(1, HEAVY), profile=unknown, time_limit=0)
-    assert without.encounters[0].together == 3600
+    decision = decision_alongside(corunner(1, HEAVY), profile=unknown, time_limit=10)
+    assert decision.coruns[0].together == 600
+    without = decision_alongside(corunner(1, HEAVY), profile=unknown, time_limit=0)
+    assert without.coruns[0].together == 3600
 
 
 # Laws over arbitrary situations
@@ -420,12 +420,12 @@ JOBS = st.builds(submission, nodes=st.integers(0, 1000), time_limit=st.integers(
 
 @settings(max_examples=200)
 @given(corunners(most=5), st.sampled_from(["", TWO_LANES, THREE_LANES]))
-def test_whoever_has_ended_counts_for_nothing_to_the_last_bit(others, conf):
+def test_a_job_that_has_ended_counts_for_nothing_to_the_last_bit(others, conf):
     still = [other for other in others if other["expected_end"] > NOW]
-    crowded = decision_beside(*others, profile=HEAVY, conf=conf)
-    known_better = decision_beside(*still, profile=HEAVY, conf=conf)
-    assert crowded.alternatives == known_better.alternatives
-    assert crowded.encounters == known_better.encounters
+    shared = decision_alongside(*others, profile=HEAVY, conf=conf)
+    known_better = decision_alongside(*still, profile=HEAVY, conf=conf)
+    assert shared.alternatives == known_better.alternatives
+    assert shared.coruns == known_better.coruns
 
 
 @settings(max_examples=3000)
@@ -465,13 +465,13 @@ def test_every_decision_is_reproducible_and_adds_up(made_ready, job):
 
 @settings(max_examples=300)
 @given(KNOWN, KNOWN, st.integers(1, 10_000), st.integers(1, 100))
-def test_an_encounter_costs_nobody_more_than_its_length(profile, other, left, nodes):
+def test_a_co_run_costs_nobody_more_than_its_length(profile, other, left, nodes):
     """They meet until the first of them ends, each as slow as the other makes it."""
     running = corunner(1, other, klass="stream", nodes=8, expected_end=NOW + left)
-    decision = decision_beside(running, profile=profile, nodes=nodes)
-    if not decision.encounters:
+    decision = decision_alongside(running, profile=profile, nodes=nodes)
+    if not decision.coruns:
         return
-    (met,) = decision.encounters
+    (met,) = decision.coruns
     runtime = decision.prediction.profile.runtime_seconds or 3600.0
     sharing = decision.alternatives[0]
     assert sharing.caused <= 8 * runtime * met.own_slowdown * (1 + 1e-9)
@@ -486,7 +486,7 @@ def test_a_short_stream_costs_a_long_victim_at_most_its_own_length():
 
     def caused(left):
         running = corunner(1, victim, nodes=1, expected_end=NOW + left)
-        return decision_beside(running, profile=stream).alternatives[0].caused
+        return decision_alongside(running, profile=stream).alternatives[0].caused
 
     assert 0 < caused(100) <= 9
     assert caused(1000) == pytest.approx(caused(100))
@@ -497,7 +497,7 @@ def test_a_short_stream_costs_a_long_victim_at_most_its_own_length():
 def test_the_order_of_the_snapshot_does_not_matter(others, random):
     shuffled = random.sample(others, len(others))
     first, second = (
-        decision_beside(*order, profile=HEAVY, conf=TWO_LANES) for order in (others, shuffled)
+        decision_alongside(*order, profile=HEAVY, conf=TWO_LANES) for order in (others, shuffled)
     )
     assert second.action == first.action
     for a, b in itertools.zip_longest(first.alternatives, second.alternatives):
@@ -508,9 +508,9 @@ def test_the_order_of_the_snapshot_does_not_matter(others, random):
 @given(corunners(most=4), PROFILES, st.integers(1, 100))
 def test_one_more_neighbour_never_makes_sharing_cheaper_for_the_job(others, profile, nodes):
     more = corunner(99, {**profile, "share": {"aw": 1.0}}, klass="stream", nodes=nodes)
-    fewer = decision_beside(*others, profile=HEAVY)
-    crowded = decision_beside(*others, more, profile=HEAVY)
-    assert crowded.alternatives[0].slowdown >= fewer.alternatives[0].slowdown * (1 - 1e-12)
+    fewer = decision_alongside(*others, profile=HEAVY)
+    shared = decision_alongside(*others, more, profile=HEAVY)
+    assert shared.alternatives[0].slowdown >= fewer.alternatives[0].slowdown * (1 - 1e-12)
 
 
 # Records
@@ -534,7 +534,7 @@ def test_a_record_shows_its_names_in_json():
     assert shown["submission"]["script_signature"] == "0000000000000abc"
     assert shown["decision"]["prediction"]["klass"] == "stream"
     assert shown["decision"]["prediction"]["profile"]["rate"] is None
-    assert [e["job_id"] for e in shown["decision"]["encounters"]] == [7]
+    assert [e["job_id"] for e in shown["decision"]["coruns"]] == [7]
     assert core.sentence("reason", shown["decision"]["reason"])
     assert record.key == (0x1234, 5)
 
@@ -565,36 +565,36 @@ def test_a_member_that_does_not_exist_is_an_error():
 
 def test_it_abstains_where_a_small_and_a_large_run_would_be_treated_differently():
     """Alike runs wait for a neighbour; those that may write next to nothing do not."""
-    beside = corunner(1, HEAVY, expected_end=NOW + 300)
+    alongside = corunner(1, HEAVY, expected_end=NOW + 300)
     narrow = {**HEAVY, "spread": {"io_share": 0.3, "runtime_seconds": 0.3}}
-    decision = decision_beside(beside, profile=narrow, nodes=64, conf=NOBODY_COMES)
+    decision = decision_alongside(alongside, profile=narrow, nodes=64, conf=NOBODY_COMES)
     assert decision.reason == "delay_pays"
     wide = {**HEAVY, "spread": {"io_share": 2.5, "runtime_seconds": 2.5}}
-    decision = decision_beside(beside, profile=wide, nodes=64, conf=NOBODY_COMES)
+    decision = decision_alongside(alongside, profile=wide, nodes=64, conf=NOBODY_COMES)
     assert (decision.action, decision.reason, decision.wait) == ("abstain", "wide_spread", 0.0)
     assert decision.alternatives  # what it would have been
 
 
 def test_a_wide_spread_that_changes_nothing_is_no_reason_to_abstain():
     unsure = {**FLUSHING, "spread": {"write_bytes": 1.5, "io_share": 1.5}}
-    decision = decision_beside(profile=unsure)
+    decision = decision_alongside(profile=unsure)
     assert (decision.action, decision.reason) == ("colocate", "no_corunners")
 
 
 def test_a_job_that_may_matter_is_not_called_insignificant():
-    assert decision_beside(profile=TINY).reason == "insignificant"
+    assert decision_alongside(profile=TINY).reason == "insignificant"
     unsure = {**TINY, "spread": {"io_share": 4.0}}
-    decision = decision_beside(profile=unsure)
+    decision = decision_alongside(profile=unsure)
     assert (decision.action, decision.reason) == ("abstain", "wide_spread")
 
 
 def test_who_hardly_ever_ran_undisturbed_is_not_called_harmless():
-    """What is slow in company seems to want little, and so to lose nothing."""
+    """What is slow with co-runners seems to want little, and so to lose nothing."""
     slow = {**FLUSHING, "rate": 1e8, "io_share": 0.1, "spread": {"rate": 0.3}}
-    beside = corunner(1, slow)
-    assert decision_beside(beside, profile=slow).reason == "harmless"
+    alongside = corunner(1, slow)
+    assert decision_alongside(alongside, profile=slow).reason == "harmless"
     unknown = {**slow, "spread": {"rate": 0.8}}
-    decision = decision_beside(beside, profile=unknown)
+    decision = decision_alongside(alongside, profile=unknown)
     assert (decision.action, decision.reason) == ("abstain", "alone_unknown")
 
 
@@ -614,4 +614,4 @@ def test_where_turns_are_on_sharing_costs_less_and_nobody_is_delayed_who_was_not
 
 
 def decide_at(others, conf):
-    return decision_beside(*others, profile=HEAVY, conf=conf)
+    return decision_alongside(*others, profile=HEAVY, conf=conf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from core_worlds import bundle, submission
+from core_cases import bundle, submission
 from forest_arrays import Arrays, arrays_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ COUNT = len(core.FEATURES)
 
 
 def rows_like_features(generator: np.random.Generator, count: int) -> np.ndarray:
-    """A few distinct values beside a continuum, as real features have."""
+    """A few distinct values alongside a continuum, as real features have."""
     rows = generator.normal(size=(count, COUNT)) * 3
     rows[:, ::2] = generator.integers(0, 4, size=rows[:, ::2].shape)
     return rows.astype(np.float32)

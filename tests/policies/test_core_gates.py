@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from core_worlds import model, policy, pressure, pressures
+from core_cases import model, policy, pressure, pressures
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,7 +174,7 @@ def test_more_than_can_be_judged_lets_nobody_in():
     waiting=st.lists(light_jobs, min_size=1, max_size=3),
     tolerance=st.sampled_from([2.0, 8.0, 40.0]),
 )
-def test_the_gates_are_sound_beside_many_holders(running, waiting, tolerance):
+def test_the_gates_are_sound_alongside_many_holders(running, waiting, tolerance):
     rules = policy(f"Tolerance={tolerance}")
     gates = core.gates(running, waiting, [], model=MODEL, policy=rules, limit=4)
     for members in reachable_sets(running, waiting, gates.tokens):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from core_worlds import NOW, PROFILES, STREAMING, application, bundle, snapshot, submission
+from core_cases import NOW, PROFILES, STREAMING, application, bundle, snapshot, submission
 from hypothesis import given
 from hypothesis import strategies as st
 

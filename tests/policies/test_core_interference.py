@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     MIB,
     MODEL,
@@ -37,7 +37,7 @@ def changed(base: View, **members: float) -> View:
 
 
 def weight_that_leaves(rate: float) -> float:
-    """Weight of another writer beside which a victim of weight 1 keeps this rate, when K = 1."""
+    """Weight of another writer alongside which a victim of weight 1 keeps this rate, when K = 1."""
     return 1 / rate - 1
 
 
@@ -106,7 +106,7 @@ def test_the_guaranteed_share_is_the_rate_without_its_bounds():
     assert core.rate_share(alone[0], alone, law) == pytest.approx(three)
 
 
-def test_streams_share_by_weight_but_beside_a_flushing_writer_they_are_one():
+def test_streams_share_by_weight_but_alongside_a_flushing_writer_they_are_one():
     """At a large kappa; at 0 each presses with its weight."""
     stream = pressure(weight=2.0, streaming=1.0)
     flushing = pressure(weight=0.5)
@@ -197,7 +197,7 @@ def test_nobody_gets_faster_and_nobody_stops(victim, others, z):
 
 @settings(max_examples=1000)
 @given(pressures(), st.lists(pressures(), min_size=1, max_size=9), Z, st.data())
-def test_company_never_helps(victim, others, z, data):
+def test_co_runners_never_help(victim, others, z, data):
     some = others[: data.draw(st.integers(0, len(others) - 1))]
     assert core.io_factor(victim, others, MODEL, z) >= core.io_factor(victim, some, MODEL, z) * (
         1 - 1e-12
@@ -220,7 +220,7 @@ def test_the_set_counts_and_not_its_order(victim, others, z, random):
     st.floats(1.0, 10.0),
     Z,
 )
-def test_whoever_presses_more_hurts_more(victim, others, member, more, z):
+def test_a_job_that_presses_more_hurts_more(victim, others, member, more, z):
     """With the overlaps held: none of these has bursts."""
     first, *rest = others
     heavier = getattr(first, member) * more
@@ -308,7 +308,7 @@ def test_a_flushing_writer_weighs_the_time_that_its_rate_alone_says():
 
 
 def test_a_rate_like_that_of_its_kind_is_all_that_a_program_can_get():
-    """So beside others it leaves nothing over; a far lower one it could surpass."""
+    """So alongside others it leaves nothing over; a far lower one it could surpass."""
     half = {"at": [0.0, 1.0, 0.0, 6.0], "efficiency": math.log(0.5)}
     measured = model(scale=[1.0] * 4, points=[half])
     lanes = policy("Lane=a Targets=1 Bandwidth=1G\n")
@@ -323,7 +323,7 @@ def test_a_rate_like_that_of_its_kind_is_all_that_a_program_can_get():
 
 
 def test_short_rounds_slip_in_during_long_ones():
-    """What others' flushes weigh beside a victim is between theirs and its own."""
+    """What others' flushes weigh alongside a victim is between theirs and its own."""
     slipping = model(interleaving=0.25, log_sd=0.0)
     short, long = (
         core.pressure_of({**FLUSHING, "chunk_bytes": mib * MIB}, slipping, policy())
@@ -375,7 +375,7 @@ def getting(share: float, **members: float) -> View:
 
 
 def test_who_needs_the_bandwidth_fills_what_flushes_leave_idle():
-    """Of others' flushes only what they transfer counts beside who transfers all the time."""
+    """Of others' flushes only what they transfer counts alongside who transfers all the time."""
     fast, slow = getting(1.0), getting(0.6)
     counted = 1 - 0.8 * (1 - 0.6)
     assert core.rate_share(fast, [slow], FILLING) == pytest.approx(1.2 / (1 + counted))
@@ -394,7 +394,7 @@ def test_operations_slip_in_between_the_flushes_of_few_processes():
 
 
 @given(pressures(), st.lists(pressures(), min_size=1, max_size=4), st.floats(0, 0.9))
-def test_more_company_never_helps_where_rounds_slip_in(victim, others, interleaving):
+def test_more_co_runners_never_helps_where_rounds_slip_in(victim, others, interleaving):
     victim, *others = (
         changed(p, interleaving=interleaving, alone=p.weight, idle=0.5, gaps=0.3, transfer=0.5)
         for p in (victim, *others)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_worlds import FLUSHING, NOW, application, bundle, situation, snapshot, submission
+from core_cases import FLUSHING, NOW, application, bundle, situation, snapshot, submission
 
 from sluice.policies import core
 from sluice.policies.record import Situation, decide

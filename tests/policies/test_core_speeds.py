@@ -1,9 +1,9 @@
-"""Lanes that straggle: what is published of them, and how decisions keep off them."""
+"""Slow lanes: what is published of them, and how decisions keep off them."""
 
 from __future__ import annotations
 
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     NOW,
     PROFILES,
@@ -43,7 +43,7 @@ def by_lane(decision):
     return {a.lane_mask: a for a in decision.alternatives if a.action != "delay"}
 
 
-def test_a_job_is_kept_off_a_lane_that_straggles_although_nobody_else_writes():
+def test_a_job_is_kept_off_a_lane_that_is_slow_although_nobody_else_writes():
     decision = decided(speeds={"a": 1 / 3})
     assert (decision.action, decision.reason) == ("disjoint", "slow_lane")
     costs = by_lane(decision)
@@ -53,8 +53,8 @@ def test_a_job_is_kept_off_a_lane_that_straggles_although_nobody_else_writes():
     assert costs[0].confined == costs[0].cost
 
 
-def test_the_lane_of_others_is_shared_sooner_than_one_that_straggles_badly():
-    """Beside a neighbour half is left, on the slow lane a twentieth."""
+def test_the_lane_of_others_is_shared_sooner_than_one_that_is_slow_badly():
+    """Alongside a neighbour half is left, on the slow lane a twentieth."""
     other = corunner(1, HEAVY, lane_mask=0b10, nodes=1)
     two = "Lane=a Targets=4\nLane=b Targets=4\nMaxDelay=0\n"
     free = decided(other, speeds={}, conf=two, nodes=8)
@@ -65,14 +65,14 @@ def test_the_lane_of_others_is_shared_sooner_than_one_that_straggles_badly():
     assert slow.reason == "slow_lane"
 
 
-def test_a_job_that_needs_less_than_a_straggler_gives_stays_where_it_is():
+def test_a_job_that_needs_less_than_a_slow_target_gives_stays_where_it_is():
     light = {**HEAVY, "rate": 1e9}  # of 16 GiB/s
     assert decided(speeds={"a": 0.3}, profile=light, conf=KNOWN).reason == "no_corunners"
     heavy = {**HEAVY, "rate": 8e9}
     assert decided(speeds={"a": 0.3}, profile=heavy, conf=KNOWN).reason == "slow_lane"
 
 
-def test_lanes_that_all_straggle_alike_are_no_reason_to_move():
+def test_lanes_that_all_are_slow_alike_are_no_reason_to_move():
     decision = decided(speeds=dict.fromkeys("abc", 0.5))
     assert (decision.action, decision.reason) == ("colocate", "sharing_cheapest")
 
@@ -81,7 +81,7 @@ def test_a_lane_that_the_bundle_does_not_know_is_passed_over():
     assert decided(speeds={"old": 0.1}).reason == "no_corunners"
 
 
-def test_a_decision_about_a_straggler_can_be_made_again_from_the_snapshot():
+def test_a_decision_about_a_slow_target_can_be_made_again_from_the_snapshot():
     made_ready = situation(speeds={"a": 0.4})
     record = decide(made_ready, CONFIG, submission(), NOW)
     assert replay(record, made_ready, CONFIG) == record.decision.bytes
@@ -99,7 +99,7 @@ def test_at_full_speed_decisions_are_those_without_speeds(others, profile):
 
 @settings(max_examples=60)
 @given(corunners(), st.floats(0.01, 0.99))
-def test_a_straggling_lane_never_costs_less_than_its_equal(others, speed):
+def test_a_slow_lane_never_costs_less_than_its_equal(others, speed):
     """Everybody else writes to all lanes and stays, so that only the speed tells them apart."""
     spread = [other | {"lane_mask": 0, "expected_end": NOW + FOREVER} for other in others]
     costs = by_lane(decided(*spread, speeds={"b": speed}, profile=FLUSHING))

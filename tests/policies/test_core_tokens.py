@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from core_worlds import (
+from core_cases import (
     FLUSHING,
     NOW,
     PROFILES,
@@ -319,7 +319,7 @@ def test_text_without_tokens_stays_byte_for_byte(written):
     assert tokens.strip(TWO_LANES, stripped.text).items == 0
 
 
-# What a user may keep of what Sluice gave his job
+# What a user may keep of what Sluice gave the job
 
 
 GIVEN = Tokens("stream", 0b11)

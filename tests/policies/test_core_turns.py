@@ -124,7 +124,7 @@ def test_nobody_is_held_while_a_station_of_his_has_room(queue, listed):
 
 
 @given(queues, lanes)
-def test_whoever_fits_in_part_goes_at_no_less_than_the_speed_that_is_left(queue, listed):
+def test_what_fits_in_part_goes_at_no_less_than_the_speed_that_is_left(queue, listed):
     """So none of the room that others leave stays idle."""
     verdicts = decided(queue, listed)
     taken = taken_by(queue, listed, verdicts)

@@ -33,7 +33,7 @@ def pressure(program, model=MODEL):
 
 
 def kept(probe, signal, model=MODEL):
-    """What the probe keeps of its rate beside the signal."""
+    """What the probe keeps of its rate alongside the signal."""
     return core.rate_share(pressure(probe, model), [pressure(signal, model)], model)
 
 
@@ -62,8 +62,10 @@ def test_at_1_mib_appending_hurts_most_and_suffers_least():
 
 def test_the_power_of_appending_falls_with_the_chunk():
     """S3: at 256 MiB rewriting takes most from both others."""
-    kept_beside_aw = [kept(Program("owc", c), Program("aw", c)) for c in (MIB, 16 * MIB, 256 * MIB)]
-    assert kept_beside_aw == sorted(kept_beside_aw)
+    kept_alongside_aw = [
+        kept(Program("owc", c), Program("aw", c)) for c in (MIB, 16 * MIB, 256 * MIB)
+    ]
+    assert kept_alongside_aw == sorted(kept_alongside_aw)
     for victim in ("owc", "aw"):
         big = Program(victim, 256 * MIB)
         assert kept(big, Program("ws", 256 * MIB)) < 0.5
@@ -81,13 +83,13 @@ def test_rewriting_and_appending_break_even_near_16_mib():
 
 
 @pytest.mark.parametrize(("victim", "published"), [("owc", 256), ("ws", 16)])
-def test_break_even_chunks_follow_from_figures_of_other_encounters(victim, published):
+def test_break_even_chunks_follow_from_figures_of_other_co_runs(victim, published):
     """S4 from S1 to S3 alone: 1 MiB, and what WS takes at 256 MiB; to one doubling."""
     others = [figure for figure in LUSTRE if figure.source[:2] in {"S1", "S2", "S3"}]
     model = View(new("struct sluice_interference", fitted_interference(others)))
 
     def lead(level):
-        """How much more the victim keeps beside AW than AW beside it."""
+        """How much more the victim keeps alongside AW than AW alongside it."""
         one, aw = (Program(name, MIB * 2**level) for name in (victim, "aw"))
         return kept(one, aw, model) - kept(aw, one, model)
 
@@ -103,7 +105,7 @@ def test_pattern_weighs_more_than_the_number_of_processes():
 
 @pytest.mark.parametrize("burst", [6.0, 12.0, 18.0])
 def test_a_periodic_signal_gives_the_same_ordering_weaker(burst):
-    """S5: of a period of 24 s, active for a part of it; every probe beside every signal."""
+    """S5: of a period of 24 s, active for a part of it; every probe alongside every signal."""
     programs = [Program(name, MIB) for name in ("owc", "ws", "aw")]
 
     def slowed(probe, signal):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from contended_runs import LAWS, Program, Run, World, alone, contended, programs
+from contended_runs import LAWS, MeanField, Program, Run, alone, contended, programs
 from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from sluice.darshan.timeline import Heatmap, packed
 from sluice.history_db.records import Profile
 from sluice.policies import core
 from sluice.prediction.alone import estimate
-from sluice.prediction.company import IoRun, seen_storage
+from sluice.prediction.background import IoRun, seen_storage
 from sluice.prediction.expectation import expected
 from sluice.prediction.to_core import profile_members
 from sluice.prediction.undisturbed import undisturbed
@@ -54,11 +54,11 @@ def job(run: Run, number: int, *, has_heatmap: bool = True) -> FinishedJob:
 
 @cache
 def site(law: str, slots: int) -> tuple[list[Run], dict[str, Run]]:
-    """Runs in company only, and of each program one that was alone."""
-    world = World(BANDWIDTH, law)
+    """Runs with co-runners only, and of each program one that was alone."""
+    storage = MeanField(BANDWIDTH, law)
     chosen = programs(np.random.default_rng(3), 5, BANDWIDTH)
-    truth = {one.name: alone(one, world, runs=1)[0] for one in chosen}
-    return contended(chosen, world, each=8, slots=slots, seed=3), truth
+    truth = {one.name: alone(one, storage, runs=1)[0] for one in chosen}
+    return contended(chosen, storage, each=8, slots=slots, seed=3), truth
 
 
 def jobs_of(runs: list[Run], **how: bool) -> list[FinishedJob]:
@@ -70,7 +70,7 @@ def number(job: FinishedJob, name: str) -> float:
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_what_programs_do_alone_is_learned_from_runs_in_company(law):
+def test_what_programs_do_alone_is_learned_from_runs_with_co_runners(law):
     runs, truth = site(law, 4)
     by_name: dict[str, list[FinishedJob]] = {}
     for one in undisturbed(jobs_of(runs)):
@@ -97,11 +97,11 @@ def test_what_all_lost_is_what_the_clock_says(law):
 
 
 def test_runs_that_never_met_lost_nothing_and_stay_as_they_were_seen():
-    world = World(BANDWIDTH, "fair", noise=0.2)
+    storage = MeanField(BANDWIDTH, "fair", noise=0.2)
     (program,) = programs(np.random.default_rng(1), 1, BANDWIDTH)
     runs = [
         replace(run, start=run.start + 10_000 * i)
-        for i, run in enumerate(alone(program, world, runs=8))
+        for i, run in enumerate(alone(program, storage, runs=8))
     ]
     jobs = jobs_of(runs)
     found = undisturbed(jobs)
@@ -117,15 +117,15 @@ def test_without_heatmaps_less_is_known():
 
 
 def test_a_program_that_was_never_undisturbed_has_a_wide_interval():
-    world = World(BANDWIDTH, "fair")
+    storage = MeanField(BANDWIDTH, "fair")
     always = Program("always", 1, 20 * BANDWIDTH, 0.0, BANDWIDTH, 1.0, flushes=False)
     often = replace(always, name="often", bursts=4, burst_bytes=3 * BANDWIDTH, pause=6.0)
-    crowd = contended([always, replace(always, name="too")], world, each=8, slots=6)
-    calm = contended([often], world, each=8, slots=2)
-    wide = undisturbed(jobs_of(crowd))[0].disturbance.log_sd
+    together = contended([always, replace(always, name="too")], storage, each=8, slots=6)
+    calm = contended([often], storage, each=8, slots=2)
+    wide = undisturbed(jobs_of(together))[0].disturbance.log_sd
     narrow = undisturbed(jobs_of(calm))[0].disturbance.log_sd
     assert wide > 2 * narrow
-    assert expected(undisturbed(jobs_of(crowd))[:8]).spread["rate"] >= wide
+    assert expected(undisturbed(jobs_of(together))[:8]).spread["rate"] >= wide
 
 
 def test_one_wild_run_does_not_spoil_the_rest():
@@ -140,7 +140,7 @@ def test_one_wild_run_does_not_spoil_the_rest():
     assert spoiled == pytest.approx(usual, rel=0.25)
 
 
-def test_jobs_on_other_targets_are_no_company():
+def test_jobs_on_other_targets_are_no_co_runners():
     runs, _ = site("fair", 4)
     jobs = [replace(one, targets=frozenset({i})) for i, one in enumerate(jobs_of(runs))]
     assert sum(one.disturbance.lost() for one in undisturbed(jobs)) == 0

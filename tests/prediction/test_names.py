@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core_worlds import NOW, corunner, snapshot
+from core_cases import NOW, corunner, snapshot
 from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -73,7 +73,7 @@ def told_by(bundle, uid):
     return {**bundle.predict(the_job_of(uid)).profile.to_dict(), "confidence": None}
 
 
-def beside(bundle, *uids):
+def alongside(bundle, *uids):
     """What is decided on Bob's job while each of these users runs a job of the same name.
 
     They are in the snapshot as sluiced would put them there.
@@ -89,10 +89,10 @@ def beside(bundle, *uids):
 
 def test_jobs_that_are_only_called_like_a_program_keep_nobody_waiting():
     bundle = learned(known_program())
-    alone = beside(bundle)
-    assert beside(bundle, *[LIAR] * 20).to_dict() == alone.to_dict()
-    beside_true_runs = beside(bundle, *OTHERS)
-    assert beside_true_runs.alternatives[0].slowdown > 1.2 * alone.alternatives[0].slowdown
+    alone = alongside(bundle)
+    assert alongside(bundle, *[LIAR] * 20).to_dict() == alone.to_dict()
+    alongside_true_runs = alongside(bundle, *OTHERS)
+    assert alongside_true_runs.alternatives[0].slowdown > 1.2 * alone.alternatives[0].slowdown
 
 
 def test_a_first_run_ends_the_abstaining_when_it_bears_the_name_out():
@@ -115,7 +115,7 @@ def test_the_first_job_that_writes_nothing_ends_a_lie(traces):
         else learned([*known_program(), *true_run], lie)
     )
     assert bundle.predict(the_job_of(LIAR)).profile.confidence < CONFIG.policy.min_confidence
-    assert beside(bundle, LIAR).to_dict() == beside(bundle).to_dict()
+    assert alongside(bundle, LIAR).to_dict() == alongside(bundle).to_dict()
 
 
 def test_a_liar_changes_nothing_that_is_predicted_of_others():
@@ -140,7 +140,7 @@ _RUN = st.tuples(
 @settings(deadline=None, max_examples=60)
 @given(st.lists(_RUN, min_size=1, max_size=40), st.sampled_from([BOB, LIAR]))
 def test_what_a_job_counts_as_is_what_the_users_own_runs_did(rows, uid):
-    """Whoever else ran what under its name: they can say how sure that is, and no more."""
+    """Others that ran something under its name can say how sure that is, and no more."""
     jobs, silent = [], []
     for number, (owner, what, power, name) in enumerate(rows, start=1):
         profile = {"none": QUIET, "silent": SILENT, **_PATTERNS}[what]

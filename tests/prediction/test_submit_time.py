@@ -389,7 +389,7 @@ def test_publishing_says_what_the_interference_model_rests_on(site):
 
 
 def test_what_production_showed_reaches_the_bundle(site):
-    """`post` flushes beside `namd`, which streams, and hardly loses, unlike in the papers."""
+    """`post` flushes alongside `namd`, which streams, and hardly loses, unlike in the papers."""
     bundle = site.history.parent / "model.bundle"
 
     def kept() -> float:

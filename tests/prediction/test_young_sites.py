@@ -90,7 +90,7 @@ def keep(history: Path, runs: list[Ran], *, first: int = 1) -> None:
 
 
 def answers(directory: Path, *commands: tuple[str, ...]) -> dict[tuple[str, ...], tuple[int, str]]:
-    """What commands say of the history there; the bundle is written beside it."""
+    """What commands say of the history there; the bundle is written alongside it."""
     config = directory / "sluice.conf"
     config.write_text(
         f"History={directory}/history.db\nBundle={directory}/model.bundle\n"

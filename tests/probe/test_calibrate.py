@@ -18,7 +18,7 @@ from target_kinds import Limits
 
 from sluice.cli.main import main
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference.calibrate import protocol
 from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
@@ -45,7 +45,7 @@ from sluice.interference.errors import CalibrationError
 from sluice.interference.programs import KIB, MIB, Program
 
 QUICK = ("--window", "0.2", "--fill", "0")
-PAIR = ("--encounter", "ws:4K:1 aw:64K:1", "--encounter", "owc:4K:1 ws:4K:1 aw:4K:1")
+PAIR = ("--co-run", "ws:4K:1 aw:64K:1", "--co-run", "owc:4K:1 ws:4K:1 aw:4K:1")
 
 
 @pytest.fixture
@@ -106,16 +106,16 @@ def test_what_was_measured_is_in_the_history_and_in_the_report(sluice, place, tm
 
 
 def measured(history: Path) -> int:
-    """How many encounters another process has stored so far."""
+    """How many co-runs another process has stored so far."""
     try:
         with Store(history, read_only=True) as store:
-            return len(store.encounters([c.id for c in store.calibrations()]))
+            return len(store.coruns([c.id for c in store.calibrations()]))
     except HistoryError:
         return 0  # it is just being made
 
 
 def test_an_interrupted_calibration_goes_on_where_it_was(sluice, place, tmp_path):
-    many = [word for i in range(1, 4) for word in ("--encounter", f"ws:{4 * i}K:1 aw:4K:1")]
+    many = [word for i in range(1, 4) for word in ("--co-run", f"ws:{4 * i}K:1 aw:4K:1")]
     words = ("site", "calibrate", "run", "--target", f"a={place}", *QUICK, *many, "--budget", "20s")
     process = interruptible.start(Path(sys.executable).with_name("sluice"), *words)
     deadline = time.monotonic() + 60
@@ -141,10 +141,10 @@ def test_a_full_target_ends_a_calibration_that_goes_on_once_there_is_room(sluice
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine does not let us mount a tmpfs")
     try:
-        words = ("--target", f"a={place}", *QUICK, "--encounter", "aw:4K:1 ws:4K:1")
+        words = ("--target", f"a={place}", *QUICK, "--co-run", "aw:4K:1 ws:4K:1")
         complaint = sluice("site", "calibrate", "run", *words, "--budget", "3s", code=1)
         assert f"{place}: the file system is nearly full; make room there" in complaint
-        assert "0 encounters are kept, go on with `sluice site calibrate resume`" in complaint
+        assert "0 co-runs are kept, go on with `sluice site calibrate resume`" in complaint
         subprocess.run([*mount[:3], "-o", "remount,size=1G", str(place)], check=True)
         sluice("site", "calibrate", "resume")
     finally:
@@ -173,36 +173,36 @@ def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
         (("--target", "a"), "a: not a target like NAME=DIRECTORY"),
         (("--target", "a=/nowhere"), "/nowhere: no such directory"),
         (("--target", "a=.", "--counter", "b=x"), "--counter b: no target has that name"),
-        (("--target", "a=.", "--encounter", "owc:1M"), "name a probe and at least one signal"),
-        (("--target", "a=.", "--encounter", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
-        (("--target", "a=.", "--encounter", "ws:1M aw:1000:2::direct"), "is a multiple of 4K"),
+        (("--target", "a=.", "--co-run", "owc:1M"), "name a probe and at least one signal"),
+        (("--target", "a=.", "--co-run", "owc:1M xyz"), "xyz: not a program like owc:1M:2"),
+        (("--target", "a=.", "--co-run", "ws:1M aw:1000:2::direct"), "is a multiple of 4K"),
         (("--target", "a=.", "--target", "b=./."), "two targets have one directory"),
         (
-            ("--target", "a=.", "--tasks", "4", "--encounter", "owc:1M:4 aw:1M:6"),
+            ("--target", "a=.", "--tasks", "4", "--co-run", "owc:1M:4 aw:1M:6"),
             "aw:1M:6: its processes cannot be dealt to 4 tasks evenly",
         ),
         (
-            ("--target", "a=.", "--tasks", "4", "--encounter", "owc:1M:4 owc+aw:1M:4"),
+            ("--target", "a=.", "--tasks", "4", "--co-run", "owc:1M:4 owc+aw:1M:4"),
             "give it a multiple of 8 of them",
         ),
         (
-            ("--target", "a=.", "--encounter", "owc:1M aw:1M:1025"),
+            ("--target", "a=.", "--co-run", "owc:1M aw:1M:1025"),
             "aw:1M:1025: a probe starts at most 1024 processes",
         ),
         (("--target", "a=.", "--processes", "1024"), "a probe starts at most 1024 processes"),
         (
-            ("--target", "a=.", "--encounter", f"owc:1M {'+'.join(17 * ['aw'])}:1M:17"),
+            ("--target", "a=.", "--co-run", f"owc:1M {'+'.join(17 * ['aw'])}:1M:17"),
             "a mix has at most 16 patterns",
         ),
         (
-            ("--target", "a=.", "--encounter", "owc:1M owc+aw:1M:1"),
+            ("--target", "a=.", "--co-run", "owc:1M owc+aw:1M:1"),
             "owc+aw:1M:1: its processes cannot be dealt to 2 patterns evenly",
         ),
         (
-            ("--target", "a=.", "--encounter", "owc:1M owc+aw+aw:1M:2"),
+            ("--target", "a=.", "--co-run", "owc:1M owc+aw+aw:1M:2"),
             "give it a multiple of 3 of them",
         ),
-        (("--target", "a=.", "--encounter", "owc:1M aw:1M:²"), "not a program like owc:1M:2"),
+        (("--target", "a=.", "--co-run", "owc:1M aw:1M:²"), "not a program like owc:1M:2"),
         (("--target", "a=.", "--tasks", "2"), "--tasks 2: only --srun starts several"),
     ],
 )
@@ -302,7 +302,7 @@ def test_a_delta_graph_needs_programs_with_a_volume(sluice, place):
     assert "there is no history yet" in sluice("site", "calibrate", "list", code=1)
 
 
-def delta_of(program, target, *texts, prefix=(), plan) -> Encounter:
+def delta_of(program, target, *texts, prefix=(), plan) -> CoRun:
     """The only point of a graph."""
     found = []
     measure_delta(
@@ -392,7 +392,7 @@ def run_tasks(program, place, tasks):
     return in_time(Launcher(str(program), SRUN, tasks), run)
 
 
-def test_what_a_site_prints_beside_the_reports_of_tasks_is_passed_over(program, place):
+def test_what_a_site_prints_alongside_the_reports_of_tasks_is_passed_over(program, place):
     assert sum(run_tasks(program, place, 2).bytes) == 2 * 4 * KIB
 
 

@@ -69,7 +69,7 @@ def test_a_default_calibration_predicts_programs_that_it_did_not_plan(program, t
     dropped = sum(bool(e.dropped) for e in calibration)
     with capsys.disabled():
         print(
-            f"\n{len(calibration)} encounters, {dropped} of them dropped, in {seconds:.0f} s; "
+            f"\n{len(calibration)} co-runs, {dropped} of them dropped, in {seconds:.0f} s; "
             f"{len(seen)} losses in {len(seen) // 2} runs that were not in it (seed {seed}):\n"
             f"median error of log I {error:.3f} (published figures alone {published:.3f}, "
             f"a perfect model {floor:.3f}), goal {MOST_ERROR}: {verdict(error, 0, MOST_ERROR)}\n"

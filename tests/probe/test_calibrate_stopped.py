@@ -12,10 +12,10 @@ import interruptible
 import pytest
 
 from sluice.cli.stopping import stopped_like_ctrl_c
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference.calibrate.delta import DeltaPlan
-from sluice.interference.calibrate.grid import Encounterable
+from sluice.interference.calibrate.grid import PlannedCoRun
 from sluice.interference.calibrate.launch import TIE
 from sluice.interference.calibrate.protocol import Timing
 from sluice.interference.calibrate.session import (
@@ -29,7 +29,7 @@ from sluice.interference.calibrate.targets import Target, claimed
 from sluice.interference.errors import CalibrationError
 from sluice.interference.programs import Program
 
-LONG = ("--window", "50", "--encounter", "ws:4K:1 aw:64K:1", "--budget", "1h")
+LONG = ("--window", "50", "--co-run", "ws:4K:1 aw:64K:1", "--budget", "1h")
 
 OWNER = """
 import sys, time
@@ -119,23 +119,23 @@ def test_a_stopped_calibration_writes_no_more_and_can_be_resumed(
 # -- going on -----------------------------------------------------------------------
 
 
-PAIR = Encounterable(Program("ws", 4096, 1), (Program("aw", 4096, 1),))
+PAIR = PlannedCoRun(Program("ws", 4096, 1), (Program("aw", 4096, 1),))
 
 
 def settings_for(place: Path) -> Settings:
     return Settings((Target("a", (place,)),), (PAIR,), Timing(), budget=60.0)
 
 
-def dropped(encounter: Encounterable) -> Encounter:
-    members = (str(encounter.probe), *map(str, encounter.signals))
-    return Encounter(0, "rates", members, ("a", "a"), 0.0, (1.0, 2.0), (1.0, 1.0), 0.0, "noise")
+def dropped(corun: PlannedCoRun) -> CoRun:
+    members = (str(corun.probe), *map(str, corun.signals))
+    return CoRun(0, "rates", members, ("a", "a"), 0.0, (1.0, 2.0), (1.0, 1.0), 0.0, "noise")
 
 
 def test_what_was_dropped_is_measured_again_but_not_for_ever(tmp_path, place):
     with Store(tmp_path / "history.db", create=True) as store:
         session = Session.begin(store, settings_for(place), site="here", probe="probe")
-        for (encounter,) in session.to_do():
-            session.measured.append(dropped(encounter))
+        for (corun,) in session.to_do():
+            session.measured.append(dropped(corun))
     assert len(session.measured) == 1 + MOST_REPEATS
 
 
@@ -145,8 +145,8 @@ def test_less_time_is_left_the_more_is_measured_and_never_more_than_the_budget(t
     with Store(tmp_path / "history.db", create=True) as store:
         session = Session.begin(store, settings, site="here", probe="probe")
         left = [session.seconds_left()]
-        for encounter in settings.plan:
-            session.measured.append(replace(dropped(encounter), dropped=""))
+        for corun in settings.plan:
+            session.measured.append(replace(dropped(corun), dropped=""))
             left.append(session.seconds_left())
         assert left[0] == estimate_seconds(settings.plan, settings.timing, settings.lead_seconds)
         assert left == pytest.approx([left[0] * share / 3 for share in (3, 2, 1, 0)])
@@ -180,7 +180,7 @@ def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path,
         with pytest.raises(CalibrationError, match="was on lustre mgs:/scratch when"):
             Session.resume(store, store.calibrations()[-1], probe="probe")
         place.rmdir()
-        with pytest.raises(CalibrationError, match="No such file or directory; mend that"):
+        with pytest.raises(CalibrationError, match="No such file or directory; repair that"):
             Session.resume(store, calibration, probe="probe")
 
 
@@ -189,7 +189,7 @@ def test_a_delta_graph_goes_on_where_it_was(program, place, tmp_path):
     plan = DeltaPlan(alone=0.5, offsets=(-0.3, 0.0, 0.3), rounds=2)
     settings = replace(settings_for(place), delta=plan)
 
-    def stop_at_the_fourth(_: Encounter) -> None:
+    def stop_at_the_fourth(_: CoRun) -> None:
         if len(session.measured) == 4:
             raise KeyboardInterrupt
 
@@ -200,7 +200,7 @@ def test_a_delta_graph_goes_on_where_it_was(program, place, tmp_path):
         (calibration,) = store.calibrations()
         assert not calibration.finished
         Session.resume(store, calibration, probe=str(program)).run(lambda _: None)
-        measured = store.encounters([calibration.id])
+        measured = store.coruns([calibration.id])
         assert store.calibrations()[0].finished
     assert sorted(e.offset for e in measured) == sorted(plan.offsets * plan.rounds)
 

@@ -16,13 +16,13 @@ from default_calibration import LIMITS, calibration, default_calibration
 from measured_programs import writer
 from moosefs import LIMITS as MOOSEFS_LIMITS
 from moosefs import MooseFS
-from recorded import encounters
+from recorded import coruns
 from storage_targets import StorageTargets
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference.calibrate.analysis import agreement, losses, stability
-from sluice.interference.calibrate.grid import Encounterable, default_grid
+from sluice.interference.calibrate.grid import PlannedCoRun, default_grid
 from sluice.interference.calibrate.protocol import Timing
 from sluice.interference.calibrate.targets import Target
 from sluice.interference.programs import MIB
@@ -35,7 +35,7 @@ ROUNDS = 3
 pytestmark = [pytest.mark.acceptance, pytest.mark.storage]
 
 
-def compare(first: list[Encounter], second: list[Encounter], capsys) -> None:
+def compare(first: list[CoRun], second: list[CoRun], capsys) -> None:
     found, bound = agreement(first, second), stability(first).bound
     with capsys.disabled():
         print(
@@ -58,7 +58,7 @@ def test_two_default_calibrations_of_throttled_targets_agree(program, tmp_path, 
             begin = time.monotonic()
             results.append(default_calibration(store, program, targets, seed=seed))
             with capsys.disabled():
-                print(f"\n{len(results[-1])} encounters in {time.monotonic() - begin:.0f} s")
+                print(f"\n{len(results[-1])} co-runs in {time.monotonic() - begin:.0f} s")
     compare(*results, capsys)
 
 
@@ -92,14 +92,15 @@ def test_two_calibrations_of_moosefs_agree_on_an_order_of_its_own(program, tmp_p
     with capsys.disabled():
         for pair in WATCHED:
             print(
-                f"{' beside '.join(pair)} loses {found[pair]:.1%}, to the writer {seen[pair]:.1%}"
+                f"{' alongside '.join(pair)} loses {found[pair]:.1%}, "
+                f"to the writer {seen[pair]:.1%}"
             )
     bound = stability(results[0]).bound
     assert mean(abs(found[pair] - seen[pair]) for pair in WATCHED) <= bound
     for one, other in permutations(WATCHED, 2):
         assert found[one] > found[other] or seen[one] < seen[other] + bound
     for name in ("third", "fourth", "fifth", "sixth"):
-        throttled = agreement(results[0], encounters(f"calibration-{name}"))
+        throttled = agreement(results[0], coruns(f"calibration-{name}"))
         assert throttled.cells == 9
         assert throttled.rank_correlation < 0.9
         assert throttled.mean_difference > bound
@@ -119,18 +120,18 @@ def lost_by_the_writer(moosefs: MooseFS, victim: str, other: str) -> float:
 
     Only for victims that wait for each flush: what others write goes into a cache first.
     """
-    alone, beside = [], []
+    alone, alongside = [], []
     for _ in range(ROUNDS):
         alone.append(io_seconds(victim, moosefs.path("a")))
         with subprocess.Popen(writing(other, "1G", moosefs.path("a", client=1))) as signal:
             time.sleep(1.0)  # until the caches are full
-            beside.append(io_seconds(victim, moosefs.path("a")))
+            alongside.append(io_seconds(victim, moosefs.path("a")))
             assert signal.poll() is None
             signal.kill()
         for left in moosefs.path("a").iterdir():
             left.unlink()
         wait_until_quiet(moosefs)
-    return 1 - median(alone) / median(beside)
+    return 1 - median(alone) / median(alongside)
 
 
 def wait_until_quiet(moosefs: MooseFS) -> None:
@@ -151,8 +152,8 @@ def writing(pattern: str, volume: str, directory: Path) -> list[str | Path]:
     return [writer(), *words, directory]
 
 
-def is_plain(encounter: Encounterable) -> bool:
-    programs = (encounter.probe, *encounter.signals)
+def is_plain(corun: PlannedCoRun) -> bool:
+    programs = (corun.probe, *corun.signals)
     return len(programs) == 2 and all(
         p.processes == 2 and not p.sync and not p.direct for p in programs
     )

@@ -1,5 +1,5 @@
 /*
- * The policies with engine and fast world, for sanitizers and valgrind.
+ * The policies with engine and mean-field storage model, for sanitizers and valgrind.
  * usage: policies_test BUNDLE UID NAME...: a bundle, its owner and the job names that it
  * knows.
  */
@@ -16,7 +16,7 @@
 enum { JOBS = 200, NODES = 32, MOST_NAMES = 8 };
 
 static struct sluice_replay_job jobs[JOBS];
-static struct sluice_world_load loads[JOBS];
+static struct sluice_mean_field_load loads[JOBS];
 static uint32_t application[JOBS];
 static struct sluice_submission submissions[MOST_NAMES];
 static const double max_delay = 900.0;
@@ -30,7 +30,7 @@ draw (uint32_t below)
 }
 
 static void
-make_jobs (const struct sluice_world_config *config, uint32_t names)
+make_jobs (const struct sluice_mean_field_config *config, uint32_t names)
 {
 	double submit = 0;
 	for (uint32_t i = 0; i < JOBS; i++) {
@@ -49,8 +49,8 @@ make_jobs (const struct sluice_world_config *config, uint32_t names)
 		profile.pattern = kind % 2 ? SLUICE_PATTERN_AW : SLUICE_PATTERN_WS;
 		profile.share[profile.pattern] = 1.0f;
 		profile.io_share = 0.5;
-		sluice_world_load_of (&profile, jobs[i].slots, runtime, 8, config,
-				      &loads[i]);
+		sluice_mean_field_load_of (&profile, jobs[i].slots, runtime, 8, config,
+					   &loads[i]);
 	}
 }
 
@@ -71,7 +71,7 @@ make_workload (void)
 }
 
 static void
-run (const struct sluice_workload *w, const struct sluice_world_config *config,
+run (const struct sluice_workload *w, const struct sluice_mean_field_config *config,
      const struct sluice_replay_policy *policy, const struct sluice_policy_result *results)
 {
 	struct sluice_error err;
@@ -84,19 +84,19 @@ run (const struct sluice_workload *w, const struct sluice_world_config *config,
 	while (sluice_engine_run (e, 10, &err) == 1)
 		;
 	CHECK (sluice_engine_ended (e) == JOBS);
-	uint32_t kept_back = 0;
+	uint32_t delay = 0;
 	for (uint32_t i = 0; i < JOBS; i++) {
 		CHECK (results[i].held >= 0 && results[i].held <= max_delay);
-		kept_back += results[i].held > 0;
+		delay += results[i].held > 0;
 	}
-	CHECK (kept_back > 0);
+	CHECK (delay > 0);
 	sluice_engine_destroy (e);
 	sluice_contended_destroy (contended);
 }
 
 /* Every job passes one gate, which holds three of them. */
 static void
-run_gates (const struct sluice_workload *w, const struct sluice_world_config *config)
+run_gates (const struct sluice_workload *w, const struct sluice_mean_field_config *config)
 {
 	static const double room[] = { 3.0 };
 	static uint32_t first[JOBS + 1];
@@ -121,7 +121,7 @@ run_gates (const struct sluice_workload *w, const struct sluice_world_config *co
 }
 
 static void
-run_core (const struct sluice_workload *w, const struct sluice_world_config *config,
+run_core (const struct sluice_workload *w, const struct sluice_mean_field_config *config,
 	  const struct sluice_bundle *bundle)
 {
 	static const char text[] = "Mode=enforce\n";
@@ -148,7 +148,7 @@ run_core (const struct sluice_workload *w, const struct sluice_world_config *con
 int
 main (int argc, char **argv)
 {
-	struct sluice_world_config config;
+	struct sluice_mean_field_config config;
 	struct sluice_bundle *bundle;
 	struct sluice_error err;
 	uint32_t names = (uint32_t)(argc - 3);
@@ -160,8 +160,8 @@ main (int argc, char **argv)
 		    = { .name = argv[i + 3], .script = "#!/bin/sh\n" };
 		sluice_submission_of (&request, &submissions[i]);
 	}
-	sluice_world_config_init (&config);
-	config.lanes[0] = (struct sluice_world_lane){ .targets = 4, .servers = 1 };
+	sluice_mean_field_config_init (&config);
+	config.lanes[0] = (struct sluice_mean_field_lane){ .targets = 4, .servers = 1 };
 	make_jobs (&config, names);
 	struct sluice_workload w = make_workload ();
 	for (w.scheduler.preemption = 0; w.scheduler.preemption <= 2;

@@ -261,7 +261,7 @@ class Stepped:
         return {f"{name}.{0 if task == 'N/A' else task}" for name, task in words}
 
     def settled(self, expected: set[str]) -> set[str]:
-        """Who runs after this step: the expected ones soon, or whoever else in the end."""
+        """Who runs after this step: the expected ones soon, or any others in the end."""
         deadline = time.monotonic() + PATIENCE
         while self.running() != expected and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Policies beside each other: fair draws, honest intervals, the same answer on any cores."""
+"""Policies alongside each other: fair draws, honest intervals, the same answer on any cores."""
 
 import threading
 from dataclasses import replace
@@ -141,7 +141,7 @@ def test_results_come_in_order_however_long_each_takes():
     assert list(in_order(range(9), work, workers=2)) == list(range(9))
 
 
-def test_whoever_gives_up_ends_the_work_that_is_under_way():
+def test_giving_up_ends_the_work_that_is_under_way():
     """As Ctrl-C does: the loop is left, and no thread goes on."""
     ended, before = [], set(threading.enumerate())
 

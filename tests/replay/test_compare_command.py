@@ -48,7 +48,7 @@ def made(tmp_path_factory):
     return json.loads(result.stdout), table, page
 
 
-def test_json_sets_every_policy_beside_plain_slurm(made):
+def test_json_sets_every_policy_next_to_plain_slurm(made):
     document, _, _ = made
     assert list(document["policies"]) == ["none", "two-groups", "class-lanes", "server-fair"]
     assert document["policy"] == "two-groups"
@@ -70,7 +70,7 @@ def test_the_table_of_jobs_agrees_with_the_totals(made):
         rows = [row for row in table.to_pylist() if row["policy"] == policy]
         lost = sum(row["lost_slot_seconds"] for row in rows) / 3600
         assert found["figures"]["lost_slot_hours"]["value"] == pytest.approx(lost, rel=1e-6)
-        held = [row["kept_back"] for row in rows if row["kept_back"]]
+        held = [row["delay"] for row in rows if row["delay"]]
         assert found["figures"]["held_jobs"]["value"] == len(held)
     assert {row["lanes"] for row in rows} == {0}
 
@@ -184,7 +184,11 @@ WRONG = (
     (["--policy", "two-groups", "--wrong", "2"], 1, "the share of wrong predictions is 2.0"),
     (["--policy", "two-groups", "--option", "size=2"], 1, "no policy has the option size"),
     (["--policy", "two-groups", "--max-delay", "long"], 1, "max_delay=long: give a number"),
-    (["--policy", "none", "--repeat", "1", "--world", "speed=1"], 1, "a world has no speed"),
+    (
+        ["--policy", "none", "--repeat", "1", "--storage", "speed=1"],
+        1,
+        "a storage model has no speed",
+    ),
     (["--policy", "two-groups", "--lanes", "9", "--targets", "8"], 1, "9 lanes of 8 targets"),
 )
 
@@ -277,7 +281,7 @@ def test_an_impossible_job_is_named_and_delays_nobody(tmp_path):
         ("1 0 0 60 8 -1 -1 8 90 -1 1 1 1 -1 -1 1 -1 -1\n", "Nothing remains"),
         ("1 0 0 0 1 -1 -1 1 90 -1 1 1 1 -1 -1 1 -1 -1\n", "Nothing remains"),
     ],
-    ids=["nobody can run", "nobody is beside another", "nobody takes any time"],
+    ids=["nobody can run", "nobody is alongside another", "nobody takes any time"],
 )
 def test_a_page_is_made_also_where_there_is_little_to_show(tmp_path, jobs, verdict):
     trace, page = tmp_path / "trace.swf", tmp_path / "r.html"

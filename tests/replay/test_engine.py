@@ -1,4 +1,4 @@
-"""What the engine promises beside its schedules: refusals, determinism, order of ties."""
+"""What the engine promises next to its schedules: refusals, determinism, order of ties."""
 
 import threading
 

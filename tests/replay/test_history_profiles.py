@@ -96,7 +96,7 @@ def test_a_log_of_a_number_that_was_used_again_belongs_to_nobody(store, made):
     assert not known.any()
 
 
-def test_profiles_of_a_history_become_loads_of_the_world(store, made):
+def test_profiles_of_a_history_become_loads_of_the_storage_model(store, made):
     fill(store, made)
     work = work_of(made)
     profiles, _ = profiles_of(store, work)

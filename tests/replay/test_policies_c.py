@@ -1,4 +1,4 @@
-"""The policies in C with engine, world and decision core, sanitized and under valgrind."""
+"""The policies in C with engine, storage model and decision core, sanitized and under valgrind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sluice.policies import core
-from sluice.policies.bundle_writer import Application, write_bundle
+from sluice.policies.bundle_writer import BundleApplication, write_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "sim" / "engine"
@@ -46,7 +46,9 @@ def make_bundle(path: Path) -> Path:
         submission = core.submission_of({"uid": 1, "name": name, "script": "#!/bin/sh\n"})
         known = {"share": {profile["pattern"]: 1.0}, "confidence": 0.95, "runs": 9, **profile}
         key = core.application_key(submission, "user_name")
-        applications.append(Application(key=key, evidence="user_name", id=i + 1, profile=known))
+        applications.append(
+            BundleApplication(key=key, evidence="user_name", id=i + 1, profile=known)
+        )
     write_bundle(
         path,
         policy=config.policy,

@@ -7,22 +7,24 @@ from ablations import rates_in_mean_field
 
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.sim.storage import probing
+from sluice.sim.storage.discrete_event import STORAGE_FIELDS, simulate
+from sluice.sim.storage.mean_field import NAMES, MeanField
 from sluice.sim.storage.probing import programs_of, storage_of_one_target
-from sluice.sim.storage.requests import STORAGE_FIELDS, simulate
 from sluice.sim.storage.storage import storage_for
-from sluice.sim.storage.world import NAMES, World
 
 STORAGE = storage_for(64)
 
 
-def test_a_calibration_is_of_the_request_level_world_and_not_of_the_one_that_answers(monkeypatch):
-    """It comes about where the fast world cannot be asked at all."""
+def test_a_calibration_is_of_the_request_level_storage_model_and_not_of_the_one_that_answers(
+    monkeypatch,
+):
+    """It comes about where the mean-field storage model cannot be asked at all."""
 
     def refuse(*_):
         raise AssertionError
 
     for name in ("start", "rate", "run"):
-        monkeypatch.setattr(World, name, refuse)
+        monkeypatch.setattr(MeanField, name, refuse)
     monkeypatch.setattr(probing, "CHUNKS", (64 * KIB, MIB))
     slower = replace(STORAGE, numbers={"commit_seconds": 2e-3})
     assert probing.calibrated(slower)["points"]
@@ -30,7 +32,7 @@ def test_a_calibration_is_of_the_request_level_world_and_not_of_the_one_that_ans
         probing.calibrated(slower, rates_in_mean_field)
 
 
-def test_one_target_of_a_world_has_its_numbers_and_the_platform_s_round_trips():
+def test_one_target_of_a_storage_model_has_its_numbers_and_the_platform_s_round_trips():
     one = storage_of_one_target({"target_bandwidth": 7e8, "metadata_rate": 500.0})
     assert one["target_bandwidth"] == 7e8
     assert one["create_seconds"] == pytest.approx(1 / 500)
@@ -40,7 +42,7 @@ def test_one_target_of_a_world_has_its_numbers_and_the_platform_s_round_trips():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("number", [1e-9, 1e18])
-def test_the_target_of_any_world_is_one_of_the_request_level_world(name, number):
+def test_the_target_of_any_storage_model_is_one_of_the_request_level_storage_model(name, number):
     """Whose numbers have other limits."""
     limits = {field.name: (field.low, field.high) for field in STORAGE_FIELDS}
     for key, value in storage_of_one_target({name: number}).items():
@@ -57,7 +59,7 @@ def test_a_file_for_each_write_without_flushes_keeps_as_many_files_under_way_as_
     assert large["processes"] == 2
 
 
-def test_streams_take_from_small_synchronous_writes_and_hardly_lose_beside_them():
+def test_streams_take_from_small_synchronous_writes_and_hardly_lose_alongside_them():
     """The ordering of Shah et al. (S1), request by request."""
     storage = storage_of_one_target({})
     stream, small = (
@@ -80,8 +82,9 @@ def test_a_mix_is_a_program_for_each_of_its_parts_and_loses_as_they_do_on_averag
     stream = Program("aw", MIB)
     kept = {}
     for program in (mix, Program("ws", 64 * KIB), Program("aw", 64 * KIB)):
-        (alone,), (beside, _) = (
-            probing.rates_by_request({}, programs) for programs in ([program], [program, stream])
+        (alone,), (alongside, _) = (
+            probing.rates_by_discrete_events({}, programs)
+            for programs in ([program], [program, stream])
         )
-        kept[program.pattern] = beside / alone
+        kept[program.pattern] = alongside / alone
     assert kept["ws"] < kept["ws+aw"] < kept["aw"]

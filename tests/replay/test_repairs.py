@@ -1,4 +1,4 @@
-"""What is missing or broken in a trace is mended by a stated rule, counted and named."""
+"""What is missing or broken in a trace is repaired by a stated rule, counted and named."""
 
 from pathlib import Path
 

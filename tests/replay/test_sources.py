@@ -11,7 +11,7 @@ from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.sim.errors import TraceError
 from sluice.sim.trace.accounting import trace_of_jobs
-from sluice.sim.trace.jobs import Outcome
+from sluice.sim.trace.jobs import JobEnd
 from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.sources import guess, read_trace
 
@@ -109,7 +109,7 @@ def test_every_format_tells_the_same_jobs(kind, tmp_path):
     assert list(trace.slots) == [2, 1]
     assert [trace.users[i] for i in trace.user] == ["ann", "bob"]
     assert [trace.accounts[i] for i in trace.account] == ["physics"] * 2
-    assert list(trace.outcome) == [Outcome.COMPLETED, Outcome.CANCELLED]
+    assert list(trace.outcome) == [JobEnd.COMPLETED, JobEnd.CANCELLED]
 
 
 def test_accounting_may_be_counted_in_processors(tmp_path):

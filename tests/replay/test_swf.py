@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.jobs import Outcome
+from sluice.sim.trace.jobs import JobEnd
 from sluice.sim.trace.sources import read_trace
 from sluice.sim.trace.swf import FIELDS, read_swf
 
@@ -39,7 +39,7 @@ def test_each_field_of_a_line_is_understood():
         300,
     )
     assert (trace.limit[0], trace.slots[0]) == (600, 8)
-    assert trace.outcome[0] == Outcome.COMPLETED
+    assert trace.outcome[0] == JobEnd.COMPLETED
     assert trace.users[trace.user[0]] == "3"
     assert trace.accounts[trace.account[0]] == "5"
     assert trace.partitions[trace.partition[0]] == "1"
@@ -57,7 +57,7 @@ def test_what_is_minus_one_is_unknown():
     trace = read_swf("x", b"1 5 " + b"-1 " * 16)
     assert np.isnan([trace.start[0], trace.runtime[0], trace.limit[0]]).all()
     assert (trace.slots[0], trace.user[0], trace.after[0]) == (-1, -1, -1)
-    assert trace.outcome[0] == Outcome.UNKNOWN
+    assert trace.outcome[0] == JobEnd.UNKNOWN
 
 
 def test_processors_that_were_not_asked_for_are_those_that_were_given():
@@ -121,7 +121,7 @@ def test_a_gzipped_trace_is_read_and_a_damaged_one_is_named(tmp_path):
         read_trace(path)
 
 
-@pytest.mark.skipif(not KTH.exists(), reason="the KTH-SP2 trace is not beside the repository")
+@pytest.mark.skipif(not KTH.exists(), reason="the KTH-SP2 trace is not next to the repository")
 def test_the_kth_trace_is_read_whole():
     trace = read_trace(KTH)
     assert len(trace) == int(trace.header["MaxRecords"][0])

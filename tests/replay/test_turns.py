@@ -15,8 +15,8 @@ from sluice.sim._engine import ffi, lib
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
 from sluice.sim.storage.contention import Contention
+from sluice.sim.storage.mean_field import MeanField
 from sluice.sim.storage.storage import storage_for
-from sluice.sim.storage.world import World
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles
@@ -77,7 +77,7 @@ def decided_in(policy, **options):
             )
         )
 
-    watch = ffi.callback("sluice_world_watch *", note)
+    watch = ffi.callback("sluice_mean_field_watch *", note)
     lib.sluice_contended_watch(contention.handle, watch, ffi.NULL)
     engine.run(workload, SITE.settings, storage=contention.storage, policy=plan.decider.table)
     return seen
@@ -157,101 +157,103 @@ def test_equal_replays_with_turns_give_equal_bytes():
     assert first.contention.tobytes() == second.contention.tobytes()
 
 
-def writer(world, burst, nodes, **changed):
+def writer(mean_field, burst, nodes, **changed):
     """Return the load of a program that writes one burst, in a stream."""
     profile = {"pattern": "aw", "io_share": 1.0, "chunk_bytes": 4.0 * 2**20}
     profile |= {"bytes_per_flush": 2.0**30, "period_seconds": 1e9}
-    load = world.load_of(profile, nodes=nodes, runtime=burst)
+    load = mean_field.load_of(profile, nodes=nodes, runtime=burst)
     for name, value in changed.items():
         setattr(load, name, value)
     return load
 
 
-def ends_of(world, *starts):
+def ends_of(mean_field, *starts):
     """Return when jobs end that start at (time, load)."""
     found = {}
     for tag, (start, load) in enumerate(starts):
-        found |= {end.tag: end.time for end in world.run(start)}
-        world.start(start, load, tag=tag)
-    found |= {end.tag: end.time for end in world.run()}
+        found |= {end.tag: end.time for end in mean_field.run(start)}
+        mean_field.start(start, load, tag=tag)
+    found |= {end.tag: end.time for end in mean_field.run()}
     return [found[tag] for tag in range(len(starts))]
 
 
 def one_lane(**turns):
-    return World(lanes=((16, 2),), turns={"latency": 0.0, **turns})
+    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, **turns})
 
 
-def known(world, burst, nodes=16.0):
-    return writer(world, burst, nodes, expected=burst)
+def known(mean_field, burst, nodes=16.0):
+    return writer(mean_field, burst, nodes, expected=burst)
 
 
 def test_the_shorter_of_two_bursts_that_fill_the_storage_goes_first():
-    world = one_lane()
-    ends = ends_of(world, (0.0, known(world, 100.0)), (0.0, known(world, 10.0)))
+    mean_field = one_lane()
+    ends = ends_of(mean_field, (0.0, known(mean_field, 100.0)), (0.0, known(mean_field, 10.0)))
     assert ends == pytest.approx([110.0, 10.0])
 
 
 def test_a_burst_that_begins_later_interrupts_a_longer_one():
-    world = one_lane()
-    ends = ends_of(world, (0.0, known(world, 100.0)), (5.0, known(world, 10.0)))
+    mean_field = one_lane()
+    ends = ends_of(mean_field, (0.0, known(mean_field, 100.0)), (5.0, known(mean_field, 10.0)))
     assert ends == pytest.approx([110.0, 15.0])
 
 
 def test_a_wide_job_goes_before_a_narrow_one_that_fills_the_storage_as_well():
-    world = one_lane()
-    narrow, wide = known(world, 10.0), known(world, 30.0, nodes=64.0)
-    assert ends_of(world, (0.0, narrow), (0.0, wide)) == pytest.approx([40.0, 30.0])
+    mean_field = one_lane()
+    narrow, wide = known(mean_field, 10.0), known(mean_field, 30.0, nodes=64.0)
+    assert ends_of(mean_field, (0.0, narrow), (0.0, wide)) == pytest.approx([40.0, 30.0])
 
 
 def test_a_verdict_takes_effect_when_a_latency_has_passed():
     """Both write at half speed for a second; when B has ended, a second passes in vain."""
-    world = one_lane(latency=1.0, guard=0.0)
-    ends = ends_of(world, (0.0, known(world, 100.0)), (5.0, known(world, 10.0)))
+    mean_field = one_lane(latency=1.0, guard=0.0)
+    ends = ends_of(mean_field, (0.0, known(mean_field, 100.0)), (5.0, known(mean_field, 10.0)))
     assert ends == pytest.approx([111.0, 15.5])
 
 
 def test_a_burst_is_held_for_its_budget_and_no_longer():
-    world = one_lane(budget=0.5)
-    long, short = known(world, 100.0, nodes=16.0), known(world, 90.0, nodes=16.0)
-    ends = ends_of(world, (0.0, long), (0.0, short))
+    mean_field = one_lane(budget=0.5)
+    long, short = known(mean_field, 100.0, nodes=16.0), known(mean_field, 90.0, nodes=16.0)
+    ends = ends_of(mean_field, (0.0, long), (0.0, short))
     # 50 s alone, then both at half speed: B has 40 s left, then A 60 s.
     assert ends == pytest.approx([190.0, 130.0])
 
 
 def test_two_bursts_that_fit_take_no_turns():
-    world = one_lane()
-    ends = ends_of(world, (0.0, known(world, 100.0, nodes=8.0)), (0.0, known(world, 10.0, 7.0)))
+    mean_field = one_lane()
+    ends = ends_of(
+        mean_field, (0.0, known(mean_field, 100.0, nodes=8.0)), (0.0, known(mean_field, 10.0, 7.0))
+    )
     assert ends == pytest.approx([100.0, 10.0])
 
 
 def test_servers_that_weigh_jobs_share_by_their_place_in_the_order():
-    world = World(
+    mean_field = MeanField(
         lanes=((16, 2),), sharing="weights", turns={"latency": 0.0, "weigh": 1.0, "exponent": 1.0}
     )
     # At first three quarters and a quarter; what is left of A falls faster than of B.
-    ends = ends_of(world, (0.0, known(world, 10.0)), (0.0, known(world, 30.0)))
+    ends = ends_of(mean_field, (0.0, known(mean_field, 10.0)), (0.0, known(mean_field, 30.0)))
     assert 10.0 < ends[0] < 40.0 / 3.0
     assert ends[1] == pytest.approx(40.0, rel=1e-3)
 
 
 def test_a_job_that_is_killed_while_it_is_held_gives_its_time_to_nobody():
-    world = one_lane()
-    slot = world.start(0.0, known(world, 100.0), tag=1)
-    world.start(0.0, known(world, 10.0), tag=2)
-    assert not list(world.run(4.0))
-    assert world.rate(slot) == 0.0
-    end = world.stop(4.0, slot)
+    mean_field = one_lane()
+    slot = mean_field.start(0.0, known(mean_field, 100.0), tag=1)
+    mean_field.start(0.0, known(mean_field, 10.0), tag=2)
+    assert not list(mean_field.run(4.0))
+    assert mean_field.rate(slot) == 0.0
+    end = mean_field.stop(4.0, slot)
     assert (end.io, end.io_alone, end.held) == pytest.approx((4.0, 0.0, 4.0))
-    assert [one.time for one in world.run()] == pytest.approx([10.0])
+    assert [one.time for one in mean_field.run()] == pytest.approx([10.0])
 
 
 def test_bursts_that_differ_in_length_leave_a_job_as_long_as_it_is():
     numbers = {"burst_spread": 0.5}
-    world = World(numbers, lanes=((16, 2),))
+    mean_field = MeanField(numbers, lanes=((16, 2),))
     profile = {"pattern": "aw", "io_share": 0.4, "chunk_bytes": 2.0**20, "bytes_per_flush": 2.0**30}
-    load = world.load_of({**profile, "period_seconds": 100.0}, nodes=4.0, runtime=1000.0)
-    world.start(0.0, load)
-    (end,) = world.run()
+    load = mean_field.load_of({**profile, "period_seconds": 100.0}, nodes=4.0, runtime=1000.0)
+    mean_field.start(0.0, load)
+    (end,) = mean_field.run()
     assert end.time == pytest.approx(1000.0)
     assert (end.io, end.alone) == pytest.approx((400.0, 1000.0))
     assert math.isclose(end.io, end.io_alone)
@@ -278,7 +280,7 @@ WORST = -0.03
 
 def found(cell, what):
     if cell.startswith("KTH") and not KTH.exists():
-        pytest.skip(f"{KTH.name} is not beside the repository")
+        pytest.skip(f"{KTH.name} is not next to the repository")
     return answers(cell)[what]
 
 

@@ -52,7 +52,7 @@ def test_delays_pay_on_a_small_trace(max_delay):
 @pytest.mark.parametrize("name", [*TRACES, *UNSEEN])
 def test_delays_pay_in_the_median_of_the_draws(name, max_delay, price):
     if name == "KTH-SP2" and not KTH.exists():
-        pytest.skip(f"{KTH.name} is not beside the repository")
+        pytest.skip(f"{KTH.name} is not next to the repository")
     experiment = {**TRACES, **UNSEEN}[name]
     found = balances(experiment, DRAWS, max_delay=max_delay, price=price)
     print(f"\n{name}, MaxDelay {max_delay}, WaitPrice {price}: saved, priced "

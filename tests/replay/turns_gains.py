@@ -68,9 +68,9 @@ FEW = 5
 
 
 @lru_cache(maxsize=1)
-def _plain(cell, world, repetition):
+def _plain(cell, mean_field, repetition):
     trace, sharing = CELLS[cell]
-    draw = replace(TRACES[trace], sharing=sharing, world=world).draw(repetition)
+    draw = replace(TRACES[trace], sharing=sharing, storage=mean_field).draw(repetition)
     outcomes = _replayed(draw, "none", draw.options)
     return draw, outcomes, bound_of(draw, outcomes)
 
@@ -87,7 +87,7 @@ def _replayed(draw, policy, options):
 
 
 def figures(outcomes, plain, bound):
-    """Return what one replay comes to beside that without a policy."""
+    """Return what one replay comes to alongside that without a policy."""
     io = (plain.state == "completed") & (outcomes.state == "completed")
     io &= outcomes.contention["io_alone"] > 1.0
     stretch = outcomes.contention["io"][io] / outcomes.contention["io_alone"][io]
@@ -117,8 +117,8 @@ def settled(draws=FEW):
 def _answers(cell, draws, asked):
     found = {}
     for repetition in range(draws):
-        for what, (policy, world, options) in sorted(asked.items(), key=lambda one: one[1][1]):
-            draw, plain, bound = _plain(cell, world, repetition)
+        for what, (policy, mean_field, options) in sorted(asked.items(), key=lambda one: one[1][1]):
+            draw, plain, bound = _plain(cell, mean_field, repetition)
             outcomes = _replayed(draw, policy, replace(draw.options, **options))
             found.setdefault(what, []).append(figures(outcomes, plain, bound))
             if what in ("turns", "turns, as real"):

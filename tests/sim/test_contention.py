@@ -1,4 +1,4 @@
-"""A replay whose jobs share storage: the engine with the fast world as its storage."""
+"""A replay whose jobs share storage: the engine with the mean-field model as its storage."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.sim import engine
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 from sluice.sim.storage.contention import Contention, loads_of
-from sluice.sim.storage.world import configuration
+from sluice.sim.storage.mean_field import configuration
 
 MIB = 2.0**20
 KINDS = (
@@ -117,5 +117,5 @@ def test_the_table_alone_keeps_its_storage_alive():
 
 def test_lanes_for_another_number_of_jobs_are_refused():
     work = workload([(0, 10, 1, 100)] * 2)
-    with pytest.raises(WorldError, match="2 jobs with lanes for 1"):
+    with pytest.raises(StorageModelError, match="2 jobs with lanes for 1"):
         replayed(work, 0, lanes=np.array([1], np.uint32))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import core_worlds as worlds
+import core_cases as storage_models
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -16,16 +16,22 @@ from sluice.policies.snapshot import pack_snapshot
 from sluice.sim.errors import TraceError
 from sluice.sim.trace.submissions import read_trace
 
-JOB = {"time": worlds.NOW, "uid": 1000, "name": "run_7", "nodes": 4, "script": "#!/bin/sh\n./a\n"}
+JOB = {
+    "time": storage_models.NOW,
+    "uid": 1000,
+    "name": "run_7",
+    "nodes": 4,
+    "script": "#!/bin/sh\n./a\n",
+}
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    bundle = worlds.bundle_bytes(worlds.application(worlds.FLUSHING))
+    bundle = storage_models.bundle_bytes(storage_models.application(storage_models.FLUSHING))
     (tmp_path / "model.bundle").write_bytes(bundle)
-    busy = worlds.corunner(99, worlds.STREAMING)
+    busy = storage_models.corunner(99, storage_models.STREAMING)
     (tmp_path / "cluster.snapshot").write_bytes(
-        pack_snapshot(state={"sequence": 1, "taken": worlds.NOW}, corunners=[busy])
+        pack_snapshot(state={"sequence": 1, "taken": storage_models.NOW}, corunners=[busy])
     )
     (tmp_path / "sluice.conf").write_text("Mode=advise\n")
     return tmp_path
@@ -39,7 +45,7 @@ def run(files: Path, trace: str, *options: str) -> Result:
 
 
 def test_each_submission_gets_the_decision_of_the_core(files):
-    trace = [JOB, JOB | {"name": "unheard_of"}, JOB | {"time": worlds.NOW + 3600}]
+    trace = [JOB, JOB | {"name": "unheard_of"}, JOB | {"time": storage_models.NOW + 3600}]
     out = files / "out.jsonl"
     snapshot = str(files / "cluster.snapshot")
     result = run(files, "\n".join(map(json.dumps, trace)), "--snapshot", snapshot, "-o", str(out))
@@ -47,14 +53,14 @@ def test_each_submission_gets_the_decision_of_the_core(files):
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["decision"]["reason"] for row in rows][1:] == ["unknown_job", "stale_snapshot"]
     situation = Situation(
-        worlds.Bundle.parse((files / "model.bundle").read_bytes()),
-        worlds.Snapshot.parse((files / "cluster.snapshot").read_bytes()),
+        storage_models.Bundle.parse((files / "model.bundle").read_bytes()),
+        storage_models.Snapshot.parse((files / "cluster.snapshot").read_bytes()),
     )
     submission = core.submission_of({k: v for k, v in JOB.items() if k != "time"})
     config = core.read_config(files / "sluice.conf")
-    expected = decide(situation, config, submission, worlds.NOW).to_dict()
+    expected = decide(situation, config, submission, storage_models.NOW).to_dict()
     assert rows[0]["decision"] == json.loads(json.dumps(expected["decision"]))
-    assert rows[0]["decision"]["encounters"][0]["job_id"] == 99
+    assert rows[0]["decision"]["coruns"][0]["job_id"] == 99
     assert rows[0]["mode"] == "advise"
 
 

@@ -1,4 +1,4 @@
-"""The papers' remedies, as what-ifs of the request-level world."""
+"""The papers' remedies, as what-ifs of the discrete-event storage model."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 from sluice.sim.papers.remedies import (
     REMEDIES,
     NotApplicableError,
@@ -20,7 +20,7 @@ from sluice.sim.papers.remedies import (
     stage,
     what_if,
 )
-from sluice.sim.storage.requests import simulate
+from sluice.sim.storage.discrete_event import simulate
 from sluice.sim.storage.scenario import parse_scenario
 
 MIB = 1048576.0
@@ -90,7 +90,7 @@ def test_who_flushes_instead_of_blocking_disturbs_the_other_one():
 
 
 @pytest.mark.parametrize("yields", ["block", "flush"])
-def test_every_byte_reaches_the_storage_whoever_stages(yields):
+def test_every_byte_reaches_the_storage_whichever_stages(yields):
     scenario = pair(buffer=8, later=0.3, bursts=3, period=0.5)
     for is_first in (True, False):
         both = found(scenario, is_first=is_first, yields=yields)
@@ -182,7 +182,7 @@ def test_a_remedy_that_lacks_something_says_what():
     ],
 )
 def test_a_program_that_cannot_yield_is_refused(changed, says):
-    with pytest.raises(WorldError, match=says):
+    with pytest.raises(StorageModelError, match=says):
         simulate({"targets": 2}, [changed, {}])
 
 
@@ -221,7 +221,7 @@ def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
         assert (row["mean_factor"] is None) == bool(row["why_not"])
 
 
-def test_a_what_if_takes_no_figures_beside_it(tmp_path):
+def test_a_what_if_takes_no_figures_alongside_it(tmp_path):
     path = tmp_path / "pair.toml"
     path.write_text(SCENARIO)
     both = CliRunner().invoke(sluice, ["lab", "reproduce", "Y1", "--what-if", str(path)])

@@ -1,4 +1,4 @@
-"""`sluice lab reproduce`: what the papers found, beside what follows from mechanism alone."""
+"""`sluice lab reproduce`: what the papers found, alongside what follows from mechanism alone."""
 
 import json
 import re
@@ -8,22 +8,22 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 from sluice.sim.papers.figure import ask
 from sluice.sim.papers.figures import FIGURES, find
+from sluice.sim.storage.discrete_event import STORAGE_FIELDS, simulate
 from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.requests import STORAGE_FIELDS, simulate
-from sluice.sim.storage.scenario import delta_graph, keep_company, parse_scenario, read_scenario
+from sluice.sim.storage.scenario import delta_graph, parse_scenario, read_scenario, run_together
 
 ROOT = Path(__file__).resolve().parents[2]
 STATED = dict(
     re.findall(
         r"^\| ([YSHK]\d+[a-z]?) \| .*? \| ([a-z ()0-9]+) \|",
-        (ROOT / "docs/evidence/worlds.md").read_text(),
+        (ROOT / "docs/evidence/storage-models.md").read_text(),
         flags=re.MULTILINE,
     )
 )
-"""What docs/evidence/worlds.md says of each figure."""
+"""What docs/evidence/storage-models.md says of each figure."""
 SLOW = ("S2e", "S3", "S4", "S5", "H3", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8a")
 """Those that take a second and more."""
 QUICK = [figure for figure in FIGURES if not figure.name.startswith(SLOW)]
@@ -70,7 +70,7 @@ def test_names_stand_for_parts_and_papers():
     assert [figure.name for figure in find(["Y7"])] == ["Y7a", "Y7b", "Y7c"]
     assert {figure.name[0] for figure in find(["H"])} == {"H"}
     assert find([]) == list(FIGURES)
-    with pytest.raises(WorldError, match="there is no figure Y99; give one of Y1, "):
+    with pytest.raises(StorageModelError, match="there is no figure Y99; give one of Y1, "):
         find(["Y99"])
 
 
@@ -125,8 +125,8 @@ def test_a_scenario_shows_each_program_alone_and_with_the_others(tmp_path):
     programs = json.loads(run("--scenario", path, "--json").output)["programs"]
     shown = {one["program"]: one for one in programs}
     assert shown["ensemble"]["lost"] > 0.4 > shown["checkpoint"]["lost"]
-    company = keep_company(read_scenario(path))
-    assert [one.lost for one in company] == [one["lost"] for one in shown.values()]
+    together = run_together(read_scenario(path))
+    assert [one.lost for one in together] == [one["lost"] for one in shown.values()]
     assert "checkpoint" in run("--scenario", path).output
 
 
@@ -163,7 +163,7 @@ def test_a_scenario_may_be_json_and_ask_for_a_delta_graph(tmp_path):
     ],
 )
 def test_a_scenario_that_makes_no_sense_is_refused_with_the_remedy(content, says):
-    with pytest.raises(WorldError, match=says):
+    with pytest.raises(StorageModelError, match=says):
         parse_scenario(content)
 
 

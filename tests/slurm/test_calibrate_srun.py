@@ -24,7 +24,7 @@ TASKS = 2
 def words_for(target: Path, history: Path) -> list[str]:
     words = ["site", "calibrate", "run", "--history", str(history), "--target", f"a={target}"]
     words += ["--srun", f"srun -N 1 -n {TASKS} --overcommit", "--tasks", str(TASKS)]
-    words += ["--probe", str(probe_program.build()), "--encounter", "ws:4K:2 aw:64K:2:each"]
+    words += ["--probe", str(probe_program.build()), "--co-run", "ws:4K:2 aw:64K:2:each"]
     return [*words, "--fill", "0.1", "--json"]
 
 
@@ -32,7 +32,7 @@ def words_for(target: Path, history: Path) -> list[str]:
 def test_a_calibration_through_srun_measures_and_leaves_nothing(
     plain: PrivateSlurm, lab_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe alone twice, and beside a signal that is stopped by a signal through srun.
+    """The probe alone twice, and alongside a signal that is stopped by a signal through srun.
 
     Whether the rates agree is the disk's business; that all of them were measured is not.
     """
@@ -46,19 +46,19 @@ def test_a_calibration_through_srun_measures_and_leaves_nothing(
 
     answer = json.loads(done.stdout)
     with Store(history, read_only=True) as store:
-        encounters = store.encounters([answer["calibration"]])
-    assert len(encounters) == answer["measured"] >= 1
-    for encounter in encounters:
-        assert len(encounter.alone) == len(encounter.together) == 2
-        assert min(*encounter.alone, *encounter.together) > 0
+        coruns = store.coruns([answer["calibration"]])
+    assert len(coruns) == answer["measured"] >= 1
+    for corun in coruns:
+        assert len(corun.alone) == len(corun.together) == 2
+        assert min(*corun.alone, *corun.together) > 0
     assert list(target.iterdir()) == []
 
     jobs = plain.run("scontrol", "-o", "show", "jobs").stdout.splitlines()
     probes = [line for line in jobs if "JobName=sluice-probe" in line]
-    assert len(probes) >= 4 * len(encounters)  # more, where somebody was not ready in time
+    assert len(probes) >= 4 * len(coruns)  # more, where somebody was not ready in time
     assert all(re.search(rf"\bNumTasks={TASKS}\b", line) for line in probes)
     completed = [line for line in probes if "JobState=COMPLETED" in line]
-    assert len(completed) >= 4 * len(encounters)
+    assert len(completed) >= 4 * len(coruns)
 
 
 @pytest.mark.acceptance

@@ -1,4 +1,4 @@
-"""sluiced beside a real slurmctld: it loses and doubles nothing, whatever happens to it."""
+"""sluiced alongside a real slurmctld: it loses and doubles nothing, whatever happens to it."""
 
 import fcntl
 import itertools
@@ -24,7 +24,7 @@ from private_slurm import PrivateSlurm
 from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
 from sluice.policies import core
-from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.slurm import plugin_file
 from sluice.slurm.lock import SnapshotLock, is_locked
 
@@ -49,7 +49,7 @@ def bundle() -> bytes:
         patterns=None,
         numbers=None,
         applications=[
-            Application(core.application_key(known, "user_name"), "user_name", 1, profile)
+            BundleApplication(core.application_key(known, "user_name"), "user_name", 1, profile)
         ],
         text="{}",
         created=int(time.time()),
@@ -73,7 +73,7 @@ def clear(slurm: PrivateSlurm) -> None:
 
 @pytest.fixture
 def sluiced(guarded: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
-    """Running beside a cluster with a bundle that knows this user's checkpoint jobs."""
+    """Running alongside a cluster with a bundle that knows this user's checkpoint jobs."""
     for leftover in files.directory.iterdir():
         leftover.unlink()
     install(files.bundle, bundle())
@@ -331,7 +331,7 @@ def test_it_outlives_what_reads_the_queue(sluiced, guarded, number):
 
 @contextmanager
 def full_disk(path: Path) -> Iterator[Path]:
-    """A small file system; whoever enters finds room, fill() takes it."""
+    """A small file system; who enters finds room, fill() takes it."""
     path.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", path], check=True)
     try:

@@ -108,7 +108,7 @@ def equal(repetitions: dict[str, Repetitions]) -> Repetitions:
 
 
 def overlap(run: Run) -> float:
-    """Seconds for which the stream runs beside the victim."""
+    """Seconds for which the stream runs alongside the victim."""
     return max(0.0, run.job(VICTIM.name).ended - run.job(STREAM.name).started)
 
 
@@ -116,10 +116,10 @@ def test_where_a_stream_would_starve_a_wide_job_less_is_lost_as_predicted(wide, 
     with capsys.disabled():
         print(wide.report(lab.targets.label))
     assert all(run.job(STREAM.name).action == "delay" for run in wide.all())
-    apart, beside = (
+    apart, alongside = (
         statistics.median(map(overlap, wide.runs[mode])) for mode in ("enforce", "observe")
     )
-    assert apart < 0.1 * beside  # it may start when too little is left to be saved
+    assert apart < 0.1 * alongside  # it may start when too little is left to be saved
     predicted = wide.predicted()
     assert predicted.low <= statistics.median(wide.falls()) <= predicted.high
 

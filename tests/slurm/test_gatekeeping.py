@@ -64,7 +64,7 @@ def slurm(guarded_slurm, lab_directory) -> Iterator[PrivateSlurm]:
 
 @pytest.fixture
 def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
-    """Enforcing on a quiet cluster with all gates closed; the books balance in the end."""
+    """Enforcing on a quiet cluster with all gates closed; the tokens balance in the end."""
     for leftover in files.directory.iterdir():
         leftover.unlink()
     daemon = Sluiced(slurm, files)
@@ -192,7 +192,7 @@ def test_the_snapshot_says_who_holds_tokens(sluiced, slurm):
 def assert_sound(daemon: Sluiced, kinds: dict[int, str], policy: str = "") -> int:
     """In no set that the gates let run together has a member a slowdown beyond its tolerance.
 
-    Jobs that were let go past the gate, because sharing costs less, are not the gates'.
+    Jobs that were released past the gate, because sharing costs less, are not the gates'.
     """
     model = Bundle.parse(bundle(policy))
     pressures = {
@@ -222,7 +222,7 @@ def slowdown(victim: View, others: list[View], model: Bundle) -> float:
 @pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.acceptance)])
 def test_no_set_that_runs_together_exceeds_the_tolerance(sluiced, slurm, count):
     rng = random.Random(count)
-    # two that the gates do admit together: whom they let go for sharing counts for no law
+    # two that the gates do admit together: what they release for sharing counts for no law
     kinds = dict.fromkeys([submit(slurm, "light", LONG) for _ in range(2)], "light")
     running(slurm, *kinds)
     wait_for(lambda: gates(sluiced)["gates"][STREAM]["held"] == 2)
@@ -274,7 +274,7 @@ def test_a_job_that_had_better_share_does_not_wait_at_the_gate(sluiced, slurm):
     story = sluiced.command("why", str(sharer))
     assert "Near its start" in story
     assert f"tokens taken off ({STREAM})" in story
-    # the one who was let go is load like any other
+    # the released one is load like any other
     waits(slurm, submit(slurm, "heavy", "--array=0", LONG))
 
 
@@ -325,7 +325,7 @@ def test_an_array_is_released_as_a_whole(sluiced, slurm):
 
 
 def test_whom_a_round_had_no_release_for_starts_all_the_same(sluiced, slurm):
-    """By a later round, or as the gate behind which he waits too long is given up."""
+    """By a later round, or as the gate behind which it waits too long is given up."""
     holder = submit(slurm, "heavy", LONG)
     running(slurm, holder)
     jobs = [submit(slurm, "heavy", LONG) for _ in range(8)]
@@ -486,15 +486,15 @@ def test_a_damaged_bundle_leaves_the_gates_as_they_are(sluiced, slurm):
     assert slurm.job(waiter)["JobState"] == "PENDING"
 
 
-def test_doctor_finds_gates_that_are_open_and_books_that_do_not_balance(sluiced, slurm):
-    assert findings(sluiced, "books") == ["OK"]
+def test_doctor_finds_gates_that_are_open_and_tokens_that_do_not_balance(sluiced, slurm):
+    assert findings(sluiced, "token audit") == ["OK"]
     sluiced.stop(signal.SIGKILL)
     for name in reservations(slurm):
         slurm.run("scontrol", "delete", f"reservationname={name}")
     assert findings(sluiced, "gates") == ["FAIL"]
     slurm.run("scontrol", "create", "reservation", "reservationname=mine", "starttime=now",
               "duration=5", "users=root", f"licenses={META}:7", "flags=license_only")  # fmt: skip
-    assert findings(sluiced, "books") == ["FAIL"]
+    assert findings(sluiced, "token audit") == ["FAIL"]
 
 
 def findings(daemon: Sluiced, topic: str) -> list[str]:

@@ -81,7 +81,7 @@ def test_users_see_their_own_jobs_and_root_sees_all(sluiced, slurm):
     bobs = submit(slurm, BOB, NAME)
     wait_for(lambda: bobs in {row.job_id for row in sluiced.snapshot().corunners()})
     sluiced.wait_until_loaded()
-    anns = submit(slurm, ANN, NAME)  # she knows the name, not that he has such a job
+    anns = submit(slurm, ANN, NAME)  # she knows the name, not that this user has such a job
     sluiced.wait_until_joined(bobs, anns)
 
     assert [row["job_id"] for row in asked(sluiced, ANN, "decisions")["decisions"]] == [anns]
@@ -101,9 +101,9 @@ def test_users_see_their_own_jobs_and_root_sees_all(sluiced, slurm):
     words = sluice(sluiced, ANN, "why", str(anns)).stdout
     assert f"Job {anns} {NAME} of nobody" in words
 
-    [met] = asked(sluiced, 0, "why", str(anns))["record"]["decision"]["encounters"]
+    [met] = asked(sluiced, 0, "why", str(anns))["record"]["decision"]["coruns"]
     assert met["job_id"] == bobs
-    [met] = story["record"]["decision"]["encounters"]
+    [met] = story["record"]["decision"]["coruns"]
     assert (met["job_id"], met["nodes"]) == (None, None)
     assert "Another user's job: together for" in words
 
@@ -138,7 +138,7 @@ def test_users_predict_for_themselves_alone(sluiced):
 
 
 def test_the_gates_balance_for_those_who_see_a_part(sluiced, slurm):
-    """Slurm shows her neither his jobs nor the leases: no alarm, with sluiced or without."""
+    """Slurm shows her neither these jobs nor the leases: no alarm, with sluiced or without."""
     slurm.wait_for_job(submit(slurm, BOB, NAME), "RUNNING")
     wait_for(lambda: asked(sluiced, 0, "gates")["gates"][0]["held"] == 1)
     facts = asked(sluiced, ANN, "gates")

@@ -1,4 +1,4 @@
-"""A straggling target from end to end: probes, sluiced, the plugin's decision, real writes."""
+"""A slow target from end to end: probes, sluiced, the plugin's decision, real writes."""
 
 import os
 import tempfile
@@ -18,7 +18,7 @@ from storage_targets import StorageTargets
 from target_kinds import MIB, Limits
 
 from sluice.policies import core
-from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 
 pytestmark = [pytest.mark.slurm, pytest.mark.storage, pytest.mark.acceptance]
 
@@ -38,7 +38,7 @@ def bundle(name: str) -> bytes:
         patterns=None,
         numbers=None,
         applications=[
-            Application(
+            BundleApplication(
                 core.application_key(known, "user_name"),
                 "user_name",
                 1,
@@ -102,7 +102,7 @@ def test_a_throttled_target_is_found_and_jobs_are_kept_off_it(
     assert before["reason"] == "no_corunners"
     assert speeds["sl0"]["published"] == 1.0
     assert 0.2 < speeds["sl1"]["published"] < 0.5
-    assert [text.partition(",")[0] for text in warnings] == ["lane sl1 straggles"]
+    assert [text.partition(",")[0] for text in warnings] == ["lane sl1 is slow"]
     assert (after["action"], after["reason"]) == ("disjoint", "slow_lane")
     assert after["alternatives"][after["chosen"]]["lane_mask"] == 0b01
 

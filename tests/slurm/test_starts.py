@@ -1,4 +1,4 @@
-"""In observe, jobs of one second are judged beside each other, as enforce would judge them."""
+"""In observe, jobs of one second are judged alongside each other, as enforce would judge them."""
 
 import os
 import time
@@ -50,14 +50,14 @@ def test_jobs_of_one_second_meet_at_their_start(sluiced, slurm):
     first, second = (submit(slurm, name) for name in NAMES)
     sluiced.wait_until_joined(first, second)
     rows = wait_for(lambda: met if (met := sluiced.joined())[second]["near_start"] else None)
-    assert [rows[job]["encounters"] for job in (first, second)] == [[], []]
+    assert [rows[job]["coruns"] for job in (first, second)] == [[], []]
     assert rows[first]["near_start"] is None
-    (encounter,) = rows[second]["near_start"]["encounters"]
-    assert encounter["job_id"] == first
-    assert encounter["own_slowdown"] > 1.2
+    (corun,) = rows[second]["near_start"]["coruns"]
+    assert corun["job_id"] == first
+    assert corun["own_slowdown"] > 1.2
     story = sluiced.sluice("why", str(second))
     (again,) = story["decided_again"]
     assert again["decision"]["reason"] != "no_corunners"
     told = sluiced.command("why", str(second))
-    assert "So enforce would have, beside those that came before it" in told
+    assert "So enforce would have, alongside those that came before it" in told
     assert f"Job {first}" in told

@@ -265,7 +265,7 @@ def test_what_users_say_of_their_jobs_reaches_the_decision(
 def test_forged_hints_change_nothing(
     slurm: PrivateSlurm, files: PluginFiles, bulk_submit: Path, value: str
 ) -> None:
-    """Whoever writes his own client can hand over anything as an option."""
+    """A user with a client of their own can hand over anything as an option."""
     start(files, UserHints="1")
     for hint in ("io_pattern", "io_chunk", "io_bytes"):
         option = f"_SLURM_SPANK_OPTION_sluice_{hint}={value}"
@@ -661,7 +661,7 @@ def test_a_user_may_keep_or_drop_what_sluice_gave_his_job(
     assert files.stats()["opt_outs"]["update"] - before == opt_outs
 
 
-def test_whoever_drops_the_token_starts_at_a_closed_gate(
+def test_a_user_who_drops_the_token_starts_at_a_closed_gate(
     slurm: PrivateSlurm, files: PluginFiles
 ) -> None:
     slurm.run(

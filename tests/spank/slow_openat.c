@@ -1,6 +1,6 @@
 /*
  * Preloaded: every openat waits two milliseconds, so that an attacker always has
- * the time between mkdirat and openat that he would otherwise have by luck.
+ * the time between mkdirat and openat that an attacker would otherwise have by luck.
  */
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
  * An attacker who may write in a directory where somebody else makes job0, job1,
  * ...: takes each away the moment it appears, and puts a link to `target` or a
- * directory of his own in its place.
+ * directory of another in its place.
  *
  *   swapper DIRECTORY TARGET ROUNDS
  */

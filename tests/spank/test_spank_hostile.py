@@ -1,4 +1,4 @@
-"""What a user can forge neither fails a job nor leads into a directory that is not his own."""
+"""What a user can forge neither fails a job nor leads into another user's directory."""
 
 import os
 import shutil

@@ -49,12 +49,12 @@ def test_small_flushes_are_limited_by_their_number(targets: StorageTargets, writ
 def test_a_stream_hurts_flushing_writers_on_its_own_target_only(
     targets: StorageTargets, writer: Path
 ) -> None:
-    def io_seconds(beside: str | None) -> float:
+    def io_seconds(alongside: str | None) -> float:
         """I/O time of the OWC program on sl0 while a stream goes to another lane, or to its own."""
         targets.settle()
         with contextlib.ExitStack() as running:
-            if beside is not None:
-                stream = start(targets.command(writer, *AW, targets.path(beside)))
+            if alongside is not None:
+                stream = start(targets.command(writer, *AW, targets.path(alongside)))
                 running.callback(report, stream)
             victim = start(targets.command(writer, *OWC, targets.path("sl0")))
             return float(report(victim)["io_seconds"])

@@ -279,7 +279,7 @@ def _normal(weights: dict[str, Array]) -> dict[str, Array]:
 def metadata_share(files: Files, totals: Totals) -> Array:
     """1: opens and stats are all there is; fades as the bytes behind each file grow.
 
-    Who flushes what he writes, or formats it through streams, means the data, however small.
+    A program that flushes what it writes, or formats it, means the data, however small.
     """
     rows = files.rows
     touched = np.maximum(1.0, rows.count(~files.program))

@@ -88,7 +88,7 @@ def _period(starts: NDArray[np.intp], bin_seconds: float) -> float | None:
 def _repetition(moved: NDArray[np.float64], bin_seconds: float) -> float | None:
     """Return the shift at which the signal looks like itself, and again at twice that shift.
 
-    For bursts that come in groups, or beside others: no single distance tells their period.
+    For bursts that come in groups, or alongside others: no single distance tells their period.
     """
     signal = np.minimum(moved, np.quantile(moved[moved > 0], 0.9))
     signal = signal - signal.mean()

@@ -1,7 +1,7 @@
 """What no job can have done: a log that says so was damaged or made up.
 
 Checksums guard the compressed parts of a log, but not its header, which says how they are to be
-read; and a hand that alters a log can mend its checksums. Bounds are far from what machines do: a
+read; and a hand that alters a log can repair its checksums. Bounds are far from what machines do: a
 true log in quarantine would be a loss, too.
 """
 

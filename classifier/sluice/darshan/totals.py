@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-UNRECORDED = 96 * 1024  # bytes beside the recorded ones that prove nothing
+UNRECORDED = 96 * 1024  # bytes alongside the recorded ones that prove nothing
 UNSEEN_COVERAGE = 0.75  # of a partial log, whose heatmap is cut off like its records
 READ_MOSTLY = 4.0  # bytes read over bytes written, from which a run is one that reads
 INVISIBLE_COVERAGE = 0.3  # of a log whose data passed where Darshan does not look,

@@ -2,7 +2,7 @@
 
 By polling: Darshan's directories lie on shared file systems, where inotify does not tell of
 what other machines do. A directory whose modification time has not changed has no new names in
-it, so a look costs one stat a directory and a listing of today's. Darshan writes a log under
+it, so a poll costs one stat a directory and a listing of today's. Darshan writes a log under
 another name and renames it when it is whole; a symbolic link is not its work, and would vouch for
 a file that its owner never put there.
 """
@@ -38,10 +38,10 @@ class Tree:
         self._tops = tops
         self._known: dict[Path, _Directory] = {}
         self.unlisted: dict[Path, str] = {}
-        """Directories that could not be read at the last look, with the reason."""
+        """Directories that could not be read at the last poll, with the reason."""
 
     def files(self, now: float) -> Iterator[Path]:
-        """Yield the logs in directories that changed since the last look, if not more."""
+        """Yield the logs in directories that changed since the last poll, if not more."""
         self.unlisted = {}
         seen: set[Path] = set()
         todo = list(reversed(self._tops))
@@ -51,7 +51,7 @@ class Tree:
                 continue
             seen.add(path)
             try:
-                yield from self._look(path, now)
+                yield from self._poll(path, now)
             except OSError as error:
                 self.unlisted[path] = error.strerror or str(error)
                 self._known.pop(path, None)
@@ -59,7 +59,7 @@ class Tree:
                 todo += reversed(self._known[path].below)
         self._known = {path: self._known[path] for path in seen if path in self._known}
 
-    def _look(self, path: Path, now: float) -> Iterator[Path]:
+    def _poll(self, path: Path, now: float) -> Iterator[Path]:
         changed = path.stat().st_mtime
         known = self._known.get(path)
         if known is not None and known.changed == changed and not _worth_listing(known, now):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".darshan"
 BATCH = 500  # logs in a transaction: what an interruption can cost
-AT_ONCE = 10_000  # logs that are read again in one look
+AT_ONCE = 10_000  # logs that are read again in one poll
 UNREADABLE = "cannot be read"
 UNBELIEVED = ("waits for", "not believed")
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need: 1 KiB a record
-SHARE = 0.5  # of the machine's memory, for all workers beside what they have when they start
+SHARE = 0.5  # of the machine's memory, for all workers alongside what they have when they start
 BATCH = 128  # logs handed to a worker at once
 ROWS_AT_ONCE = 1 << 12  # of them, rows computed with together: more do not fit into its caches
 PAUSE = 1.0  # seconds after which a worker answers for what it has read

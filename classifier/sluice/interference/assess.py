@@ -4,7 +4,7 @@ What runs lost to others (cost.py) is what a policy could have recovered at most
 apart cost nothing: no wait, no narrower output. So the sum is a bound on the gain of every policy
 that only moves jobs.
 
-What a program does alone is belief, and so is the interference model: their deviations go into
+What a program does alone is an estimate, and so is the interference model: deviations go into
 the interval, as does what differs from day to day.
 
 What a run computed for longer while more jobs ran is not storage's doing, and told apart.
@@ -198,7 +198,7 @@ def lost_computing(jobs: Sequence[FinishedJob]) -> float:
     Of each program, as far as its time outside I/O rises with the jobs that ran meanwhile by more
     than chance; from the line that fits best.
     """
-    beside = _jobs_beside(jobs)
+    alongside = _jobs_alongside(jobs)
     by_program: dict[tuple[int, str], list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
         if {"io_share", "runtime_seconds"} <= job.profile.numbers.keys():
@@ -207,7 +207,7 @@ def lost_computing(jobs: Sequence[FinishedJob]) -> float:
     for members in by_program.values():
         seconds = np.array([_computing(jobs[i]) for i in members])
         nodes = np.array([max(1, jobs[i].nodes) for i in members])
-        lost += float(nodes @ (_slope(beside[members], seconds) * beside[members]))
+        lost += float(nodes @ (_slope(alongside[members], seconds) * alongside[members]))
     return lost
 
 
@@ -216,7 +216,7 @@ def _computing(job: FinishedJob) -> float:
     return numbers["runtime_seconds"] * (1.0 - numbers["io_share"])
 
 
-def _jobs_beside(jobs: Sequence[FinishedJob]) -> Array:
+def _jobs_alongside(jobs: Sequence[FinishedJob]) -> Array:
     """Return how many other jobs ran during each, in the mean."""
     starts = np.array([job.start for job in jobs], dtype=np.float64)
     ends = np.array([max(job.end, job.start + 1) for job in jobs], dtype=np.float64)
@@ -234,11 +234,11 @@ def _jobs_beside(jobs: Sequence[FinishedJob]) -> Array:
     return np.maximum(mean, 0.0)
 
 
-def _slope(beside: Array, seconds: Array) -> float:
+def _slope(alongside: Array, seconds: Array) -> float:
     """Return the seconds that each job more costs; 0 where chance may have made them."""
-    if len(seconds) < FEWEST or np.ptp(beside) <= 0:
+    if len(seconds) < FEWEST or np.ptp(alongside) <= 0:
         return 0.0
-    x, y = beside - beside.mean(), seconds - seconds.mean()
+    x, y = alongside - alongside.mean(), seconds - seconds.mean()
     slope = float(x @ y / (x @ x))
     left = y - slope * x
     deviation = math.sqrt(float(left @ left) / (len(y) - 2) / float(x @ x))

@@ -30,7 +30,7 @@ class Likeness:
 def nearest(
     observations: Sequence[Observation], victim: Profile, other: Profile, *, count: int = 3
 ) -> list[Likeness]:
-    """Return the measured pairs that are most like a victim beside another one, best first.
+    """Return the measured pairs that are most like a victim alongside another one, best first.
 
     Victim and other are members of struct sluice_profile. A pair that was measured more than
     once counts once, with its first measurement; what is like nothing (below 1 %) is left out.

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.interference.programs import Application, Program
+    from sluice.interference.programs import ProductionProgram, Program
 
 SCALES = (0.8, 0.8, 3.0, 3.0)
 """Of streaming share, creating share, log2 chunk, log2 processes: how far apart two kinds of
 traffic may be and still say much about each other."""
 
 
-def features(programs: Sequence[Program | Application]) -> NDArray[np.float64]:
+def features(programs: Sequence[Program | ProductionProgram]) -> NDArray[np.float64]:
     """Return (programs, features), as the core computes them."""
     return np.array([core.traffic_features(program.profile()) for program in programs])
 

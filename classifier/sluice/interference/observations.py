@@ -1,4 +1,4 @@
-"""Encounters as the model learns from them: who kept which share of its rate beside whom."""
+"""Co-runs as the model learns from them: who kept which share of its rate alongside whom."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from sluice.interference.programs import Application, Program
+from sluice.interference.programs import ProductionProgram, Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sluice.history_db.records import Encounter
+    from sluice.history_db.records import CoRun
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One program beside others on the same target."""
+    """One program alongside others on the same target."""
 
     victim: Program
     others: tuple[Program, ...]
     rho: float
-    """Its rate over its rate alone; above 1 where company helped."""
+    """Its rate over its rate alone; above 1 where co-runners helped."""
     rate_alone: float
     """B/s."""
     others_alone: tuple[float | None, ...] = ()
@@ -40,17 +40,17 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One application beside another in production."""
+    """One application alongside another in production."""
 
-    victim: Application
-    other: Application
+    victim: ProductionProgram
+    other: ProductionProgram
     rho: float
-    """The victim's rate over its undisturbed one; above 1 where company helped."""
+    """The victim's rate over its undisturbed one; above 1 where co-runners helped."""
     log_sd: float
     """Standard deviation of log(rho)."""
 
     @property
-    def members(self) -> tuple[Application, Application]:
+    def members(self) -> tuple[ProductionProgram, ProductionProgram]:
         return (self.victim, self.other)
 
     @property
@@ -58,36 +58,36 @@ class Seen:
         return self.victim.is_writer and self.other.is_writer
 
 
-def valid(encounters: Iterable[Encounter]) -> list[Encounter]:
-    return [e for e in encounters if not e.dropped and e.mode == "rates"]
+def valid(coruns: Iterable[CoRun]) -> list[CoRun]:
+    return [e for e in coruns if not e.dropped and e.mode == "rates"]
 
 
-def shared(encounter: Encounter) -> bool:
-    return len(set(encounter.targets)) == 1
+def shared(corun: CoRun) -> bool:
+    return len(set(corun.targets)) == 1
 
 
-def alone_rates(encounters: Iterable[Encounter]) -> dict[Program, float]:
+def alone_rates(coruns: Iterable[CoRun]) -> dict[Program, float]:
     """Return the median rate alone of each program that was a probe, B/s."""
     found: dict[Program, list[float]] = defaultdict(list)
-    for encounter in valid(encounters):
-        found[Program.parse(encounter.members[0])] += encounter.alone
+    for corun in valid(coruns):
+        found[Program.parse(corun.members[0])] += corun.alone
     return {program: median(rates) for program, rates in found.items()}
 
 
 def observations(
-    encounters: Sequence[Encounter], alone: dict[Program, float] | None = None
+    coruns: Sequence[CoRun], alone: dict[Program, float] | None = None
 ) -> list[Observation]:
-    """Return what each member of each valid encounter on a shared target kept.
+    """Return what each member of each valid co-run on a shared target kept.
 
     The probe is compared with its own runs around, a signal with the median of the runs in
     which it was a probe itself; one that never was is left out.
     """
-    rates = alone_rates(encounters) if alone is None else alone
+    rates = alone_rates(coruns) if alone is None else alone
     found = []
-    for encounter in filter(shared, valid(encounters)):
-        members = [Program.parse(text) for text in encounter.members]
-        for i, (member, rate) in enumerate(zip(members, encounter.together, strict=True)):
-            own = sum(encounter.alone) / len(encounter.alone) if i == 0 else rates.get(member)
+    for corun in filter(shared, valid(coruns)):
+        members = [Program.parse(text) for text in corun.members]
+        for i, (member, rate) in enumerate(zip(members, corun.together, strict=True)):
+            own = sum(corun.alone) / len(corun.alone) if i == 0 else rates.get(member)
             if own:
                 others = (*members[:i], *members[i + 1 :])
                 found.append(

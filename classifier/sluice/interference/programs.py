@@ -151,7 +151,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Application:
+class ProductionProgram:
     """What the runs of one program do in production, as far as the history knows."""
 
     name: str

@@ -17,7 +17,7 @@ programs (maximum a posteriori, by non-linear least squares, since a rate depend
 programs at once). The bundle carries coefficients and points; the core evaluates them. Without
 any evidence the published figures hold.
 
-Order is kept by the form of the model: no company makes a program faster, and more company
+Order is kept by the form of the model: no co-runner makes a program faster, and more of them
 never makes it faster than less. An observed speed-up stays in the history and counts in the
 fit as it was seen.
 """
@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from sluice.interference.features import SCALES, features, likeness
 from sluice.interference.observations import Seen
-from sluice.interference.programs import Application
+from sluice.interference.programs import ProductionProgram
 from sluice.policies import core
 from sluice.policies.structs import View, new
 
@@ -308,7 +308,7 @@ def fit(observations: Sequence[Observation], production: Sequence[Seen] = ()) ->
         return replace(model.with_deviation(_deviation_on(unseen[best])), basis=basis)
 
 
-def _most_told(items: Sequence[Observation | Seen], count: int) -> set[Program | Application]:
+def _most_told(items: Sequence[Observation | Seen], count: int) -> set[Program | ProductionProgram]:
     """Return the programs of so many kinds with the most evidence.
 
     An observation is evidence of each of its members, by its weight in the fit.
@@ -324,10 +324,12 @@ def _most_told(items: Sequence[Observation | Seen], count: int) -> set[Program |
     return {program for program in programs if index[program] in most}
 
 
-def _programs(items: Sequence[Observation | Seen]) -> list[Program | Application]:
+def _programs(items: Sequence[Observation | Seen]) -> list[Program | ProductionProgram]:
     """Return the members of all, programs first."""
-    members: set[Program | Application] = {member for item in items for member in item.members}
-    return sorted(members, key=lambda member: (isinstance(member, Application), member))
+    members: set[Program | ProductionProgram] = {
+        member for item in items for member in item.members
+    }
+    return sorted(members, key=lambda member: (isinstance(member, ProductionProgram), member))
 
 
 def _rho(item: Observation | Seen) -> float:
@@ -341,7 +343,7 @@ def _log_sd(item: Observation | Seen) -> float:
 
 
 def _kinds(
-    programs: Sequence[Program | Application],
+    programs: Sequence[Program | ProductionProgram],
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return (kinds, features and share of direct writes), and the kind of each program.
 

@@ -37,7 +37,7 @@ REPEATS = 5  # shuffles of a feature
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class Judgements:
     """What was said of logs, and what is true."""
 
     truth: Texts
@@ -53,24 +53,24 @@ class Outcomes:
         return len(self.truth)
 
 
-def joined(parts: Sequence[Outcomes]) -> Outcomes:
-    return Outcomes(
+def joined(parts: Sequence[Judgements]) -> Judgements:
+    return Judgements(
         np.concatenate([part.truth for part in parts]),
         np.concatenate([part.answer for part in parts]),
         np.concatenate([part.confidence for part in parts]),
     )
 
 
-def judge(examples: Sequence[Example], predict: Predict) -> Outcomes:
+def judge(examples: Sequence[Example], predict: Predict) -> Judgements:
     """Let a classifier say what it thinks of logs."""
     features = np.array([example.features for example in examples], dtype=np.float32)
     answer, confidence = predict(features)
-    return Outcomes(np.array([example.pattern for example in examples]), answer, confidence)
+    return Judgements(np.array([example.pattern for example in examples]), answer, confidence)
 
 
-def judge_rules(examples: Sequence[Example]) -> Outcomes:
+def judge_rules(examples: Sequence[Example]) -> Judgements:
     """Let the rules alone say it; they know no doubt."""
-    return Outcomes(
+    return Judgements(
         np.array([example.pattern for example in examples]),
         np.array([example.by_rules for example in examples]),
         np.ones(len(examples)),
@@ -86,7 +86,7 @@ def macro_f1(truth: Texts, answer: Texts) -> float:
     return float(np.mean(scores)) if scores else 0.0
 
 
-def f1_interval(outcomes: Outcomes) -> tuple[float, float]:
+def f1_interval(outcomes: Judgements) -> tuple[float, float]:
     """Return the 95 % interval of macro-F1 over resampled logs."""
     random = np.random.default_rng(SEED)
     count = len(outcomes)
@@ -98,7 +98,7 @@ def f1_interval(outcomes: Outcomes) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def confusion(outcomes: Outcomes) -> dict[str, dict[str, int]]:
+def confusion(outcomes: Judgements) -> dict[str, dict[str, int]]:
     """Count answers by truth."""
     answers = sorted(set(outcomes.answer.tolist()))
     return {
@@ -110,7 +110,7 @@ def confusion(outcomes: Outcomes) -> dict[str, dict[str, int]]:
     }
 
 
-def abstentions(outcomes: Outcomes) -> list[tuple[float, float, float | None]]:
+def abstentions(outcomes: Judgements) -> list[tuple[float, float, float | None]]:
     """Return for each threshold of confidence: share answered, and accuracy of those."""
     rows = []
     for threshold in THRESHOLDS:
@@ -120,7 +120,7 @@ def abstentions(outcomes: Outcomes) -> list[tuple[float, float, float | None]]:
     return rows
 
 
-def quality(outcomes: Outcomes) -> dict[str, object]:
+def quality(outcomes: Judgements) -> dict[str, object]:
     """Return all figures about answers, rounded for print; best guesses, none withheld."""
     low, high = f1_interval(outcomes)
     said = (outcomes.confidence, outcomes.correct)

@@ -10,7 +10,7 @@ import numpy as np
 from sluice.darshan.features import FEATURES
 from sluice.patterns.classifier import COVERAGE, MIN_CONFIDENCE, PatternClassifier
 from sluice.patterns.confidence import fit_temperature
-from sluice.patterns.evaluation import Outcomes, joined, judge, quality
+from sluice.patterns.evaluation import Judgements, joined, judge, quality
 from sluice.patterns.examples import (
     LABELLED,
     WEIGHTS,
@@ -160,7 +160,7 @@ def temperature_of(held_out: Sequence[Fold]) -> float:
     )
 
 
-def judged_folds(held_out: Sequence[Fold], temperature: float) -> Outcomes:
+def judged_folds(held_out: Sequence[Fold], temperature: float) -> Judgements:
     """Return what the classifiers say of the groups that they have not seen."""
     return joined(
         [

@@ -1,7 +1,7 @@
-"""What a program does alone, learned from runs that had company.
+"""What a program does alone, learned from runs that had co-runners.
 
-A run tells how fast its I/O went, not how fast it would have gone. Who ran beside it is known,
-and when each wrote (`company.py`), so each run is cut into parts by how much I/O of others lay
+A run tells how fast its I/O went, not how fast it would have gone. Who ran alongside it is known,
+and when each wrote (`background.py`), so each run is cut into parts by how much I/O of others lay
 over it. What is left of the rate in a part follows from what the others got there, by one of two
 laws of a storage that is full:
 
@@ -11,7 +11,7 @@ laws of a storage that is full:
 R is the rate alone, W the most that the storage was seen to move, K what a mix moves beyond
 that. Which law holds, and K, h and loss, differ from program to program and are not known; all are
 tried, each by its prior, and what the runs bear out counts (a posterior on a grid). Parts
-without company say R by themselves, and outweigh the laws where there are any; where there are
+without co-runners say R by themselves, and outweigh the laws where there are any; where there are
 none, what the laws leave open is the width of the interval. What others' I/O would take alone
 depends on their own R, so programs are estimated in turn, some rounds.
 """
@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.policies import core
-from sluice.prediction.company import company_of, rate_by_cache
+from sluice.prediction.background import background_of, rate_by_cache
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from sluice.prediction.company import Company, IoRun
+    from sluice.prediction.background import Background, IoRun
 
     Array = NDArray[np.float64]
 
@@ -53,13 +53,13 @@ PART_NOISE = 0.06  # of the log rate of a part that is all of a run's I/O; small
 FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest; see _likelihood
 FLOOR_SD = 0.05  # of ln R: what the next runs differ by, whatever these say
 LEAST_KEPT = 0.02  # of R, by the law of time: a rate of 0 would exclude what was seen
-# What was seen in company counts as so many runs at most: the laws err in the same way for all
+# What was seen with co-runners counts as so many runs at most: the laws err in the same way for all
 # of it, so more runs do not average that out.
-IN_COMPANY = 3.0
+WITH_CORUNNERS = 3.0
 FLUSHING = 1.0  # likewise of programs that wait for what others queued, which no law describes
 TEMPER = 0.7  # runs that one is worth: those of a program share the state of the site
 ALONE = 1.0  # others at once, from which a cache is theirs too
-# Others at once beside which a run still has half of its guaranteed rate, 0.9 W: 1.0 is a fair
+# Others at once alongside which a run still has half of its guaranteed rate, 0.9 W: 1.0 is a fair
 # share; at 0.15 it presses little, as with one request in flight, and others push it aside.
 # Which of the two holds depends on the program, and no log tells it, so both count alike.
 HOLD, HOLD_PRIOR = np.array([0.15, 1.0]), np.array([0.5, 0.5])
@@ -103,37 +103,39 @@ def estimate(runs: Sequence[IoRun], *, bandwidth: float | None = None) -> Estima
     """
     if not runs:
         return Estimates({}, {}, np.zeros(0))
-    company = company_of(runs, bandwidth)
+    background = background_of(runs, bandwidth)
     place = {run.job: i for i, run in enumerate(runs)}
-    return Estimates(_Rounds(runs, company).result(), place, company.exposed)
+    return Estimates(_Rounds(runs, background).result(), place, background.exposed)
 
 
 class _Rounds:
     """Programs estimated in turn, each by what the others are believed to be."""
 
-    def __init__(self, runs: Sequence[IoRun], company: Company) -> None:
-        self.company = company
+    def __init__(self, runs: Sequence[IoRun], background: Background) -> None:
+        self.background = background
         names: dict[Hashable, int] = {}
         self.program = np.array([names.setdefault(run.program, len(names)) for run in runs])
         self.names = list(names)
         self.log_rate = np.log([run.rate for run in runs])
-        self.log_full = math.log(company.storage.most)
+        self.log_full = math.log(background.storage.most)
         fast = np.zeros(len(names))
         np.maximum.at(fast, self.program, [run.fastest for run in runs])
         self.log_usual = np.log(
             [
-                rate_by_cache(run, company.storage, float(fast[n]))
+                rate_by_cache(run, background.storage, float(fast[n]))
                 for run, n in zip(runs, self.program, strict=True)
             ]
         )
         self.flushes = np.array([run.flushes for run in runs])
         self.log_fast = np.log([run.fastest for run in runs])
-        crowd = np.add.reduceat(company.crowd * company.fraction, company.first_part[:-1])
-        self.crowd_of_unit = crowd
-        weights = company.share_of_run
-        self.crowd_of_run = np.bincount(company.run_of_unit, crowd * weights, len(runs))
-        # storage's share of what others moved: no belief changes it
-        self.by_bytes = company.seconds * np.exp(self.log_rate - self.log_full)[company.other]
+        others = np.add.reduceat(
+            background.others * background.fraction, background.first_part[:-1]
+        )
+        self.others_of_unit = others
+        weights = background.share_of_run
+        self.others_of_run = np.bincount(background.run_of_unit, others * weights, len(runs))
+        # storage's share of what others moved: no weight changes it
+        self.by_bytes = background.seconds * np.exp(self.log_rate - self.log_full)[background.other]
         self.starts = np.array([run.start for run in runs])
         self.batches = self._batches()
 
@@ -159,9 +161,9 @@ class _Rounds:
     def _batches(self) -> list[_Batch]:
         """Put programs of as many units together."""
         alike: dict[int, list[tuple[int, NDArray[np.intp]]]] = defaultdict(list)
-        company = self.company
-        moved = _sums(company.part, self.by_bytes, len(company.unit))
-        for n, units in enumerate(_members(self.program[company.run_of_unit], len(self.names))):
+        background = self.background
+        moved = _sums(background.part, self.by_bytes, len(background.unit))
+        for n, units in enumerate(_members(self.program[background.run_of_unit], len(self.names))):
             if len(units):
                 newest = self._newest(units)
                 alike[len(newest)].append((n, newest))
@@ -173,7 +175,7 @@ class _Rounds:
 
     def _newest(self, units: NDArray[np.intp]) -> NDArray[np.intp]:
         """Leave the units of a program's newest runs: what older ones add is work."""
-        run = self.company.run_of_unit[units]
+        run = self.background.run_of_unit[units]
         own = np.unique(run)
         if len(own) <= NEWEST:
             return units
@@ -182,41 +184,41 @@ class _Rounds:
 
     def _loads(self, believed: Array, sd: Array) -> tuple[Array, Array]:
         """Return the others' I/O over each part, in seconds alone, and its variance."""
-        company, other = self.company, self.company.other
+        background, other = self.background, self.background.other
         kept = np.minimum(1.0, np.exp(self.log_rate - believed[self.program]))
-        parts = len(company.unit)
+        parts = len(background.unit)
         # Who gets more than W alone gets it from a cache, which storage has to empty.
-        by_time = np.maximum(company.seconds * kept[other], self.by_bytes)
+        by_time = np.maximum(background.seconds * kept[other], self.by_bytes)
         deviation = by_time * sd[self.program[other]]
-        return _sums(company.part, by_time, parts), _sums(company.part, deviation**2, parts)
+        return _sums(background.part, by_time, parts), _sums(background.part, deviation**2, parts)
 
     def _batch(self, programs: list[tuple[int, NDArray[np.intp]]], moved: Array) -> _Batch:
-        company = self.company
+        background = self.background
         units = np.concatenate([own for _, own in programs])
-        first, stop = company.first_part[units], company.first_part[units + 1]
+        first, stop = background.first_part[units], background.first_part[units + 1]
         parts = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
         described = [self._described(own) for _, own in programs]
         return _Batch(
             numbers=[n for n, _ in programs],
-            runs=[len(np.unique(company.run_of_unit[own])) for _, own in programs],
+            runs=[len(np.unique(background.run_of_unit[own])) for _, own in programs],
             grid=np.stack([grid for grid, _, _ in described]),
             prior=np.stack([prior for _, prior, _ in described]),
             weight=np.stack([weight for _, _, weight in described]),
-            seen=company.log_rate[units] - self.log_full,
-            share=company.share_of_run[units],
-            slower=1.0 + SKEW * np.minimum(1.0, self.crowd_of_run[company.run_of_unit[units]]),
+            seen=background.log_rate[units] - self.log_full,
+            share=background.share_of_run[units],
+            slower=1.0 + SKEW * np.minimum(1.0, self.others_of_run[background.run_of_unit[units]]),
             parts=parts,
             first=np.cumsum(stop - first) - (stop - first),
-            fraction=company.fraction[parts],
-            crowd=company.crowd[parts],
+            fraction=background.fraction[parts],
+            others=background.others[parts],
             moved=moved[parts],
             full=self.log_full,
         )
 
     def _described(self, units: NDArray[np.intp]) -> tuple[Array, Array, Array]:
         """Return the rates that are tried, how far each is believed beforehand, and weights."""
-        company = self.company
-        run, seen = company.run_of_unit[units], company.log_rate[units]
+        background = self.background
+        run, seen = background.run_of_unit[units], background.log_rate[units]
         usual = self._usual(np.unique(run), self.log_full)
         centres = [mean for mean, _, _ in usual]
         grid = np.linspace(
@@ -229,9 +231,9 @@ class _Rounds:
             prior += share * np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd
         weight = _weights(
             run,
-            company.share_of_run[units],
-            self.crowd_of_unit[units],
-            most=FLUSHING if self.flushes[run].mean() > 0.5 else IN_COMPANY,
+            background.share_of_run[units],
+            self.others_of_unit[units],
+            most=FLUSHING if self.flushes[run].mean() > 0.5 else WITH_CORUNNERS,
         )
         return grid, prior, weight
 
@@ -255,18 +257,18 @@ def _members(program: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
     return np.split(order, np.searchsorted(program[order], np.arange(1, count)))
 
 
-def _weights(run: NDArray[np.intp], share: Array, crowd: Array, *, most: float) -> Array:
+def _weights(run: NDArray[np.intp], share: Array, others: Array, *, most: float) -> Array:
     """Say how much each unit counts.
 
     Parts of one run share its luck: together they count little more than one. What was seen in
-    company is only as good as the laws, which are wrong in one way for all of it: it counts as
-    IN_COMPANY runs at most.
+    co-runners is only as good as the laws, which are wrong in one way for all of them: it counts as
+    WITH_CORUNNERS runs at most.
     """
     _, place, counts = np.unique(run, return_inverse=True, return_counts=True)
     weights = TEMPER * counts[place] ** -0.5 * np.clip(share / 0.1, 0.1, 1.0)
-    disturbed = np.minimum(1.0, crowd / 0.5)
-    in_company = float((weights * disturbed).sum())
-    less = min(1.0, most / in_company) if in_company > 0 else 1.0
+    disturbed = np.minimum(1.0, others / 0.5)
+    with_corunners = float((weights * disturbed).sum())
+    less = min(1.0, most / with_corunners) if with_corunners > 0 else 1.0
     tempered: Array = weights * (1.0 - disturbed + disturbed * less)
     return tempered
 
@@ -310,7 +312,7 @@ class _Batch:
     """Part of each unit."""
     fraction: Array
     """Of its unit that a part is."""
-    crowd: Array
+    others: Array
     """Others in I/O at once, in the mean."""
     moved: Array
     """By others, as a share of W."""
@@ -325,11 +327,13 @@ class _Batch:
     def estimates(self, time: Array, variance: Array) -> dict[int, Alone]:
         """Return what is believed of each program; time and variance are of all parts."""
         by_time = self._by_time(time[self.parts], variance[self.parts])
-        belief = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
-        belief /= belief.sum(axis=1, keepdims=True)
+        posterior = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
+        posterior /= posterior.sum(axis=1, keepdims=True)
         return {
             n: _alone(grid, own, runs)
-            for n, grid, own, runs in zip(self.numbers, self.grid, belief, self.runs, strict=True)
+            for n, grid, own, runs in zip(
+                self.numbers, self.grid, posterior, self.runs, strict=True
+            )
         }
 
     def _by_time(self, time: Array, variance: Array) -> Array:
@@ -337,7 +341,7 @@ class _Batch:
         kept = 1.0 + TIME_HEADROOM[:, None] - TIME_LOSS[:, None] * time
         of_unit = self._over_units(np.clip(kept, LEAST_KEPT, 1.0))
         doubt = (TIME_LOSS / np.maximum(0.1, of_unit)) ** 2 * self._over_units(variance[None])
-        beyond = self._over_units(np.exp(-self.crowd / ALONE)[None])
+        beyond = self._over_units(np.exp(-self.others / ALONE)[None])
         most = np.exp(self.grid - self.full)[:, None, None, :]
         share = of_unit[..., None] * np.minimum(1.0, most)
         with_cache = share + beyond[..., None] * np.maximum(0.0, most - 1.0)
@@ -346,11 +350,11 @@ class _Batch:
     def _by_bytes(self) -> Array:
         """Likewise by the laws of bytes; what is guaranteed depends on how one presses."""
         most = np.repeat(np.exp(self.grid - self.full), self._parts_of_programs(), axis=0)
-        beyond = np.maximum(0.0, most - 1.0) * np.exp(-self.crowd / ALONE)[:, None]
+        beyond = np.maximum(0.0, most - 1.0) * np.exp(-self.others / ALONE)[:, None]
         shares = []
         for mix in MIX:
             for hold in HOLD:
-                left = np.maximum(mix - self.moved, 0.9 * hold / (hold + self.crowd))
+                left = np.maximum(mix - self.moved, 0.9 * hold / (hold + self.others))
                 shares.append(np.minimum(np.minimum(1.0, most), left[:, None]))
         share, with_cache = (
             np.stack([self._of_units(one) for one in laws], axis=2)
@@ -401,10 +405,10 @@ class _Batch:
         return np.asarray(np.logaddexp.reduce(np.concatenate(found, axis=1), axis=1))
 
 
-def _alone(grid: Array, belief: Array, runs: int) -> Alone:
-    passed = np.cumsum(belief) - belief / 2
+def _alone(grid: Array, posterior: Array, runs: int) -> Alone:
+    passed = np.cumsum(posterior) - posterior / 2
     low, middle, high = np.interp([0.05, 0.5, 0.95], passed, grid).tolist()
-    mean = float((belief * grid).sum())
-    variance = float((belief * (grid - mean) ** 2).sum())
+    mean = float((posterior * grid).sum())
+    variance = float((posterior * (grid - mean) ** 2).sum())
     floor = core.Z90 * FLOOR_SD
     return Alone(middle, math.hypot(math.sqrt(variance), FLOOR_SD), low - floor, high + floor, runs)

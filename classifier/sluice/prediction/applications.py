@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.policies.bundle_writer import ArgumentLaw
-    from sluice.prediction.calibration import Calibration
+    from sluice.prediction.calibration import Reliability
     from sluice.prediction.jobs import FinishedJob
 
     Array = NDArray[np.float64]
@@ -74,7 +74,7 @@ class Learned:
 def learn_applications(
     jobs: Sequence[FinishedJob],
     *,
-    calibration: Mapping[str, Calibration] | None = None,
+    calibration: Mapping[str, Reliability] | None = None,
     silent: Sequence[FinishedJob] = (),
     asked: Sequence[FinishedJob] | None = None,
 ) -> tuple[Learned, ...]:
@@ -100,7 +100,7 @@ def entries_under(
     jobs: Sequence[FinishedJob],
     silent: Sequence[FinishedJob],
     *,
-    calibration: Mapping[str, Calibration],
+    calibration: Mapping[str, Reliability],
 ) -> Iterator[Learned]:
     """Yield the entries of one key, not numbered yet; place is number of the level and key.
 
@@ -129,7 +129,7 @@ def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
     return job.start, job.logs
 
 
-def _calibrated(entry: Learned, calibration: Mapping[str, Calibration]) -> Profile:
+def _calibrated(entry: Learned, calibration: Mapping[str, Reliability]) -> Profile:
     evidence = entry.application.evidence
     known = calibration.get(BY_ARGUMENTS if evidence == USER_ARGUMENTS else evidence)
     if known is None:

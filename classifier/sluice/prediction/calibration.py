@@ -43,7 +43,7 @@ PRIOR = 10.0  # pairs in each bin that are assumed to have come true as said
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Reliability:
     """A rising line through points (said, came true)."""
 
     said: tuple[float, ...]
@@ -54,7 +54,7 @@ class Calibration:
         return min(float(np.interp(confidence, self.said, self.true)), HIGHEST)
 
 
-def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Calibration]:
+def calibrate(jobs: Sequence[FinishedJob]) -> dict[str, Reliability]:
     """Return the correction for each kind of evidence that was asked often enough."""
     said: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     for evidence, confidence, came_true in predicted(jobs):
@@ -92,7 +92,7 @@ def predicted(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
     return pairs
 
 
-def corrected(pairs: Array) -> Calibration:
+def corrected(pairs: Array) -> Reliability:
     """Return the correction that rows (said, whether it came true) ask for.
 
     The middle of each bin is corrected, and corrections rise (pool adjacent violators).
@@ -110,7 +110,7 @@ def corrected(pairs: Array) -> Calibration:
             (low, w, n), (high, v, m) = pools[-2:]
             pools[-2:] = [((low * w + high * v) / (w + v), w + v, n + m)]
     rising = [mean for mean, _, bins in pools for _ in range(bins)]
-    return Calibration(
+    return Reliability(
         said=(0.0, *middles.tolist(), 1.0),
         true=(0.0, *(min(max(value, 0.0), 1.0) for value in rising), 1.0),
         pairs=len(pairs),

@@ -4,7 +4,7 @@ Forests and calibration are fitted seldom, as that takes a minute on a large sit
 knows a program after its next run, and an entry of it depends on the runs under its key alone: so
 a new log costs its own few entries, however long the history is. What is no new log (jobs without
 one, rows that the accounting changed) comes in when the history is read as a whole; so does what a
-run in company would have done alone.
+run with co-runners would have done alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sluice.prediction.application_keys import groups_of, keys_of
 from sluice.prediction.applications import entries_under
-from sluice.prediction.calibration import Calibration
+from sluice.prediction.calibration import Reliability
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.requested import Submissions
 
@@ -43,7 +43,7 @@ class CurrentModel:
         """Rises whenever the table is made anew, or a part of it."""
         self._trained = model
         self._calibration = {
-            evidence: Calibration(**curve)
+            evidence: Reliability(**curve)
             for evidence, curve in model.metrics.get("calibration", {}).items()
         }
         self._kept = {_identity(entry): entry.application for entry in model.table}

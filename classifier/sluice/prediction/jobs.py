@@ -37,7 +37,7 @@ NOT_ENDED = frozenset(
         "SUSPENDED",
     }
 )
-EXPOSED_LOG_SD = 0.15  # of what is known of the time in company: not everybody leaves a log
+EXPOSED_LOG_SD = 0.15  # of what is known of the time with co-runners: not everybody leaves a log
 LONGEST_RUN = 7 * 1440  # minutes that a job without a time limit may take, its end not being known
 
 

@@ -1,4 +1,4 @@
-"""What live decisions predicted, beside what the jobs then did.
+"""What live decisions predicted, alongside what the jobs then did.
 
 One definition of a prediction that came true, for the story of a job, for the score of a model, and
 for the confidence of a program whose predictions fail.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 VOLUMES = ("write_bytes", "read_bytes")
 SCORED = (*VOLUMES, "chunk_bytes", "rate", "burst_seconds", "io_share", "runtime_seconds")
-"""Numbers that are laid beside each other."""
+"""Numbers that are laid next to each other."""
 FEW_BYTES = 1 << 20
 """Below, factors mean nothing."""
 OTHERS = frozenset({"none", "name", "forest", "account", "site"})

@@ -1,4 +1,4 @@
-"""The sizes that a user asked for, as job_submit sees them: what he got may be another size.
+"""The sizes that a user asked for, as job_submit sees them: the job may have got another size.
 
 Best known is a decision record: what the plugin saw, joined to the job. Else the submit line
 says what stood on it; only where neither says anything, the accounting's allocation stands in.

@@ -13,8 +13,7 @@ from sluice.history_db.records import Application, Profile
 from sluice.patterns.forest import Forest
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.bundle_writer import Application as BundleApplication
-from sluice.policies.bundle_writer import ArgumentLaw, pack_bundle
+from sluice.policies.bundle_writer import ArgumentLaw, BundleApplication, pack_bundle
 from sluice.prediction.applications import Learned, learn_applications, numbered
 from sluice.prediction.backtest import ended_before, judge, predict_past
 from sluice.prediction.calibration import calibrate

@@ -18,7 +18,7 @@ import numpy as np
 from sluice.darshan.timeline import unpacked
 from sluice.policies import core
 from sluice.prediction.alone import estimate
-from sluice.prediction.company import IoRun
+from sluice.prediction.background import IoRun
 from sluice.prediction.jobs import Disturbance, latest_jobs
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 LEAST_BYTES = 1 << 20  # that a job moves, for its rate to tell of storage
 LEAST_SECONDS = 0.01  # in I/O
 GAP = 1.5  # octaves between volumes of a program, from which its runs are of two kinds
-EXPOSED = 0.2  # share of its time in I/O in company, from which a run is no evidence against others
+EXPOSED = (
+    0.2  # share of its time in I/O with co-runners, from which a run is no evidence against others
+)
 FLUSHES = 0.5  # bytes between two flushes over those of the run, from which it waits for them
 
 

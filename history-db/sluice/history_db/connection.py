@@ -46,7 +46,7 @@ def _create(path: Path) -> None:
     """Make the file before SQLite does, which would let everybody read it.
 
     It gets the group of its directory, the service group, and made by root also its owner, so
-    that sluiced can write what `sudo sluice history ingest` began. SQLite's own files beside it
+    that sluiced can write what `sudo sluice history ingest` began. SQLite's own files next to it
     follow.
     """
     try:
@@ -136,7 +136,7 @@ class Connection:
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open.
 
-        Whoever keeps a history open for long would write on into one that was deleted.
+        A process that keeps a history open would write on into one that was deleted.
         """
         return _identity(self.path) == self._file
 
@@ -165,7 +165,7 @@ class Connection:
     def _named(self, error: sqlite3.DatabaseError, path: Path) -> HistoryError:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if primary == sqlite3.SQLITE_IOERR and _is_full(path):
-            primary = sqlite3.SQLITE_FULL  # as where there is no room for the file beside it
+            primary = sqlite3.SQLITE_FULL  # as where there is no room for the file next to it
         match primary:
             case sqlite3.SQLITE_NOTADB:
                 return ForeignFileError(

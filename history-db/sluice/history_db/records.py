@@ -263,13 +263,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class RunningSet:
-    """Who ran together, from one look of sluiced at the controller until the set changed."""
+    """Who ran together, from one poll of the controller until the set changed."""
 
     cluster: str
     taken: int
     holders: tuple[Holder, ...]
     gates: dict[str, int]
-    """Tokens that each gate let out after that look."""
+    """Tokens that each gate let out after that poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,15 +331,15 @@ class Calibration:
     id: int
     created: int
     site: str
-    """What was measured, in the words of whoever did it."""
+    """What was measured, as `--site` had it."""
     settings: dict[str, object]
     """How it was measured; with them it can be resumed."""
     finished: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Encounter:
-    """Programs of sluice-probe beside each other: the first is the probe, the others signals."""
+class CoRun:
+    """Programs of sluice-probe alongside each other: the first is the probe, the others signals."""
 
     started: int
     mode: str
@@ -355,7 +355,7 @@ class Encounter:
     """Of the probe, each time it ran alone; in mode `delta` one of each member; in mode
     `capacity` none."""
     together: tuple[float, ...]
-    """Of each member; more than alone where company helped."""
+    """Of each member; more than alone where co-runners helped."""
     foreign_share: float
     dropped: str
     """Why it does not count; empty: it does."""
@@ -393,7 +393,7 @@ class PlacedRun:
     lane: int | None
     """Place in the policy of the only lane of which its job held tokens."""
     osts: tuple[int, ...] | None
-    in_company: bool
+    with_corunners: bool
     """sluiced saw another job on its job's lanes."""
 
 

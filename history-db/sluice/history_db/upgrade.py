@@ -32,7 +32,7 @@ def check_migrated(db: Database, path: Path) -> None:
     """Refuse an old schema, where it cannot be changed."""
     if len(_applied(db, path)) < len(MIGRATIONS):
         raise OldHistoryError(
-            f"{path}: from an older Sluice; whoever may write it should run "
+            f"{path}: from an older Sluice; a user who may write it should run "
             "`sluice history` once to bring it up to date"
         )
 

@@ -33,7 +33,7 @@ class Bundle:
 
     @classmethod
     def read(cls, path: Path) -> Bundle:
-        """Read a file, whoever it belongs to; raise OSError and CoreError, which name it."""
+        """Read a file, whatever its owner; raise OSError and CoreError, which name it."""
         content = read_regular(path, lib.SLUICE_MAX_BUNDLE_BYTES)
         try:
             return cls.parse(content)

@@ -42,7 +42,7 @@ class ArgumentLaw:
 
 
 @dataclass(frozen=True, slots=True)
-class Application:
+class BundleApplication:
     """What was learned about one key of the application table."""
 
     key: int
@@ -71,7 +71,7 @@ def write_bundle(
     interference: Mapping[str, float] | View,
     patterns: ForestArrays | None,
     numbers: ForestArrays | None,
-    applications: Sequence[Application],
+    applications: Sequence[BundleApplication],
     text: str,
     created: int,
 ) -> bytes:
@@ -96,7 +96,7 @@ def pack_bundle(
     interference: Mapping[str, float] | View,
     patterns: ForestArrays | None,
     numbers: ForestArrays | None,
-    applications: Sequence[Application],
+    applications: Sequence[BundleApplication],
     text: str,
     created: int,
 ) -> bytes:

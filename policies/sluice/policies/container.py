@@ -25,7 +25,7 @@ SECTION = ffi.sizeof("struct sluice_section")
 GUARDED = ffi.offsetof("struct sluice_container_header", "kind")
 """The checksum covers everything from here on."""
 SQLITE_SUFFIXES = ("", "-journal", "-wal", "-shm")
-"""What SQLite leaves behind where it had no room, beside the file itself."""
+"""What SQLite leaves behind where it had no room, next to the file itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,8 @@ def decide(
         },
     )
     handle = situation.handle if situation else ffi.NULL
-    with _desk() as desk:
-        lib.sluice_record_decide(desk, handle, config.struct, struct)
+    with _workspace() as workspace:
+        lib.sluice_record_decide(workspace, handle, config.struct, struct)
     _grant(situation, struct, totals, ffi.addressof(struct, "grant"))
     return Record(struct)
 
@@ -107,19 +107,19 @@ def replay(record: Record, situation: Situation | None, config: Config) -> bytes
 
 def _decide(situation: Situation | None, config: Any, submission: Any, now: int, out: Any) -> None:
     handle = situation.handle if situation else ffi.NULL
-    with _desk() as desk:
-        lib.sluice_decide(desk, handle, config, submission, now, out)
+    with _workspace() as workspace:
+        lib.sluice_decide(workspace, handle, config, submission, now, out)
 
 
 @contextmanager
-def _desk() -> Iterator[Any]:
-    desk = lib.sluice_desk_create()
-    if desk == ffi.NULL:
+def _workspace() -> Iterator[Any]:
+    workspace = lib.sluice_workspace_create()
+    if workspace == ffi.NULL:
         raise MemoryError
     try:
-        yield desk
+        yield workspace
     finally:
-        lib.sluice_desk_destroy(desk)
+        lib.sluice_workspace_destroy(workspace)
 
 
 def replay_grant(record: Record, situation: Situation | None) -> bytes:

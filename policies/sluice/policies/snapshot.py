@@ -44,7 +44,7 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """Changes when what decisions are made beside does."""
+        """Changes when what decisions are made alongside does."""
         return int(lib.sluice_snapshot_version(self.handle))
 
     @property

@@ -79,7 +79,7 @@ _FLAGS = {
 
 _COUNTS = {
     "alternatives": "alternative_count",
-    "encounters": "encounter_count",
+    "coruns": "corun_count",
     "lanes": "lane_count",
     "meaning": "outputs",
     "points": "point_count",

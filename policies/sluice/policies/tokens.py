@@ -29,7 +29,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """A user's text without the tokens that he wrote himself."""
+    """A user's text without the tokens that it names."""
 
     text: str
     items: int
@@ -67,7 +67,7 @@ def append(policy: View, tokens: Tokens, text: str) -> str | None:
 
 
 def strip(policy: View, text: str, granted: Tokens | None = None) -> Stripped:
-    """Take lane tokens off a user's own text, except those granted, which he may name."""
+    """Take lane tokens off a user's own text, except those granted, which may be named."""
     out = ffi.new("char[]", LICENSES_SIZE)
     stripped = ffi.new("struct sluice_stripped *")
     raw = ffi.new("char[]", text.encode(errors="surrogateescape"))

@@ -1,4 +1,4 @@
-/* What the policies have in common: keeping a job back, and for how long. */
+/* What the policies have in common: delaying a job, and for how long. */
 #include "policies.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ sluice_policy_hold (struct sluice_policy_result *result, double now, double max_
 }
 
 void
-sluice_policy_let_go (struct sluice_policy_result *result, double now, double max_delay,
-		      struct sluice_choice *choice)
+sluice_policy_release (struct sluice_policy_result *result, double now, double max_delay,
+		       struct sluice_choice *choice)
 {
 	choice->hold_until = 0;
 	if (result->held_since >= 0)

@@ -11,8 +11,8 @@
 
 /* What a policy did with a job. */
 struct sluice_policy_result {
-	double held_since;  /* s: when it could have started and was kept back; -1: never */
-	double held;	    /* s kept back: at most, as others may have taken its place */
+	double held_since;  /* s: when it could have started and was delayed; -1: never */
+	double held;	    /* s delayed: at most, as others may have taken its place */
 	uint32_t lane_mask; /* lanes it was put on; 0: all */
 	uint32_t decisions; /* made about it */
 	uint16_t action;    /* enum sluice_action of the last one; ABSTAIN: none */
@@ -20,21 +20,21 @@ struct sluice_policy_result {
 	uint32_t reserved;
 };
 
-/* One element a job, nobody kept back; free () it. NULL: no memory. */
+/* One element a job, none delayed; free () it. NULL: no memory. */
 struct sluice_policy_result *sluice_policy_results_new (uint32_t job_count);
 
-/* Keep a job that could start back, but not longer than max_delay after it could
- * first have started. 1: it is kept back; 0: it has waited long enough. */
+/* Delay a job that could start, but not longer than max_delay after it could
+ * first have started. 1: it is delayed; 0: it has waited long enough. */
 int sluice_policy_hold (struct sluice_policy_result *result, double now, double max_delay,
 			struct sluice_choice *choice);
 
 /* It starts now, or may. */
-void sluice_policy_let_go (struct sluice_policy_result *result, double now,
-			   double max_delay, struct sluice_choice *choice);
+void sluice_policy_release (struct sluice_policy_result *result, double now,
+			    double max_delay, struct sluice_choice *choice);
 
 /*
  * Gates of fixed size: a job starts when what it needs is free at each of its gates,
- * or without, when it has been kept back for max_delay. Nobody is predicted, nothing
+ * or without, when it has been delayed for max_delay. Nobody is predicted, nothing
  * is weighed.
  */
 struct sluice_gate_need {

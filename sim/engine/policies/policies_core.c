@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "control.h"
-#include "crowd_of_jobs.h"
 #include "policies.h"
+#include "running_jobs.h"
 
 enum {
 	FIRST_CAPACITY = 64,
@@ -43,9 +43,9 @@ struct sluice_core_policy {
 	struct sluice_state state; /* of the snapshot: just taken */
 	struct sluice_snapshot *snapshot;
 	struct sluice_situation *situation;
-	struct sluice_desk *desk;
-	struct crowd_of_jobs *crowd;
-	uint64_t renewed;  /* version of the crowd in the situation */
+	struct sluice_workspace *workspace;
+	struct running_jobs *running;
+	uint64_t renewed;  /* version of the co-runners in the situation */
 	uint32_t decided;  /* the job whose prediction `latest` holds; UINT32_MAX: none */
 	uint32_t is_stale; /* 1: something happened since the last poll */
 	double polled;	   /* s */
@@ -85,7 +85,7 @@ everywhere (const struct sluice_core_policy *p)
 	return p->policy->lane_count ? (1u << p->policy->lane_count) - 1 : 1;
 }
 
-/* Lanes as the world and the core take them: 0 where it may write everywhere. */
+/* Lanes as the storage model and the core take them: 0 where it may write everywhere. */
 static uint32_t
 confinement (const struct sluice_core_policy *p, const struct sluice_tokens *tokens)
 {
@@ -224,9 +224,9 @@ note (struct sluice_core_policy *p, uint32_t job, const struct sluice_decision *
 static void
 renew (struct sluice_core_policy *p, double now)
 {
-	uint64_t version = crowd_of_jobs_look (p->crowd, utc (p, now));
+	uint64_t version = running_jobs_update (p->running, utc (p, now));
 	if (version != p->renewed) {
-		sluice_situation_renew (p->situation, crowd_of_jobs_crowd (p->crowd));
+		sluice_situation_renew (p->situation, running_jobs_set (p->running));
 		p->renewed = version;
 		p->is_stale = 1;
 	}
@@ -239,8 +239,8 @@ decide (struct sluice_core_policy *p, double now, uint32_t job)
 	struct sluice_submission submission;
 	renew (p, now);
 	sluice_core_submission (&p->setup, job, &submission);
-	sluice_decide (p->desk, p->situation, p->setup.config, &submission, p->state.taken,
-		       &p->latest);
+	sluice_decide (p->workspace, p->situation, p->setup.config, &submission,
+		       p->state.taken, &p->latest);
 	p->decided = job;
 	note (p, job, &p->latest);
 }
@@ -465,7 +465,7 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	}
 	choice->lane_mask = confinement (p, &plan->tokens);
 	result->lane_mask = choice->lane_mask;
-	sluice_policy_let_go (result, now, p->policy->max_delay, choice);
+	sluice_policy_release (result, now, p->policy->max_delay, choice);
 }
 
 static void
@@ -485,7 +485,7 @@ started (void *self, double now, uint32_t job)
 		.profile = *profile_of (p, job),
 	};
 	double limit = fmin (p->setup.jobs[job].limit, 1e9);
-	crowd_of_jobs_enter (p->crowd, &corunner, utc (p, now), utc (p, now + limit));
+	running_jobs_enter (p->running, &corunner, utc (p, now), utc (p, now + limit));
 	if (plan->row == NO_ROW && !add_row (p, job, &corunner.profile))
 		return;
 	p->rows.jobs[plan->row].state = SLUICE_CONTROL_RUNS;
@@ -498,7 +498,7 @@ ended (void *self, double now, uint32_t job)
 	struct sluice_core_policy *p = self;
 	(void)now;
 	if (p->plans[job].klass != SLUICE_CLASS_NONE)
-		crowd_of_jobs_leave (p->crowd, job);
+		running_jobs_leave (p->running, job);
 	remove_row (p, job);
 }
 
@@ -518,11 +518,11 @@ prepare (struct sluice_core_policy *p)
 	for (uint32_t i = 0; p->plans && i < p->setup.job_count; i++)
 		p->plans[i].row = NO_ROW;
 	p->results = sluice_policy_results_new (p->setup.job_count);
-	p->crowd = crowd_of_jobs_new (bundle);
+	p->running = running_jobs_new (bundle);
 	p->snapshot = sluice_snapshot_of_state (&p->state);
 	p->situation = p->snapshot ? sluice_situation_create (bundle, p->snapshot) : NULL;
-	p->desk = sluice_desk_create ();
-	return p->plans && p->results && p->crowd && p->situation && p->desk
+	p->workspace = sluice_workspace_create ();
+	return p->plans && p->results && p->running && p->situation && p->workspace
 		       && grow_rows (&p->rows) == 0
 		   ? 0
 		   : -1;
@@ -554,9 +554,9 @@ sluice_core_policy_destroy (struct sluice_core_policy *p)
 	if (!p)
 		return;
 	sluice_situation_destroy (p->situation);
-	sluice_desk_destroy (p->desk);
+	sluice_workspace_destroy (p->workspace);
 	sluice_snapshot_destroy (p->snapshot);
-	crowd_of_jobs_destroy (p->crowd);
+	running_jobs_destroy (p->running);
 	free_rows (&p->rows);
 	free (p->made);
 	free (p->plans);

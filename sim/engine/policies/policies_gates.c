@@ -46,7 +46,7 @@ starting (void *self, double now, uint32_t job, struct sluice_choice *choice)
 	struct sluice_policy_result *result = &p->results[job];
 	p->holds[job] = (uint8_t)has_room (p, job);
 	if (p->holds[job] || !sluice_policy_hold (result, now, p->setup.max_delay, choice))
-		sluice_policy_let_go (result, now, p->setup.max_delay, choice);
+		sluice_policy_release (result, now, p->setup.max_delay, choice);
 }
 
 static void

@@ -13,7 +13,7 @@ struct sluice_replay_storage_end {
 	uint32_t reserved;
 };
 
-/* The world that answers. Calls come in the order of time. */
+/* The storage model that answers. Calls come in the order of time. */
 struct sluice_replay_storage {
 	void *self;
 	/* A job starts on the lanes of lane_mask (0: all); -1: no memory. */
@@ -33,7 +33,7 @@ struct sluice_choice {
 	double hold_until;    /* after now: not yet; see starting */
 	double wake;	      /* the engine's own */
 	uint32_t lane_mask;   /* lanes it will write to; 0: all */
-	uint32_t token_count; /* licences that it takes beside its own */
+	uint32_t token_count; /* licences that it takes next to its own */
 	struct sluice_license_need tokens[SLUICE_MAX_TOKENS];
 };
 

@@ -83,7 +83,7 @@ join_ends (struct sluice_engine *e)
 }
 
 /* Take the demand's slots, in the order of groups, of what is free both at `time`
- * beside running jobs and in least[group]. 0: there are too few. */
+ * alongside running jobs and in least[group]. 0: there are too few. */
 static int
 take_slots_at (const struct sluice_engine *e, double time, const struct demand *demand,
 	       const int32_t *least, int32_t *take)

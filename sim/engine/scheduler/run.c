@@ -48,7 +48,7 @@ run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign)
 	return availability_change (&e->plan, r->expected_end, r->planned_end, slots, sign);
 }
 
-/* Take from, or give back to, everything the scheduler looks at. */
+/* Take from, or return to, all that the scheduler counts. */
 static int
 change_free (struct sluice_engine *e, uint32_t run, int32_t sign)
 {
@@ -110,7 +110,7 @@ run_start (struct sluice_engine *e, uint32_t job, const int32_t *take)
 	return 0;
 }
 
-/* Give back what the run has. */
+/* Return what the run has. */
 static int
 release (struct sluice_engine *e, uint32_t run)
 {

@@ -83,8 +83,8 @@ struct sluice_replay_job {
 struct sluice_association {
 	uint32_t account;
 	uint32_t reserved;
-	double shares;	       /* beside the others of its account */
-	double account_shares; /* of its account beside the other accounts */
+	double shares;	       /* alongside the others of its account */
+	double account_shares; /* of its account alongside the other accounts */
 };
 
 enum sluice_backfill {

@@ -1,12 +1,12 @@
 /*
- * The fast world as the storage of a replay (hooks.h): jobs end when their
+ * The mean-field storage model as the storage of a replay (hooks.h): jobs end when their
  * computing and their bursts are done, which others delay.
  */
 #ifndef SLUICE_CONTENDED_H
 #define SLUICE_CONTENDED_H
 
 #include "hooks.h"
-#include "world.h"
+#include "mean_field.h"
 
 /* What storage did to the last run of a job, in seconds of the job. */
 struct sluice_contention {
@@ -21,10 +21,10 @@ struct sluice_contended;
 /* loads: one a job. lanes: the lanes of each where a policy chooses none (0: all);
  * NULL: all for all. Both must outlive it. NULL without memory or with a wrong
  * configuration; err says which. */
-struct sluice_contended *sluice_contended_new (const struct sluice_world_config *config,
-					       const struct sluice_world_load *loads,
-					       const uint32_t *lanes, uint32_t job_count,
-					       struct sluice_error *err);
+struct sluice_contended *
+sluice_contended_new (const struct sluice_mean_field_config *config,
+		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
+		      uint32_t job_count, struct sluice_error *err);
 void sluice_contended_destroy (struct sluice_contended *contended); /* NULL is fine */
 
 /* The table for sluice_engine_new; valid as long as contended. */
@@ -35,31 +35,31 @@ sluice_contended_storage (struct sluice_contended *contended);
 const struct sluice_contention *
 sluice_contended_results (const struct sluice_contended *contended);
 
-/* Watch the turns of its storage, as sluice_world_watch_turns does. */
-void sluice_contended_watch (struct sluice_contended *contended, sluice_world_watch *watch,
-			     void *watcher);
+/* Watch the turns of its storage, as sluice_mean_field_watch_turns does. */
+void sluice_contended_watch (struct sluice_contended *contended,
+			     sluice_mean_field_watch *watch, void *watcher);
 
 /* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share and
  * period (0: its kind's), and times[i] its kind's processes, rate and metadata rate, on
- * nodes[i] nodes for runtime[i] s alone. See sluice_world_load_of. */
+ * nodes[i] nodes for runtime[i] s alone. See sluice_mean_field_load_of. */
 void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t *kind,
 			     const double *io_share, const double *period,
 			     const double *times, const double *nodes,
 			     const double *runtime, uint32_t count, uint32_t max_bursts,
-			     const struct sluice_world_config *config,
-			     struct sluice_world_load *out);
+			     const struct sluice_mean_field_config *config,
+			     struct sluice_mean_field_load *out);
 
 /* Hold each of count loads to node_rate B/s a node at its source: its bursts are longer
  * by as much as it is slower alone. -1 without memory or with a wrong configuration. */
-int sluice_contended_limit (const struct sluice_world_config *config, double node_rate,
-			    struct sluice_world_load *loads, uint32_t count,
+int sluice_contended_limit (const struct sluice_mean_field_config *config, double node_rate,
+			    struct sluice_mean_field_load *loads, uint32_t count,
 			    struct sluice_error *err);
 
-enum { SLUICE_WORLD_STATIONS = 3 }; /* targets, servers' links, metadata server */
+enum { SLUICE_MEAN_FIELD_STATIONS = 3 }; /* targets, servers' links, metadata server */
 
 /* What each load takes of the stations while it writes alone: count * 3 shares of all
  * that the targets, the links and the metadata server can do. */
-void sluice_contended_shares (const struct sluice_world_load *loads, uint32_t count,
-			      const struct sluice_world_config *config, double *out);
+void sluice_contended_shares (const struct sluice_mean_field_load *loads, uint32_t count,
+			      const struct sluice_mean_field_config *config, double *out);
 
 #endif

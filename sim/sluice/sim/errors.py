@@ -5,8 +5,8 @@ class SimError(Exception):
     """Any of them: what `sluice` prints in one line."""
 
 
-class WorldError(SimError):
-    """A storage world was described wrongly, or a workload does not fit it."""
+class StorageModelError(SimError):
+    """A storage model was described wrongly, or a workload does not fit it."""
 
 
 class EngineError(SimError):

@@ -17,7 +17,7 @@ from sluice.cli.common import (
     CommandError,
     amount_text,
     config_option,
-    coverage_beside,
+    coverage_alongside,
     grounds_line,
     history_option,
     json_option,
@@ -75,10 +75,10 @@ class _Read:
 class _Control:
     """What was found where nothing can be."""
 
-    worlds: int
+    shuffles: int
     with_findings: int = 0
     pairs_tested: int = 0
-    """In all worlds together."""
+    """In all shuffles together."""
 
 
 @click.command("attribute", short_help="Find which applications slow each other in production.")
@@ -135,7 +135,8 @@ def command(
     --server-load, what came with the load of jobs that have no log is not laid to others, as far
     as the history knows when these ran and what they moved.
 
-    Beside each pair stands what it costs in the history, in node-hours, as in `sluice site assess`.
+    Next to each pair stands what it costs in the history, in node-hours, as `sluice site assess`
+    has it.
 
     \b
         sluice site attribute /var/log/darshan/2026/11
@@ -148,14 +149,14 @@ def command(
     read = _read(paths)
     runs = read.runs()
     others = _other_load(server_load, runs)
-    beside = [] if others else _jobs_beside(read, runs, config, history)
-    find = partial(attribute, others=others, beside=beside, false_rate=false_rate)
+    alongside = [] if others else _jobs_alongside(read, runs, config, history)
+    find = partial(attribute, others=others, alongside=alongside, false_rate=false_rate)
     findings = find(runs)
     shuffles = _control(find, runs, control)
     if not dry_run:
         _keep(runs, findings, false_rate, config, history)
     grounds, lost = _node_hours(findings, config, history)
-    line, coverage = coverage_beside(config, history)
+    line, coverage = coverage_alongside(config, history)
     if as_json:
         shares = {"coverage": asdict(coverage) if coverage else None}
         source = grounds.as_json() if grounds else {"interference_model": None}
@@ -204,7 +205,7 @@ def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
         raise CommandError(str(error)) from error
 
 
-def _jobs_beside(
+def _jobs_alongside(
     read: _Read, runs: list[Timeline], config: Path | None, history: Path | None
 ) -> list[Timeline]:
     """Return the load of jobs without a log, if there is a history that knows any."""
@@ -226,21 +227,21 @@ def _jobs_beside(
 
 
 def _control(
-    find: Callable[..., Findings], timelines: list[Timeline], worlds: int | None
+    find: Callable[..., Findings], timelines: list[Timeline], shuffles: int | None
 ) -> _Control | None:
-    """Try worlds in which the runs are shuffled in time, beside the same load of others."""
-    if worlds is None:
+    """Try histories whose runs are shuffled in time, under the same load of others."""
+    if shuffles is None:
         return None
     import numpy as np
 
     from sluice.interference.production.timeline import shuffled
 
     rng = np.random.default_rng(0)
-    control = _Control(worlds)
-    with progress("shuffled worlds", lambda: worlds) as (_, advance):
-        for seed in range(worlds):
-            world = shuffled(timelines, rng)
-            found = find(world, seed=seed).observations
+    control = _Control(shuffles)
+    with progress("shuffled histories", lambda: shuffles) as (_, advance):
+        for seed in range(shuffles):
+            shuffle = shuffled(timelines, rng)
+            found = find(shuffle, seed=seed).observations
             control.with_findings += any(one.is_attributed for one in found)
             control.pairs_tested += len(found)
             advance(1)
@@ -363,14 +364,14 @@ def _print(read: _Read, findings: Findings, control: _Control | None, false_rate
     )
     if findings.out_of_reach:
         click.echo(
-            f"{findings.out_of_reach} of them fell further than in every chance world, but "
+            f"{findings.out_of_reach} of them fell further than in every shuffled history, but "
             f"{len(findings.observations)} pairs need a p of {findings.p_needed:.2g}, which takes "
-            "more worlds than could be tried: give fewer logs, or a higher --false-rate."
+            "more of these than could be tried: give fewer logs, or a higher --false-rate."
         )
     if control:
         click.echo(
-            f"Control: something was attributed in {control.with_findings} of {control.worlds} "
-            f"shuffled worlds; {control.pairs_tested} pairs were tested in them."
+            f"Control: something was attributed in {control.with_findings} of {control.shuffles} "
+            f"shuffled histories; {control.pairs_tested} pairs were tested in them."
         )
 
 

@@ -13,7 +13,7 @@ from sluice.cli.common import (
     NOTHING,
     CommandError,
     config_option,
-    coverage_beside,
+    coverage_alongside,
     history_option,
     json_option,
     open_history,
@@ -104,7 +104,7 @@ def command(
         sluice model backtest --made 6000
     """
     past, situation = _made(made, seed) if made else (_kept(config, history), None)
-    line, coverage = ("", None) if made else coverage_beside(config, history)
+    line, coverage = ("", None) if made else coverage_alongside(config, history)
     items, earlier = _walk(past, every, skip)
     groups: dict[str, Callable[[PastPrediction], str]] = {"evidence": _evidence}
     if situation is not None:

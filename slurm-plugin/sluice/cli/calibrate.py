@@ -34,7 +34,7 @@ from sluice.cli.stopping import stopped_like_ctrl_c
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sluice.history_db.records import Calibration, Encounter
+    from sluice.history_db.records import Calibration, CoRun
     from sluice.history_db.store import Store
     from sluice.interference.calibrate.session import Session
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def command() -> None:
     """Measure which programs disturb each other here.
 
-    Runs pairs of small programs (sluice-probe) alone and beside each other on one storage
+    Runs pairs of small programs (sluice-probe) alone and alongside each other on one storage
     target, in a maintenance window or on targets of your own, and keeps in the history what
     each lost. `sluice model publish` then puts what was learned into the bundle.
 
@@ -64,27 +64,27 @@ def command() -> None:
 def plan_command(*, as_json: bool, **options: Any) -> None:
     """Show what would be measured, in which order, and how long it takes.
 
-    The most informative encounters come first, so a shorter --budget loses the least.
+    The most informative co-runs come first, so a shorter --budget loses the least.
 
     \b
         sluice site calibrate plan --target ost0=/lustre/cal/ost0 --budget 20m
     """
     from sluice.interference.calibrate.session import (
-        encounters_within,
+        coruns_within,
         estimate_seconds,
         rounds_within,
         runs_of_rounds,
     )
 
     settings = settings_of(**options)
-    count = encounters_within(settings)
+    count = coruns_within(settings)
     rounds, runs = rounds_within(settings), runs_of_rounds(settings)
     whole = estimate_seconds(settings.plan, settings.timing, settings.lead_seconds)
     if as_json:
         show_json(
             {
-                "planned": [str(encounter) for encounter in settings.plan[:count]],
-                "left_out": [str(encounter) for encounter in settings.plan[count:]],
+                "planned": [str(corun) for corun in settings.plan[:count]],
+                "left_out": [str(corun) for corun in settings.plan[count:]],
                 "rounds": rounds,
                 "runs_of_rounds": runs,
                 "seconds_for_all": round(whole, 1),
@@ -94,10 +94,10 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
         return
     if rounds:
         click.echo(f"{rounds} rounds of what the servers do, {runs} runs")
-    for number, encounter in enumerate(settings.plan[:count], start=1):
-        click.echo(f"{number:4}  {encounter}")
+    for number, corun in enumerate(settings.plan[:count], start=1):
+        click.echo(f"{number:4}  {corun}")
     click.echo(
-        f"{count} of {len(settings.plan)} encounters fit into {duration_text(settings.budget)}; "
+        f"{count} of {len(settings.plan)} co-runs fit into {duration_text(settings.budget)}; "
         f"all would take about {duration_text(whole)}"
     )
 
@@ -116,7 +116,7 @@ def run_command(
     The first --rounds say what the servers do: what they take, which demand fills them, what
     switching between programs costs, and whether they serve by demand or fairly.
 
-    Each encounter is measured as alone, together, alone in random order, with caches filled
+    Each co-run is measured as alone, together, alone in random order, with caches filled
     first, over the time in which all are active. It does not count when the two runs alone
     differ by more than 5 %, or when others had more than 10 % of the target's traffic; it is
     then measured again at the end, while the budget lasts. Stopped with Ctrl-C or by a signal,
@@ -125,16 +125,16 @@ def run_command(
     \b
         sluice site calibrate run --target ost0=/lustre/cal/ost0
         sluice site calibrate run --target a=/scratch --budget 60s --chunk 1M
-        sluice site calibrate run --target a=/scratch --encounter 'owc:4K:8 aw:16M:2:close'
+        sluice site calibrate run --target a=/scratch --co-run 'owc:4K:8 aw:16M:2:close'
         sluice site calibrate run --target ost0=/lustre/cal/ost0 --tasks 4 \\
             --srun 'srun -N 4 --ntasks-per-node 1'
     """
     from sluice.interference.calibrate.launch import find_probe
-    from sluice.interference.calibrate.session import Session, encounters_within
+    from sluice.interference.calibrate.session import Session, coruns_within
 
     site, probe = options["site"], options["probe"]
     settings = settings_of(**options)
-    if encounters_within(settings) == 0:
+    if coruns_within(settings) == 0:
         raise CommandError(
             f"nothing can be measured within {duration_text(settings.budget)}; "
             "give a longer --budget or a shorter --window"
@@ -248,7 +248,7 @@ def delta_command(
     from sluice.interference.calibrate.session import Session
 
     settings = settings_of(
-        **options, budget=0.0, chunks=(), processes=None, encounters=(f"{first} {second}",)
+        **options, budget=0.0, chunks=(), processes=None, coruns=(f"{first} {second}",)
     )
     programs = (settings.plan[0].probe, *settings.plan[0].signals)
     if len(programs) != 2:
@@ -280,7 +280,7 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
     plan = session.settings.plan
     count = delta.points if delta else len(plan) + runs_of_rounds(session.settings)
     try:
-        with stopped_like_ctrl_c(), progress("encounters", lambda: count) as (say, advance):
+        with stopped_like_ctrl_c(), progress("coruns", lambda: count) as (say, advance):
             say(f"calibration {session.number}: takes about {_time_text(session)}")
             if not delta and (names := uncounted(session.settings.targets)):
                 say(
@@ -289,12 +289,12 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
                 )
             advance(len(session.measured))
 
-            def tell(encounter: Encounter) -> None:
+            def tell(corun: CoRun) -> None:
                 advance(1)
                 if delta:
-                    say(_delta_line(encounter))
-                elif encounter.dropped:
-                    say(f"dropped: {' beside '.join(encounter.members)}: {encounter.dropped}")
+                    say(_delta_line(corun))
+                elif corun.dropped:
+                    say(f"dropped: {' alongside '.join(corun.members)}: {corun.dropped}")
 
             session.run(tell)
     except TasksError as stop:
@@ -302,7 +302,7 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
     except (KeyboardInterrupt, CalibrationError) as stop:
         reason = str(stop) or "interrupted"
         raise CommandError(
-            f"calibration {session.number}: {reason}; {len(session.measured)} encounters are "
+            f"calibration {session.number}: {reason}; {len(session.measured)} co-runs are "
             f"kept, go on with `{again}`"
         ) from None
     _show_outcome(session, as_json=as_json)
@@ -340,6 +340,6 @@ def _time_text(session: Session) -> str:
     return f"{about} of its budget of {duration_text(session.settings.budget)}"
 
 
-def _delta_line(encounter: Encounter) -> str:
-    ratios = [b / a for a, b in zip(encounter.alone, encounter.together, strict=True)]
-    return f"offset {encounter.offset:+.1f} s: {ratios[0]:.2f}× and {ratios[1]:.2f}×"
+def _delta_line(corun: CoRun) -> str:
+    ratios = [b / a for a, b in zip(corun.alone, corun.together, strict=True)]
+    return f"offset {corun.offset:+.1f} s: {ratios[0]:.2f}× and {ratios[1]:.2f}×"

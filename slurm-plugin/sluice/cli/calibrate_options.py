@@ -13,7 +13,7 @@ import click
 from sluice.cli.common import usage_errors
 
 if TYPE_CHECKING:
-    from sluice.interference.calibrate.grid import Encounterable
+    from sluice.interference.calibrate.grid import PlannedCoRun
     from sluice.interference.calibrate.session import Settings
 
 DEFAULT_BUDGET = "11m30s"
@@ -117,7 +117,7 @@ def target_options(function: Any) -> Any:
 
 
 def grid_options(function: Any) -> Any:
-    """Add what says which encounters are measured, and within which time."""
+    """Add what says which co-runs are measured, and within which time."""
     for option in (
         click.option(
             "--budget",
@@ -139,8 +139,8 @@ def grid_options(function: Any) -> Any:
             help="Of each plain program in the grid.  [default: 2 for each task]",
         ),
         click.option(
-            "--encounter",
-            "encounters",
+            "--co-run",
+            "coruns",
             multiple=True,
             metavar="'PROBE SIGNAL…'",
             help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
@@ -149,7 +149,7 @@ def grid_options(function: Any) -> Any:
             "--rounds",
             type=click.IntRange(0, MOST_ROUNDS),
             help="Rounds of what the servers do, for a third of the budget at most.  "
-            f"[default: {DEFAULT_ROUNDS}; 0 with --encounter]",
+            f"[default: {DEFAULT_ROUNDS}; 0 with --co-run]",
         ),
     ):
         function = option(function)
@@ -168,7 +168,7 @@ def settings_of(
     budget: float,
     chunks: tuple[str, ...],
     processes: int | None,
-    encounters: tuple[str, ...],
+    coruns: tuple[str, ...],
     rounds: int | None = None,
     **_: object,
 ) -> Settings:
@@ -183,7 +183,7 @@ def settings_of(
     with usage_errors(CalibrationError):
         places = parse_targets(targets, counters)
         sizes = tuple(sorted(map(parse_size, chunks)))
-        plan = [_encounter(text) for text in encounters]
+        plan = [_corun(text) for text in coruns]
     grid = default_grid(
         sizes or CHUNKS,
         processes=processes or PROCESSES_OF_A_TASK * tasks,
@@ -191,7 +191,7 @@ def settings_of(
     )
     plan = plan or most_informative_first(grid)
     with usage_errors(CalibrationError):
-        for program in (p for encounter in plan for p in (encounter.probe, *encounter.signals)):
+        for program in (p for corun in plan for p in (corun.probe, *corun.signals)):
             check(program, tasks)
     if tasks > 1 and not srun:
         raise click.UsageError(f"--tasks {tasks}: only --srun starts several")
@@ -204,15 +204,15 @@ def settings_of(
         prefix=srun,
         tasks=tasks,
         lead_seconds=SRUN_LEAD_SECONDS if srun else LEAD_SECONDS,
-        rounds=(0 if encounters else DEFAULT_ROUNDS) if rounds is None else rounds,
+        rounds=(0 if coruns else DEFAULT_ROUNDS) if rounds is None else rounds,
     )
 
 
-def _encounter(text: str) -> Encounterable:
-    from sluice.interference.calibrate.grid import Encounterable
+def _corun(text: str) -> PlannedCoRun:
+    from sluice.interference.calibrate.grid import PlannedCoRun
     from sluice.interference.programs import Program
 
     programs = [Program.parse(word) for word in text.split()]
     if len(programs) < 2:
         raise click.UsageError(f"{text!r}: name a probe and at least one signal")
-    return Encounterable(programs[0], tuple(programs[1:]))
+    return PlannedCoRun(programs[0], tuple(programs[1:]))

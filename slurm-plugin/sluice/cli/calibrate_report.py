@@ -23,7 +23,7 @@ from sluice.cli.common import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.history_db.records import Calibration, Encounter
+    from sluice.history_db.records import Calibration, CoRun
     from sluice.history_db.store import Store
     from sluice.interference.calibrate.report import Report
     from sluice.interference.calibrate.servers import Station
@@ -42,9 +42,9 @@ def list_command(*, config: Path | None, history: Path | None, as_json: bool) ->
         sluice site calibrate list --json | jq '.calibrations[-1].measured'
     """
     with open_history(config, history, read_only=True) as store:
-        rows = [(c, store.encounters([c.id])) for c in store.calibrations()]
+        rows = [(c, store.coruns([c.id])) for c in store.calibrations()]
     if as_json:
-        listed = [_calibration_json(c, encounters) for c, encounters in rows]
+        listed = [_calibration_json(c, coruns) for c, coruns in rows]
         show_json({"calibrations": listed})
         return
     show_table(
@@ -54,11 +54,11 @@ def list_command(*, config: Path | None, history: Path | None, as_json: bool) ->
                 c.id,
                 time_text(c.created),
                 c.site,
-                len(encounters),
-                sum(bool(e.dropped) for e in encounters),
+                len(coruns),
+                sum(bool(e.dropped) for e in coruns),
                 "finished" if c.finished else "interrupted",
             )
-            for c, encounters in rows
+            for c, coruns in rows
         ],
     )
 
@@ -83,7 +83,7 @@ def report_command(
 ) -> None:
     """Show what a calibration found, and whether the one before agrees.
 
-    Losses in % of the rate alone; the row is who loses, the column beside whom. What fits into
+    Losses in % of the rate alone; the row is who loses, the column alongside whom. What fits into
     no matrix (unequal programs, sync modes, triples) is listed below. A second calibration of
     the same site is compared with the first: rank correlation and mean difference, to be held
     against the bound that the first one states.
@@ -102,8 +102,8 @@ def report_command(
         chosen, before = _chosen(store, number)
         report = make_report(
             chosen.site,
-            store.encounters([chosen.id]),
-            store.encounters([before.id]) if before else (),
+            store.coruns([chosen.id]),
+            store.coruns([before.id]) if before else (),
         )
     if output:
         from sluice.cli.pages import save_calibration
@@ -140,14 +140,14 @@ def calibration_named(store: Store, number: int) -> Calibration:
     )
 
 
-def _calibration_json(calibration: Calibration, encounters: list[Encounter]) -> dict[str, object]:
+def _calibration_json(calibration: Calibration, coruns: list[CoRun]) -> dict[str, object]:
     return {
         "calibration": calibration.id,
         "created": calibration.created,
         "site": calibration.site,
         "finished": calibration.finished,
-        "measured": len(encounters),
-        "dropped": sum(bool(e.dropped) for e in encounters),
+        "measured": len(coruns),
+        "dropped": sum(bool(e.dropped) for e in coruns),
     }
 
 
@@ -175,7 +175,7 @@ def _print_report(report: Report) -> None:
     for matrix in report.matrices:
         click.echo(f"\n{size_text(matrix.chunk_bytes)} chunks, {matrix.processes} processes each")
         show_table(
-            ("Loses", *(f"beside {name}" for name in matrix.patterns)),
+            ("Loses", *(f"alongside {name}" for name in matrix.patterns)),
             [
                 (name, *(NOTHING if loss is None else share_text(loss) for loss in row))
                 for name, row in zip(matrix.patterns, matrix.loss, strict=True)
@@ -184,7 +184,7 @@ def _print_report(report: Report) -> None:
     if others := outside_matrices(report.losses):
         click.echo("\nUnequal programs, sync modes and triples" if report.matrices else "")
         show_table(
-            ("Program", "beside", "loses", "measured"),
+            ("Program", "alongside", "loses", "measured"),
             [
                 (cell.victim, _together(cell.others), share_text(loss.loss), loss.count)
                 for cell, loss in others.items()
@@ -196,7 +196,7 @@ def _print_report(report: Report) -> None:
         click.echo()
     for control in report.controls:
         click.echo(
-            f"{control.victim} beside {_together(control.others)} on another target: "
+            f"{control.victim} alongside {_together(control.others)} on another target: "
             f"{share_text(control.loss)}"
         )
     if report.servers:

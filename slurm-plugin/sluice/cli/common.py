@@ -156,7 +156,7 @@ def open_history(
 ) -> Store:
     """Open the history; with `create` its directory is made too.
 
-    One of an older Sluice is brought up to date by whoever may write it, also to read it.
+    One of an older Sluice is brought up to date by a user who may write it, also to read it.
     """
     from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
     from sluice.history_db.store import Store
@@ -219,7 +219,7 @@ def coverage_text(coverage: Coverage) -> str:
     return f"coverage: logs of {', '.join(texts)}"
 
 
-def coverage_beside(config: Path | None, history: Path | None) -> tuple[str, Coverage | None]:
+def coverage_alongside(config: Path | None, history: Path | None) -> tuple[str, Coverage | None]:
     """Return the same line, and the shares, for a report that can do without a history."""
     from sluice.history_db.errors import HistoryError
 
@@ -339,7 +339,7 @@ def show_pairs(pairs: Sequence[Pair]) -> None:
     from sluice.slurm.viewers import user_text
 
     show_table(
-        ("user", "application", "beside user", "application", "lost node-hours"),
+        ("user", "application", "alongside user", "application", "lost node-hours"),
         [
             (
                 one.victim_user or user_text(one.victim_uid),

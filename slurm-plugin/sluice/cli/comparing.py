@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import CommandError, coverage_beside, show_table
+from sluice.cli.common import CommandError, coverage_alongside, show_table
 from sluice.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] |
 
     if experiment.history is None:
         return [], None
-    line, coverage = coverage_beside(None, Path(experiment.history))
+    line, coverage = coverage_alongside(None, Path(experiment.history))
     return [line], asdict(coverage) if coverage else None
 
 

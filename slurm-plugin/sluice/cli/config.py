@@ -61,7 +61,7 @@ def check(config: Path | None) -> None:
     """Say whether the plugin takes a configuration, or which line is wrong.
 
     The file must belong to root or SlurmUser, and nobody else may write it. Where no slurmctld
-    says who SlurmUser is, you stand in for him.
+    says who SlurmUser is, you stand in for that user.
 
     \b
     Examples:

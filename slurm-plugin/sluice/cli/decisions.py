@@ -31,13 +31,13 @@ COLUMNS = (
     "Pattern",
     "Chunk",
     "Conf",
-    "Beside",
+    "Alongside",
     "It",
     "Other",
     "Action",
     "Reason",
 )
-LEAST = ("Chunk", "Nodes", "Conf", "It", "Other", "Beside", "User", "Pattern")
+LEAST = ("Chunk", "Nodes", "Conf", "It", "Other", "Alongside", "User", "Pattern")
 """What a narrow terminal does without, in this order."""
 NO_DECISIONS = "No decisions yet. Is sluiced running? See `sluice doctor`."
 NO_SUCH = "No such decision."
@@ -68,9 +68,9 @@ def command(
 
     A line for each submission: what it was predicted to do to storage and how surely, the
     running job with which it would interfere most, what Sluice would do, and why: as decided
-    near the start of the job, where that was decided again beside others.
+    near the start of the job, where that was decided again alongside others.
 
-    Beside is the number of that running job; beside it, It (the new job) and Other (the running
+    Alongside is the number of that running job; together, It (the new job) and Other (the running
     one) would take so many times as long as alone. A job whose number could not be told for
     certain shows as tie; one that was rejected, or that sluiced has not met yet, shows none.
 
@@ -115,17 +115,17 @@ def _cells(row: dict[str, Any]) -> tuple[object, ...]:
         row["pattern"] if is_known else NOTHING,
         bytes_text(row["chunk_bytes"]) if is_known else NOTHING,
         f"{row['confidence']:.2f}" if is_known else NOTHING,
-        *_worst(latest["encounters"]),
+        *_worst(latest["coruns"]),
         latest["action"],
         latest["reason_text"],
     )
 
 
-def _worst(encounters: list[dict[str, Any]]) -> tuple[object, str, str]:
+def _worst(coruns: list[dict[str, Any]]) -> tuple[object, str, str]:
     """Name the co-runner with the largest effect; the core reports the worst first."""
-    if not encounters:
+    if not coruns:
         return NOTHING, NOTHING, NOTHING
-    worst = encounters[0]
+    worst = coruns[0]
     return (
         worst["job_id"] or NOTHING,
         times_text(worst["own_slowdown"]),

@@ -30,7 +30,7 @@ COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
 def command(
     config: Path | None, plugin: Path | None, *, as_json: bool, preflight_only: bool
 ) -> None:
-    """Check that everything works, and say how to mend it.
+    """Check that everything works, and say how to repair it.
 
     Checks configuration, bundle, snapshot, history, sluiced, sluice-learn and what fails in them,
     slurm.conf, tokens, reservations, and the plugin inside slurmctld, whose own measurements it

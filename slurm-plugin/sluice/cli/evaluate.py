@@ -13,7 +13,7 @@ from sluice.cli.common import (
     CommandError,
     bounded_lines,
     config_option,
-    coverage_beside,
+    coverage_alongside,
     history_option,
     json_option,
     open_history,
@@ -41,7 +41,7 @@ IMPORTANT = 8  # features shown
     "--logs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where the labelled logs are.  [default: beside the labels]",
+    help="Where the labelled logs are.  [default: next to the labels]",
 )
 @click.option(
     "--as-is",
@@ -106,7 +106,7 @@ def command(
         from sluice.cli.pages import save_card
 
         save_card(card, output)
-    line, coverage = coverage_beside(config, history)
+    line, coverage = coverage_alongside(config, history)
     if as_json:
         show_json({"coverage": asdict(coverage) if coverage else None, **card})
     else:

@@ -33,7 +33,7 @@ def follow(
     once: bool,
     ask_sacct: bool,
 ) -> None:
-    """Look at the directories every so many seconds, until somebody stops it."""
+    """Poll the directories every so many seconds, until it is stopped."""
     from sluice.slurm.follower import AccountingError, Follower
 
     if os.geteuid() == 0:

@@ -75,7 +75,7 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
             "whether the tokens balance."
         )
     for text in facts["differences"]:
-        click.echo(f"The books do not balance: {text}.")
+        click.echo(f"The tokens do not balance: {text}.")
     for text in troubles:
         click.echo(f"{text[0].upper()}{text[1:]}. See `sluice doctor`.")
     if facts["is_off"]:

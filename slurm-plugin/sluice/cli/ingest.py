@@ -80,7 +80,7 @@ CHANGED = 1  # exit code when something could not be read
 @click.option(
     "--follow",
     is_flag=True,
-    help="Keep looking for new logs in the directories, and believe only those that fit a job.",
+    help="Keep polling the directories for new logs, and believe only those that fit a job.",
 )
 @click.option(
     "--every",
@@ -88,9 +88,9 @@ CHANGED = 1  # exit code when something could not be read
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --follow: how often to look.",
+    help="With --follow: how often to poll.",
 )
-@click.option("--once", is_flag=True, help="With --follow: look once; for cron.")
+@click.option("--once", is_flag=True, help="With --follow: poll once; for cron.")
 @click.option(
     "--ask-sacct/--no-ask-sacct",
     default=True,

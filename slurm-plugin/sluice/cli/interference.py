@@ -1,4 +1,4 @@
-"""`sluice site interference`: who loses how much beside whom."""
+"""`sluice site interference`: who loses how much alongside whom."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NOT_PREDICTED = ("read", "metadata")  # patterns of jobs
 LONGEST_NUMBER = 18  # digits that the history takes
 
 
-@click.command("interference", short_help="Say who loses how much beside whom.")
+@click.command("interference", short_help="Say who loses how much alongside whom.")
 @click.argument("first", required=False)
 @click.argument("second", required=False)
 @config_option
@@ -63,12 +63,12 @@ def command(
     *,
     as_json: bool,
 ) -> None:
-    """Say who loses how much beside whom.
+    """Say who loses how much alongside whom.
 
     FIRST and SECOND are programs as `sluice site calibrate` knows them (owc:1M:4), jobs of the
     history (job:4711), or applications by the name of their jobs, whose numbers do not count
     (app:cfd). The loss is the share of its I/O rate that one loses while both write all the time,
-    with an interval that should contain 90 % of measurements. Named beside it are the
+    with an interval that should contain 90 % of measurements. Named alongside it are the
     measurements here that are most like the two, and what production showed of them; and the same
     over chunk sizes. Of programs that were measured, what they get alone counts, too. Reads and
     metadata are not in the model.
@@ -188,14 +188,14 @@ def _loss(
     least_kept, most_kept = model.profile_interval(victim.profile, [other.profile])
     return {
         "victim": victim.text,
-        "beside": other.text,
+        "alongside": other.text,
         "loss": 1 - model.profile_share(victim.profile, [other.profile]),
         "least": max(0.0, 1 - most_kept),
         "most": 1 - least_kept,
         "measured": [
             {
                 "victim": str(one.observation.victim),
-                "beside": str(one.observation.others[0]),
+                "alongside": str(one.observation.others[0]),
                 "loss": 1 - one.observation.rho,
                 "likeness": one.likeness,
             }
@@ -250,11 +250,11 @@ def _print_pair(
     model: NamedModel,
 ) -> None:
     show_table(
-        ("Program", "beside", "loses", "90 % between"),
+        ("Program", "alongside", "loses", "90 % between"),
         [
             (
                 row["victim"],
-                row["beside"],
+                row["alongside"],
                 share_text(row["loss"]),
                 f"{share_text(row['least'])} and {share_text(row['most'])}",
             )
@@ -267,9 +267,9 @@ def _print_pair(
     click.echo(_source_text(model, is_near=is_near or is_seen))
     if measured:
         show_table(
-            ("Most like it: program", "beside", "lost", "likeness"),
+            ("Most like it: program", "alongside", "lost", "likeness"),
             [
-                (m["victim"], m["beside"], share_text(m["loss"]), share_text(m["likeness"]))
+                (m["victim"], m["alongside"], share_text(m["loss"]), share_text(m["likeness"]))
                 for m in measured
             ],
         )
@@ -278,7 +278,7 @@ def _print_pair(
             verdict = "attributed" if seen["is_attributed"] else "may be chance"
             click.echo(
                 f"In production, {one_line(seen['victim'])} kept {share_text(seen['rho'])} "
-                f"beside {one_line(seen['aggressor'])} ({seen['disturbed']} slices; {verdict})."
+                f"alongside {one_line(seen['aggressor'])} ({seen['disturbed']} slices; {verdict})."
             )
     if curve:
         first, second = (party.text for party in parties)
@@ -326,7 +326,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
     for matrix in matrices:
         click.echo(f"{matrix['chunk']} chunks, {matrix['processes']} processes each")
         show_table(
-            ("Loses", *(f"beside {name}" for name in MATRIX_PATTERNS)),
+            ("Loses", *(f"alongside {name}" for name in MATRIX_PATTERNS)),
             [
                 (name, *map(share_text, row))
                 for name, row in zip(MATRIX_PATTERNS, matrix["loss"], strict=True)
@@ -343,7 +343,7 @@ def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> N
 
 
 def _matrix(model: SiteModel, chunk: int, rates: Rates) -> dict[str, Any]:
-    """Losses among the plain patterns: a row for each that loses, a column for each beside it."""
+    """Losses among the plain patterns: a row for each that loses, a column for each other."""
     from sluice.interference.programs import Program, size_text
 
     programs = [Program(pattern, chunk) for pattern in MATRIX_PATTERNS]

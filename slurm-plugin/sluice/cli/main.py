@@ -46,7 +46,7 @@ DAILY = (
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
     Verb("gates", "Show the gates: tokens let out, held and waited for."),
-    Verb("doctor", "Check that everything works, and say how to mend it."),
+    Verb("doctor", "Check that everything works, and say how to repair it."),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
     Verb("config", "Show, check and explain the settings."),
@@ -56,7 +56,7 @@ MODEL = (
     Verb("publish", "Write the bundle that slurmctld loads."),
     Verb("list", "List what was trained and published.", "models"),
     Verb("bundle", "Look into a model bundle."),
-    Verb("score", "Lay live predictions beside what the jobs then did."),
+    Verb("score", "Lay live predictions alongside what the jobs then did."),
     Verb("backtest", "Predict the past: how good prediction at submission is."),
     Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
 )
@@ -81,7 +81,7 @@ SITE = (
     Verb("assess", "Say what interference costs this site, from its history."),
     Verb("attribute", "Find which applications slow each other in production."),
     Verb("calibrate", "Measure which programs disturb each other here."),
-    Verb("interference", "Say who loses how much beside whom."),
+    Verb("interference", "Say who loses how much alongside whom."),
     Verb("targets", "Say which storage targets are slow."),
     Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
     Verb("sweep", "Compare policies over a grid of parameters."),
@@ -89,7 +89,7 @@ SITE = (
 LAB = (
     Verb("profile", "Say what a Darshan log does to storage."),
     Verb("decide", "Replay a trace of submissions through the decision core."),
-    Verb("reproduce", "Print published figures beside what the model makes of them."),
+    Verb("reproduce", "Print published figures alongside what the model makes of them."),
 )
 
 
@@ -177,6 +177,18 @@ MOVED = {
     **{verb.name: ("lab", verb.name) for verb in LAB},
 }
 """The names of before there were groups, and where they went."""
+RENAMED = {"--encounter": "--co-run", "--world": "--storage"}
+"""Options of 0.1.0, and what they are called now."""
+
+
+def _renamed(word: str, *, tell: bool) -> str:
+    """Return a word of the command line with the option's name of today."""
+    option, *value = word.split("=", 1)
+    if option not in RENAMED:
+        return word
+    if tell:
+        click.echo(f"sluice: `{option}` is now `{RENAMED[option]}`", err=True)
+    return "=".join([RENAMED[option], *value])
 
 
 class Sluice(Verbs):
@@ -191,6 +203,7 @@ class Sluice(Verbs):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        args = [_renamed(word, tell=not ctx.resilient_parsing) for word in args]
         if args[0] in MOVED:
             words = MOVED[args[0]]
             if not ctx.resilient_parsing:

@@ -184,11 +184,12 @@ STORAGE = (
         help="How a full target divides itself: by arrival, or fairly by jobs or by nodes.",
     ),
     click.option(
-        "--world",
+        "--storage",
         multiple=True,
         callback=pairs,
         metavar="NUMBER=VALUE",
-        help="A number of the storage, e.g. target_bandwidth=2e9; see sim/engine/storage/world.h.",
+        help="A number of the storage, e.g. target_bandwidth=2e9; see "
+        "sim/engine/storage/mean_field.h.",
     ),
     click.option(
         "--max-delay",
@@ -213,7 +214,7 @@ STORAGE = (
         type=click.FloatRange(0, 2),
         default=0.2,
         show_default=True,
-        help="With --repeat: how uncertain each number of the world is, as the standard "
+        help="With --repeat: how uncertain each number of the storage is, as the standard "
         "deviation of its logarithm.",
     ),
 )

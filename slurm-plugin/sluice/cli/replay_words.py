@@ -159,7 +159,7 @@ def interval_text(comparison: Comparison) -> str:
     found = comparison.interval(comparison.policies[0], "lost_slot_hours")
     coverage = f"{found.coverage:.0%}" if found else "unknown"
     return (
-        f"Intervals come from {comparison.repetitions} more draws of seeds and world; one more "
+        f"Intervals come from {comparison.repetitions} more draws of seeds and storage; one more "
         f"would lie within with a probability of {coverage} at least."
     )
 

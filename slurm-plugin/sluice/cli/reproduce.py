@@ -1,4 +1,4 @@
-"""`sluice lab reproduce`: published figures beside what the request-level world makes of them."""
+"""`sluice lab reproduce`: published figures next to those of the storage model."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def command(
     parameters: bool,
     as_json: bool,
 ) -> None:
-    """Print published figures beside what the model makes of them.
+    """Print published figures alongside what the model makes of them.
 
     FIGURE is a name such as Y7a; Y7 stands for all parts of it, Y for a whole paper; without a
     name all are asked. Each is marked `explained` (no number was fitted to it), `fitted`, with
     how many numbers were, or `not reproduced`, and a sentence says why. The model is the
-    request-level world of docs/reference/storage-models.md: published figures are only compared
+    discrete-event one of docs/reference/storage-models.md: published figures are only compared
     with.
 
     A scenario names a platform of --parameters, or all numbers of a storage system, and
@@ -103,10 +103,10 @@ def command(
     elif parameters:
         _show_parameters(as_json=as_json)
     else:
-        from sluice.sim.errors import WorldError
+        from sluice.sim.errors import StorageModelError
         from sluice.sim.papers.figures import find
 
-        with usage_errors(WorldError):
+        with usage_errors(StorageModelError):
             figures = find(names)
         _show_figures(figures, as_json=as_json)
 
@@ -179,8 +179,8 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_parameters(*, as_json: bool) -> None:
+    from sluice.sim.storage.discrete_event import STORAGE_FIELDS
     from sluice.sim.storage.platforms import PLATFORMS
-    from sluice.sim.storage.requests import STORAGE_FIELDS
 
     units = {field.name: field.unit for field in STORAGE_FIELDS}
     if as_json:
@@ -212,7 +212,7 @@ def _show_parameters(*, as_json: bool) -> None:
 
 
 def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
-    from sluice.sim.storage.scenario import delta_graph, keep_company
+    from sluice.sim.storage.scenario import delta_graph, run_together
 
     if scenario.offsets:
         points = delta_graph(scenario)
@@ -222,7 +222,7 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
         columns = ("offset, s", *(f"I of {name}" for name in scenario.names))
         show_table(columns, [[f"{number:.2f}" for number in point] for point in points])
         return
-    company = keep_company(scenario)
+    together = run_together(scenario)
     if as_json:
         programs = [
             {
@@ -232,7 +232,7 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
                 "factor": _finite(one.factor),
                 "lost": one.lost,
             }
-            for one in company
+            for one in together
         ]
         show_json({"programs": programs})
         return
@@ -246,7 +246,7 @@ def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
             _seconds(one.factor),
             share_text(one.lost),
         )
-        for one in company
+        for one in together
     ]
     columns = ("program", "alone, s", "rate", "together, s", "rate", "I", "rate lost")
     show_table(columns, rows)

@@ -40,7 +40,7 @@ NAMES = {
 COLUMNS = ("jobs", "certain of", "came true", "pattern", "written within 2×", "rate within 2×")
 
 
-@click.command("score", short_help="Lay live predictions beside what the jobs then did.")
+@click.command("score", short_help="Lay live predictions alongside what the jobs then did.")
 @since_option("30d", "Of jobs that started in this time")
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} rows of a table.")
 @config_option
@@ -49,7 +49,7 @@ COLUMNS = ("jobs", "certain of", "came true", "pattern", "written within 2×", "
 def command(
     since: int, config: Path | None, history: Path | None, *, show_all: bool, as_json: bool
 ) -> None:
-    """Lay live predictions beside what the jobs then did.
+    """Lay live predictions alongside what the jobs then did.
 
     Of each decision whose job has ended: whether the pattern was as predicted, and the volume
     within a factor of two or within the spread that was told. In all, by program and by user,

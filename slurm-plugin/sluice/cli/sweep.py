@@ -47,7 +47,7 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     type=Names(),
     multiple=True,
     metavar="NAME,…",
-    help="Policies to set beside Slurm alone; docs/reference/replay.md lists them.",
+    help="Policies to set next to Slurm alone; docs/reference/replay.md lists them.",
 )
 @click.option(
     "--vary",
@@ -55,11 +55,11 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     callback=pairs,
     metavar="NAME=V1,V2,…",
     help="A parameter and its values: io-share, load, max-delay, wrong, lanes, targets, sharing, "
-    "seed, slots; an option of a policy, a setting of the scheduler, a number of the world. All "
+    "seed, slots; an option of a policy, a setting of the scheduler, a number of the storage. All "
     "combinations are computed.",
 )
 @options(STORAGE)
-@repeat("Ask each case again of N more draws of seeds and worlds, for intervals.")
+@repeat("Ask each case again of N more draws of seeds and storage, for intervals.")
 @click.option(
     "--again",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -132,7 +132,7 @@ def command(
 
 
 def _refuse_others(context: click.Context) -> None:
-    """Say which parameters were given beside --again, which has its own."""
+    """Say which parameters were given with --again, which has its own."""
     given = click.core.ParameterSource.COMMANDLINE
     allowed = ("again", "output", "table", "as_json")
     for name in context.params:
@@ -268,5 +268,5 @@ def _saved_text(wait: Wait) -> str:
     return (
         f"{amount_text(wait.saved)} slot-hours less are lost, and jobs are delayed for "
         f"{amount_text(wait.held)}, those that are for {duration_text(wait.held_mean)} on "
-        f"average beside a mean wait of {duration_text(wait.wait_mean)}"
+        f"average alongside a mean wait of {duration_text(wait.wait_mean)}"
     )

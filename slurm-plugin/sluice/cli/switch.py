@@ -57,7 +57,7 @@ def off(config: Path | None, reason: str) -> None:
     create the file by hand does the same, if sluiced lives.
 
     It works whatever is broken. Where the configuration cannot be read, it uses the lines that
-    are right and the default OffFile, which sluiced obeys beside its own. A lease with a job
+    are right and the default OffFile, which sluiced obeys next to its own. A lease with a job
     inside cannot be deleted: it is emptied and the job goes on. Each step is tried, whatever
     came of the others; the exit code is 1 if one of them failed, and the text says which.
 

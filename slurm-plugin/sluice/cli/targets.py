@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.stragglers import TargetSpeed
+    from sluice.interference.calibrate.slow_targets import TargetSpeed
 
 
 @click.command("targets", short_help="Say which storage targets are slow.")
@@ -77,19 +77,19 @@ def command(
     one lane; a Darshan log that names Lustre's targets). All logs of a job are one observation,
     and none where sluiced saw another job on its lanes, or where logs of others show more than
     10 % of the traffic on its targets. What was seen a day ago counts half, what is older than a
-    week nothing. A target straggles when its rate is below two thirds of its peers', at 95 %
+    week nothing. A target is slow when its rate is below two thirds of its peers', at 95 %
     confidence; on less than four fresh observations nothing is said.
 
     A probe does not count where others had more than 10 % of the traffic. On Lustre, NFS or
     MooseFS nothing counts that without --counter: probe there when it is quiet.
 
-    sluiced tells the plugin of lanes that straggle, and jobs are kept to the others where that
+    sluiced tells the plugin of slow lanes, and jobs are kept to the others where that
     pays. Without lanes, or for targets that are no lanes, this is for you to know.
 
     \b
         sluice site targets
         sluice site targets --measure sl0=/scratch/ost0/probe --measure sl1=/scratch/ost1/probe
-        sluice site targets --json | jq '.targets[] | select(.verdict == "straggles")'
+        sluice site targets --json | jq '.targets[] | select(.verdict == "slow")'
     """
     from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 

@@ -59,7 +59,7 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
     help="Other policies to replay the same jobs under, and to compare with it.",
 )
 @options(STORAGE)
-@repeat("Ask again of N more draws of seeds and worlds, for intervals; 19 make them 90 %.")
+@repeat("Ask again of N more draws of seeds and storage, for intervals; 19 make them 90 %.")
 @written(
     "--jobs",
     "table",

@@ -58,7 +58,7 @@ def command(
 
     Which earlier runs it was judged by, what was predicted and how surely, who was writing at
     the time, what each choice would have cost, what was decided and why, what Slurm did, and what
-    the job then did to storage, beside what was predicted.
+    the job then did to storage, alongside what was predicted.
 
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
@@ -111,7 +111,7 @@ def story(facts: Facts) -> Iterator[str]:
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
         for lane, speed in facts["slow_lanes"].items():
-            yield f"  Lane {lane} straggled, at {share_text(speed)} of its peers' rate."
+            yield f"  Lane {lane} was slow, at {share_text(speed)} of its peers' rate."
         yield from _decision(record, facts)
         yield from _decided_again(facts)
     yield from _what_slurm_did(facts["slurm"])
@@ -247,23 +247,23 @@ def _profile(profile: Facts) -> str:
 
 def _who_was_writing(decision: Facts) -> Iterator[str]:
     if not decision["alternatives"]:
-        return  # it was not looked at
+        return  # it was not weighed
     yield from _heading("Who was writing at the time")
-    if not decision["encounters"]:
+    if not decision["coruns"]:
         yield "  Nobody whose I/O matters."
-    for encounter in decision["encounters"]:
-        if encounter["job_id"] is None:  # PrivateData
+    for corun in decision["coruns"]:
+        if corun["job_id"] is None:  # PrivateData
             name, size = "another user's job", ""
         else:
-            name = f"job {encounter['job_id']}"
-            size = f" ({_count(encounter['nodes'], 'node')})"
+            name = f"job {corun['job_id']}"
+            size = f" ({_count(corun['nodes'], 'node')})"
         yield (
             f"  {name[0].upper()}{name[1:]}{size}: together for "
-            f"{duration_text(encounter['together'])}; this job would take "
-            f"{times_text(encounter['own_slowdown'])} as long, {name} "
-            f"{times_text(encounter['other_slowdown'])}."
+            f"{duration_text(corun['together'])}; this job would take "
+            f"{times_text(corun['own_slowdown'])} as long, {name} "
+            f"{times_text(corun['other_slowdown'])}."
         )
-    more = decision["corunner_count"] - len(decision["encounters"])
+    more = decision["corunner_count"] - len(decision["coruns"])
     if more > 0:
         yield f"  {_count(more, 'other job')} with less effect."
 
@@ -351,7 +351,7 @@ def _decided_again(facts: Facts) -> Iterator[str]:
             f"{_tokens(record['grant']['tokens'], facts['lanes'])}."
         )
         if record["mode"] != "enforce":
-            yield "  So enforce would have, beside those that came before it; nothing was touched."
+            yield "  So enforce would have, with those that came before it; nothing was touched."
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
     for release in facts["releases"]:
@@ -387,7 +387,7 @@ def _what_slurm_did(slurm: Facts | None) -> Iterator[str]:
 
 
 def _what_it_did(outcome: Facts | None) -> Iterator[str]:
-    """Lay what the job did beside what was predicted of it."""
+    """Lay what the job did alongside what was predicted of it."""
     if outcome is None:
         return  # it has not ended, as far as anybody knows
     yield from _heading("What it did to storage")
@@ -428,7 +428,7 @@ def _what_it_did(outcome: Facts | None) -> Iterator[str]:
         yield "  Nothing had been predicted of it."
         return
     yield f"  {_verdict(predicted)}"
-    yield from _beside_alone(predicted)
+    yield from _alongside_alone(predicted)
 
 
 def _inside(predicted: Facts | None, name: str) -> str:
@@ -449,7 +449,7 @@ def _verdict(predicted: Facts) -> str:
     )
 
 
-def _beside_alone(predicted: Facts) -> Iterator[str]:
+def _alongside_alone(predicted: Facts) -> Iterator[str]:
     if predicted["slowdown"] is not None:
         yield (
             f"  Alone its run was estimated at {duration_text(predicted['alone_seconds'])}: "

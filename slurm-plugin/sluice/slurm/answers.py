@@ -136,14 +136,14 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
         "confidence": profile["confidence"],
         "evidence": prediction["evidence"],
         "class": prediction["klass"],
-        "encounters": decided["encounters"],
+        "coruns": decided["coruns"],
         "action": decided["action"],
         "reason": decided["reason"],
         "reason_text": core.sentence("reason", decided["reason"]),
         "near_start": None
         if later is None
         else {
-            "encounters": later["encounters"],
+            "coruns": later["coruns"],
             "action": later["action"],
             "reason": later["reason"],
             "reason_text": core.sentence("reason", later["reason"]),
@@ -152,7 +152,7 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
 
 
 def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = None) -> Facts:
-    """Lay live predictions since a time (UTC seconds) beside what the viewer's jobs then did."""
+    """Lay live predictions since a time (UTC seconds) alongside what the viewer's jobs then did."""
     from sluice.prediction.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
 
     uid = None if viewer.sees_all else viewer.uid

@@ -270,7 +270,7 @@ def main(config: Path, log_level: str, *, once: bool) -> None:
       takes the plugin's decisions into the history,
       finds the job of each decision,
       and publishes the snapshot for the plugin's next decisions.
-    Meanwhile it answers users at sluiced.sock, beside the plugin's Socket.
+    Meanwhile it answers users at sluiced.sock, next to the plugin's Socket.
 
     It stays in the foreground and logs to standard error, for systemd or any other supervisor.
     It runs as SlurmUser, or as root. Stop it with SIGTERM; it may be killed at any time, and

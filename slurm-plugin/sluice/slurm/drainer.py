@@ -34,7 +34,7 @@ BATCH = 1024
 KEPT = 50_000
 """Records in memory that the history has not taken."""
 PAUSE = 0.2
-"""Seconds between two looks at an empty ring."""
+"""Seconds between two polls of an empty ring."""
 LONG_PAUSE = 1.0
 """Seconds until the next try after a failure."""
 BUSY_SECONDS = 2.0

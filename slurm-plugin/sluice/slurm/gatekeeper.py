@@ -26,7 +26,6 @@ from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import service, slurm_commands, switch
-from sluice.slurm.books import Account, Audit, accounts
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.errors import SlurmError
 from sluice.slurm.holdings import (
@@ -40,6 +39,7 @@ from sluice.slurm.holdings import (
 from sluice.slurm.leases import leases, plan, reserved_for
 from sluice.slurm.opening import delete_leases
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED
+from sluice.slurm.token_audit import Account, Audit, accounts
 from sluice.slurm.troubles import log
 
 if TYPE_CHECKING:
@@ -438,9 +438,9 @@ class GateKeeper:
                     late.setdefault(token, []).append(holding.job.job_id)
         return {token: f"{_some(jobs)} waited too long" for token, jobs in late.items()}
 
-    def _compare(self, books: list[Account]) -> None:
-        for text in self._audit.check(books):
-            log.warning("books: %s", text)
+    def _compare(self, balance: list[Account]) -> None:
+        for text in self._audit.check(balance):
+            log.warning("token audit: %s", text)
 
     # What the history is told
 

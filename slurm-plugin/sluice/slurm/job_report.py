@@ -219,7 +219,7 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
 
 
 def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, Any] | None:
-    """Say what the job did to storage, beside what was predicted; None while it runs."""
+    """Say what the job did to storage, alongside what was predicted; None while it runs."""
     if job is None or job.start is None or job.end is None:
         return None
     runs = [
@@ -238,7 +238,7 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
         "pattern": did.pattern,
         "confidence": did.confidence,
         **{name: did.numbers.get(name) for name in SCORED},
-        "predicted": _beside(predicted, did, job.end - job.start) if predicted else None,
+        "predicted": _alongside(predicted, did, job.end - job.start) if predicted else None,
     }
 
 
@@ -250,7 +250,7 @@ def _profile_of(job: Job, runs: list[Run]) -> Profile:
     return profile_of(runs) if runs else coarse_profile(job)
 
 
-def _beside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
+def _alongside(predicted: Predicted, did: Profile, ran: int) -> dict[str, Any]:
     """Compare: factors are what was, as a multiple of what was predicted."""
     alone, rate = predicted.numbers.get("runtime_seconds"), predicted.numbers.get("rate")
     own_rate = did.numbers.get("rate")
@@ -291,10 +291,10 @@ def shown(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:
     """Describe a record; of jobs that the viewer may not see, numbers and sizes are left out."""
     described = record.to_dict()
     if not viewer.sees_all:
-        for encounter in described["decision"]["encounters"]:
-            job = store.job(encounter["job_id"], record.cluster)
+        for corun in described["decision"]["coruns"]:
+            job = store.job(corun["job_id"], record.cluster)
             if job is None or not viewer.sees(job.uid):
-                encounter |= {"job_id": None, "nodes": None}
+                corun |= {"job_id": None, "nodes": None}
     return described
 
 
@@ -357,7 +357,7 @@ def _interference_model(record: Record, store: Store) -> dict[str, str | None]:
 
 
 def _slow_lanes(record: Record, store: Store) -> dict[str, float]:
-    """Speeds of the lanes that straggled by the snapshot of the decision, where that was kept."""
+    """Speeds of the slow lanes by the snapshot of the decision, where that was kept."""
     stored = store.snapshot(record.snapshot_checksum)
     if stored is None:
         return {}

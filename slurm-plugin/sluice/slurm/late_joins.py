@@ -1,7 +1,7 @@
 """Finds the jobs of records that sluiced could not join, by what only accounting knows.
 
 Who submits a sweep of one name within a second leaves records that the queue does not tell
-apart, and a job that had ended before sluiced looked was never in it. The accounting has the
+apart, and a job that had ended before sluiced polled was never in it. The accounting has the
 line that each was submitted with, and the record the line's hash.
 """
 

@@ -1,6 +1,6 @@
-"""Locks beside files: one process keeps a file up to date, and commands see whether it lives.
+"""Locks next to files: one process keeps a file up to date, and commands see whether it lives.
 
-sluiced locks beside the snapshot, sluice-learn beside the history.
+sluiced locks next to the snapshot, sluice-learn next to the history.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.tokens import token_names
 from sluice.slurm import switch
-from sluice.slurm.books import Account, accounts, differences
 from sluice.slurm.holdings import Holding, holdings
 from sluice.slurm.leases import leases
 from sluice.slurm.queue import Queue
+from sluice.slurm.token_audit import Account, accounts, differences
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 TRIES = 5
 PAUSE = 0.2
-"""Seconds between looks: a job that starts in between makes a difference that does not stay."""
+"""Seconds between polls: a job that starts in between makes a difference that does not stay."""
 DAY = 86400
 
 
 def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str, Any]:
-    """Return gates, books and releases at time now (UTC seconds), ready for JSON.
+    """Return gates, token audit and releases at time now (UTC seconds), ready for JSON.
 
-    hidden is what Slurm does not show to this user in full: jobs, reservations. Then the books
-    cannot be judged.
+    hidden is what Slurm does not show to this user in full: jobs, reservations. Then tokens
+    cannot be audited.
     """
     with Queue() as queue:
         queue.poll()
-        books, found = balanced_books(queue, config, now, tries=1 if hidden else TRIES)
+        balance, found = settled_balance(queue, config, now, tries=1 if hidden else TRIES)
     return {
         "mode": config.mode,
         "is_off": switch.is_off(config),
-        "gates": [_gate(account, found, now) for account in books],
-        "differences": [] if hidden else list(differences(books).values()),
+        "gates": [_gate(account, found, now) for account in balance],
+        "differences": [] if hidden else list(differences(balance).values()),
         "hidden": list(hidden),
         "released": _released(config, now - DAY),
     }
@@ -82,20 +82,20 @@ def _waiter(holding: Holding, now: int) -> dict[str, Any]:
     }
 
 
-def balanced_books(
+def settled_balance(
     queue: Queue, config: Config, now: int, tries: int = TRIES
 ) -> tuple[list[Account], list[Holding]]:
-    """Draw up the books of a queue; poll again, while they do not balance and may yet."""
+    """Audit the tokens of a queue; poll again, while they do not balance and may yet."""
     names = token_names(policy_in_use(config))
     for attempt in range(tries):
         if attempt:
             time.sleep(PAUSE)
             queue.poll()
         found = holdings(queue.jobs.values(), names)
-        books = accounts(found, queue.licenses, leases(queue.reservations), names, now)
-        if not differences(books):
+        balance = accounts(found, queue.licenses, leases(queue.reservations), names, now)
+        if not differences(balance):
             break
-    return books, found
+    return balance, found
 
 
 def policy_in_use(config: Config) -> View:

@@ -20,7 +20,7 @@ MAX_ANSWER = 1 << 26
 
 
 def socket_path(config: Config) -> Path:
-    """Where sluiced answers users: beside the plugin's socket."""
+    """Where sluiced answers users: next to the plugin's socket."""
     return Path(config.socket).with_name("sluiced.sock")
 
 

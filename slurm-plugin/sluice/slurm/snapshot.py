@@ -72,7 +72,7 @@ class Publisher:
         """The jobs that the latest snapshot has as co-runners."""
         return self._corunners.keys()
 
-    def beside(self, job_ids: Collection[int]) -> StoredSnapshot:
+    def alongside(self, job_ids: Collection[int]) -> StoredSnapshot:
         """Return the latest snapshot as it would be if no others of its co-runners ran."""
         corunners = [content for job_id, content in self._corunners.items() if job_id in job_ids]
         return _stored(pack_snapshot(corunners=corunners, **self._parts))
@@ -204,7 +204,7 @@ class Publisher:
         self._sequence = max((kept.sequence for kept in self._kept.values()), default=0)
 
     def _save_previous(self) -> None:
-        """Leave the last snapshot to whoever goes on after a crash.
+        """Leave the last snapshot to the next sluiced after a crash.
 
         That may be impossible: the kernel lets nobody link to a file that another user left.
         """

@@ -1,10 +1,10 @@
 """Decides again at the start of a job, where nothing is enforced.
 
 In enforce jobs of one second meet at the gates: the first gets its token, the next is decided again
-beside it, so each is judged beside those in front. Where nobody waits they start beside each other,
+alongside it, so each is judged alongside those in front. Where nobody waits they start together,
 and the decision at submission saw none of them, nor anybody that came or went while the job waited.
 So that observe says what enforce would, each job that matters is decided again when it has started:
-beside those that started before it, or with it and come first. The records are second decisions,
+alongside those that started before it, or with it and come first. The records are second decisions,
 as those of the control loop are.
 """
 
@@ -77,7 +77,7 @@ class Starts:
             before = [other for other in running.values() if _order(other) < _order(job)]
             if not _is_news(job, before):
                 continue
-            snapshot = publisher.beside({other.job_id for other in before})
+            snapshot = publisher.alongside({other.job_id for other in before})
             self._number += 1
             record = decide(
                 Situation(bundle, Snapshot.parse(snapshot.content)),
@@ -103,7 +103,7 @@ def _order(job: QueuedJob) -> tuple[int, int, int]:
 
 
 def _is_news(job: QueuedJob, before: Sequence[QueuedJob]) -> bool:
-    """Whether the decision at submission may have been made beside others."""
+    """Whether the decision at submission may have been made alongside others."""
     waited = (job.start or job.submit) - job.submit
     return waited > STALE or any((other.start or 0) >= job.submit - UNSEEN for other in before)
 

@@ -1,7 +1,7 @@
 """What a daemon says of itself: what fails and since when, whom that concerns, and counts.
 
-It lies in a file and is written when something of it has changed. That of sluiced lies beside the
-snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn beside the history, for
+It lies in a file and is written when something of it has changed. That of sluiced lies next to the
+snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn next to the history, for
 `sluice status`. It needs no history: a full disk is one of the things that it tells.
 """
 
@@ -70,7 +70,7 @@ class Status:
         self.counts[what] = number
 
     def write(self, snapshot: Path) -> None:
-        """Write it beside the snapshot, if it has changed; raises OSError."""
+        """Write it next to the snapshot, if it has changed; raises OSError."""
         text = json.dumps(
             {
                 "failing": {topic: _row(trouble) for topic, trouble in self.failing.items()},

@@ -1,4 +1,4 @@
-"""A corpus of any size: log number i of a seed is the same whoever makes it, and when.
+"""A corpus of any size: log number i of a seed is always and everywhere the same.
 
 Each log draws its pattern in turn and everything else at random: program, library, layout, chunk,
 processes, noise, what the runtime recorded.
@@ -44,7 +44,7 @@ ACCOMPANIED = 0.3  # of the writers: share with a smaller phase of another patte
 MINOR = 0.25  # of the bytes: largest share of such a phase
 FED = 0.35  # of the writers: share that reads what it needs for its writes
 READ_BACK = 0.2  # of the mixtures: share that reads what it has written,
-BESIDE = 0.1  # that reads and writes here and there
+ALONGSIDE = 0.1  # that reads and writes here and there
 MOST_BYTES = 2**46  # of a run
 
 
@@ -133,11 +133,11 @@ def _feed(run: Run, program: str) -> None:
 def _mixture(run: Run) -> tuple[str, float] | None:
     """Two phases that move about as many bytes; None where they do not."""
     kind = run.random.random()
-    if kind < BESIDE:
+    if kind < ALONGSIDE:
         scattered(run)
         add_turns(run, ordered=False)
         return "scattered+read", 0.0
-    if kind < BESIDE + READ_BACK:
+    if kind < ALONGSIDE + READ_BACK:
         phase = _choose(run.random, PROGRAMS[str(run.random.choice(WRITERS))])
         phase(run)
         run.clock += run.random.exponential(2)

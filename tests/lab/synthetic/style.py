@@ -13,7 +13,7 @@ LIBRARIES = {
     "stdio": 0.2,
     "iostream": 0.1,  # C++ streams: STDIO counts the opens, POSIX the data
     "python": 0.05,  # POSIX, seeks after every open
-    "hdf5": 0.1,  # serial: small metadata beside the data
+    "hdf5": 0.1,  # serial: small metadata alongside the data
     "mpiio": 0.1,  # independent
     "collective": 0.1,  # MPI-IO; what arrives at the file system may be aggregated
     "parallel-hdf5": 0.05,  # collective data, metadata by one process

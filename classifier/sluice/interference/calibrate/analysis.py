@@ -17,7 +17,7 @@ from sluice.interference.programs import Program
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sluice.history_db.records import Encounter
+    from sluice.history_db.records import CoRun
 
 EVEN = 0.05
 """Losses that differ by no more count as even."""
@@ -26,7 +26,7 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """A program beside others on the same target, however often that was measured."""
+    """A program alongside others on the same target, however often that was measured."""
 
     victim: Program
     others: tuple[Program, ...]
@@ -40,9 +40,9 @@ class Loss:
     count: int
 
 
-def losses(encounters: Sequence[Encounter]) -> dict[Cell, Loss]:
+def losses(coruns: Sequence[CoRun]) -> dict[Cell, Loss]:
     """Return the loss of each cell; medians of what was not dropped."""
-    found = _values(encounters)
+    found = _values(coruns)
     return {cell: Loss(1 - median(found[cell]), len(found[cell])) for cell in sorted(found)}
 
 
@@ -51,9 +51,9 @@ def outside_matrices(found: Mapping[Cell, Loss]) -> dict[Cell, Loss]:
     return {cell: loss for cell, loss in found.items() if not in_a_matrix(cell)}
 
 
-def _values(encounters: Sequence[Encounter]) -> dict[Cell, list[float]]:
+def _values(coruns: Sequence[CoRun]) -> dict[Cell, list[float]]:
     found: dict[Cell, list[float]] = defaultdict(list)
-    for item in observations(encounters):
+    for item in observations(coruns):
         found[Cell(item.victim, tuple(sorted(item.others)))].append(item.rho)
     return found
 
@@ -79,10 +79,10 @@ def in_a_matrix(cell: Cell) -> bool:
     )
 
 
-def matrices(encounters: Sequence[Encounter]) -> list[Matrix]:
+def matrices(coruns: Sequence[CoRun]) -> list[Matrix]:
     """Return a matrix for each chunk at which programs of equal size met, smallest first."""
     table: dict[tuple[int, int], dict[tuple[str, str], float]] = defaultdict(dict)
-    for cell, loss in losses(encounters).items():
+    for cell, loss in losses(coruns).items():
         if in_a_matrix(cell):
             key = (cell.victim.chunk_bytes, cell.victim.processes)
             table[key][cell.victim.pattern, cell.others[0].pattern] = loss.loss
@@ -113,13 +113,13 @@ class BreakEven:
     winner_above: str | None
 
 
-def break_even(encounters: Sequence[Encounter]) -> list[BreakEven]:
+def break_even(coruns: Sequence[CoRun]) -> list[BreakEven]:
     """Return where the loss of one pattern to another equals the loss the other way.
 
     Interpolated between the chunk sizes that were measured, by the logarithm of the chunk.
     """
     leads: dict[tuple[int, str, str], list[tuple[float, float]]] = defaultdict(list)
-    for matrix in matrices(encounters):
+    for matrix in matrices(coruns):
         for i, a in enumerate(matrix.patterns):
             for j in range(i + 1, len(matrix.patterns)):
                 mine, theirs = matrix.loss[i][j], matrix.loss[j][i]
@@ -186,10 +186,10 @@ class Stability:
     dropped: int
 
 
-def stability(encounters: Sequence[Encounter]) -> Stability:
-    values = _values(encounters)
+def stability(coruns: Sequence[CoRun]) -> Stability:
+    values = _values(coruns)
     apart = [abs(v[0] - v[1]) for v in values.values() if len(v) > 1]
-    spread = [abs(e.alone[0] / e.alone[1] - 1) for e in valid(encounters) if len(e.alone) > 1]
+    spread = [abs(e.alone[0] / e.alone[1] - 1) for e in valid(coruns) if len(e.alone) > 1]
     bound = None
     if len(apart) > 2:
         bound = mean(apart) + NORMAL_95 * stdev(apart) * math.sqrt(1 / len(apart) + 1 / len(values))
@@ -199,7 +199,7 @@ def stability(encounters: Sequence[Encounter]) -> Stability:
         mean_difference=mean(apart) if apart else None,
         bound=bound,
         alone_spread=median(spread) if spread else None,
-        dropped=sum(bool(e.dropped) for e in encounters),
+        dropped=sum(bool(e.dropped) for e in coruns),
     )
 
 
@@ -215,7 +215,7 @@ class Agreement:
     """Of the mean difference, as the first one states (Stability)."""
 
 
-def agreement(first: Sequence[Encounter], second: Sequence[Encounter]) -> Agreement | None:
+def agreement(first: Sequence[CoRun], second: Sequence[CoRun]) -> Agreement | None:
     """Compare two calibrations; None when they have too little in common."""
     a, b = losses(first), losses(second)
     both = sorted(a.keys() & b.keys())
@@ -244,30 +244,30 @@ class Speed:
     """B/s, median."""
 
 
-def speeds(encounters: Sequence[Encounter]) -> list[Speed]:
+def speeds(coruns: Sequence[CoRun]) -> list[Speed]:
     """Return the rate alone of each program."""
-    targets = {Program.parse(e.members[0]): e.targets[0] for e in valid(encounters)}
+    targets = {Program.parse(e.members[0]): e.targets[0] for e in valid(coruns)}
     return [
         Speed(targets[program], program, rate)
-        for program, rate in sorted(alone_rates(encounters).items())
+        for program, rate in sorted(alone_rates(coruns).items())
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A program beside others on another target: what it lost should be nothing."""
+    """A program alongside others on another target: what it lost should be nothing."""
 
     victim: Program
     others: tuple[Program, ...]
     loss: float
 
 
-def controls(encounters: Sequence[Encounter]) -> list[Control]:
+def controls(coruns: Sequence[CoRun]) -> list[Control]:
     found: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for encounter in valid(encounters):
-        if not shared(encounter):
-            own = sum(encounter.alone) / len(encounter.alone)
-            found[encounter.members].append(encounter.together[0] / own)
+    for corun in valid(coruns):
+        if not shared(corun):
+            own = sum(corun.alone) / len(corun.alone)
+            found[corun.members].append(corun.together[0] / own)
     return [
         Control(Program.parse(m[0]), tuple(map(Program.parse, m[1:])), 1 - median(rhos))
         for m, rhos in sorted(found.items())
@@ -280,16 +280,16 @@ class DeltaPoint:
 
     offset: float
     first: float
-    """I/O time beside the other, over alone."""
+    """I/O time alongside the other, over alone."""
     second: float
 
 
-def delta_graphs(encounters: Sequence[Encounter]) -> dict[tuple[str, ...], list[DeltaPoint]]:
+def delta_graphs(coruns: Sequence[CoRun]) -> dict[tuple[str, ...], list[DeltaPoint]]:
     """Return the delta-graph of each pair that has one; medians."""
     found: dict[tuple[str, ...], dict[float, list[tuple[float, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for e in encounters:
+    for e in coruns:
         if e.mode == "delta" and not e.dropped:
             ratio = (e.together[0] / e.alone[0], e.together[1] / e.alone[1])
             found[e.members][e.offset].append(ratio)

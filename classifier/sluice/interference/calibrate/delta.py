@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.interference.calibrate.launch import in_time
 from sluice.interference.errors import CalibrationError
 
@@ -103,10 +103,10 @@ def measure_delta(
     timing: Timing,
     plan: DeltaPlan,
     seed: int,
-    measured: Sequence[Encounter],
-    keep: Callable[[Encounter], None],
+    measured: Sequence[CoRun],
+    keep: Callable[[CoRun], None],
 ) -> None:
-    """Measure every offset in random order, each round beside runs alone; keep each result.
+    """Measure every offset in random order, each round alongside runs alone; keep each result.
 
     What was `measured` before an interruption is not measured again. The volume of each program
     takes it about `plan.alone` seconds by itself. All times include a last flush, because a
@@ -122,7 +122,7 @@ def measure_delta(
         return in_time(launcher, partial(_times, those, starts, timing=timing, plan=plan))
 
     order = random.Random(seed)  # noqa: S311
-    done = Counter(encounter.offset for encounter in measured)
+    done = Counter(corun.offset for corun in measured)
     for number in range(plan.rounds):
         offsets = list(plan.offsets)
         order.shuffle(offsets)
@@ -135,7 +135,7 @@ def measure_delta(
             starts = [max(0.0, -offset), max(0.0, offset)]
             together = times(works, starts)
             keep(
-                Encounter(
+                CoRun(
                     started=started,
                     mode="delta",
                     members=tuple(str(member.program) for member in members),

@@ -1,13 +1,13 @@
-"""Which encounters say most about a site, in which order.
+"""Which co-runs say most about a site, in which order.
 
 What is not known of a program is its weight (how much it takes) and its efficiency (how much
 of the target a byte of it costs), see `policies/core/interference.h`. Programs that are alike
-have alike values, so one encounter says something about others. Each next encounter is the
+have alike values, so one co-run says something about others. Each next co-run is the
 one whose outcome is least certain, given those before it: a Gaussian process over the
 programs' features, as the model itself uses (`site_model.py`).
 
-Encounters of one probe that follow each other share its runs alone (`session.py`), so they are
-chosen by blocks: the best encounter, and the best of those with the same probe.
+Co-runs of one probe that follow each other share its runs alone (`session.py`), so they are
+chosen by blocks: the best co-run, and the best of those with the same probe.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CHUNKS = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB)
 NOISE_VARIANCE = 0.05**2
 """Of ln rho in one block."""
 BLOCK = 3
-"""Encounters of one probe that share its runs alone."""
+"""Co-runs of one probe that share its runs alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encounterable:
-    """A probe beside signals, still to be measured."""
+class PlannedCoRun:
+    """A probe alongside signals, still to be measured."""
 
     probe: Program
     signals: tuple[Program, ...]
@@ -44,7 +44,7 @@ class Encounterable:
 
     def __str__(self) -> str:
         where = " elsewhere" if self.disjoint else ""
-        return f"{self.probe} beside {' and '.join(map(str, self.signals))}{where}"
+        return f"{self.probe} alongside {' and '.join(map(str, self.signals))}{where}"
 
 
 def default_grid(
@@ -52,26 +52,26 @@ def default_grid(
     *,
     processes: int = 2,
     several_targets: bool = True,
-) -> list[Encounterable]:
+) -> list[PlannedCoRun]:
     """Return what a default calibration chooses from.
 
-    Every pattern beside every other at each chunk; unequal shares of processes at unequal
+    Every pattern alongside every other at each chunk; unequal shares of processes at unequal
     chunks, mixes, sync modes and unequal chunks; triples; another target as a control. Those
     who meet do so once, since all of them are judged.
     """
     middle = chunks[len(chunks) // 2]
-    grid = [e for chunk in chunks for e in _each_beside_each(chunk, processes)]
+    grid = [e for chunk in chunks for e in _each_alongside_each(chunk, processes)]
     grid += _varied(chunks, processes)
     grid += _sync_modes(middle, processes)
     grid += _unequal_chunks(chunks, processes)
     grid += _triples(chunks, processes)
     if several_targets:
         victims = _plain(middle, processes)
-        grid += [Encounterable(victim, (victims[-1],), disjoint=True) for victim in victims]
+        grid += [PlannedCoRun(victim, (victims[-1],), disjoint=True) for victim in victims]
     return _each_meeting_once(grid)
 
 
-def _each_meeting_once(grid: list[Encounterable]) -> list[Encounterable]:
+def _each_meeting_once(grid: list[PlannedCoRun]) -> list[PlannedCoRun]:
     meetings = {(*sorted((e.probe, *e.signals)), e.disjoint): e for e in reversed(grid)}
     return list(reversed(meetings.values()))
 
@@ -80,33 +80,33 @@ def _plain(chunk: int, processes: int) -> list[Program]:
     return [Program(pattern, chunk, processes) for pattern in WRITES]
 
 
-def _each_beside_each(chunk: int, processes: int) -> list[Encounterable]:
+def _each_alongside_each(chunk: int, processes: int) -> list[PlannedCoRun]:
     pairs = itertools.product(_plain(chunk, processes), repeat=2)
-    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+    return [PlannedCoRun(probe, (signal,)) for probe, signal in pairs]
 
 
-def _sync_modes(chunk: int, processes: int) -> list[Encounterable]:
+def _sync_modes(chunk: int, processes: int) -> list[PlannedCoRun]:
     unusual = [
         Program("aw", chunk, processes, "each"),
         *([] if chunk % DIRECT_BYTES else [Program("aw", chunk, processes, direct=True)]),
         Program("owc", chunk, processes, "none"),
     ]
     pairs = list(itertools.product(unusual, _plain(chunk, processes)))
-    return [Encounterable(a, (b,)) for a, b in (*pairs, *((b, a) for a, b in pairs))]
+    return [PlannedCoRun(a, (b,)) for a, b in (*pairs, *((b, a) for a, b in pairs))]
 
 
-def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
+def _unequal_chunks(chunks: tuple[int, ...], processes: int) -> list[PlannedCoRun]:
     extremes = {(chunks[0], chunks[-1]), (chunks[1 % len(chunks)], chunks[-2 % len(chunks)])}
     return [
-        Encounterable(probe, (signal,))
+        PlannedCoRun(probe, (signal,))
         for small, large in sorted(extremes)
         for probe, signal in itertools.product(_plain(small, processes), _plain(large, processes))
         if small != large
     ]
 
 
-def _triples(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
-    """One of each pattern; two streams beside one that flushes; three that flush.
+def _triples(chunks: tuple[int, ...], processes: int) -> list[PlannedCoRun]:
+    """One of each pattern; two streams alongside one that flushes; three that flush.
 
     With these the model's rule for many is judged: streams count as one queue, flushes add up.
     """
@@ -116,14 +116,14 @@ def _triples(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
     )
     owc, ws, aw = middle
     return [
-        Encounterable(owc, (ws, aw)),
-        Encounterable(ws, (aw, large[2])),
-        Encounterable(owc, (small[1], large[1])),
+        PlannedCoRun(owc, (ws, aw)),
+        PlannedCoRun(ws, (aw, large[2])),
+        PlannedCoRun(owc, (small[1], large[1])),
     ]
 
 
-def _varied(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
-    """Each beside the three plain patterns at the middle chunk."""
+def _varied(chunks: tuple[int, ...], processes: int) -> list[PlannedCoRun]:
+    """Each alongside the three plain patterns at the middle chunk."""
     middle = chunks[len(chunks) // 2]
     small, large = chunks[1 % len(chunks)], chunks[-2 % len(chunks)]
     unlike = [Program(pattern, small, max(1, processes // 2)) for pattern in WRITES]
@@ -135,27 +135,27 @@ def _varied(chunks: tuple[int, ...], processes: int) -> list[Encounterable]:
         Program("ws+aw", small, 2 * processes),
     ]
     pairs = itertools.product(unlike, _plain(middle, processes))
-    return [Encounterable(probe, (signal,)) for probe, signal in pairs]
+    return [PlannedCoRun(probe, (signal,)) for probe, signal in pairs]
 
 
-def blocks(encounters: Iterable[Encounterable]) -> Iterator[list[Encounterable]]:
-    """Yield up to BLOCK encounters at a time that follow each other and have the same probe."""
-    for _, same in itertools.groupby(encounters, key=lambda encounter: encounter.probe):
+def blocks(coruns: Iterable[PlannedCoRun]) -> Iterator[list[PlannedCoRun]]:
+    """Yield up to BLOCK co-runs at a time that follow each other and have the same probe."""
+    for _, same in itertools.groupby(coruns, key=lambda corun: corun.probe):
         while block := list(itertools.islice(same, BLOCK)):
             yield block
 
 
-def most_informative_first(encounters: list[Encounterable]) -> list[Encounterable]:
+def most_informative_first(coruns: list[PlannedCoRun]) -> list[PlannedCoRun]:
     """Order them so that any beginning of the list says as much as it can. Deterministic."""
-    programs = sorted({p for e in encounters for p in (e.probe, *e.signals)})
+    programs = sorted({p for e in coruns for p in (e.probe, *e.signals)})
     index = {program: i for i, program in enumerate(programs)}
     rows = features(programs)
     n = len(programs)
     prior = likeness(rows, rows)
     cov = np.block([[prior, np.zeros((n, n))], [np.zeros((n, n)), prior]])
-    left = {e: _directions(e, index, n) for e in encounters}
-    ordered: list[Encounterable] = []
-    block: list[Encounterable] = []
+    left = {e: _directions(e, index, n) for e in coruns}
+    ordered: list[PlannedCoRun] = []
+    block: list[PlannedCoRun] = []
     while left:
         same = [e for e in left if block and e.probe == block[0].probe]
         if not same or len(block) == BLOCK:
@@ -171,15 +171,15 @@ def most_informative_first(encounters: list[Encounterable]) -> list[Encounterabl
 
 
 def _directions(
-    encounter: Encounterable, index: dict[Program, int], n: int
+    corun: PlannedCoRun, index: dict[Program, int], n: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return how ratio and sum of the rates depend on n weights and n efficiencies."""
     ratio, total = np.zeros(2 * n), np.zeros(2 * n)
-    ratio[index[encounter.probe]] += 1.0
-    total[n + index[encounter.probe]] += 1.0
-    for signal in encounter.signals:
-        ratio[index[signal]] -= 1.0 / len(encounter.signals)
-        total[n + index[signal]] += 1.0 / len(encounter.signals)
-    if encounter.disjoint:
+    ratio[index[corun.probe]] += 1.0
+    total[n + index[corun.probe]] += 1.0
+    for signal in corun.signals:
+        ratio[index[signal]] -= 1.0 / len(corun.signals)
+        total[n + index[signal]] += 1.0 / len(corun.signals)
+    if corun.disjoint:
         return 0.1 * total, 0.1 * total
     return ratio, total

@@ -188,7 +188,7 @@ class Trace:
         """Read the report of one probe, or of several (the tasks of one srun).
 
         There are no slices where a program did nothing before it was stopped. What a site's
-        prolog or banner prints beside is passed over.
+        prolog or banner prints alongside is passed over.
         """
         lines = [_own_line(line) for line in text.split("\n") if OWN in line]
         runs = [line for line in lines if line["type"] == "run"]

@@ -1,4 +1,4 @@
-"""How one encounter is measured so that the figures mean something.
+"""How one co-run is measured so that the figures mean something.
 
 A block is: the probe alone, probe and signals together, the probe alone again, in random
 order; several companies of one probe share its runs alone. In each run everybody first fills
@@ -78,7 +78,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One valid encounter, or the reason why it is none."""
+    """One valid co-run, or the reason why it is none."""
 
     alone: tuple[Rates, Rates]
     together: Rates
@@ -103,9 +103,9 @@ def measure_blocks(
     timing: Timing,
     order: random.Random,
 ) -> list[Block]:
-    """Measure the probe alone twice and once beside each company, in random order.
+    """Measure the probe alone twice and once alongside each group of others, in random order.
 
-    Returns a block for each company; the runs alone are the same in all. Raises
+    Returns a block for each group; the runs alone are the same in all. Raises
     CalibrationError when a probe fails: a full target is no measurement.
     """
     runs: list[Sequence[Member]] = [(), (), *companies]

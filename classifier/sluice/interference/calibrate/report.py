@@ -12,7 +12,7 @@ from sluice.interference.programs import size_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sluice.history_db.records import Encounter
+    from sluice.history_db.records import CoRun
 
 
 NOTHING = "–"  # for a number that is not known
@@ -20,7 +20,7 @@ NOTHING = "–"  # for a number that is not known
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All figures of some encounters."""
+    """All figures of some co-runs."""
 
     site: str
     matrices: list[analysis.Matrix]
@@ -35,20 +35,18 @@ class Report:
     servers: list[servers.Station]
 
 
-def make_report(
-    site: str, encounters: Sequence[Encounter], before: Sequence[Encounter] = ()
-) -> Report:
+def make_report(site: str, coruns: Sequence[CoRun], before: Sequence[CoRun] = ()) -> Report:
     return Report(
         site=site,
-        matrices=analysis.matrices(encounters),
-        losses=analysis.losses(encounters),
-        even=analysis.break_even(encounters),
-        stability=analysis.stability(encounters),
-        speeds=analysis.speeds(encounters),
-        controls=analysis.controls(encounters),
-        deltas=analysis.delta_graphs(encounters),
-        agreement=analysis.agreement(before, encounters) if before else None,
-        servers=servers.stations(encounters),
+        matrices=analysis.matrices(coruns),
+        losses=analysis.losses(coruns),
+        even=analysis.break_even(coruns),
+        stability=analysis.stability(coruns),
+        speeds=analysis.speeds(coruns),
+        controls=analysis.controls(coruns),
+        deltas=analysis.delta_graphs(coruns),
+        agreement=analysis.agreement(before, coruns) if before else None,
+        servers=servers.stations(coruns),
     )
 
 
@@ -107,13 +105,13 @@ def even_by_size(even: Sequence[analysis.BreakEven]) -> list[tuple[str, list[str
 
 def stability_text(figures: analysis.Stability) -> str:
     if not figures.cells:
-        return f"no encounter counts; {figures.dropped} were dropped"
+        return f"no co-run counts; {figures.dropped} were dropped"
     if figures.mean_difference is None or figures.bound is None:
         return f"{figures.cells} cells, too few measured twice to say how stable they are"
     return (
         f"{figures.cells} cells; two measurements of one differ by "
         f"{100 * figures.mean_difference:.1f} points on average, and a repetition by at most "
-        f"{100 * figures.bound:.1f} (95 %); {figures.dropped} encounters were dropped"
+        f"{100 * figures.bound:.1f} (95 %); {figures.dropped} co-runs were dropped"
     )
 
 

@@ -9,7 +9,7 @@ A round has for each station:
   growing;
 - 2, 4 and 8 programs of 4 streams, on nodes of their own where the launcher has them: which
   demand fills the target, and what it loses by switching. With n programs it has
-  capacity / (1 + switch_cost * (1 - 1 / n)), as in sim/engine/storage/world_rates.c;
+  capacity / (1 + switch_cost * (1 - 1 / n)), as in sim/engine/storage/mean_field_rates.c;
 - one stream alongside a program of 8. First come, first served gives the program 8 times as
   much; fair servers give it as much, or what the stream leaves.
 
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import stdtrit
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
 from sluice.interference.programs import KIB, MIB, Program
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     """Programs at the same time, and streams of each."""
 
 MODE = "capacity"
-"""Of the encounters that these rounds are kept as."""
+"""Of the co-runs that these rounds are kept as."""
 STATIONS = {
     "bytes": Program("aw", MIB, 1, direct=True),
     "operations": Program("aw", 4 * KIB, 1, direct=True),
@@ -83,10 +83,10 @@ def runs_of_a_round(tasks: int) -> list[tuple[Program, ...]]:
 
 
 def runs_to_do(
-    rounds: int, *, tasks: int, seed: int, measured: Sequence[Encounter]
+    rounds: int, *, tasks: int, seed: int, measured: Sequence[CoRun]
 ) -> Iterator[tuple[Program, ...]]:
     """Yield what of these rounds was not measured, each round in a random order of its own."""
-    done = Counter(encounter.members for encounter in measured if encounter.mode == MODE)
+    done = Counter(corun.members for corun in measured if corun.mode == MODE)
     for number in range(rounds):
         runs = runs_of_a_round(tasks)
         random.Random(f"{seed} servers {number}").shuffle(runs)  # noqa: S311
@@ -95,7 +95,7 @@ def runs_to_do(
 
 def measure_run(
     programs: Sequence[Program], target: Target, *, launcher: Launcher, timing: Timing
-) -> Encounter:
+) -> CoRun:
     """Let programs write at the same time. Raises CalibrationError when one fails."""
     started = int(time.time())
     run = measure(
@@ -106,7 +106,7 @@ def measure_run(
         reason = "a program did nothing in the window"
     elif run.foreign > MOST_FOREIGN_SHARE:
         reason = f"others had {run.foreign:.0%} of the traffic"
-    return Encounter(
+    return CoRun(
         started=started,
         mode=MODE,
         members=tuple(map(str, programs)),
@@ -167,23 +167,23 @@ class Station:
     dropped: int
 
 
-def stations(encounters: Sequence[Encounter]) -> list[Station]:
-    """Return what the rounds among these encounters say of each station of each target."""
-    found: dict[tuple[str, str], list[Encounter]] = defaultdict(list)
+def stations(coruns: Sequence[CoRun]) -> list[Station]:
+    """Return what the rounds among these co-runs say of each station of each target."""
+    found: dict[tuple[str, str], list[CoRun]] = defaultdict(list)
     names = {stream: name for name, stream in STATIONS.items()}
-    for encounter in encounters:
-        if encounter.mode != MODE:
+    for corun in coruns:
+        if corun.mode != MODE:
             continue
-        stream = replace(Program.parse(encounter.members[0]), processes=1)
+        stream = replace(Program.parse(corun.members[0]), processes=1)
         if stream in names:  # another Sluice may have measured with other programs
-            found[encounter.targets[0], names[stream]].append(encounter)
+            found[corun.targets[0], names[stream]].append(corun)
     return [_station(*place, runs) for place, runs in sorted(found.items())]
 
 
-def _station(target: str, name: str, encounters: Sequence[Encounter]) -> Station:
-    tasks = min(p.processes for e in encounters for p in map(Program.parse, e.members))
+def _station(target: str, name: str, coruns: Sequence[CoRun]) -> Station:
+    tasks = min(p.processes for e in coruns for p in map(Program.parse, e.members))
     amount = 1 if name == "bytes" else STATIONS[name].chunk_bytes
-    totals, pairs = _sorted_out([e for e in encounters if not e.dropped], tasks, amount)
+    totals, pairs = _sorted_out([e for e in coruns if not e.dropped], tasks, amount)
     rates = _Rates(totals)
     line = _capacity_line(rates)
     node = rates.share(line, (1, NODE_STREAMS))
@@ -198,19 +198,19 @@ def _station(target: str, name: str, encounters: Sequence[Encounter]) -> Station
         switch_cost=line.switch_cost if line else None,
         sharing=_sharing(rates, pairs),
         runs=sum(map(len, totals.values())) + len(pairs),
-        dropped=sum(bool(e.dropped) for e in encounters),
+        dropped=sum(bool(e.dropped) for e in coruns),
     )
 
 
 def _sorted_out(
-    encounters: Sequence[Encounter], tasks: int, amount: int
+    coruns: Sequence[CoRun], tasks: int, amount: int
 ) -> tuple[dict[Total, list[float]], list[tuple[float, float]]]:
     """Return total rates of equal programs, and the rates of narrow and wide ones."""
     totals: dict[Total, list[float]] = defaultdict(list)
     pairs: list[tuple[float, float]] = []
-    for encounter in encounters:
-        streams = [Program.parse(text).processes // tasks for text in encounter.members]
-        rates = [rate / amount for rate in encounter.together]
+    for corun in coruns:
+        streams = [Program.parse(text).processes // tasks for text in corun.members]
+        rates = [rate / amount for rate in corun.together]
         if len(set(streams)) == 1:
             totals[len(streams), streams[0]].append(sum(rates))
         else:

@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.records import Encounter
+from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
 from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
-from sluice.interference.calibrate.grid import Encounterable, blocks
+from sluice.interference.calibrate.grid import PlannedCoRun, blocks
 from sluice.interference.calibrate.launch import Launcher
 from sluice.interference.calibrate.protocol import Member, Timing, measure_blocks
 from sluice.interference.calibrate.targets import Target, claimed
@@ -30,8 +30,8 @@ LEAD_SECONDS = 0.15
 SRUN_LEAD_SECONDS = 5.0
 FILE_SYSTEMS = "file_systems"  # among a calibration's settings: what its directories lay on
 RUNS_ALONE = 2  # of a block
-START_SECONDS = 0.35  # from a run's end to the next one's start, beside what Timing says
-MOST_REPEATS = 3  # of an encounter that was dropped
+START_SECONDS = 0.35  # from a run's end to the next one's start, alongside what Timing says
+MOST_REPEATS = 3  # of a co-run that was dropped
 MOST_OF_BUDGET = 1 / 3  # that rounds of what servers do may take
 LEARN_FROM = 9  # runs, before their own time says how long the rest will take
 
@@ -42,7 +42,7 @@ class Settings:
 
     targets: tuple[Target, ...]
     """The first is where interference is measured; the second is another one, as a control."""
-    plan: tuple[Encounterable, ...]
+    plan: tuple[PlannedCoRun, ...]
     timing: Timing
     budget: float
     """Seconds."""
@@ -51,9 +51,9 @@ class Settings:
     tasks: int = 1
     lead_seconds: float = LEAD_SECONDS
     delta: DeltaPlan | None = None
-    """Instead of encounters: the delta-graph of the only one in the plan."""
+    """Instead of co-runs: the delta-graph of the only one in the plan."""
     rounds: int = 0
-    """Of what the servers do (`servers.py`), before the encounters."""
+    """Of what the servers do (`servers.py`), before the co-runs."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -85,7 +85,7 @@ class Settings:
                 for t in value["targets"]
             ),
             plan=tuple(
-                Encounterable(
+                PlannedCoRun(
                     Program.parse(e["probe"]),
                     tuple(map(Program.parse, e["signals"])),
                     e["disjoint"],
@@ -103,8 +103,8 @@ class Settings:
         )
 
 
-def estimate_seconds(plan: Iterable[Encounterable], timing: Timing, lead_seconds: float) -> float:
-    """Estimate how long these encounters take, before the first."""
+def estimate_seconds(plan: Iterable[PlannedCoRun], timing: Timing, lead_seconds: float) -> float:
+    """Estimate how long these co-runs take, before the first."""
     runs = sum(RUNS_ALONE + len(block) for block in blocks(plan))
     return runs * _run_seconds(timing, lead_seconds)
 
@@ -114,7 +114,7 @@ def _run_seconds(timing: Timing, lead_seconds: float) -> float:
 
 
 def rounds_within(settings: Settings) -> int:
-    """How many rounds of what servers do leave the encounters most of the budget."""
+    """How many rounds of what servers do leave the co-runs most of the budget."""
     runs = MOST_OF_BUDGET * settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
     return min(settings.rounds, int(runs / len(servers.runs_of_a_round(settings.tasks))))
 
@@ -123,8 +123,8 @@ def runs_of_rounds(settings: Settings) -> int:
     return rounds_within(settings) * len(servers.runs_of_a_round(settings.tasks))
 
 
-def encounters_within(settings: Settings) -> int:
-    """How many encounters of the plan fit into the budget, by the estimate; whole blocks."""
+def coruns_within(settings: Settings) -> int:
+    """How many co-runs of the plan fit into the budget, by the estimate; whole blocks."""
     runs_left = settings.budget / _run_seconds(settings.timing, settings.lead_seconds)
     runs_left -= runs_of_rounds(settings)
     count = 0
@@ -144,7 +144,7 @@ class Session:
     number: int
     settings: Settings
     probe: str
-    measured: list[Encounter] = field(default_factory=list)
+    measured: list[CoRun] = field(default_factory=list)
 
     @classmethod
     def begin(cls, store: Store, settings: Settings, *, site: str, probe: str) -> Session:
@@ -168,9 +168,9 @@ class Session:
                     f"{directory}: was on {then} when calibration {calibration.id} began and is "
                     f"on {now} now; mount that again, or begin another calibration"
                 )
-        return cls(store, calibration.id, settings, probe, store.encounters([calibration.id]))
+        return cls(store, calibration.id, settings, probe, store.coruns([calibration.id]))
 
-    def run(self, tell: Callable[[Encounter], None]) -> None:
+    def run(self, tell: Callable[[CoRun], None]) -> None:
         """Measure what is left of the plan, for as long as the budget allows.
 
         Each result is in the history before the next measurement begins. Raises
@@ -189,12 +189,12 @@ class Session:
         if settings.delta:
             left = 1 - len(self.measured) / settings.delta.points
             return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
-        missing = self._missing(Counter(_key(e) for e in self._encounters if not e.dropped))
+        missing = self._missing(Counter(_key(e) for e in self._coruns if not e.dropped))
         once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
         once += self._estimate * len(list(self._runs_to_do()))
         return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
 
-    def _run_delta(self, plan: DeltaPlan, tell: Callable[[Encounter], None]) -> None:
+    def _run_delta(self, plan: DeltaPlan, tell: Callable[[CoRun], None]) -> None:
         settings = self.settings
         (pair,) = settings.plan
         first, second = (Member(p, settings.targets[0]) for p in (pair.probe, *pair.signals))
@@ -206,11 +206,11 @@ class Session:
             plan=plan,
             seed=settings.seed,
             measured=tuple(self.measured),
-            keep=lambda encounter: self._keep(encounter, tell),
+            keep=lambda corun: self._keep(corun, tell),
         )
 
-    def _run_within_budget(self, tell: Callable[[Encounter], None]) -> None:
-        """Until the budget is used up; dropped encounters are measured again at the end."""
+    def _run_within_budget(self, tell: Callable[[CoRun], None]) -> None:
+        """Until the budget is used up; dropped co-runs are measured again at the end."""
         begin = time.monotonic()
         spent, runs = self._runs_before() * self._estimate, 0
         for next_runs, measure in self._steps():
@@ -222,17 +222,17 @@ class Session:
             for measured in measure():
                 self._keep(measured, tell)
 
-    def _steps(self) -> Iterator[tuple[int, Callable[[], list[Encounter]]]]:
+    def _steps(self) -> Iterator[tuple[int, Callable[[], list[CoRun]]]]:
         """Yield how many runs the next step takes, and what measures it."""
         for programs in self._runs_to_do():
             yield 1, partial(self._measure_run, programs)
         for block in self.to_do():
             yield RUNS_ALONE + len(block), partial(self._measure, block)
 
-    def _keep(self, encounter: Encounter, tell: Callable[[Encounter], None]) -> None:
-        self.store.add_encounter(self.number, encounter)
-        self.measured.append(encounter)
-        tell(encounter)
+    def _keep(self, corun: CoRun, tell: Callable[[CoRun], None]) -> None:
+        self.store.add_corun(self.number, corun)
+        self.measured.append(corun)
+        tell(corun)
 
     @property
     def _launcher(self) -> Launcher:
@@ -246,11 +246,11 @@ class Session:
 
     def _runs_before(self) -> int:
         """How many runs of the budget went before an interruption."""
-        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self._encounters})
+        return len(self.measured) + RUNS_ALONE * len({e.alone for e in self._coruns})
 
     @property
-    def _encounters(self) -> list[Encounter]:
-        return [encounter for encounter in self.measured if encounter.mode == "rates"]
+    def _coruns(self) -> list[CoRun]:
+        return [corun for corun in self.measured if corun.mode == "rates"]
 
     def _runs_to_do(self) -> Iterator[tuple[Program, ...]]:
         settings = self.settings
@@ -261,62 +261,62 @@ class Session:
             measured=self.measured,
         )
 
-    def to_do(self) -> Iterator[list[Encounterable]]:
+    def to_do(self) -> Iterator[list[PlannedCoRun]]:
         """Yield what the history does not hold: first everything once, then what was dropped."""
-        yield from blocks(self._missing(Counter(_key(e) for e in self._encounters)))
+        yield from blocks(self._missing(Counter(_key(e) for e in self._coruns)))
         for _ in range(MOST_REPEATS):
-            valid = Counter(_key(e) for e in self._encounters if not e.dropped)
+            valid = Counter(_key(e) for e in self._coruns if not e.dropped)
             yield from blocks(self._missing(valid))
 
-    def _missing(self, done: Counter[tuple[object, ...]]) -> list[Encounterable]:
+    def _missing(self, done: Counter[tuple[object, ...]]) -> list[PlannedCoRun]:
         missing = []
-        for encounter in self.settings.plan:
-            if done[_planned_key(encounter)] > 0:
-                done[_planned_key(encounter)] -= 1
+        for corun in self.settings.plan:
+            if done[_planned_key(corun)] > 0:
+                done[_planned_key(corun)] -= 1
             else:
-                missing.append(encounter)
+                missing.append(corun)
         return missing
 
-    def _measure_run(self, programs: tuple[Program, ...]) -> list[Encounter]:
+    def _measure_run(self, programs: tuple[Program, ...]) -> list[CoRun]:
         settings = self.settings
         launcher, timing = self._launcher, settings.timing
         return [
             servers.measure_run(programs, settings.targets[0], launcher=launcher, timing=timing)
         ]
 
-    def _measure(self, block: list[Encounterable]) -> list[Encounter]:
+    def _measure(self, block: list[PlannedCoRun]) -> list[CoRun]:
         settings = self.settings
         here = settings.targets[0]
         where = [settings.targets[-1] if e.disjoint else here for e in block]
-        for encounter, there in zip(block, where, strict=True):
-            if encounter.disjoint and there == here:
-                raise CalibrationError(f"{encounter}: needs a second --target")
+        for corun, there in zip(block, where, strict=True):
+            if corun.disjoint and there == here:
+                raise CalibrationError(f"{corun}: needs a second --target")
         # An own sequence for each block: resumed or not, the order of its runs is the same.
-        order = random.Random(f"{settings.seed} {len(self._encounters)}")  # noqa: S311
+        order = random.Random(f"{settings.seed} {len(self._coruns)}")  # noqa: S311
         started = int(time.time())
         found = measure_blocks(
             Member(block[0].probe, here),
             [
-                [Member(signal, there) for signal in encounter.signals]
-                for encounter, there in zip(block, where, strict=True)
+                [Member(signal, there) for signal in corun.signals]
+                for corun, there in zip(block, where, strict=True)
             ],
             launcher=self._launcher,
             timing=settings.timing,
             order=order,
         )
         return [
-            Encounter(
+            CoRun(
                 started=started,
                 mode="rates",
-                members=(str(encounter.probe), *map(str, encounter.signals)),
-                targets=(here.name, *(there.name for _ in encounter.signals)),
+                members=(str(corun.probe), *map(str, corun.signals)),
+                targets=(here.name, *(there.name for _ in corun.signals)),
                 offset=0.0,
                 alone=tuple(run.rates[0] for run in one.alone),
                 together=one.together.rates,
                 foreign_share=max(run.foreign for run in (*one.alone, one.together)),
                 dropped=one.dropped,
             )
-            for encounter, there, one in zip(block, where, found, strict=True)
+            for corun, there, one in zip(block, where, found, strict=True)
         ]
 
 
@@ -328,12 +328,12 @@ def _file_systems(settings: Settings) -> dict[str, str]:
     }
 
 
-def _planned_key(encounter: Encounterable) -> tuple[object, ...]:
-    return (str(encounter.probe), *map(str, encounter.signals), encounter.disjoint)
+def _planned_key(corun: PlannedCoRun) -> tuple[object, ...]:
+    return (str(corun.probe), *map(str, corun.signals), corun.disjoint)
 
 
-def _key(encounter: Encounter) -> tuple[object, ...]:
-    return (*encounter.members, len(set(encounter.targets)) > 1)
+def _key(corun: CoRun) -> tuple[object, ...]:
+    return (*corun.members, len(set(corun.targets)) > 1)
 
 
 def one_session(calibrations: Sequence[Calibration]) -> Calibration | None:

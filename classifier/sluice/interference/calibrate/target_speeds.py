@@ -11,9 +11,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.history_db.records import TargetProbe
-from sluice.interference.calibrate.company import without_company
+from sluice.interference.calibrate.corunners import without_corunners
 from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
-from sluice.interference.calibrate.stragglers import WINDOW, Observation, TargetSpeed, speeds_of
+from sluice.interference.calibrate.slow_targets import (
+    WINDOW,
+    SpeedObservation,
+    TargetSpeed,
+    speeds_of,
+)
 from sluice.interference.calibrate.targets import claimed
 from sluice.policies.core import CoreError
 
@@ -72,25 +77,25 @@ def target_speeds(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]:
 
 
 def speeds_of_lanes(
-    store: Store, lanes: Lanes, now: int, *, straggled: Collection[str] = ()
+    store: Store, lanes: Lanes, now: int, *, was_slow: Collection[str] = ()
 ) -> list[TargetSpeed]:
-    """Judge the lanes, in their order; `straggled` names those that did until now.
+    """Judge the lanes, in their order; `was_slow` names those that were slow until now.
 
     They are compared with lanes of the same size alone: a larger one is faster by design. One
-    of Lustre's targets that straggles makes its lane as slow, for a striped operation takes its
+    of Lustre's targets that is slow makes its lane as slow, for a striped operation takes its
     slowest target; the evidence is then that target's.
     """
     names = lanes.names
     runs = [
         (run, [names[run.lane]])
         for run in store.runs_on_lanes(since=now - WINDOW, until=now, latest=MOST_RUNS)
-        if run.lane is not None and run.lane < len(names) and not run.in_company
+        if run.lane is not None and run.lane < len(names) and not run.with_corunners
     ]
     observed = [*_probed(store, now), *_of_runs(runs)]
     found = {speed.target: speed for speed in speeds_of(_alike(lanes.lanes), observed, now)}
     others = _speeds_of_others(store, lanes, now) if lanes.osts else []
     for name, osts in lanes.osts.items():
-        published = partial(TargetSpeed.published_after, straggled=name in straggled)
+        published = partial(TargetSpeed.published_after, was_slow=name in was_slow)
         slow = [one for one in others if one.target in osts and published(one) < 1]
         found[name] = replace(min([found[name], *slow], key=published), target=name)
     return [found[name] for name in names]
@@ -100,7 +105,7 @@ def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]
     """Judge all that are no lanes, in the order of their names."""
     runs = [
         (run, [_ost(ost) for ost in run.osts or ()])
-        for run in without_company(
+        for run in without_corunners(
             store.runs_on_osts(since=now - WINDOW, until=now, latest=MOST_RUNS)
         )
     ]
@@ -111,16 +116,16 @@ def _speeds_of_others(store: Store, lanes: Lanes, now: int) -> list[TargetSpeed]
 
 
 def _peers(others: Collection[str], lanes: Lanes) -> list[list[str]]:
-    """Put targets of lanes beside those of lanes alike alone, as what they give is by design."""
+    """Put targets of lanes alongside those of lanes alike alone, as what they give is by design."""
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    beside = {
+    alongside = {
         ost: tuple(names)
         for names in _alike(lanes.lanes)
         for name in names
         for ost in lanes.osts.get(name, ())
     }
     for target in sorted(others):
-        groups[beside.get(target, ())].append(target)
+        groups[alongside.get(target, ())].append(target)
     return list(groups.values())
 
 
@@ -154,14 +159,14 @@ def _reason_to_drop(rate: float, foreign: float) -> str:
     return ""
 
 
-def _probed(store: Store, now: int) -> list[Observation]:
+def _probed(store: Store, now: int) -> list[SpeedObservation]:
     return [
-        Observation(probe.target, probe.program, probe.observed, probe.rate)
+        SpeedObservation(probe.target, probe.program, probe.observed, probe.rate)
         for probe in store.target_probes(since=now - WINDOW)
     ]
 
 
-def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[Observation]:
+def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[SpeedObservation]:
     """Share a run among its targets: it is as slow as one of them, and does not say which.
 
     All runs of a job tell of a target no more than one that had it alone: they met the same day.
@@ -171,7 +176,7 @@ def _of_runs(placed: Sequence[tuple[PlacedRun, Sequence[str]]]) -> list[Observat
         for target in targets:
             told[run.job, target] += 1 / len(targets)
     return [
-        Observation(
+        SpeedObservation(
             target,
             f"{run.uid} {run.exe} {run.nprocs}",
             run.observed,

@@ -72,7 +72,7 @@ class Target:
 def _run(*command: str | Path) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
-        raise CalibrationError(f"{done.stderr.strip()}; mend that first")
+        raise CalibrationError(f"{done.stderr.strip()}; repair that first")
     return done.stdout
 
 
@@ -124,7 +124,7 @@ def uncounted(targets: Sequence[Target]) -> list[str]:
 def counter_of(target: Target) -> Callable[[], int] | None:
     """Return what reads the target's own count of bytes written, or None without one.
 
-    It counts whoever writes, file system and journal included, and only rises. Raises
+    It counts all writers, file system and journal included, and only rises. Raises
     CalibrationError for a directory of --counter that lies on no block device; so does what is
     returned, when the count cannot be had.
     """
@@ -147,7 +147,7 @@ def _read(stat: Path) -> int:
     try:
         return int(stat.read_text().split()[6]) * SECTOR
     except OSError as error:
-        raise CalibrationError(f"{stat}: {error.strerror}; mend that first") from None
+        raise CalibrationError(f"{stat}: {error.strerror}; repair that first") from None
 
 
 def _ask(command: str) -> int:

@@ -8,7 +8,7 @@ rate while it writes, the others' part taken out.
 
 How much of that is chance is found by turning the aggressor's I/O in time against each run,
 which keeps the bursts of both as they are; between runs, by exchanging their rates. A pair that
-falls further than in all of these chance worlds is compared with more of them, as many as it
+falls further than in all of these shuffled histories is compared with more of them, as many as it
 takes among so many pairs. Of all pairs that are called interference, at most the stated share is
 expected to be false (Benjamini and Hochberg 1995,
 https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
@@ -40,7 +40,7 @@ FALSE_RATE = 0.05  # share of false attributions among all
 UNDER = 0.5  # of a slice: it counts as disturbed
 CLEAR = 0.1  # of a slice: it still counts as undisturbed
 FEWEST = 8  # slices on either side
-TURNS = 999  # chance worlds that a pair is compared with at first,
+TURNS = 999  # shuffled histories that a pair is compared with at first,
 FINER = 20  # and if none of them fell as far, with this many times the fewest that could tell,
 MOST_NUMBERS = 1 << 30  # as long as they hold no more shares of slices than that
 MOST_LOG_RHO = 50.0  # what slices hardly differ in may seem to have any effect
@@ -62,7 +62,7 @@ class Observation:
     """Slices of the victim under the aggressor."""
     undisturbed: int
     is_at_floor: bool
-    """No chance world fell as far: the p-value is as small as their number lets it be."""
+    """No shuffled history fell as far: the p-value is as small as their number lets it be."""
     is_attributed: bool = False
 
     @property
@@ -90,7 +90,7 @@ class Findings:
 
     @property
     def out_of_reach(self) -> int:
-        """Pairs that fell further than in all chance worlds, of which there were too few."""
+        """Pairs that fell further than in all shuffled histories, of which there were too few."""
         return sum(
             one.is_at_floor and one.p_value > self.p_needed and not one.is_attributed
             for one in self.observations
@@ -109,19 +109,19 @@ def attribute(
     timelines: Sequence[Timeline],
     *,
     others: Iterable[Timeline] = (),
-    beside: Iterable[Timeline] = (),
+    alongside: Iterable[Timeline] = (),
     false_rate: float = FALSE_RATE,
     seed: int = 0,
 ) -> Findings:
     """Find who slows whom.
 
-    `others` can be aggressors only, as the load that a server saw. What happened `beside` has no
+    `others` can be aggressors only, as the load that a server saw. What happened `alongside` has no
     bursts that anybody saw, so it is called no aggressor; it only takes blame off the others.
     """
-    beside = list(beside)
-    runs, unresolved = _resolve(timelines, [*others, *beside])
+    alongside = list(alongside)
+    runs, unresolved = _resolve(timelines, [*others, *alongside])
     unclear = _mostly_unresolved(timelines, runs)
-    vague = unclear | {one.application for one in beside}
+    vague = unclear | {one.application for one in alongside}
     found = {
         number: _observe(*pair, TURNS, np.random.default_rng([seed, number]))
         for number, pair in enumerate(_pairs(runs))
@@ -146,7 +146,7 @@ def attribute(
 def _finer(
     runs: Sequence[Run], tested: Mapping[int, Observation], p_needed: float, seed: int
 ) -> dict[int, Observation]:
-    """Observe pairs that no chance world comes up to again, in as many as their p-value needs."""
+    """Observe pairs that no shuffled history comes up to again, in as many as they need."""
     at_floor = {n: o for n, o in tested.items() if o.is_at_floor and o.p_value > p_needed}
     finer: dict[int, Observation] = {}
     if not at_floor:
@@ -183,7 +183,7 @@ def _resolve(timelines: Sequence[Timeline], others: list[Timeline]) -> tuple[lis
 def _mostly_unresolved(timelines: Sequence[Timeline], runs: Sequence[Run]) -> frozenset[str]:
     """Return applications whose bursts are mostly too short to say when one of them wrote.
 
-    Others can be measured beside them, not what they do: their I/O covers too much time.
+    Others can be measured alongside them, not what they do: their I/O covers too much time.
     """
     all_runs = Counter(one.application for one in timelines)
     resolved = Counter(run.timeline.application for run in runs)
@@ -264,7 +264,7 @@ def _between_runs(
 def _regress(
     rates: Array, third: Array, met: NDArray[np.bool_], columns: Iterable[Array]
 ) -> _Evidence | None:
-    """Return the coefficient of the first column beside those of third; the others are chance.
+    """Return the coefficient of the first column alongside those of third; the others are chance.
 
     rates (rows), third (rows, applications); columns in blocks (rows that met the aggressor,
     some), all zero in the other rows. None where the data cannot tell the aggressor from the

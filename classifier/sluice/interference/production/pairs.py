@@ -12,7 +12,7 @@ from scipy.stats import combine_pvalues, false_discovery_control
 
 from sluice.history_db.command_lines import program_name
 from sluice.interference.observations import Seen
-from sluice.interference.programs import Application
+from sluice.interference.programs import ProductionProgram
 from sluice.prediction.expectation import expected
 from sluice.prediction.to_core import profile_members
 from sluice.prediction.undisturbed import latest_undisturbed
@@ -108,7 +108,7 @@ def seen_in_production(
 
 def _applications(
     store: Store, names: set[str], jobs: Sequence[FinishedJob] | None
-) -> dict[str, Application]:
+) -> dict[str, ProductionProgram]:
     """Return those with these names of which the history knows what their next run will do."""
     if not names:
         return {}
@@ -122,5 +122,5 @@ def _applications(
     for name, own in by_name.items():
         members = profile_members(expected(list(own.values())[-NEWEST:]))
         if min(members.get("chunk_bytes", 0.0), members.get("nprocs", 0.0)) >= 1.0:
-            found[name] = Application(name, members)
+            found[name] = ProductionProgram(name, members)
     return found

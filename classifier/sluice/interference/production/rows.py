@@ -1,7 +1,7 @@
 """The slices of an application's runs as rows, and how they might have lain under others' I/O.
 
-Chance worlds come in blocks of columns, a hundred thousand numbers at a time: an application with
-ten thousand runs needs no more memory for a thousand worlds than for ten.
+Shuffled histories come in blocks of columns, a hundred thousand numbers at a time: an application
+with ten thousand runs needs no more memory for a thousand shuffled histories than for ten.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Load that no log explains: what the servers saw, or what jobs without a log moved.
 
-LMT-like series tell how many bytes the targets moved over time, whoever moved them: login and
+LMT-like series tell how many bytes the targets moved over time, for all clients: login and
 transfer nodes, other clusters, jobs without a log. Where nobody watched the servers, accounting
 or Lustre's job statistics tell what each of these jobs moved between its start and its end.
 """

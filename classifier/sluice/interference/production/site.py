@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sluice.interference.observations import alone_rates
 from sluice.interference.production.pairs import Pair, pooled, seen_in_production
-from sluice.interference.site import of_writers, site_encounters
+from sluice.interference.site import of_writers, site_coruns
 from sluice.interference.site_model import SiteModel, fit
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class SiteEvidence:
 def site_evidence(store: Store, *, jobs: Sequence[FinishedJob] | None = None) -> SiteEvidence:
     """Return it; jobs: the latest undisturbed ones, where they were read already."""
     pairs = pooled(store.observed_interference())
-    encounters = site_encounters(store)
+    coruns = site_coruns(store)
     return SiteEvidence(
-        measured=of_writers(encounters),
-        rates_alone=alone_rates(encounters),
+        measured=of_writers(coruns),
+        rates_alone=alone_rates(coruns),
         production=seen_in_production(store, pairs, jobs),
         pairs=pairs,
     )

@@ -53,7 +53,7 @@ class Gates(Connection):
                 "VALUES (?, ?, ?, ?)",
                 [
                     (row.cluster, holder.job_id, holder.submit, row.taken)
-                    for holder in _in_company(row.holders)
+                    for holder in _with_corunners(row.holders)
                 ],
             )
 
@@ -92,7 +92,7 @@ class Gates(Connection):
         return [Release(*row) for row in rows]
 
 
-def _in_company(holders: Sequence[Holder]) -> list[Holder]:
+def _with_corunners(holders: Sequence[Holder]) -> list[Holder]:
     """Return those who are not alone on their lanes; without a token they are on all of them."""
     shared = taken = 0
     for holder in holders:

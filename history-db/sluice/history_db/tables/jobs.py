@@ -218,7 +218,7 @@ class Jobs(Connection):
         return next(iter(self.jobs_with_id(job_id, cluster)), None)
 
     def uid_of(self, user: str) -> int | None:
-        """Return the uid of a user by the accounting, or by the logs of his jobs."""
+        """Return the uid of a user by the accounting, or by the logs of their jobs."""
         rows = self._rows(
             "SELECT coalesce(jobs.uid, logs.uid) FROM jobs "
             "LEFT JOIN logs ON logs.job = jobs.id "

@@ -50,7 +50,7 @@ class Links(Connection):
         """Return the paths of unbelieved logs whose job has become known since, oldest first.
 
         The files are to be read again: what they say is not kept before it is believed. now is in
-        UTC seconds; logs that end later would be refused again at each look.
+        UTC seconds; logs that end later would be refused again at each poll.
         """
         rows = self._rows(
             """

@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import Calibration, Encounter
+from sluice.history_db.records import Calibration, CoRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class Probes(Connection):
-    """Tables `calibrations` and `encounters`."""
+    """Tables `calibrations` and `encounters`, as the latter are stored."""
 
     def add_calibration(self, *, created: int, site: str, settings: dict[str, object]) -> int:
         """Begin a calibration; return its number."""
@@ -38,26 +38,26 @@ class Probes(Connection):
             for number, created, site, settings, finished in rows
         ]
 
-    def add_encounter(self, calibration: int, encounter: Encounter) -> None:
+    def add_corun(self, calibration: int, corun: CoRun) -> None:
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO encounters (calibration, started, mode, members, targets, offset, "
                 "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     calibration,
-                    encounter.started,
-                    encounter.mode,
-                    json.dumps(encounter.members),
-                    json.dumps(encounter.targets),
-                    encounter.offset,
-                    json.dumps(encounter.alone),
-                    json.dumps(encounter.together),
-                    encounter.foreign_share,
-                    encounter.dropped,
+                    corun.started,
+                    corun.mode,
+                    json.dumps(corun.members),
+                    json.dumps(corun.targets),
+                    corun.offset,
+                    json.dumps(corun.alone),
+                    json.dumps(corun.together),
+                    corun.foreign_share,
+                    corun.dropped,
                 ],
             )
 
-    def encounters(self, calibrations: Sequence[int]) -> list[Encounter]:
+    def coruns(self, calibrations: Sequence[int]) -> list[CoRun]:
         """Return what these calibrations measured, dropped or not, in the order of time."""
         rows = self._rows(
             "SELECT started, mode, members, targets, offset, alone, together, foreign_share, "
@@ -66,7 +66,7 @@ class Probes(Connection):
             [json.dumps(list(calibrations))],
         )
         return [
-            Encounter(
+            CoRun(
                 started=row[0],
                 mode=row[1],
                 members=tuple(json.loads(row[2])),

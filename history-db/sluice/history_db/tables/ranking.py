@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 WEEK = 7 * 86400  # seconds; week 0 began at 0
 SUMS = "max(user), sum(runs), sum(write_bytes), sum(read_bytes), sum(metadata)"
-FIRST_LOOK = 1024  # applications that are asked at first; all, if these leave it open
+FIRST_ASKED = 1024  # applications that are asked at first; all, if these leave it open
 ROUNDING = 1e-9  # by which sums of the same numbers may differ
 SORTED_BY = ("write_bytes", "read_bytes", "metadata")
 
@@ -99,7 +99,7 @@ class Ranking(Connection):
         )
         # A total since a week is no larger than that of all weeks: where the last one found is
         # larger than the largest of those not looked at, most rows of a year need not be read.
-        depth = max(FIRST_LOOK, 4 * most)
+        depth = max(FIRST_ASKED, 4 * most)
         found = self._largest_since(since_week, column, of_all_weeks, depth=depth, most=most)
         following = self._rows(
             f"SELECT {column} FROM {of_all_weeks} WHERE {column} > 0 "

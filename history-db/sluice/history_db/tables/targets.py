@@ -23,7 +23,7 @@ PLACED_LOGS = f"""
            profiles.rate, {{lane}} AS lane, logs.osts,
            EXISTS (SELECT 1 FROM jobs_in_company AS shared
                    WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
-                     AND shared.submit = jobs.submit) AS in_company
+                     AND shared.submit = jobs.submit) AS with_corunners
     FROM {{sources}} JOIN profiles ON profiles.log = logs.id
     WHERE {{condition}} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
       AND profiles.rate > 0
@@ -32,7 +32,7 @@ PLACED_LOGS = f"""
 
 
 class Targets(Connection):
-    """Table `target_probes`; for reading, what runs did and which jobs had company."""
+    """Table `target_probes`; for reading, what runs did and which jobs had co-runners."""
 
     def add_target_probes(self, probes: Iterable[TargetProbe]) -> None:
         """Keep what probes got; of two in one second the later one stays."""
@@ -76,7 +76,7 @@ class Targets(Connection):
         """Make one run of the logs that a job's processes left of a program in one place."""
         rows = self._rows(
             "SELECT job, uid, program, nprocs, min(start), max(end), "
-            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts, in_company "
+            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts, with_corunners "
             f"FROM ({logs}) GROUP BY job, uid, program, nprocs, lane, osts "
             "ORDER BY min(start) DESC, job, program, nprocs, osts LIMIT ?",
             [*values, LOGS_OF_A_RUN * latest, latest],
@@ -85,6 +85,6 @@ class Targets(Connection):
 
 
 def _placed_run(*values: Any) -> PlacedRun:
-    *others, text, in_company = values
+    *others, text, with_corunners = values
     osts = None if text is None else tuple(json.loads(text))
-    return PlacedRun(*[*others, osts, bool(in_company)])
+    return PlacedRun(*[*others, osts, bool(with_corunners)])

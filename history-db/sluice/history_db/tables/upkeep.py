@@ -52,8 +52,8 @@ class Upkeep(Snapshots):
     ) -> Pruned:
         """Forget runs, jobs and decisions of before a time (UTC seconds).
 
-        Labelled logs are kept unless told otherwise: they teach what patterns look like. Gates'
-        books and snapshots that no decision refers to any more go too. What is interrupted has
+        Labelled logs are kept unless told otherwise: they teach what patterns look like. Records
+        of gates and snapshots that no decision refers to any more go too. What is interrupted has
         forgotten a part, and the next time goes on. `advance` is told how many rows went.
         """
         keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"

@@ -1,1 +1,1 @@
-"""Figures of published papers, asked of the request-level world: `sluice lab reproduce`."""
+"""Published figures, asked of the discrete-event storage model: `sluice lab reproduce`."""

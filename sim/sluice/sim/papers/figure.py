@@ -1,4 +1,4 @@
-"""A published figure beside what the request-level world makes of it.
+"""A published figure alongside what the discrete-event storage model makes of it.
 
 Published numbers stand here only to be compared with: nothing of the model reads them.
 """

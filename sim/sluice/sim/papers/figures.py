@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 from sluice.sim.papers import huang, kougkas, shah, yildiz
 from sluice.sim.papers.figure import ask
 
@@ -31,7 +31,7 @@ def find(names: Sequence[str]) -> list[Figure]:
     for name in wanted:
         if not any(_is_meant(figure, name) for figure in FIGURES):
             known = ", ".join(figure.name for figure in FIGURES)
-            raise WorldError(f"there is no figure {name}; give one of {known}")
+            raise StorageModelError(f"there is no figure {name}; give one of {known}")
     return [f for f in FIGURES if not wanted or any(_is_meant(f, name) for name in wanted)]
 
 

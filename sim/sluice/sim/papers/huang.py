@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.papers.remedies import buffer_in_transit, outcomes
+from sluice.sim.storage.discrete_event import ProgramOutcome, simulate
 from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.requests import Outcome, simulate
 from sluice.sim.storage.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _noise(processes: float, targets: float) -> Program:
 @cache
 def _written(
     noise: tuple[int, int], dispatch: str, throttle: float, *, inquiry: bool = False
-) -> Outcome:
+) -> ProgramOutcome:
     programs = [_writers(dispatch, throttle, inquiry=inquiry), _noise(*noise)]
     return simulate(PLATFORMS["targets-16"].storage(), programs)[0]
 

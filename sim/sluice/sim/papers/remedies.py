@@ -1,4 +1,4 @@
-"""The papers' remedies against interference, as what-ifs of the request-level world.
+"""The papers' remedies against interference, as what-ifs of the discrete-event storage model.
 
 Each remedy changes a scenario; what it is worth is then simulated like anything else. Names
 in brackets are those of the papers' facts: K Kougkas et al. (eScience 2016), Y Yildiz et al.
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
+from sluice.sim.storage.discrete_event import simulate
 from sluice.sim.storage.platforms import MIB
-from sluice.sim.storage.requests import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sluice.sim.storage.requests import Outcome
+    from sluice.sim.storage.discrete_event import ProgramOutcome
     from sluice.sim.storage.scenario import Scenario
 
 STRIPES = 4
@@ -30,7 +30,7 @@ STAGING_BANDWIDTH = 1e10
 Program = dict[str, float | str]
 
 
-class NotApplicableError(WorldError):
+class NotApplicableError(StorageModelError):
     """A remedy has nothing to change, or lacks what it needs; the text says what."""
 
 
@@ -251,7 +251,7 @@ REMEDIES = (
 )
 
 
-def outcomes(scenario: Scenario) -> list[Outcome]:
+def outcomes(scenario: Scenario) -> list[ProgramOutcome]:
     """Let all programs of a scenario write together."""
     return simulate(
         scenario.storage, scenario.programs, stop_share=scenario.stop_share, seed=scenario.seed

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.papers.remedies import balanced_files, outcomes
+from sluice.sim.storage.discrete_event import ProgramOutcome, simulate
 from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.storage.requests import Outcome, simulate
 from sluice.sim.storage.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _on(name: str, writer: Program) -> Program:
     }
 
 
-def _run(name: str, *programs: Program) -> list[Outcome]:
+def _run(name: str, *programs: Program) -> list[ProgramOutcome]:
     writers = [_on(name, writer) for writer in programs]
     return simulate(PLATFORMS[name].storage(), writers, stop_share=PAPER_ENDS)
 
@@ -90,40 +90,42 @@ def _table() -> Iterator[Row]:
     losses = {"owc": (42.6, 43.3), "ws": (40.9, 35.8), "aw": (66.2, 10.0)}
     for signal, (probe_loss, signal_loss) in losses.items():
         loss = lost("lustre", "owc", signal, 1)
-        yield about(f"OWC beside {signal.upper()}, % lost", probe_loss, loss, POINTS)
+        yield about(f"OWC alongside {signal.upper()}, % lost", probe_loss, loss, POINTS)
         loss = lost("lustre", signal, "owc", 1) if signal != "owc" else loss
-        yield about(f"{signal.upper()} beside OWC, % lost", signal_loss, loss, POINTS)
+        yield about(f"{signal.upper()} alongside OWC, % lost", signal_loss, loss, POINTS)
     for signal, published in (("owc", 32.4), ("ws", 36.6), ("aw", 47.6)):
         total = sum(together("lustre", "owc", signal, 1)) / 1e9
         yield about(f"OWC and {signal.upper()} together, GB/s", published, total, 0.1 * published)
 
 
 def _appenders() -> Iterator[Row]:
-    yield about("Lustre, AW beside AW, % lost", 40, lost("lustre", "aw", "aw", 1), POINTS)
+    yield about("Lustre, AW alongside AW, % lost", 40, lost("lustre", "aw", "aw", 1), POINTS)
 
 
 def _gpfs_small() -> Iterator[Row]:
     for mib in (1, 16):
         for probe, signal in (("owc", "ws"), ("ws", "owc")):
             loss = lost("gpfs", probe, signal, mib)
-            name = f"{mib} MiB: {probe.upper()} beside {signal.upper()}, % lost"
+            name = f"{mib} MiB: {probe.upper()} alongside {signal.upper()}, % lost"
             yield between(name, "45–55", loss, 45 - POINTS, 55 + POINTS)
         loss = lost("gpfs", "aw", "aw", mib)
-        yield between(f"{mib} MiB: AW beside AW, % lost", "50–60", loss, 50 - POINTS, 60 + POINTS)
+        yield between(
+            f"{mib} MiB: AW alongside AW, % lost", "50–60", loss, 50 - POINTS, 60 + POINTS
+        )
 
 
 def _gpfs_appender(mib: float) -> Iterator[Row]:
     for probe in ("owc", "ws"):
         loss = lost("gpfs", probe, "aw", mib)
-        yield between(f"{probe.upper()} beside AW, % lost", "over 80", loss, 75, 100)
+        yield between(f"{probe.upper()} alongside AW, % lost", "over 80", loss, 75, 100)
         loss = lost("gpfs", "aw", probe, mib)
-        yield between(f"AW beside {probe.upper()}, % lost", "little", loss, -5, 25)
+        yield between(f"AW alongside {probe.upper()}, % lost", "little", loss, -5, 25)
 
 
 def _gpfs_large() -> Iterator[Row]:
     for probe, signal in permutations(("owc", "ws", "aw"), 2):
         loss = lost("gpfs", probe, signal, 256)
-        name = f"256 MiB: {probe.upper()} beside {signal.upper()}, % lost"
+        name = f"256 MiB: {probe.upper()} alongside {signal.upper()}, % lost"
         yield between(name, "about even", loss, 50 - 1.5 * POINTS, 50 + 1.5 * POINTS)
 
 
@@ -137,18 +139,18 @@ def _gpfs_serialised() -> Iterator[Row]:
 def _rewriters_win() -> Iterator[Row]:
     for probe in ("owc", "aw"):
         loss = lost("lustre", probe, "ws", 256)
-        yield between(f"256 MiB: {probe.upper()} beside WS, % lost", "over 60", loss, 60, 100)
+        yield between(f"256 MiB: {probe.upper()} alongside WS, % lost", "over 60", loss, 60, 100)
 
 
 def _power_falls() -> Iterator[Row]:
     for probe in ("owc", "ws"):
         losses = [lost("lustre", probe, "aw", mib) for mib in (1, 16, 256)]
-        name = f"{probe.upper()} beside AW: % lost at 1 less at 256 MiB"
+        name = f"{probe.upper()} alongside AW: % lost at 1 less at 256 MiB"
         yield between(name, "falls", losses[0] - losses[-1], POINTS, 100)
-        yield between(f"{probe.upper()} beside AW at 16 MiB", "between", losses[1],
+        yield between(f"{probe.upper()} alongside AW at 16 MiB", "between", losses[1],
                       losses[-1] - 2, losses[0] + 2)  # fmt: skip
         gains = [lost("lustre", "aw", probe, mib) for mib in (1, 256)]
-        name = f"AW beside {probe.upper()}: % lost at 256 less at 1 MiB"
+        name = f"AW alongside {probe.upper()}: % lost at 256 less at 1 MiB"
         yield between(name, "rises", gains[1] - gains[0], POINTS, 100)
 
 
@@ -192,7 +194,7 @@ def _periodic() -> Iterator[Row]:
         probe = _run("lustre", program("owc", MIB, volume=400 * MIB), signal)[0]
         losses.append(100 * (1 - probe.rate / alone("lustre", "owc", 1)))
         steady = lost("lustre", "owc", pattern, 1)
-        name = f"OWC beside a periodic {pattern.upper()}, share of the steady loss"
+        name = f"OWC alongside a periodic {pattern.upper()}, share of the steady loss"
         yield between(name, "weaker", losses[-1] / steady, 0.1, 0.97)
     yield between("the most from AW, points over the others", "the same order",
                   losses[2] - max(losses[:2]), 0, 100)  # fmt: skip
@@ -202,7 +204,7 @@ def _few_appenders() -> Iterator[Row]:
     owc = program("owc", MIB)
     both = _run("lustre", owc, program("aw", MIB, processes=64, volume=4 * ENOUGH))
     loss = 100 * (1 - both[0].rate / alone("lustre", "owc", 1))
-    yield between("OWC of 256 beside AW of 64, % lost", "heavily", loss, 40, 100)
+    yield between("OWC of 256 alongside AW of 64, % lost", "heavily", loss, 40, 100)
 
 
 def _openfoam(name: str, chunk: float, signal: Program) -> float:
@@ -261,7 +263,7 @@ FIGURES = (
     ),
     Figure(
         "S2a",
-        "Lustre: AW beside itself",
+        "Lustre: AW alongside itself",
         "256 files on 104 targets are two or three on each, 512 are almost five: the targets with "
         "fewer files end early alone, so two programs reach more in all.",
         ("lustre",),
@@ -269,7 +271,7 @@ FIGURES = (
     ),
     Figure(
         "S2b",
-        "GPFS, 1 and 16 MiB: OWC and WS about even, AW beside itself",
+        "GPFS, 1 and 16 MiB: OWC and WS about even, AW alongside itself",
         "Equal numbers of requests are outstanding, and one program fills the devices alone.",
         ("gpfs",),
         _gpfs_small,
@@ -298,7 +300,7 @@ FIGURES = (
     ),
     Figure(
         "S2f",
-        "GPFS: OWC beside itself at 16 and 256 MiB is serialised",
+        "GPFS: OWC alongside itself at 16 and 256 MiB is serialised",
         "Both keep the same number of requests at every device, which serves in order of arrival, "
         "so equal programs end together. Nothing but a lock that a whole program holds from create "
         "to close would let one of them wait, and which lock of GPFS that is the paper does not "
@@ -360,7 +362,7 @@ FIGURES = (
     ),
     Figure(
         "S7a",
-        "OpenFOAM (OWC of a few KiB) beside AW of 1 MiB",
+        "OpenFOAM (OWC of a few KiB) alongside AW of 1 MiB",
         "Small synchronous writes queue behind full requests, while alone a file costs only its "
         "create and round trips.",
         ("gpfs", "lustre"),
@@ -368,7 +370,7 @@ FIGURES = (
     ),
     Figure(
         "S7b",
-        "OWC of 2 KiB beside AW of 2 KiB",
+        "OWC of 2 KiB alongside AW of 2 KiB",
         "A cache joins appends of 2 KiB to full requests, so AW hurts as much as with large "
         "chunks.",
         ("gpfs", "lustre"),
@@ -376,7 +378,7 @@ FIGURES = (
     ),
     Figure(
         "S7c",
-        "OWC of 2 KiB beside OWC of 2 KiB",
+        "OWC of 2 KiB alongside OWC of 2 KiB",
         "Creators share the metadata server by halves, and its work for a create grows with the "
         "number of creates under way, so both lose a little more than half.",
         ("gpfs", "lustre"),

@@ -11,8 +11,8 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
+from sluice.sim.storage.discrete_event import simulate
 from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.storage.requests import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -318,7 +318,7 @@ FIGURES = (
     Figure(
         "Y2b",
         "The Δ-graph of HDD with sync on is asymmetric",
-        "The flows of whoever is first hold the servers' places; later ones are refused until "
+        "The flows of the first program hold the servers' places; later ones are refused until "
         "some have ended, because the disks keep the queues full.",
         _platforms("hdd-sync", "ram-sync"),
         _asymmetry,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.sim._engine import ffi, lib
-from sluice.sim.storage.world import fill_profile
+from sluice.sim.storage.mean_field import fill_profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

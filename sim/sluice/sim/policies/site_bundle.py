@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.policies import core
-from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.sim.storage.contention import rates_alone
 from sluice.sim.storage.probing import calibrated
 
@@ -119,7 +119,7 @@ def site_bundle(
 
 def _table(
     history: TraceHistory, submissions: Sequence[View], application: NDArray[np.int64]
-) -> list[Application]:
+) -> list[BundleApplication]:
     jobs, profiles = history.workload.jobs, history.profiles
     octave = np.rint(np.log2(jobs["slots"])).astype(np.int64)
     groups, first, of_group = np.unique(
@@ -148,7 +148,7 @@ def _table(
                 core.submission({"name": name, "uid": user + 1}), "user_name"
             )
             key = core.size_key(key, float(2 ** (groups[i] % 64)))
-            table.append(Application(key=key, evidence="user_name", id=i + 1, profile=known))
+            table.append(BundleApplication(key=key, evidence="user_name", id=i + 1, profile=known))
     return table
 
 

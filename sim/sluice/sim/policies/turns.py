@@ -1,4 +1,4 @@
-"""Turns in a replay: what is known of bursts where they are ordered (engine/storage/world.h)."""
+"""Turns in a replay: what is known of bursts that are ordered (engine/storage/mean_field.h)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from sluice.sim._engine import lib
 from sluice.sim.errors import PolicyError
 from sluice.sim.storage.contention import station_shares
-from sluice.sim.storage.world import take_turns
+from sluice.sim.storage.mean_field import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,8 +65,8 @@ def turns(
         known["target_share"], known["link_share"], known["metadata_share"] = shares.T
         random = np.random.default_rng((knowledge.seed, COVERED))
         is_covered = random.uniform(size=len(known)) < knowledge.covered
-        other = lib.SLUICE_WORLD_SEEN if knowledge.seen else lib.SLUICE_WORLD_UNSEEN
-        known["coverage"] = np.where(is_covered, lib.SLUICE_WORLD_COVERED, other)
+        other = lib.SLUICE_MEAN_FIELD_SEEN if knowledge.seen else lib.SLUICE_MEAN_FIELD_UNSEEN
+        known["coverage"] = np.where(is_covered, lib.SLUICE_MEAN_FIELD_COVERED, other)
         return known
 
     return reshape

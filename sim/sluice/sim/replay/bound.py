@@ -2,7 +2,7 @@
 
 Such a policy delays jobs, lets some run together and gives others lanes of their own; it makes no
 storage faster. What jobs lost without it is the most it can recover. Part of that it cannot:
-where storage has more to do than time to do it in, somebody is slow, whoever it is.
+where storage has more to do than time to do it in, some job is slow.
 
 The part is bounded from below for policies that start no job more than max_delay after plain
 Slurm did. Relaxed, each in favour of the policy: jobs need no slots; a job's I/O may begin with

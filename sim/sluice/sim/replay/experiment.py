@@ -1,6 +1,6 @@
 """A replay as it was asked for: all that its answer depends on, as plain values.
 
-They go into a file and come back, so that whoever has the file and the inputs can compute the same
+They go into a file and come back, so that the file and the inputs suffice to compute the same
 again.
 """
 
@@ -45,7 +45,7 @@ IO_SHARE = 0.3
 GENERATED_LOAD = 0.7
 GENERATED_SLOTS = 128
 SPREAD = 0.2
-"""Of a repetition's world: standard deviation of the logarithm of every number's error."""
+"""Of a repetition's storage model: standard deviation of the logarithm of every number's error."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -85,8 +85,8 @@ class Experiment:
     lanes: int = 4
     targets: int | None = None
     sharing: str = "fifo"
-    world: Pairs = ()
-    """Numbers of the world."""
+    storage: Pairs = ()
+    """Numbers of the storage model."""
     options: Pairs = ()
     """Of the policies."""
     spread: float = SPREAD
@@ -94,6 +94,7 @@ class Experiment:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Experiment:
         """Make one of what `plain` returned, or of options of a command."""
+        values = {"storage" if name == "world" else name: one for name, one in values.items()}
         known = {one.name for one in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise TraceError(f"an experiment has no {', '.join(unknown)}")
@@ -135,11 +136,11 @@ class Experiment:
     def _of_the_jobs(self) -> Experiment:
         """Forget what the jobs and the machine do not depend on."""
         fresh = Experiment()
-        names = ("io_share", "mix", "profiles", "lanes", "targets", "sharing", "world", "options")
+        names = ("io_share", "mix", "profiles", "lanes", "targets", "sharing", "storage", "options")
         return replace(self, **{name: getattr(fresh, name) for name in (*names, "spread")})
 
     def draw(self, repetition: int = 0) -> Draw:
-        """Return all that a replay needs; other seeds, and another world, in each repetition."""
+        """Return all that a replay needs; other seeds and other storage in each repetition."""
         replayable, site = self.replayable(repetition)
         storage = self._storage(site)
         if repetition:
@@ -183,7 +184,7 @@ class Experiment:
             site.machine.slots, lanes=self.lanes, targets=self.targets, sharing=self.sharing
         )
         return replace(
-            storage, numbers={name: _number("--world", name, text) for name, text in self.world}
+            storage, numbers={name: _number("--storage", name, text) for name, text in self.storage}
         )
 
     def policy_options(self, repetition: int = 0) -> Options:

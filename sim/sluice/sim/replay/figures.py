@@ -1,4 +1,4 @@
-"""What one replay under a policy comes to, beside the same replay without one."""
+"""What one replay under a policy comes to, alongside the same replay without one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ GROUPS = ("user", "partition", "size")
 
 
 def figures(outcomes: IoOutcomes, plain: IoOutcomes, bound: Bound) -> Figures:
-    """Return FIGURES; plain: the same jobs in the same world without a policy. None: no job."""
+    """Return FIGURES; plain: the same jobs and storage without a policy. None: no job."""
     totals = report.totals(outcomes)
     lost = float(outcomes.lost_slot_seconds.sum())
     found: Figures = {

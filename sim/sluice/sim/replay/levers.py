@@ -122,14 +122,14 @@ def experiment_of(history: Path, settings: Config, *, bandwidth: float) -> Exper
     policy = settings.policy
     return replace(
         plain,
-        world=(("target_bandwidth", f"{bandwidth / targets:g}"),),
+        storage=(("target_bandwidth", f"{bandwidth / targets:g}"),),
         options=(("max_delay", f"{policy.max_delay:g}"), ("wait_price", f"{policy.wait_price:g}")),
     )
 
 
 def measured_laws(store: Store) -> tuple[str, ...]:
     """Return the law that all calibrations agree on, or all laws."""
-    measured = stations(store.encounters([one.id for one in store.calibrations()]))
+    measured = stations(store.coruns([one.id for one in store.calibrations()]))
     verdicts = {one.sharing.verdict for one in measured if one.station == "bytes"}
     return tuple(law for law, verdict in LAWS.items() if verdicts == {verdict}) or tuple(LAWS)
 

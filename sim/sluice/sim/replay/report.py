@@ -37,7 +37,7 @@ JOB_COLUMNS = (
 """Of the table of jobs. Times are UTC seconds, spans seconds; empty: never."""
 IO_COLUMNS = (
     *(Column("policy", "TEXT"), Column("alone", "REAL"), Column("job_slowdown", "REAL")),
-    *(Column("lost_slot_seconds", "REAL"), Column("kept_back", "REAL")),
+    *(Column("lost_slot_seconds", "REAL"), Column("delay", "REAL")),
     *(Column("lanes", "INTEGER"), Column("action", "TEXT"), Column("reason", "TEXT")),
 )
 """Further ones where jobs do I/O. lanes: a bit mask, 0 for all."""

@@ -20,7 +20,7 @@ from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import compare_each
 from sluice.sim.replay.experiment import Experiment, checksum
 from sluice.sim.replay.figures import FIGURES
-from sluice.sim.storage.world import NAMES as WORLD_NUMBERS
+from sluice.sim.storage.mean_field import NAMES as STORAGE_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,11 +39,11 @@ NUMBERS = {
     "generate": int,
 }
 WORDS = ("sharing", "mix")
-"""Members of an Experiment that may vary, beside those of its tables."""
+"""Members of an Experiment that may vary, alongside those of its tables."""
 TABLES = {
     "options": tuple(one.name for one in fields(Options) if one.name != "seed"),
     "settings": tuple(scheduler_defaults()),
-    "world": WORLD_NUMBERS,
+    "storage": STORAGE_NUMBERS,
 }
 """Names that may vary in the tables of an Experiment."""
 

@@ -1,4 +1,4 @@
-"""A replay in the fast world: jobs that slow each other on shared storage."""
+"""A replay in the mean-field storage model: jobs that slow each other on shared storage."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import outlive, struct_dtype
-from sluice.sim.errors import WorldError
-from sluice.sim.storage.world import fill_profile
+from sluice.sim.errors import StorageModelError
+from sluice.sim.storage.mean_field import fill_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-LOAD = struct_dtype("sluice_world_load")
+LOAD = struct_dtype("sluice_mean_field_load")
 CONTENTION = struct_dtype("sluice_contention")
 STATIONS = ("storage targets", "links of the servers", "metadata server")
 """What jobs share, in the order of sluice_contended_shares."""
@@ -39,7 +39,8 @@ def loads_of(
 
     kind: index into kinds (profiles by the names of policies/core/profile.h); runtime: seconds
     alone; period: seconds, 0 and None: as the kind has it; times: how many times the processes,
-    rate and metadata rate of its kind a job has, None: once; config: from `world.configuration`.
+    rate and metadata rate of its kind a job has, None: once; config: from
+    `mean_field.configuration`.
     """
     profiles = ffi.new("struct sluice_profile []", len(kinds))
     for i, profile in enumerate(kinds):
@@ -56,7 +57,7 @@ def loads_of(
         len(kind),
         max_bursts,
         config,
-        ffi.cast("struct sluice_world_load *", loads.ctypes.data),
+        ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
     )
     return loads
 
@@ -65,9 +66,9 @@ def limited(loads: NDArray[Any], config: Any, *, node_rate: float) -> NDArray[An
     """Return the loads held to node_rate B/s a node at their sources."""
     slower = np.array(loads, LOAD)
     error = ffi.new("struct sluice_error *")
-    rows = ffi.cast("struct sluice_world_load *", slower.ctypes.data)
+    rows = ffi.cast("struct sluice_mean_field_load *", slower.ctypes.data)
     if lib.sluice_contended_limit(config, node_rate, rows, len(slower), error):
-        raise WorldError(ffi.string(error.text).decode())
+        raise StorageModelError(ffi.string(error.text).decode())
     return slower
 
 
@@ -76,7 +77,7 @@ def station_shares(loads: NDArray[Any], config: Any) -> NDArray[np.float64]:
     loads = np.ascontiguousarray(loads, LOAD)
     shares = np.zeros((len(loads), len(STATIONS)))
     lib.sluice_contended_shares(
-        ffi.cast("struct sluice_world_load *", loads.ctypes.data),
+        ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
         len(loads),
         config,
         ffi.cast("double *", shares.ctypes.data),
@@ -99,19 +100,19 @@ class Contention:
     ) -> None:
         """Take the loads of all jobs, and the lanes of each as a bit mask (0: all)."""
         if lanes is not None and len(lanes) != len(loads):
-            raise WorldError(f"{len(loads)} jobs with lanes for {len(lanes)}")
+            raise StorageModelError(f"{len(loads)} jobs with lanes for {len(lanes)}")
         self._loads = np.ascontiguousarray(loads, LOAD)
         self._lanes = None if lanes is None else np.ascontiguousarray(lanes, np.uint32)
         error = ffi.new("struct sluice_error *")
         contended = lib.sluice_contended_new(
             config,
-            ffi.cast("struct sluice_world_load *", self._loads.ctypes.data),
+            ffi.cast("struct sluice_mean_field_load *", self._loads.ctypes.data),
             ffi.NULL if self._lanes is None else ffi.cast("uint32_t *", self._lanes.ctypes.data),
             len(self._loads),
             error,
         )
         if contended == ffi.NULL:
-            raise WorldError(ffi.string(error.text).decode())
+            raise StorageModelError(ffi.string(error.text).decode())
         self._contended = ffi.gc(contended, lib.sluice_contended_destroy)
 
     @property

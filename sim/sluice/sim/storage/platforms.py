@@ -1,4 +1,4 @@
-"""The storage systems of the source papers, in the numbers of the request-level world.
+"""The storage systems of the source papers, in the numbers of the discrete-event storage model.
 
 Every number says where it is from. `fitted` names the figure that it was fitted to; a number
 that was fitted to no figure is the platform's own, a default of its software, or an
@@ -85,7 +85,7 @@ _LUSTRE = (
     Parameter("setup_seconds", 0.0026, "lock, write and sync round trips of an operation", "S1"),
     Parameter("commit_seconds", 0.00093, "an OST's time for a sync", "S1"),
     Parameter("create_seconds", 24e-6, "what one MDS needs for one create at a time", "S1"),
-    Parameter("create_crowding", 0.00067, "two programs create less than twice one's", "S7c"),
+    Parameter("create_contention", 0.00067, "two programs create less than twice one's", "S7c"),
     Parameter("create_delay", 0.0026, "open and close: as many round trips as a write and sync"),
 )
 
@@ -102,7 +102,7 @@ _GPFS = (
     Parameter("process_window", 18, "GPFS default: prefetchThreads 72 write behind, 4 processes"),
     Parameter("setup_seconds", 0.001, "assumed: token and round trips"),
     Parameter("create_seconds", 1 / 20000, "assumed"),
-    Parameter("create_crowding", 0.00067, "as on Lustre", "S7c"),
+    Parameter("create_contention", 0.00067, "as on Lustre", "S7c"),
 )
 
 _PVFS_8 = (

@@ -1,7 +1,7 @@
 """What `sluice site calibrate` would learn of a storage system: pairs of probes on one target.
 
-They are measured in the discrete-event storage model (requests.py), so that Sluice has learned from
-another model than the one that answers in a replay.
+They are measured in the discrete-event storage model (discrete_event.py), so that Sluice has
+learned from another model than the one that answers in a replay.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sluice.interference.calibrate.grid import default_grid
 from sluice.interference.observations import Observation
 from sluice.interference.programs import KIB, MIB
 from sluice.interference.site_model import fit
-from sluice.sim.storage import requests
+from sluice.sim.storage import discrete_event
+from sluice.sim.storage.mean_field import configuration
 from sluice.sim.storage.platforms import PLATFORMS
 from sluice.sim.storage.storage import TARGETS_A_SERVER
-from sluice.sim.storage.world import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,11 +52,11 @@ def calibrated(storage: Storage, measure: Measure | None = None) -> dict[str, An
 
     Measured on storage with the numbers that it has without a seed, by programs that
     `sluice site calibrate` runs and by no job of a trace; fitted as a site's own measurements are.
-    measure: the B/s of each program while all of them write; None: rates_by_request.
+    measure: the B/s of each program while all of them write; None: rates_by_discrete_events.
     """
     with _ONE_AT_A_TIME:
         numbers = tuple(sorted(storage.numbers.items()))
-        return dict(_calibrated(measure or rates_by_request, numbers))
+        return dict(_calibrated(measure or rates_by_discrete_events, numbers))
 
 
 @lru_cache(maxsize=8)
@@ -64,8 +64,8 @@ def _calibrated(measure: Measure, numbers: tuple[tuple[str, float], ...]) -> dic
     rates_of = partial(measure, dict(numbers))
     alone: dict[Program, float] = {}
     observations = []
-    for encounter in default_grid(CHUNKS, several_targets=False):
-        programs = (encounter.probe, *encounter.signals)
+    for corun in default_grid(CHUNKS, several_targets=False):
+        programs = (corun.probe, *corun.signals)
         for program in programs:
             if program not in alone:
                 (alone[program],) = rates_of([program])
@@ -76,7 +76,9 @@ def _calibrated(measure: Measure, numbers: tuple[tuple[str, float], ...]) -> dic
     return fit(observations).interference
 
 
-def rates_by_request(numbers: Mapping[str, float], programs: Sequence[Program]) -> list[float]:
+def rates_by_discrete_events(
+    numbers: Mapping[str, float], programs: Sequence[Program]
+) -> list[float]:
     """Return the B/s of each, the first being the probe and the others outlasting it."""
     storage = storage_of_one_target(numbers)
     written = [programs_of(program, storage) for program in programs]
@@ -86,23 +88,25 @@ def rates_by_request(numbers: Mapping[str, float], programs: Sequence[Program]) 
         for part in itertools.chain.from_iterable(written)
         if part is not probe
     ]
-    company = others[: len(written[0]) - 1]
+    alongside = others[: len(written[0]) - 1]
     probe["operations"] = float(LEAST_OPERATIONS)
-    brief, *_ = requests.simulate(storage, [probe, *company], seed=SEED)
+    brief, *_ = discrete_event.simulate(storage, [probe, *alongside], seed=SEED)
     window = min(WINDOW, MOST_UNITS * storage["unit_bytes"] / storage["target_bandwidth"])
     enough = math.ceil(LEAST_OPERATIONS * window / brief.seconds)
     probe["operations"] = float(max(LEAST_OPERATIONS, enough))
-    outcomes = iter(requests.simulate(storage, [probe, *others], stop_share=COUNTED, seed=SEED))
+    outcomes = iter(
+        discrete_event.simulate(storage, [probe, *others], stop_share=COUNTED, seed=SEED)
+    )
     return [sum(next(outcomes).rate for _ in parts) for parts in written]
 
 
 def storage_of_one_target(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Return struct sluice_storage of one target of a world with these numbers.
+    """Return struct sluice_storage of one target of a storage model with these numbers.
 
-    What the world has no number for, as round trips, is that of the platform of its defaults.
+    What the model has no number for, as round trips, is that of the platform of its defaults.
     """
     config = configuration(numbers)
-    limits = {field.name: field for field in requests.STORAGE_FIELDS}
+    limits = {field.name: field for field in discrete_event.STORAGE_FIELDS}
     storage = {
         **PLATFORMS["lustre"].storage(),
         "servers": 1.0,

@@ -1,4 +1,4 @@
-"""Scenarios of the request-level world in a file: other storage, other programs.
+"""Scenarios of the discrete-event storage model in a file: other storage, other programs.
 
 TOML or JSON. `platform` names the numbers to start from, `[storage]` changes some, and each
 `[[program]]` is a writer. The outcome is each program alone and all together, or a Δ-graph.
@@ -12,9 +12,9 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
+from sluice.sim.storage.discrete_event import simulate
 from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.requests import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class Together:
     """A program alone and with the others."""
 
     name: str
@@ -71,34 +71,39 @@ class Company:
 
 
 def read_scenario(path: Path) -> Scenario:
-    """Read a scenario; a WorldError names the file and what is wrong."""
+    """Read a scenario; a StorageModelError names the file and what is wrong."""
     text = path.read_text(encoding="utf-8")
     try:
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
         return parse_scenario(content)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, WorldError, RecursionError) as error:
-        raise WorldError(f"{path}: {error}") from error
+    except (
+        json.JSONDecodeError,
+        tomllib.TOMLDecodeError,
+        StorageModelError,
+        RecursionError,
+    ) as error:
+        raise StorageModelError(f"{path}: {error}") from error
 
 
 def parse_scenario(content: Any) -> Scenario:
     """Turn the content of a file into a scenario."""
     if not isinstance(content, dict):
-        raise WorldError("no table at the top; give platform, [storage] and [[program]]")
+        raise StorageModelError("no table at the top; give platform, [storage] and [[program]]")
     for name in content:
         if name not in MEMBERS:
-            raise WorldError(f"there is no {name}; give {', '.join(MEMBERS)}")
+            raise StorageModelError(f"there is no {name}; give {', '.join(MEMBERS)}")
     platform = content.get("platform")
     if platform is not None and platform not in PLATFORMS:
-        raise WorldError(f"there is no platform {platform!r}; give {', '.join(PLATFORMS)}")
+        raise StorageModelError(f"there is no platform {platform!r}; give {', '.join(PLATFORMS)}")
     start = PLATFORMS[platform].storage() if platform else {}
     writers = content.get("program")
     if not isinstance(writers, list) or not writers:
-        raise WorldError("no program; give at least one [[program]]")
+        raise StorageModelError("no program; give at least one [[program]]")
     offsets = content.get("offsets", [])
     if not isinstance(offsets, list) or not all(map(_is_number, offsets)):
-        raise WorldError("offsets are no list of seconds; give offsets = [-5, 0, 5]")
+        raise StorageModelError("offsets are no list of seconds; give offsets = [-5, 0, 5]")
     if offsets and len(writers) != 2:
-        raise WorldError(f"offsets need two programs, and there are {len(writers)}")
+        raise StorageModelError(f"offsets need two programs, and there are {len(writers)}")
     return Scenario(
         storage={**start, **_sized("storage", content.get("storage", {}))},
         names=tuple(str(_table(i, w).get("name", i + 1)) for i, w in enumerate(writers)),
@@ -109,13 +114,13 @@ def parse_scenario(content: Any) -> Scenario:
     )
 
 
-def keep_company(scenario: Scenario) -> list[Company]:
+def run_together(scenario: Scenario) -> list[Together]:
     """Simulate each program alone, then all together."""
     options: dict[str, Any] = {"stop_share": scenario.stop_share, "seed": scenario.seed}
     alone = [simulate(scenario.storage, [program], **options)[0] for program in scenario.programs]
     together = simulate(scenario.storage, scenario.programs, **options)
     return [
-        Company(name, one.seconds, one.rate, both.seconds, both.rate)
+        Together(name, one.seconds, one.rate, both.seconds, both.rate)
         for name, one, both in zip(scenario.names, alone, together, strict=True)
     ]
 
@@ -137,7 +142,7 @@ def delta_graph(scenario: Scenario) -> list[tuple[float, float, float]]:
 
 def _table(index: int, writer: Any) -> dict[str, Any]:
     if not isinstance(writer, dict):
-        raise WorldError(f"program {index} is no table; write [[program]] above its numbers")
+        raise StorageModelError(f"program {index} is no table; write [[program]] above its numbers")
     return writer
 
 
@@ -146,7 +151,7 @@ def _program(index: int, writer: Any) -> dict[str, float | str]:
     given.pop("name", None)
     pattern = given.pop("pattern", None)
     if pattern is not None and pattern not in PATTERNS:
-        raise WorldError(
+        raise StorageModelError(
             f"program {index}: pattern is {pattern!r}; give {' or '.join(PATTERNS)}, "
             "or sync, creates and rewrites"
         )
@@ -157,21 +162,21 @@ def _program(index: int, writer: Any) -> dict[str, float | str]:
 def _sized(what: str, values: Any) -> dict[str, Any]:
     """Read sizes with a unit, as `1 MiB`, as bytes."""
     if not isinstance(values, dict):
-        raise WorldError(f"{what} is no table; give [{what}] and its numbers")
+        raise StorageModelError(f"{what} is no table; give [{what}] and its numbers")
     sized = dict(values)
     for name, value in values.items():
         match = SIZE.fullmatch(value) if isinstance(value, str) else None
         if match:
             sized[name] = float(match[1]) * UNITS[match[2] or ""]
         elif not isinstance(value, str) and not _is_number(value):
-            raise WorldError(f"{what}: {name} is {value!r}; give a number")
+            raise StorageModelError(f"{what}: {name} is {value!r}; give a number")
     return sized
 
 
 def _given(content: Mapping[str, Any], name: str) -> float:
     value = content.get(name, 0)
     if not _is_number(value):
-        raise WorldError(f"{name} is {value!r}; give a number")
+        raise StorageModelError(f"{name} is {value!r}; give a number")
     return float(value)
 
 

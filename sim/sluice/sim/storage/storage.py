@@ -1,12 +1,12 @@
-"""The storage system under a replay: what the fast world is made of (engine/storage/world.h)."""
+"""The storage system under a replay: what engine/storage/mean_field.h is made of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.sim.errors import WorldError
-from sluice.sim.storage.world import configuration
+from sluice.sim.errors import StorageModelError
+from sluice.sim.storage.mean_field import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,14 +18,14 @@ TARGETS_A_SERVER = 8
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Lanes and the numbers of a world."""
+    """Lanes and the numbers of a storage model."""
 
     lanes: tuple[tuple[float, float], ...]
     """(targets, servers) of each."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """Of SLUICE_WORLD_FIELDS; others keep their defaults."""
+    """Of SLUICE_MEAN_FIELD_FIELDS; others keep their defaults."""
     sharing: str = "fifo"
-    """A key of world.SHARING."""
+    """A key of mean_field.SHARING."""
     seed: int | None = None
     """With one, every number is multiplied by a random factor."""
     spread: float = 0.0
@@ -36,7 +36,7 @@ class Storage:
         return sum(targets for targets, _ in self.lanes)
 
     def number(self, name: str) -> float:
-        """Return one of SLUICE_WORLD_FIELDS as it is without a seed: what a site knows."""
+        """Return one of SLUICE_MEAN_FIELD_FIELDS as it is without a seed: what a site knows."""
         return float(getattr(configuration(self.numbers), name))
 
     def shared(self, sharing: str) -> Storage:
@@ -44,7 +44,7 @@ class Storage:
         return replace(self, sharing=sharing)
 
     def configuration(self) -> Any:
-        """Return the struct sluice_world_config."""
+        """Return the struct sluice_mean_field_config."""
         return configuration(
             self.numbers,
             lanes=self.lanes,
@@ -64,6 +64,8 @@ def storage_for(
     if targets is None:
         targets = max(lanes, round(TARGETS_A_SLOT * slots))
     if not 1 <= lanes <= targets:
-        raise WorldError(f"{lanes} lanes of {targets} targets; give each lane a target at least")
+        raise StorageModelError(
+            f"{lanes} lanes of {targets} targets; give each lane a target at least"
+        )
     sizes = [targets // lanes + (lane < targets % lanes) for lane in range(lanes)]
     return Storage(tuple((size, size / TARGETS_A_SERVER) for size in sizes), sharing=sharing)

@@ -15,7 +15,7 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import Job
 from sluice.history_db.sacct import BrokenLine, SacctError, parse_sacct
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.jobs import BadLine, Outcome, Trace, codes
+from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 OUTCOMES = {
-    "COMPLETED": Outcome.COMPLETED,
-    "CANCELLED": Outcome.CANCELLED,
-    "TIMEOUT": Outcome.TIMEOUT,
-    "DEADLINE": Outcome.TIMEOUT,
-    "FAILED": Outcome.FAILED,
-    "NODE_FAIL": Outcome.FAILED,
-    "BOOT_FAIL": Outcome.FAILED,
-    "OUT_OF_MEMORY": Outcome.FAILED,
-    "PREEMPTED": Outcome.FAILED,
+    "COMPLETED": JobEnd.COMPLETED,
+    "CANCELLED": JobEnd.CANCELLED,
+    "TIMEOUT": JobEnd.TIMEOUT,
+    "DEADLINE": JobEnd.TIMEOUT,
+    "FAILED": JobEnd.FAILED,
+    "NODE_FAIL": JobEnd.FAILED,
+    "BOOT_FAIL": JobEnd.FAILED,
+    "OUT_OF_MEMORY": JobEnd.FAILED,
+    "PREEMPTED": JobEnd.FAILED,
 }
 """By Slurm's name of the state; others are unknown, like jobs that run or wait."""
 SHARED = 0.9
@@ -69,7 +69,7 @@ def trace_of_jobs(
         runtime=end - start,
         limit=_column([job.time_limit for job in jobs]) * 60,
         slots=np.array([getattr(job, size) or -1 for job in jobs], np.int64),
-        outcome=np.array([OUTCOMES.get(job.state or "", Outcome.UNKNOWN) for job in jobs], np.int8),
+        outcome=np.array([OUTCOMES.get(job.state or "", JobEnd.UNKNOWN) for job in jobs], np.int8),
         user=users,
         users=user_names,
         account=accounts,

@@ -1,6 +1,6 @@
 """Jobs as a trace tells them, whatever its format: one numpy column a fact.
 
-Nothing is mended here: what a trace does not say is NaN, -1 or UNKNOWN. repairs.py makes a
+Nothing is repaired here: what a trace does not say is NaN, -1 or UNKNOWN. repairs.py makes a
 workload of it.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Outcome(IntEnum):
+class JobEnd(IntEnum):
     """How a job ended, as the trace says."""
 
     UNKNOWN = -1
@@ -58,7 +58,7 @@ class Trace:
     start: NDArray[np.float64] | None = None
     """When it really started."""
     outcome: NDArray[np.int8] | None = None
-    """Outcome."""
+    """JobEnd."""
     user: NDArray[np.int64] | None = None
     """Index into users; -1: unknown. So account and partition."""
     account: NDArray[np.int64] | None = None

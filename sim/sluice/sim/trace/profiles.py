@@ -35,7 +35,7 @@ class Profiles:
     """Seconds from a burst to the next, one a job; 0 and None: as its kind has it."""
 
     def loads(self, workload: Workload, config: Any) -> NDArray[Any]:
-        """Return a contention.LOAD for each job; config: from `world.configuration`."""
+        """Return a contention.LOAD for each job; config: from `mean_field.configuration`."""
         return loads_of(
             self.kinds,
             kind=self.kind,

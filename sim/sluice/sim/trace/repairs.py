@@ -1,4 +1,4 @@
-"""Makes a workload of a trace: what is missing or broken is mended by a stated rule, or dropped.
+"""Makes a workload of a trace: what is missing or broken is repaired by a stated rule, or dropped.
 
 Every rule counts whom it met and names some; docs/reference/replay.md lists them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from sluice.sim import engine
 from sluice.sim.engine import Workload
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.jobs import Outcome
+from sluice.sim.trace.jobs import JobEnd
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class Replayable:
 
 
 @dataclass(slots=True)
-class _Mender:
+class _Repairer:
     trace: Trace
     found: list[Repair] = field(default_factory=list)
 
@@ -79,37 +79,37 @@ class _Mender:
 
 
 def make_replayable(trace: Trace, site: Site, *, kills: bool = False) -> Replayable:
-    """Mend the trace and put it on the site's machine.
+    """Repair the trace and put it on the site's machine.
 
     kills: a job that ran beyond its limit is killed there; without, it is believed, since it
     did run that long.
     """
-    mender = _Mender(trace)
+    repairer = _Repairer(trace)
     if trace.bad_line_count:
         lines = tuple(line.number for line in trace.bad_lines[:EXAMPLES])
-        mender.found.append(Repair("broken line", trace.bad_line_count, lines))
-    rows = _usable(trace, mender)
+        repairer.found.append(Repair("broken line", trace.bad_line_count, lines))
+    rows = _usable(trace, repairer)
     if not len(rows):
-        why = ", ".join(f"{repair.what}: {repair.count}" for repair in mender.found)
+        why = ", ".join(f"{repair.what}: {repair.count}" for repair in repairer.found)
         raise TraceError(f"{trace.name}: none of its {len(trace)} jobs can be replayed ({why})")
     if np.any(np.diff(trace.submit[rows]) < 0):
         back = np.flatnonzero(np.diff(trace.submit[rows]) < 0) + 1
-        mender.note("out of order", rows[back])
+        repairer.note("out of order", rows[back])
         rows = rows[np.argsort(trace.submit[rows], kind="stable")]
     jobs = np.zeros(len(rows), engine.JOB)
     jobs["submit"] = trace.submit[rows]
     if trace.begin is not None:
         jobs["begin"] = np.nan_to_num(trace.begin[rows])
     jobs["runtime"] = trace.runtime[rows]
-    jobs["limit"] = _limits(trace, rows, mender, kills=kills)
+    jobs["limit"] = _limits(trace, rows, repairer, kills=kills)
     jobs["slots"] = trace.slots[rows]
-    jobs["partition"] = _partitions(trace, rows, site, mender)
+    jobs["partition"] = _partitions(trace, rows, site, repairer)
     jobs["user"], associations = _associations(trace, rows)
     if trace.outcome is not None:
-        jobs["fails"] = np.isin(trace.outcome[rows], (Outcome.FAILED, Outcome.CANCELLED))
-    dependencies = _dependencies(trace, rows, jobs, mender)
+        jobs["fails"] = np.isin(trace.outcome[rows], (JobEnd.FAILED, JobEnd.CANCELLED))
+    dependencies = _dependencies(trace, rows, jobs, repairer)
     capacity = np.array([site.machine.slots_of(i) for i in range(len(site.machine.partitions))])
-    mender.note("larger than its partition", rows[jobs["slots"] > capacity[jobs["partition"]]])
+    repairer.note("larger than its partition", rows[jobs["slots"] > capacity[jobs["partition"]]])
     leases = site.leases.copy()
     leases["from"] -= trace.epoch
     leases["until"] -= trace.epoch
@@ -120,15 +120,15 @@ def make_replayable(trace: Trace, site: Site, *, kills: bool = False) -> Replaya
         associations=associations,
         leases=leases,
     )
-    return Replayable(trace, rows, workload, tuple(mender.found))
+    return Replayable(trace, rows, workload, tuple(repairer.found))
 
 
-def _usable(trace: Trace, mender: _Mender) -> NDArray[np.int64]:
+def _usable(trace: Trace, repairer: _Repairer) -> NDArray[np.int64]:
     """Return the rows of jobs that ran and of which the least is known."""
-    outcome = np.full(len(trace), Outcome.UNKNOWN) if trace.outcome is None else trace.outcome
-    did_not_run = (outcome == Outcome.CANCELLED) & ~(trace.runtime > 0)
+    outcome = np.full(len(trace), JobEnd.UNKNOWN) if trace.outcome is None else trace.outcome
+    did_not_run = (outcome == JobEnd.CANCELLED) & ~(trace.runtime > 0)
     reasons = (
-        ("piece of a job told whole elsewhere", outcome == Outcome.PARTIAL),
+        ("piece of a job told whole elsewhere", outcome == JobEnd.PARTIAL),
         ("no submission time", ~np.isfinite(trace.submit)),
         ("never ran", did_not_run),
         ("no run time", ~(np.isfinite(trace.runtime) & (trace.runtime >= 0))),
@@ -136,17 +136,17 @@ def _usable(trace: Trace, mender: _Mender) -> NDArray[np.int64]:
     )
     usable = np.ones(len(trace), bool)
     for what, is_so in reasons:
-        mender.note(what, np.flatnonzero(usable & is_so))
+        repairer.note(what, np.flatnonzero(usable & is_so))
         usable &= ~is_so
     return np.flatnonzero(usable)
 
 
 def _limits(
-    trace: Trace, rows: NDArray[np.int64], mender: _Mender, *, kills: bool
+    trace: Trace, rows: NDArray[np.int64], repairer: _Repairer, *, kills: bool
 ) -> NDArray[np.float64]:
     limit, runtime = trace.limit[rows].copy(), trace.runtime[rows]
     unknown = ~(limit > 0)
-    mender.note("no time limit", rows[unknown])
+    repairer.note("no time limit", rows[unknown])
     longest = trace.max_limit
     if np.isnan(longest):
         known = limit[~unknown & np.isfinite(limit)]
@@ -154,20 +154,20 @@ def _limits(
     limit[unknown] = np.maximum(longest, runtime[unknown])
     beyond = runtime > limit
     if not kills:
-        mender.note("ran beyond its limit", rows[beyond])
+        repairer.note("ran beyond its limit", rows[beyond])
         limit[beyond] = runtime[beyond]
     return np.maximum(limit, SHORTEST_LIMIT)
 
 
 def _partitions(
-    trace: Trace, rows: NDArray[np.int64], site: Site, mender: _Mender
+    trace: Trace, rows: NDArray[np.int64], site: Site, repairer: _Repairer
 ) -> NDArray[np.int64]:
     names = [partition.name for partition in site.machine.partitions]
     if trace.partition is None or len(names) == 1:
         return np.zeros(len(rows), np.int64)
     index = [names.index(name) if name in names else -1 for name in trace.partitions]
     partition = np.array([*index, -1], np.int64)[trace.partition[rows]]
-    mender.note("unknown partition", rows[partition < 0])
+    repairer.note("unknown partition", rows[partition < 0])
     return np.maximum(partition, 0)
 
 
@@ -184,7 +184,7 @@ def _associations(trace: Trace, rows: NDArray[np.int64]) -> tuple[NDArray[np.int
 
 
 def _dependencies(
-    trace: Trace, rows: NDArray[np.int64], jobs: NDArray[Any], mender: _Mender
+    trace: Trace, rows: NDArray[np.int64], jobs: NDArray[Any], repairer: _Repairer
 ) -> NDArray[Any]:
     """Let jobs wait for the one they name: its end, and the think time after it."""
     if trace.after is None or trace.think_time is None:
@@ -196,7 +196,7 @@ def _dependencies(
     other = order[place]
     asked = after > 0
     found = asked & (ids[other] == after) & (other != np.arange(len(rows)))
-    mender.note("waits for a job that is not there", rows[asked & ~found])
+    repairer.note("waits for a job that is not there", rows[asked & ~found])
     dependencies = np.zeros(int(found.sum()), engine.DEPENDENCY)
     dependencies["job"] = other[found]
     dependencies["kind"] = engine.DEPENDENCIES.index("any")

@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.errors import TraceError
-from sluice.sim.trace.jobs import BadLine, Outcome, Trace, numbered
+from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +29,11 @@ _FAULTS = {
 }
 _OUTCOMES = np.array(
     [
-        Outcome.FAILED,
-        Outcome.COMPLETED,
-        *(Outcome.PARTIAL,) * 3,
-        Outcome.CANCELLED,
-        Outcome.UNKNOWN,  # -1, as the last element
+        JobEnd.FAILED,
+        JobEnd.COMPLETED,
+        *(JobEnd.PARTIAL,) * 3,
+        JobEnd.CANCELLED,
+        JobEnd.UNKNOWN,  # -1, as the last element
     ],
     np.int8,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from sluice.sim.errors import TraceError
 from sluice.sim.trace.accounting import OUTCOMES
-from sluice.sim.trace.jobs import BadLine, Outcome, Trace, codes
+from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, codes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +108,7 @@ def _trace(
     users, user_names = codes(words("user"))
     accounts, account_names = codes(words("account"))
     partitions, partition_names = codes(words("partition"))
-    states = [OUTCOMES.get((word or "").split(" ")[0], Outcome.UNKNOWN) for word in words("state")]
+    states = [OUTCOMES.get((word or "").split(" ")[0], JobEnd.UNKNOWN) for word in words("state")]
     return Trace(
         name=name,
         slot="slot",

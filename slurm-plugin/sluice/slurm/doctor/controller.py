@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies.tokens import MIN_TOTAL, token_names
 from sluice.slurm import plugin_file, slurm_commands, switch
-from sluice.slurm.books import differences
 from sluice.slurm.doctor.findings import Finding, Site, skipped
 from sluice.slurm.errors import SlurmError
-from sluice.slurm.overview import balanced_books, policy_in_use
+from sluice.slurm.overview import policy_in_use, settled_balance
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.plugin_file import State
 from sluice.slurm.settings import BY_QOS
+from sluice.slurm.token_audit import differences
 from sluice.slurm.viewers import hidden
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def plugin(site: Site) -> Iterator[Finding]:
                 "FAIL" if not file["loaded"] else "WARN",
                 f"plugin's {name}",
                 file["error"] + ("; the last good one is in use" if file["loaded"] else ""),
-                "mend or renew the file; the plugin looks again by itself",
+                "repair or renew the file; the plugin looks again by itself",
             )
     if "spool" in stats:  # else slurmctld runs an older plugin than this command
         yield from _records(stats)
@@ -265,7 +265,7 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
 
 
 def gates(site: Site) -> Iterator[Finding]:
-    """Look whether the books balance and every gate that should be is closed."""
+    """Look whether the tokens balance and every gate that should be is closed."""
     if site.config is None or site.controller is None or site.config.mode != "enforce":
         return
     unseen = hidden(os.geteuid(), site.controller, ("jobs", "reservations"))
@@ -275,12 +275,12 @@ def gates(site: Site) -> Iterator[Finding]:
         )
         return
     try:
-        books, _ = balanced_books(site.queue(), site.config, site.polled)
+        balance, _ = settled_balance(site.queue(), site.config, site.polled)
     except SlurmError as error:
         yield Finding("FAIL", "gates", str(error), "see `scontrol ping`")
         return
     is_off = switch.is_off(site.config)
-    open_ = [account.token for account in books if account.is_defined and account.gate is None]
+    open_ = [account.token for account in balance if account.is_defined and account.gate is None]
     if open_ and not is_off:
         yield Finding(
             "FAIL",
@@ -290,12 +290,12 @@ def gates(site: Site) -> Iterator[Finding]:
             if site.sluiced_runs
             else "start sluiced",
         )
-    broken = differences(books)
+    broken = differences(balance)
     for text in broken.values():
-        yield Finding("FAIL", "books", text, "see `sluice gates` and the log of sluiced")
+        yield Finding("FAIL", "token audit", text, "see `sluice gates` and the log of sluiced")
     if not broken:
-        held, wanted = (sum(getattr(a, name) for a in books) for name in ("held", "wanted"))
-        yield Finding("OK", "books", f"they balance: {held} tokens held, {wanted} waited for")
+        held, wanted = (sum(getattr(a, name) for a in balance) for name in ("held", "wanted"))
+        yield Finding("OK", "token audit", f"they balance: {held} tokens held, {wanted} waited for")
 
 
 def preemption(site: Site) -> Iterator[Finding]:

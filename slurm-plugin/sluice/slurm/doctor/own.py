@@ -296,6 +296,6 @@ def snapshot(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "WARN",
                 "targets",
-                f"lane {lane.name} straggles, at {share_text(speed)} of its peers' rate",
+                f"lane {lane.name} is slow, at {share_text(speed)} of its peers' rate",
                 "`sluice site targets` shows the evidence; jobs are kept off it where that pays",
             )

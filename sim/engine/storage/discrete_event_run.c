@@ -1,11 +1,11 @@
 /*
- * The numbers of the request-level world, and a simulation from set-up to end.
+ * The numbers of the discrete-event storage model, and a simulation from set-up to end.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 #define FIELD(name, value, low, high, unit, text) { #name, unit, text, value, low, high },
 
@@ -252,10 +252,10 @@ report (const struct simulation *s)
 }
 
 int64_t
-sluice_requests_run (const struct sluice_storage *storage,
-		     const struct sluice_program *programs, uint32_t count,
-		     double stop_share, struct sluice_program_outcome *outcomes,
-		     struct sluice_error *err)
+sluice_discrete_event_run (const struct sluice_storage *storage,
+			   const struct sluice_program *programs, uint32_t count,
+			   double stop_share, struct sluice_program_outcome *outcomes,
+			   struct sluice_error *err)
 {
 	if (check_storage (storage, err) < 0)
 		return -1;

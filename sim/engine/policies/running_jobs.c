@@ -1,4 +1,4 @@
-#include "crowd_of_jobs.h"
+#include "running_jobs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,42 +10,42 @@ struct runner {
 	int64_t limit; /* UTC seconds */
 };
 
-struct crowd_of_jobs {
+struct running_jobs {
 	const struct sluice_bundle *bundle;
-	struct sluice_crowd *crowd;
+	struct sluice_corunner_set *set;
 	uint64_t version;
 	int64_t next_overdue; /* UTC seconds: the first expected end before a limit */
 	uint32_t count;
 	struct runner runners[SLUICE_MAX_CORUNNERS];
 };
 
-struct crowd_of_jobs *
-crowd_of_jobs_new (const struct sluice_bundle *bundle)
+struct running_jobs *
+running_jobs_new (const struct sluice_bundle *bundle)
 {
-	struct crowd_of_jobs *c = calloc (1, sizeof *c);
+	struct running_jobs *c = calloc (1, sizeof *c);
 	if (!c)
 		return NULL;
 	c->bundle = bundle;
 	c->version = 1; /* nobody has seen it yet */
 	c->next_overdue = INT64_MAX;
-	c->crowd = sluice_crowd_create (bundle);
-	if (c->crowd)
+	c->set = sluice_corunner_set_create (bundle);
+	if (c->set)
 		return c;
 	free (c);
 	return NULL;
 }
 
 void
-crowd_of_jobs_destroy (struct crowd_of_jobs *c)
+running_jobs_destroy (struct running_jobs *c)
 {
 	if (!c)
 		return;
-	sluice_crowd_destroy (c->crowd);
+	sluice_corunner_set_destroy (c->set);
 	free (c);
 }
 
 static void
-note_end (struct crowd_of_jobs *c, const struct runner *runner)
+note_end (struct running_jobs *c, const struct runner *runner)
 {
 	int64_t end = runner->corunner.expected_end;
 	if (end < runner->limit && end < c->next_overdue)
@@ -53,14 +53,14 @@ note_end (struct crowd_of_jobs *c, const struct runner *runner)
 }
 
 void
-crowd_of_jobs_enter (struct crowd_of_jobs *c, struct sluice_corunner *corunner, int64_t now,
-		     int64_t limit)
+running_jobs_enter (struct running_jobs *c, struct sluice_corunner *corunner, int64_t now,
+		    int64_t limit)
 {
 	double usual = corunner->profile.runtime_seconds;
 	corunner->expected_end = limit;
 	if (usual > 0.0 && usual < (double)(limit - now))
 		corunner->expected_end = now + 1 + (int64_t)ceil (usual);
-	if (sluice_crowd_add (c->crowd, corunner) < 0)
+	if (sluice_corunner_set_add (c->set, corunner) < 0)
 		return;
 	struct runner *runner = &c->runners[c->count++];
 	*runner = (struct runner){
@@ -72,20 +72,20 @@ crowd_of_jobs_enter (struct crowd_of_jobs *c, struct sluice_corunner *corunner, 
 }
 
 void
-crowd_of_jobs_leave (struct crowd_of_jobs *c, uint32_t job_id)
+running_jobs_leave (struct running_jobs *c, uint32_t job_id)
 {
 	uint32_t at = 0;
 	while (at < c->count && c->runners[at].corunner.job_id != job_id)
 		at++;
 	if (at == c->count)
 		return;
-	sluice_crowd_remove (c->crowd, job_id);
+	sluice_corunner_set_remove (c->set, job_id);
 	c->runners[at] = c->runners[--c->count];
 	c->version++;
 }
 
 uint64_t
-crowd_of_jobs_look (struct crowd_of_jobs *c, int64_t now)
+running_jobs_update (struct running_jobs *c, int64_t now)
 {
 	if (now < c->next_overdue)
 		return c->version;
@@ -95,8 +95,8 @@ crowd_of_jobs_look (struct crowd_of_jobs *c, int64_t now)
 		if (runner->corunner.expected_end <= now
 		    && runner->corunner.expected_end < runner->limit) {
 			runner->corunner.expected_end = runner->limit;
-			sluice_crowd_remove (c->crowd, runner->corunner.job_id);
-			sluice_crowd_add (c->crowd, &runner->corunner);
+			sluice_corunner_set_remove (c->set, runner->corunner.job_id);
+			sluice_corunner_set_add (c->set, &runner->corunner);
 			c->version++;
 		}
 		note_end (c, runner);
@@ -104,8 +104,8 @@ crowd_of_jobs_look (struct crowd_of_jobs *c, int64_t now)
 	return c->version;
 }
 
-struct sluice_crowd *
-crowd_of_jobs_crowd (struct crowd_of_jobs *c)
+struct sluice_corunner_set *
+running_jobs_set (struct running_jobs *c)
 {
-	return c->crowd;
+	return c->set;
 }

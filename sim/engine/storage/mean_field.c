@@ -1,25 +1,25 @@
 /*
- * Moves the fast world through time: a heap of the jobs' next events, and a
+ * Moves the mean-field storage model through time: a heap of the jobs' next events, and a
  * solution of the network whenever the set of bursts has changed. Nothing here
- * fails after sluice_world_start.
+ * fails after sluice_mean_field_start.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "world_state.h"
+#include "mean_field_state.h"
 
 enum { NO_PLACE = UINT32_MAX };
 
 static int
-is_before (const struct sluice_world *w, uint32_t a, uint32_t b)
+is_before (const struct sluice_mean_field *w, uint32_t a, uint32_t b)
 {
-	const struct world_job *x = &w->jobs[a], *y = &w->jobs[b];
+	const struct mean_field_job *x = &w->jobs[a], *y = &w->jobs[b];
 	return x->next < y->next || (!(y->next < x->next) && x->order < y->order);
 }
 
 static void
-put (struct sluice_world *w, uint32_t place, uint32_t slot)
+put (struct sluice_mean_field *w, uint32_t place, uint32_t slot)
 {
 	w->heap[place] = slot;
 	w->jobs[slot].heap_at = place;
@@ -27,7 +27,7 @@ put (struct sluice_world *w, uint32_t place, uint32_t slot)
 
 /* Restore the order of the heap around one job whose time has changed. */
 static void
-settle_in_heap (struct sluice_world *w, uint32_t slot)
+settle_in_heap (struct sluice_mean_field *w, uint32_t slot)
 {
 	uint32_t at = w->jobs[slot].heap_at;
 	for (; at && is_before (w, slot, w->heap[(at - 1) / 2]); at = (at - 1) / 2)
@@ -44,7 +44,7 @@ settle_in_heap (struct sluice_world *w, uint32_t slot)
 }
 
 static void
-remove_from_heap (struct sluice_world *w, uint32_t slot)
+remove_from_heap (struct sluice_mean_field *w, uint32_t slot)
 {
 	uint32_t at = w->jobs[slot].heap_at;
 	uint32_t last = w->heap[--w->heap_count];
@@ -55,14 +55,14 @@ remove_from_heap (struct sluice_world *w, uint32_t slot)
 }
 
 static void
-schedule (struct sluice_world *w, struct world_job *job, double next)
+schedule (struct sluice_mean_field *w, struct mean_field_job *job, double next)
 {
 	job->next = next;
 	settle_in_heap (w, (uint32_t)(job - w->jobs));
 }
 
 static int
-grow_turns (struct sluice_world *w, uint32_t room)
+grow_turns (struct sluice_mean_field *w, uint32_t room)
 {
 	struct sluice_turns_job *jobs = realloc (w->turn_jobs, room * sizeof *jobs);
 	if (jobs)
@@ -81,10 +81,10 @@ grow_turns (struct sluice_world *w, uint32_t room)
 
 /* Room for one more job, and for its burst on every lane. */
 static int
-grow (struct sluice_world *w)
+grow (struct sluice_mean_field *w)
 {
 	uint32_t room = w->room ? 2 * w->room : 64;
-	struct world_job *jobs = realloc (w->jobs, room * sizeof *jobs);
+	struct mean_field_job *jobs = realloc (w->jobs, room * sizeof *jobs);
 	if (jobs)
 		w->jobs = jobs;
 	uint32_t *heap = realloc (w->heap, room * sizeof *heap);
@@ -93,12 +93,12 @@ grow (struct sluice_world *w)
 	uint32_t *unused = realloc (w->free, room * sizeof *unused);
 	if (unused)
 		w->free = unused;
-	struct world_term *terms = realloc (w->terms, room * sizeof *terms);
+	struct mean_field_term *terms = realloc (w->terms, room * sizeof *terms);
 	if (terms)
 		w->terms = terms;
 	int failed = !jobs || !heap || !unused || !terms || grow_turns (w, room) < 0;
 	for (uint32_t i = 0; i < w->config.lane_count; i++) {
-		struct world_lane *lane = &w->lanes[i];
+		struct mean_field_lane *lane = &w->lanes[i];
 		uint32_t *active = realloc (lane->active, room * sizeof *active);
 		if (active)
 			lane->active = active;
@@ -113,25 +113,26 @@ grow (struct sluice_world *w)
 	return 0;
 }
 
-struct sluice_world *
-sluice_world_new (const struct sluice_world_config *config, struct sluice_error *err)
+struct sluice_mean_field *
+sluice_mean_field_new (const struct sluice_mean_field_config *config,
+		       struct sluice_error *err)
 {
-	if (sluice_world_config_check (config, err) < 0)
+	if (sluice_mean_field_config_check (config, err) < 0)
 		return NULL;
-	struct sluice_world *w = calloc (1, sizeof *w);
+	struct sluice_mean_field *w = calloc (1, sizeof *w);
 	if (!w) {
-		sluice_fail (err, "no memory for a world");
+		sluice_fail (err, "no memory for a storage model");
 		return NULL;
 	}
 	w->config = *config;
 	w->now = -INFINITY;
-	world_init_sets (w);
-	world_init_turns (w);
+	mean_field_init_sets (w);
+	mean_field_init_turns (w);
 	return w;
 }
 
 void
-sluice_world_destroy (struct sluice_world *w)
+sluice_mean_field_destroy (struct sluice_mean_field *w)
 {
 	if (!w)
 		return;
@@ -151,13 +152,13 @@ sluice_world_destroy (struct sluice_world *w)
 /* Add the burst of a job to its stations (sign 1), or take it away (-1): what they
  * would have to do if nobody waited, by which most are seen to be far from full. */
 static void
-add_peaks (struct sluice_world *w, const struct world_job *job, double sign)
+add_peaks (struct sluice_mean_field *w, const struct mean_field_job *job, double sign)
 {
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		uint32_t i = world_home (rest);
-		struct world_lane *lane = &w->lanes[i];
-		double target = world_load_at (w, WORLD_TARGET, i, job);
-		double server = world_load_at (w, WORLD_SERVER, i, job);
+		uint32_t i = mean_field_home (rest);
+		struct mean_field_lane *lane = &w->lanes[i];
+		double target = mean_field_load_at (w, MEAN_FIELD_TARGET, i, job);
+		double server = mean_field_load_at (w, MEAN_FIELD_SERVER, i, job);
 		/* An empty lane starts anew: no rounding is carried on for years. */
 		lane->target_peak = lane->count ? lane->target_peak : 0.0;
 		lane->server_peak = lane->count ? lane->server_peak : 0.0;
@@ -166,28 +167,28 @@ add_peaks (struct sluice_world *w, const struct world_job *job, double sign)
 	}
 	w->metadata_peak = w->burst_count ? w->metadata_peak : 0.0;
 	w->metadata_peak += sign * job->load.metadata_seconds * job->peak;
-	w->wide_count += sign > 0.0 ? world_is_wide (job->mask) : 0;
-	w->wide_count -= sign < 0.0 ? world_is_wide (job->mask) : 0;
+	w->wide_count += sign > 0.0 ? mean_field_is_wide (job->mask) : 0;
+	w->wide_count -= sign < 0.0 ? mean_field_is_wide (job->mask) : 0;
 	w->dirty |= job->mask;
 }
 
 static void
-enter_lanes (struct sluice_world *w, struct world_job *job)
+enter_lanes (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	add_peaks (w, job, 1.0);
 	w->burst_count++;
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		struct world_lane *lane = &w->lanes[world_home (rest)];
+		struct mean_field_lane *lane = &w->lanes[mean_field_home (rest)];
 		lane->active[lane->count++] = (uint32_t)(job - w->jobs);
 	}
 }
 
 static void
-leave_lanes (struct sluice_world *w, struct world_job *job)
+leave_lanes (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	uint32_t slot = (uint32_t)(job - w->jobs);
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		struct world_lane *lane = &w->lanes[world_home (rest)];
+		struct mean_field_lane *lane = &w->lanes[mean_field_home (rest)];
 		uint32_t i = 0;
 		while (lane->active[i] != slot)
 			i++;
@@ -200,70 +201,70 @@ leave_lanes (struct sluice_world *w, struct world_job *job)
 }
 
 static void
-write_burst (struct sluice_world *w, struct world_job *job)
+write_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 {
-	job->phase = WORLD_WRITING;
+	job->phase = MEAN_FIELD_WRITING;
 	job->since = w->now;
-	job->burst = world_burst_length (w, job, job->bursts_left);
+	job->burst = mean_field_burst_length (w, job, job->bursts_left);
 	job->remaining = job->burst;
 	job->speed = 1.0;
 	job->allowed = 1.0;
 	job->weight = 1.0;
 	job->charged = w->now;
 	enter_lanes (w, job);
-	world_ask_for_turns (w);
+	mean_field_ask_for_turns (w);
 	schedule (w, job, w->now + job->remaining);
 }
 
 static void
-begin_burst (struct sluice_world *w, struct world_job *job)
+begin_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	job->burst_began = w->now;
-	if (world_take_turn (w, job)) {
+	if (mean_field_take_turn (w, job)) {
 		write_burst (w, job);
 		return;
 	}
-	job->phase = WORLD_QUEUED;
+	job->phase = MEAN_FIELD_QUEUED;
 	schedule (w, job, INFINITY);
 }
 
 static void
-begin_cycle (struct sluice_world *w, struct world_job *job)
+begin_cycle (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	job->compute_until = w->now + job->load.compute;
 	if (job->bursts_left && (job->load.async || job->load.compute <= 0.0)) {
 		begin_burst (w, job);
 		return;
 	}
-	job->phase = WORLD_COMPUTING;
+	job->phase = MEAN_FIELD_COMPUTING;
 	schedule (w, job, job->compute_until);
 }
 
 static void
-account_burst (struct sluice_world *w, struct world_job *job, double done)
+account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double done)
 {
 	job->io += w->now - job->burst_began;
 	job->io_alone += done;
-	if (job->phase == WORLD_WRITING) {
+	if (job->phase == MEAN_FIELD_WRITING) {
 		leave_lanes (w, job);
-		world_end_hold (w, job);
-		world_ask_for_turns (w);
+		mean_field_end_hold (w, job);
+		mean_field_ask_for_turns (w);
 	}
-	struct world_job *next = world_give_turn (w, job);
+	struct mean_field_job *next = mean_field_give_turn (w, job);
 	if (next)
 		write_burst (w, next);
 }
 
 double
-world_remaining (const struct sluice_world *w, const struct world_job *job)
+mean_field_remaining (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
 	return fmax (0.0, job->remaining - (w->now - job->since) * job->speed);
 }
 
 void
-world_set_speed (struct sluice_world *w, struct world_job *job, double speed)
+mean_field_set_speed (struct sluice_mean_field *w, struct mean_field_job *job, double speed)
 {
-	job->remaining = world_remaining (w, job);
+	job->remaining = mean_field_remaining (w, job);
 	job->since = w->now;
 	job->speed = speed;
 	double end = w->now + job->remaining / speed;
@@ -271,11 +272,11 @@ world_set_speed (struct sluice_world *w, struct world_job *job, double speed)
 }
 
 static void
-describe_end (const struct sluice_world *w, const struct world_job *job, double alone,
-	      struct sluice_world_end *out)
+describe_end (const struct sluice_mean_field *w, const struct mean_field_job *job,
+	      double alone, struct sluice_mean_field_end *out)
 {
 	if (out)
-		*out = (struct sluice_world_end){
+		*out = (struct sluice_mean_field_end){
 			.time = w->now,
 			.runtime = w->now - job->started,
 			.alone = alone,
@@ -288,42 +289,42 @@ describe_end (const struct sluice_world *w, const struct world_job *job, double 
 }
 
 static void
-release (struct sluice_world *w, struct world_job *job)
+release (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	uint32_t slot = (uint32_t)(job - w->jobs);
 	remove_from_heap (w, slot);
-	job->phase = WORLD_FREE;
+	job->phase = MEAN_FIELD_FREE;
 	w->free[w->free_count++] = slot;
 }
 
 static double
-alone_seconds (const struct sluice_world *w, const struct world_job *job)
+alone_seconds (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
-	const struct sluice_world_load *load = &job->load;
+	const struct sluice_mean_field_load *load = &job->load;
 	double sum = 0.0;
 	if (!load->bursts)
 		return load->compute;
 	if (!load->async)
 		return load->bursts * (load->compute + load->burst);
 	for (uint32_t left = load->bursts; left; left--)
-		sum += fmax (load->compute, world_burst_length (w, job, left));
+		sum += fmax (load->compute, mean_field_burst_length (w, job, left));
 	return sum;
 }
 
 /* What the event of a job leads to. Returns 1 when the job has ended. */
 static int
-step (struct sluice_world *w, struct world_job *job)
+step (struct sluice_mean_field *w, struct mean_field_job *job)
 {
-	if (job->phase == WORLD_COMPUTING && job->bursts_left && !job->load.async) {
+	if (job->phase == MEAN_FIELD_COMPUTING && job->bursts_left && !job->load.async) {
 		begin_burst (w, job);
 		return 0;
 	}
-	if (job->phase == WORLD_WRITING) {
+	if (job->phase == MEAN_FIELD_WRITING) {
 		account_burst (w, job, job->burst);
-		world_learn (w, job);
+		mean_field_learn (w, job);
 		job->bursts_left--;
 		if (job->load.async && job->compute_until > w->now) {
-			job->phase = WORLD_COMPUTING;
+			job->phase = MEAN_FIELD_COMPUTING;
 			schedule (w, job, job->compute_until);
 			return 0;
 		}
@@ -335,33 +336,34 @@ step (struct sluice_world *w, struct world_job *job)
 }
 
 int64_t
-sluice_world_start (struct sluice_world *w, double now,
-		    const struct sluice_world_load *load, uint32_t lane_mask, uint64_t tag)
+sluice_mean_field_start (struct sluice_mean_field *w, double now,
+			 const struct sluice_mean_field_load *load, uint32_t lane_mask,
+			 uint64_t tag)
 {
 	if (!w->free_count && grow (w) < 0)
 		return -1;
 	w->now = fmax (w->now, now);
 	uint32_t slot = w->free[--w->free_count];
-	struct world_job *job = &w->jobs[slot];
-	uint32_t mask = lane_mask & world_all_lanes (w);
-	*job = (struct world_job){
+	struct mean_field_job *job = &w->jobs[slot];
+	uint32_t mask = lane_mask & mean_field_all_lanes (w);
+	*job = (struct mean_field_job){
 		.load = *load,
 		.tag = tag,
 		.order = w->orders++,
 		.started = w->now,
 		.next = INFINITY,
 		.speed = 1.0,
-		.mask = mask ? mask : world_all_lanes (w),
+		.mask = mask ? mask : mean_field_all_lanes (w),
 		.bursts_left = load->bursts,
 		.heap_at = w->heap_count,
 	};
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U)
-		job->targets += w->config.lanes[world_home (rest)].targets;
+		job->targets += w->config.lanes[mean_field_home (rest)].targets;
 	if (load->bursts) {
-		job->alone = sluice_world_alone_rate (&w->config, load);
+		job->alone = sluice_mean_field_alone_rate (&w->config, load);
 		job->peak = fmin (load->cap, load->outstanding / load->cycle);
-		world_set_usual (w, job);
-		world_expect (w, job);
+		mean_field_set_usual (w, job);
+		mean_field_expect (w, job);
 	}
 	w->heap[w->heap_count++] = slot;
 	begin_cycle (w, job);
@@ -369,18 +371,18 @@ sluice_world_start (struct sluice_world *w, double now,
 }
 
 void
-sluice_world_stop (struct sluice_world *w, double now, uint32_t slot,
-		   struct sluice_world_end *out)
+sluice_mean_field_stop (struct sluice_mean_field *w, double now, uint32_t slot,
+			struct sluice_mean_field_end *out)
 {
-	struct world_job *job = &w->jobs[slot];
+	struct mean_field_job *job = &w->jobs[slot];
 	double passed = now - job->started;
 	double lost = job->io - job->io_alone;
 	w->now = fmax (w->now, now);
-	if (job->phase == WORLD_WRITING) {
-		world_set_speed (w, job, job->speed);
+	if (job->phase == MEAN_FIELD_WRITING) {
+		mean_field_set_speed (w, job, job->speed);
 		account_burst (w, job, job->burst - job->remaining);
 		lost = job->io - job->io_alone;
-	} else if (job->phase == WORLD_QUEUED) {
+	} else if (job->phase == MEAN_FIELD_QUEUED) {
 		account_burst (w, job, 0.0);
 		lost = job->io - job->io_alone;
 	}
@@ -389,17 +391,18 @@ sluice_world_stop (struct sluice_world *w, double now, uint32_t slot,
 }
 
 int
-sluice_world_run (struct sluice_world *w, double until, struct sluice_world_end *out)
+sluice_mean_field_run (struct sluice_mean_field *w, double until,
+		       struct sluice_mean_field_end *out)
 {
 	while (w->heap_count) {
-		struct world_job *job = &w->jobs[w->heap[0]];
+		struct mean_field_job *job = &w->jobs[w->heap[0]];
 		/* What happens at one instant is one change of the set of bursts. */
 		if (w->control_at <= w->now && job->next > w->now) {
-			world_take_turns (w);
+			mean_field_take_turns (w);
 			continue;
 		}
 		if (w->dirty && job->next > w->now) {
-			world_solve (w);
+			mean_field_solve (w);
 			continue;
 		}
 		if (fmin (job->next, w->control_at) > until)
@@ -418,14 +421,14 @@ sluice_world_run (struct sluice_world *w, double until, struct sluice_world_end 
 }
 
 double
-sluice_world_rate (struct sluice_world *w, uint32_t slot)
+sluice_mean_field_rate (struct sluice_mean_field *w, uint32_t slot)
 {
 	if (w->control_at <= w->now)
-		world_take_turns (w);
+		mean_field_take_turns (w);
 	if (w->dirty)
-		world_solve (w);
-	const struct world_job *job = &w->jobs[slot];
-	if (job->phase == WORLD_QUEUED)
+		mean_field_solve (w);
+	const struct mean_field_job *job = &w->jobs[slot];
+	if (job->phase == MEAN_FIELD_QUEUED)
 		return 0.0;
-	return job->phase == WORLD_WRITING ? job->speed : 1.0;
+	return job->phase == MEAN_FIELD_WRITING ? job->speed : 1.0;
 }

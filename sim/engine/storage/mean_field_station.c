@@ -5,52 +5,53 @@
 #include <float.h>
 #include <math.h>
 
-#include "world_state.h"
+#include "mean_field_state.h"
 
 enum { MAX_STEPS = 100, NO_LANE = 32 };
 static const double tolerance = 1e-11; /* of a station's load */
 
 static int
-is_fair (const struct sluice_world *w)
+is_fair (const struct sluice_mean_field *w)
 {
 	return w->config.sharing != SLUICE_SHARING_FIFO;
 }
 
 /* Seconds of a target's time a request, spread over the job's targets. */
 static double
-target_load (const struct world_job *job)
+target_load (const struct mean_field_job *job)
 {
 	return job->load.target_seconds / job->targets;
 }
 
 static double
-server_load (const struct world_job *job, const struct sluice_world_lane *lane)
+server_load (const struct mean_field_job *job, const struct sluice_mean_field_lane *lane)
 {
 	return job->load.server_seconds * lane->targets / (job->targets * lane->servers);
 }
 
 static double
-metadata_wait (const struct sluice_world *w, const struct world_job *job)
+metadata_wait (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
 	return job->load.metadata_seconds > 0.0 ? w->metadata_wait : 0.0;
 }
 
 /* What the lanes of a job ask of it, one of them left out (NO_LANE: none). */
-struct world_elsewhere {
+struct mean_field_elsewhere {
 	double wait;  /* s: the longest, as a striped operation takes its slowest */
 	double level; /* fair targets: the largest 1 / level */
 };
 
-static struct world_elsewhere
-elsewhere (const struct sluice_world *w, const struct world_job *job, uint32_t but)
+static struct mean_field_elsewhere
+elsewhere (const struct sluice_mean_field *w, const struct mean_field_job *job,
+	   uint32_t but)
 {
-	struct world_elsewhere all = { 0.0, 0.0 };
+	struct mean_field_elsewhere all = { 0.0, 0.0 };
 	int fair = is_fair (w), writes = job->load.target_seconds > 0.0;
 	for (uint32_t rest = job->mask; rest; rest &= rest - 1U) {
-		uint32_t i = world_home (rest);
+		uint32_t i = mean_field_home (rest);
 		if (i == but)
 			continue;
-		const struct world_lane *lane = &w->lanes[i];
+		const struct mean_field_lane *lane = &w->lanes[i];
 		double queue = writes && !fair ? lane->target_wait : 0.0;
 		all.wait = fmax (all.wait, lane->server_wait + queue);
 		if (writes && fair)
@@ -61,7 +62,7 @@ elsewhere (const struct sluice_world *w, const struct world_job *job, uint32_t b
 
 /* Requests/s that a job's share of fair targets allows at 1 / level = 1. */
 static double
-fair_share (const struct sluice_world *w, const struct world_job *job)
+fair_share (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
 	double weight
 	    = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : job->weight;
@@ -70,7 +71,7 @@ fair_share (const struct sluice_world *w, const struct world_job *job)
 
 /* The cap of a job, lowered by turns and by its share of fair targets. */
 static double
-cap_of (const struct sluice_world *w, const struct world_job *job, double level)
+cap_of (const struct sluice_mean_field *w, const struct mean_field_job *job, double level)
 {
 	double cap = job->allowed < 1.0 ? fmin (job->load.cap, job->allowed * job->alone)
 					: job->load.cap;
@@ -80,33 +81,35 @@ cap_of (const struct sluice_world *w, const struct world_job *job, double level)
 }
 
 double
-world_rate_of (const struct sluice_world *w, const struct world_job *job)
+mean_field_rate_of (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
-	struct world_elsewhere all = elsewhere (w, job, NO_LANE);
+	struct mean_field_elsewhere all = elsewhere (w, job, NO_LANE);
 	double cycle = job->load.cycle + metadata_wait (w, job) + all.wait;
 	return fmin (cap_of (w, job, all.level), job->load.outstanding / cycle);
 }
 
 double
-world_load_at (const struct sluice_world *w, enum world_station station, uint32_t lane,
-	       const struct world_job *job)
+mean_field_load_at (const struct sluice_mean_field *w, enum mean_field_station station,
+		    uint32_t lane, const struct mean_field_job *job)
 {
-	if (station == WORLD_TARGET)
+	if (station == MEAN_FIELD_TARGET)
 		return target_load (job);
-	if (station == WORLD_SERVER)
+	if (station == MEAN_FIELD_SERVER)
 		return server_load (job, &w->config.lanes[lane]);
-	return lane == world_home (job->mask) ? job->load.metadata_seconds : 0.0;
+	return lane == mean_field_home (job->mask) ? job->load.metadata_seconds : 0.0;
 }
 
-/* What a job brings to a station: load * min (cap, N / (cycle + max (beside, here +
+/* What a job brings to a station: load * min (cap, N / (cycle + max (alongside, here +
  * W))) where it queues for W, load * min (cap, share / W) at a fair target. */
-static struct world_term
-term_of (const struct sluice_world *w, enum world_station station, uint32_t lane,
-	 const struct world_job *job, double load)
+static struct mean_field_term
+term_of (const struct sluice_mean_field *w, enum mean_field_station station, uint32_t lane,
+	 const struct mean_field_job *job, double load)
 {
-	struct world_term term = { .load = load, .outstanding = job->load.outstanding };
-	int is_metadata = station == WORLD_METADATA;
-	struct world_elsewhere other = elsewhere (w, job, is_metadata ? NO_LANE : lane);
+	struct mean_field_term term
+	    = { .load = load, .outstanding = job->load.outstanding };
+	int is_metadata = station == MEAN_FIELD_METADATA;
+	struct mean_field_elsewhere other
+	    = elsewhere (w, job, is_metadata ? NO_LANE : lane);
 	double queue = !is_fair (w) && job->load.target_seconds > 0.0
 			   ? w->lanes[lane].target_wait
 			   : 0.0;
@@ -116,8 +119,8 @@ term_of (const struct sluice_world *w, enum world_station station, uint32_t lane
 		return term;
 	}
 	term.cycle = job->load.cycle + metadata_wait (w, job);
-	term.beside = other.wait;
-	if (station == WORLD_SERVER) {
+	term.alongside = other.wait;
+	if (station == MEAN_FIELD_SERVER) {
 		term.here = queue;
 		term.cap = cap_of (w, job, elsewhere (w, job, NO_LANE).level);
 		return term;
@@ -125,7 +128,7 @@ term_of (const struct sluice_world *w, enum world_station station, uint32_t lane
 	term.here = w->lanes[lane].server_wait;
 	term.cap = cap_of (w, job, other.level);
 	if (is_fair (w)) {
-		double wait = fmax (term.beside, term.here);
+		double wait = fmax (term.alongside, term.here);
 		term.cap = fmin (term.cap, term.outstanding / (term.cycle + wait));
 		term.share = fair_share (w, job);
 	}
@@ -134,14 +137,14 @@ term_of (const struct sluice_world *w, enum world_station station, uint32_t lane
 
 /* The terms of all jobs that load a station. Returns how many there are. */
 static uint32_t
-gather (struct sluice_world *w, enum world_station station, uint32_t lanes)
+gather (struct sluice_mean_field *w, enum mean_field_station station, uint32_t lanes)
 {
 	uint32_t count = 0;
 	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-		uint32_t i = world_home (rest);
+		uint32_t i = mean_field_home (rest);
 		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
-			const struct world_job *job = &w->jobs[w->lanes[i].active[k]];
-			double load = world_load_at (w, station, i, job);
+			const struct mean_field_job *job = &w->jobs[w->lanes[i].active[k]];
+			double load = mean_field_load_at (w, station, i, job);
 			if (load > 0.0)
 				w->terms[count++] = term_of (w, station, i, job, load);
 		}
@@ -150,16 +153,16 @@ gather (struct sluice_world *w, enum world_station station, uint32_t lanes)
 }
 
 static double
-excess_at (const struct world_term *terms, uint32_t count, double wait, double full)
+excess_at (const struct mean_field_term *terms, uint32_t count, double wait, double full)
 {
 	double sum = 0.0;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct world_term *t = &terms[i];
+		const struct mean_field_term *t = &terms[i];
 		double rate = t->cap;
 		if (!(t->share > 0.0))
-			rate = fmin (rate,
-				     t->outstanding
-					 / (t->cycle + fmax (t->beside, t->here + wait)));
+			rate = fmin (
+			    rate, t->outstanding
+				      / (t->cycle + fmax (t->alongside, t->here + wait)));
 		else if (wait > 0.0)
 			rate = fmin (rate, t->share / wait);
 		sum += t->load * rate;
@@ -170,7 +173,7 @@ excess_at (const struct world_term *terms, uint32_t count, double wait, double f
 /* The root between low and high: the Illinois form of regula falsi, which needs no
  * derivative and cannot leave the bracket. */
 static double
-root_between (const struct world_term *terms, uint32_t count, double full, double low,
+root_between (const struct mean_field_term *terms, uint32_t count, double full, double low,
 	      double high)
 {
 	double excess_low = excess_at (terms, count, low, full);
@@ -201,7 +204,7 @@ root_between (const struct world_term *terms, uint32_t count, double full, doubl
 
 /* From the wait that was right before: most changes are small. */
 static double
-fill (const struct world_term *terms, uint32_t count, double full, double before)
+fill (const struct mean_field_term *terms, uint32_t count, double full, double before)
 {
 	double excess = excess_at (terms, count, before, full);
 	if (fabs (excess) <= tolerance * full)
@@ -222,15 +225,15 @@ fill (const struct world_term *terms, uint32_t count, double full, double before
 }
 
 double
-world_fill_station (struct sluice_world *w, enum world_station station, uint32_t lane,
-		    double full)
+mean_field_fill_station (struct sluice_mean_field *w, enum mean_field_station station,
+			 uint32_t lane, double full)
 {
 	double *wait = &w->metadata_wait;
-	uint32_t lanes = world_all_lanes (w);
-	if (station != WORLD_METADATA) {
+	uint32_t lanes = mean_field_all_lanes (w);
+	if (station != MEAN_FIELD_METADATA) {
 		lanes = 1U << lane;
-		wait = station == WORLD_TARGET ? &w->lanes[lane].target_wait
-					       : &w->lanes[lane].server_wait;
+		wait = station == MEAN_FIELD_TARGET ? &w->lanes[lane].target_wait
+						    : &w->lanes[lane].server_wait;
 	}
 	double before = *wait;
 	uint32_t count = gather (w, station, lanes);

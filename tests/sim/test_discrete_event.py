@@ -1,4 +1,4 @@
-"""The request-level world keeps the laws of a closed queueing network."""
+"""The discrete-event storage model keeps the laws of a closed queueing network."""
 
 import math
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.sim.errors import WorldError
-from sluice.sim.storage.requests import PROGRAM_FIELDS, STORAGE_FIELDS, simulate
+from sluice.sim.errors import StorageModelError
+from sluice.sim.storage.discrete_event import PROGRAM_FIELDS, STORAGE_FIELDS, simulate
 
 KIB, MIB = 1024, 1 << 20
 DISK = {"target_bandwidth": 100e6}
@@ -27,7 +27,7 @@ storages = st.fixed_dictionaries(
         "flow_limit": st.sampled_from([0.0, 4.0]),
         "process_window": st.sampled_from([0.0, 3.0]),
         "stall_seconds": st.sampled_from([0.0, 0.01]),
-        "create_crowding": st.sampled_from([0.0, 0.01]),
+        "create_contention": st.sampled_from([0.0, 0.01]),
     }
 )
 programs = st.fixed_dictionaries(
@@ -149,10 +149,10 @@ def test_an_operation_ends_whatever_its_stripes_are(stripe, stripes, rest):
     assert outcome.bytes == pytest.approx(size)
 
 
-def test_creates_that_crowd_take_longer():
+def test_creates_of_many_programs_take_longer():
     """Two programs of creators get less than one alone in all (Shah S7)."""
     creator = {"processes": 64, "operations": 50, "operation_bytes": 1, "creates": 1, "sync": "ack"}
-    storage = {"targets": 64, "create_seconds": 1e-4, "create_crowding": 0.001}
+    storage = {"targets": 64, "create_seconds": 1e-4, "create_contention": 0.001}
     alone = simulate(storage, [creator])[0].rate
     both = sum(outcome.rate for outcome in simulate(storage, [creator] * 2))
     assert both == pytest.approx(alone * (1 + 0.064) / (1 + 0.128), rel=0.01)
@@ -270,5 +270,5 @@ def test_every_number_says_its_unit_meaning_and_limits(field):
 )
 def test_an_impossible_scenario_is_refused_by_name(storage, program, says):
     """The text says which number is wrong and what to give."""
-    with pytest.raises(WorldError, match=says):
+    with pytest.raises(StorageModelError, match=says):
         simulate(storage, [program])

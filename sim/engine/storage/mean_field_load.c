@@ -1,37 +1,38 @@
 /*
- * The fast world's configuration, and profiles in the terms of its network.
+ * The mean-field storage model's configuration, and profiles in the terms of its network.
  */
 #include <math.h>
 #include <string.h>
 
-#include "world_state.h"
+#include "mean_field_state.h"
 
 /* A program of which nothing is known writes every ten minutes. */
 static const double usual_period = 600.0;
 static const double mib = 1048576.0;
 
 void
-sluice_world_config_init (struct sluice_world_config *config)
+sluice_mean_field_config_init (struct sluice_mean_field_config *config)
 {
 	memset (config, 0, sizeof *config);
 #define SET(name, value, low, high, unit, text) config->name = value;
-	SLUICE_WORLD_FIELDS (SET)
+	SLUICE_MEAN_FIELD_FIELDS (SET)
 #undef SET
 	config->lane_count = 1;
 	sluice_turns_settings_init (&config->turns.settings);
 	config->turns.demand_error = 1.0;
-	config->lanes[0] = (struct sluice_world_lane){ .targets = 104.0, .servers = 8.0 };
+	config->lanes[0]
+	    = (struct sluice_mean_field_lane){ .targets = 104.0, .servers = 8.0 };
 }
 
 int
-sluice_world_config_check (const struct sluice_world_config *config,
-			   struct sluice_error *err)
+sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
+				struct sluice_error *err)
 {
 #define CHECK(name, value, low, high, unit, text)                                          \
 	if (!(config->name >= (low) && config->name <= (high)))                            \
 		return sluice_fail (err, "%s is %g; give %g to %g %s", #name,              \
 				    config->name, (double)(low), (double)(high), unit);
-	SLUICE_WORLD_FIELDS (CHECK)
+	SLUICE_MEAN_FIELD_FIELDS (CHECK)
 #undef CHECK
 	if (config->turns.is_on
 	    && sluice_turns_settings_check (&config->turns.settings, err) < 0)
@@ -42,7 +43,7 @@ sluice_world_config_check (const struct sluice_world_config *config,
 		return sluice_fail (err, "%u lanes; give 1 to %d", config->lane_count,
 				    SLUICE_MAX_LANES);
 	for (uint32_t i = 0; i < config->lane_count; i++) {
-		const struct sluice_world_lane *lane = &config->lanes[i];
+		const struct sluice_mean_field_lane *lane = &config->lanes[i];
 		if (!(lane->targets >= 1.0 && lane->targets <= 1e9 && lane->servers > 0.0
 		      && lane->servers <= 1e9))
 			return sluice_fail (err, "lane %u has %g targets on %g servers", i,
@@ -60,20 +61,21 @@ uniform (uint64_t seed, uint64_t counter)
 }
 
 double
-world_normal (uint64_t seed, uint64_t counter)
+mean_field_normal (uint64_t seed, uint64_t counter)
 {
 	double radius = sqrt (-2.0 * log (uniform (seed, 2 * counter)));
 	return radius * cos (6.283185307179586 * uniform (seed, 2 * counter + 1));
 }
 
 void
-sluice_world_config_perturb (struct sluice_world_config *config, uint64_t seed, double sd)
+sluice_mean_field_config_perturb (struct sluice_mean_field_config *config, uint64_t seed,
+				  double sd)
 {
 	uint64_t counter = 0;
 #define SHAKE(name, value, low, high, unit, text)                                          \
-	config->name *= exp (sd * world_normal (seed, counter++));                         \
+	config->name *= exp (sd * mean_field_normal (seed, counter++));                    \
 	config->name = fmin (fmax (config->name, low), high);
-	SLUICE_WORLD_FIELDS (SHAKE)
+	SLUICE_MEAN_FIELD_FIELDS (SHAKE)
 #undef SHAKE
 }
 
@@ -84,7 +86,7 @@ known_or (double value, double otherwise)
 }
 
 static double
-all_targets (const struct sluice_world_config *config)
+all_targets (const struct sluice_mean_field_config *config)
 {
 	double targets = 0.0;
 	for (uint32_t i = 0; i < config->lane_count; i++)
@@ -95,7 +97,7 @@ all_targets (const struct sluice_world_config *config)
 /* The rhythm: bursts, their length and the computing between them. */
 static void
 set_rhythm (const struct sluice_profile *p, double runtime, uint32_t max_bursts,
-	    struct sluice_world_load *out)
+	    struct sluice_mean_field_load *out)
 {
 	double share = fmin (known_or (p->io_share, 0.0), 1.0);
 	double period = p->period_seconds > 0.0 ? p->period_seconds : usual_period;
@@ -112,7 +114,7 @@ set_rhythm (const struct sluice_profile *p, double runtime, uint32_t max_bursts,
 /* A process waits for each metadata operation: where there are more of these than
  * requests, a request is one operation with its part of the bytes. */
 static void
-set_operations (double metadata_rate, double processes, struct sluice_world_load *out)
+set_operations (double metadata_rate, double processes, struct sluice_mean_field_load *out)
 {
 	double part = out->cap / metadata_rate;
 	out->target_seconds *= part;
@@ -123,9 +125,10 @@ set_operations (double metadata_rate, double processes, struct sluice_world_load
 }
 
 void
-sluice_world_load_of (const struct sluice_profile *p, double nodes, double runtime,
-		      uint32_t max_bursts, const struct sluice_world_config *config,
-		      struct sluice_world_load *out)
+sluice_mean_field_load_of (const struct sluice_profile *p, double nodes, double runtime,
+			   uint32_t max_bursts,
+			   const struct sluice_mean_field_config *config,
+			   struct sluice_mean_field_load *out)
 {
 	memset (out, 0, sizeof *out);
 	out->weight = fmax (nodes, 1.0);
@@ -170,8 +173,8 @@ sluice_world_load_of (const struct sluice_profile *p, double nodes, double runti
 }
 
 double
-sluice_world_alone_rate (const struct sluice_world_config *config,
-			 const struct sluice_world_load *load)
+sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
+			      const struct sluice_mean_field_load *load)
 {
 	double targets = all_targets (config);
 	double rate = fmin (load->cap, load->outstanding / load->cycle);
@@ -180,7 +183,7 @@ sluice_world_alone_rate (const struct sluice_world_config *config,
 	if (load->metadata_seconds > 0.0)
 		rate = fmin (rate, 1.0 / load->metadata_seconds);
 	for (uint32_t i = 0; i < config->lane_count && load->server_seconds > 0.0; i++) {
-		const struct sluice_world_lane *lane = &config->lanes[i];
+		const struct sluice_mean_field_lane *lane = &config->lanes[i];
 		rate = fmin (rate, targets * lane->servers
 				       / (load->server_seconds * lane->targets));
 	}

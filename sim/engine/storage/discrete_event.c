@@ -1,12 +1,12 @@
 /*
- * The life of an operation in the request-level world: set-up, creates, flows to
+ * The life of an operation in the discrete-event storage model: set-up, creates, flows to
  * ceil (bytes / stripe) targets, and the end with the slowest of them.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 /* Bytes that one operation of the simulation moves: what is written behind is one
  * long operation for a whole burst, because nothing waits in between. */
@@ -225,8 +225,8 @@ static void
 operate (struct simulation *s, uint32_t number)
 {
 	const struct sluice_program *program = program_of (s, number)->is;
-	double crowd = 1.0 + s->storage->create_crowding * s->creating;
-	double seconds = program->creates * s->storage->create_seconds * crowd;
+	double slower = 1.0 + s->storage->create_contention * s->creating;
+	double seconds = program->creates * s->storage->create_seconds * slower;
 	if (program->creates)
 		open_file (s, number);
 	if (!(seconds > 0.0)) {

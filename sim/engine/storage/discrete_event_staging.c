@@ -10,7 +10,7 @@
  * Programs that divide keep to equal parts of their targets while several of them
  * write, and have all targets when alone.
  */
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 int
 rq_stage (struct simulation *s, uint32_t number)

@@ -1,13 +1,13 @@
 /*
- * worlds_test: both storage worlds through their whole lives, for sanitizers and
- * valgrind. What they answer is checked in tests/sim/test_world.py and
- * test_requests.py; here only that no step reads or writes what it should not.
+ * storage_models_test: both storage model through their whole lives, for sanitizers and
+ * valgrind. What they answer is checked in tests/sim/test_mean_field.py and
+ * test_discrete_event.py; here only that no step reads or writes what it should not.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "requests.h"
-#include "world.h"
+#include "discrete_event.h"
+#include "mean_field.h"
 
 static void
 require (int is_true, const char *what)
@@ -33,43 +33,46 @@ fill (struct sluice_profile *profile, uint32_t i)
 
 /* Hundreds of jobs at once, on every mix of lanes; some are stopped. */
 static void
-test_fast_world (uint32_t sharing)
+test_mean_field (uint32_t sharing)
 {
-	struct sluice_world_config config;
-	sluice_world_config_init (&config);
+	struct sluice_mean_field_config config;
+	sluice_mean_field_config_init (&config);
 	config.sharing = sharing;
 	config.turns.is_on = sharing != SLUICE_SHARING_JOBS;
 	config.turns.settings.weigh = sharing == SLUICE_SHARING_WEIGHTS;
 	config.burst_spread = 0.3;
 	config.lane_count = 3;
 	config.lanes[1] = config.lanes[2] = config.lanes[0];
-	sluice_world_config_perturb (&config, 1, 0.2);
+	sluice_mean_field_config_perturb (&config, 1, 0.2);
 	struct sluice_error error;
-	struct sluice_world *world = sluice_world_new (&config, &error);
-	require (world != NULL, "no world");
+	struct sluice_mean_field *mean_field = sluice_mean_field_new (&config, &error);
+	require (mean_field != NULL, "no storage model");
 
-	struct sluice_world_end end;
+	struct sluice_mean_field_end end;
 	uint32_t started = 30, ended = 0;
 	for (uint32_t i = 0; i < started; i++) {
 		struct sluice_profile profile;
-		struct sluice_world_load load;
+		struct sluice_mean_field_load load;
 		fill (&profile, i);
-		while (sluice_world_run (world, 20.0 * i, &end))
+		while (sluice_mean_field_run (mean_field, 20.0 * i, &end))
 			ended++;
-		sluice_world_load_of (&profile, 4.0, 3000.0, 3, &config, &load);
-		int64_t slot = sluice_world_start (world, 20.0 * i, &load, i % 8, i);
+		sluice_mean_field_load_of (&profile, 4.0, 3000.0, 3, &config, &load);
+		int64_t slot
+		    = sluice_mean_field_start (mean_field, 20.0 * i, &load, i % 8, i);
 		require (slot >= 0, "no memory for a job");
-		require (sluice_world_rate (world, (uint32_t)slot) >= 0.0, "no rate");
+		require (sluice_mean_field_rate (mean_field, (uint32_t)slot) >= 0.0,
+			 "no rate");
 		if (i % 10 == 9) {
-			sluice_world_stop (world, 20.0 * i + 1.0, (uint32_t)slot, &end);
+			sluice_mean_field_stop (mean_field, 20.0 * i + 1.0, (uint32_t)slot,
+						&end);
 			ended++;
 		}
 	}
-	while (sluice_world_run (world, 1e12, &end))
+	while (sluice_mean_field_run (mean_field, 1e12, &end))
 		ended++;
 	require (ended == started, "a job never ended");
-	sluice_world_destroy (world);
-	sluice_world_destroy (NULL);
+	sluice_mean_field_destroy (mean_field);
+	sluice_mean_field_destroy (NULL);
 }
 
 static void
@@ -109,11 +112,12 @@ test_requests (double seek, uint32_t dispatch)
 	programs[0].throttle = 0.5;
 	struct sluice_program_outcome outcomes[3];
 	struct sluice_error error;
-	int64_t events = sluice_requests_run (&storage, programs, 3, 0.0, outcomes, &error);
+	int64_t events
+	    = sluice_discrete_event_run (&storage, programs, 3, 0.0, outcomes, &error);
 	require (events > 0, "no event");
 	for (uint32_t i = 0; i < 3; i++)
 		require (outcomes[i].bytes > 0.0, "nothing written");
-	require (sluice_requests_run (&storage, programs, 3, 0.5, outcomes, &error)
+	require (sluice_discrete_event_run (&storage, programs, 3, 0.5, outcomes, &error)
 		     < events,
 		 "did not stop early");
 }
@@ -122,7 +126,7 @@ int
 main (void)
 {
 	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_WEIGHTS; sharing++)
-		test_fast_world (sharing);
+		test_mean_field (sharing);
 	for (uint32_t dispatch = 0; dispatch <= SLUICE_DISPATCH_REROUTE; dispatch++) {
 		test_requests (0.0, dispatch);
 		test_requests (0.004, dispatch);

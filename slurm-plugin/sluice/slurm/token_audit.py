@@ -1,4 +1,4 @@
-"""The books: what jobs, licences and leases say about tokens, and whether they agree.
+"""The token audit: what jobs, licences and leases say about tokens, and whether they agree.
 
 Tokens are counted from the jobs themselves and compared with what Slurm counts. Both are asked one
 after the other, so a difference counts only if it stays.
@@ -35,7 +35,7 @@ class Account:
     used: int
     """What Slurm counts as used."""
     reserved: int
-    """What Slurm counts as reserved, by whoever."""
+    """What Slurm counts as reserved, by any reservation."""
     lease: Lease | None
     """While it lives."""
 
@@ -56,7 +56,7 @@ def accounts(
     names: Mapping[str, tuple[int, str]],
     now: int,
 ) -> list[Account]:
-    """Draw up the books at time now (UTC seconds)."""
+    """Audit the tokens at time now (UTC seconds)."""
     held = dict.fromkeys(names, 0)
     wanted = dict.fromkeys(names, 0)
     for holding in holdings:
@@ -82,10 +82,10 @@ def accounts(
     ]
 
 
-def differences(books: Iterable[Account]) -> dict[str, str]:
+def differences(balance: Iterable[Account]) -> dict[str, str]:
     """Say what does not agree, by token and kind."""
     found: dict[str, str] = {}
-    for account in books:
+    for account in balance:
         token = account.token
         if account.held != account.used:
             found[f"{token} held"] = (
@@ -106,9 +106,9 @@ class Audit:
         self._before: dict[str, str] = {}
         self._reported: dict[str, str] = {}
 
-    def check(self, books: Iterable[Account]) -> list[str]:
+    def check(self, balance: Iterable[Account]) -> list[str]:
         """Return the differences that were there the last time, too, and are new."""
-        found = differences(books)
+        found = differences(balance)
         stay = {kind: text for kind, text in found.items() if self._before.get(kind) == text}
         self._before = found
         new = [text for kind, text in stay.items() if self._reported.get(kind) != text]

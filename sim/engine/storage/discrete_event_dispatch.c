@@ -5,7 +5,7 @@
  * and nothing is monitored. A target refuses when what it took from other groups
  * would exceed the throttle's share of its own.
  */
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 static void
 write_on (struct simulation *s, uint32_t number, uint32_t target)

@@ -1,11 +1,11 @@
 /*
- * Internal to the request-level world: what its files share. requests.c is the
+ * Internal to the discrete-event storage model: what its files share. requests.c is the
  * life of an operation, stations.c what it queues for, dispatch.c who may write.
  */
-#ifndef SLUICE_REQUESTS_STATE_H
-#define SLUICE_REQUESTS_STATE_H
+#ifndef SLUICE_DISCRETE_EVENT_STATE_H
+#define SLUICE_DISCRETE_EVENT_STATE_H
 
-#include "requests.h"
+#include "discrete_event.h"
 
 enum { NOTHING = UINT32_MAX };
 
@@ -154,11 +154,11 @@ struct simulation {
 	uint32_t out_of_memory;
 };
 
-/* requests_events.c: the calendar. */
+/* discrete_event_events.c: the calendar. */
 void rq_schedule (struct simulation *s, double time, enum event_kind kind, uint32_t index);
 int rq_next_event (struct simulation *s, struct event *out); /* 0: there is none */
 
-/* requests_stations.c: what units queue for. */
+/* discrete_event_stations.c: what units queue for. */
 uint32_t rq_new_unit (struct simulation *s, uint32_t flow, double bytes,
 		      enum unit_kind kind);
 void rq_send_unit (struct simulation *s, uint32_t unit);
@@ -180,7 +180,7 @@ void rq_begin_operation (struct simulation *s, uint32_t process);
 void rq_stop_if_over (struct simulation *s);  /* no program writes, nothing is staged */
 int64_t rq_run_to_end (struct simulation *s); /* events, or -1 without memory */
 
-/* requests_staging.c: programs that keep off, or to their part of the targets. */
+/* discrete_event_staging.c: programs that keep off, or to their part of the targets. */
 struct span {
 	uint32_t first, count; /* of the targets that a program may use */
 };
@@ -192,7 +192,7 @@ void rq_burst_begins (struct simulation *s, uint32_t process);
 void rq_burst_ends (struct simulation *s, uint32_t process);
 struct span rq_targets_of (const struct simulation *s, const struct program *program);
 
-/* requests_dispatch.c: who may write. */
+/* discrete_event_dispatch.c: who may write. */
 void rq_take_turn (struct simulation *s, uint32_t process);
 void rq_give_turn (struct simulation *s, uint32_t process);
 

@@ -2,7 +2,7 @@
  * Bursts that take turns: the storage's own state in the terms of turns.h, decided on by
  * the core, put into effect as speeds and weights.
  *
- * Who decides sees a burst `latency` after it begins, and its end likewise. He knows how
+ * Control sees a burst `latency` after it begins, and its end likewise. It knows how
  * far each burst is, and how long the job's last one took, by a measurement; of the first
  * one, and of what a job takes of the stations, what the load says until a burst has
  * ended. Bursts of jobs that are not covered cannot be held; where the storage does not
@@ -10,22 +10,22 @@
  */
 #include <math.h>
 
-#include "world_state.h"
+#include "mean_field_state.h"
 
 enum { BURST_LENGTH = 1, BURST_NOISE = 2 }; /* streams of random numbers */
 
 /* What a burst of a job is multiplied by, before that is divided by its mean. */
 static double
-factor_of (const struct sluice_world *w, const struct world_job *job, uint32_t bursts_left,
-	   int stream, double sd)
+factor_of (const struct sluice_mean_field *w, const struct mean_field_job *job,
+	   uint32_t bursts_left, int stream, double sd)
 {
 	uint64_t key[3] = { w->config.seed, job->tag, (uint64_t)stream };
-	return exp (sd
-		    * world_normal (sluice_hash_bytes (key, sizeof key, 0), bursts_left));
+	return exp (
+	    sd * mean_field_normal (sluice_hash_bytes (key, sizeof key, 0), bursts_left));
 }
 
 void
-world_set_usual (struct sluice_world *w, struct world_job *job)
+mean_field_set_usual (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	double spread = w->config.burst_spread, sum = 0.0;
 	job->usual = job->load.burst;
@@ -37,8 +37,8 @@ world_set_usual (struct sluice_world *w, struct world_job *job)
 }
 
 double
-world_burst_length (const struct sluice_world *w, const struct world_job *job,
-		    uint32_t bursts_left)
+mean_field_burst_length (const struct sluice_mean_field *w,
+			 const struct mean_field_job *job, uint32_t bursts_left)
 {
 	double spread = w->config.burst_spread;
 	if (!(spread > 0.0))
@@ -47,9 +47,9 @@ world_burst_length (const struct sluice_world *w, const struct world_job *job,
 }
 
 void
-world_init_turns (struct sluice_world *w)
+mean_field_init_turns (struct sluice_mean_field *w)
 {
-	const struct sluice_world_config *config = &w->config;
+	const struct sluice_mean_field_config *config = &w->config;
 	struct sluice_turns_storage *storage = &w->turns_storage;
 	double targets = 0.0, servers = 0.0;
 	w->control_at = INFINITY;
@@ -71,7 +71,7 @@ world_init_turns (struct sluice_world *w)
 
 /* What a job takes of all targets, links and the metadata server, as it is measured. */
 static void
-measure_demand (const struct sluice_world *w, struct world_job *job)
+measure_demand (const struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	double targets = 0.0, servers = 0.0;
 	double rate = job->alone * w->config.turns.demand_error;
@@ -85,9 +85,9 @@ measure_demand (const struct sluice_world *w, struct world_job *job)
 }
 
 void
-world_expect (struct sluice_world *w, struct world_job *job)
+mean_field_expect (struct sluice_mean_field *w, struct mean_field_job *job)
 {
-	const struct sluice_world_load *load = &job->load;
+	const struct sluice_mean_field_load *load = &job->load;
 	double error = w->config.turns.demand_error;
 	job->expected = load->expected;
 	job->demand[0] = load->target_share * error;
@@ -98,7 +98,7 @@ world_expect (struct sluice_world *w, struct world_job *job)
 }
 
 void
-world_learn (struct sluice_world *w, struct world_job *job)
+mean_field_learn (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	if (!w->config.turns.is_on)
 		return;
@@ -109,16 +109,16 @@ world_learn (struct sluice_world *w, struct world_job *job)
 }
 
 void
-world_ask_for_turns (struct sluice_world *w)
+mean_field_ask_for_turns (struct sluice_mean_field *w)
 {
-	const struct sluice_world_turns *turns = &w->config.turns;
+	const struct sluice_mean_field_turns *turns = &w->config.turns;
 	if (turns->is_on)
 		w->control_at = fmin (w->control_at, w->now + turns->settings.latency);
 }
 
 /* Charge a burst for the time since it was last held, or slowed down. */
 static void
-charge (const struct sluice_world *w, struct world_job *job)
+charge (const struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	double seconds = (1.0 - job->allowed) * (w->now - job->charged);
 	job->held += seconds;
@@ -127,21 +127,21 @@ charge (const struct sluice_world *w, struct world_job *job)
 }
 
 void
-world_end_hold (struct sluice_world *w, struct world_job *job)
+mean_field_end_hold (struct sluice_mean_field *w, struct mean_field_job *job)
 {
 	charge (w, job);
 	job->held = 0.0;
 }
 
 static void
-describe (const struct sluice_world *w, const struct world_job *job,
+describe (const struct sluice_mean_field *w, const struct mean_field_job *job,
 	  struct sluice_turns_job *out)
 {
 	*out = (struct sluice_turns_job){
 		.key = job->tag,
 		.nodes = job->load.weight,
 		.expected = job->expected,
-		.done = job->burst - world_remaining (w, job),
+		.done = job->burst - mean_field_remaining (w, job),
 		.held = job->held + (1.0 - job->allowed) * (w->now - job->charged),
 		.most_held = INFINITY,
 		.began = job->burst_began,
@@ -155,17 +155,17 @@ describe (const struct sluice_world *w, const struct world_job *job,
 
 /* Describe all bursts that can be seen. Returns the time at which the next one can. */
 static double
-describe_all (struct sluice_world *w, uint32_t *count)
+describe_all (struct sluice_mean_field *w, uint32_t *count)
 {
 	double next = INFINITY;
 	*count = 0;
 	for (uint32_t i = 0; i < w->config.lane_count; i++)
 		for (uint32_t k = 0; k < w->lanes[i].count; k++) {
 			uint32_t slot = w->lanes[i].active[k];
-			const struct world_job *job = &w->jobs[slot];
+			const struct mean_field_job *job = &w->jobs[slot];
 			double seen = job->burst_began + w->config.turns.settings.latency;
-			if (world_home (job->mask) != i
-			    || job->load.coverage == SLUICE_WORLD_UNSEEN)
+			if (mean_field_home (job->mask) != i
+			    || job->load.coverage == SLUICE_MEAN_FIELD_UNSEEN)
 				continue;
 			if (seen > w->now) {
 				next = fmin (next, seen);
@@ -178,7 +178,8 @@ describe_all (struct sluice_world *w, uint32_t *count)
 }
 
 static void
-follow (struct sluice_world *w, struct world_job *job, const struct sluice_turn *turn)
+follow (struct sluice_mean_field *w, struct mean_field_job *job,
+	const struct sluice_turn *turn)
 {
 	charge (w, job);
 	if (turn->share < job->allowed || turn->share > job->allowed
@@ -189,14 +190,14 @@ follow (struct sluice_world *w, struct world_job *job, const struct sluice_turn 
 }
 
 void
-world_take_turns (struct sluice_world *w)
+mean_field_take_turns (struct sluice_mean_field *w)
 {
 	const struct sluice_turns_settings *settings = &w->config.turns.settings;
 	uint32_t count;
 	double next = describe_all (w, &count);
 	double again = sluice_turns_decide (settings, &w->turns_storage, w->turn_jobs,
 					    count, w->now, w->turn_order, w->turns);
-	struct sluice_world_decided decided = {
+	struct sluice_mean_field_decided decided = {
 		settings, &w->turns_storage, w->turn_jobs, w->turns, w->now, again, count, 0
 	};
 	if (w->watch)
@@ -207,7 +208,8 @@ world_take_turns (struct sluice_world *w)
 }
 
 void
-sluice_world_watch_turns (struct sluice_world *w, sluice_world_watch *watch, void *watcher)
+sluice_mean_field_watch_turns (struct sluice_mean_field *w, sluice_mean_field_watch *watch,
+			       void *watcher)
 {
 	w->watch = watch;
 	w->watcher = watcher;

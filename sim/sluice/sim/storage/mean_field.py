@@ -1,4 +1,4 @@
-"""The fast world, bound: the storage that answers in a replay (sim/engine/storage/world.h)."""
+"""The mean-field storage model, bound: what answers in a replay (engine/storage/mean_field.h)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies.structs import FIELD_NAMES, PATTERNS
 from sluice.sim._engine import ffi, lib
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ SHARING = {
 
 NAMES = tuple(
     name
-    for name, field in ffi.typeof("struct sluice_world_config").fields
+    for name, field in ffi.typeof("struct sluice_mean_field_config").fields
     if field.type.cname == "double"
 )
-"""The numbers of a world."""
+"""The numbers of a storage model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +54,29 @@ def configuration(
     spread: float = 0.0,
     turns: Mapping[str, float] | None = None,
 ) -> Any:
-    """Return a struct sluice_world_config; lanes are (targets, servers).
+    """Return a struct sluice_mean_field_config; lanes are (targets, servers).
 
     turns: bursts take turns, with these settings (policies/core/turns.h). With a seed, every
     number is multiplied by a random factor whose logarithm has the standard deviation
     `spread`.
     """
-    config = ffi.new("struct sluice_world_config *")
-    lib.sluice_world_config_init(config)
+    config = ffi.new("struct sluice_mean_field_config *")
+    lib.sluice_mean_field_config_init(config)
     for name, value in (numbers or {}).items():
         if name not in NAMES:
-            raise WorldError(f"a world has no {name}; give {', '.join(NAMES)}")
+            raise StorageModelError(f"a storage model has no {name}; give {', '.join(NAMES)}")
         setattr(config, name, value)
     if sharing not in SHARING:
-        raise WorldError(f"sharing is {sharing!r}; give {' or '.join(SHARING)}")
+        raise StorageModelError(f"sharing is {sharing!r}; give {' or '.join(SHARING)}")
     if len(lanes) > len(config.lanes):
-        raise WorldError(f"{len(lanes)} lanes; give 1 to {len(config.lanes)}")
+        raise StorageModelError(f"{len(lanes)} lanes; give 1 to {len(config.lanes)}")
     config.sharing = SHARING[sharing]
     config.seed = seed or 0
     config.lane_count = len(lanes)
     for lane, (targets, servers) in zip(config.lanes, lanes, strict=False):
         lane.targets, lane.servers = targets, servers
     if seed is not None:
-        lib.sluice_world_config_perturb(config, seed, spread)
+        lib.sluice_mean_field_config_perturb(config, seed, spread)
     if turns is not None:
         take_turns(config, turns)
     return config
@@ -88,7 +88,7 @@ def take_turns(config: Any, settings: Mapping[str, float]) -> None:
     config.turns.is_on = 1
     for name, value in settings.items():
         if name not in names:
-            raise WorldError(f"turns have no {name}; give {', '.join(names)}")
+            raise StorageModelError(f"turns have no {name}; give {', '.join(names)}")
         setattr(config.turns.settings, name, value)
 
 
@@ -111,18 +111,18 @@ def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
         struct.share = [share.get(name, 0.0) for name in PATTERNS]
 
 
-class World:
+class MeanField:
     """Jobs that compute and write on shared lanes; time moves only forwards."""
 
     def __init__(self, numbers: Mapping[str, float] | None = None, **options: Any) -> None:
-        """Make a world; the options are those of `configuration`."""
+        """Make a storage model; the options are those of `configuration`."""
         self.config = configuration(numbers, **options)
         error = ffi.new("struct sluice_error *")
-        world = lib.sluice_world_new(self.config, error)
-        if world == ffi.NULL:
-            raise WorldError(ffi.string(error.text).decode())
-        self._world = ffi.gc(world, lib.sluice_world_destroy)
-        self._end = ffi.new("struct sluice_world_end *")
+        mean_field = lib.sluice_mean_field_new(self.config, error)
+        if mean_field == ffi.NULL:
+            raise StorageModelError(ffi.string(error.text).decode())
+        self._mean_field = ffi.gc(mean_field, lib.sluice_mean_field_destroy)
+        self._end = ffi.new("struct sluice_mean_field_end *")
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -136,36 +136,36 @@ class World:
         runtime: float,
         max_bursts: int = 16,
     ) -> Any:
-        """Turn the known numbers of a profile into a struct sluice_world_load.
+        """Turn the known numbers of a profile into a struct sluice_mean_field_load.
 
         `pattern` may be given by its name; runtime is the job's alone, in seconds.
         """
         struct = ffi.new("struct sluice_profile *")
         fill_profile(struct, profile)
-        load = ffi.new("struct sluice_world_load *")
-        lib.sluice_world_load_of(struct, nodes, runtime, max_bursts, self.config, load)
+        load = ffi.new("struct sluice_mean_field_load *")
+        lib.sluice_mean_field_load_of(struct, nodes, runtime, max_bursts, self.config, load)
         return load
 
     def start(self, now: float, load: Any, *, lanes: int = 0, tag: int = 0) -> int:
         """Start a job on the lanes of a bit mask (0: all). Returns its slot."""
-        slot: int = lib.sluice_world_start(self._world, now, load, lanes, tag)
+        slot: int = lib.sluice_mean_field_start(self._mean_field, now, load, lanes, tag)
         if slot < 0:
             raise MemoryError
         return slot
 
     def stop(self, now: float, slot: int) -> End:
         """End a job before its time."""
-        lib.sluice_world_stop(self._world, now, slot, self._end)
+        lib.sluice_mean_field_stop(self._mean_field, now, slot, self._end)
         return self._ended()
 
     def run(self, until: float = math.inf) -> Iterator[End]:
         """Let time pass; yield the jobs as they end."""
-        while lib.sluice_world_run(self._world, until, self._end):
+        while lib.sluice_mean_field_run(self._mean_field, until, self._end):
             yield self._ended()
 
     def rate(self, slot: int) -> float:
         """Rate of a job's burst as a share of its rate alone; 1 while it computes."""
-        rate: float = lib.sluice_world_rate(self._world, slot)
+        rate: float = lib.sluice_mean_field_rate(self._mean_field, slot)
         return rate
 
     def _ended(self) -> End:

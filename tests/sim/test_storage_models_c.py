@@ -1,4 +1,4 @@
-"""Both storage worlds in C, under sanitizers and valgrind (worlds_test.c)."""
+"""Both storage model in C, under sanitizers and valgrind (storage_models_test.c)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"
 
 
 def built(folder: Path, flags: list[str]) -> Path:
-    program = folder / "worlds_test"
+    program = folder / "storage_models_test"
     core = [CORE / name for name in ("base.c", "profile.c", "turns.c", "vocabulary.c")]
-    worlds = [*STORAGE.glob("world*.c"), *STORAGE.glob("requests*.c")]
-    sources = [Path(__file__).with_name("worlds_test.c"), *worlds, *core]
+    storage_models = [*STORAGE.glob("mean_field*.c"), *STORAGE.glob("discrete_event*.c")]
+    sources = [Path(__file__).with_name("storage_models_test.c"), *storage_models, *core]
     includes = [f"-I{STORAGE}", f"-I{CORE}"]
     command = ["cc", *WARNINGS, "-g", *flags, *includes, "-o", program, *sources, "-lm"]
     subprocess.run(command, check=True)
     return program
 
 
-def test_the_worlds_are_clean_under_the_sanitizers(tmp_path):
+def test_the_storage_models_are_clean_under_the_sanitizers(tmp_path):
     """No undefined behaviour, no leak, through every mechanism."""
     subprocess.run([built(tmp_path, SANITIZERS)], check=True)
 
 
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="valgrind is not installed")
-def test_the_worlds_are_clean_under_valgrind(tmp_path):
+def test_the_storage_models_are_clean_under_valgrind(tmp_path):
     """Nothing is read before it was written."""
     command = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full"]
     subprocess.run([*command, built(tmp_path, ["-O1"])], check=True)

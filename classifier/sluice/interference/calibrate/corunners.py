@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from sluice.history_db.records import PlacedRun
 
 
-def without_company(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
+def without_corunners(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
     """Leave out runs of which other jobs had more than 10 % of the traffic on a target.
 
-    And those of which sluiced saw it, which are company for others all the same.
+    And those of which sluiced saw it, which slow others all the same.
     """
     on_target: dict[Hashable, list[PlacedRun]] = defaultdict(list)
     runs_of_job = Counter(run.job for run in runs)
@@ -32,10 +32,10 @@ def without_company(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
             if runs_of_job[run.job] > 1:
                 on_target[ost, run.job].append(run)
     traffic = {place: _Traffic(there) for place, there in on_target.items()}
-    return [run for run in runs if not run.in_company and not _had_company(run, traffic)]
+    return [run for run in runs if not run.with_corunners and not _had_corunners(run, traffic)]
 
 
-def _had_company(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:
+def _had_corunners(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:
     for ost in run.osts or ():
         several = traffic.get((ost, run.job))
         of_job = several.during(run) if several else _rate_on_target(run)

@@ -1,4 +1,4 @@
-"""Which targets are slow: what is called a straggler, and what is not for lack of evidence."""
+"""Which targets are slow: what is called a slow target, and what is not for lack of evidence."""
 
 import math
 import random
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.interference.calibrate.stragglers import (
+from sluice.interference.calibrate.slow_targets import (
     HALF_LIFE,
     KEEPS_UP,
     LONELY,
-    STRAGGLES,
-    STRAGGLES_BELOW,
+    SLOW,
+    SLOW_BELOW,
     UNDECIDED,
     UNSURE,
     WINDOW,
-    Observation,
+    SpeedObservation,
     speeds_of,
 )
 
@@ -25,7 +25,7 @@ NOW = 1_800_000_000
 
 
 def seen(target, rates, *, program="aw:1M:2", age=0, **others):
-    return [Observation(target, program, NOW - age, rate, **others) for rate in rates]
+    return [SpeedObservation(target, program, NOW - age, rate, **others) for rate in rates]
 
 
 def judge(observed, peers=(("a", "b"),), now=NOW):
@@ -37,13 +37,13 @@ def around(rate, count, seed, *, spread=0.05):
     return [rate * math.exp(source.gauss(0, spread)) for _ in range(count)]
 
 
-def test_a_target_of_a_third_of_its_peers_rate_straggles_after_five_probes():
+def test_a_target_of_a_third_of_its_peers_rate_is_slow_after_five_probes():
     found = judge(seen("a", around(100.0, 5, 1)) + seen("b", around(33.0, 5, 2)))
     assert found["a"].verdict == KEEPS_UP
     assert found["a"].published == 1.0
-    assert found["b"].verdict == STRAGGLES
+    assert found["b"].verdict == SLOW
     assert found["b"].published == pytest.approx(0.33, rel=0.1)
-    assert found["b"].low <= found["b"].speed <= found["b"].high < STRAGGLES_BELOW
+    assert found["b"].low <= found["b"].speed <= found["b"].high < SLOW_BELOW
 
 
 @pytest.mark.parametrize("count", range(4))
@@ -61,7 +61,7 @@ def test_much_evidence_here_does_not_help_where_there_is_little_elsewhere():
 
 
 def test_what_was_seen_long_ago_fades_until_it_says_nothing():
-    for days, verdict in ((0, STRAGGLES), (0.2, STRAGGLES), (1, UNSURE), (8, LONELY)):
+    for days, verdict in ((0, SLOW), (0.2, SLOW), (1, UNSURE), (8, LONELY)):
         age = int(days * HALF_LIFE)
         found = judge(seen("a", [100.0] * 5, age=age) + seen("b", [30.0] * 5, age=age))
         assert found["b"].verdict == verdict, days
@@ -72,15 +72,15 @@ def test_observations_of_the_future_count_for_nothing():
     assert judge(seen("a", [100.0] * 9) + seen("b", [1.0] * 9, age=-5))["b"].verdict == LONELY
 
 
-def test_a_target_that_recovered_is_a_straggler_no_longer():
+def test_a_target_that_recovered_is_a_slow_target_no_longer():
     slow = seen("a", [100.0] * 5) + seen("b", [30.0] * 5)
     later = NOW + int(3 * HALF_LIFE)
     fast = [replace(one, observed=later, rate=100.0) for one in slow]
-    assert judge(slow)["b"].verdict == STRAGGLES
+    assert judge(slow)["b"].verdict == SLOW
     assert judge([*slow, *fast], now=later)["b"].published == 1.0
 
 
-def test_one_outlier_makes_no_straggler():
+def test_one_outlier_makes_no_slow_target():
     found = judge(seen("a", [100.0] * 6) + seen("b", [100.0] * 7 + [1.0]))
     assert found["b"].published == 1.0
 
@@ -91,11 +91,11 @@ def test_rates_that_scatter_more_than_targets_differ_are_left_undecided():
     assert found["b"].published == 1.0
 
 
-def test_a_few_stragglers_do_not_make_each_other_look_healthy():
+def test_a_few_slow_target_do_not_make_each_other_look_healthy():
     names = [f"t{i}" for i in range(8)]
     rates = {name: 20.0 if name in names[:3] else 100.0 for name in names}
     found = judge([one for n in names for one in seen(n, around(rates[n], 6, n))], [names])
-    assert [n for n in names if found[n].straggles] == names[:3]
+    assert [n for n in names if found[n].is_slow] == names[:3]
 
 
 def test_each_program_is_compared_with_itself_alone():
@@ -109,7 +109,7 @@ def test_each_program_is_compared_with_itself_alone():
     )
     found = judge(observed)
     assert found["b"].speed == pytest.approx(1.0)
-    assert not found["b"].straggles
+    assert not found["b"].is_slow
 
 
 def test_targets_of_different_size_are_not_compared():
@@ -117,7 +117,7 @@ def test_targets_of_different_size_are_not_compared():
     assert {speed.verdict for speed in found.values()} == {LONELY}
 
 
-def test_targets_that_are_alike_are_hardly_ever_called_stragglers():
+def test_targets_that_are_alike_are_hardly_ever_called_slow_target():
     """Runs that differ by a factor of 1.6 (one sd), a handful of each program."""
     wrong = 0
     for seed in range(200):
@@ -132,13 +132,13 @@ def test_targets_that_are_alike_are_hardly_ever_called_stragglers():
                 is_probe=False,
             )
         ]
-        wrong += sum(s.straggles for s in judge(observed, [("a", "b", "c", "d")]).values())
+        wrong += sum(s.is_slow for s in judge(observed, [("a", "b", "c", "d")]).values())
     assert wrong <= 0.02 * 200 * 4
 
 
 observations = st.lists(
     st.builds(
-        Observation,
+        SpeedObservation,
         target=st.sampled_from("abc"),
         program=st.sampled_from("pq"),
         observed=st.integers(NOW - WINDOW - 9, NOW + 9),
@@ -161,4 +161,4 @@ def test_the_order_of_observations_means_nothing(observed, source):
 def test_what_is_published_is_a_share_and_never_of_a_target_without_a_verdict(observed):
     for speed in judge(observed, [("a", "b", "c")]).values():
         assert 0.01 <= speed.published <= 1.0
-        assert speed.published == 1.0 or (speed.verdict == STRAGGLES and speed.evidence > 3.8)
+        assert speed.published == 1.0 or (speed.verdict == SLOW and speed.evidence > 3.8)

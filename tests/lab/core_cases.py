@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.bundle_writer import Application, pack_bundle
+from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.policies.record import Situation
 from sluice.policies.snapshot import Snapshot, pack_snapshot
 from sluice.policies.structs import View, new
@@ -76,20 +76,20 @@ def submission(**members: Any) -> View:
 
 def application(
     profile: dict[str, Any], like: View | None = None, evidence: str = "user_name", number: int = 1
-) -> Application:
-    return Application(
+) -> BundleApplication:
+    return BundleApplication(
         core.application_key(like or submission(), evidence), evidence, number, profile
     )
 
 
-def bundle_bytes(*applications: Application, conf: str = "", **parts: Any) -> bytes:
+def bundle_bytes(*applications: BundleApplication, conf: str = "", **parts: Any) -> bytes:
     defaults = {"interference": MODEL, "patterns": None, "numbers": None, "text": "{}"}
     return pack_bundle(
         policy=policy(conf), applications=applications, created=NOW, **(defaults | parts)
     )
 
 
-def bundle(*applications: Application, conf: str = "", **parts: Any) -> Bundle:
+def bundle(*applications: BundleApplication, conf: str = "", **parts: Any) -> Bundle:
     return Bundle.parse(bundle_bytes(*applications, conf=conf, **parts))
 
 
@@ -111,7 +111,7 @@ def snapshot(*corunners: dict[str, Any], **parts: Any) -> Snapshot:
 def situation(
     *corunners: dict[str, Any], profile: dict[str, Any] = FLUSHING, conf: str = ""
 ) -> Situation:
-    """One known application beside what runs."""
+    """One known application alongside what runs."""
     return Situation(bundle(application(profile), conf=conf), snapshot(*corunners))
 
 

@@ -1,6 +1,6 @@
-"""Replays a real machine's trace with EASY, without storage and in the fast world.
+"""Replays a real machine's trace with EASY, without storage and in the mean-field storage model.
 
-The trace is KTH-SP2 of the Parallel Workloads Archive, read from beside the repository. A
+The trace is KTH-SP2 of the Parallel Workloads Archive, read from next to the repository. A
 share of the jobs writes in bursts, by three kinds of profile. Rates are jobs a second of
 processor time in the engine, the best of three.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from sluice.sim import engine
 from sluice.sim.storage.contention import Contention, loads_of
-from sluice.sim.storage.world import configuration
+from sluice.sim.storage.mean_field import configuration
 from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.repairs import make_replayable
 from sluice.sim.trace.sources import read_trace
@@ -44,7 +44,7 @@ def rate(jobs: int, replay) -> float:
 
 def main() -> int:
     if not TRACE.exists():
-        print(f"skipped: {TRACE.name} is not beside the repository")
+        print(f"skipped: {TRACE.name} is not next to the repository")
         return 0
     trace = read_trace(TRACE)
     site = site_of(trace)

@@ -1,5 +1,5 @@
 /*
- * The fast world: what the storage does to the jobs of a replay.
+ * The mean-field storage model: what the storage does to the jobs of a replay.
  *
  * Jobs alternate computing and I/O in bursts. During a burst a job is one class
  * of customers in a closed queueing network: a fixed number of requests is
@@ -13,8 +13,8 @@
  * there, cap the rate at which the program produces. W is 0 at a station that is
  * not full, else the one that fills it exactly. So a program that waits for each
  * write (flushing) loses to one that keeps a window of requests outstanding
- * (streaming), without any table of patterns. sim/engine/storage/requests.h has the same
- * mechanisms request by request; docs/reference/storage-models.md compares both.
+ * (streaming), without any table of patterns. sim/engine/storage/discrete_event.h has the
+ * same mechanisms request by request; docs/reference/storage-models.md compares both.
  *
  * Time alone is exact by construction: a burst is worth its nominal seconds and
  * passes at x_j / x_j(alone on all lanes). Rates change only when the set of
@@ -23,8 +23,8 @@
  * Deterministic: equal calls give equal bits. No clock, no globals; memory grows
  * with the jobs that run at the same time.
  */
-#ifndef SLUICE_WORLD_H
-#define SLUICE_WORLD_H
+#ifndef SLUICE_MEAN_FIELD_H
+#define SLUICE_MEAN_FIELD_H
 
 #include "base.h"
 #include "profile.h"
@@ -33,7 +33,7 @@
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
  * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in sluice.sim.storage.platforms,
  * where each number has its source. */
-#define SLUICE_WORLD_FIELDS(X)                                                             \
+#define SLUICE_MEAN_FIELD_FIELDS(X)                                                        \
 	X (target_bandwidth, 50e9 / 104, 1.0, 1e15, "B/s",                                 \
 	   "one target, writing in a stream")                                              \
 	X (server_bandwidth, 6.25e9, 1.0, 1e15, "B/s", "the link of one server")           \
@@ -51,7 +51,7 @@
 	X (burst_spread, 0.0, 0.0, 3.0, "sd of ln",                                        \
 	   "by which the bursts of a job differ in length")
 
-#define SLUICE_WORLD_MEMBER(name, value, low, high, unit, text) double name;
+#define SLUICE_MEAN_FIELD_MEMBER(name, value, low, high, unit, text) double name;
 
 /* How a full station divides itself among jobs. */
 enum sluice_sharing {
@@ -61,13 +61,13 @@ enum sluice_sharing {
 	SLUICE_SHARING_WEIGHTS /* shares by the weights of turns; 1 each without */
 };
 
-struct sluice_world_lane {
+struct sluice_mean_field_lane {
 	double targets; /* storage targets, >= 1 */
 	double servers; /* servers in front of them, > 0 (a half: shared with another) */
 };
 
 /* Whether bursts take turns (turns.h), and what lies between them and who decides. */
-struct sluice_world_turns {
+struct sluice_mean_field_turns {
 	struct sluice_turns_settings settings;
 	double demand_error; /* what is taken for a job's demand, over what it is */
 	double noise;	     /* sd of ln of a burst's length as it is measured */
@@ -75,24 +75,24 @@ struct sluice_world_turns {
 	uint32_t reserved;
 };
 
-struct sluice_world_config {
-	SLUICE_WORLD_FIELDS (SLUICE_WORLD_MEMBER)
-	struct sluice_world_turns turns;
+struct sluice_mean_field_config {
+	SLUICE_MEAN_FIELD_FIELDS (SLUICE_MEAN_FIELD_MEMBER)
+	struct sluice_mean_field_turns turns;
 	uint64_t seed;	     /* of what differs between bursts, and of noise */
 	uint32_t sharing;    /* enum sluice_sharing */
 	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
-	struct sluice_world_lane lanes[SLUICE_MAX_LANES];
+	struct sluice_mean_field_lane lanes[SLUICE_MAX_LANES];
 };
 
 /* What turns can do about a job. */
-enum sluice_world_coverage {
-	SLUICE_WORLD_COVERED, /* its bursts are seen and may be held */
-	SLUICE_WORLD_SEEN,    /* they are seen */
-	SLUICE_WORLD_UNSEEN
+enum sluice_mean_field_coverage {
+	SLUICE_MEAN_FIELD_COVERED, /* its bursts are seen and may be held */
+	SLUICE_MEAN_FIELD_SEEN,	   /* they are seen */
+	SLUICE_MEAN_FIELD_UNSEEN
 };
 
 /* A burst in the terms of the network, and the rhythm of the job. */
-struct sluice_world_load {
+struct sluice_mean_field_load {
 	double outstanding;	 /* N: requests in flight at most */
 	double cycle;		 /* A: s of one request when nobody else is there */
 	double cap;		 /* requests/s that the program produces at most */
@@ -103,11 +103,11 @@ struct sluice_world_load {
 	double compute;		 /* s between bursts; async: s of computing a cycle */
 	double burst;		 /* s of a burst, alone on all lanes */
 	uint32_t bursts;	 /* cycles of computing, then a burst; 0: no I/O */
-	uint32_t async;		 /* 1: the burst runs beside the computing of its cycle */
-	uint32_t set; /* of which one job at a time may be in a burst, in the order
-		       * of asking (Boito et al., IO-Sets); 0: of none */
+	uint32_t async; /* 1: the burst runs alongside the computing of its cycle */
+	uint32_t set;	/* of which one job at a time may be in a burst, in the order
+			 * of asking (Boito et al., IO-Sets); 0: of none */
 	/* What turns start from. A burst that has ended tells better. */
-	uint32_t coverage; /* enum sluice_world_coverage */
+	uint32_t coverage; /* enum sluice_mean_field_coverage */
 	double expected;   /* s of its first burst; 0: unknown */
 	/* Shares of all targets, links and the metadata server, alone on all lanes; all 0:
 	 * as they are. */
@@ -115,10 +115,10 @@ struct sluice_world_load {
 };
 
 /* Sets are numbered from 1 to this. */
-enum { SLUICE_WORLD_SETS = 32 };
+enum { SLUICE_MEAN_FIELD_SETS = 32 };
 
 /* How a job ended. Seconds of one job, not of its nodes. */
-struct sluice_world_end {
+struct sluice_mean_field_end {
 	double time;	 /* when */
 	double runtime;	 /* since its start */
 	double alone;	 /* run time it would have had alone on all lanes */
@@ -130,60 +130,60 @@ struct sluice_world_end {
 	uint32_t reserved;
 };
 
-struct sluice_world;
+struct sluice_mean_field;
 
 /* The defaults, with one lane of 104 targets on 8 servers. */
-void sluice_world_config_init (struct sluice_world_config *config);
-int sluice_world_config_check (const struct sluice_world_config *config,
-			       struct sluice_error *err);
+void sluice_mean_field_config_init (struct sluice_mean_field_config *config);
+int sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
+				    struct sluice_error *err);
 
-/* Multiply every number of SLUICE_WORLD_FIELDS by exp (sd * normal), drawn from
- * seed; windows stay >= 1. For the sensitivity of an answer to the world. */
-void sluice_world_config_perturb (struct sluice_world_config *config, uint64_t seed,
-				  double sd);
+/* Multiply every number of SLUICE_MEAN_FIELD_FIELDS by exp (sd * normal), drawn from
+ * seed; windows stay >= 1. For the sensitivity of an answer to the storage model. */
+void sluice_mean_field_config_perturb (struct sluice_mean_field_config *config,
+				       uint64_t seed, double sd);
 
 /* The load of a job that runs for runtime s alone on nodes nodes. Unknown numbers
  * of the profile count as the pattern's usual ones, an unknown rate as nodes *
  * node_rate or all targets'; more than max_bursts bursts are joined to max_bursts longer
  * ones with the same I/O share (a trace has jobs of days with bursts of seconds). */
-void sluice_world_load_of (const struct sluice_profile *profile, double nodes,
-			   double runtime, uint32_t max_bursts,
-			   const struct sluice_world_config *config,
-			   struct sluice_world_load *out);
+void sluice_mean_field_load_of (const struct sluice_profile *profile, double nodes,
+				double runtime, uint32_t max_bursts,
+				const struct sluice_mean_field_config *config,
+				struct sluice_mean_field_load *out);
 
 /* Requests/s of a load that is alone on all lanes. */
-double sluice_world_alone_rate (const struct sluice_world_config *config,
-				const struct sluice_world_load *load);
+double sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
+				     const struct sluice_mean_field_load *load);
 
 /* NULL when there is no memory or the configuration is wrong (err says which). */
-struct sluice_world *sluice_world_new (const struct sluice_world_config *config,
-				       struct sluice_error *err);
-void sluice_world_destroy (struct sluice_world *world); /* NULL is fine */
+struct sluice_mean_field *sluice_mean_field_new (
+    const struct sluice_mean_field_config *config, struct sluice_error *err);
+void sluice_mean_field_destroy (struct sluice_mean_field *mean_field); /* NULL is fine */
 
 /* Start a job at now (never before an earlier call's) on the lanes of lane_mask
  * (bit i: lane i; 0: all). tag comes back with its end. Returns its slot, or -1
  * without memory. A slot is used again after its job has ended. */
-int64_t sluice_world_start (struct sluice_world *world, double now,
-			    const struct sluice_world_load *load, uint32_t lane_mask,
-			    uint64_t tag);
+int64_t sluice_mean_field_start (struct sluice_mean_field *mean_field, double now,
+				 const struct sluice_mean_field_load *load,
+				 uint32_t lane_mask, uint64_t tag);
 
 /* End a job now (killed, preempted); out may be NULL. */
-void sluice_world_stop (struct sluice_world *world, double now, uint32_t slot,
-			struct sluice_world_end *out);
+void sluice_mean_field_stop (struct sluice_mean_field *mean_field, double now,
+			     uint32_t slot, struct sluice_mean_field_end *out);
 
-/* Let the world run up to and including until. Returns 1 at the first end of a
+/* Let the storage model run up to and including until. Returns 1 at the first end of a
  * job (earliest time, then order of starting) and 0 when none ends by then; call
- * again after each 1. The world is then at out->time, or at until. */
-int sluice_world_run (struct sluice_world *world, double until,
-		      struct sluice_world_end *out);
+ * again after each 1. The storage model is then at out->time, or at until. */
+int sluice_mean_field_run (struct sluice_mean_field *mean_field, double until,
+			   struct sluice_mean_field_end *out);
 
 /* Of a running job: rate of its burst as a share of alone; 1 while it computes, 0 while
  * another of its set is in a burst or turns hold it. */
-double sluice_world_rate (struct sluice_world *world, uint32_t slot);
+double sluice_mean_field_rate (struct sluice_mean_field *mean_field, uint32_t slot);
 
 /* What turns are decided from, and what came out: tests do the same with it as who
  * decides about real bursts. */
-struct sluice_world_decided {
+struct sluice_mean_field_decided {
 	const struct sluice_turns_settings *settings;
 	const struct sluice_turns_storage *storage;
 	const struct sluice_turns_job *jobs;
@@ -192,8 +192,9 @@ struct sluice_world_decided {
 	uint32_t count;
 	uint32_t reserved;
 };
-typedef void sluice_world_watch (void *watcher, const struct sluice_world_decided *decided);
-void sluice_world_watch_turns (struct sluice_world *world, sluice_world_watch *watch,
-			       void *watcher);
+typedef void sluice_mean_field_watch (void *watcher,
+				      const struct sluice_mean_field_decided *decided);
+void sluice_mean_field_watch_turns (struct sluice_mean_field *mean_field,
+				    sluice_mean_field_watch *watch, void *watcher);
 
 #endif

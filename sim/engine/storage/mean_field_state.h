@@ -1,22 +1,22 @@
 /*
- * Internal to the fast world: what its files share. world.c moves time,
- * world_rates.c solves the network, world_station.c one station of it, world_load.c turns
- * profiles into loads, world_turns.c lets bursts take turns.
+ * Internal to the mean-field storage model: what its files share. mean_field.c moves time,
+ * mean_field_rates.c solves the network, mean_field_station.c one station of it,
+ * mean_field_load.c turns profiles into loads, mean_field_turns.c lets bursts take turns.
  */
-#ifndef SLUICE_WORLD_STATE_H
-#define SLUICE_WORLD_STATE_H
+#ifndef SLUICE_MEAN_FIELD_STATE_H
+#define SLUICE_MEAN_FIELD_STATE_H
 
-#include "world.h"
+#include "mean_field.h"
 
-enum world_phase {
-	WORLD_FREE,	 /* the slot has no job */
-	WORLD_COMPUTING, /* until `next` */
-	WORLD_QUEUED,	 /* another job of its set is in a burst */
-	WORLD_WRITING	 /* its burst ends at `next` if no rate changes before */
+enum mean_field_phase {
+	MEAN_FIELD_FREE,      /* the slot has no job */
+	MEAN_FIELD_COMPUTING, /* until `next` */
+	MEAN_FIELD_QUEUED,    /* another job of its set is in a burst */
+	MEAN_FIELD_WRITING    /* its burst ends at `next` if no rate changes before */
 };
 
-struct world_job {
-	struct sluice_world_load load;
+struct mean_field_job {
+	struct sluice_mean_field_load load;
 	uint64_t tag;
 	uint64_t order; /* of starting: breaks ties of time */
 	double started;
@@ -40,50 +40,50 @@ struct world_job {
 	double held;	  /* s of this burst */
 	double held_in_all;
 	uint32_t mask;
-	uint32_t phase; /* enum world_phase */
+	uint32_t phase; /* enum mean_field_phase */
 	uint32_t bursts_left;
 	uint32_t heap_at; /* its place in the heap */
 	uint32_t behind;  /* QUEUED: who comes next in its set; NOBODY */
 };
 
-enum { WORLD_NOBODY = UINT32_MAX };
+enum { MEAN_FIELD_NOBODY = UINT32_MAX };
 
 /* Jobs of which one may be in a burst: slots, or NOBODY. */
-struct world_set {
+struct mean_field_set {
 	uint32_t writing, first, last; /* first and last: of those that are queued */
 };
 
 /* The jobs in a burst on one lane, and how long a request waits there. */
-struct world_lane {
+struct mean_field_lane {
 	uint32_t *active; /* slots, in order of their bursts' beginning */
 	uint32_t count, room;
 	double target_peak; /* load of the targets if nothing waited anywhere */
 	double server_peak; /* the same of the servers */
-	double target_wait; /* SHARING_FIFO: s; else 1 / level (world_rates.c) */
+	double target_wait; /* SHARING_FIFO: s; else 1 / level (mean_field_rates.c) */
 	double server_wait; /* s */
 };
 
-/* What a job brings to a station while it is solved (world_station.c). */
-struct world_term {
-	double load, cap, outstanding, cycle, beside, here, share;
+/* What a job brings to a station while it is solved (mean_field_station.c). */
+struct mean_field_term {
+	double load, cap, outstanding, cycle, alongside, here, share;
 };
 
-enum world_station { WORLD_TARGET, WORLD_SERVER, WORLD_METADATA };
+enum mean_field_station { MEAN_FIELD_TARGET, MEAN_FIELD_SERVER, MEAN_FIELD_METADATA };
 
-struct sluice_world {
-	struct sluice_world_config config;
+struct sluice_mean_field {
+	struct sluice_mean_field_config config;
 	double now;
 	double control_at;    /* when turns are decided on next; INFINITY: by no event */
 	double metadata_wait; /* s */
 	double metadata_peak; /* load of the metadata server if nothing waited */
 	uint64_t orders;
-	struct world_job *jobs;
-	struct world_term *terms; /* scratch: one for each job at most */
+	struct mean_field_job *jobs;
+	struct mean_field_term *terms; /* scratch: one for each job at most */
 	struct sluice_turns_storage turns_storage;
 	struct sluice_turns_job *turn_jobs; /* scratch, as all that follow */
 	struct sluice_turn *turns;
 	uint32_t *turn_slots, *turn_order;
-	sluice_world_watch *watch; /* NULL: nobody watches turns */
+	sluice_mean_field_watch *watch; /* NULL: nobody watches turns */
 	void *watcher;
 	uint32_t *heap; /* slots by (next, order) */
 	uint32_t *free;
@@ -91,84 +91,91 @@ struct sluice_world {
 	uint32_t dirty;	      /* lanes whose set of bursts has changed */
 	uint32_t burst_count; /* bursts going on */
 	uint32_t wide_count;  /* bursts on more than one lane: they tie lanes together */
-	struct world_lane lanes[SLUICE_MAX_LANES];
-	struct world_set sets[SLUICE_WORLD_SETS];
+	struct mean_field_lane lanes[SLUICE_MAX_LANES];
+	struct mean_field_set sets[SLUICE_MEAN_FIELD_SETS];
 };
 
 static inline uint32_t
-world_all_lanes (const struct sluice_world *world)
+mean_field_all_lanes (const struct sluice_mean_field *mean_field)
 {
-	return (1U << world->config.lane_count) - 1U;
+	return (1U << mean_field->config.lane_count) - 1U;
 }
 
 static inline uint32_t
-world_is_wide (uint32_t mask)
+mean_field_is_wide (uint32_t mask)
 {
 	return (mask & (mask - 1U)) != 0;
 }
 
 /* The lane that accounts for a job on several. */
 static inline uint32_t
-world_home (uint32_t mask)
+mean_field_home (uint32_t mask)
 {
 	return (uint32_t)__builtin_ctz (mask);
 }
 
 /* Requests/s of a job by the waits as they are. */
-double world_rate_of (const struct sluice_world *world, const struct world_job *job);
+double mean_field_rate_of (const struct sluice_mean_field *mean_field,
+			   const struct mean_field_job *job);
 
 /* Seconds of a station's time (1: all of it) that a request of a job takes; of the
  * metadata server, counted on the job's home lane only. */
-double world_load_at (const struct sluice_world *world, enum world_station station,
-		      uint32_t lane, const struct world_job *job);
+double mean_field_load_at (const struct sluice_mean_field *mean_field,
+			   enum mean_field_station station, uint32_t lane,
+			   const struct mean_field_job *job);
 
 /* Set the wait of a station so that it is full at most, the other waits held.
  * Returns how far the wait has moved, relative to its size. */
-double world_fill_station (struct sluice_world *world, enum world_station station,
-			   uint32_t lane, double full);
+double mean_field_fill_station (struct sluice_mean_field *mean_field,
+				enum mean_field_station station, uint32_t lane,
+				double full);
 
 /* Solve the network for the dirty lanes and all that these reach, and set the
  * speed of every job there that changes. */
-void world_solve (struct sluice_world *world);
+void mean_field_solve (struct sluice_mean_field *mean_field);
 
 /* Let a job into its burst, or queue it behind its set. Returns 1 when it may go on. */
-int world_take_turn (struct sluice_world *world, struct world_job *job);
+int mean_field_take_turn (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 
 /* Give the turn of a job, which wrote or was queued, to the next of its set. Returns
  * that one, which may go on now; NULL: there is none. */
-struct world_job *world_give_turn (struct sluice_world *world, struct world_job *job);
+struct mean_field_job *mean_field_give_turn (struct sluice_mean_field *mean_field,
+					     struct mean_field_job *job);
 
 /* Nobody writes and nobody is queued. */
-void world_init_sets (struct sluice_world *world);
+void mean_field_init_sets (struct sluice_mean_field *mean_field);
 
 /* Normally distributed, by a seed and a number. */
-double world_normal (uint64_t seed, uint64_t counter);
+double mean_field_normal (uint64_t seed, uint64_t counter);
 
 /* What differs between a job's bursts: the mean over them is 1. */
-void world_set_usual (struct sluice_world *world, struct world_job *job);
-double world_burst_length (const struct sluice_world *world, const struct world_job *job,
-			   uint32_t bursts_left);
+void mean_field_set_usual (struct sluice_mean_field *mean_field,
+			   struct mean_field_job *job);
+double mean_field_burst_length (const struct sluice_mean_field *mean_field,
+				const struct mean_field_job *job, uint32_t bursts_left);
 
 /* What the storage is to who decides on turns. */
-void world_init_turns (struct sluice_world *world);
+void mean_field_init_turns (struct sluice_mean_field *mean_field);
 
 /* What turns know of a job: at its start, and after each of its bursts. */
-void world_expect (struct sluice_world *world, struct world_job *job);
-void world_learn (struct sluice_world *world, struct world_job *job);
+void mean_field_expect (struct sluice_mean_field *mean_field, struct mean_field_job *job);
+void mean_field_learn (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 
 /* A burst begins or ends: decide when that is seen. */
-void world_ask_for_turns (struct sluice_world *world);
+void mean_field_ask_for_turns (struct sluice_mean_field *mean_field);
 
 /* Decide now, and let it take effect. */
-void world_take_turns (struct sluice_world *world);
+void mean_field_take_turns (struct sluice_mean_field *mean_field);
 
 /* The burst of a job ends: it is held no more. */
-void world_end_hold (struct sluice_world *world, struct world_job *job);
+void mean_field_end_hold (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 
 /* Seconds alone that are left of a burst now. */
-double world_remaining (const struct sluice_world *world, const struct world_job *job);
+double mean_field_remaining (const struct sluice_mean_field *mean_field,
+			     const struct mean_field_job *job);
 
 /* From now on the burst of a job passes at this share of its rate alone. */
-void world_set_speed (struct sluice_world *world, struct world_job *job, double speed);
+void mean_field_set_speed (struct sluice_mean_field *mean_field, struct mean_field_job *job,
+			   double speed);
 
 #endif

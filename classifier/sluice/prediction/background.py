@@ -1,4 +1,4 @@
-"""Who did I/O beside whom, and when: runs of one storage laid over each other.
+"""Who did I/O alongside whom, and when: runs of one storage laid over each other.
 
 A run's heatmap says when it moved bytes, its counters how long it was in I/O. Where the two
 agree, a part of a burst has a rate of its own. Where most of the I/O is waiting that no bin shows
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-CROWDS = np.array([0.1, 0.5, 1.1, 2.1, 3.5])  # others at once, between which parts are told apart
+LOADS_OF_OTHERS = np.array(
+    [0.1, 0.5, 1.1, 2.1, 3.5]
+)  # others at once, between which parts are told apart
 PIECES = 64  # of a burst of a run whose bins tell no rate
 SLICE = 4  # bins
 SHORT = 0.25  # of a run's bursts may lie within two bins
@@ -36,7 +38,7 @@ STORAGE_RUNS = 2000  # the newest, that tell what a storage takes,
 COARSE = 8.0  # but for those whose bins are so many times as wide as usual
 MOST_PIECES = 256  # of a run
 PLAIN = 3  # edges of a run without a heatmap, at most: start, end, and when storage had it all
-MOST_OTHERS = 64  # that are looked at beside a run, those that move most
+MOST_OTHERS = 64  # alongside a run that count, those that move most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +48,7 @@ class IoRun:
     program: Hashable
     """Runs of one program are alike."""
     job: Hashable
-    """Runs of one job are no company to each other."""
+    """Runs of one job are no co-runners of each other."""
     start: float
     """UTC seconds."""
     seconds: float
@@ -81,8 +83,8 @@ class IoRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Company:
-    """Units are what has a rate, a run or some of it; parts of a unit differ in company."""
+class Background:
+    """Units are what has a rate, a run or some of it; parts of a unit differ in co-runners."""
 
     run_of_unit: NDArray[np.intp]
     log_rate: Array
@@ -95,7 +97,7 @@ class Company:
     """Of each part."""
     fraction: Array
     """Of its unit's I/O time, of each part."""
-    crowd: Array
+    others: Array
     """Others in I/O at once, of each part, in the mean."""
     part: NDArray[np.intp]
     """Of each meeting: a part and another run; likewise the next two."""
@@ -214,7 +216,7 @@ def _pieces_of_bursts(run: IoRun, bins: Array) -> _Pieces:
     )
 
 
-def company_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Company:
+def background_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Background:
     """Lay the runs of one storage over each other.
 
     bandwidth: B/s of the storage, if it is known.
@@ -223,9 +225,9 @@ def company_of(runs: Sequence[IoRun], bandwidth: float | None = None) -> Company
     storage = seen_storage(runs, bandwidth)
     pressing = _Pressing([one.written_back(storage.most) for one in activities])
     built = _Built(len(runs))
-    for i, others in _beside(runs, pressing.starts, pressing.ends):
+    for i, others in _alongside(runs, pressing.starts, pressing.ends):
         built.add(i, activities[i], others, pressing)
-    return built.company(storage)
+    return built.background(storage)
 
 
 class _Pressing:
@@ -269,7 +271,7 @@ def _padded(values: Array, count: int) -> Array:
     return values[np.minimum(np.arange(count), len(values) - 1)]
 
 
-def _beside(
+def _alongside(
     runs: Sequence[IoRun], starts: Array, ends: Array
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield each run with those of other jobs that ran meanwhile and may share its targets."""
@@ -343,7 +345,7 @@ def _moved(runs: Sequence[IoRun], step: float) -> Array:
 
 
 def rate_by_cache(run: IoRun, storage: Storage, fast: float) -> float:
-    """Return B/s that a run would get with an empty cache before it, and nobody beside it.
+    """Return B/s that a run would get with an empty cache before it, and nobody alongside it.
 
     Its bursts and pauses are those of its heatmap; fast: B/s into a cache with room.
     """
@@ -373,7 +375,7 @@ class _Built:
         self.share: list[float] = []
         self.first: list[int] = []
         self.fraction: list[float] = []
-        self.crowd: list[float] = []
+        self.others: list[float] = []
         self.unit: list[int] = []
         self.part: list[NDArray[np.intp]] = []
         self.other: list[NDArray[np.intp]] = []
@@ -386,9 +388,9 @@ class _Built:
         own, moved = pieces.io_seconds, pieces.moved
         load = pressing.seconds(others, pieces.begin, pieces.end)
         load /= pieces.end - pieces.begin
-        crowd = load.sum(axis=0)
-        self.exposed[i] = float(np.minimum(1.0, crowd) @ own / own.sum())
-        level = np.searchsorted(CROWDS, crowd)
+        at_once = load.sum(axis=0)
+        self.exposed[i] = float(np.minimum(1.0, at_once) @ own / own.sum())
+        level = np.searchsorted(LOADS_OF_OTHERS, at_once)
         if moved is None:
             self._unit(i, math.log(activity.run.rate), 1.0)
         for one in np.unique(level).tolist():
@@ -414,21 +416,21 @@ class _Built:
         mean = load @ own / own.sum()
         self.unit.append(len(self.run) - 1)
         self.fraction.append(fraction)
-        self.crowd.append(float(mean.sum()))
+        self.others.append(float(mean.sum()))
         met = np.flatnonzero(mean > 0)
         self.part.append(np.full(len(met), number))
         self.other.append(others[met])
         self.seconds.append(mean[met])
 
-    def company(self, storage: Storage) -> Company:
-        return Company(
+    def background(self, storage: Storage) -> Background:
+        return Background(
             run_of_unit=np.array(self.run, dtype=np.intp),
             log_rate=np.array(self.log_rate),
             share_of_run=np.array(self.share),
             first_part=np.array([*self.first, len(self.unit)], dtype=np.intp),
             unit=np.array(self.unit, dtype=np.intp),
             fraction=np.array(self.fraction),
-            crowd=np.array(self.crowd),
+            others=np.array(self.others),
             part=_joined(self.part, np.intp),
             other=_joined(self.other, np.intp),
             seconds=_joined(self.seconds, np.float64),

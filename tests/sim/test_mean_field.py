@@ -1,4 +1,4 @@
-"""The fast world keeps the laws of a queueing network, whatever the jobs."""
+"""The mean-field storage model keeps the laws of a queueing network, whatever the jobs."""
 
 import math
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 from sluice.sim.papers.shah import program
+from sluice.sim.storage.discrete_event import simulate
+from sluice.sim.storage.mean_field import MeanField
 from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.requests import simulate
-from sluice.sim.storage.world import World
 
 MIB = 1048576.0
 TARGETS, SERVERS = 8, 2
@@ -28,7 +28,7 @@ programs = st.fixed_dictionaries(
         "async_io": st.sampled_from([0.0, 1.0]),
     }
 )
-"""Profiles as the classifier gives them, with the numbers that the world reads."""
+"""Profiles as the classifier gives them, with the numbers that the storage model reads."""
 
 sharings = st.sampled_from(["fifo", "jobs", "nodes"])
 
@@ -45,8 +45,8 @@ def numbers_of(program):
     }
 
 
-def load(world, program, *, runtime=600.0, nodes=4.0):
-    return world.load_of(numbers_of(program), nodes=nodes, runtime=runtime)
+def load(mean_field, program, *, runtime=600.0, nodes=4.0):
+    return mean_field.load_of(numbers_of(program), nodes=nodes, runtime=runtime)
 
 
 def writer(**changed):
@@ -65,10 +65,10 @@ def writer(**changed):
 
 @given(program=programs, sharing=sharings)
 def test_a_job_alone_takes_exactly_its_nominal_time(program, sharing):
-    """Whatever its rate: the trace's run time alone is the world's."""
-    world = World(BASE, lanes=LANES, sharing=sharing)
-    world.start(10.0, load(world, program))
-    (end,) = world.run()
+    """Whatever its rate: the trace's run time alone is the storage model's."""
+    mean_field = MeanField(BASE, lanes=LANES, sharing=sharing)
+    mean_field.start(10.0, load(mean_field, program))
+    (end,) = mean_field.run()
     assert end.runtime == pytest.approx(600.0, rel=1e-9)
     assert end.alone == pytest.approx(600.0, rel=1e-9)
     assert end.io == pytest.approx(end.io_alone, rel=1e-9)
@@ -77,21 +77,21 @@ def test_a_job_alone_takes_exactly_its_nominal_time(program, sharing):
 @given(program=programs, count=st.integers(2, 12), sharing=sharings)
 def test_symmetric_jobs_share_equally_and_end_together(program, count, sharing):
     """Equal jobs that start together are never told apart."""
-    world = World(BASE, lanes=LANES, sharing=sharing)
-    slots = [world.start(0.0, load(world, program), tag=i) for i in range(count)]
-    assert len({world.rate(slot) for slot in slots}) == 1
-    ends = list(world.run())
+    mean_field = MeanField(BASE, lanes=LANES, sharing=sharing)
+    slots = [mean_field.start(0.0, load(mean_field, program), tag=i) for i in range(count)]
+    assert len({mean_field.rate(slot) for slot in slots}) == 1
+    ends = list(mean_field.run())
     assert [end.tag for end in ends] == list(range(count))
     assert {end.time for end in ends} == {ends[0].time}
 
 
 @given(jobs=st.lists(programs, min_size=1, max_size=6), sharing=sharings)
-def test_no_job_gains_from_company(jobs, sharing):
+def test_no_job_gains_from_co_runners(jobs, sharing):
     """Rates are shares of the rate alone: in (0, 1]."""
-    world = World(BASE, lanes=LANES, sharing=sharing)
+    mean_field = MeanField(BASE, lanes=LANES, sharing=sharing)
     for job in jobs:
-        world.start(0.0, load(world, job))
-    ends = list(world.run())
+        mean_field.start(0.0, load(mean_field, job))
+    ends = list(mean_field.run())
     assert len(ends) == len(jobs)
     for end in ends:
         assert end.runtime >= end.alone * (1 - 1e-9)
@@ -101,25 +101,25 @@ def test_no_job_gains_from_company(jobs, sharing):
 @given(jobs=st.lists(programs, min_size=2, max_size=6), more=programs, sharing=sharings)
 def test_one_more_writer_slows_somebody_or_nobody_but_never_all_faster(jobs, more, sharing):
     """A full station stays full: what one more takes, others lose."""
-    world = World(BASE, lanes=((8, 2),), sharing=sharing)
+    mean_field = MeanField(BASE, lanes=((8, 2),), sharing=sharing)
     writers = [{**job, "io_share": 1.0, "period_seconds": 1e9} for job in jobs]
-    slots = [world.start(0.0, load(world, job)) for job in writers]
-    before = [world.rate(slot) for slot in slots]
-    world.start(0.0, load(world, {**more, "io_share": 1.0, "period_seconds": 1e9}))
-    after = [world.rate(slot) for slot in slots]
+    slots = [mean_field.start(0.0, load(mean_field, job)) for job in writers]
+    before = [mean_field.rate(slot) for slot in slots]
+    mean_field.start(0.0, load(mean_field, {**more, "io_share": 1.0, "period_seconds": 1e9}))
+    after = [mean_field.rate(slot) for slot in slots]
     assert min(a / b for a, b in zip(after, before, strict=True)) <= 1 + 1e-6
 
 
 @given(count=st.integers(1, 20), chunk=st.sampled_from([MIB, 16 * MIB]), sharing=sharings)
 def test_work_is_conserved_when_the_targets_are_full(count, chunk, sharing):
     """Full targets serve exactly their capacity, however many share them."""
-    world = World(BASE, lanes=((TARGETS, SERVERS),), sharing=sharing)
+    mean_field = MeanField(BASE, lanes=((TARGETS, SERVERS),), sharing=sharing)
     program = writer(chunk_bytes=chunk, rate=TARGETS * 500e6)
-    one = load(world, program)
-    slots = [world.start(0.0, one) for _ in range(count)]
+    one = load(mean_field, program)
+    slots = [mean_field.start(0.0, one) for _ in range(count)]
     seconds_each = one.target_seconds / TARGETS
     alone = min(one.cap, one.outstanding / one.cycle, 1 / seconds_each)
-    used = sum(world.rate(slot) * alone * seconds_each for slot in slots)
+    used = sum(mean_field.rate(slot) * alone * seconds_each for slot in slots)
     assert used == pytest.approx(1.0 if count > 1 else alone * seconds_each, rel=1e-6)
 
 
@@ -132,11 +132,13 @@ def test_more_bandwidth_never_ends_the_last_job_later(jobs, factor, sharing):
     """Monotone in capacity, where every job writes in one burst."""
 
     def last(scale):
-        world = World({**BASE, "target_bandwidth": 500e6 * scale}, lanes=((8, 2),), sharing=sharing)
+        mean_field = MeanField(
+            {**BASE, "target_bandwidth": 500e6 * scale}, lanes=((8, 2),), sharing=sharing
+        )
         for job in jobs:
             slow = {**job, "io_share": 1.0, "period_seconds": 1e9, "rate": min(job["rate"], 2e9)}
-            world.start(0.0, load(world, slow))
-        return max(end.time for end in world.run())
+            mean_field.start(0.0, load(mean_field, slow))
+        return max(end.time for end in mean_field.run())
 
     assert last(factor) <= last(1.0) * (1 + 1e-6)
 
@@ -146,117 +148,117 @@ def test_equal_calls_give_equal_bits(jobs, sharing):
     """No clock, no addresses, no order of hashing."""
 
     def ends():
-        world = World(BASE, lanes=LANES, sharing=sharing, seed=7, spread=0.3)
+        mean_field = MeanField(BASE, lanes=LANES, sharing=sharing, seed=7, spread=0.3)
         for i, job in enumerate(jobs):
-            list(world.run(10.0 * i))
-            world.start(10.0 * i, load(world, job), lanes=i % 4, tag=i)
-        return list(world.run())
+            list(mean_field.run(10.0 * i))
+            mean_field.start(10.0 * i, load(mean_field, job), lanes=i % 4, tag=i)
+        return list(mean_field.run())
 
     assert ends() == ends()
 
 
 def test_disjoint_lanes_do_not_disturb_each_other():
     """Apart from the metadata server, lanes share nothing (Yildiz Y5)."""
-    world = World(BASE, lanes=LANES)
+    mean_field = MeanField(BASE, lanes=LANES)
     victim, other = writer(rate=1e9), writer(pattern="aw", rate=8e9)
-    slot = world.start(0.0, load(world, victim), lanes=1)
-    before = world.rate(slot)
-    world.start(0.0, load(world, other), lanes=2)
-    assert world.rate(slot) == before == 1.0
-    world.start(0.0, load(world, other), lanes=3)
-    assert world.rate(slot) < 0.95
+    slot = mean_field.start(0.0, load(mean_field, victim), lanes=1)
+    before = mean_field.rate(slot)
+    mean_field.start(0.0, load(mean_field, other), lanes=2)
+    assert mean_field.rate(slot) == before == 1.0
+    mean_field.start(0.0, load(mean_field, other), lanes=3)
+    assert mean_field.rate(slot) < 0.95
 
 
 def test_lanes_share_the_metadata_server():
     """Creators on different lanes still meet there."""
-    world = World({**BASE, "metadata_rate": 1000.0}, lanes=LANES)
+    mean_field = MeanField({**BASE, "metadata_rate": 1000.0}, lanes=LANES)
     creator = writer(pattern="owc", chunk_bytes=4096.0, rate=4096 * 900.0)
-    slot = world.start(0.0, load(world, creator), lanes=1)
-    assert world.rate(slot) == 1.0
-    world.start(0.0, load(world, creator), lanes=2)
-    assert world.rate(slot) == pytest.approx(1000 / 1800, rel=1e-6)
+    slot = mean_field.start(0.0, load(mean_field, creator), lanes=1)
+    assert mean_field.rate(slot) == 1.0
+    mean_field.start(0.0, load(mean_field, creator), lanes=2)
+    assert mean_field.rate(slot) == pytest.approx(1000 / 1800, rel=1e-6)
 
 
 def test_a_streaming_writer_takes_from_one_that_waits_for_every_write():
     """Shah S1: the ordering, from requests outstanding alone."""
-    world = World(lanes=((104, 8),))
+    mean_field = MeanField(lanes=((104, 8),))
     rates = {"owc": 28.4e9, "aw": 42.2e9}
     slots = {
-        name: world.start(0.0, load(world, writer(pattern=name, rate=rate, nprocs=256.0)))
+        name: mean_field.start(0.0, load(mean_field, writer(pattern=name, rate=rate, nprocs=256.0)))
         for name, rate in rates.items()
     }
-    assert world.rate(slots["owc"]) < 0.5
-    assert world.rate(slots["aw"]) > 0.8
+    assert mean_field.rate(slots["owc"]) < 0.5
+    assert mean_field.rate(slots["aw"]) > 0.8
 
 
-def test_fair_servers_protect_whoever_waits_for_every_write():
+def test_fair_servers_protect_a_job_that_waits_for_every_write():
     """What server-side fair sharing would give alone: equal shares of the targets."""
     shares = {}
     for sharing in ("fifo", "jobs"):
-        world = World(BASE, lanes=((8, 2),), sharing=sharing)
-        victim = world.start(0.0, load(world, writer(rate=2.0e9)))
-        world.start(0.0, load(world, writer(pattern="aw", rate=4e9)))
-        shares[sharing] = world.rate(victim)
+        mean_field = MeanField(BASE, lanes=((8, 2),), sharing=sharing)
+        victim = mean_field.start(0.0, load(mean_field, writer(rate=2.0e9)))
+        mean_field.start(0.0, load(mean_field, writer(pattern="aw", rate=4e9)))
+        shares[sharing] = mean_field.rate(victim)
     assert shares["fifo"] < 0.5 < shares["jobs"]
 
 
 def test_asynchronous_io_is_hidden_behind_computing():
     """max (C, A I): a slowed burst costs nothing while computing lasts longer."""
-    world = World(BASE, lanes=((8, 2),))
+    mean_field = MeanField(BASE, lanes=((8, 2),))
     hidden = writer(async_io=1.0, io_share=0.3, period_seconds=100.0, rate=4e9)
-    world.start(0.0, load(world, hidden), tag=1)
-    world.start(0.0, load(world, hidden), tag=2)
-    assert [end.runtime for end in world.run()] == [pytest.approx(600.0)] * 2
+    mean_field.start(0.0, load(mean_field, hidden), tag=1)
+    mean_field.start(0.0, load(mean_field, hidden), tag=2)
+    assert [end.runtime for end in mean_field.run()] == [pytest.approx(600.0)] * 2
 
 
 def test_a_job_that_is_stopped_leaves_its_share_to_the_others():
     """A kill at the time limit is an end like any other."""
-    world = World(BASE, lanes=((8, 2),))
+    mean_field = MeanField(BASE, lanes=((8, 2),))
     full = writer(rate=4e9)
-    staying = world.start(0.0, load(world, full))
-    leaving = world.start(0.0, load(world, full))
-    assert not list(world.run(100.0))
-    end = world.stop(100.0, leaving)
+    staying = mean_field.start(0.0, load(mean_field, full))
+    leaving = mean_field.start(0.0, load(mean_field, full))
+    assert not list(mean_field.run(100.0))
+    end = mean_field.stop(100.0, leaving)
     assert end.runtime == 100.0
     assert end.io_alone == pytest.approx(50.0, rel=0.05)
-    assert world.rate(staying) == 1.0
+    assert mean_field.rate(staying) == 1.0
 
 
-def in_set(world, job, number):
-    one = load(world, job)
+def in_set(mean_field, job, number):
+    one = load(mean_field, job)
     one.set = number
     return one
 
 
 def test_jobs_of_a_set_write_one_after_the_other_and_sets_at_the_same_time():
     """IO-Sets: a burst waits for that of its set, however much room the storage has."""
-    world = World(BASE, lanes=((8, 2),))
+    mean_field = MeanField(BASE, lanes=((8, 2),))
     small = writer(rate=1e8)
     for tag, number in enumerate((1, 1, 1, 2, 0)):
-        world.start(0.0, in_set(world, small, number), tag=tag)
-    ends = {end.tag: end for end in world.run()}
+        mean_field.start(0.0, in_set(mean_field, small, number), tag=tag)
+    ends = {end.tag: end for end in mean_field.run()}
     assert [ends[tag].time for tag in range(5)] == pytest.approx([600, 1200, 1800, 600, 600])
     assert ends[2].io == pytest.approx(1800)
     assert ends[2].io_alone == pytest.approx(600)
 
 
 def test_a_job_that_is_killed_while_it_waits_for_its_set_holds_nobody_up():
-    world = World(BASE, lanes=((8, 2),))
+    mean_field = MeanField(BASE, lanes=((8, 2),))
     small = writer(rate=1e8)
-    slots = [world.start(0.0, in_set(world, small, 1), tag=tag) for tag in range(4)]
-    assert [world.rate(slot) for slot in slots] == [1, 0, 0, 0]
-    killed = [world.stop(300.0, slots[i]) for i in (1, 3, 0)]
+    slots = [mean_field.start(0.0, in_set(mean_field, small, 1), tag=tag) for tag in range(4)]
+    assert [mean_field.rate(slot) for slot in slots] == [1, 0, 0, 0]
+    killed = [mean_field.stop(300.0, slots[i]) for i in (1, 3, 0)]
     assert [end.io_alone for end in killed] == pytest.approx([0, 0, 300])
     assert [end.alone for end in killed] == pytest.approx([0, 0, 300])
-    assert [(end.tag, end.time) for end in world.run()] == [(2, pytest.approx(900.0))]
+    assert [(end.tag, end.time) for end in mean_field.run()] == [(2, pytest.approx(900.0))]
 
 
 @given(jobs=st.lists(st.tuples(programs, st.integers(0, 2)), min_size=1, max_size=8))
-def test_whoever_waits_for_its_set_writes_in_the_end(jobs):
-    world = World(BASE, lanes=LANES)
+def test_a_job_that_waits_for_its_set_writes_in_the_end(jobs):
+    mean_field = MeanField(BASE, lanes=LANES)
     for i, (job, number) in enumerate(jobs):
-        world.start(5.0 * i, in_set(world, job, number))
-    ends = list(world.run())
+        mean_field.start(5.0 * i, in_set(mean_field, job, number))
+    ends = list(mean_field.run())
     assert len(ends) == len(jobs)
     for end in ends:
         assert end.runtime >= end.alone * (1 - 1e-9)
@@ -265,16 +267,18 @@ def test_whoever_waits_for_its_set_writes_in_the_end(jobs):
 
 def test_the_end_of_an_hour_without_io_is_exact():
     """Jobs without I/O never meet the storage."""
-    world = World()
-    world.start(5.0, world.load_of({"pattern": "none", "io_share": 0.0}, nodes=1, runtime=3600.0))
-    assert [end.time for end in world.run()] == [3605.0]
+    mean_field = MeanField()
+    mean_field.start(
+        5.0, mean_field.load_of({"pattern": "none", "io_share": 0.0}, nodes=1, runtime=3600.0)
+    )
+    assert [end.time for end in mean_field.run()] == [3605.0]
 
 
-def test_perturbed_worlds_differ_by_seed_and_come_back_with_it():
-    """Sensitivity of an answer: the same seed is the same world."""
-    one, again, other = (World(seed=seed, spread=0.2).numbers for seed in (1, 1, 2))
+def test_perturbed_storage_models_differ_by_seed_and_come_back_with_it():
+    """Sensitivity of an answer: the same seed is the same storage model."""
+    one, again, other = (MeanField(seed=seed, spread=0.2).numbers for seed in (1, 1, 2))
     assert one == again != other
-    assert World(seed=3, spread=0.0).numbers == World().numbers
+    assert MeanField(seed=3, spread=0.0).numbers == MeanField().numbers
 
 
 @pytest.mark.parametrize(
@@ -289,55 +293,57 @@ def test_perturbed_worlds_differ_by_seed_and_come_back_with_it():
         ({"sharing": "unfair"}, "fifo or jobs or nodes"),
     ],
 )
-def test_an_impossible_world_is_refused_by_name(changed, says):
+def test_an_impossible_storage_model_is_refused_by_name(changed, says):
     """The text says which number is wrong."""
-    with pytest.raises(WorldError, match=says):
-        World(**changed)
+    with pytest.raises(StorageModelError, match=says):
+        MeanField(**changed)
 
 
 LUSTRE = PLATFORMS["lustre"].storage()
 PATTERNS = ("owc", "ws", "aw")
 MEAN, WORST = 0.03, 0.10
-"""Of the share of the rate alone: how far the fast world may be from the request-level one."""
+"""Of the share of the rate alone: how far the two storage models may be from each other."""
 
 
-def test_the_defaults_are_the_lustre_of_the_request_level_world():
+def test_the_defaults_are_the_lustre_of_the_request_level_storage_model():
     """One set of numbers, at two resolutions; creates as two programs of 256 get them."""
-    numbers = World().numbers
+    numbers = MeanField().numbers
     same = ("target_bandwidth", "server_bandwidth", "commit_seconds", "rewrite_window")
     assert {name: numbers[name] for name in same} == {name: LUSTRE[name] for name in same}
     assert numbers["stream_window"] == LUSTRE["flow_window"]
     assert numbers["request_bytes"] == LUSTRE["unit_bytes"]
-    crowd = 1 + 512 * LUSTRE["create_crowding"]
-    assert 1 / numbers["metadata_rate"] == pytest.approx(LUSTRE["create_seconds"] * crowd, rel=0.01)
+    slower = 1 + 512 * LUSTRE["create_contention"]
+    assert 1 / numbers["metadata_rate"] == pytest.approx(
+        LUSTRE["create_seconds"] * slower, rel=0.01
+    )
 
 
-def shares_in_both_worlds(members, processes=256.0):
+def shares_in_both_models(members, processes=256.0):
     """Return (pattern, request-level, fast): what each program keeps among all members."""
     programs = [program(pattern, mib * MIB, processes) for pattern, mib in members]
     alone = [simulate(LUSTRE, [one], stop_share=0.9)[0].rate for one in programs]
     both = [outcome.rate for outcome in simulate(LUSTRE, programs, stop_share=0.9)]
-    world = World()
+    mean_field = MeanField()
     jobs = [
         writer(pattern=pattern, chunk_bytes=mib * MIB, nprocs=processes, rate=rate)
         for (pattern, mib), rate in zip(members, alone, strict=True)
     ]
-    slots = [world.start(0.0, load(world, job)) for job in jobs]
-    rates = map(world.rate, slots)
+    slots = [mean_field.start(0.0, load(mean_field, job)) for job in jobs]
+    rates = map(mean_field.rate, slots)
     return [
         (member, rate / one, fast)
         for member, rate, one, fast in zip(members, both, alone, rates, strict=True)
     ]
 
 
-def test_the_fast_world_agrees_with_the_request_level_one_on_pairs():
-    """27 cases: each pattern beside each at 1, 16 and 256 MiB."""
+def test_the_mean_field_storage_model_agrees_with_the_request_level_one_on_pairs():
+    """27 cases: each pattern alongside each at 1, 16 and 256 MiB."""
     errors = [
         abs(slow - fast)
         for mib in (1, 16, 256)
         for probe in PATTERNS
         for signal in PATTERNS
-        for _, slow, fast in shares_in_both_worlds([(probe, mib), (signal, mib)])[:1]
+        for _, slow, fast in shares_in_both_models([(probe, mib), (signal, mib)])[:1]
     ]
     print(f"pairs: mean {sum(errors) / len(errors):.3f}, worst {max(errors):.3f}")
     assert sum(errors) / len(errors) < MEAN
@@ -355,8 +361,10 @@ def test_the_fast_world_agrees_with_the_request_level_one_on_pairs():
     ids=str,
 )
 @pytest.mark.parametrize(("processes", "worst"), [(256.0, WORST), (64.0, 0.27)])
-def test_the_fast_world_agrees_with_the_request_level_one_on_sets(members, processes, worst):
+def test_the_mean_field_storage_model_agrees_with_the_request_level_one_on_sets(
+    members, processes, worst
+):
     """Three and four programs; less exact with fewer processes than targets."""
-    for member, slow, fast in shares_in_both_worlds(members, processes):
+    for member, slow, fast in shares_in_both_models(members, processes):
         print(f"{member}: requests {slow:.3f}, fast {fast:.3f}")
         assert fast == pytest.approx(slow, abs=worst)

@@ -1,5 +1,5 @@
 /*
- * The request-level world: a parallel file system as a closed queueing network,
+ * The discrete-event storage model: a parallel file system as a closed queueing network,
  * simulated request by request.
  *
  * A process writes one operation after the other. An operation visits, where the
@@ -18,12 +18,12 @@
  * above a limit are refused and try again after a timeout (incast).
  *
  * Programs that yield stage in their nodes' memory while others write, and programs
- * that divide keep to their part of the targets (requests_staging.c).
+ * that divide keep to their part of the targets (discrete_event_staging.c).
  *
  * Deterministic: events at the same time keep the order of their scheduling.
  */
-#ifndef SLUICE_REQUESTS_H
-#define SLUICE_REQUESTS_H
+#ifndef SLUICE_DISCRETE_EVENT_H
+#define SLUICE_DISCRETE_EVENT_H
 
 #include "base.h"
 
@@ -66,7 +66,7 @@
 	X (create_delay, 0.0, 0.0, 100.0, "s",                                             \
 	   "round trips of a create, on no shared station")                                \
 	X (create_seconds, 0.0, 0.0, 100.0, "s", "of the metadata server for a create")    \
-	X (create_crowding, 0.0, 0.0, 10.0, "share",                                       \
+	X (create_contention, 0.0, 0.0, 10.0, "share",                                     \
 	   "of create_seconds more for each other create under way")                       \
 	X (flow_limit, 0.0, 0.0, 1e9, "flows", "established at a server; 0: no limit")     \
 	X (retry_seconds, 0.2, 1e-6, 1e3, "s", "until a refused flow tries again")         \
@@ -165,9 +165,10 @@ void sluice_program_init (struct sluice_program *program);
  * stop_share > 0, until the first has written that share of its bytes (Shah S8).
  * Returns the number of events, or -1 and the reason.
  */
-int64_t sluice_requests_run (const struct sluice_storage *storage,
-			     const struct sluice_program *programs, uint32_t count,
-			     double stop_share, struct sluice_program_outcome *outcomes,
-			     struct sluice_error *err);
+int64_t sluice_discrete_event_run (const struct sluice_storage *storage,
+				   const struct sluice_program *programs, uint32_t count,
+				   double stop_share,
+				   struct sluice_program_outcome *outcomes,
+				   struct sluice_error *err);
 
 #endif

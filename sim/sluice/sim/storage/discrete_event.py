@@ -1,6 +1,6 @@
-"""The request-level world, bound: storage and programs in, what became of each out.
+"""The discrete-event storage model, bound: storage and programs in, what became of each out.
 
-sim/engine/storage/requests.h says what every number means; the names here are its names.
+sim/engine/storage/discrete_event.h says what every number means; the names here are its names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.sim._engine import ffi, lib
-from sluice.sim.errors import WorldError
+from sluice.sim.errors import StorageModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """What became of one program; times in s since the simulation began."""
 
     first_start: float
@@ -102,7 +102,7 @@ def simulate(
     *,
     stop_share: float = 0.0,
     seed: int = 0,
-) -> list[Outcome]:
+) -> list[ProgramOutcome]:
     """Let programs write together, until all but the noise have ended.
 
     With stop_share, until the first has written that share of its bytes (facts S8).
@@ -119,17 +119,21 @@ def simulate(
     outcomes = ffi.new("struct sluice_program_outcome []", len(programs))
     error = ffi.new("struct sluice_error *")
     if not math.isfinite(stop_share) or not 0.0 <= stop_share <= 1.0:
-        raise WorldError(f"stop_share is {stop_share}; give 0 to 1")
-    events = lib.sluice_requests_run(machine, writers, len(programs), stop_share, outcomes, error)
+        raise StorageModelError(f"stop_share is {stop_share}; give 0 to 1")
+    events = lib.sluice_discrete_event_run(
+        machine, writers, len(programs), stop_share, outcomes, error
+    )
     if events < 0:
-        raise WorldError(ffi.string(error.text).decode())
-    return [Outcome(*(getattr(o, name) for name in Outcome.__slots__)) for o in outcomes]
+        raise StorageModelError(ffi.string(error.text).decode())
+    return [
+        ProgramOutcome(*(getattr(o, name) for name in ProgramOutcome.__slots__)) for o in outcomes
+    ]
 
 
 def _fill(struct: Any, values: Mapping[str, float | str], names: set[str], what: str) -> None:
     for name, value in values.items():
         if name not in names:
-            raise WorldError(f"{what}: there is no {name}; give {', '.join(sorted(names))}")
+            raise StorageModelError(f"{what}: there is no {name}; give {', '.join(sorted(names))}")
         setattr(struct, name, _number(what, name, value))
 
 
@@ -137,9 +141,9 @@ def _number(what: str, name: str, value: float | str) -> float:
     """Read a number; words and flags become those of the header."""
     if name in WORDS:
         if value not in WORDS[name]:
-            raise WorldError(f"{what}: {name} is {value!r}; give {' or '.join(WORDS[name])}")
+            raise StorageModelError(f"{what}: {name} is {value!r}; give {' or '.join(WORDS[name])}")
         number: int = WORDS[name][str(value)]
         return number
     if isinstance(value, str) or not math.isfinite(value) or (name in WHOLE and value < 0):
-        raise WorldError(f"{what}: {name} is {value!r}; give a number")
+        raise StorageModelError(f"{what}: {name} is {value!r}; give a number")
     return int(value) if name in WHOLE else float(value)

@@ -1,7 +1,7 @@
 """Which storage targets are slow, by probes of them and by the runs of applications.
 
 Targets of one file system differ by about 5 times at a moment, and one of them by more than 10
-times over time; a few straggle, most are alike (Huang et al., H1 in docs/evidence/worlds.md).
+times over time; a few are slow, most are alike (Huang et al., docs/evidence/storage-models.md, H1).
 So a target is compared with its peers, by what the same program got there and elsewhere, and
 old observations count less.
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 HALF_LIFE = 86400.0  # seconds: what was seen a day ago counts half
 WINDOW = 7 * 86400  # seconds: what is older than that is not looked at
 Z = 1.96  # of a two-sided interval of 95 %
-STRAGGLES_BELOW = 2 / 3
-"""A target straggles when the upper end of its interval is below this share of its peers' rate."""
+SLOW_BELOW = 2 / 3
+"""A target is slow when the upper end of its interval is below this share of its peers' rate."""
 SLOWEST = 0.01
-"""What a straggler counts for at least, however little it gave."""
+"""What a slow target counts for at least, however little it gave."""
 
 LONELY = "nothing to compare with"
 UNSURE = "not enough evidence"
-STRAGGLES = "straggles"
+SLOW = "slow"
 KEEPS_UP = "keeps up with its peers"
-UNDECIDED = "may straggle, may keep up"
+UNDECIDED = "may be slow, may keep up"
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class SpeedObservation:
     """What a program got from a target."""
 
     target: str
@@ -71,21 +71,21 @@ class TargetSpeed:
     """Of the observations, UTC seconds."""
 
     @property
-    def straggles(self) -> bool:
-        return self.verdict == STRAGGLES
+    def is_slow(self) -> bool:
+        return self.verdict == SLOW
 
     @property
     def published(self) -> float:
-        """What decisions count with: 1 for all that is not known to straggle."""
-        return self.published_after(straggled=False)
+        """What decisions count with: 1 for all that is not known to be slow."""
+        return self.published_after(was_slow=False)
 
-    def published_after(self, *, straggled: bool) -> float:
-        """Return the same of a target of which it is known whether it straggled until now.
+    def published_after(self, *, was_slow: bool) -> float:
+        """Return the same of a target of which it is known whether it was slow until now.
 
         Then it does until it surely keeps up, or too little is known any more: one near the bound
-        would otherwise straggle and keep up in turns, with each run that is seen.
+        would otherwise be slow and keep up in turns, with each run that is seen.
         """
-        counts = self.straggles or (straggled and self.verdict == UNDECIDED)
+        counts = self.is_slow or (was_slow and self.verdict == UNDECIDED)
         return min(1.0, max(SLOWEST, self.speed)) if counts and self.speed is not None else 1.0
 
 
@@ -107,13 +107,13 @@ class _Cell:
 
 
 def speeds_of(
-    peers: Iterable[Sequence[str]], observations: Iterable[Observation], now: int
+    peers: Iterable[Sequence[str]], observations: Iterable[SpeedObservation], now: int
 ) -> list[TargetSpeed]:
     """Judge targets, in the order in which they come; `peers` are groups of targets alike.
 
     Observations of other targets, of the future and of before WINDOW count for nothing.
     """
-    by_target: dict[str, list[Observation]] = defaultdict(list)
+    by_target: dict[str, list[SpeedObservation]] = defaultdict(list)
     for one in sorted(observations, key=_place):
         if now - WINDOW <= one.observed <= now:
             by_target[one.target].append(one)
@@ -125,12 +125,12 @@ def speeds_of(
     return found
 
 
-def _place(one: Observation) -> tuple[object, ...]:
+def _place(one: SpeedObservation) -> tuple[object, ...]:
     """Sort by all that is compared, so that sums do not depend on who told first."""
     return one.observed, one.program, one.is_probe, one.rate, one.weight
 
 
-def _cells(observations: Iterable[Observation], now: int) -> dict[Hashable, _Cell]:
+def _cells(observations: Iterable[SpeedObservation], now: int) -> dict[Hashable, _Cell]:
     """Rates by program; probes and runs are never compared with one another."""
     cells: dict[Hashable, list[_Weighed]] = defaultdict(list)
     for one in observations:
@@ -155,7 +155,7 @@ def _judge(
     target: str,
     cells: dict[Hashable, _Cell],
     peers_of: dict[Hashable, list[_Cell]],
-    observations: Sequence[Observation],
+    observations: Sequence[SpeedObservation],
 ) -> TargetSpeed:
     ratios: list[_Weighed] = []
     for program, here in cells.items():
@@ -209,6 +209,6 @@ def _verdict(speed: float | None, low: float | None, high: float | None) -> str:
         return LONELY
     if low is None or high is None:
         return UNSURE
-    if high < STRAGGLES_BELOW:
-        return STRAGGLES
-    return KEEPS_UP if low >= STRAGGLES_BELOW else UNDECIDED
+    if high < SLOW_BELOW:
+        return SLOW
+    return KEEPS_UP if low >= SLOW_BELOW else UNDECIDED

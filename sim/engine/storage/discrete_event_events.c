@@ -1,7 +1,7 @@
-/* The calendar of the request-level world: a heap by time, then by number. */
+/* The calendar of the discrete-event storage model: a heap by time, then by number. */
 #include <stdlib.h>
 
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 static int
 is_earlier (const struct event *a, const struct event *b)

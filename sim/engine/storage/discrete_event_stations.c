@@ -1,12 +1,12 @@
 /*
- * The stations of the request-level world. Links, server work and memory are
+ * The stations of the discrete-event storage model. Links, server work and memory are
  * first come, first served with known service times, so each is one clock: until
  * when it is busy. Targets choose whom they serve next, so they have queues.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include "requests_state.h"
+#include "discrete_event_state.h"
 
 /* Pass a station that serves in order of arrival. Returns when. */
 static double
