@@ -2,6 +2,20 @@
 #ifndef SLUICE_PROBE_FAIL_H
 #define SLUICE_PROBE_FAIL_H
 
+/*
+ * Wall-clock time that does not jump: seconds since the epoch, by the machine's
+ * monotonic clock. Slices of several nodes can be laid side by side, and an
+ * adjustment of the clock during a run does not stretch any of them.
+ */
+
+/* Once, before any process is started. */
+void clock_init (void);
+
+double clock_now (void);
+
+/* Sleep until then; returns at once when it has passed. */
+void clock_wait (double until);
+
 enum exit_code {
 	EXIT_IO = 1,	/* an operation failed */
 	EXIT_USAGE = 2, /* the command line makes no sense */

@@ -25,4 +25,10 @@ struct crew *crew_create (const struct options *options);
 struct outcome run (struct crew *crew, const struct options *options,
 		    const struct place *places, struct tally *tally);
 
+/* The report, as JSON lines on stdout. */
+
+/* 0, or -1 when stdout does not take it. */
+int report (const struct options *options, const struct place *places,
+	    const struct tally *tally, const struct outcome *outcome);
+
 #endif

@@ -17,11 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "fail.h"
 #include "options.h"
 #include "place.h"
-#include "report.h"
 #include "run.h"
 #include "tally.h"
 

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "fail.h"
 
 enum { NAME_SIZE = 64 };

@@ -1,7 +1,7 @@
 /*
  * What is used of libdarshan-util 3.5 (the wheel carries no header): the layout of an open
  * log and of its records, and the calls. Records of older formats and of the other byte
- * order are made these: by forms.c, those of varying size by the library.
+ * order are made these: by region.c, those of varying size by the library.
  *
  * The handle's layout is looked into for what the library has no cheap call for: which
  * modules there are, and where their records and the names of files lie (see region.h).

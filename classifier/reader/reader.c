@@ -2,7 +2,6 @@
 
 #include "darshan.h"
 #include "names.h"
-#include "records.h"
 #include "rows.h"
 
 #include <errno.h>

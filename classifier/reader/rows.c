@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "region.h"
+
 enum { FIRST_ROWS = 32, CLEARED_AT_ONCE = 16, STRIDES = 4 };
 
 static size_t
@@ -218,4 +220,241 @@ rows_finish (struct rows *rows)
 	free (rows->slots);
 	rows->slots = NULL;
 	rows->slot_count = 0;
+}
+
+static const int64_t max_records = 1 << 22; /* of one module: 3 GiB of POSIX records */
+static const int64_t max_count = 1ll << 60; /* no counter of a real job is larger */
+
+struct reading {
+	const struct sluice_library *library;
+	const struct darshan_handle *handle;
+	struct region *region;
+	int64_t nprocs;
+	struct rows *rows;
+	struct sluice_error *err;
+};
+
+/* What a record may say */
+
+/* Counters first to end - 1 must be counts, or -1 where the runtime did not count: plus 1,
+ * none has one of the four highest bits. Looking at all of them at once costs the least. */
+static int
+check_counters (struct reading *r, const char *module, const char *const *names,
+		const int64_t *counters, int first, int end)
+{
+	uint64_t bits = 0;
+	for (int i = first; i < end; i++)
+		bits |= (uint64_t)counters[i] + 1;
+	for (int i = first; bits >> 60 && i < end; i++)
+		if (counters[i] < -1 || counters[i] > max_count)
+			return sluice_fail (r->err, "counts %lld %s %s",
+					    (long long)counters[i], module,
+					    strchr (names[i], '_') + 1);
+	return 0;
+}
+
+/* A double is infinite or no number when all bits of its exponent are set, so that one more
+ * in its lowest place carries into the sign's. */
+static int
+check_times (struct reading *r, const char *module, const double *times, int count)
+{
+	const uint64_t exponent = 0x7ff0000000000000u;
+	uint64_t carry = 0;
+	for (int i = 0; i < count; i++) {
+		uint64_t bits;
+		memcpy (&bits, &times[i], sizeof bits);
+		carry |= (bits & exponent) + 0x0010000000000000u;
+	}
+	if (carry >> 63)
+		return sluice_fail (r->err, "has %s times that are not numbers", module);
+	return 0;
+}
+
+/* Left out of the rules: hashes, modes, ranks, differences, alignments, and sizes of
+ * accesses, which old runtimes leave undefined where their count is 0. */
+
+static int
+check_posix (struct reading *r, const struct darshan_posix *record)
+{
+	const char *const *names = r->library->posix_counters;
+	const int64_t *c = record->counters;
+	if (check_counters (r, "POSIX", names, c, 0, POSIX_RENAMED_FROM) < 0
+	    || check_counters (r, "POSIX", names, c, POSIX_BYTES_READ, POSIX_MEM_ALIGNMENT)
+		   < 0
+	    || check_counters (r, "POSIX", names, c, POSIX_FILE_NOT_ALIGNED,
+			       POSIX_FILE_ALIGNMENT)
+		   < 0
+	    || check_counters (r, "POSIX", names, c, POSIX_MAX_READ_TIME_SIZE, POSIX_STRIDE)
+		   < 0
+	    || check_counters (r, "POSIX", names, c, POSIX_ACCESS_COUNT, POSIX_FASTEST_RANK)
+		   < 0)
+		return -1;
+	return check_times (r, "POSIX", record->times, POSIX_TIMES);
+}
+
+static int
+check_stdio (struct reading *r, const struct darshan_stdio *record)
+{
+	if (check_counters (r, "STDIO", r->library->stdio_counters, record->counters, 0,
+			    STDIO_FASTEST_RANK)
+	    < 0)
+		return -1;
+	return check_times (r, "STDIO", record->times, STDIO_TIMES);
+}
+
+static int
+check_mpiio (struct reading *r, const struct darshan_mpiio *record)
+{
+	const char *const *names = r->library->mpiio_counters;
+	const int64_t *c = record->counters;
+	if (check_counters (r, "MPI-IO", names, c, 0, MPIIO_MODE) < 0
+	    || check_counters (r, "MPI-IO", names, c, MPIIO_BYTES_READ, MPIIO_ACCESS) < 0
+	    || check_counters (r, "MPI-IO", names, c, MPIIO_ACCESS_COUNT,
+			       MPIIO_FASTEST_RANK)
+		   < 0)
+		return -1;
+	return check_times (r, "MPI-IO", record->times, MPIIO_TIMES);
+}
+
+/* Standard input, output and error are no files of the job's making, unless so much is
+ * written to the output that it is the job's result, redirected into one. Their ids are
+ * hashes of their names, the same everywhere. */
+static int
+is_no_file (uint64_t id, int64_t written)
+{
+	static const int64_t result = 96 << 10; /* bytes; fewer are messages */
+	if (id == 15920181672442173319u)
+		return written < result;
+	return id == 14734109647742566553u || id == 7238257241479193519u;
+}
+
+/* What becomes of a record */
+
+/* The process behind a record; a lone process owns its shared records too. */
+static int64_t
+owner_of (const struct reading *r, int64_t rank)
+{
+	if (rank < 0)
+		return r->nprocs == 1 ? 0 : -1;
+	return rank;
+}
+
+static int
+added (struct reading *r, int result)
+{
+	return result < 0 ? sluice_fail (r->err, "reading it needs too much memory") : 0;
+}
+
+static int
+add_posix (struct reading *r, const union darshan_record *record)
+{
+	const struct darshan_posix *posix = &record->posix;
+	if (check_posix (r, posix) < 0)
+		return -1;
+	if (is_no_file (posix->base.id, posix->counters[POSIX_BYTES_WRITTEN]))
+		return 0;
+	return added (r, rows_add_posix (r->rows, posix, owner_of (r, posix->base.rank)));
+}
+
+static int
+add_stdio (struct reading *r, const union darshan_record *record)
+{
+	const struct darshan_stdio *stdio = &record->stdio;
+	if (check_stdio (r, stdio) < 0)
+		return -1;
+	if (is_no_file (stdio->base.id, stdio->counters[STDIO_BYTES_WRITTEN]))
+		return 0;
+	return added (r, rows_add_stdio (r->rows, stdio, owner_of (r, stdio->base.rank)));
+}
+
+static int
+add_mpiio (struct reading *r, const union darshan_record *record)
+{
+	const struct darshan_mpiio *mpiio = &record->mpiio;
+	if (check_mpiio (r, mpiio) < 0)
+		return -1;
+	return added (r, rows_add_mpiio (r->rows, mpiio, owner_of (r, mpiio->base.rank)));
+}
+
+/* The records of a module */
+
+struct record_type {
+	int module;
+	const char *what;
+	int (*add) (struct reading *, const union darshan_record *);
+};
+
+static const struct record_type types[] = {
+	/* in the order in which they lie in the log */
+	{ DARSHAN_POSIX, "POSIX records", add_posix },
+	{ DARSHAN_MPIIO, "MPI-IO records", add_mpiio },
+	{ DARSHAN_STDIO, "STDIO records", add_stdio },
+};
+
+/* Add what a piece holds of whole records. Returns its bytes, or -1. */
+static int64_t
+add_piece (struct reading *r, const struct record_type *type, const struct form *form)
+{
+	struct region *region = r->region;
+	union darshan_record room;
+	size_t taken = 0;
+	for (; region->size - taken >= form->size; taken += form->size) {
+		const union darshan_record *record
+		    = form_take (form, region->bytes + taken, r->handle->swapped, &room);
+		if (record && type->add (r, record) < 0)
+			return -1;
+	}
+	return (int64_t)taken;
+}
+
+static int
+read_module (struct reading *r, const struct record_type *type)
+{
+	uint32_t version = r->handle->versions[type->module];
+	const struct form *form = form_find (type->module, version);
+	if (!form)
+		return sluice_fail (r->err, "has %s of version %lu, not known here",
+				    type->what, (unsigned long)version);
+	if (region_start (r->region, r->handle->modules[type->module], type->what) < 0)
+		return -1;
+	int64_t taken = 0, total = 0;
+	int result;
+	while ((result = region_read (r->region, (size_t)taken)) > 0) {
+		if ((taken = add_piece (r, type, form)) < 0)
+			return -1;
+		total += taken;
+		if (total > max_records * (int64_t)form->size)
+			return sluice_fail (r->err, "has more than %lld %s",
+					    (long long)max_records, type->what);
+	}
+	return result;
+}
+
+/* About how many records there are: real ones are packed into at least so many bytes. */
+static size_t
+expected_records (const struct darshan_handle *handle)
+{
+	const uint64_t packed = 12, most = 1024;
+	uint64_t expected = 0;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		uint64_t length = handle->modules[types[i].module].length;
+		if (length / packed > expected)
+			expected = length / packed;
+	}
+	return (size_t)(expected < most ? expected : most);
+}
+
+int
+records_read (const struct sluice_library *library, const struct darshan_handle *handle,
+	      struct region *region, int64_t nprocs, struct rows *rows,
+	      struct sluice_error *err)
+{
+	struct reading r = { library, handle, region, nprocs, rows, err };
+	if (added (&r, rows_reserve (rows, expected_records (handle))) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (handle->modules[types[i].module].length > 0
+		    && read_module (&r, &types[i]) < 0)
+			return -1;
+	return 0;
 }

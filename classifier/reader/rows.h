@@ -2,9 +2,9 @@
 #ifndef SLUICE_ROWS_H
 #define SLUICE_ROWS_H
 
-#include "reader.h"
-
 #include "darshan.h"
+#include "reader.h"
+#include "region.h"
 
 struct rows {
 	struct sluice_file_row *rows;
@@ -23,5 +23,12 @@ int rows_add_mpiio (struct rows *rows, const struct darshan_mpiio *record, int64
 
 /* Free everything but the rows themselves. */
 void rows_finish (struct rows *rows);
+
+/* The records of POSIX, MPI-IO and STDIO, checked and added up. */
+
+/* Add the records of a log of so many processes to the rows. 0, or -1 and a reason. */
+int records_read (const struct sluice_library *library, const struct darshan_handle *handle,
+		  struct region *region, int64_t nprocs, struct rows *rows,
+		  struct sluice_error *err);
 
 #endif

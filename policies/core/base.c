@@ -1,4 +1,5 @@
 #define _DEFAULT_SOURCE /* madvise */
+
 #include "base.h"
 
 #include <stdarg.h>
@@ -6,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "vocabulary.h"
 
 int
 sluice_fail (struct sluice_error *err, const char *format, ...)
@@ -108,3 +111,26 @@ sluice_hash_text (const char *text, uint64_t seed)
 {
 	return sluice_hash_bytes (text, strlen (text), seed);
 }
+
+#define NAME(name, json, text) json,
+#define TEXT(name, json, text) text,
+
+/* The two functions that read one of the lists back. */
+#define WORDS(word, LIST)                                                                  \
+	const char *sluice_##word##_name (unsigned int i)                                  \
+	{                                                                                  \
+		static const char *const names[] = { LIST (NAME) };                        \
+		return i < sizeof names / sizeof names[0] ? names[i] : "?";                \
+	}                                                                                  \
+	const char *sluice_##word##_text (unsigned int i)                                  \
+	{                                                                                  \
+		static const char *const texts[] = { LIST (TEXT) };                        \
+		return i < sizeof texts / sizeof texts[0] ? texts[i] : "?";                \
+	}
+
+WORDS (pattern, SLUICE_PATTERNS)
+WORDS (class, SLUICE_CLASSES)
+WORDS (action, SLUICE_ACTIONS)
+WORDS (reason, SLUICE_REASONS)
+WORDS (grant, SLUICE_GRANTS)
+WORDS (evidence, SLUICE_EVIDENCE)

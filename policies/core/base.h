@@ -8,7 +8,7 @@
 #ifndef SLUICE_BASE_H
 #define SLUICE_BASE_H
 
-#ifndef SLUICE_BINDING /* the binding's parser knows these types already */
+#ifndef SLUICE_BINDING
 #include <stddef.h>
 #include <stdint.h>
 #endif

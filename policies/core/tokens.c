@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "record.h"
+#include "situation.h"
+
 static uint32_t
 lane_count (const struct sluice_policy *policy)
 {
@@ -289,4 +292,25 @@ sluice_licenses_strip (const struct sluice_policy *policy,
 		sluice_licenses_append (policy, &lost, out);
 	}
 	return 0;
+}
+
+void
+sluice_record_decide (struct sluice_workspace *workspace,
+		      const struct sluice_situation *situation,
+		      const struct sluice_config *config, struct sluice_record *record)
+{
+	const struct sluice_snapshot *snapshot = situation ? situation->snapshot : NULL;
+
+	record->version = SLUICE_RECORD_VERSION;
+	record->size = sizeof *record;
+	record->mode = config->mode;
+	if (situation)
+		record->bundle_checksum = sluice_bundle_checksum (situation->bundle);
+	if (snapshot) {
+		record->snapshot_checksum = sluice_snapshot_checksum (snapshot);
+		record->snapshot_sequence = sluice_snapshot_state (snapshot)->sequence;
+	}
+	sluice_submission_complete (&record->submission, snapshot);
+	sluice_decide (workspace, situation, config, &record->submission, record->now,
+		       &record->decision);
 }

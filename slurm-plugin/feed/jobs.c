@@ -3,15 +3,114 @@
 #include <err.h>
 #include <errno.h>
 #include <malloc.h>
+#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "digest.h"
 #include "frame.h"
-#include "since.h"
 #include "slurm_api.h"
-#include "words.h"
+
+enum { LONGEST = 20 }; /* seconds between two answers that tell all */
+
+static double
+clock_seconds (clockid_t clock)
+{
+	struct timespec now;
+	clock_gettime (clock, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double
+clock_offset (void)
+{
+	return clock_seconds (CLOCK_REALTIME) - clock_seconds (CLOCK_MONOTONIC);
+}
+
+time_t
+since_ask (const struct since *since)
+{
+	double passed = clock_seconds (CLOCK_MONOTONIC) - since->asked;
+	double stepped = fabs (clock_offset () - since->offset);
+	return passed >= LONGEST || stepped > 0.5 ? 0 : since->last_update;
+}
+
+void
+since_told (struct since *since, time_t last_update)
+{
+	since->last_update = last_update;
+	since->asked = clock_seconds (CLOCK_MONOTONIC);
+	since->offset = clock_offset ();
+}
+
+/* Slurm's words for states and reasons, as its commands print them. */
+
+/* src/common/slurm_protocol_defs.h: all reasons, under its name up to 23.11 and
+ * that of later versions. No public header declares it. */
+extern char *slurm_job_reason_string (uint32_t reason) __attribute__ ((weak));
+extern char *slurm_job_state_reason_string (uint32_t reason) __attribute__ ((weak));
+
+/* In the order in which Slurm's commands let one cover another and the base. */
+static const struct {
+	uint32_t flag;
+	const char *word;
+} covering[] = {
+	{ JOB_COMPLETING, "COMPLETING" },
+	{ JOB_STAGE_OUT, "STAGE_OUT" },
+	{ JOB_CONFIGURING, "CONFIGURING" },
+	{ JOB_RESIZING, "RESIZING" },
+	{ JOB_REQUEUE, "REQUEUED" },
+	{ JOB_REQUEUE_FED, "REQUEUE_FED" },
+	{ JOB_REQUEUE_HOLD, "REQUEUE_HOLD" },
+	{ JOB_SPECIAL_EXIT, "SPECIAL_EXIT" },
+	{ JOB_STOPPED, "STOPPED" },
+	{ JOB_REVOKED, "REVOKED" },
+	{ JOB_RESV_DEL_HOLD, "RESV_DEL_HOLD" },
+	{ JOB_SIGNALING, "SIGNALING" },
+};
+
+static const char *const bases[] = {
+	[JOB_PENDING] = "PENDING",     [JOB_RUNNING] = "RUNNING",
+	[JOB_SUSPENDED] = "SUSPENDED", [JOB_COMPLETE] = "COMPLETED",
+	[JOB_CANCELLED] = "CANCELLED", [JOB_FAILED] = "FAILED",
+	[JOB_TIMEOUT] = "TIMEOUT",     [JOB_NODE_FAIL] = "NODE_FAIL",
+	[JOB_PREEMPTED] = "PREEMPTED", [JOB_BOOT_FAIL] = "BOOT_FAIL",
+	[JOB_DEADLINE] = "DEADLINE",   [JOB_OOM] = "OUT_OF_MEMORY",
+};
+
+/* Those that Sluice acts on; the rest is for people to read. */
+static const struct {
+	uint32_t reason;
+	const char *word;
+} reasons[] = {
+	{ WAIT_NO_REASON, "None" },	   { WAIT_PRIORITY, "Priority" },
+	{ WAIT_DEPENDENCY, "Dependency" }, { WAIT_DEP_INVALID, "DependencyNeverSatisfied" },
+	{ WAIT_RESOURCES, "Resources" },   { WAIT_LICENSES, "Licenses" },
+	{ WAIT_TIME, "BeginTime" },	   { WAIT_HELD, "JobHeldAdmin" },
+	{ WAIT_HELD_USER, "JobHeldUser" },
+};
+
+static const char *
+state_word (uint32_t state)
+{
+	uint32_t base = state & JOB_STATE_BASE;
+	for (size_t i = 0; i < sizeof covering / sizeof covering[0]; i++)
+		if (state & covering[i].flag)
+			return covering[i].word;
+	return base < sizeof bases / sizeof bases[0] ? bases[base] : "?";
+}
+
+static const char *
+reason_word (uint32_t reason)
+{
+	for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+		if (reason == reasons[i].reason)
+			return reasons[i].word;
+	if (slurm_job_state_reason_string)
+		return slurm_job_state_reason_string (reason);
+	return slurm_job_reason_string ? slurm_job_reason_string (reason) : "?";
+}
 
 enum { FLAGS = SHOW_ALL | SHOW_LOCAL, NOTE_BYTES = 4096 };
 
@@ -187,4 +286,157 @@ jobs_write_one (uint32_t job_id)
 	}
 	slurm_free_job_info_msg (answer);
 	return 0;
+}
+
+/*
+ * Slurm knows no change on condition. So a job's record is read immediately
+ * before its licences are written: what a user or an operator changed since
+ * sluiced's last poll stands, and only a change within that round trip to the
+ * controller is overwritten.
+ */
+
+/* sluice/slurm/queue.py packs it so, and has the same numbers. */
+struct change {
+	uint32_t job_id; /* the record that has to be as it was */
+	uint32_t target; /* the job, or the array as a whole */
+	uint32_t is_pending;
+	char *before; /* its licences */
+	char *after;
+};
+
+enum outcome { DONE, CHANGED, REFUSED };
+
+struct reader {
+	const unsigned char *bytes;
+	size_t left;
+};
+
+static void
+take (struct reader *reader, void *out, size_t size)
+{
+	if (size > reader->left)
+		errx (1, "a change cut short");
+	memcpy (out, reader->bytes, size);
+	reader->bytes += size;
+	reader->left -= size;
+}
+
+/* A text behind its length; free() it. */
+static char *
+take_text (struct reader *reader)
+{
+	uint32_t length;
+	take (reader, &length, sizeof length);
+	if (length > reader->left)
+		errx (1, "a change cut short");
+	char *text = calloc (1, (size_t)length + 1);
+	if (!text)
+		errx (1, "out of memory");
+	take (reader, text, length);
+	return text;
+}
+
+static struct change
+take_change (struct reader *reader)
+{
+	struct change change = { 0 };
+	take (reader, &change.job_id, sizeof change.job_id);
+	take (reader, &change.target, sizeof change.target);
+	take (reader, &change.is_pending, sizeof change.is_pending);
+	change.before = take_text (reader);
+	change.after = take_text (reader);
+	return change;
+}
+
+static void
+write_outcome (const struct change *change, enum outcome outcome, const char *why)
+{
+	frame_begin (FRAME_CHANGE);
+	frame_u32 (change->job_id);
+	frame_u32 (outcome);
+	frame_text (why);
+	frame_end ();
+	frame_flush ();
+}
+
+static int
+is_as_seen (const struct change *change, const slurm_job_info_t *job)
+{
+	uint32_t base = job->job_state & JOB_STATE_BASE;
+	if (change->is_pending ? base != JOB_PENDING
+			       : base != JOB_RUNNING && base != JOB_SUSPENDED)
+		return 0;
+	return strcmp (job->licenses ? job->licenses : "", change->before) == 0;
+}
+
+/* Whether one of the records is the job, as sluiced saw it. */
+static int
+is_unchanged (const struct change *change, const job_info_msg_t *answer)
+{
+	for (uint32_t i = 0; i < answer->record_count; i++)
+		if (JOB_ID (&answer->job_array[i]) == change->job_id)
+			return is_as_seen (change, &answer->job_array[i]);
+	return 0;
+}
+
+/* Slurm's errno for the tasks of an array; 0 when it refused only those that have ended. */
+static uint32_t
+error_of_tasks (const job_array_resp_msg_t *answer)
+{
+	for (uint32_t i = 0; answer && i < answer->job_array_count; i++) {
+		uint32_t error = answer->error_code[i];
+		if (error && error != ESLURM_JOB_FINISHED && error != ESLURM_ALREADY_DONE)
+			return error;
+	}
+	return 0;
+}
+
+/* 0, or Slurm's errno. */
+static uint32_t
+update (const struct change *change)
+{
+	char name[16];
+	job_desc_msg_t description;
+	job_array_resp_msg_t *answer = NULL;
+	snprintf (name, sizeof name, "%u", change->target);
+	slurm_init_job_desc_msg (&description);
+	description.job_id_str = name;
+	description.licenses = change->after;
+	if (slurm_update_job2 (&description, &answer) != SLURM_SUCCESS)
+		return errno ? (uint32_t)errno : SLURM_ERROR;
+	uint32_t error = error_of_tasks (answer);
+	slurm_free_job_array_resp (answer);
+	return error;
+}
+
+static void
+make_one (const struct change *change)
+{
+	job_info_msg_t *answer = NULL;
+	if (job_load (&answer, change->target) != 0) {
+		int is_gone = errno == ESLURM_INVALID_JOB_ID;
+		write_outcome (change, is_gone ? CHANGED : REFUSED, slurm_strerror (errno));
+		return;
+	}
+	int may = is_unchanged (change, answer);
+	slurm_free_job_info_msg (answer);
+	if (!may) {
+		write_outcome (change, CHANGED, "the job was changed or started meanwhile");
+		return;
+	}
+	uint32_t error = update (change);
+	write_outcome (change, error ? REFUSED : DONE,
+		       error ? slurm_strerror ((int)error) : NULL);
+}
+
+void
+changes_make (const unsigned char *payload, size_t size)
+{
+	struct reader reader = { payload, size };
+	while (reader.left > 0) {
+		struct change change = take_change (&reader);
+		make_one (&change);
+		free (change.before);
+		free (change.after);
+	}
 }

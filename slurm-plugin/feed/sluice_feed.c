@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "changes.h"
-#include "counts.h"
-#include "digest.h"
 #include "frame.h"
 #include "jobs.h"
 #include "room.h"

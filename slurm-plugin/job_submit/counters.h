@@ -5,8 +5,27 @@
 #ifndef SLUICE_COUNTERS_H
 #define SLUICE_COUNTERS_H
 
-#include "histogram.h"
+#include <stdatomic.h>
+#include <stdint.h>
+
 #include "vocabulary.h"
+
+/*
+ * A histogram of nanoseconds that threads fill at once without a lock: four
+ * buckets for each doubling, so that a quantile is right within 25 %.
+ */
+
+enum { HISTOGRAM_BUCKETS = 64 };
+
+struct histogram {
+	_Atomic uint64_t count[HISTOGRAM_BUCKETS];
+	_Atomic uint64_t max;
+};
+
+void histogram_add (struct histogram *histogram, uint64_t ns);
+
+/* Everything in bucket i is below this; the last bucket has no bound. */
+uint64_t histogram_upper (unsigned int i);
 
 /* Reading the thread's clock is a call of the kernel, and two of them would take a tenth
  * of the time of a decision: so one job in so many is timed. */

@@ -29,9 +29,8 @@
 #include <unistd.h>
 
 #include "adapter.h"
-#include "decider.h"
 #include "enforce.h"
-#include "note.h"
+#include "loader.h"
 #include "server.h"
 #include "slurm_api.h"
 #include "spool.h"

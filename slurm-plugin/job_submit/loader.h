@@ -24,7 +24,6 @@
 #include "decide.h"
 #include "ring.h"
 #include "slurm_file.h"
-#include "watch.h"
 
 /* What job_submit decides with. Never changed once it is published. */
 struct view {
@@ -93,5 +92,32 @@ const struct view *loader_acquire (struct loader *loader);
 void loader_release (struct loader *loader);
 
 void loader_get_status (struct loader *loader, struct file_status out[FILE_COUNT]);
+
+/*
+ * Where jobs are decided on, one at a time.
+ *
+ * Users submit in loops: hundreds of jobs a second of one application, which differ by a
+ * number in their names. With the same view, second and question the core gives the same
+ * bytes, so the last answer is given again.
+ */
+
+struct decider {
+	pthread_mutex_t lock; /* slurmctld may have several jobs submitted at once */
+	struct sluice_workspace *workspace;
+	/* the last question and its answer */
+	uint64_t view; /* struct view.number; 0: there is none */
+	int64_t now;
+	struct sluice_submission question; /* sluice_submission_question */
+	struct sluice_decision answer;
+};
+
+/* -1: no memory. */
+int decider_init (struct decider *decider);
+void decider_destroy (struct decider *decider);
+
+/* sluice_decide for a completed submission. Returns whether it was the last answer. */
+int decider_decide (struct decider *decider, const struct view *view,
+		    const struct sluice_submission *submission, int64_t now,
+		    struct sluice_decision *out);
 
 #endif

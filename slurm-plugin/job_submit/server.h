@@ -26,7 +26,46 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "report.h"
+#include "config.h"
+#include "counters.h"
+#include "loader.h"
+#include "ring.h"
+#include "spool.h"
+
+/*
+ * The file that this plugin was loaded from, as it was then. Who overwrites it in
+ * place changes the code that slurmctld runs; `sluice doctor` compares.
+ */
+
+struct library {
+	char path[SLUICE_PATH_SIZE]; /* empty: it cannot be told */
+	struct stat loaded;
+};
+
+/* To be called when the plugin is loaded, and never under Slurm's locks. */
+void library_identify (struct library *out);
+
+/*
+ * The plugin's answer to `stats`: one line of JSON about what is loaded, what
+ * was refused, what was decided and how long that took.
+ */
+
+enum { REPORT_SIZE = 32 * 1024 };
+
+/* Everything that a report is about. */
+struct report_sources {
+	uint64_t boot;
+	const struct library *library;
+	struct counters *counters;
+	struct loader *loader;
+	struct ring *ring;
+	struct spool *spool;
+};
+
+/* Write the line, with its end, into out. Returns its length. socket_path and
+ * socket_error are the server's own. */
+size_t report_write (const struct report_sources *sources, const char *socket_path,
+		     const char *socket_error, char out[REPORT_SIZE]);
 
 struct server {
 	pthread_t thread;

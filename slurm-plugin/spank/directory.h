@@ -2,7 +2,7 @@
  * Make a directory that did not exist before, as the job's user, and put it on
  * its targets.
  *
- * The kernel refuses whatever the user could not do himself (as_user.h). The name
+ * The kernel refuses whatever the user could not do himself (directory.c). The name
  * is made by mkdirat in an open parent and entered without following links; what
  * exists is left as it is.
  */

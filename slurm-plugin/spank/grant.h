@@ -5,8 +5,44 @@
 #ifndef SLUICE_GRANT_H
 #define SLUICE_GRANT_H
 
-#include "holding.h"
-#include "io_dir.h"
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "settings.h"
+
+/*
+ * Say something to the administrator, never to the job: in slurmd's log (info),
+ * and in srun only with -v, because everything else of its log is the user's
+ * stderr.
+ */
+
+void report (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
+
+/*
+ * What slurmctld says a job holds.
+ *
+ * It is asked once a job, when that starts: an environment says what was true at
+ * submission, or what a user wrote into it, and sluiced may have changed lane or
+ * class since. While slurmctld is down the answer takes up to twice Slurm's
+ * MessageTimeout to fail.
+ *
+ * Never ask in a hook that slurmstepd calls as the user: from 24.11 it holds the
+ * lock of its authentication meanwhile, and a request ends it and the job.
+ */
+
+enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
+
+struct holding {
+	uint32_t job_id;
+	uint32_t restarts;
+	int64_t start; /* UTC seconds, of this run of the job */
+	uid_t uid;
+	int is_heterogeneous; /* only the leader holds its licences */
+	char licenses[HOLDING_LICENSES_SIZE];
+};
+
+/* -1: slurmctld does not answer, or knows no such job. */
+int holding_ask (uint32_t job_id, struct holding *out);
 
 enum {
 	GRANT_LANE,    /* SLUICE_LANE: the lane's name */

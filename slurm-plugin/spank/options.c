@@ -1,7 +1,7 @@
 #include "options.h"
 
 #include "hint.h"
-#include "io_dir.h"
+#include "settings.h"
 
 enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, NO_SLUICE, OPTIONS };
 

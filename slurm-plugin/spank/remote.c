@@ -19,7 +19,6 @@
 
 #include "grant.h"
 #include "options.h"
-#include "report.h"
 
 /* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
  * known. A slurmstepd serves one step. */
@@ -33,7 +32,7 @@ is_batch_step (spank_t spank)
 	       && step == SLURM_BATCH_SCRIPT;
 }
 
-/* As root: user_init is too late to ask (holding.h). */
+/* As root: user_init is too late to ask (grant.h). */
 void
 remote_init_post_opt (spank_t spank)
 {

@@ -1,8 +1,168 @@
 #include "settings.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "backend.h"
+#include "vocabulary.h"
+
+/* mfssetsclass(1): files made below inherit the storage class. */
+static void
+moosefs_words (const struct lane *lane, const char *words[])
+{
+	words[0] = lane->placement;
+	words[1] = ".";
+}
+
+/* lfs-setstripe(1): files made below inherit the layout. No pool's name starts
+ * with a digit here: then it is a list of OST indices. The stripe count stays
+ * the file system's own. */
+static void
+lustre_words (const struct lane *lane, const char *words[])
+{
+	int is_list = lane->placement[0] >= '0' && lane->placement[0] <= '9';
+	words[0] = "setstripe";
+	words[1] = is_list ? "-o" : "-p";
+	words[2] = lane->placement;
+	words[3] = ".";
+}
+
+static const struct backend backends[] = {
+	{ "directory", NULL, NULL },
+	{ "moosefs", "/usr/bin/mfssetsclass", moosefs_words },
+	{ "lustre", "/usr/bin/lfs", lustre_words },
+};
+
+const struct backend *
+backend_named (const char *name)
+{
+	for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
+		if (strcmp (backends[i].name, name) == 0)
+			return &backends[i];
+	return NULL;
+}
+
+void
+backend_command (const struct settings *settings, const struct lane *lane,
+		 const char *words[BACKEND_WORDS])
+{
+	memset (words, 0, BACKEND_WORDS * sizeof *words);
+	if (!settings->backend->command)
+		return;
+	words[0] = settings->command;
+	settings->backend->words (lane, words + 1);
+}
+
+/* Of the text from an entry's colon on: absent is one, no number is none. */
+static int
+has_count (const char *text, size_t length)
+{
+	int positive = 0;
+	if (length == 0)
+		return 1;
+	for (size_t i = 1; i < length; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return 0;
+		positive |= text[i] != '0';
+	}
+	return positive;
+}
+
+/* Whether name[0..length) is the lane's name, an underscore and a class. */
+static int
+is_token_of (const struct lane *lane, const char *name, size_t length)
+{
+	size_t head = strlen (lane->name);
+	if (length <= head || strncmp (name, lane->name, head) != 0 || name[head] != '_')
+		return 0;
+	name += head + 1;
+	length -= head + 1;
+	for (unsigned int i = SLUICE_CLASS_NONE + 1; i < SLUICE_CLASS_COUNT; i++) {
+		const char *klass = sluice_class_name (i);
+		if (strlen (klass) == length && memcmp (klass, name, length) == 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* The lane that one entry is a token of, or NULL. */
+static const struct lane *
+entry_lane (const char *entry, size_t length, const struct settings *settings)
+{
+	const char *colon = memchr (entry, ':', length);
+	size_t name = colon ? (size_t)(colon - entry) : length;
+
+	if (!has_count (entry + name, length - name))
+		return NULL;
+	for (uint32_t i = 0; i < settings->lane_count; i++)
+		if (is_token_of (&settings->lanes[i], entry, name))
+			return &settings->lanes[i];
+	return NULL;
+}
+
+const struct lane *
+token_lane (const char *licenses, const struct settings *settings)
+{
+	const struct lane *held = NULL;
+
+	if (!licenses || strchr (licenses, '|'))
+		return NULL;
+	for (const char *entry = licenses; *entry;) {
+		size_t length = strcspn (entry, ",;");
+		const struct lane *lane = entry_lane (entry, length, settings);
+		if (lane && held && lane != held)
+			return NULL;
+		if (lane)
+			held = lane;
+		entry += length;
+		entry += *entry != '\0';
+	}
+	return held;
+}
+
+/* Replace %j and %%. The length, or -1: too long, or another letter. */
+static int
+expand (const char *text, uint32_t job_id, char out[IO_DIR_SIZE])
+{
+	char id[12];
+	size_t used = 0;
+
+	snprintf (id, sizeof id, "%" PRIu32, job_id);
+	for (; *text; text++) {
+		char plain[2] = { *text, '\0' };
+		const char *piece = plain;
+		if (*text == '%') {
+			text++;
+			if (*text == 'j')
+				piece = id;
+			else if (*text != '%')
+				return -1;
+		}
+		if (used + strlen (piece) >= IO_DIR_SIZE)
+			return -1;
+		memcpy (out + used, piece, strlen (piece) + 1);
+		used += strlen (piece);
+	}
+	return (int)used;
+}
+
+int
+io_dir_parse (const char *text, uint32_t job_id, char out[IO_DIR_SIZE])
+{
+	char path[IO_DIR_SIZE];
+	int length = expand (text, job_id, path);
+
+	if (length <= 0 || path[0] != '/')
+		return -1;
+	while (length > 0 && path[length - 1] == '/')
+		path[--length] = '\0';
+	const char *slash = strrchr (path, '/');
+	if (!slash || strcmp (slash, "/.") == 0 || strcmp (slash, "/..") == 0)
+		return -1;
+	if (out)
+		memcpy (out, path, (size_t)length + 1);
+	return 0;
+}
 
 enum { DEFAULT_TIMEOUT_S = 10, MAX_TIMEOUT_S = 600, MAX_TARGETS = 1000000 };
 

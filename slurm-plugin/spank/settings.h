@@ -44,4 +44,58 @@ typedef void settings_complain (const char *argument, const char *why);
 void settings_read (int argc, char **argv, struct settings *settings,
 		    settings_complain *complain);
 
+/*
+ * Storage backends: how a fresh, empty directory is put on the targets of a
+ * lane, so that all files made below it land there.
+ */
+
+enum { BACKEND_WORDS = 6 }; /* of the longest command, with its NULL */
+
+struct backend {
+	const char *name;
+	/* The usual place of its command; NULL: being below the lane's path is
+	 * placement enough. */
+	const char *command;
+	/* The words behind the command, which runs in the fresh directory: an open
+	 * directory cannot be exchanged for another, a path could. */
+	void (*words) (const struct lane *lane, const char *words[]);
+};
+
+/* NULL: there is none of that name. */
+const struct backend *backend_named (const char *name);
+
+/* Fill words with a NULL-terminated command line that points into settings and
+ * lane, or with a NULL alone where the backend needs no command. */
+void backend_command (const struct settings *settings, const struct lane *lane,
+		      const char *words[BACKEND_WORDS]);
+
+/*
+ * Tokens among a job's licences: `sl0_stream` is a token of the lane sl0 and the
+ * class stream.
+ */
+
+/*
+ * The lane whose tokens the licences hold, as slurmctld reports them: entries
+ * NAME[:COUNT] between commas or semicolons. NULL where there is no single one:
+ *
+ *   - no token, or only tokens of lanes that are not ours;
+ *   - tokens of several lanes: such a job's output is not confined, it holds a
+ *     token of each lane it may write to;
+ *   - alternatives (`a|b`, from 25.05): which one it got is not said.
+ *
+ * licenses may be NULL. Licences of a remote server (NAME@SERVER) are no tokens.
+ */
+const struct lane *token_lane (const char *licenses, const struct settings *settings);
+
+/*
+ * The value of --io-dir.
+ */
+
+enum { IO_DIR_SIZE = 1024 };
+
+/* A path for a directory that does not exist yet: absolute, without `.` and `..`
+ * as last part. `%j` stands for the job's id, `%%` for a percent sign. Trailing
+ * slashes are dropped. out may be NULL. 0, or -1 for a text that makes no sense. */
+int io_dir_parse (const char *text, uint32_t job_id, char out[IO_DIR_SIZE]);
+
 #endif

@@ -6,7 +6,7 @@ were written before that. Of rounds 7 to 9 no answers were kept: versions 8 and 
 and gave the figures noted then; the version asked about round 7 was never committed, so the last
 one before it stands in.
 
-Prints accuracy, macro-F1 and calibration (how the errors are estimated: confidence.py), which way
+Prints accuracy, macro-F1 and calibration (how the errors are estimated: classifier.py), which way
 confidences err, and chunks; then how what ships would be calibrated by the other rounds alone.
 `--output DIR` draws the reliability of each round.
 """
@@ -23,8 +23,7 @@ import numpy as np
 from shipped_patterns import certain_examples
 
 from sluice.cli.plots import picture, reliability_plot
-from sluice.patterns.classifier import packaged_classifier
-from sluice.patterns.confidence import calibration_error
+from sluice.patterns.classifier import calibration_error, packaged_classifier
 from sluice.patterns.evaluation import WITHIN, Judgements, joined, judge, quality
 from sluice.patterns.training import Fold, temperature_of
 

@@ -46,8 +46,14 @@ from sluice.policies.record import Situation, decide
 from sluice.prediction.backtest import ended_before, judge, predict_past
 from sluice.prediction.jobs import latest_jobs
 from sluice.prediction.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
-from sluice.prediction.submit_model import empty_model, fit_submit_model
-from sluice.prediction.train import bundle_of, fit_quickly, keep, past_of
+from sluice.prediction.train import (
+    bundle_of,
+    empty_model,
+    fit_quickly,
+    fit_submit_model,
+    keep,
+    past_of,
+)
 
 RUNS = 1_000_000
 BATCH = 5000

@@ -27,8 +27,7 @@ from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.policies.bundle import Bundle
 from sluice.prediction.made_history import made_history
-from sluice.prediction.submit_model import empty_model
-from sluice.prediction.train import fit_quickly, keep, past_of
+from sluice.prediction.train import empty_model, fit_quickly, keep, past_of
 from sluice.slurm.learner import Learner, cpu_seconds
 
 RUNS, JOBS_A_POLL, POLLS = 10_000, 10, 8

@@ -19,8 +19,7 @@ from pathlib import Path
 from sluice.sim import engine
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
-from sluice.sim.storage.contention import Contention
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import Contention, storage_for
 from sluice.sim.trace.jobs import Trace
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import SLURM, site_of

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sluice.sim import engine
-from sluice.sim.storage.contention import Contention, loads_of
-from sluice.sim.storage.mean_field import configuration
+from sluice.sim.storage.mean_field import Contention, configuration, loads_of
 from sluice.sim.trace.machine import site_of
 from sluice.sim.trace.repairs import make_replayable
 from sluice.sim.trace.sources import read_trace

@@ -17,11 +17,10 @@ from sluice.policies import core
 from sluice.policies.record import Record, decide
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.jobs import FinishedJob
-from sluice.prediction.outcomes import Predicted
-from sluice.prediction.requested import UNSURE, predicted_in
+from sluice.prediction.requested import UNSURE, Predicted, predicted_in
 from sluice.prediction.train import past_of
 from sluice.slurm import answers
-from sluice.slurm.errors import UnknownJobError
+from sluice.slurm.records import UnknownJobError
 from sluice.slurm.viewers import Viewer
 
 MIB = 1 << 20

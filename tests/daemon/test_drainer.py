@@ -15,8 +15,8 @@ from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE, Record, decide
 from sluice.slurm import drainer
 from sluice.slurm.drainer import Drainer
-from sluice.slurm.errors import SlurmError
 from sluice.slurm.plugin_client import PluginClient
+from sluice.slurm.records import SlurmError
 
 PATIENCE = 30.0  # seconds
 

@@ -10,15 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting_jobs import NAMES, TOKENS, holding, job
 
-from sluice.slurm.holdings import (
+from sluice.slurm.leases import (
+    Audit,
+    Lease,
+    accounts,
+    differences,
     exchange_of,
     holdings,
+    lease_of,
+    leases,
     parse_licenses,
+    plan,
     release_of,
+    reserved_for,
 )
-from sluice.slurm.leases import Lease, lease_of, leases, plan, reserved_for
 from sluice.slurm.records import License, Reservation
-from sluice.slurm.token_audit import Audit, accounts, differences
 
 TOTAL = 1_000_000
 LENGTH = 60

@@ -18,12 +18,12 @@ from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.prediction.current import CurrentModel
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.made_history import made_history
+from sluice.prediction.renewal import CurrentModel
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
-from sluice.slurm.errors import AnotherDaemonError
 from sluice.slurm.learner import Learner
+from sluice.slurm.records import AnotherDaemonError
 
 ME = os.geteuid()
 FIELDS = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Submit", "Start", "End", "State")

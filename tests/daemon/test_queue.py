@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.slurm import queue
-from sluice.slurm.errors import FeedError
 from sluice.slurm.queue import Answer, FrameReader, Queue, Words, count_tasks, has_task
-from sluice.slurm.records import LicenseChange, QueuedJob, Room
+from sluice.slurm.records import FeedError, LicenseChange, QueuedJob, Room
 
 STAND_IN = Path(frames.__file__).with_name("feed_stand_in.py")
 ANY_BYTES = st.binary(max_size=40).filter(lambda text: b"\0" not in text)

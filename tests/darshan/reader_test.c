@@ -1,8 +1,8 @@
 /* The reader of Darshan logs. reader_test LIBRARY LOG... reads these whole logs. */
 #include "check.h"
-#include "forms.h"
 #include "names.h"
 #include "reader.h"
+#include "region.h"
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ is_gap (const struct form *form, size_t place)
 	return 0;
 }
 
-/* What forms.h says of the library. */
+/* What region.h says of the library. */
 static int
 is_mistaken (const struct form *form, int swapped, size_t place)
 {

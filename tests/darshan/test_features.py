@@ -14,17 +14,15 @@ from synthetic.corpus import synthesise
 from sluice.darshan.behaviour import find_series
 from sluice.darshan.bursts import Heatmap, find_bursts
 from sluice.darshan.features import FEATURES, PATTERNS, measure
-from sluice.darshan.files import files_of
 from sluice.darshan.log import read_log
-from sluice.darshan.rows import STANDARD_STREAMS
+from sluice.darshan.rows import STANDARD_STREAMS, files_of
 from sluice.history_db.records import NUMBERS
 from sluice.patterns.classifier import packaged_classifier
-from sluice.patterns.evidence import evidence
-from sluice.patterns.profile import profiles_of, read_profile
+from sluice.patterns.profile import evidence, profiles_of, read_profile
 from sluice.policies import core
 from sluice.policies._core import ffi, lib
 from sluice.policies.structs import new
-from sluice.prediction.to_core import profile_members
+from sluice.prediction.jobs import profile_members
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 INDEX = list(csv.DictReader((LOGS / "index.csv").open()))

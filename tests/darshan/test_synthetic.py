@@ -12,9 +12,8 @@ from synthetic.corpus import PATTERNS, synthesise, write_labels
 
 from sluice.darshan.features import measure
 from sluice.darshan.log import read_log
-from sluice.history_db.labels import read_labels
-from sluice.patterns.examples import synthesised_examples
-from sluice.patterns.rules import pattern_by_rules
+from sluice.history_db.intake import read_labels
+from sluice.patterns.examples import pattern_by_rules, synthesised_examples
 from sluice.patterns.training import SYNTHESISED_PER_PATTERN
 
 

@@ -16,13 +16,12 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
-from sluice.sim.replay.decisions import PLENTY, decision_line, replay_trace
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.replay.decisions import PLENTY, decision_line, read_trace, replay_trace
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles
 from sluice.sim.trace.repairs import make_replayable
-from sluice.sim.trace.submissions import read_trace
 
 CONF = """\
 MinConfidence=0.4

@@ -15,8 +15,7 @@ from history_rows import a_job, a_log, a_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.history_db import upgrade
-from sluice.history_db.deltas import Base, restore
+from sluice.history_db import connection
 from sluice.history_db.errors import (
     BusyHistoryError,
     DamagedHistoryError,
@@ -40,6 +39,7 @@ from sluice.history_db.records import (
     Selection,
     Snapshot,
 )
+from sluice.history_db.sql import Base, restore
 from sluice.history_db.store import Store
 from sluice.policies import core
 
@@ -369,7 +369,7 @@ def test_an_upgrade_goes_on_from_each_version_in_between(tmp_path, monkeypatch, 
         shutil.copy(FIRST_DATABASE, path)
     Store(at_once).close()
     with monkeypatch.context() as older:
-        older.setattr(upgrade, "MIGRATIONS", MIGRATIONS[:steps])
+        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:steps])
         Store(in_steps).close()
     with pytest.raises(OldHistoryError, match="from an older Sluice"):
         Store(in_steps, read_only=True)
@@ -383,7 +383,7 @@ def test_co_runs_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path,
     new = CoRun(8, "capacity", ("aw:1M:2",), ("a",), 0.0, (), (3.0,), 0.0, "")
     with monkeypatch.context() as older:
         older.setattr(
-            upgrade, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m022_capacity_of_targets)]
+            connection, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m022_capacity_of_targets)]
         )
         with Store(path, create=True) as store:
             number = store.add_calibration(created=1, site="here", settings={})

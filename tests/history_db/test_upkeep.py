@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from sluice.cli.main import main
-from sluice.history_db.anonymise import Anonymiser
+from sluice.history_db.export import Anonymiser
 from sluice.history_db.records import Application, Label, Run, Total
 from sluice.history_db.store import Store
 from sluice.history_db.tables import ranking, upkeep

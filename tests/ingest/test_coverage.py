@@ -11,11 +11,11 @@ from core_cases import bundle_bytes
 from test_follow import a_log, look
 
 from sluice.cli.main import main
-from sluice.history_db.accounting import add_accounting, add_job_stats
-from sluice.history_db.job_stats import JobStatsError, parse_job_stats
+from sluice.history_db.intake import add_accounting, add_job_stats
+from sluice.history_db.sacct import JobStatsError, parse_job_stats
 from sluice.history_db.store import Store
+from sluice.prediction.jobs import coarse_profile, unlogged_jobs
 from sluice.prediction.requested import Submissions
-from sluice.prediction.unlogged import coarse_profile, unlogged_jobs
 
 STEPS = f"""\
 JobIDRaw|JobName|UID|Start|End|NNodes|State|NTasks|TRESUsageInTot|TRESUsageOutTot

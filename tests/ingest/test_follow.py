@@ -19,9 +19,8 @@ from test_ingest import NOBODY
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
-from sluice.history_db.tables.links import ACCOUNTING_DELAY, NO_JOB
-from sluice.ingest.follow import EVERYTHING, UNSETTLED, Tree
-from sluice.ingest.ingest import Summary, ingest_checked
+from sluice.history_db.tables.jobs import ACCOUNTING_DELAY, NO_JOB
+from sluice.ingest.ingest import EVERYTHING, UNSETTLED, Summary, Tree, ingest_checked
 
 NOW = float(END + 3600)
 OTHER = ME + 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.history_db.records import Log, Profile, Run
-from sluice.ingest.same_job import LONGEST_PAUSE, by_job, is_pid
+from sluice.ingest.trust import LONGEST_PAUSE, by_job, is_pid
 
 PROFILE = Profile(pattern="aw", confidence=1.0, shares={}, numbers={}, log_sd=0.5)
 

@@ -17,7 +17,7 @@ from sluice.interference.assess import Assessment, assess
 from sluice.interference.cost import costs
 from sluice.policies import core
 from sluice.policies.structs import View, new
-from sluice.prediction.to_core import profile_members
+from sluice.prediction.jobs import profile_members
 
 MODEL = View(new("struct sluice_interference"))
 POLICY = core.parse_config("t", b"Lane=all Targets=1 Bandwidth=1G\n").policy

@@ -17,17 +17,20 @@ from made_logs import MadeLog
 from sluice.cli.main import main
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
-from sluice.interference.production import attribution
-from sluice.interference.production.attribution import CLEAR, UNDER, Findings, attribute
-from sluice.interference.production.pairs import pooled
-from sluice.interference.production.server_load import (
+from sluice.interference import attribution
+from sluice.interference.attribution import CLEAR, UNDER, Findings, attribute
+from sluice.interference.pairs import pooled
+from sluice.interference.timeline import (
     OTHER_LOAD,
     ServerLoadError,
+    Timeline,
+    exposure,
     foreign,
     load_of_jobs,
     read_series,
+    shuffled,
+    slices_of,
 )
-from sluice.interference.production.timeline import Timeline, exposure, shuffled, slices_of
 
 if TYPE_CHECKING:
     from pathlib import Path

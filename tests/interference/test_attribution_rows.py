@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.interference.production.attribution import attribute
-from sluice.interference.production.rows import Groups, Rows, Run
-from sluice.interference.production.timeline import Slices, Timeline, slices_of
+from sluice.interference.attribution import Groups, Rows, Run, attribute
+from sluice.interference.timeline import Slices, Timeline, slices_of
 
 BINS = 200
 

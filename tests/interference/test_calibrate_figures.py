@@ -14,6 +14,14 @@ from hypothesis import strategies as st
 from sluice.cli.pages import save_calibration
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import analysis
+from sluice.interference.calibrate.analysis import (
+    agreement_text,
+    even_by_size,
+    even_text,
+    make_report,
+    stability_text,
+    to_json,
+)
 from sluice.interference.calibrate.grid import (
     BLOCK,
     WRITES,
@@ -22,18 +30,9 @@ from sluice.interference.calibrate.grid import (
     default_grid,
     most_informative_first,
 )
-from sluice.interference.calibrate.launch import Trace
-from sluice.interference.calibrate.report import (
-    agreement_text,
-    even_by_size,
-    even_text,
-    make_report,
-    stability_text,
-    to_json,
-)
-from sluice.interference.errors import CalibrationError
+from sluice.interference.calibrate.protocol import Trace
 from sluice.interference.observations import observations
-from sluice.interference.programs import KIB, MIB, SYNCS, Program
+from sluice.interference.programs import KIB, MIB, SYNCS, CalibrationError, Program
 from sluice.interference.site_model import SiteModel
 
 programs = st.builds(

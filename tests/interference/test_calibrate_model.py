@@ -6,9 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from sluice.interference.features import features, likeness
 from sluice.interference.observations import Observation
-from sluice.interference.programs import KIB, MIB, Program
+from sluice.interference.programs import KIB, MIB, Program, features, likeness
 from sluice.interference.site_model import LAW, QUEUE, _Problem, fit
 from sluice.policies import core
 from sluice.policies.structs import CoreError, View, new

@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
+from sluice.interference.calibrate.analysis import (
+    make_report,
+    servers_remarks,
+    servers_rows,
+    to_json,
+)
 from sluice.interference.calibrate.protocol import Timing
-from sluice.interference.calibrate.report import make_report, servers_remarks, servers_rows, to_json
 from sluice.interference.calibrate.servers import FAIR, FIRST_COME, UNDECIDED, Station, stations
 from sluice.interference.calibrate.session import Settings, rounds_within
 from sluice.interference.programs import Program
 from sluice.sim._engine import ffi
-from sluice.sim.storage.contention import LOAD, rates_alone
-from sluice.sim.storage.mean_field import MeanField
+from sluice.sim.storage.mean_field import LOAD, MeanField, rates_alone
 
 CAPACITY = 100e6
 DRAWS = 30

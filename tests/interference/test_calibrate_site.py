@@ -7,10 +7,8 @@ from sluice.cli.main import main
 from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference import site_model
-from sluice.interference.features import features
-from sluice.interference.observations import Observation
-from sluice.interference.programs import MIB, Program
-from sluice.interference.site import of_writers, site_coruns
+from sluice.interference.observations import Observation, of_writers, site_coruns
+from sluice.interference.programs import MIB, Program, features
 from sluice.interference.site_model import fit
 from sluice.policies import core
 

@@ -20,11 +20,11 @@ from sluice.interference.cost import (
     Application,
     application_of,
     costs,
+    default_model,
     grounds_of,
     one_lane,
     programs_of,
 )
-from sluice.interference.default_model import default_model
 from sluice.interference.observations import observations
 from sluice.interference.site_model import Basis, SiteModel, fit
 from sluice.policies import core

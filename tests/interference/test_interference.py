@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from sluice.cli.main import main
 from sluice.history_db.records import CoRun, ObservedInterference
 from sluice.history_db.store import Store
-from sluice.interference.evidence import nearest
-from sluice.interference.observations import Observation, observations
+from sluice.interference.observations import Observation, nearest, observations
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.interference.site_model import fit
 

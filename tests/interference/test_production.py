@@ -12,16 +12,15 @@ from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.attribute import _time_covered
 from sluice.cli.main import main
-from sluice.history_db import upgrade
+from sluice.history_db import connection
 from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import ObservedInterference
 from sluice.history_db.store import Store
 from sluice.interference.observations import Observation, Seen
-from sluice.interference.production.pairs import pooled
-from sluice.interference.production.site import site_evidence
-from sluice.interference.production.timeline import Timeline
+from sluice.interference.pairs import pooled, site_evidence
 from sluice.interference.programs import MIB, ProductionProgram, Program
 from sluice.interference.site_model import QUEUE, _Problem, fit
+from sluice.interference.timeline import Timeline
 from sluice.policies.core import default_interference
 
 NOVEMBER = ObservedInterference("cfd", "md", 100, 0.3, 0.1, 0.001, 40, 80, 1000, 1999)
@@ -117,7 +116,7 @@ def test_findings_without_a_time_are_kept_until_the_pair_is_seen_again(tmp_path,
     path = tmp_path / "old.db"
     with monkeypatch.context() as older:
         before = [step.__name__ for step in MIGRATIONS].index("m016_observed_in_some_time")
-        older.setattr(upgrade, "MIGRATIONS", MIGRATIONS[:before])
+        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:before])
         Store(path, create=True).close()
     with sqlite3.connect(path) as db:
         values = ("cfd", "md", 50, 0.4, 0.1, 0.001, 10, 20, 1)

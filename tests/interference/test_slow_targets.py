@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.interference.calibrate.slow_targets import (
+from sluice.interference.calibrate.target_speeds import (
     HALF_LIFE,
     KEEPS_UP,
     LONELY,

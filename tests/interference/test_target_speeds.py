@@ -9,13 +9,20 @@ from click.testing import CliRunner
 from history_rows import a_job, a_log, a_profile
 
 from sluice.cli.main import main
-from sluice.history_db import upgrade
+from sluice.history_db import connection
 from sluice.history_db.migrations import MIGRATIONS, m015_jobs_in_company
 from sluice.history_db.records import Holder, PlacedRun, RunningSet, TargetProbe
 from sluice.history_db.store import Store
-from sluice.interference.calibrate.corunners import without_corunners
-from sluice.interference.calibrate.slow_targets import KEEPS_UP, LONELY, SLOW, UNSURE
-from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes, target_speeds
+from sluice.interference.calibrate.target_speeds import (
+    KEEPS_UP,
+    LONELY,
+    SLOW,
+    UNSURE,
+    Lanes,
+    speeds_of_lanes,
+    target_speeds,
+    without_corunners,
+)
 from sluice.policies import core
 
 NOW = 1_800_000_000
@@ -188,7 +195,7 @@ def test_an_older_history_knows_of_co_runners_from_the_sets_that_it_kept(tmp_pat
     together = [[200, NOW - 700, "stream", 2], [300, NOW - 700, "", 0]]
     steps = MIGRATIONS.index(m015_jobs_in_company)
     with monkeypatch.context() as older:
-        older.setattr(upgrade, "MIGRATIONS", MIGRATIONS[:steps])
+        older.setattr(connection, "MIGRATIONS", MIGRATIONS[:steps])
         Store(path, create=True).close()
     with sqlite3.connect(path) as db:
         for holders in ([[100, NOW - 700, "stream", 2]], together):

@@ -18,10 +18,15 @@ from hypothesis import strategies as st
 from made_logs import MadeLog
 
 from sluice.cli.main import main
-from sluice.interference.production.attribution import attribute
-from sluice.interference.production.one_run import BINS, one_run_a_job
-from sluice.interference.production.read import read_timeline
-from sluice.interference.production.timeline import Timeline, exposure, slices_of
+from sluice.interference.attribution import attribute
+from sluice.interference.timeline import (
+    BINS,
+    Timeline,
+    exposure,
+    one_run_a_job,
+    read_timeline,
+    slices_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

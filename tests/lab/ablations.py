@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.policies import core
 from sluice.sim._engine import ffi
-from sluice.sim.policies import classes
+from sluice.sim.policies import policies
 from sluice.sim.policies.policies import (
     ABLATIONS,
     POLICIES,
@@ -21,15 +21,12 @@ from sluice.sim.policies.policies import (
     static_lanes,
     with_options,
 )
-from sluice.sim.policies.site_bundle import TraceHistory
-from sluice.sim.storage.contention import LOAD, rates_alone
-from sluice.sim.storage.mean_field import MeanField
-from sluice.sim.storage.probing import ENDLESS, calibrated
-from sluice.sim.storage.storage import TARGETS_A_SERVER
-from sluice.sim.trace.mix import MIB
+from sluice.sim.policies.site_bundle import ENDLESS, TraceHistory, calibrated
+from sluice.sim.storage.mean_field import LOAD, TARGETS_A_SERVER, MeanField, rates_alone
+from sluice.sim.trace.profiles import MIB
 
 RANDOM_LANES = 2
-"""A stream of random numbers of its own (mix.py and io_replay.py have others)."""
+"""A stream of random numbers of its own (profiles.py and io_replay.py have others)."""
 PERFECT_SHARE_STEP = 0.005
 RUNTIME_STEPS = 8
 """A perfect profile knows run times to one part in so many of an octave."""
@@ -87,7 +84,7 @@ class ByChunkAlone(TraceHistory):
 
 def averaged(profiles):
     """Let all I/O-heavy jobs do what they do on average: only their I/O shares differ."""
-    heavy = classes.is_heavy(profiles)
+    heavy = policies.is_heavy(profiles)
     weights = np.bincount(profiles.kind[heavy], minlength=len(profiles.kinds)).astype(float)
     weights /= max(weights.sum(), 1.0)
     average = {"pattern": "mixed", "share": {}}
@@ -106,7 +103,7 @@ def averaged(profiles):
 
 def by_chunk_alone(profiles):
     """Let jobs that write in large chunks stream, and all others wait for their writes."""
-    heavy = classes.is_heavy(profiles)
+    heavy = policies.is_heavy(profiles)
     kinds = list(profiles.kinds)
     kind = profiles.kind.copy()
     for i, old in enumerate(profiles.kinds):

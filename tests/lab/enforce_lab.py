@@ -28,10 +28,9 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import write_bundle
-from sluice.policies.record import Record, Situation, decide
+from sluice.policies.record import Record, Situation, decide, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View
-from sluice.policies.tokens import token_names
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "build" / "plugins"

@@ -20,12 +20,11 @@ from sluice.policies.core import Config
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.holdings import Holding, holdings
+from sluice.slurm.leases import Holding, holdings
 from sluice.slurm.ledger import Ledger
 from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.records import QueuedJob
-from sluice.slurm.settings import Settings
-from sluice.slurm.snapshot import Publisher
+from sluice.slurm.snapshot import Publisher, Settings
 
 NOW = 1_800_000_000
 NAMES = ("writer", "flusher", "reader", "unheard")

@@ -23,8 +23,7 @@ from typing import Any
 from storage_targets import StorageTargets
 from target_kinds import Limits
 
-from sluice.interference.calibrate.launch import Launcher, find_probe
-from sluice.interference.calibrate.protocol import Member, Timing, measure
+from sluice.interference.calibrate.protocol import Launcher, Member, Timing, find_probe, measure
 from sluice.interference.calibrate.targets import Target
 from sluice.interference.observations import Observation
 from sluice.interference.programs import KIB, MIB, Program

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from sluice.patterns.classifier import Forest
 from sluice.patterns.fit import fit_classifier, fit_regressor
-from sluice.patterns.forest import Forest
 from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.policies.snapshot import pack_snapshot
-from sluice.prediction.submit_model import MAX_DEPTH
+from sluice.prediction.train import MAX_DEPTH
 
 CREATED = 1_800_000_000  # UTC seconds, of every bundle here
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from made_logs import MadeLog
 
-from sluice.interference.production.timeline import Timeline
+from sluice.interference.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

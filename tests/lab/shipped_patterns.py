@@ -15,7 +15,7 @@ from synthetic.corpus import PATTERNS, synthesise
 
 from sluice.darshan.features import measure
 from sluice.darshan.log import read_log
-from sluice.history_db.labels import read_labels
+from sluice.history_db.intake import read_labels
 from sluice.patterns import classifier, examples
 from sluice.patterns.examples import Example, example_of, labelled_examples
 from sluice.patterns.fit import SEED

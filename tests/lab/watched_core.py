@@ -16,7 +16,7 @@ from sluice.sim import engine
 from sluice.sim._engine import ffi, lib
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import with_room_for_io
-from sluice.sim.storage.contention import Contention
+from sluice.sim.storage.mean_field import Contention
 
 EPOCH = 1_600_000_000
 JOB_SIZE = core_ffi.sizeof("struct sluice_control_job")

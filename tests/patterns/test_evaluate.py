@@ -14,20 +14,19 @@ from sklearn.metrics import f1_score
 from sluice.cli.main import main
 from sluice.cli.pages import save_card
 from sluice.darshan.features import FEATURES
-from sluice.history_db.labels import read_labels
-from sluice.patterns.classifier import packaged_classifier
-from sluice.patterns.confidence import (
+from sluice.history_db.intake import read_labels
+from sluice.patterns.classifier import (
     calibration_error,
     debiased_error,
     fit_temperature,
+    packaged_classifier,
     reliability,
     resampled_errors,
     tempered,
 )
 from sluice.patterns.evaluation import Judgements, chunk_quality, importance, macro_f1, quality
 from sluice.patterns.examples import Example, labelled_examples, synthesised_examples
-from sluice.patterns.model_card import as_is, cross_examined
-from sluice.patterns.training import by_application, folds, is_labelled
+from sluice.patterns.training import as_is, by_application, cross_examined, folds, is_labelled
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "darshan" / "real"

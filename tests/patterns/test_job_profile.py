@@ -8,8 +8,7 @@ from arriving_logs import JOB
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.darshan.bursts import Heatmap
-from sluice.darshan.timeline import packed, unpacked
+from sluice.darshan.bursts import Heatmap, packed, unpacked
 from sluice.history_db.records import Job, Log, Profile, Run
 from sluice.patterns.job_profile import profile_of
 from sluice.prediction.jobs import finished_jobs

@@ -14,14 +14,17 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from sluice.darshan.features import FEATURES, Measurement, measure
 from sluice.darshan.log import read_log
-from sluice.history_db.labels import read_labels
+from sluice.history_db.intake import read_labels
 from sluice.history_db.store import Store
-from sluice.patterns.classifier import ClassifierError, PatternClassifier, packaged_classifier
+from sluice.patterns.classifier import (
+    ClassifierError,
+    Forest,
+    PatternClassifier,
+    packaged_classifier,
+)
 from sluice.patterns.examples import Example, example_of, labelled_examples
 from sluice.patterns.fit import export
-from sluice.patterns.forest import Forest
-from sluice.patterns.site import site_classifier
-from sluice.patterns.training import TooFewLabelsError, train_patterns
+from sluice.patterns.training import TooFewLabelsError, site_classifier, train_patterns
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 PROGRAMS = LOGS.parent / "programs"

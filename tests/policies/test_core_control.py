@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from sluice.policies import control, core
 from sluice.policies.control import ANYWHERE, ARRAY, GRANTED, NEXT, PREDICTED, QUEUES, RECORDED
-from sluice.policies.record import Situation
+from sluice.policies.record import Situation, Tokens, token_names
 from sluice.policies.structs import CLASSES, RELEASES, View
-from sluice.policies.tokens import Tokens, token_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,9 +23,17 @@ from core_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.policies import core, tokens
-from sluice.policies.record import Record, Situation, decide, replay, replay_grant
-from sluice.policies.tokens import MIN_TOTAL, TOTAL_UNKNOWN, Tokens
+from sluice.policies import core, record
+from sluice.policies.record import (
+    MIN_TOTAL,
+    TOTAL_UNKNOWN,
+    Record,
+    Situation,
+    Tokens,
+    decide,
+    replay,
+    replay_grant,
+)
 
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 TWO_LANES = policy(LANES)
@@ -47,14 +55,14 @@ def decided(*others, profile=FLUSHING, conf=LANES, config=None, totals=PLENTY, j
 
 
 def test_a_token_is_named_by_lane_and_class():
-    assert tokens.token_name(TWO_LANES, 1, "stream") == "sl1_stream"
-    assert sorted(tokens.token_names(TWO_LANES)) == [
+    assert record.token_name(TWO_LANES, 1, "stream") == "sl1_stream"
+    assert sorted(record.token_names(TWO_LANES)) == [
         "sl0_flush", "sl0_meta", "sl0_stream", "sl1_flush", "sl1_meta", "sl1_stream",
     ]  # fmt: skip
 
 
 def test_a_site_without_lanes_has_one_that_is_called_all():
-    assert sorted(tokens.token_names(UNDIVIDED)) == ["all_flush", "all_meta", "all_stream"]
+    assert sorted(record.token_names(UNDIVIDED)) == ["all_flush", "all_meta", "all_stream"]
 
 
 # What a decision takes
@@ -188,7 +196,7 @@ def test_in_observe_the_length_of_licences_does_not_matter():
 @given(st.integers(0, 1100), st.integers(0, 3), st.sampled_from(core.CLASSES[1:]))
 def test_what_is_said_to_fit_fits(length, mask, klass):
     text = "x" * length
-    fits = tokens.append(TWO_LANES, Tokens(klass, mask), text)
+    fits = record.append(TWO_LANES, Tokens(klass, mask), text)
     names = [f",sl{lane}_{klass}" for lane in range(2) if mask >> lane & 1]
     wanted = (text + "".join(names)) if text else "".join(names)[1:]
     assert fits == (wanted if len(wanted) <= 1023 else None)
@@ -262,7 +270,7 @@ def licences(text: str) -> Counter[str]:
     ],
 )
 def test_lane_tokens_are_taken_off_and_nothing_else(written, kept):
-    assert tokens.strip(TWO_LANES, written).text == kept
+    assert record.strip(TWO_LANES, written).text == kept
 
 
 @pytest.mark.parametrize(
@@ -273,16 +281,16 @@ def test_lane_tokens_are_taken_off_and_nothing_else(written, kept):
     ],
 )  # fmt: skip
 def test_what_only_resembles_a_token_stays(other):
-    assert tokens.strip(TWO_LANES, f"a,{other};b").text == f"a,{other};b"
+    assert record.strip(TWO_LANES, f"a,{other};b").text == f"a,{other};b"
 
 
 def test_a_text_that_slurm_refuses_is_not_looked_at():
-    assert tokens.strip(TWO_LANES, "x" * 1023).items == 0
+    assert record.strip(TWO_LANES, "x" * 1023).items == 0
     with pytest.raises(core.CoreError, match="1024 bytes"):
-        tokens.strip(TWO_LANES, "sl0_stream," + "x" * 1013)
+        record.strip(TWO_LANES, "sl0_stream," + "x" * 1013)
 
 
-OWN_NAMES = tuple(tokens.token_names(TWO_LANES))
+OWN_NAMES = tuple(record.token_names(TWO_LANES))
 ITEMS = st.builds(
     "{}{}".format,
     st.one_of(st.sampled_from(OWN_NAMES), st.sampled_from(["tool", "b@srv", "sl0", "sl0_x"])),
@@ -298,11 +306,11 @@ def requests(draw: st.DrawFn, items: st.SearchStrategy[str] = ITEMS) -> str:
 
 @given(requests(), st.sampled_from(core.CLASSES[1:]), st.integers(0, 3))
 def test_a_request_keeps_its_own_sums_and_gains_one_token_a_lane(written, klass, mask):
-    stripped = tokens.strip(TWO_LANES, written)
+    stripped = record.strip(TWO_LANES, written)
     own = {name: n for name, n in licences(written).items() if name not in OWN_NAMES}
     assert licences(stripped.text) == own
     taken = Tokens(klass, mask)
-    final = tokens.append(TWO_LANES, taken, stripped.text)
+    final = record.append(TWO_LANES, taken, stripped.text)
     added = {f"sl{lane}_{klass}": 1 for lane in range(2) if mask >> lane & 1}
     assert final is not None
     assert final.startswith(stripped.text)
@@ -311,12 +319,12 @@ def test_a_request_keeps_its_own_sums_and_gains_one_token_a_lane(written, klass,
 
 @given(st.text("abl01_:;,|=(@ stream", max_size=200))
 def test_text_without_tokens_stays_byte_for_byte(written):
-    stripped = tokens.strip(TWO_LANES, written)
+    stripped = record.strip(TWO_LANES, written)
     if stripped.items == 0:
         assert stripped.text == written
     else:
         assert any(name in written for name in OWN_NAMES)
-    assert tokens.strip(TWO_LANES, stripped.text).items == 0
+    assert record.strip(TWO_LANES, stripped.text).items == 0
 
 
 # What a user may keep of what Sluice gave the job
@@ -342,13 +350,13 @@ GIVEN = Tokens("stream", 0b11)
     ],
 )
 def test_granted_tokens_may_be_named_once_each(written, kept, lanes):
-    stripped = tokens.strip(TWO_LANES, written, GIVEN)
+    stripped = record.strip(TWO_LANES, written, GIVEN)
     assert (stripped.text, stripped.lanes) == (kept, lanes)
 
 
 @given(requests(), st.sampled_from(core.CLASSES[1:]), st.integers(0, 3))
 def test_no_text_gets_more_than_what_was_granted(written, klass, mask):
-    sums = licences(tokens.strip(TWO_LANES, written, Tokens(klass, mask)).text)
+    sums = licences(record.strip(TWO_LANES, written, Tokens(klass, mask)).text)
     held = {name: n for name, n in sums.items() if name in OWN_NAMES}
     named = licences(written)
     assert held == {
@@ -376,16 +384,16 @@ def test_the_snapshot_says_who_holds_what():
 
 
 def test_lanes_of_two_policies_are_joined_in_order_and_once_each():
-    joined = tokens.join_lanes(TWO_LANES, policy("Lane=aaa Targets=1\nLane=sl1 Targets=1\n"))
+    joined = record.join_lanes(TWO_LANES, policy("Lane=aaa Targets=1\nLane=sl1 Targets=1\n"))
     assert [lane.name for lane in joined.lanes] == ["sl0", "sl1", "aaa"]
-    assert [lane.name for lane in tokens.join_lanes(UNDIVIDED, TWO_LANES).lanes] == [
+    assert [lane.name for lane in record.join_lanes(UNDIVIDED, TWO_LANES).lanes] == [
         "all", "sl0", "sl1",
     ]  # fmt: skip
-    assert [lane.name for lane in tokens.join_lanes(UNDIVIDED, UNDIVIDED).lanes] == ["all"]
+    assert [lane.name for lane in record.join_lanes(UNDIVIDED, UNDIVIDED).lanes] == ["all"]
 
 
 def test_lanes_are_joined_as_far_as_there_is_room():
     many = policy("".join(f"Lane=m{i} Targets=1\n" for i in range(16)))
-    assert [lane.name for lane in tokens.join_lanes(many, TWO_LANES).lanes] == [
+    assert [lane.name for lane in record.join_lanes(many, TWO_LANES).lanes] == [
         f"m{i}" for i in range(16)
     ]

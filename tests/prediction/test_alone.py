@@ -14,14 +14,13 @@ from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.darshan.timeline import Heatmap, packed
+from sluice.darshan.bursts import Heatmap, packed
 from sluice.history_db.records import Profile
 from sluice.policies import core
-from sluice.prediction.alone import estimate
 from sluice.prediction.background import IoRun, seen_storage
 from sluice.prediction.expectation import expected
-from sluice.prediction.to_core import profile_members
-from sluice.prediction.undisturbed import undisturbed
+from sluice.prediction.jobs import profile_members
+from sluice.prediction.undisturbed import estimate, undisturbed
 
 if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob

@@ -14,8 +14,7 @@ from sluice.history_db.records import Profile
 from sluice.policies import core
 from sluice.prediction.backtest import judge, predict_past, steps_of
 from sluice.prediction.jobs import submission_of
-from sluice.prediction.submit_model import empty_model
-from sluice.prediction.train import TrainedModel, bundle_of, fit_quickly
+from sluice.prediction.train import TrainedModel, bundle_of, empty_model, fit_quickly
 
 if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob

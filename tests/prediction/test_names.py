@@ -15,8 +15,7 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import Situation, decide
 from sluice.prediction.jobs import submission_of
-from sluice.prediction.submit_model import empty_model
-from sluice.prediction.train import bundle_of, fit, fit_quickly, past_of
+from sluice.prediction.train import bundle_of, empty_model, fit, fit_quickly, past_of
 from sluice.slurm.ledger import known_of
 
 CONFIG = core.default_config()

@@ -27,15 +27,13 @@ from sluice.policies.bundle import Bundle, name_of
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.backtest import judge, predict_past, steps_of
-from sluice.prediction.calibration import calibrate, corrected, predicted
-from sluice.prediction.drift import compare
-from sluice.prediction.expectation import expected
+from sluice.prediction.expectation import expected, exponents
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
+from sluice.prediction.levels import calibrate, corrected, predicted
 from sluice.prediction.made_history import KINDS, made_history
+from sluice.prediction.renewal import compare
 from sluice.prediction.requested import Requested, Submissions, requested_on
-from sluice.prediction.scaling import exponents
-from sluice.prediction.submit_model import empty_model
-from sluice.prediction.train import bundle_of, fit_quickly
+from sluice.prediction.train import bundle_of, empty_model, fit_quickly
 
 START = 1_700_000_000
 DAY = 86400

@@ -13,16 +13,21 @@ from hypothesis import strategies as st
 
 from sluice.cli.main import main
 from sluice.cli.predict import Minutes
-from sluice.history_db.command_lines import program_name
-from sluice.history_db.records import Job, Log, Profile, Run
+from sluice.history_db.records import Job, Log, Profile, Run, program_name
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
-from sluice.prediction.submit_model import fit_submit_model, newest_of_each
-from sluice.prediction.train import EmptyHistoryError, TrainedModel, pack, past_of
+from sluice.prediction.train import (
+    EmptyHistoryError,
+    TrainedModel,
+    fit_submit_model,
+    newest_of_each,
+    pack,
+    past_of,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 POLICY = core.default_config().policy

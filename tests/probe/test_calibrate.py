@@ -21,28 +21,25 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference.calibrate import protocol
-from sluice.interference.calibrate.delta import DeltaPlan, measure_delta
-from sluice.interference.calibrate.launch import (
-    MOST_PATTERNS,
-    MOST_PROCESSES,
-    Launcher,
-    Trace,
-    in_time,
-)
 from sluice.interference.calibrate.protocol import (
     MOST_FOREIGN_SHARE,
+    MOST_PATTERNS,
+    MOST_PROCESSES,
     Block,
+    Launcher,
     Member,
     Rates,
     Timing,
+    Trace,
     _quiet,
     _reason_to_drop,
+    in_time,
     measure,
     measure_blocks,
 )
+from sluice.interference.calibrate.session import DeltaPlan, measure_delta
 from sluice.interference.calibrate.targets import Target, Watch
-from sluice.interference.errors import CalibrationError
-from sluice.interference.programs import KIB, MIB, Program
+from sluice.interference.programs import KIB, MIB, CalibrationError, Program
 
 QUICK = ("--window", "0.2", "--fill", "0")
 PAIR = ("--co-run", "ws:4K:1 aw:64K:1", "--co-run", "owc:4K:1 ws:4K:1 aw:4K:1")

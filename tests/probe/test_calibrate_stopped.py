@@ -11,30 +11,28 @@ from pathlib import Path
 import interruptible
 import pytest
 
-from sluice.cli.stopping import stopped_like_ctrl_c
+from sluice.cli.listing import stopped_like_ctrl_c
 from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
-from sluice.interference.calibrate.delta import DeltaPlan
 from sluice.interference.calibrate.grid import PlannedCoRun
-from sluice.interference.calibrate.launch import TIE
-from sluice.interference.calibrate.protocol import Timing
+from sluice.interference.calibrate.protocol import TIE, Timing
 from sluice.interference.calibrate.session import (
     FILE_SYSTEMS,
     MOST_REPEATS,
+    DeltaPlan,
     Session,
     Settings,
     estimate_seconds,
 )
 from sluice.interference.calibrate.targets import Target, claimed
-from sluice.interference.errors import CalibrationError
-from sluice.interference.programs import Program
+from sluice.interference.programs import CalibrationError, Program
 
 LONG = ("--window", "50", "--co-run", "ws:4K:1 aw:64K:1", "--budget", "1h")
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from sluice.interference.calibrate.launch import Launcher
+from sluice.interference.calibrate.protocol import Launcher
 from sluice.interference.programs import Program
 
 program = Program("ws", 4096, 1)

@@ -7,8 +7,7 @@ from default_calibration import LIMITS, calibration
 from storage_targets import StorageTargets
 
 from sluice.history_db.store import Store
-from sluice.interference.calibrate.launch import Launcher
-from sluice.interference.calibrate.protocol import Timing
+from sluice.interference.calibrate.protocol import Launcher, Timing
 from sluice.interference.calibrate.servers import FIRST_COME, MODE, measure_run, stations
 from sluice.interference.calibrate.targets import Target
 from sluice.interference.programs import MIB, Program

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from probe_program import build, probe, read_report
 
-from sluice.interference.calibrate.launch import TIE, Trace
+from sluice.interference.calibrate.protocol import TIE, Trace
 
 
 def failed(program: Path, *words: str | Path, **options) -> subprocess.CompletedProcess[str]:

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from statistics import median
 
+from sluice.sim.replay.compare import interval
 from sluice.sim.replay.experiment import Experiment
-from sluice.sim.replay.intervals import interval
 
 ROOT = Path(__file__).resolve().parents[2]
 KTH = ROOT.parent / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"

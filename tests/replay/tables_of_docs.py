@@ -31,7 +31,7 @@ from gains import (
 )
 
 from sluice.cli.common import duration_text
-from sluice.sim.replay.advice import advice
+from sluice.sim.replay.sweep import advice
 
 PAGE = ROOT / "docs" / "evidence" / "replays.md"
 MINUS = "\N{MINUS SIGN}"

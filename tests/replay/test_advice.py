@@ -3,7 +3,7 @@
 import pytest
 
 from sluice.cli.sweep import advice_text
-from sluice.sim.replay.advice import advice
+from sluice.sim.replay.sweep import advice
 
 
 def case(max_delay, *, saved, held=0.0, held_mean=60.0, interval=None, **others):

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.sim.policies.policies import Options
-from sluice.sim.replay.bound import bound, late_work
 from sluice.sim.replay.compare import Draw, bound_of
+from sluice.sim.replay.figures import bound, late_work
 from sluice.sim.replay.io_replay import replay_with_io
-from sluice.sim.storage.contention import station_shares
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import station_shares, storage_for
 from sluice.sim.trace.jobs import Trace
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import Profiles, no_profiles

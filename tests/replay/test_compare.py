@@ -8,11 +8,9 @@ import pytest
 
 from sluice.cli.plots import replay_pictures
 from sluice.sim.policies.policies import Options
-from sluice.sim.replay.compare import PLAIN, Draw, compare
-from sluice.sim.replay.fan_out import StoppedError, in_order
+from sluice.sim.replay.compare import PLAIN, Draw, StoppedError, compare, in_order, interval
 from sluice.sim.replay.figures import FIGURES, GROUPS, fairness
-from sluice.sim.replay.intervals import interval
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles

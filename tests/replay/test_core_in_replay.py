@@ -18,7 +18,7 @@ from sluice.policies.structs import View
 from sluice.sim.policies.policies import Options
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
 from sluice.sim.replay.io_replay import replay_with_io
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sluice.sim import engine
-from sluice.sim.engine import Machine, Partition, Workload
-from sluice.sim.errors import EngineError
+from sluice.sim.engine import EngineError, Machine, Partition, Workload
 
 
 def jobs(*rows):

@@ -11,8 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "sim" / "engine" / "scheduler"
 CORE = ROOT / "policies" / "core"
-NAMES = ("availability", "eligible", "engine", "events", "joined_ends", "preempt", "priority")
-NAMES += ("queue", "run", "schedule", "workload")
+NAMES = ("availability", "engine", "priority", "queue", "run", "schedule", "workload")
 SOURCES = [ENGINE / f"{name}.c" for name in NAMES]
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-g"]
 SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

@@ -4,7 +4,7 @@
 
 Each cell is asked of 20 draws: other profiles (and jobs, where they are generated), other storage,
 every number of which is off by a random factor, and other wrong predictions. Sluice has learned
-from a calibration of the discrete-event storage model with its nominal numbers (probing.py), so
+from a calibration of the discrete-event storage model with its nominal numbers (site_bundle.py), so
 never from the storage model that answers.
 
 How often a policy does better than another is judged by the sign test: if it made no difference,
@@ -50,8 +50,8 @@ from gains import (
     waits_file,
 )
 
-from sluice.sim.replay.advice import advice
 from sluice.sim.replay.compare import compare_each
+from sluice.sim.replay.sweep import advice
 
 SIGNIFICANT = 15
 MOST_MAKESPAN = 1.01

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from sluice.policies.core import PATTERNS, PROFILE_FIELDS
-from sluice.sim.errors import TraceError
-from sluice.sim.replay.outcomes import replay
-from sluice.sim.storage.contention import LOAD, loads_of, station_shares
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.engine import TraceError
+from sluice.sim.replay.io_replay import replay
+from sluice.sim.storage.mean_field import LOAD, loads_of, station_shares, storage_for
 from sluice.sim.trace.lublin import Model, _gamma_cdf, generate
 from sluice.sim.trace.machine import site_of
-from sluice.sim.trace.mix import (
+from sluice.sim.trace.profiles import (
     HEAVY,
     KINDS,
     LIGHT,

@@ -12,14 +12,19 @@ from sluice.history_db.store import Store
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.made_history import made_history
 from sluice.prediction.undisturbed import undisturbed
-from sluice.sim.errors import TraceError
-from sluice.sim.storage.storage import storage_for
-from sluice.sim.trace.accounting import trace_of_jobs
-from sluice.sim.trace.history_profiles import history_profiles, measured_profiles, where_known
+from sluice.sim.engine import TraceError
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
-from sluice.sim.trace.profiles import drawn_profiles, no_profiles
+from sluice.sim.trace.profiles import (
+    drawn_profiles,
+    history_profiles,
+    measured_profiles,
+    no_profiles,
+    where_known,
+)
 from sluice.sim.trace.repairs import make_replayable
+from sluice.sim.trace.sources import trace_of_jobs
 
 RUNS = 40
 

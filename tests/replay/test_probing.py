@@ -6,11 +6,10 @@ import pytest
 from ablations import rates_in_mean_field
 
 from sluice.interference.programs import KIB, MIB, Program
-from sluice.sim.storage import probing
+from sluice.sim.policies import site_bundle
+from sluice.sim.policies.site_bundle import programs_of, storage_of_one_target
 from sluice.sim.storage.discrete_event import STORAGE_FIELDS, simulate
-from sluice.sim.storage.mean_field import NAMES, MeanField
-from sluice.sim.storage.probing import programs_of, storage_of_one_target
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import NAMES, MeanField, storage_for
 
 STORAGE = storage_for(64)
 
@@ -25,11 +24,11 @@ def test_a_calibration_is_of_the_request_level_storage_model_and_not_of_the_one_
 
     for name in ("start", "rate", "run"):
         monkeypatch.setattr(MeanField, name, refuse)
-    monkeypatch.setattr(probing, "CHUNKS", (64 * KIB, MIB))
+    monkeypatch.setattr(site_bundle, "CHUNKS", (64 * KIB, MIB))
     slower = replace(STORAGE, numbers={"commit_seconds": 2e-3})
-    assert probing.calibrated(slower)["points"]
+    assert site_bundle.calibrated(slower)["points"]
     with pytest.raises(AssertionError):
-        probing.calibrated(slower, rates_in_mean_field)
+        site_bundle.calibrated(slower, rates_in_mean_field)
 
 
 def test_one_target_of_a_storage_model_has_its_numbers_and_the_platform_s_round_trips():
@@ -83,7 +82,7 @@ def test_a_mix_is_a_program_for_each_of_its_parts_and_loses_as_they_do_on_averag
     kept = {}
     for program in (mix, Program("ws", 64 * KIB), Program("aw", 64 * KIB)):
         (alone,), (alongside, _) = (
-            probing.rates_by_discrete_events({}, programs)
+            site_bundle.rates_by_discrete_events({}, programs)
             for programs in ([program], [program, stream])
         )
         kept[program.pattern] = alongside / alone

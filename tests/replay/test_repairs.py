@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sluice.sim.engine import STATES
-from sluice.sim.errors import MachineError, TraceError
-from sluice.sim.replay.outcomes import replay
+from sluice.sim.engine import STATES, MachineError, TraceError
+from sluice.sim.replay.io_replay import replay
+from sluice.sim.trace.jobs import read_swf
 from sluice.sim.trace.machine import EXAMPLE, one_pool, parse_site, site_of
 from sluice.sim.trace.repairs import RULES, make_replayable
-from sluice.sim.trace.swf import read_swf
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "replay.md"
 

@@ -9,11 +9,10 @@ from history_rows import a_job
 
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
-from sluice.sim.errors import TraceError
-from sluice.sim.trace.accounting import trace_of_jobs
+from sluice.sim.engine import TraceError
 from sluice.sim.trace.jobs import JobEnd
 from sluice.sim.trace.machine import site_of
-from sluice.sim.trace.sources import guess, read_trace
+from sluice.sim.trace.sources import guess, read_trace, trace_of_jobs
 
 SACCT = """\
 JobIDRaw|Submit|Start|End|NNodes|NCPUS|TimelimitRaw|User|Account|Partition|State

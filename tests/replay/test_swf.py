@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.sim.errors import TraceError
-from sluice.sim.trace.jobs import JobEnd
+from sluice.sim.engine import TraceError
+from sluice.sim.trace.jobs import FIELDS, JobEnd, read_swf
 from sluice.sim.trace.sources import read_trace
-from sluice.sim.trace.swf import FIELDS, read_swf
 
 KTH = Path(__file__).resolve().parents[3] / "shared/data/traces/KTH-SP2-1996-2.1-cln.swf.gz"
 

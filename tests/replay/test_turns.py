@@ -14,9 +14,7 @@ from sluice.sim import engine
 from sluice.sim._engine import ffi, lib
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
-from sluice.sim.storage.contention import Contention
-from sluice.sim.storage.mean_field import MeanField
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import Contention, MeanField, storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.sim import engine
-from sluice.sim.errors import StorageModelError
-from sluice.sim.storage.contention import Contention, loads_of
-from sluice.sim.storage.mean_field import configuration
+from sluice.sim.engine import StorageModelError
+from sluice.sim.storage.mean_field import Contention, configuration, loads_of
 
 MIB = 2.0**20
 KINDS = (

@@ -13,8 +13,8 @@ from sluice.cli.main import main as sluice
 from sluice.policies import core
 from sluice.policies.record import Situation, decide
 from sluice.policies.snapshot import pack_snapshot
-from sluice.sim.errors import TraceError
-from sluice.sim.trace.submissions import read_trace
+from sluice.sim.engine import TraceError
+from sluice.sim.replay.decisions import read_trace
 
 JOB = {
     "time": storage_models.NOW,

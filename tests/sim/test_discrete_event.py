@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.sim.errors import StorageModelError
+from sluice.sim.engine import StorageModelError
 from sluice.sim.storage.discrete_event import PROGRAM_FIELDS, STORAGE_FIELDS, simulate
 
 KIB, MIB = 1024, 1 << 20

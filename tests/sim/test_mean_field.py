@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.sim.errors import StorageModelError
+from sluice.sim.engine import StorageModelError
 from sluice.sim.papers.shah import program
-from sluice.sim.storage.discrete_event import simulate
+from sluice.sim.storage.discrete_event import PLATFORMS, simulate
 from sluice.sim.storage.mean_field import MeanField
-from sluice.sim.storage.platforms import PLATFORMS
 
 MIB = 1048576.0
 TARGETS, SERVERS = 8, 2

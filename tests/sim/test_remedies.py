@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
-from sluice.sim.errors import StorageModelError
+from sluice.sim.engine import StorageModelError
 from sluice.sim.papers.remedies import (
     REMEDIES,
     NotApplicableError,
@@ -20,8 +20,7 @@ from sluice.sim.papers.remedies import (
     stage,
     what_if,
 )
-from sluice.sim.storage.discrete_event import simulate
-from sluice.sim.storage.scenario import parse_scenario
+from sluice.sim.storage.discrete_event import parse_scenario, simulate
 
 MIB = 1048576.0
 

@@ -8,12 +8,18 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.cli.main import main as sluice
-from sluice.sim.errors import StorageModelError
+from sluice.sim.engine import StorageModelError
 from sluice.sim.papers.figure import ask
 from sluice.sim.papers.figures import FIGURES, find
-from sluice.sim.storage.discrete_event import STORAGE_FIELDS, simulate
-from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.scenario import delta_graph, parse_scenario, read_scenario, run_together
+from sluice.sim.storage.discrete_event import (
+    PLATFORMS,
+    STORAGE_FIELDS,
+    delta_graph,
+    parse_scenario,
+    read_scenario,
+    run_together,
+    simulate,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 STATED = dict(

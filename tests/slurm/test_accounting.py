@@ -12,13 +12,13 @@ from accounted_slurm import AccountedSlurm
 from plugin_harness import PluginFiles, drain
 from sluiced import BIN, Sluiced, wait_for
 
-from sluice.history_db.accounting import add_accounting
+from sluice.history_db.intake import add_accounting
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.late_joins import join_late
+from sluice.slurm.follower import join_late
 from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
 

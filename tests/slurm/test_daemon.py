@@ -25,8 +25,8 @@ from sluiced import BIN, PATIENCE, Sluiced, wait_for
 
 from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
-from sluice.slurm import plugin_file
-from sluice.slurm.lock import SnapshotLock, is_locked
+from sluice.slurm import plugin_client
+from sluice.slurm.status import SnapshotLock, is_locked
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -398,7 +398,7 @@ def test_a_history_that_is_deleted_is_begun_anew(sluiced, guarded):
 # Publishes a snapshot of a quiet cluster.
 PUBLISH = """
 import pathlib, sys
-from sluice.slurm.settings import Settings
+from sluice.slurm.snapshot import Settings
 from sluice.slurm.snapshot import Publisher
 Publisher(pathlib.Path(sys.argv[1])).publish(
     [], lambda _: None, Settings(), holdings=[], waited=lambda _: 0.0, lane_speeds={},
@@ -534,7 +534,7 @@ def test_the_preflight_compares_plugin_and_slurmctld(sluiced, plugin_directory, 
     assert finding["level"] == "OK"
     assert str(plugin) in finding["text"]
 
-    major, minor, micro = map(int, plugin_file.built_for(plugin).split("."))
+    major, minor, micro = map(int, plugin_client.built_for(plugin).split("."))
     its_own, next_one = (bytes((number, minor, major, 0)) for number in (micro, micro + 1))
     other = tmp_path / "other.so"
     other.write_bytes(plugin.read_bytes().replace(its_own, next_one))

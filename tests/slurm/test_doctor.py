@@ -21,12 +21,10 @@ from sluice.cli.gates import reported
 from sluice.history_db.records import Decision
 from sluice.history_db.store import Store
 from sluice.policies import core
-from sluice.slurm.doctor import own
-from sluice.slurm.doctor.findings import Finding, Site
-from sluice.slurm.doctor.troubles import troubles
-from sluice.slurm.lock import SnapshotLock
+from sluice.slurm.doctor import checks
+from sluice.slurm.doctor.findings import Finding, Site, troubles
 from sluice.slurm.slurm_commands import parse_controller
-from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, Status, read_status
+from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, SnapshotLock, Status, read_status
 
 pytestmark = pytest.mark.slurm
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems")
@@ -230,14 +228,14 @@ def test_a_bundle_that_slurmctld_may_not_read_is_named(small_site):
     """It would leave every job alone, and nobody would know why."""
     bundle = Path(small_site.config.bundle)
     bundle.touch(0o640)
-    [found, _] = own.files(small_site)
+    [found, _] = checks.files(small_site)
     assert found.level == "FAIL"
     assert "slurmctld runs as games, who may not read it" in found.text
     assert "usermod --append --groups root games" in found.remedy
     for uid, gid in ((5, 0), (0, 60)):
         os.chown(bundle.parent, 5, gid)
         os.chown(bundle, uid, gid)
-        assert [row.level for row in own.files(small_site)] == ["OK"]
+        assert [row.level for row in checks.files(small_site)] == ["OK"]
 
 
 def test_decisions_without_a_job_are_named_where_they_are_many(small_site):
@@ -250,12 +248,12 @@ def test_decisions_without_a_job_are_named_where_they_are_many(small_site):
     ]  # fmt: skip
     with Store(path, create=True) as store:
         store.insert_decisions(rows)
-    found = {row.topic: row for row in own.history(small_site)}
+    found = {row.topic: row for row in checks.history(small_site)}
     assert "30 of 60 decisions of the last hour found no job" in found["decisions"].text
     with Store(path) as store:
         for row in rows:
             store.mark_tie(row.boot, row.number)  # those are joined as far as they can be
-    assert {row.topic for row in own.history(small_site)} == {"history"}
+    assert {row.topic for row in checks.history(small_site)} == {"history"}
 
 
 # What sluiced says of itself

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from slurm_root import RELEASES, SOURCES, UBUNTU, VENV, SlurmRoot
 
-from sluice.slurm import plugin_file
+from sluice.slurm import plugin_client
 
 pytestmark = [
     pytest.mark.slurm,
@@ -46,8 +46,8 @@ def test_the_plugins_build_without_a_warning(version: str) -> None:
     assert_succeeded(done)
     assert "warning:" not in done.stdout
     place = root.path / SOURCES.relative_to("/") / "build/plugins"
-    assert {plugin.name for plugin in place.iterdir()} == {plugin_file.NAME, SPANK_PLUGIN}
-    built = plugin_file.built_for(place / plugin_file.NAME)
+    assert {plugin.name for plugin in place.iterdir()} == {plugin_client.NAME, SPANK_PLUGIN}
+    built = plugin_client.built_for(place / plugin_client.NAME)
     print(f"Slurm {built} of {root.release.suite}")
     assert built.startswith(f"{version}.")
 

@@ -15,12 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend.h"
 #include "directory.h"
 #include "hint.h"
-#include "io_dir.h"
 #include "settings.h"
-#include "token.h"
 
 enum { MAX_WORDS = 64 };
 

@@ -40,8 +40,7 @@ from sluice.darshan.totals import METADATA_OPERATIONS, READ_MOSTLY
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sluice.darshan.files import Files
-    from sluice.darshan.rows import Rows
+    from sluice.darshan.rows import Files, Rows
     from sluice.darshan.totals import Totals
 
     Array = NDArray[np.float64]

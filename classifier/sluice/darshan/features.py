@@ -1,6 +1,6 @@
 """Darshan counters -> what runs did to storage: numbers, shares by pattern, classifier input.
 
-The steps: one row a file (`files.py`), sums over each run (`totals.py`), each file's bytes given
+The steps: one row a file (`rows.py`), sums over each run (`totals.py`), each file's bytes given
 to a pattern (`behaviour.py`), and what profile and classifier see of all that. All of it is done
 for many logs at once, as numpy costs little more for many than for one.
 """
@@ -14,8 +14,7 @@ import numpy as np
 
 from sluice.darshan.behaviour import PATTERNS, REWRITTEN, Behaviour, find_behaviour
 from sluice.darshan.bursts import Bursts, find_bursts
-from sluice.darshan.files import Files, files_of
-from sluice.darshan.rows import Rows, ratio, sums
+from sluice.darshan.rows import Files, Rows, files_of, ratio, sums
 from sluice.darshan.totals import Totals, totals_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.darshan.files import Files
     from sluice.darshan.log import DarshanLog
+    from sluice.darshan.rows import Files
 
     Array = NDArray[np.float64]
 

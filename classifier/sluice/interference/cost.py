@@ -1,4 +1,11 @@
-"""What finished jobs cost each other: the one answer to who harms whom.
+"""What finished jobs cost each other: the one answer to who harms whom, and by which model.
+
+The interference model that everything is judged by, and what it is called.
+
+It is that of the published bundle, by which jobs are decided; without one, what the history's
+measurements and production teach; without these, the published figures of other file systems.
+
+What finished jobs cost each other: the one answer to who harms whom.
 
 What a run lost is its time in I/O less what its I/O takes alone (prediction/undisturbed.py), on
 each of its nodes. To whom a loss is laid is looked at in a few instants of each run: who else
@@ -11,26 +18,98 @@ others that run, all count.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sluice.history_db.command_lines import program_name
-from sluice.interference.default_model import default_model
+from sluice.history_db.records import program_name
+from sluice.interference.pairs import site_evidence
+from sluice.interference.site_model import Basis, SiteModel
 from sluice.policies import core
-from sluice.prediction.to_core import profile_members
+from sluice.policies.bundle import Bundle, name_of
+from sluice.prediction.jobs import profile_members
 from sluice.prediction.undisturbed import latest_undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from sluice.history_db.store import Store
-    from sluice.interference.default_model import NamedModel
+    from sluice.interference.pairs import SiteEvidence
     from sluice.policies.core import Config, View
     from sluice.prediction.jobs import Disturbance, FinishedJob
+
+
+PUBLISHED_FIGURES = "published figures of other file systems (Shah et al.), none of this site"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """An interference model, and where it comes from."""
+
+    source: str
+    """One of bundle, history, published."""
+    name: str
+    """The same in every output."""
+    site: SiteModel
+    basis: Basis | None
+    """None: the bundle is of a Sluice that did not say."""
+
+    @property
+    def struct(self) -> View:
+        return self.site.struct()
+
+    def __str__(self) -> str:
+        is_told = self.source == "bundle" and self.basis
+        return f"{self.name}, from {self.basis}" if is_told else self.name
+
+    def as_json(self) -> dict[str, Any]:
+        basis = asdict(self.basis) if self.basis else None
+        return {"source": self.source, "name": self.name, "basis": basis}
+
+
+def default_model(
+    store: Store,
+    settings: Config,
+    *,
+    jobs: Sequence[FinishedJob] | None = None,
+    evidence: SiteEvidence | None = None,
+) -> NamedModel:
+    """Return the model of the configuration's bundle, else the history's, else the published one.
+
+    jobs: the latest undisturbed ones, and evidence: what the history has, where they were read
+    already. Raises OSError, CoreError.
+    """
+    path = Path(settings.bundle)
+    if path.is_file():
+        return _of_bundle(path)
+    site = (evidence or site_evidence(store, jobs=jobs)).model()
+    if site.basis.count:
+        name = f"a fit to the history {store.path}: {site.basis}"
+        return NamedModel("history", name, site, site.basis)
+    return NamedModel("published", PUBLISHED_FIGURES, site, site.basis)
+
+
+def _of_bundle(path: Path) -> NamedModel:
+    bundle = Bundle.read(path)
+    told = _told(bundle.text)
+    basis = Basis(**told["basis"]) if "basis" in told else None
+    site = SiteModel(bundle.interference.to_dict(), told.get("bandwidth", 0.0), basis or Basis())
+    return NamedModel("bundle", name_of(path, bundle.created), site, basis)
+
+
+def _told(text: str) -> dict[str, Any]:
+    """Return what a bundle tells of its interference model, for people."""
+    try:
+        told: dict[str, Any] = json.loads(text).get("interference", {})
+    except (ValueError, AttributeError):
+        return {}
+    return told
+
 
 INSTANTS = 16  # of each run
 VICTIMS = 5000  # runs of which the losses are computed; drawn where more matter

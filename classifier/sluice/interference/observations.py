@@ -1,18 +1,31 @@
-"""Co-runs as the model learns from them: who kept which share of its rate alongside whom."""
+"""What the interference model learns from, and what a figure of it rests on.
+
+Co-runs as the model learns from them: who kept which share of its rate alongside whom.
+
+What a figure about two programs rests on: the measurements that are most like them.
+
+Which calibrations tell of the site's storage.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sluice.interference.programs import ProductionProgram, Program
+import numpy as np
+
+from sluice.interference.programs import ProductionProgram, Program, features, likeness
+from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sluice.history_db.records import CoRun
+    from sluice.history_db.records import Calibration, CoRun
+    from sluice.history_db.store import Store
+
+    Profile = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +107,61 @@ def observations(
                     Observation(member, others, rate / own, own, tuple(map(rates.get, others)))
                 )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A measurement, and how much it says about the pair that was asked for."""
+
+    observation: Observation
+    likeness: float
+    """1: of the same kinds of traffic, towards 0 for unlike ones; of the less like program."""
+
+
+def nearest(
+    observations: Sequence[Observation], victim: Profile, other: Profile, *, count: int = 3
+) -> list[Likeness]:
+    """Return the measured pairs that are most like a victim alongside another one, best first.
+
+    Victim and other are members of struct sluice_profile. A pair that was measured more than
+    once counts once, with its first measurement; what is like nothing (below 1 %) is left out.
+    """
+    pairs: dict[tuple[Any, Any], Observation] = {}
+    for item in observations:
+        if len(item.others) == 1:
+            pairs.setdefault((item.victim, item.others[0]), item)
+    if not pairs:
+        return []
+    alike = [
+        likeness(features(programs), np.array([core.traffic_features(profile)]))[:, 0]
+        for programs, profile in zip(zip(*pairs, strict=True), (victim, other), strict=True)
+    ]
+    found = [
+        Likeness(item, float(like))
+        for item, like in zip(pairs.values(), np.minimum(*alike), strict=True)
+        if like >= 0.01
+    ]
+    found.sort(key=lambda one: (-one.likeness, one.observation.victim, one.observation.others))
+    return found[:count]
+
+
+def has_rates(store: Store, calibration: Calibration) -> bool:
+    """Return whether it measured what programs keep; delta-graphs do not, nor one stopped early."""
+    return bool(valid(store.coruns([calibration.id])))
+
+
+def site_coruns(store: Store) -> list[CoRun]:
+    """Return what all calibrations measured of the site.
+
+    That is the one of which a calibration last found what the interference model can learn.
+    """
+    known = store.calibrations()
+    for latest in reversed(known):
+        if of_writers(store.coruns([latest.id])):
+            return store.coruns([one.id for one in known if one.site == latest.site])
+    return []
+
+
+def of_writers(coruns: list[CoRun]) -> list[Observation]:
+    """Return what the interference model can learn from them."""
+    return [item for item in observations(coruns) if item.is_of_writers]

@@ -1,4 +1,11 @@
-"""Who is measured or seen, programs and applications, and what they are to the decision core."""
+"""Programs and applications, and what they are to the interference model.
+
+What goes wrong when measuring; the text names the remedy.
+
+Who is measured or seen, programs and applications, and what they are to the decision core.
+
+The physical features in which the interference model measures how alike programs are.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +14,27 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.interference.errors import CalibrationError
+import numpy as np
+
+from sluice.policies import core
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+class CalibrationError(Exception):
+    """A plan, a target or a measurement that cannot be."""
+
+
+class TasksError(CalibrationError):
+    """--srun starts another number of probes than --tasks says: it cannot be gone on with."""
+
+
+class LateStartError(CalibrationError):
+    """A probe was not ready at the instant at which all were to begin."""
+
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -177,3 +201,18 @@ class ProductionProgram:
 def _share(flags: Any) -> float:
     values = [bool(flag) for flag in flags]
     return sum(values) / len(values) if values else 0.0
+
+
+SCALES = (0.8, 0.8, 3.0, 3.0)
+"""Of streaming share, creating share, log2 chunk, log2 processes: how far apart two kinds of
+traffic may be and still say much about each other."""
+
+
+def features(programs: Sequence[Program | ProductionProgram]) -> NDArray[np.float64]:
+    """Return (programs, features), as the core computes them."""
+    return np.array([core.traffic_features(program.profile()) for program in programs])
+
+
+def likeness(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (len(a), len(b)): 1 for the same kind of traffic, towards 0 for unlike ones."""
+    return core.likeness(SCALES, a, b)

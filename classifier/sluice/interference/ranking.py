@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from sluice.history_db.command_lines import program_name
-from sluice.history_db.records import Total
+from sluice.history_db.records import Total, program_name
 from sluice.policies import core
 
 if TYPE_CHECKING:

@@ -33,9 +33,8 @@ import numpy as np
 from scipy.optimize import least_squares
 from threadpoolctl import threadpool_limits
 
-from sluice.interference.features import SCALES, features, likeness
 from sluice.interference.observations import Seen
-from sluice.interference.programs import ProductionProgram
+from sluice.interference.programs import SCALES, ProductionProgram, features, likeness
 from sluice.policies import core
 from sluice.policies.structs import View, new
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.patterns.confidence import (
+from sluice.patterns.classifier import (
     calibration_error,
     debiased_error,
     reliability,

@@ -1,4 +1,9 @@
-"""What the pattern classifier learns from: labelled, synthesised and weakly labelled logs."""
+"""What the pattern classifier learns from, and the rules that it has to beat.
+
+Patterns by rules alone: the baseline a trained classifier has to beat, and weak labels.
+
+What the pattern classifier learns from: labelled, synthesised and weakly labelled logs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,6 @@ import numpy as np
 from sluice.darshan.behaviour import SIGNIFICANT_BYTES
 from sluice.darshan.features import FEATURES, measure
 from sluice.darshan.log import DarshanLogError, read_log
-from sluice.patterns.rules import CERTAIN, pattern_by_rules
 from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
@@ -24,8 +28,27 @@ if TYPE_CHECKING:
 
     from sluice.darshan.features import Measurement
     from sluice.darshan.log import DarshanLog
-    from sluice.history_db.labels import LabelRow
+    from sluice.history_db.intake import LabelRow
     from sluice.history_db.store import Store
+
+
+MOST = 0.7  # share of the data from which one pattern names the run
+CERTAIN = 0.97  # share from which a rule's answer may teach
+
+
+def pattern_by_rules(shares: Mapping[str, float]) -> tuple[str, float]:
+    """Return the pattern that the shares (behaviour.PATTERNS) amount to, and how clear it is."""
+    for name in ("none", "metadata"):
+        if shares.get(name, 0.0) > 0.5:
+            return name, shares[name]
+    data = {name: shares.get(name, 0.0) for name in ("owc", "ws", "aw", "read")}
+    total = sum(data.values())
+    name = max(sorted(data), key=data.__getitem__)
+    clear = data[name] / total
+    if clear >= MOST:
+        return name, data[name]
+    return "mixed", 1 - clear
+
 
 PACKAGED = "synthesised.npz"
 """Next to this module; `make patterns` writes it."""

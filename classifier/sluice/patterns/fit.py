@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
-from sluice.patterns.forest import LEAF, Forest
+from sluice.patterns.classifier import LEAF, Forest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

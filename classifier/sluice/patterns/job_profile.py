@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.darshan.behaviour import SIGNIFICANT_BYTES
-from sluice.darshan.bursts import find_bursts
-from sluice.darshan.timeline import io_seconds_of_all, packed, together, unpacked
+from sluice.darshan.bursts import find_bursts, io_seconds_of_all, packed, together, unpacked
 from sluice.history_db.records import Profile
 from sluice.policies.core import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sluice.darshan.timeline import MovedBytes
+    from sluice.darshan.bursts import MovedBytes
     from sluice.history_db.records import Job, Run
 
 MIXED = "mixed"

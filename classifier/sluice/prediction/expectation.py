@@ -1,8 +1,12 @@
-"""What earlier runs let expect of the next one: pattern, numbers, and how sure that is.
+"""What earlier runs let expect of the next one, also at another size.
+
+What earlier runs let expect of the next one: pattern, numbers, and how sure that is.
 
 Runs count by how recent they are, in days and in runs, and by how alike their size is. One that
 does something else than ever before may be an accident; several in a row after years of
 something else are a change, and what was before it hardly counts any more.
+
+How the numbers of an application follow its size or an argument, where its runs show it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import numpy as np
 
 from sluice.history_db.records import Profile
 from sluice.patterns.profile import SINGLE_RUN_LOG_SD
+from sluice.policies import core
 from sluice.policies.core import UNKNOWN
 from sluice.prediction.jobs import alone_log_sd
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob
 
     Array = NDArray[np.float64]
+
 
 HALF_LIFE = 90 * 86400  # seconds: a run of a quarter ago counts half
 HALF_LIFE_RUNS = 24  # and so does one after which so many came
@@ -210,3 +216,50 @@ def _log_sd(jobs: Sequence[FinishedJob]) -> float:
     mean = math.fsum(logs) / len(logs)
     squares = math.fsum((log - mean) ** 2 for log in logs)
     return math.sqrt((SINGLE_RUN_LOG_SD**2 + squares) / len(logs))
+
+
+MIN_RUNS = 6  # that know the number and their size
+MIN_SPREAD = 1.0  # octaves between the smallest and the largest size
+MIN_EXPLAINED = 0.5  # of the variance of the logarithm
+CERTAIN = 3.0  # standard errors by which an exponent must differ from 0
+STEEPEST = 3.0  # what is steeper comes from something else
+
+FOLLOWING = tuple(field.name for field in core.PROFILE_FIELDS if not field.unit.startswith("0"))
+"""Numbers that may follow the size: all but shares and flags."""
+
+
+def exponents(
+    jobs: Sequence[FinishedJob], weights: Array, values: Array, laws: Sequence[Law] = ()
+) -> dict[str, float]:
+    """Return e of number ~ value^e for the numbers that follow a value of each job, by name.
+
+    By weighted least squares of the logarithms; what explains less than half of the variance, or
+    is not certain, is left out. What other laws say is taken off first; a value of 0 is not known.
+    """
+    known = values > 0
+    if known.sum() < MIN_RUNS or np.ptp(np.log2(values[known])) < MIN_SPREAD:
+        return {}
+    found = {}
+    for name, numbers in zip(FOLLOWING, carried_over(jobs, FOLLOWING, laws), strict=True):
+        follow = known & (numbers > 0)
+        if follow.sum() >= MIN_RUNS:
+            exponent = _exponent(np.log2(values[follow]), np.log2(numbers[follow]), weights[follow])
+            if exponent is not None:
+                found[name] = exponent
+    return found
+
+
+def _exponent(x: Array, y: Array, weights: Array) -> float | None:
+    weights = weights / weights.sum()
+    x, y = x - weights @ x, y - weights @ y
+    spread = float(weights @ x**2)
+    total = float(weights @ y**2)
+    if np.ptp(x) < MIN_SPREAD or spread <= 0 or total <= 0:
+        return None
+    slope = float(weights @ (x * y)) / spread
+    rest = float(weights @ (y - slope * x) ** 2)
+    runs = 1 / float(weights @ weights)  # of equal weight that would say as much
+    error = np.sqrt(rest / spread / max(runs - 2, 1))
+    if rest > (1 - MIN_EXPLAINED) * total or abs(slope) < CERTAIN * error:
+        return None
+    return slope if abs(slope) <= STEEPEST else None

@@ -1,26 +1,72 @@
-"""Logs -> jobs: what a job was submitted as, and what it did to storage in all its logs."""
+"""Logs -> jobs: what a job was submitted as, and what it did to storage.
+
+Records of the history as the C core knows them.
+
+Logs -> jobs: what a job was submitted as, and what it did to storage in all its logs.
+
+Jobs without a Darshan log: a coarse profile of what sacct or Lustre's servers counted.
+
+Programs that crash, are killed, or were never linked with Darshan leave none. Their bytes and
+rates are known all the same; how they write is not.
+
+Of others nothing was counted. Where a user's runs of a name leave logs, one without a log and
+without bytes says that it does not do what the others did.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.command_lines import program_name
-from sluice.ingest.same_job import by_job
+from sluice.darshan.behaviour import METADATA_BYTES, SIGNIFICANT_BYTES
+from sluice.darshan.totals import METADATA_OPERATIONS, READ_MOSTLY
+from sluice.history_db.records import Profile, program_name
+from sluice.ingest.trust import by_job
 from sluice.patterns.job_profile import heatmap_of, profile_of
 from sluice.policies import core
+from sluice.policies.structs import View, new
 from sluice.prediction.requested import Requested, Submissions, Submitted, requested_on
-from sluice.prediction.to_core import MOST, log_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from sluice.history_db.records import Job, Profile, Run
+    from sluice.history_db.records import Job, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Arguments
-    from sluice.prediction.outcomes import Predicted
+    from sluice.prediction.requested import Predicted
+
+
+MOST = (1 << 32) - 1  # members of 32 bits
+
+
+def profile_members(profile: Profile) -> dict[str, Any]:
+    """Return the members of struct sluice_profile."""
+    total = math.fsum(profile.shares.values())
+    shares = {name: share / total for name, share in profile.shares.items()} if total else None
+    return {
+        **profile.numbers,
+        "pattern": profile.pattern,
+        "confidence": profile.confidence,
+        "log_sd": profile.log_sd,
+        "runs": min(profile.runs, MOST),
+        "share": shares or {core.UNKNOWN: 1.0},
+        "spread": profile.spread,
+    }
+
+
+@cache
+def _published() -> tuple[core.View, core.View]:
+    interference = View(new("struct sluice_interference"))
+    return interference, core.default_config().policy
+
+
+def log_weight(profile: Profile) -> float:
+    """Return ln w, how heavily a run presses on a target (policies/core/interference.h)."""
+    model, policy = _published()
+    return math.log(core.pressure_of(profile_members(profile), model, policy).weight)
+
 
 LATEST_RUNS = 50_000
 """Logs that a command reads as jobs, the newest: bounds its time and memory."""
@@ -103,7 +149,7 @@ class FinishedJob:
 
     @cached_property
     def log_weight(self) -> float:
-        """Ln w (to_core.py), worked out once: each entry of its keys asks for it."""
+        """Ln w (jobs.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)
 
     @cached_property
@@ -140,7 +186,7 @@ def alone_log_sd(jobs: Iterable[FinishedJob]) -> float:
 
 
 def finished_jobs(runs: Iterable[Run], submissions: Submissions | None = None) -> list[FinishedJob]:
-    """Put the logs of each job together (see same_job.py), the oldest job first."""
+    """Put the logs of each job together (see trust.py), the oldest job first."""
     seen = submissions or Submissions(())
     groups = by_job(runs)
     newest = max((run.log.end or 0 for group in groups for run in group), default=0)
@@ -260,3 +306,81 @@ def _signature(job: Job | None, submission: Submitted | None) -> int:
     if submission is not None and submission.script_signature:
         return submission.script_signature
     return (job.script_signature or 0) if job else 0
+
+
+CONFIDENCE = 0.6  # of a pattern that bytes and operations alone tell
+LOG_SD = 1.0  # of ln w: nothing is known of chunks, flushes and files
+
+
+def unlogged_jobs(store: Store, submissions: Submissions, *, latest: int) -> list[FinishedJob]:
+    """Return the latest jobs that have no log but whose I/O was counted, the oldest first."""
+    return [_described(job, submissions) for job in store.unlogged_jobs(latest)]
+
+
+def silent_jobs(
+    store: Store, submissions: Submissions, logged: Sequence[FinishedJob], *, latest: int
+) -> list[FinishedJob]:
+    """Return the latest jobs of which neither a log nor bytes are known, the oldest first.
+
+    Only those of users and names of which there are logs. Logs come later than the accounting:
+    what ended after the last of them may yet have one.
+    """
+    names = {application_of(job.uid, job.name) for job in logged}
+    until = max((job.end for job in logged), default=0)
+    return [
+        _described(job, submissions)
+        for job in store.jobs_without_log(latest)
+        if (job.end or 0) <= until
+        and (job.write_bytes or 0) + (job.read_bytes or 0) < SIGNIFICANT_BYTES
+        and job.uid is not None
+        and application_of(job.uid, job.name or "") in names
+    ]
+
+
+def application_of(uid: int, name: str) -> tuple[int, str]:
+    return uid, core.name_stem(name)
+
+
+def _described(job: Job, submissions: Submissions) -> FinishedJob:
+    return described(
+        job,
+        submissions,
+        logs=(),
+        uid=job.uid or 0,
+        program="",
+        processes=0,
+        start=job.start or 0,
+        end=job.end or 0,
+        profile=coarse_profile(job),
+    )
+
+
+def coarse_profile(job: Job) -> Profile:
+    """Return what the figures of a job that ran say."""
+    written, read = float(job.write_bytes or 0), float(job.read_bytes or 0)
+    seconds = float((job.end or 0) - (job.start or 0))
+    numbers = {"write_bytes": written, "read_bytes": read, "runtime_seconds": seconds}
+    if job.tasks:
+        numbers["nprocs"] = float(job.tasks)
+    if job.metadata_operations is not None and seconds > 0:
+        # over the whole run time: the least that its rate can have been
+        numbers["metadata_rate"] = job.metadata_operations / seconds
+    pattern = _pattern(written, read, job.metadata_operations or 0)
+    known = pattern != core.UNKNOWN
+    return Profile(
+        pattern=pattern,
+        confidence=CONFIDENCE if known else 0.0,
+        shares={pattern: 1.0} if known else {},
+        numbers=numbers,
+        log_sd=LOG_SD,
+    )
+
+
+def _pattern(written: float, read: float, metadata: int) -> str:
+    if metadata >= METADATA_OPERATIONS and (written + read) / metadata < METADATA_BYTES:
+        return "metadata"
+    if written + read < SIGNIFICANT_BYTES:
+        return "none"
+    if read > READ_MOSTLY * written:
+        return "read"
+    return core.UNKNOWN  # it writes: in which way, nobody saw

@@ -1,28 +1,43 @@
-"""History -> what is known at submission: application table, forests, and how good they are."""
+"""History -> what is known at submission: application table, forests, and how good they are.
+
+The submit-time forests: what a job of this size, name, user and account will probably do.
+
+They speak where the application table has too little, so they are judged on applications that
+they have not seen. What resembles nothing in the history must stay unknown: made-up
+submissions, which nobody ever ran, are learned as such.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import string
+import zlib
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sluice.history_db.records import Application, Profile
-from sluice.patterns.forest import Forest
+from sluice.patterns.classifier import Forest
+from sluice.patterns.fit import SEED, fit_classifier, fit_regressor
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import ArgumentLaw, BundleApplication, pack_bundle
 from sluice.prediction.applications import Learned, learn_applications, numbered
 from sluice.prediction.backtest import ended_before, judge, predict_past
-from sluice.prediction.calibration import calibrate
-from sluice.prediction.jobs import LATEST_RUNS
+from sluice.prediction.jobs import (
+    LATEST_RUNS,
+    application_of,
+    profile_members,
+    silent_jobs,
+    submission_of,
+    unlogged_jobs,
+)
+from sluice.prediction.levels import calibrate
 from sluice.prediction.requested import Submissions
-from sluice.prediction.submit_model import MIN_JOBS, SubmitModel, fit_submit_model
-from sluice.prediction.to_core import profile_members
 from sluice.prediction.undisturbed import latest_undisturbed
-from sluice.prediction.unlogged import application_of, silent_jobs, unlogged_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +46,220 @@ if TYPE_CHECKING:
 
     from sluice.history_db.store import Store
     from sluice.prediction.jobs import FinishedJob
-    from sluice.prediction.submit_model import Judgement
+
+
+PATTERN_TREES, NUMBER_TREES = 120, 80  # 200 in all: what the submit path has time for
+LEAF_SIZE = 2
+MAX_DEPTH = 10  # bounds the time of one evaluation
+MIN_JOBS, MIN_APPLICATIONS = 20, 3  # with fewer there is nothing to generalise from
+MAX_JOBS = 5000  # learned from; where there are more, as many of the newest of each application
+FOLDS = 5
+USUAL_THRESHOLD = 0.7  # MinConfidence, unless the site sets another
+NUMBERS = (
+    "chunk_bytes",
+    "nprocs",
+    "write_bytes",
+    "read_bytes",
+    "files",
+    "rate",
+    "metadata_rate",
+    "io_share",
+    "runtime_seconds",
+    "bytes_per_flush",
+    "creates_per_mib",
+    "unflushed_bytes",
+)
+"""Fields of the profile that are predicted, where most jobs know them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitModel:
+    """Two forests over the features of a submission; without trees when there was too little."""
+
+    patterns: tuple[str, ...]
+    pattern_forest: Forest
+    """Calibrated: shares sum to less than 1 by what is not known."""
+    numbers: tuple[str, ...]
+    number_forest: Forest
+    """log2 (1 + value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How the pattern forest did on applications that it had not seen."""
+
+    jobs: int
+    accuracy: float
+    """Of its best guesses, however uncertain."""
+    answered: float
+    """Share of the jobs for which it was as certain as a site usually asks for."""
+    accuracy_answered: float | None
+    scale: float
+    """By which its confidence had to be lowered to be honest."""
+
+
+def empty_model() -> SubmitModel:
+    return SubmitModel((), _no_trees(), (), _no_trees())
+
+
+def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgement | None]:
+    """Fit both forests; deterministic. Without enough jobs, an empty model and no judgement."""
+    latest = newest_of_each(jobs, most=MAX_JOBS)
+    applications = [_application(job) for job in latest]
+    if len(latest) < MIN_JOBS or len(set(applications)) < MIN_APPLICATIONS:
+        return empty_model(), None
+    judgement = _judge(latest, applications)
+    patterns, forest = _fit_patterns(latest)
+    numbers, number_forest = _fit_numbers(latest)
+    return (
+        SubmitModel(
+            patterns=patterns,
+            pattern_forest=replace(forest, value=forest.value * judgement.scale),
+            numbers=numbers,
+            number_forest=number_forest,
+        ),
+        judgement,
+    )
+
+
+def newest_of_each(jobs: Sequence[FinishedJob], *, most: int) -> list[FinishedJob]:
+    """Return at most so many jobs: as many of the newest of each user's application.
+
+    The jobs come the oldest first, and so does the result.
+    """
+    if len(jobs) <= most:
+        return list(jobs)
+    later: Counter[tuple[int, str]] = Counter()
+    ranks = []  # how many of the same application came after it
+    for job in reversed(jobs):
+        key = job.uid, _application(job)
+        ranks.append(later[key])
+        later[key] += 1
+    # of two that are as many runs old the later one; reversed places count from the newest
+    kept = sorted(range(len(jobs)), key=lambda place: (ranks[place], place))[:most]
+    return [jobs[-1 - place] for place in sorted(kept, reverse=True)]
+
+
+def _no_trees() -> Forest:
+    none = np.zeros(0, dtype=np.int32)
+    return Forest(none, none, np.zeros(0), none, none, np.zeros((0, 0)))
+
+
+def _application(job: FinishedJob) -> str:
+    return core.name_stem(job.name)
+
+
+def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
+    """Weigh jobs so that a program that ran a thousand times does not outweigh all others."""
+    runs = Counter((job.uid, _application(job)) for job in jobs)
+    return np.array([runs[job.uid, _application(job)] ** -0.5 for job in jobs])
+
+
+def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
+    """Return the patterns that jobs are known to have, and what tells them: nothing of none."""
+    if all(job.profile.pattern == core.UNKNOWN for job in jobs):
+        return (), _no_trees()
+    weights = _weights(jobs)
+    strangers = _strangers(jobs)
+    rows = core.features([submission_of(job) for job in [*jobs, *strangers]])
+    labels = [job.profile.pattern for job in jobs] + [core.UNKNOWN] * len(strangers)
+    forest, patterns = fit_classifier(
+        rows,
+        np.array(labels),
+        weights=np.concatenate([weights, np.full(len(strangers), weights.mean())]),
+        trees=PATTERN_TREES,
+        leaf_size=LEAF_SIZE,
+        max_depth=MAX_DEPTH,
+    )
+    known = [i for i, name in enumerate(patterns) if name != core.UNKNOWN]
+    return tuple(patterns[i] for i in known), replace(forest, value=forest.value[:, known])
+
+
+def _strangers(jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
+    """Make up as many submissions as there are jobs.
+
+    Names, users and accounts are such as nobody has, or nobody together; sizes are other jobs'.
+    """
+    random = np.random.default_rng(SEED)
+    letters = list(string.ascii_lowercase + "_-")
+
+    def word() -> str:
+        return "".join(random.choice(letters, size=int(random.integers(2, 14))))
+
+    def stranger(job: FinishedJob) -> FinishedJob:
+        sizes = jobs[int(random.integers(len(jobs)))]
+        return replace(
+            sizes,
+            name=word(),
+            uid=job.uid if random.random() < 0.3 else int(random.integers(1 << 31)),
+            account=job.account if random.random() < 0.3 else word(),
+            script_signature=job.script_signature,
+        )
+
+    return [stranger(job) for job in jobs]
+
+
+def _fit_numbers(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
+    names = tuple(
+        name for name in NUMBERS if sum(name in job.profile.numbers for job in jobs) > len(jobs) / 2
+    )
+    if not names:
+        return (), _no_trees()
+    targets = np.array([[job.profile.numbers.get(name, np.nan) for name in names] for job in jobs])
+    targets = np.log2(1 + targets)
+    unknown = np.isnan(targets)
+    targets[unknown] = np.broadcast_to(np.nanmedian(targets, axis=0), targets.shape)[unknown]
+    forest = fit_regressor(
+        core.features([submission_of(job) for job in jobs]),
+        targets,
+        weights=_weights(jobs),
+        trees=NUMBER_TREES,
+        leaf_size=LEAF_SIZE,
+        max_depth=MAX_DEPTH,
+    )
+    return names, forest
+
+
+def _judge(jobs: Sequence[FinishedJob], applications: Sequence[str]) -> Judgement:
+    """Hold out every application once, in FOLDS groups."""
+    fold = np.array([zlib.crc32(name.encode()) % FOLDS for name in applications])
+    confidence, correct = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    for i in range(FOLDS):
+        rest = [job for job, its in zip(jobs, fold, strict=True) if its != i]
+        tested = [job for job, its in zip(jobs, fold, strict=True) if its == i]
+        if not rest or not tested:
+            continue
+        patterns, forest = _fit_patterns(rest)
+        if not patterns:  # it says nothing of the others
+            confidence.append(np.zeros(len(tested)))
+            correct.append(np.zeros(len(tested), dtype=bool))
+            continue
+        shares = forest.evaluate(core.features([submission_of(job) for job in tested]))
+        answers = np.array(patterns)[shares.argmax(axis=1)]
+        confidence.append(shares.max(axis=1))
+        correct.append(answers == np.array([job.profile.pattern for job in tested]))
+    return _judgement(np.concatenate(confidence), np.concatenate(correct))
+
+
+def _judgement(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> Judgement:
+    """Lower the confidence until it promises no more than it keeps."""
+    if not len(correct):
+        return Judgement(0, 0.0, 0.0, None, 0.5)
+    scale = min(1.0, float(correct.sum() / max(confidence.sum(), 1e-9)))
+    while scale > 0.01:
+        said = confidence * scale >= USUAL_THRESHOLD
+        if not said.any() or correct[said].mean() >= USUAL_THRESHOLD:
+            break
+        scale *= 0.95
+    said = confidence * scale >= USUAL_THRESHOLD
+    return Judgement(
+        jobs=len(correct),
+        accuracy=float(correct.mean()),
+        answered=float(said.mean()),
+        accuracy_answered=float(correct[said].mean()) if said.any() else None,
+        scale=scale,
+    )
+
 
 TESTED_SHARE = 0.25  # the latest jobs, which the rest must predict,
 MOST_TESTED = 2000  # or so many of them

@@ -1,7 +1,26 @@
-"""Jobs as they would have been without others' I/O: where "alone" comes from, for everybody.
+"""Jobs as they would have been without others' I/O.
+
+What a program does alone, learned from runs that had co-runners.
+
+A run tells how fast its I/O went, not how fast it would have gone. Who ran alongside it is known,
+and when each wrote (`background.py`), so each run is cut into parts by how much I/O of others lay
+over it. What is left of the rate in a part follows from what the others got there, by one of two
+laws of a storage that is full:
+
+    bytes  rate = min (R, K W - what the others moved)
+    time   rate = R min (1, 1 + h - loss * sum of the others' I/O, in seconds of it alone)
+
+R is the rate alone, W the most that the storage was seen to move, K what a mix moves beyond
+that. Which law holds, and K, h and loss, differ from program to program and are not known; all are
+tried, each by its prior, and what the runs bear out counts (a posterior on a grid). Parts
+without co-runners say R by themselves, and outweigh the laws where there are any; where there are
+none, what the laws leave open is the width of the interval. What others' I/O would take alone
+depends on their own R, so programs are estimated in turn, some rounds.
+
+Jobs as they would have been without others' I/O: where "alone" comes from, for everybody.
 
 What is predicted, assessed, ranked and decided starts from these. A program's rate alone is
-estimated from all of its runs together (`alone.py`); of each run, the time in I/O that it lost is
+estimated from all of its runs together; of each run, the time in I/O that it lost is
 what its rate fell short of that, but no more than the time that others were in I/O meanwhile:
 who was by himself lost nothing.
 """
@@ -10,25 +29,406 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.timeline import unpacked
+from sluice.darshan.bursts import unpacked
 from sluice.policies import core
-from sluice.prediction.alone import estimate
-from sluice.prediction.background import IoRun
+from sluice.prediction.background import IoRun, background_of, rate_by_cache
 from sluice.prediction.jobs import Disturbance, latest_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from sluice.history_db.records import Profile
     from sluice.history_db.store import Store
-    from sluice.prediction.alone import Estimates
+    from sluice.prediction.background import Background
     from sluice.prediction.jobs import FinishedJob
     from sluice.prediction.requested import Submissions
+
+    Array = NDArray[np.float64]
+
+
+ROUNDS = 6
+NEWEST = 24  # runs of a program that are asked
+BATCH_UNITS = 128  # whose arrays the processor keeps at hand
+GRID = 64  # rates that are tried
+BEYOND = 1.2  # how far above W they go, in logarithms: what a cache takes,
+BELOW = 0.6  # and below what was seen
+USUAL_SD = 0.6
+LOSS = np.linspace(0.0, 1.2, 9)
+LOSS_MEAN, LOSS_SD, LOSS_ANY = 0.8, 0.25, 0.15
+HEADROOM, HEADROOM_PRIOR = np.array([0.0, 0.3]), np.array([0.7, 0.3])
+MIX, MIX_PRIOR = np.array([0.9, 1.05, 1.25]), np.array([0.25, 0.5, 0.25])
+NOISE, NOISE_PRIOR = np.array([0.08, 0.2, 0.5]), np.array([0.5, 0.35, 0.15])
+PART_NOISE = 0.06  # of the log rate of a part that is all of a run's I/O; small ones have more
+FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest; see _likelihood
+FLOOR_SD = 0.05  # of ln R: what the next runs differ by, whatever these say
+LEAST_KEPT = 0.02  # of R, by the law of time: a rate of 0 would exclude what was seen
+# What was seen with co-runners counts as so many runs at most: the laws err in the same way for all
+# of it, so more runs do not average that out.
+WITH_CORUNNERS = 3.0
+FLUSHING = 1.0  # likewise of programs that wait for what others queued, which no law describes
+TEMPER = 0.7  # runs that one is worth: those of a program share the state of the site
+ALONE = 1.0  # others at once, from which a cache is theirs too
+# Others at once alongside which a run still has half of its guaranteed rate, 0.9 W: 1.0 is a fair
+# share; at 0.15 it presses little, as with one request in flight, and others push it aside.
+# Which of the two holds depends on the program, and no log tells it, so both count alike.
+HOLD, HOLD_PRIOR = np.array([0.15, 1.0]), np.array([0.5, 0.5])
+# A part that is slower than expected has 1 + SKEW times the variance if others were in I/O all
+# the time: jobs without a log slow a run down, and nothing makes it faster.
+SKEW = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What the runs of a program let believe of its rate alone."""
+
+    log_rate: float
+    """Of B/s: the median of what is believed."""
+    log_sd: float
+    low: float
+    """Of log_rate, 90 %."""
+    high: float
+    runs: int
+
+    @property
+    def rate(self) -> float:
+        return math.exp(self.log_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What runs say of their programs."""
+
+    programs: Mapping[Hashable, Alone]
+    place: Mapping[Hashable, int]
+    """Of each run, by its job, in what follows."""
+    exposed: Array
+    """Of each run, the share of its time in I/O in which others were in I/O too."""
+
+
+def estimate(runs: Sequence[IoRun], *, bandwidth: float | None = None) -> Estimates:
+    """Return what each program's rate alone is, by program.
+
+    bandwidth: B/s of the storage; None: the most that was seen.
+    """
+    if not runs:
+        return Estimates({}, {}, np.zeros(0))
+    background = background_of(runs, bandwidth)
+    place = {run.job: i for i, run in enumerate(runs)}
+    return Estimates(_Rounds(runs, background).result(), place, background.exposed)
+
+
+class _Rounds:
+    """Programs estimated in turn, each by what the others are believed to be."""
+
+    def __init__(self, runs: Sequence[IoRun], background: Background) -> None:
+        self.background = background
+        names: dict[Hashable, int] = {}
+        self.program = np.array([names.setdefault(run.program, len(names)) for run in runs])
+        self.names = list(names)
+        self.log_rate = np.log([run.rate for run in runs])
+        self.log_full = math.log(background.storage.most)
+        fast = np.zeros(len(names))
+        np.maximum.at(fast, self.program, [run.fastest for run in runs])
+        self.log_usual = np.log(
+            [
+                rate_by_cache(run, background.storage, float(fast[n]))
+                for run, n in zip(runs, self.program, strict=True)
+            ]
+        )
+        self.flushes = np.array([run.flushes for run in runs])
+        self.log_fast = np.log([run.fastest for run in runs])
+        others = np.add.reduceat(
+            background.others * background.fraction, background.first_part[:-1]
+        )
+        self.others_of_unit = others
+        weights = background.share_of_run
+        self.others_of_run = np.bincount(background.run_of_unit, others * weights, len(runs))
+        # storage's share of what others moved: no weight changes it
+        self.by_bytes = background.seconds * np.exp(self.log_rate - self.log_full)[background.other]
+        self.starts = np.array([run.start for run in runs])
+        self.batches = self._batches()
+
+    def result(self) -> dict[Hashable, Alone]:
+        believed = np.array(
+            [
+                max(np.median(self.log_usual[own]), self.log_rate[own].max())
+                for own in _members(self.program, len(self.names))
+            ]
+        )
+        sd = np.full(len(self.names), USUAL_SD)
+        found: dict[int, Alone] = {}
+        for turn in range(ROUNDS):
+            time, variance = self._loads(believed, sd)
+            for batch in self.batches:
+                found |= batch.estimates(time, variance)
+            now = believed.copy()
+            for n, one in found.items():
+                now[n], sd[n] = one.log_rate, one.log_sd
+            believed = now if turn == ROUNDS - 1 else (believed + now) / 2
+        return {self.names[n]: found[n] for n in sorted(found)}
+
+    def _batches(self) -> list[_Batch]:
+        """Put programs of as many units together."""
+        alike: dict[int, list[tuple[int, NDArray[np.intp]]]] = defaultdict(list)
+        background = self.background
+        moved = _sums(background.part, self.by_bytes, len(background.unit))
+        for n, units in enumerate(_members(self.program[background.run_of_unit], len(self.names))):
+            if len(units):
+                newest = self._newest(units)
+                alike[len(newest)].append((n, newest))
+        return [
+            self._batch(programs[at : at + max(1, BATCH_UNITS // count)], moved)
+            for count, programs in sorted(alike.items())
+            for at in range(0, len(programs), max(1, BATCH_UNITS // count))
+        ]
+
+    def _newest(self, units: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Leave the units of a program's newest runs: what older ones add is work."""
+        run = self.background.run_of_unit[units]
+        own = np.unique(run)
+        if len(own) <= NEWEST:
+            return units
+        newest = own[np.lexsort((own, self.starts[own]))][-NEWEST:]
+        return units[np.isin(run, newest)]
+
+    def _loads(self, believed: Array, sd: Array) -> tuple[Array, Array]:
+        """Return the others' I/O over each part, in seconds alone, and its variance."""
+        background, other = self.background, self.background.other
+        kept = np.minimum(1.0, np.exp(self.log_rate - believed[self.program]))
+        parts = len(background.unit)
+        # Who gets more than W alone gets it from a cache, which storage has to empty.
+        by_time = np.maximum(background.seconds * kept[other], self.by_bytes)
+        deviation = by_time * sd[self.program[other]]
+        return _sums(background.part, by_time, parts), _sums(background.part, deviation**2, parts)
+
+    def _batch(self, programs: list[tuple[int, NDArray[np.intp]]], moved: Array) -> _Batch:
+        background = self.background
+        units = np.concatenate([own for _, own in programs])
+        first, stop = background.first_part[units], background.first_part[units + 1]
+        parts = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
+        described = [self._described(own) for _, own in programs]
+        return _Batch(
+            numbers=[n for n, _ in programs],
+            runs=[len(np.unique(background.run_of_unit[own])) for _, own in programs],
+            grid=np.stack([grid for grid, _, _ in described]),
+            prior=np.stack([prior for _, prior, _ in described]),
+            weight=np.stack([weight for _, _, weight in described]),
+            seen=background.log_rate[units] - self.log_full,
+            share=background.share_of_run[units],
+            slower=1.0 + SKEW * np.minimum(1.0, self.others_of_run[background.run_of_unit[units]]),
+            parts=parts,
+            first=np.cumsum(stop - first) - (stop - first),
+            fraction=background.fraction[parts],
+            others=background.others[parts],
+            moved=moved[parts],
+            full=self.log_full,
+        )
+
+    def _described(self, units: NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """Return the rates that are tried, how far each is believed beforehand, and weights."""
+        background = self.background
+        run, seen = background.run_of_unit[units], background.log_rate[units]
+        usual = self._usual(np.unique(run), self.log_full)
+        centres = [mean for mean, _, _ in usual]
+        grid = np.linspace(
+            min(float(np.median(seen)), *centres) - BELOW,
+            max(float(seen.max()), *centres) + BEYOND,
+            GRID,
+        )
+        prior = np.zeros(GRID)
+        for mean, sd, share in usual:
+            prior += share * np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd
+        weight = _weights(
+            run,
+            background.share_of_run[units],
+            self.others_of_unit[units],
+            most=FLUSHING if self.flushes[run].mean() > 0.5 else WITH_CORUNNERS,
+        )
+        return grid, prior, weight
+
+    def _usual(self, runs: NDArray[np.intp], full: float) -> list[tuple[float, float, float]]:
+        """Return what is believed of a program beforehand: mean, sd and share of some bells."""
+        if self.flushes[runs].mean() > 0.5:
+            return [(full, 0.3, 0.6), (full, 0.8, 0.4)]
+        fast = float(self.log_fast[runs].max())
+        if fast > full:
+            by_cache = float(np.quantile(self.log_usual[runs], 0.75))
+            return [(by_cache, 0.25, 0.6), (full, 0.3, 0.25), (full, 0.8, 0.15)]
+        return [(fast, 0.25, 0.4), (full, 0.4, 0.3), ((fast + full) / 2, 0.6, 0.3)]
+
+
+def _sums(places: NDArray[np.intp], values: Array, count: int) -> Array:
+    return np.asarray(np.bincount(places, values, count), dtype=np.float64)
+
+
+def _members(program: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
+    order = np.argsort(program, kind="stable")
+    return np.split(order, np.searchsorted(program[order], np.arange(1, count)))
+
+
+def _weights(run: NDArray[np.intp], share: Array, others: Array, *, most: float) -> Array:
+    """Say how much each unit counts.
+
+    Parts of one run share its luck: together they count little more than one. What was seen in
+    co-runners is only as good as the laws, which are wrong in one way for all of them: it counts as
+    WITH_CORUNNERS runs at most.
+    """
+    _, place, counts = np.unique(run, return_inverse=True, return_counts=True)
+    weights = TEMPER * counts[place] ** -0.5 * np.clip(share / 0.1, 0.1, 1.0)
+    disturbed = np.minimum(1.0, others / 0.5)
+    with_corunners = float((weights * disturbed).sum())
+    less = min(1.0, most / with_corunners) if with_corunners > 0 else 1.0
+    tempered: Array = weights * (1.0 - disturbed + disturbed * less)
+    return tempered
+
+
+def _time_laws() -> tuple[Array, Array, Array]:
+    """Return headroom, loss and prior of each law of time."""
+    prior = np.exp(-0.5 * ((LOSS - LOSS_MEAN) / LOSS_SD) ** 2)
+    prior = (1 - LOSS_ANY) * prior / prior.sum() + LOSS_ANY / len(LOSS)
+    headroom, loss = (one.ravel() for one in np.meshgrid(HEADROOM, LOSS, indexing="ij"))
+    return headroom, loss, np.outer(HEADROOM_PRIOR, prior).ravel() / 2
+
+
+TIME_HEADROOM, TIME_LOSS, TIME_PRIOR = _time_laws()
+BYTES_PRIOR = np.outer(MIX_PRIOR, HOLD_PRIOR).ravel() / 2
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Programs of as many units each; units of one lie together, and so do parts of a unit.
+
+    Arrays are (programs, units of a program, laws, grid), as far as they vary. They hold single
+    precision: logarithms of likelihoods need no more, and a history has many millions of them.
+    """
+
+    numbers: list[int]
+    """Of the programs."""
+    runs: list[int]
+    grid: Array
+    prior: Array
+    weight: Array
+    """(programs, units); what follows is of each unit, one program's after the other's."""
+    seen: Array
+    """ln of the rate over W."""
+    share: Array
+    """Of its run's I/O that a unit is."""
+    slower: Array
+    """How much more a unit may be slower than expected than faster: of the variance."""
+    parts: NDArray[np.intp]
+    """Among all; what follows is of each part."""
+    first: NDArray[np.intp]
+    """Part of each unit."""
+    fraction: Array
+    """Of its unit that a part is."""
+    others: Array
+    """Others in I/O at once, in the mean."""
+    moved: Array
+    """By others, as a share of W."""
+    full: float
+    """ln W."""
+    by_bytes: Array = field(init=False)
+    """Log likelihood of each rate by the law of bytes, whatever is believed of others."""
+
+    def __post_init__(self) -> None:
+        self.by_bytes = self._by_bytes()
+
+    def estimates(self, time: Array, variance: Array) -> dict[int, Alone]:
+        """Return what is believed of each program; time and variance are of all parts."""
+        by_time = self._by_time(time[self.parts], variance[self.parts])
+        posterior = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        return {
+            n: _alone_of(grid, own, runs)
+            for n, grid, own, runs in zip(
+                self.numbers, self.grid, posterior, self.runs, strict=True
+            )
+        }
+
+    def _by_time(self, time: Array, variance: Array) -> Array:
+        """Return the log likelihoods by the laws of time, up to a number: (programs, grid)."""
+        kept = 1.0 + TIME_HEADROOM[:, None] - TIME_LOSS[:, None] * time
+        of_unit = self._over_units(np.clip(kept, LEAST_KEPT, 1.0))
+        doubt = (TIME_LOSS / np.maximum(0.1, of_unit)) ** 2 * self._over_units(variance[None])
+        beyond = self._over_units(np.exp(-self.others / ALONE)[None])
+        most = np.exp(self.grid - self.full)[:, None, None, :]
+        share = of_unit[..., None] * np.minimum(1.0, most)
+        with_cache = share + beyond[..., None] * np.maximum(0.0, most - 1.0)
+        return self._likelihood(share, with_cache, doubt, TIME_PRIOR)
+
+    def _by_bytes(self) -> Array:
+        """Likewise by the laws of bytes; what is guaranteed depends on how one presses."""
+        most = np.repeat(np.exp(self.grid - self.full), self._parts_of_programs(), axis=0)
+        beyond = np.maximum(0.0, most - 1.0) * np.exp(-self.others / ALONE)[:, None]
+        shares = []
+        for mix in MIX:
+            for hold in HOLD:
+                left = np.maximum(mix - self.moved, 0.9 * hold / (hold + self.others))
+                shares.append(np.minimum(np.minimum(1.0, most), left[:, None]))
+        share, with_cache = (
+            np.stack([self._of_units(one) for one in laws], axis=2)
+            for laws in (shares, [one + beyond for one in shares])
+        )
+        return self._likelihood(share, with_cache, np.zeros((1, 1, 1)), BYTES_PRIOR)
+
+    def _parts_of_programs(self) -> NDArray[np.intp]:
+        units = self.weight.shape[1]
+        return np.diff(np.append(self.first, len(self.parts))[::units])
+
+    def _over_units(self, of_parts: Array) -> Array:
+        """Add up the parts of units: (laws, parts) to (programs, units, laws)."""
+        sums = np.add.reduceat(of_parts * self.fraction, self.first, axis=-1)
+        return np.asarray(sums.T.reshape(*self.weight.shape, len(of_parts)))
+
+    def _of_units(self, of_parts: Array) -> Array:
+        """Likewise (parts, grid) to (programs, units, grid)."""
+        sums = np.add.reduceat(of_parts * self.fraction[:, None], self.first, axis=0)
+        return np.asarray(sums.reshape(*self.weight.shape, GRID))
+
+    def _likelihood(self, share: Array, with_cache: Array, doubt: Array, prior: Array) -> Array:
+        """Return the logarithm of all laws' likelihoods together.
+
+        share is what a unit is expected to get of W. What a cache takes beyond W depends on what
+        lay in it, which nobody saw: between none and all of it nothing is an error.
+        """
+        shape = (*self.weight.shape, 1, 1)
+        seen = self.seen.reshape(shape).astype(np.float32)
+        low, high = (seen - np.log(one.astype(np.float32)) for one in (share, with_cache))
+        is_slower = low < 0.0
+        slower = self.slower.reshape(shape).astype(np.float32)
+        width = np.maximum(low - high, 0.0) * np.where(is_slower, slower**-0.5, 1.0)
+        square = (np.minimum(low, 0.0) + np.maximum(high, 0.0)) ** 2
+        square *= np.where(is_slower, 1.0 / slower, 1.0)
+        weight = self.weight.astype(np.float32)
+        skew = np.einsum("pnlg,pn->plg", np.where(is_slower, np.log(slower), 0.0), weight)
+        own = (PART_NOISE**2 / np.maximum(self.share, 0.05)).reshape(shape[:-1])
+        found = []
+        for noise, its_prior in zip(NOISE, NOISE_PRIOR, strict=True):
+            scale = (noise**2 + own + doubt).astype(np.float32)[..., None]
+            # one logarithm for the product of what would be three
+            terms = 1.0 + square / (FREEDOM * scale)
+            terms *= np.square(np.square(terms))  # FREEDOM + 1 of them
+            terms *= scale * (1.0 + width / (2.5 * np.sqrt(scale))) ** 2
+            sums = np.einsum("pnlg,pn->plg", np.log(terms), weight) + skew
+            found.append(-0.5 * sums + np.log(prior * its_prior)[:, None])
+        return np.asarray(np.logaddexp.reduce(np.concatenate(found, axis=1), axis=1))
+
+
+def _alone_of(grid: Array, posterior: Array, runs: int) -> Alone:
+    passed = np.cumsum(posterior) - posterior / 2
+    low, middle, high = np.interp([0.05, 0.5, 0.95], passed, grid).tolist()
+    mean = float((posterior * grid).sum())
+    variance = float((posterior * (grid - mean) ** 2).sum())
+    floor = core.Z90 * FLOOR_SD
+    return Alone(middle, math.hypot(math.sqrt(variance), FLOOR_SD), low - floor, high + floor, runs)
+
 
 LEAST_BYTES = 1 << 20  # that a job moves, for its rate to tell of storage
 LEAST_SECONDS = 0.01  # in I/O

@@ -6,6 +6,8 @@ Times are UTC seconds, sizes bytes; None means unknown or unlimited.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePosixPath
 
 NUMBERS = (
     "chunk_bytes",
@@ -458,3 +460,18 @@ class Column:
     name: str
     type: str
     """TEXT, INTEGER or REAL."""
+
+
+# The interesting name is that of the script they run.
+INTERPRETERS = ("python", "perl", "bash", "sh", "Rscript", "julia", "java", "ruby", "lua")
+
+
+@lru_cache(maxsize=4096)
+def program_name(exe: str) -> str:
+    """Return what a command line runs: `md.py` of `/usr/bin/python3 -u md.py 7`."""
+    words = exe.split()
+    name = PurePosixPath(words[0]).name if words else ""
+    if name.rstrip("0123456789.") in INTERPRETERS:
+        scripts = (word for word in words[1:] if not word.startswith("-"))
+        return PurePosixPath(next(scripts, name)).name
+    return name

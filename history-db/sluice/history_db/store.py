@@ -1,27 +1,19 @@
 """The history: what was read, learned and decided, in one SQLite file.
 
 Records go in and come out (`records.py`); nothing of the database leaves `connection.py`,
-`tables/` and `upgrade.py`. Whatever fails raises a HistoryError (`errors.py`).
+`tables/` and `connection.py`. Whatever fails raises a HistoryError (`errors.py`).
 """
 
 from __future__ import annotations
 
 from sluice.history_db.records import Counts
-from sluice.history_db.tables.bundles import Bundles
-from sluice.history_db.tables.coverage import CoverageTable
-from sluice.history_db.tables.decisions import Decisions
-from sluice.history_db.tables.gates import Gates
-from sluice.history_db.tables.jobs import Jobs
-from sluice.history_db.tables.labels import Labels
-from sluice.history_db.tables.links import Links
-from sluice.history_db.tables.logs import Logs
-from sluice.history_db.tables.models import Models
-from sluice.history_db.tables.observed import Observed
-from sluice.history_db.tables.probes import Probes
+from sluice.history_db.tables.decisions import Decisions, Gates
+from sluice.history_db.tables.jobs import CoverageTable, Jobs, Links
+from sluice.history_db.tables.logs import Labels, Logs
+from sluice.history_db.tables.measured import Observed, Probes, Targets
+from sluice.history_db.tables.models import Bundles, Models
 from sluice.history_db.tables.ranking import Ranking
-from sluice.history_db.tables.snapshots import Snapshots
-from sluice.history_db.tables.targets import Targets
-from sluice.history_db.tables.upkeep import Upkeep
+from sluice.history_db.tables.upkeep import Snapshots, Upkeep
 
 
 class Store(

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sluice.policies._core import ffi, lib
-from sluice.policies.record import Record
+from sluice.policies.record import Record, Tokens
 from sluice.policies.structs import CLASSES, RELEASES, View
-from sluice.policies.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,5 +1,5 @@
 /*
- * Policies that may decide in a replay (hooks.h), one family a file. Each keeps what
+ * Policies that may decide in a replay (engine.h), one family a file. Each keeps what
  * it did with every job. docs/reference/replay.md states what each of them does.
  */
 #ifndef SLUICE_POLICIES_H
@@ -7,7 +7,7 @@
 
 #include "control.h"
 #include "decide.h"
-#include "hooks.h"
+#include "engine.h"
 
 /* What a policy did with a job. */
 struct sluice_policy_result {

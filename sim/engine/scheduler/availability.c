@@ -1,4 +1,4 @@
-#include "availability.h"
+#include "state.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* A job starts, ends, is killed or gives way. */
-#include "state.h"
-
 #include <math.h>
 #include <stdlib.h>
+
+#include "state.h"
 
 static int
 grow_runs (struct sluice_engine *e)
@@ -189,4 +189,229 @@ run_settle_victims (struct sluice_engine *e)
 	e->victim_count = 0;
 	e->pass.is_valid = 0;
 	return 0;
+}
+
+/*
+ * Ends of running jobs as slurmctld's backfill sees them.
+ *
+ * To find out when a job could start, Slurm's select plugins take running jobs away
+ * in the order of their limits and try after each window of time only: the first
+ * window ends 30 s after the next multiple of 30 s, and each is twice as long as the
+ * one before it and longer still where nothing ends in it (slurm.conf(5),
+ * bf_window_linear). So a plan sees all ends of a window at the last one, and a
+ * reservation takes what is free after the first window that leaves enough, also
+ * where others' reservations let it begin only later.
+ */
+
+/* Let the plan see the slots of a run until `end`; its licences go with its limit. */
+static int
+move_planned_end (struct sluice_engine *e, uint32_t run, double end)
+{
+	struct run *r = &e->runs[run];
+	double before = r->planned_end;
+	int32_t slots[MAX_COLUMNS] = { 0 };
+	for (uint32_t g = 0; g < e->workload->machine.group_count; g++)
+		slots[g] = e->takes[(size_t)run * e->columns + g];
+	r->planned_end = end;
+	return end > before ? availability_change (&e->plan, before, end, slots, -1)
+			    : availability_change (&e->plan, end, before, slots, 1);
+}
+
+static int
+compare_ends (const void *left, const void *right)
+{
+	double a = ((const struct ending *)left)->time;
+	double b = ((const struct ending *)right)->time;
+	return (a > b) - (a < b);
+}
+
+/* Running jobs by the end of their limits, those without one left out. */
+static uint32_t
+sort_ends (const struct sluice_engine *e, struct ending *ends)
+{
+	uint32_t count = 0;
+	for (uint32_t run = 0; run < e->run_count; run++)
+		if (e->runs[run].serial && e->runs[run].expected_end < INFINITY)
+			ends[count++] = (struct ending){ e->runs[run].expected_end, run };
+	qsort (ends, count, sizeof *ends, compare_ends);
+	return count;
+}
+
+int
+has_joined_ends (const struct sluice_engine *e, uint32_t rule)
+{
+	return e->workload->scheduler.end_window > 0 && rule != SLUICE_BACKFILL_NONE;
+}
+
+int
+join_ends (struct sluice_engine *e)
+{
+	double window = e->workload->scheduler.end_window;
+	if (!has_joined_ends (e, e->pass.rule))
+		return 0;
+	struct ending *ends = malloc ((e->running + 1) * sizeof *ends);
+	if (!ends)
+		return -1;
+	uint32_t count = sort_ends (e, ends);
+	double origin = count ? (floor (ends[0].time / window) + 1) * window : 0;
+	int answer = 0;
+	e->window_count = 0;
+	for (uint32_t first = 0, next; first < count && !answer; first = next) {
+		while (ends[first].time > origin + window)
+			window *= 2;
+		next = first + 1;
+		while (next < count && ends[next].time <= origin + window)
+			next++;
+		e->window_ends[e->window_count++] = ends[next - 1].time;
+		for (uint32_t i = first; i < next && !answer; i++)
+			answer = move_planned_end (e, ends[i].run, ends[next - 1].time);
+		window *= 2;
+	}
+	free (ends);
+	return answer;
+}
+
+/* Take the demand's slots, in the order of groups, of what is free both at `time`
+ * alongside running jobs and in least[group]. 0: there are too few. */
+static int
+take_slots_at (const struct sluice_engine *e, double time, const struct demand *demand,
+	       const int32_t *least, int32_t *take)
+{
+	int32_t free[SLUICE_MAX_GROUPS];
+	int32_t rest = demand->slots;
+	availability_least (&e->base, time, time, demand->groups, free);
+	for (uint64_t g = demand->groups; g; g &= g - 1) {
+		int group = __builtin_ctzll (g);
+		int32_t part = free[group] < least[group] ? free[group] : least[group];
+		part = part < 0 ? 0 : part;
+		take[group] = part < rest ? part : rest;
+		rest -= take[group];
+	}
+	return rest == 0;
+}
+
+void
+take_first_freed (const struct sluice_engine *e, double start, const struct demand *demand,
+		  int32_t *take)
+{
+	int32_t least[SLUICE_MAX_GROUPS];
+	if (!has_joined_ends (e, e->pass.rule))
+		return;
+	availability_least (&e->plan, start, start + demand->duration, demand->groups,
+			    least);
+	int is_found = take_slots_at (e, e->now, demand, least, take);
+	for (uint32_t i = 0; i < e->window_count && !is_found; i++)
+		is_found = e->window_ends[i] < start
+			   && take_slots_at (e, e->window_ends[i], demand, least, take);
+	if (!is_found)
+		take_slots_at (e, start, demand, least, take);
+}
+
+/*
+ * Room for a job of a higher tier (PreemptType=preempt/partition_prio).
+ *
+ * Victims are taken from the lowest tier, the latest start first, until the job fits
+ * now; then those are spared, in the same order, without whom it still does.
+ */
+
+static int
+compare (const void *left, const void *right)
+{
+	const struct victim *a = left, *b = right;
+	if (a->tier != b->tier)
+		return a->tier < b->tier ? -1 : 1;
+	if (a->start != b->start)
+		return a->start > b->start ? -1 : 1;
+	return a->job > b->job ? -1 : 1;
+}
+
+static int
+change (struct sluice_engine *e, struct availability *a, const struct victim *v,
+	int32_t sign)
+{
+	if (a == &e->plan)
+		return run_change_plan (e, v->run, sign);
+	return availability_change (a, e->now, e->runs[v->run].expected_end,
+				    e->takes + (size_t)v->run * e->columns, sign);
+}
+
+static uint32_t
+collect (const struct sluice_engine *e, uint32_t job, struct victim *victims)
+{
+	const struct sluice_workload *w = e->workload;
+	const struct sluice_replay_partition *own
+	    = &w->machine.partitions[w->jobs[job].partition];
+	uint32_t count = 0;
+	for (uint32_t run = 0; run < e->run_count; run++) {
+		if (!e->runs[run].serial)
+			continue;
+		uint32_t other = e->runs[run].job;
+		const struct sluice_replay_partition *its
+		    = &w->machine.partitions[w->jobs[other].partition];
+		if (its->tier >= own->tier || !(its->groups & own->groups))
+			continue;
+		victims[count++]
+		    = (struct victim){ e->results[other].start, its->tier, other, run, 0 };
+	}
+	qsort (victims, count, sizeof *victims, compare);
+	return count;
+}
+
+static int
+fits (struct sluice_engine *e, const struct availability *a, const struct demand *demand)
+{
+	int32_t take[MAX_COLUMNS];
+	return availability_earliest (a, e->now, e->now, demand, take) <= e->now;
+}
+
+/* Mark whom the job needs; a is as before afterwards. 1: it can be done. */
+static int
+choose (struct sluice_engine *e, struct victim *victims, uint32_t count,
+	const struct demand *demand, struct availability *a)
+{
+	uint32_t chosen = 0;
+	int is_enough = 0;
+	while (chosen < count && !is_enough) {
+		struct victim *v = &victims[chosen++];
+		v->is_needed = 1;
+		if (change (e, a, v, 1))
+			return -1;
+		is_enough = fits (e, a, demand);
+	}
+	for (uint32_t i = 0; is_enough && i + 1 < chosen; i++) {
+		if (change (e, a, &victims[i], -1))
+			return -1;
+		victims[i].is_needed = !fits (e, a, demand);
+		if (victims[i].is_needed && change (e, a, &victims[i], 1))
+			return -1;
+	}
+	for (uint32_t i = 0; i < chosen; i++)
+		if (victims[i].is_needed && change (e, a, &victims[i], -1))
+			return -1;
+	return is_enough;
+}
+
+int
+preempt_choose (struct sluice_engine *e, uint32_t job, const struct demand *demand,
+		struct availability *a, struct victims *out)
+{
+	if (!e->running)
+		return 0;
+	out->list = malloc (e->running * sizeof *out->list);
+	if (!out->list)
+		return -1;
+	out->count = collect (e, job, out->list);
+	int answer = choose (e, out->list, out->count, demand, a);
+	if (answer <= 0)
+		free (out->list);
+	return answer;
+}
+
+int
+preempt_chosen (struct sluice_engine *e, const struct victims *victims)
+{
+	for (uint32_t i = 0; i < victims->count; i++)
+		if (victims->list[i].is_needed && run_preempt (e, victims->list[i].run))
+			return -1;
+	return join_ends (e);
 }

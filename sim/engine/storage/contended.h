@@ -1,11 +1,11 @@
 /*
- * The mean-field storage model as the storage of a replay (hooks.h): jobs end when their
+ * The mean-field storage model as the storage of a replay (engine.h): jobs end when their
  * computing and their bursts are done, which others delay.
  */
 #ifndef SLUICE_CONTENDED_H
 #define SLUICE_CONTENDED_H
 
-#include "hooks.h"
+#include "engine.h"
 #include "mean_field.h"
 
 /* What storage did to the last run of a job, in seconds of the job. */

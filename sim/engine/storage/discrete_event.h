@@ -18,7 +18,7 @@
  * above a limit are refused and try again after a timeout (incast).
  *
  * Programs that yield stage in their nodes' memory while others write, and programs
- * that divide keep to their part of the targets (discrete_event_staging.c).
+ * that divide keep to their part of the targets (discrete_event_run.c).
  *
  * Deterministic: events at the same time keep the order of their scheduling.
  */

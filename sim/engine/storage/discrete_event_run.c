@@ -274,3 +274,228 @@ sluice_discrete_event_run (const struct sluice_storage *storage,
 	tear_down (&s);
 	return events;
 }
+
+/*
+ * Who may write: one operation at a time on each target, and with re-routing a
+ * target whose own group has drained takes waiting operations of busy groups
+ * (Huang et al.). Late and lazy: nobody is moved before its turn could have come,
+ * and nothing is monitored. A target refuses when what it took from other groups
+ * would exceed the throttle's share of its own.
+ */
+
+static void
+write_on (struct simulation *s, uint32_t number, uint32_t target)
+{
+	struct process *process = &s->processes[number];
+	process->on = target;
+	program_of (s, number)->groups[target].is_writing = 1;
+	rq_schedule (s, s->now + s->storage->setup_seconds, EVENT_OPERATION, number);
+}
+
+static uint32_t
+take_waiting (struct simulation *s, struct group *group)
+{
+	uint32_t process = group->first;
+	group->first = s->processes[process].next_waiting;
+	group->waiting--;
+	return process;
+}
+
+void
+rq_take_turn (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct group *group = &program_of (s, number)->groups[process->home];
+	if (!group->is_writing) {
+		write_on (s, number, process->home);
+		return;
+	}
+	process->next_waiting = NOTHING;
+	if (group->waiting++)
+		s->processes[group->last].next_waiting = number;
+	else
+		group->first = number;
+	group->last = number;
+}
+
+static int
+is_throttled (const struct program *program, const struct group *group)
+{
+	double bytes = program->is->operation_bytes;
+	return group->foreign + bytes > program->is->throttle * group->own;
+}
+
+/* The busy group that gives: the next one in turn that has anybody waiting, or the
+ * longest queue of all, as an inquiry found at the first idle message and the
+ * coordinator has counted since. NOTHING when nobody waits. */
+static uint32_t
+find_busy (struct program *program)
+{
+	uint32_t found = NOTHING;
+	for (uint32_t i = 0; i < program->target_count; i++) {
+		uint32_t candidate = (program->turn + i) % program->target_count;
+		uint32_t waiting = program->groups[candidate].waiting;
+		if (program->groups[candidate].is_drained)
+			continue; /* it has said so itself */
+		if (!program->is->inquiry)
+			program->outcome->messages += 2; /* asked, answered */
+		if (!waiting
+		    || (found != NOTHING && program->groups[found].waiting >= waiting))
+			continue;
+		found = candidate;
+		if (!program->is->inquiry)
+			break;
+	}
+	if (program->is->inquiry && !program->inquired) {
+		program->inquired = 1;
+		program->outcome->messages += 2.0 * program->target_count;
+	}
+	return found;
+}
+
+static void
+reroute_to (struct simulation *s, struct program *program, uint32_t target)
+{
+	struct group *group = &program->groups[target];
+	if (is_throttled (program, group))
+		return;
+	group->is_drained = 1;
+	program->outcome->messages++; /* "I am idle" */
+	uint32_t busy = find_busy (program);
+	if (busy == NOTHING)
+		return;
+	program->turn = (busy + 1) % program->target_count;
+	program->outcome->messages += 2; /* "write there", "done" */
+	write_on (s, take_waiting (s, &program->groups[busy]), target);
+}
+
+void
+rq_give_turn (struct simulation *s, uint32_t number)
+{
+	struct program *program = program_of (s, number);
+	uint32_t target = s->processes[number].on;
+	struct group *group = &program->groups[target];
+	if (target == s->processes[number].home)
+		group->own += program->is->operation_bytes;
+	else
+		group->foreign += program->is->operation_bytes;
+	group->is_writing = 0;
+	if (group->waiting)
+		write_on (s, take_waiting (s, group), target);
+	else if (program->is->dispatch == SLUICE_DISPATCH_REROUTE)
+		reroute_to (s, program, target);
+}
+
+/*
+ * Programs that keep off while another one writes (Kougkas et al., eScience 2016).
+ *
+ * A program that yields stages its operations in the memory of its nodes while one
+ * that does not yield is in a burst. Where a node's buffer is full, it blocks until
+ * nobody else writes, or writes on. What is staged goes to the storage by its own
+ * process, one operation after the other, when the program is in no burst; one that
+ * blocks waits for the others' end with this too.
+ *
+ * Programs that divide keep to equal parts of their targets while several of them
+ * write, and have all targets when alone.
+ */
+
+int
+rq_stage (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	const struct sluice_program *program = s->programs[process->program].is;
+	double bytes = program->operation_bytes;
+	if (program->yields == SLUICE_YIELD_NEVER || !s->holders)
+		return 0;
+	if (s->node_staged[process->node] + bytes > s->storage->buffer_bytes) {
+		process->is_blocked = program->yields == SLUICE_YIELD_BLOCK;
+		return process->is_blocked;
+	}
+	s->node_staged[process->node] += bytes;
+	s->staged++;
+	process->staged++;
+	process->copy_clock = s->now + bytes / s->storage->buffer_bandwidth;
+	rq_schedule (s, process->copy_clock, EVENT_STAGED, number);
+	return 1;
+}
+
+void
+rq_drain (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	const struct program *program = program_of (s, number);
+	int waits = program->is->yields == SLUICE_YIELD_BLOCK && s->holders;
+	if (!process->staged || process->is_draining || program->bursting || waits)
+		return;
+	process->is_draining = 1;
+	rq_schedule (s, s->now + s->storage->setup_seconds, EVENT_OPERATION, number);
+}
+
+void
+rq_drained (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct program *program = program_of (s, number);
+	process->is_draining = 0;
+	process->staged--;
+	s->staged--;
+	s->node_staged[process->node] -= program->is->operation_bytes;
+	program->outcome->drained = s->now;
+	if (process->is_burst_due) {
+		process->is_burst_due = 0;
+		rq_schedule (s, s->now, EVENT_BURST, number);
+	} else {
+		rq_drain (s, number);
+	}
+	rq_stop_if_over (s);
+}
+
+void
+rq_burst_begins (struct simulation *s, uint32_t number)
+{
+	struct program *program = program_of (s, number);
+	program->bursting++;
+	s->holders += program->is->yields == SLUICE_YIELD_NEVER && !program->is->noise;
+}
+
+static void
+drain_all (struct simulation *s, const struct program *program)
+{
+	for (uint32_t i = 0; s->staged && i < (uint32_t)program->is->processes; i++)
+		rq_drain (s, program->first_process + i);
+}
+
+void
+rq_burst_ends (struct simulation *s, uint32_t number)
+{
+	struct program *program = program_of (s, number);
+	program->bursting--;
+	drain_all (s, program);
+	if (program->is->yields != SLUICE_YIELD_NEVER || program->is->noise || --s->holders)
+		return;
+	for (uint32_t i = 0; i < s->process_count; i++) {
+		if (s->processes[i].is_blocked) {
+			s->processes[i].is_blocked = 0;
+			rq_begin_operation (s, i);
+		} else {
+			rq_drain (s, i);
+		}
+	}
+}
+
+struct span
+rq_targets_of (const struct simulation *s, const struct program *program)
+{
+	uint32_t parts = 0, part = 0;
+	for (uint32_t i = 0; program->is->divides && i < s->program_count; i++) {
+		const struct program *other = &s->programs[i];
+		if (other == program)
+			part = parts++;
+		else if (other->is->divides && other->bursting)
+			parts++;
+	}
+	if (parts < 2 || program->target_count < parts)
+		return (struct span){ 0, program->target_count };
+	uint32_t first = part * program->target_count / parts;
+	return (struct span){ first, (part + 1) * program->target_count / parts - first };
+}

@@ -154,7 +154,7 @@ struct simulation {
 	uint32_t out_of_memory;
 };
 
-/* discrete_event_events.c: the calendar. */
+/* discrete_event_stations.c: the calendar. */
 void rq_schedule (struct simulation *s, double time, enum event_kind kind, uint32_t index);
 int rq_next_event (struct simulation *s, struct event *out); /* 0: there is none */
 
@@ -180,7 +180,7 @@ void rq_begin_operation (struct simulation *s, uint32_t process);
 void rq_stop_if_over (struct simulation *s);  /* no program writes, nothing is staged */
 int64_t rq_run_to_end (struct simulation *s); /* events, or -1 without memory */
 
-/* discrete_event_staging.c: programs that keep off, or to their part of the targets. */
+/* discrete_event_run.c: programs that keep off, or to their part of the targets. */
 struct span {
 	uint32_t first, count; /* of the targets that a program may use */
 };
@@ -192,7 +192,7 @@ void rq_burst_begins (struct simulation *s, uint32_t process);
 void rq_burst_ends (struct simulation *s, uint32_t process);
 struct span rq_targets_of (const struct simulation *s, const struct program *program);
 
-/* discrete_event_dispatch.c: who may write. */
+/* discrete_event_run.c: who may write. */
 void rq_take_turn (struct simulation *s, uint32_t process);
 void rq_give_turn (struct simulation *s, uint32_t process);
 

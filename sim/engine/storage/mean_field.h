@@ -31,8 +31,8 @@
 #include "turns.h"
 
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
- * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in sluice.sim.storage.platforms,
- * where each number has its source. */
+ * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in
+ * sluice.sim.storage.discrete_event, where each number has its source. */
 #define SLUICE_MEAN_FIELD_FIELDS(X)                                                        \
 	X (target_bandwidth, 50e9 / 104, 1.0, 1e15, "B/s",                                 \
 	   "one target, writing in a stream")                                              \

@@ -1,6 +1,6 @@
 /*
  * Internal to the mean-field storage model: what its files share. mean_field.c moves time,
- * mean_field_rates.c solves the network, mean_field_station.c one station of it,
+ * mean_field_station.c solves the network, mean_field_station.c one station of it,
  * mean_field_load.c turns profiles into loads, mean_field_turns.c lets bursts take turns.
  */
 #ifndef SLUICE_MEAN_FIELD_STATE_H
@@ -59,7 +59,7 @@ struct mean_field_lane {
 	uint32_t count, room;
 	double target_peak; /* load of the targets if nothing waited anywhere */
 	double server_peak; /* the same of the servers */
-	double target_wait; /* SHARING_FIFO: s; else 1 / level (mean_field_rates.c) */
+	double target_wait; /* SHARING_FIFO: s; else 1 / level (mean_field_station.c) */
 	double server_wait; /* s */
 };
 

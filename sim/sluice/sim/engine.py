@@ -1,4 +1,9 @@
-"""The replay engine in C, for Python: structured numpy arrays in, structured arrays out."""
+"""The replay engine in C, for Python, and what can go wrong in a simulation.
+
+What can go wrong in a simulation; each text says what, why and what to do.
+
+The replay engine in C, for Python: structured numpy arrays in, structured arrays out.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,40 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim._engine import ffi, lib
-from sluice.sim.errors import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+
+class SimError(Exception):
+    """Any of them: what `sluice` prints in one line."""
+
+
+class StorageModelError(SimError):
+    """A storage model was described wrongly, or a workload does not fit it."""
+
+
+class EngineError(SimError):
+    """The engine refused a workload, or ran out of memory."""
+
+
+class TraceError(SimError):
+    """A trace, or a line of it, makes no sense."""
+
+
+class MachineError(SimError):
+    """The description of a machine makes no sense, or is missing."""
+
+
+class PolicyError(SimError):
+    """A policy does not fit the storage, or an option makes no sense."""
+
+
+class SweepError(SimError):
+    """A file of a sweep is another one's or damaged, or a grid makes no sense."""
+
 
 INSTANTS_AT_A_TIME = 1000
 """So often a replay looks up for Ctrl-C: also a deep queue takes a second at most."""
@@ -191,7 +224,7 @@ def run(
     """Replay the workload and return a RESULT for each job.
 
     settings: members of struct sluice_scheduler, others keep their defaults. storage and
-    policy: the tables of sim/engine/scheduler/hooks.h. progress gets the number of jobs that
+    policy: the tables of sim/engine/scheduler/engine.h. progress gets the number of jobs that
     have ended. The engine gives up Python's lock while it runs.
     """
     struct = ffi.new("struct sluice_workload *")

@@ -29,7 +29,7 @@ from sluice.cli.common import (
     times_text,
     usage_errors,
 )
-from sluice.cli.progress import progress
+from sluice.cli.listing import progress
 from sluice.cli.replay_words import with_interval
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def command(
 
 def _levers(asked: Callable[[], Experiment], laws: Sequence[str], draws: int) -> Levers | str:
     """Replay the last jobs under each lever; a text: why they cannot be."""
-    from sluice.cli.comparing import cores
-    from sluice.sim.errors import SimError
+    from sluice.cli.replay_words import cores
+    from sluice.sim.engine import SimError
     from sluice.sim.replay.levers import levers, replays
 
     try:

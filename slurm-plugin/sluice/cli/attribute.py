@@ -28,14 +28,14 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.progress import progress
+from sluice.cli.listing import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sluice.interference.attribution import Findings, Observation
     from sluice.interference.cost import Grounds
-    from sluice.interference.production.attribution import Findings, Observation
-    from sluice.interference.production.timeline import Timeline
+    from sluice.interference.timeline import Timeline
 
     NodeHours = dict[tuple[str, str], float]  # by victim and aggressor
 
@@ -64,7 +64,7 @@ class _Read:
 
     def runs(self) -> list[Timeline]:
         """Put logs of one job together; workers answer in any order, chance must not see it."""
-        from sluice.interference.production.one_run import one_run_a_job
+        from sluice.interference.timeline import one_run_a_job
 
         by_digest = (timeline for _, timeline in sorted(self.timelines.items()))
         runs = one_run_a_job(timeline for timeline in by_digest if timeline is not None)
@@ -144,7 +144,7 @@ def command(
 
     Exit code: 0 all is well, 1 a log could not be read (it is named).
     """
-    from sluice.interference.production.attribution import attribute
+    from sluice.interference.attribution import attribute
 
     read = _read(paths)
     runs = read.runs()
@@ -171,7 +171,7 @@ def command(
 
 def _read(paths: tuple[Path, ...]) -> _Read:
     from sluice.ingest.workers import Failure, read_each
-    from sluice.interference.production.read import read_timeline
+    from sluice.interference.timeline import read_timeline
 
     read = _Read()
     logs = list(_logs(paths))
@@ -197,7 +197,7 @@ def _logs(paths: tuple[Path, ...]) -> Iterator[Path]:
 def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
     if path is None:
         return []
-    from sluice.interference.production.server_load import ServerLoadError, foreign, read_series
+    from sluice.interference.timeline import ServerLoadError, foreign, read_series
 
     try:
         return [foreign(read_series(path), timelines)]
@@ -210,7 +210,7 @@ def _jobs_alongside(
 ) -> list[Timeline]:
     """Return the load of jobs without a log, if there is a history that knows any."""
     from sluice.history_db.errors import HistoryError
-    from sluice.interference.production.server_load import load_of_jobs
+    from sluice.interference.timeline import load_of_jobs
 
     if not runs:
         return []
@@ -234,7 +234,7 @@ def _control(
         return None
     import numpy as np
 
-    from sluice.interference.production.timeline import shuffled
+    from sluice.interference.timeline import shuffled
 
     rng = np.random.default_rng(0)
     control = _Control(shuffles)

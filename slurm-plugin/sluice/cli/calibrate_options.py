@@ -173,12 +173,10 @@ def settings_of(
     **_: object,
 ) -> Settings:
     from sluice.interference.calibrate.grid import CHUNKS, default_grid, most_informative_first
-    from sluice.interference.calibrate.launch import check
-    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.protocol import Timing, check
     from sluice.interference.calibrate.session import LEAD_SECONDS, SRUN_LEAD_SECONDS, Settings
     from sluice.interference.calibrate.targets import parse_targets
-    from sluice.interference.errors import CalibrationError
-    from sluice.interference.programs import parse_size
+    from sluice.interference.programs import CalibrationError, parse_size
 
     with usage_errors(CalibrationError):
         places = parse_targets(targets, counters)

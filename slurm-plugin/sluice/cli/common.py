@@ -75,13 +75,12 @@ class CommandError(click.ClickException):
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
     from sluice.history_db.errors import HistoryError
-    from sluice.history_db.job_stats import JobStatsError
-    from sluice.history_db.labels import LabelsError
-    from sluice.history_db.sacct import SacctError
-    from sluice.interference.errors import CalibrationError
+    from sluice.history_db.intake import LabelsError
+    from sluice.history_db.sacct import JobStatsError, SacctError
+    from sluice.interference.programs import CalibrationError
     from sluice.policies.core import CoreError
-    from sluice.sim.errors import SimError
-    from sluice.slurm.errors import SlurmError
+    from sluice.sim.engine import SimError
+    from sluice.slurm.records import SlurmError
 
     texts = (SacctError, JobStatsError, LabelsError)
     return (CalibrationError, HistoryError, *texts, CoreError, SlurmError, SimError)
@@ -160,7 +159,7 @@ def open_history(
     """
     from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
     from sluice.history_db.store import Store
-    from sluice.slurm.permissions import may_read
+    from sluice.slurm.service import may_read
 
     path = history_path(config, history)
     if not may_read(path):
@@ -190,10 +189,10 @@ def answer(
 
     command is what sluiced knows the question by; None: it answers the service group alone.
     """
-    from sluice.slurm.permissions import may_read
+    from sluice.slurm.service import may_read
 
     if command and history is None and not may_read(history_path(config, history)):
-        from sluice.slurm.query_client import ask
+        from sluice.slurm.viewers import ask
 
         return ask(read_config(config), command, arguments)
     with open_history(config, history, read_only=True) as store:

@@ -115,7 +115,7 @@ def explain(keys: tuple[str, ...], *, as_json: bool) -> None:
 def _slurm_uid() -> int:
     """Whose files slurmctld believes, besides root's."""
     from sluice.slurm import slurm_commands
-    from sluice.slurm.errors import SlurmError
+    from sluice.slurm.records import SlurmError
 
     try:
         return slurm_commands.controller().slurm_uid

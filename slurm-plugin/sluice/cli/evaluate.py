@@ -25,7 +25,7 @@ from sluice.cli.common import (
 if TYPE_CHECKING:
     from sluice.patterns.classifier import PatternClassifier
     from sluice.patterns.examples import Example
-    from sluice.patterns.model_card import Card
+    from sluice.patterns.training import Card
 
 IMPORTANT = 8  # features shown
 
@@ -84,9 +84,8 @@ def command(
     """
     from sluice.darshan.log import DarshanLogError
     from sluice.patterns.examples import synthesised_examples
-    from sluice.patterns.model_card import as_is as judged_as_is
-    from sluice.patterns.model_card import cross_examined
-    from sluice.patterns.training import SYNTHESISED_PER_PATTERN
+    from sluice.patterns.training import SYNTHESISED_PER_PATTERN, cross_examined
+    from sluice.patterns.training import as_is as judged_as_is
 
     try:
         examples, classifier = _examples(labels, logs, config, history, uncertain=uncertain)
@@ -123,10 +122,10 @@ def _examples(
     uncertain: bool,
 ) -> tuple[list[Example], PatternClassifier]:
     """Return labelled logs and the classifier in use."""
-    from sluice.history_db.labels import read_labels
+    from sluice.history_db.intake import read_labels
     from sluice.patterns.classifier import packaged_classifier
     from sluice.patterns.examples import history_examples, labelled_examples
-    from sluice.patterns.site import site_classifier
+    from sluice.patterns.training import site_classifier
 
     if labels is None:
         with open_history(config, history, read_only=True) as store:

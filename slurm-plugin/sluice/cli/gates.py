@@ -90,11 +90,10 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
 def _facts(config: Config) -> Facts:
     """Ask Slurm, or sluiced, where Slurm or the history does not tell this user everything."""
     from sluice.slurm import slurm_commands
-    from sluice.slurm.errors import QueryError
     from sluice.slurm.overview import overview
-    from sluice.slurm.permissions import may_read
-    from sluice.slurm.query_client import ask
-    from sluice.slurm.viewers import hidden
+    from sluice.slurm.records import QueryError
+    from sluice.slurm.service import may_read
+    from sluice.slurm.viewers import ask, hidden
 
     unseen = hidden(os.geteuid(), slurm_commands.controller(), ("jobs", "reservations"))
     if unseen or not may_read(Path(config.history)):
@@ -106,9 +105,8 @@ def _facts(config: Config) -> Facts:
 
 def reported(config: Config) -> list[str]:
     """Say what sluiced has trouble with at the gates, to those who may see whose jobs these are."""
-    from sluice.slurm.doctor.troubles import named
-    from sluice.slurm.lock import is_locked
-    from sluice.slurm.status import read_status
+    from sluice.slurm.doctor.findings import named
+    from sluice.slurm.status import is_locked, read_status
 
     snapshot = Path(config.snapshot)
     try:

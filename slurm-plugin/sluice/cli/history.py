@@ -28,8 +28,14 @@ from sluice.cli.common import (
     show_parties,
     show_table,
 )
-from sluice.cli.listing import Age, layout_options, selection_options, since_option
-from sluice.cli.progress import add_up, progress
+from sluice.cli.listing import (
+    Age,
+    add_up,
+    layout_options,
+    progress,
+    selection_options,
+    since_option,
+)
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
@@ -312,7 +318,7 @@ def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path 
         (umask 077; head -c 32 /dev/urandom > site.key)
         sluice history anonymise shared.db --key-file site.key
     """
-    from sluice.history_db.anonymise import WeakKeyError, write_anonymised
+    from sluice.history_db.export import WeakKeyError, write_anonymised
     from sluice.policies import core
     from sluice.policies.container import draft_of
 

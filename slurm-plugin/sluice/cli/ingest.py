@@ -1,8 +1,16 @@
-"""`sluice history ingest`."""
+"""`sluice history ingest`: logs that lie there, or as they arrive.
+
+`sluice history ingest --follow`: logs as they really arrive.
+
+`sluice history ingest`.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+import sys
 import time
 from dataclasses import asdict
 from functools import partial
@@ -12,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from sluice.cli.common import (
+    CommandError,
     bounded_lines,
     config_option,
     coverage_line,
@@ -21,16 +30,77 @@ from sluice.cli.common import (
     open_history,
     show_json,
 )
-from sluice.cli.progress import add_up, progress
+from sluice.cli.listing import add_up, progress
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from types import FrameType
 
-    from sluice.history_db.accounting import JobStatsSummary, JobSummary
-    from sluice.history_db.labels import LabelSummary
+    from sluice.history_db.intake import JobStatsSummary, JobSummary, LabelSummary
     from sluice.history_db.store import Store
     from sluice.ingest.ingest import Summary
     from sluice.ingest.workers import Failure
+
+
+class Stopped(Exception):  # noqa: N818 - no error: somebody wants it to end
+    """SIGTERM or SIGINT came."""
+
+
+def follow(
+    store: Store,
+    directories: tuple[Path, ...],
+    *,
+    workers: int,
+    every: float,
+    once: bool,
+    ask_sacct: bool,
+) -> None:
+    """Poll the directories every so many seconds, until it is stopped."""
+    from sluice.slurm.follower import AccountingError, Follower
+
+    if os.geteuid() == 0:
+        click.echo(
+            "sluice: --follow runs as root, which it does not need: run it as a user who may "
+            "read the logs (by their group) and write the history",
+            err=True,
+        )
+    follower = Follower(
+        directories,
+        workers=workers,
+        now=time.time(),
+        report=lambda text: click.echo(one_line(text), err=True),
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        while True:
+            begin = time.time()
+            if not store.is_in_place():
+                raise CommandError(f"{store.path}: moved away or replaced; start again")
+            if ask_sacct and shutil.which("sacct"):
+                try:
+                    follower.ask_sacct(store, begin)
+                except AccountingError as error:
+                    click.echo(one_line(f"sluice: {error}"), err=True)
+            summary = follower.read_logs(store, begin)
+            if summary.read or summary.waiting or summary.quarantined:
+                click.echo(
+                    f"read {summary.read}, waiting for their accounting {summary.waiting}, "
+                    f"quarantined {len(summary.quarantined)}"
+                )
+            sys.stdout.flush()
+            follower.add_up(store, begin)
+            if once:
+                return
+            time.sleep(max(0.0, begin + every - time.time()))
+    except Stopped:
+        click.echo("stopped")
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise Stopped
+
 
 CHANGED = 1  # exit code when something could not be read
 
@@ -185,8 +255,8 @@ def _read_accounting(
 ) -> JobSummary | None:
     if file is None:
         return None
-    from sluice.history_db.accounting import add_accounting
-    from sluice.slurm.late_joins import join_late
+    from sluice.history_db.intake import add_accounting
+    from sluice.slurm.follower import join_late
 
     name = _name(file)
     join = partial(join_late, store, now=time.time())
@@ -208,13 +278,12 @@ def _read_accounting(
 def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
     if file is None:
         return None
-    from sluice.history_db.accounting import add_job_stats
+    from sluice.history_db.intake import add_job_stats
 
     return add_job_stats(store, bounded_lines(file, _name(file)), name=_name(file))
 
 
 def _follow(store: Store, paths: tuple[Path, ...], **how: Any) -> None:
-    from sluice.cli.following import follow
 
     files = [path for path in paths if not path.is_dir()]
     if files or not paths:
@@ -229,7 +298,7 @@ def _name(file: TextIO) -> str:
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
     from sluice.ingest.ingest import Summary, count_logs, ingest
-    from sluice.patterns.site import site_classifier
+    from sluice.patterns.training import site_classifier
 
     if not paths:
         return Summary()
@@ -252,7 +321,7 @@ def _quarantine_line(failure: Failure) -> str:
 def _read_labels(store: Store, file: TextIO | None) -> LabelSummary | None:
     if file is None:
         return None
-    from sluice.history_db.labels import add_labels
+    from sluice.history_db.intake import add_labels
 
     return add_labels(store, bounded_lines(file, _name(file)), name=_name(file))
 

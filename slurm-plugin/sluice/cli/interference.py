@@ -23,17 +23,16 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.cli.progress import progress
+from sluice.cli.listing import progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sluice.history_db.store import Store
-    from sluice.interference.default_model import NamedModel
+    from sluice.interference.cost import NamedModel
     from sluice.interference.observations import Observation
-    from sluice.interference.production.pairs import Pair
-    from sluice.interference.production.site import SiteEvidence
+    from sluice.interference.pairs import Pair, SiteEvidence
     from sluice.interference.programs import Program
     from sluice.interference.site_model import SiteModel
     from sluice.prediction.jobs import FinishedJob
@@ -107,8 +106,8 @@ class _Party:
 def _show_pair(
     first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
 ) -> None:
-    from sluice.interference.default_model import default_model
-    from sluice.interference.production.site import site_evidence
+    from sluice.interference.cost import default_model
+    from sluice.interference.pairs import site_evidence
     from sluice.prediction.undisturbed import latest_undisturbed
 
     with open_history(config, history, read_only=True) as store:
@@ -133,13 +132,11 @@ def _show_pair(
 
 
 def _party(store: Store, text: str, finished: Sequence[FinishedJob], rates: Rates) -> _Party:
-    from sluice.history_db.command_lines import program_name
-    from sluice.interference.errors import CalibrationError
-    from sluice.interference.programs import Program
+    from sluice.history_db.records import program_name
+    from sluice.interference.programs import CalibrationError, Program
     from sluice.policies.core import name_stem
     from sluice.prediction.expectation import expected
-    from sluice.prediction.jobs import LATEST_RUNS
-    from sluice.prediction.to_core import profile_members
+    from sluice.prediction.jobs import LATEST_RUNS, profile_members
 
     kind, _, name = text.partition(":")
     if kind not in ("job", "app"):
@@ -183,7 +180,7 @@ def _loss(
     seen: Sequence[Observation],
     observed: Sequence[Pair],
 ) -> dict[str, Any]:
-    from sluice.interference.evidence import nearest
+    from sluice.interference.observations import nearest
 
     least_kept, most_kept = model.profile_interval(victim.profile, [other.profile])
     return {
@@ -305,7 +302,7 @@ def _print_news(known: SiteEvidence, model: NamedModel) -> None:
 
 def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
     from sluice.interference.cost import grounds_of
-    from sluice.interference.production.site import site_evidence
+    from sluice.interference.pairs import site_evidence
 
     with open_history(config, history, read_only=True) as store:
         grounds = grounds_of(store, read_config(config))

@@ -1,10 +1,20 @@
-"""The options that Slurm's users know from squeue and sacct, and the spans of time that we take."""
+"""What listings and long work share: options, bars, and signals that end it in good order.
+
+The options that Slurm's users know from squeue and sacct, and the spans of time that we take.
+
+A bar for long work, on a terminal only.
+
+Signals that end long work in good order.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
+import signal
+import sys
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +23,10 @@ import click
 from sluice.cli.common import Function, Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from sluice.history_db.store import Store
+
 
 UNIT_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 WHAT = {
@@ -121,3 +134,59 @@ def since_option(default: str | None, text: str) -> Callable[[Function], Functio
         metavar="TIME",
         help=f"{text}: 36h, 90d, 12w or 2y ago, or from a date on, 2026-11-20T08:30.",
     )
+
+
+@contextmanager
+def progress(
+    unit: str,
+    count: Callable[[], int],
+) -> Iterator[tuple[Callable[[str], None], Callable[[int], None]]]:
+    """Yield how to print a line and how to advance the bar, which only a terminal sees."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        yield lambda line: click.echo(line, err=True), lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    # auto_refresh would be a thread, and the workers are forked
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task(unit, total=count())
+
+        def advance(by: int) -> None:
+            bar.advance(task, by)
+            bar.refresh()
+
+        yield (
+            lambda line: bar.console.print(line, markup=False, highlight=False),
+            advance,
+        )
+
+
+def add_up(store: Store) -> None:
+    """Add up the weeks whose runs changed: about a second each."""
+    from sluice.interference.ranking import refresh
+
+    with progress("weeks", lambda: len(store.stale_weeks())) as (_, advance):
+        refresh(store, lambda: advance(1))
+
+
+@contextmanager
+def stopped_like_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, and SIGHUP unless it is ignored, raise KeyboardInterrupt as SIGINT does."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -46,18 +46,23 @@ DAILY = (
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
     Verb("gates", "Show the gates: tokens let out, held and waited for."),
-    Verb("doctor", "Check that everything works, and say how to repair it."),
+    Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
     Verb("config", "Show, check and explain the settings."),
 )
 MODEL = (
     Verb("train", "Learn from the history what jobs will do."),
-    Verb("publish", "Write the bundle that slurmctld loads."),
-    Verb("list", "List what was trained and published.", "models"),
-    Verb("bundle", "Look into a model bundle."),
-    Verb("score", "Lay live predictions alongside what the jobs then did."),
-    Verb("backtest", "Predict the past: how good prediction at submission is."),
+    Verb("publish", "Write the bundle that slurmctld loads.", "train", "publish"),
+    Verb("list", "List what was trained and published.", "models", "list_"),
+    Verb("bundle", "Look into a model bundle.", "models", "bundle"),
+    Verb("score", "Lay live predictions alongside what the jobs then did.", "score", "score"),
+    Verb(
+        "backtest",
+        "Predict the past: how good prediction at submission is.",
+        "score",
+        "backtest",
+    ),
     Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
 )
 HISTORY = (
@@ -87,8 +92,8 @@ SITE = (
     Verb("sweep", "Compare policies over a grid of parameters."),
 )
 LAB = (
-    Verb("profile", "Say what a Darshan log does to storage."),
-    Verb("decide", "Replay a trace of submissions through the decision core."),
+    Verb("profile", "Say what a Darshan log does to storage.", "lab", "profile"),
+    Verb("decide", "Replay a trace of submissions through the decision core.", "lab", "decide"),
     Verb("reproduce", "Print published figures alongside what the model makes of them."),
 )
 

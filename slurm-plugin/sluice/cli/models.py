@@ -1,19 +1,30 @@
-"""`sluice model list`."""
+"""`sluice model list` and `sluice model bundle`.
+
+`sluice model list`.
+
+`sluice model bundle`: look into a model bundle.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.common import (
     NOTHING,
+    bytes_text,
     config_option,
     coverage_line,
     history_option,
     json_option,
     open_history,
+    rate_text,
     share_text,
     show_json,
     show_table,
@@ -22,16 +33,17 @@ from sluice.cli.common import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from sluice.history_db.records import Publication, Training
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.core import View
 
 
 @click.command("models", short_help="List what was trained and published.")
 @config_option
 @history_option
 @json_option
-def command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
+def list_(*, config: Path | None, history: Path | None, as_json: bool) -> None:
     """List what was trained and published.
 
     Each line is a model, the latest last: the runs it learned from, how well it predicted those
@@ -116,3 +128,168 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
 
 def _latest(published: Sequence[Publication]) -> str:
     return time_text(max((bundle.published_at for bundle in published), default=None))
+
+
+FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+@click.group()
+def bundle() -> None:
+    """Look into a model bundle.
+
+    The bundle is the one file that `sluice model publish` writes and slurmctld loads: trained
+    trees, what is known of each application, how patterns interfere, and the settings to decide by.
+
+    \b
+    Examples:
+        sluice model bundle check /var/lib/sluice/model.bundle
+        sluice model bundle show /var/lib/sluice/model.bundle
+    """
+
+
+@bundle.command()
+@FILE
+@json_option
+@click.option(
+    "--applications",
+    default=20,
+    show_default=True,
+    type=click.IntRange(0),
+    help="How many applications to list; --json lists all.",
+)
+@click.option("--skip", default=0, type=click.IntRange(0), help="Begin after so many applications.")
+def show(file: Path, applications: int, skip: int, *, as_json: bool) -> None:
+    """Print what is inside a bundle.
+
+    \b
+    Examples:
+        sluice model bundle show model.bundle
+        sluice model bundle show model.bundle --skip 20 --applications 100
+        sluice model bundle show model.bundle --json | jq .policy
+    """
+    from sluice.policies.bundle import Bundle
+
+    bundle = Bundle.read(file)
+    if as_json:
+        show_json(
+            _summary(bundle)
+            | {"applications": [entry.to_dict() for entry in bundle.applications()]}
+        )
+        return
+    _show_summary(file, _summary(bundle))
+    listed = list(itertools.islice(bundle.applications(), skip, skip + applications))
+    if listed:
+        click.echo(
+            f"\nApplications {skip + 1} to {skip + len(listed)} of {bundle.application_count}"
+        )
+        show_table(
+            ("Known by", "Pattern", "Conf", "Runs", "Class", "Chunk", "Written", "Rate", "I/O"),
+            [_application(entry, bundle) for entry in listed],
+        )
+
+
+@bundle.command()
+@FILE
+@click.option(
+    "--owner",
+    type=int,
+    metavar="UID",
+    help="Whose file slurmctld would believe besides root's.  [default: this user's]",
+)
+def check(file: Path, owner: int | None) -> None:
+    """Say whether slurmctld would take a bundle, or why not.
+
+    The checks are those of the plugin: checksum, bounds of every tree, features, owner and mode.
+
+    \b
+    Examples:
+        sluice model bundle check model.bundle
+        sluice model bundle check model.bundle --owner $(id -u slurm)
+    """
+    from sluice.policies.bundle import Bundle
+
+    bundle = Bundle.load(file, os.geteuid() if owner is None else owner)
+    click.echo(f"{file}: valid, checksum {bundle.checksum:016x}.")
+
+
+def _summary(bundle: Bundle) -> dict[str, Any]:
+    return {
+        "checksum": f"{bundle.checksum:016x}",
+        "created": bundle.created,
+        "policy": bundle.policy.to_dict(),
+        "interference": bundle.interference.to_dict(),
+        "forests": [
+            {
+                "predicts": name,
+                "trees": bundle.forest_tree_count(number),
+                "outputs": list(bundle.forest_outputs(number)),
+            }
+            for number, name in enumerate(("patterns", "numbers"))
+        ],
+        "nodes": bundle.node_count,
+        "application_count": bundle.application_count,
+        "training": _training(bundle.text),
+    }
+
+
+def _training(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _show_summary(file: Path, summary: dict[str, Any]) -> None:
+    click.echo(
+        f"{file}: valid, checksum {summary['checksum']}, written {time_text(summary['created'])}."
+    )
+    click.echo("\nPolicy")
+    policy = dict(summary["policy"])
+    lanes = policy.pop("lanes")
+    policy.pop("lane_count", None)
+    show_table(("Setting", "Value"), [(name, f"{value:g}") for name, value in policy.items()])
+    if lanes:
+        click.echo("\nLanes")
+        show_table(
+            ("Lane", "Targets", "Bandwidth"),
+            [
+                (lane["name"], lane["targets"], rate_text(lane["bandwidth"] or None))
+                for lane in lanes
+            ],
+        )
+    click.echo("\nInterference (policies/core/interference.h)")
+    show_table(
+        ("Coefficient", "Value"),
+        [
+            (name, f"{value:g}")
+            for name, value in summary["interference"].items()
+            if isinstance(value, (int, float))
+        ],
+    )
+    click.echo(f"\nForests, {summary['nodes']} nodes in all")
+    show_table(
+        ("Predicts", "Trees", "Outputs"),
+        [
+            (forest["predicts"], forest["trees"], ", ".join(forest["outputs"]) or NOTHING)
+            for forest in summary["forests"]
+        ],
+    )
+    click.echo("\nTraining")
+    click.echo(json.dumps(summary["training"], indent=2, ensure_ascii=False))
+
+
+def _application(entry: View, bundle: Bundle) -> tuple[object, ...]:
+    from sluice.policies.core import class_of
+
+    profile = entry.profile
+    return (
+        entry.evidence,
+        profile.pattern,
+        f"{profile.confidence:.2f}",
+        profile.runs,
+        class_of(profile, bundle.policy),
+        bytes_text(profile.chunk_bytes),
+        bytes_text(profile.write_bytes),
+        rate_text(profile.rate),
+        share_text(profile.io_share),
+    )

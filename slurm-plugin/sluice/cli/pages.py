@@ -10,11 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sluice.cli.comparing import inputs
 from sluice.cli.replay_words import (
     FAIRNESS_TITLES,
     fairness_rows,
     figure_rows,
+    inputs,
     repair_texts,
     source_text,
     verdict,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sluice.cli.plots import Picture
-    from sluice.interference.calibrate.report import Report
+    from sluice.interference.calibrate.analysis import Report
     from sluice.interference.programs import Program
-    from sluice.patterns.model_card import Card
+    from sluice.patterns.training import Card
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
 
@@ -206,7 +206,7 @@ def _chunk_tables(card: Card) -> list[Table]:
 def save_calibration(report: Report, folder: Path) -> list[Path]:
     """Write calibration.json, index.html and the pictures into a folder; return their paths."""
     from sluice.cli.plots import calibration_pictures
-    from sluice.interference.calibrate.report import even_by_size, to_json
+    from sluice.interference.calibrate.analysis import even_by_size, to_json
 
     pictures = calibration_pictures(report)
     page = _rendered(
@@ -222,7 +222,7 @@ def save_calibration(report: Report, folder: Path) -> list[Path]:
 
 
 def _calibration_sentences(report: Report) -> Iterator[str]:
-    from sluice.interference.calibrate.report import (
+    from sluice.interference.calibrate.analysis import (
         agreement_text,
         servers_remarks,
         stability_text,
@@ -238,7 +238,7 @@ def _calibration_sentences(report: Report) -> Iterator[str]:
 
 def _calibration_tables(report: Report) -> list[Table]:
     """Return all that the pictures show, and the rest."""
-    from sluice.interference.calibrate.report import SERVERS, servers_rows
+    from sluice.interference.calibrate.analysis import SERVERS, servers_rows
 
     losses = [
         (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))

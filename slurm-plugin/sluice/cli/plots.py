@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from sluice.interference.programs import MIB, size_text
 from sluice.sim.replay.compare import PLAIN
 from sluice.sim.replay.figures import FIGURES, has_io
-from sluice.sim.storage.contention import station_shares
+from sluice.sim.storage.mean_field import station_shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from sluice.interference.calibrate.analysis import BreakEven, DeltaPoint, Matrix
-    from sluice.interference.calibrate.report import Report
-    from sluice.patterns.model_card import Card
+    from sluice.interference.calibrate.analysis import BreakEven, DeltaPoint, Matrix, Report
+    from sluice.patterns.training import Card
     from sluice.sim.replay.compare import Comparison
-    from sluice.sim.replay.io_outcomes import IoOutcomes
+    from sluice.sim.replay.io_replay import IoOutcomes
 
     Array = NDArray[np.float64]
 

@@ -161,9 +161,8 @@ def _ask(
     """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
     from sluice.history_db.errors import HistoryError
     from sluice.slurm.answers import predict
-    from sluice.slurm.permissions import may_read
-    from sluice.slurm.query_client import ask
-    from sluice.slurm.viewers import OWNER
+    from sluice.slurm.service import may_read
+    from sluice.slurm.viewers import OWNER, ask
 
     path = bundle or Path(read_config(config).bundle)
     if bundle is None and not may_read(path):
@@ -182,8 +181,8 @@ def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
     """Return the uid of a user of this machine, or of the cluster the history came from."""
     if user is None:
         return os.getuid()
-    from sluice.slurm.errors import QueryError
-    from sluice.slurm.permissions import may_read
+    from sluice.slurm.records import QueryError
+    from sluice.slurm.service import may_read
     from sluice.slurm.viewers import uid_of
 
     with suppress(QueryError):

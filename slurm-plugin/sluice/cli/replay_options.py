@@ -249,7 +249,7 @@ def experiment_of(values: Mapping[str, Any]) -> Experiment:
 
 def known_policies(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, each once, or say which there are."""
-    from sluice.sim.errors import PolicyError
+    from sluice.sim.engine import PolicyError
     from sluice.sim.policies.policies import policy_named
 
     for name in names:

@@ -1,18 +1,36 @@
-"""What a comparison of policies says, in words and cells, for the terminal and the page."""
+"""What a comparison of policies says, in words, cells and JSON.
+
+What a comparison of policies says, in words and cells, for the terminal and the page.
+
+`sluice site replay` of several policies: the work, the table and the JSON.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import NOTHING, amount_text, duration_text, times_text
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    CommandError,
+    amount_text,
+    coverage_alongside,
+    duration_text,
+    show_table,
+    times_text,
+)
+from sluice.cli.listing import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from sluice.sim.replay.bound import Bound
-    from sluice.sim.replay.compare import Comparison
+    from sluice.sim.replay.compare import Comparison, Interval
     from sluice.sim.replay.experiment import Experiment
-    from sluice.sim.replay.intervals import Interval
+    from sluice.sim.replay.figures import Bound
     from sluice.sim.trace.repairs import Replayable
 
 
@@ -215,3 +233,106 @@ def source_text(experiment: Experiment, comparison: Comparison) -> str:
     if experiment.history is None:
         return f"No logs tell what the jobs did: their I/O profiles {others}."
     return f"Logs tell the I/O of {known:.1%} of the jobs; all others {others}."
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def compared(experiment: Experiment, policies: Sequence[str], repeats: int) -> Comparison:
+    """Replay under the policies and without one, on all cores."""
+    from sluice.sim.replay.compare import PLAIN, compare
+
+    count = (1 + repeats) * len({PLAIN, *policies})
+    with progress("replays", lambda: count) as (_, advance):
+        return compare(experiment.draw, policies, repeats=repeats, workers=cores(), advance=advance)
+
+
+def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] | None]:
+    """Return the coverage of the history that tells of the jobs: lines and shares, if any does."""
+    from pathlib import Path
+
+    if experiment.history is None:
+        return [], None
+    line, coverage = coverage_alongside(None, Path(experiment.history))
+    return [line], asdict(coverage) if coverage else None
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file as a whole, or leave the old one."""
+    from sluice.policies.container import write_atomically
+
+    try:
+        write_atomically(path, content, mode=0o644)
+    except OSError as error:
+        raise CommandError(
+            f"{path}: {error.strerror}; nothing was written. Name a place with room for "
+            f"{len(content) / 1e6:.1f} MB where you may write."
+        ) from error
+
+
+def show(experiment: Experiment, comparison: Comparison) -> None:
+
+    for sentence in (source_text(experiment, comparison), *verdict(comparison)):
+        click.echo(sentence)
+    click.echo()
+    show_table(("total", *comparison.policies), figure_rows(comparison))
+
+
+def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
+    """Return what `--json` adds where jobs do I/O."""
+    from sluice.sim.replay.figures import FIGURES
+
+    return {
+        "experiment": experiment.plain(),
+        "inputs": inputs(experiment),
+        "verdict": verdict(comparison),
+        "bound": _bound(comparison),
+        "repetitions": comparison.repetitions,
+        "policies": {
+            policy: {
+                "figures": {
+                    name: {
+                        "value": comparison.figures[policy][0][name],
+                        "interval": _plain(comparison.interval(policy, name)),
+                        "above_none": comparison.difference(policy, name),
+                        "above_none_interval": _plain(comparison.difference_interval(policy, name)),
+                    }
+                    for name in FIGURES
+                },
+                "fairness": fairness_of(comparison, policy),
+            }
+            for policy in comparison.policies
+        },
+    }
+
+
+def inputs(experiment: Experiment) -> dict[str, str | None]:
+    """Return the SHA-256 of each file that was read; None of a pipe."""
+    from sluice.sim.replay.experiment import checksum
+
+    return {path: checksum(path) for path in experiment.inputs}
+
+
+def fairness_of(comparison: Comparison, policy: str) -> dict[str, list[dict[str, Any]]]:
+    from sluice.sim.replay.compare import PLAIN
+    from sluice.sim.replay.figures import GROUPS, fairness
+
+    outcomes, plain = comparison.outcomes[policy], comparison.outcomes[PLAIN]
+    return {what: fairness(outcomes, plain, what) for what in GROUPS}
+
+
+def _bound(comparison: Comparison) -> dict[str, Any]:
+    bound = comparison.bounds[0]
+    return {
+        "lost_slot_hours": bound.lost / 3600,
+        "forced_slot_hours": bound.forced / 3600,
+        "forced_by": bound.station or None,
+        "gain_slot_hours": bound.gain / 3600,
+        "max_delay_s": None if bound.max_delay == float("inf") else bound.max_delay,
+        "is_anything_to_gain": bound.is_anything_to_gain,
+    }
+
+
+def _plain(found: Interval | None) -> dict[str, float] | None:
+    return None if found is None else asdict(found)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sluice.sim.papers.figure import Figure, Verdict
-    from sluice.sim.storage.scenario import Scenario
+    from sluice.sim.storage.discrete_event import Scenario
 
 
 @click.command()
@@ -93,17 +93,17 @@ def command(
     if (scenario is not None) + (what_if is not None) + parameters + bool(names) > 1:
         raise click.UsageError("Give figures, or --scenario, or --what-if, or --parameters.")
     if scenario is not None:
-        from sluice.sim.storage.scenario import read_scenario
+        from sluice.sim.storage.discrete_event import read_scenario
 
         _show_scenario(read_scenario(scenario), as_json=as_json)
     elif what_if is not None:
-        from sluice.sim.storage.scenario import read_scenario
+        from sluice.sim.storage.discrete_event import read_scenario
 
         _show_what_if(read_scenario(what_if), as_json=as_json)
     elif parameters:
         _show_parameters(as_json=as_json)
     else:
-        from sluice.sim.errors import StorageModelError
+        from sluice.sim.engine import StorageModelError
         from sluice.sim.papers.figures import find
 
         with usage_errors(StorageModelError):
@@ -179,8 +179,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _show_parameters(*, as_json: bool) -> None:
-    from sluice.sim.storage.discrete_event import STORAGE_FIELDS
-    from sluice.sim.storage.platforms import PLATFORMS
+    from sluice.sim.storage.discrete_event import PLATFORMS, STORAGE_FIELDS
 
     units = {field.name: field.unit for field in STORAGE_FIELDS}
     if as_json:
@@ -212,7 +211,7 @@ def _show_parameters(*, as_json: bool) -> None:
 
 
 def _show_scenario(scenario: Scenario, *, as_json: bool) -> None:
-    from sluice.sim.storage.scenario import delta_graph, run_together
+    from sluice.sim.storage.discrete_event import delta_graph, run_together
 
     if scenario.offsets:
         points = delta_graph(scenario)

@@ -17,7 +17,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.progress import progress
+from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
     STORAGE,
     TRACE,
@@ -33,8 +33,7 @@ from sluice.cli.replay_options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sluice.sim.replay.advice import Advice, Wait
-    from sluice.sim.replay.sweep import Sweep
+    from sluice.sim.replay.sweep import Advice, Sweep, Wait
 
 SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", "wait_p99_s")
 
@@ -109,7 +108,7 @@ def command(
             --vary load=0.6,0.7,0.8,0.9 --repeat 19 --table load.csv
         sluice site sweep --again kth.json --output kth-again.json && cmp kth.json kth-again.json
     """
-    from sluice.cli.comparing import coverage_told
+    from sluice.cli.replay_words import coverage_told
     from sluice.sim.replay import sweep as sweeping
 
     if again is not None:
@@ -159,7 +158,7 @@ def _sweep_of(
 
 
 def _run(sweep: Sweep, document: dict[str, Any], output: Path) -> None:
-    from sluice.cli.comparing import cores
+    from sluice.cli.replay_words import cores
     from sluice.sim.replay import sweep as sweeping
     from sluice.sim.replay.compare import PLAIN
 
@@ -187,7 +186,7 @@ def _kept(output: Path, count: int) -> str:
 def _write_table(document: Mapping[str, Any], path: Path) -> None:
     from io import BytesIO
 
-    from sluice.cli.comparing import write
+    from sluice.cli.replay_words import write
     from sluice.history_db.export import NoParquetError, write_parquet
     from sluice.history_db.records import Column
     from sluice.sim.replay.sweep import flat_rows
@@ -220,9 +219,8 @@ def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def _show(document: Mapping[str, Any]) -> None:
     from sluice.cli.replay_words import value_text
-    from sluice.sim.replay.advice import advice
     from sluice.sim.replay.figures import FIGURES
-    from sluice.sim.replay.sweep import flat_rows
+    from sluice.sim.replay.sweep import advice, flat_rows
 
     grid = list(document["grid"])
     titles = [FIGURES[name].title for name in SHOWN]

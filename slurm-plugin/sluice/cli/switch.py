@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.policies.core import Config, View
-    from sluice.slurm.opening import Opened
+    from sluice.slurm.overview import Opened
 
 HOW = "run this as root or as the user of sluiced"
 
@@ -90,9 +90,9 @@ def _site(path: Path | None) -> Site:
 
 def _leave_off_file(site: Site, reason: str) -> None:
     from sluice.policies.container import GROUP_READS
-    from sluice.slurm import switch
+    from sluice.slurm import service
 
-    found = switch.present(site.config)
+    found = service.present(site.config)
     if found:
         click.echo(f"Sluice is off already: {found[0]} exists.")
         return
@@ -117,8 +117,8 @@ def _leave_off_file(site: Site, reason: str) -> None:
 def _open_gates(site: Site) -> Opened | None:
     """Delete the leases; None where Slurm cannot be asked which there are."""
     from sluice.slurm import slurm_commands
-    from sluice.slurm.errors import SlurmError
-    from sluice.slurm.opening import TIDY_SECONDS, open_gates
+    from sluice.slurm.overview import TIDY_SECONDS, open_gates
+    from sluice.slurm.records import SlurmError
     from sluice.slurm.viewers import hidden
 
     try:
@@ -148,9 +148,8 @@ def _open_gates(site: Site) -> Opened | None:
 
 def _take_tokens_off(site: Site, opened: Opened | None) -> None:
     """Free the waiting jobs of tokens, as far as sluiced may not be there to do it."""
-    from sluice.slurm.errors import SlurmError
-    from sluice.slurm.opening import release_all
-    from sluice.slurm.overview import policy_in_use
+    from sluice.slurm.overview import policy_in_use, release_all
+    from sluice.slurm.records import SlurmError
 
     if opened is None or (site.config.mode != "enforce" and not opened.tokens):
         return
@@ -165,7 +164,7 @@ def _take_tokens_off(site: Site, opened: Opened | None) -> None:
 
 
 def _is_tidied_by_daemon(site: Site) -> bool:
-    from sluice.slurm.lock import is_locked
+    from sluice.slurm.status import is_locked
 
     try:
         return is_locked(Path(site.config.snapshot))
@@ -175,7 +174,7 @@ def _is_tidied_by_daemon(site: Site) -> bool:
 
 def _names(policy: View, leased: Iterable[str]) -> dict[str, tuple[int, str]]:
     """Return the tokens of the policy, and those that had leases, with lane and class."""
-    from sluice.policies.tokens import token_names
+    from sluice.policies.record import token_names
 
     others = {token: (0, token.rpartition("_")[2]) for token in leased}
     return others | token_names(policy)
@@ -192,10 +191,10 @@ def on(config: Path | None) -> None:
     Example:
         sluice on
     """
-    from sluice.slurm import switch
+    from sluice.slurm import service
 
     site = _site(config)
-    found = switch.present(site.config)
+    found = service.present(site.config)
     for path in found:
         try:
             path.unlink(missing_ok=True)

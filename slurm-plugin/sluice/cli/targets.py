@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.slow_targets import TargetSpeed
+    from sluice.interference.calibrate.target_speeds import TargetSpeed
 
 
 @click.command("targets", short_help="Say which storage targets are slow.")
@@ -121,12 +121,10 @@ def _measure(  # noqa: PLR0917 - as given on the command line
     rounds: int,
     probe: str | None,
 ) -> None:
-    from sluice.interference.calibrate.launch import Launcher, check, find_probe
-    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.protocol import Launcher, Timing, check, find_probe
     from sluice.interference.calibrate.target_speeds import probe_targets
     from sluice.interference.calibrate.targets import parse_targets, uncounted
-    from sluice.interference.errors import CalibrationError
-    from sluice.interference.programs import Program
+    from sluice.interference.programs import CalibrationError, Program
 
     with usage_errors(CalibrationError):
         asked = Program.parse(program)

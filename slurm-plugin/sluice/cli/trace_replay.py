@@ -18,7 +18,7 @@ from sluice.cli.common import (
     show_json,
     show_table,
 )
-from sluice.cli.progress import progress
+from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
     STORAGE,
     TRACE,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
-    from sluice.sim.replay.outcomes import Outcomes
+    from sluice.sim.replay.io_replay import Outcomes
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.repairs import Replayable
 
@@ -123,8 +123,8 @@ def command(
 
 
 def _replay_without_io(experiment: Experiment, table: Path | None, *, as_json: bool) -> None:
-    from sluice.cli.comparing import coverage_told
-    from sluice.sim.replay.outcomes import replay
+    from sluice.cli.replay_words import coverage_told
+    from sluice.sim.replay.io_replay import replay
 
     replayable, site = experiment.replayable()
     covered, coverage = coverage_told(experiment)
@@ -155,42 +155,42 @@ def _replay_with_io(
     *,
     as_json: bool,
 ) -> None:
-    from sluice.cli import comparing
+    from sluice.cli import replay_words
 
-    comparison = comparing.compared(experiment, policies, repeats)
-    covered, coverage = comparing.coverage_told(experiment)
+    comparison = replay_words.compared(experiment, policies, repeats)
+    covered, coverage = replay_words.coverage_told(experiment)
     _write_jobs(list(comparison.outcomes.values()), table)
     if report is not None:
         from sluice.cli.pages import replay_page
 
-        comparing.write(report, replay_page(experiment, comparison, covered))
+        replay_words.write(report, replay_page(experiment, comparison, covered))
     if as_json:
         show_json({"coverage": coverage, **_io_document(experiment, comparison, policies[0])})
         return
     _show_repairs(comparison.draw.replayable)
     _say(covered)
-    comparing.show(experiment, comparison)
+    replay_words.show(experiment, comparison)
 
 
 def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
-    from sluice.cli import comparing
+    from sluice.cli import replay_words
     from sluice.history_db.export import NoParquetError
     from sluice.sim.replay import report
 
     if path is None:
         return
     try:
-        comparing.write(path, getattr(report, WRITERS[path.suffix])(several))
+        replay_words.write(path, getattr(report, WRITERS[path.suffix])(several))
     except NoParquetError as error:
         raise CommandError(str(error)) from error
 
 
 def _io_document(experiment: Experiment, comparison: Comparison, policy: str) -> dict[str, Any]:
-    from sluice.cli import comparing
+    from sluice.cli import replay_words
 
     return {
         **_document(comparison.outcomes[policy], comparison.draw.site, policy),
-        **comparing.document(experiment, comparison),
+        **replay_words.document(experiment, comparison),
     }
 
 

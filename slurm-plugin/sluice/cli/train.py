@@ -1,4 +1,11 @@
-"""`sluice model train`."""
+"""`sluice model train` and `sluice model publish`.
+
+What was published, in words and for programs: of `model publish` and `model train --publish`.
+
+`sluice model publish`.
+
+`sluice model train`.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +25,110 @@ from sluice.cli.common import (
     history_option,
     json_option,
     open_history,
+    read_config,
     share_text,
     show_json,
     show_table,
+    time_text,
 )
-from sluice.cli.published import bundle_json, bundle_line, published
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.patterns.classifier import PatternClassifier
     from sluice.prediction.applications import Learned
-    from sluice.prediction.drift import Comparison
-    from sluice.prediction.renewal import Renewal
-    from sluice.slurm.publishing import Published
+    from sluice.prediction.renewal import Comparison, Renewal
+    from sluice.slurm.learner import Published
+
+
+def published(
+    config: Path | None,
+    history: Path | None,
+    bundle: Path | None,
+    *,
+    version: int | None = None,
+    rollback: bool = False,
+) -> Published:
+    """Publish where the configuration says, or into another file."""
+    from sluice.slurm.learner import publish_model
+
+    settings = read_config(config)
+    with open_history(config, history) as store:
+        return publish_model(
+            store,
+            bundle or Path(settings.bundle),
+            policy=settings.policy,
+            now=int(time.time()),
+            version=version,
+            rollback=rollback,
+        )
+
+
+def bundle_line(published: Published) -> str:
+    bundle = published.bundle
+    return (
+        f"published {bundle.path}: model {bundle.model}, {bytes_text(len(bundle.content))}, "
+        f"checksum {bundle.checksum:016x}, {time_text(bundle.published_at)}\n"
+        f"interference: from {published.basis}"
+    )
+
+
+def bundle_json(published: Published) -> dict[str, object]:
+    bundle = published.bundle
+    return {
+        "path": bundle.path,
+        "checksum": f"{bundle.checksum:016x}",
+        "model": bundle.model,
+        "published_at": bundle.published_at,
+        "bytes": len(bundle.content),
+        "interference_from": asdict(published.basis),
+    }
+
+
+@click.command("publish", short_help="Write the bundle that slurmctld loads.")
+@click.argument("version", type=click.IntRange(1), required=False, metavar="[MODEL]")
+@click.option(
+    "--rollback", is_flag=True, help="Publish the model that was in use before the one now."
+)
+@click.option(
+    "--bundle",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write it.  [default: Bundle of the configuration]",
+)
+@config_option
+@history_option
+@json_option
+def publish(
+    version: int | None,
+    bundle: Path | None,
+    config: Path | None,
+    history: Path | None,
+    *,
+    rollback: bool,
+    as_json: bool,
+) -> None:
+    """Write the bundle that slurmctld loads.
+
+    It holds the model that `sluice model train` learned last, or the one with this number (see
+    `sluice model list`), how programs disturb each other (measured by `sluice site calibrate`,
+    seen by `sluice site attribute`, else published figures; which of these is said), and the
+    settings by which Sluice decides (MinConfidence, Lane, …). The file is replaced as a whole; the
+    plugin takes it up by itself within PollInterval. Run it as root or SlurmUser: the plugin
+    believes nobody else's file.
+
+    \b
+        sluice model publish
+        sluice model publish 7
+        sluice model publish --rollback
+        sluice model publish --bundle /tmp/try.bundle && sluice model bundle show /tmp/try.bundle
+    """
+    if rollback and version is not None:
+        raise click.UsageError("Name a model or say --rollback, not both.")
+    made = published(config, history, bundle, version=version, rollback=rollback)
+    if as_json:
+        show_json(bundle_json(made))
+    else:
+        click.echo(bundle_line(made))
+
 
 SHOWN = 30  # entries of the table, unless all are asked for
 

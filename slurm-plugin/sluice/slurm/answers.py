@@ -16,8 +16,8 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
-from sluice.slurm.errors import QueryError
 from sluice.slurm.job_report import JobNumber, gather, shown
+from sluice.slurm.records import QueryError
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
 
 def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = None) -> Facts:
     """Lay live predictions since a time (UTC seconds) alongside what the viewer's jobs then did."""
-    from sluice.prediction.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
+    from sluice.prediction.backtest import MOST, live_predictions, report  # noqa: PLC0415 - numpy
 
     uid = None if viewer.sees_all else viewer.uid
     jobs = live_predictions(store, since=since, uid=uid, most=most or MOST)

@@ -20,7 +20,7 @@ from sluice.history_db.records import Decision
 from sluice.history_db.store import Store
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record
-from sluice.slurm.errors import PluginAnswerError, SlurmError
+from sluice.slurm.records import PluginAnswerError, SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

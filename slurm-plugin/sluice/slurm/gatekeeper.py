@@ -21,26 +21,28 @@ from sluice.history_db.records import Holder, Release, RunningSet
 from sluice.policies import control, core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CLASSES, CoreError
-from sluice.policies.record import Situation
+from sluice.policies.record import MIN_TOTAL, Situation, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
-from sluice.policies.tokens import MIN_TOTAL, token_names
-from sluice.slurm import service, slurm_commands, switch
+from sluice.slurm import service, slurm_commands
 from sluice.slurm.drainer import decision_of
-from sluice.slurm.errors import SlurmError
-from sluice.slurm.holdings import (
+from sluice.slurm.leases import (
+    Account,
+    Audit,
     Holding,
     Key,
+    accounts,
     exchange_of,
     holding_of,
     key_of,
+    leases,
+    plan,
     release_of,
+    reserved_for,
 )
-from sluice.slurm.leases import leases, plan, reserved_for
-from sluice.slurm.opening import delete_leases
-from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED
-from sluice.slurm.token_audit import Account, Audit, accounts
-from sluice.slurm.troubles import log
+from sluice.slurm.overview import delete_leases
+from sluice.slurm.records import SlurmError
+from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -311,7 +313,7 @@ class GateKeeper:
         facts.grace = GRACE * max(config.follow_ms / 1000, interval)
         facts.clock, facts.now = seen.clock, seen.now
         facts.max_delay = self._policy.max_delay
-        facts.is_off = config.mode != "enforce" or switch.is_off(config)
+        facts.is_off = config.mode != "enforce" or service.is_off(config)
         facts.releases = config.releases
         facts.config_checksum = config.checksum
         facts.cluster = (ledger.cluster if ledger else "").encode()[: core.NAME_SIZE - 1]

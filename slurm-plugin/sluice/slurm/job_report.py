@@ -1,4 +1,8 @@
-"""Everything that is known of one job, gathered from history, decision record and Slurm.
+"""Everything that is known of one job, and its decision made again.
+
+Makes a stored decision again, from the bundle and snapshot that it was made with.
+
+Everything that is known of one job, gathered from history, decision record and Slurm.
 
 The result is what `sluice why --json` prints; the words in `why.py` are made from it.
 """
@@ -8,24 +12,55 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.policies.bundle import HEAD_BYTES, name_of, policy_in
+from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
 from sluice.policies.core import CoreError
-from sluice.policies.record import Record
+from sluice.policies.record import Record, Situation, replay
 from sluice.policies.snapshot import Snapshot
-from sluice.prediction.outcomes import SCORED
-from sluice.prediction.requested import SLACK, predicted_in
-from sluice.slurm.errors import SlurmError, UnknownJobError
+from sluice.prediction.requested import SCORED, SLACK, predicted_in
 from sluice.slurm.queue import queued_job
-from sluice.slurm.replay import replay_decision
+from sluice.slurm.records import SlurmError, UnknownJobError
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.records import Decision, Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
-    from sluice.prediction.outcomes import Predicted
+    from sluice.prediction.requested import Predicted
     from sluice.slurm.records import QueuedJob
     from sluice.slurm.viewers import Viewer
+
+
+def replay_decision(store: Store, record: Record, config: Config) -> dict[str, Any]:
+    """Decide again and compare: `equal` is None where an input is no longer there.
+
+    Exemptions come from sluice.conf, which is not kept: where it has changed since, that is said.
+    """
+    situation = None
+    if record.bundle_checksum:
+        bundle = store.bundle(record.bundle_checksum)
+        if bundle is None:
+            return _impossible(f"the history has no bundle {record.bundle_checksum:016x}")
+        snapshot = None
+        if record.snapshot_checksum:
+            stored = store.snapshot(record.snapshot_checksum)
+            if stored is None:
+                return _impossible(f"the history has no snapshot {record.snapshot_checksum:016x}")
+            snapshot = Snapshot.parse(stored.content)
+        situation = Situation(Bundle.parse(bundle.content), snapshot)
+    is_equal = replay(record, situation, config) == record.decision.bytes
+    is_same_config = record.config_checksum == config.checksum
+    verdict = (
+        "Bundle and snapshot from the history give the same bits."
+        if is_equal
+        else "The decision made again is NOT the same."
+    )
+    caution = "" if is_same_config else " sluice.conf has changed since the decision."
+    return {"equal": is_equal, "same_config": is_same_config, "text": verdict + caution}
+
+
+def _impossible(why: str) -> dict[str, Any]:
+    return {"equal": None, "same_config": None, "text": f"It cannot be made again: {why}."}
+
 
 LOGS_SHOWN = 8
 SLURM_TIMEOUT = 3.0  # seconds; without Slurm the story is told from the history
@@ -245,7 +280,7 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
 def _profile_of(job: Job, runs: list[Run]) -> Profile:
     """Return what the job did in all its logs, else what was counted of it."""
     from sluice.patterns.job_profile import profile_of  # noqa: PLC0415 - numpy is large
-    from sluice.prediction.unlogged import coarse_profile  # noqa: PLC0415
+    from sluice.prediction.jobs import coarse_profile  # noqa: PLC0415
 
     return profile_of(runs) if runs else coarse_profile(job)
 

@@ -53,7 +53,7 @@ class JobTraits:
     account: str | None = None
     partitions: tuple[str, ...] = ()
     submit_line_hash: int | None = None
-    """Only accounting knows it, later (late_joins.py); None: not known."""
+    """Only accounting knows it, later (follower.py); None: not known."""
 
 
 RecordKey = tuple[int, int]

@@ -1,9 +1,11 @@
 """`sluice-learn`: learns from every job that ends, and publishes what it learned.
 
+Publishes a model with what the site knows of interference: what `model publish` does by hand.
+
 Each poll takes up accounting and logs, learns from the new runs, and publishes. That costs by what
 is new. What costs by the length of the history (reading it as a whole, fitting a model) rests so
 long afterwards that it stays within its share of a core; the application table learns meanwhile
-(current.py). Everything is a transaction or a file that is replaced as a whole, so it may be killed
+(renewal.py). Everything is a transaction or a file that is replaced as a whole, so it may be killed
 at any time; what fails is tried again at the next poll.
 """
 
@@ -15,6 +17,7 @@ import shutil
 import sys
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,24 +25,81 @@ import click
 
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
-from sluice.interference.production.site import site_evidence
+from sluice.interference.pairs import site_evidence
 from sluice.policies import core
-from sluice.prediction.current import CurrentModel
-from sluice.prediction.drift import MIN_NEW
-from sluice.prediction.publish import publish
-from sluice.prediction.renewal import model_in_use, renew
+from sluice.prediction.renewal import MIN_NEW, CurrentModel, model_in_use, publish, renew
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
-from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.follower import Follower
-from sluice.slurm.lock import SnapshotLock, learner_path
-from sluice.slurm.status import Status
-from sluice.slurm.troubles import EXPECTED, Troubles
+from sluice.slurm.records import CommandFailedError, SlurmError
+from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, learner_path
 
 if TYPE_CHECKING:
-    from sluice.interference.site_model import SiteModel
-    from sluice.policies.core import Config
+    from sluice.history_db.records import Bundle, Model
+    from sluice.interference.site_model import Basis, SiteModel
+    from sluice.policies.core import Config, View
     from sluice.prediction.train import Past
+
+
+class NothingToPublishError(SlurmError):
+    """The history has no such model, or the directory of the bundle is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A bundle, and what its interference model rests on."""
+
+    bundle: Bundle
+    basis: Basis
+
+
+def publish_model(
+    store: Store,
+    path: Path,
+    *,
+    policy: View,
+    now: int,
+    version: int | None = None,
+    rollback: bool = False,
+) -> Published:
+    """Publish the latest model, the one with this number, or the one in use before."""
+    from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
+    from sluice.prediction.renewal import publish  # noqa: PLC0415 - likewise
+
+    model = _chosen(store, version, rollback=rollback)
+    if not path.parent.is_dir():
+        raise NothingToPublishError(
+            f"{path.parent}: no such directory; create it, or name another file with --bundle"
+        )
+    interference = site_evidence(store).model()
+    bundle = publish(
+        store,
+        model,
+        policy=policy,
+        path=path,
+        now=now,
+        interference=interference.interference,
+        interference_from=interference.for_bundle(),
+    )
+    return Published(bundle, interference.basis)
+
+
+def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
+    if rollback:
+        version = store.model_before()
+        if version is None:
+            raise NothingToPublishError(
+                f"{store.path}: no other model was published before; `sluice model list` lists them"
+            )
+    model = store.latest_model() if version is None else store.model(version)
+    if model is None and version is None:
+        raise NothingToPublishError(f"{store.path}: no model yet; run `sluice model train` first")
+    if model is None:
+        raise NothingToPublishError(
+            f"{store.path}: no model {version} (any more); `sluice model list` lists them"
+        )
+    return model
+
 
 log = logging.getLogger("sluice-learn")
 

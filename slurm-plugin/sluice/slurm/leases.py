@@ -1,23 +1,121 @@
-"""Capacity leases: short reservations of licences that keep the gates closed.
+"""Tokens: who holds them, the leases that keep gates closed, and whether all agree.
+
+Which jobs hold or want which tokens, by their licences, and how Slurm is told otherwise.
+
+Capacity leases: short reservations of licences that keep the gates closed.
 
 slurm.conf gives each token a huge total. A lease reserves all of them but as many as the gate lets
 out, for some seconds; sluiced renews it. Without sluiced it runs out, and the gate is open.
 
 Pure functions: what the controller has and what it should have in, commands out.
+
+The token audit: what jobs, licences and leases say about tokens, and whether they agree.
+
+Tokens are counted from the jobs themselves and compared with what Slurm counts. Both are asked one
+after the other, so a difference counts only if it stays.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.policies.core import CLASSES
-from sluice.slurm.holdings import parse_licenses
+from sluice.policies.record import LICENSES_SIZE, MIN_TOTAL
+from sluice.slurm.records import LicenseChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sluice.slurm.records import License, Reservation
+    from sluice.slurm.records import License, QueuedJob, Reservation
+
+
+LICENSE = re.compile(r"([^:,;|]+)(?::(\d+))?")
+
+Key = tuple[int, int, int]
+"""Job id, submit time and restarts: what tells a job from others with its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A job with tokens of ours: it holds them if it runs, and wants them while it waits."""
+
+    job: QueuedJob
+    klass: str
+    lane_mask: int
+    counts: tuple[tuple[str, int], ...]
+    """Token and how many of it: 1, unless an administrator gave the job more."""
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.job)
+
+
+def key_of(job: QueuedJob) -> Key:
+    return (job.job_id, job.submit, job.restarts)
+
+
+def holdings(jobs: Iterable[QueuedJob], names: Mapping[str, tuple[int, str]]) -> list[Holding]:
+    """Return the jobs that hold or want tokens."""
+    found = (holding_of(job, names) for job in jobs)
+    return [holding for holding in found if holding is not None]
+
+
+def holding_of(job: QueuedJob, names: Mapping[str, tuple[int, str]]) -> Holding | None:
+    """Return what a job holds or wants; None: no token."""
+    if not job.licenses or not (job.is_pending or job.holds_licenses):
+        return None
+    counts = {name: count for name, count in parse_licenses(job.licenses).items() if name in names}
+    if not counts:
+        return None
+    lanes = {names[token][0] for token in counts}
+    return Holding(
+        job=job,
+        klass=names[min(counts)][1],
+        lane_mask=sum(1 << lane for lane in lanes),
+        counts=tuple(sorted(counts.items())),
+    )
+
+
+def parse_licenses(text: str) -> dict[str, int]:
+    """Count the licences in `a:2,b;a`: what is named twice adds up.
+
+    As Slurm does, whatever follows the number is not looked at: users may write there.
+    """
+    counts: dict[str, int] = {}
+    for item in re.split("[,;|]", text):
+        if found := LICENSE.match(item):
+            counts[found[1]] = counts.get(found[1], 0) + int(found[2] or 1)
+    return counts
+
+
+def release_of(holding: Holding, licenses: Mapping[str, object]) -> LicenseChange:
+    """Return the change that leaves a job all licences but our tokens.
+
+    The text is put together from names that the controller has, never copied: users may write
+    behind a number whatever they like.
+    """
+    return LicenseChange(holding.job, ",".join(_own(holding, licenses)))
+
+
+def exchange_of(
+    holding: Holding, licenses: Mapping[str, object], tokens: Iterable[str]
+) -> LicenseChange | None:
+    """Return the change that gives a waiting job these tokens for its own; None: no room."""
+    text = ",".join([*_own(holding, licenses), *tokens])
+    return LicenseChange(holding.job, text) if len(text) < LICENSES_SIZE else None
+
+
+def _own(holding: Holding, licenses: Mapping[str, object]) -> list[str]:
+    """Return the licences that are not ours."""
+    tokens = dict(holding.counts)
+    return [
+        f"{name}:{count}"
+        for name, count in parse_licenses(holding.job.licenses).items()
+        if name in licenses and name not in tokens
+    ]
+
 
 PREFIX = "sluice_"
 CLASS_ENDS = tuple(f"_{klass}" for klass in CLASSES if klass != "none")
@@ -102,3 +200,100 @@ def plan(actual: Iterable[Lease], wanted: Mapping[str, int], now: int, length: i
 def _is_good(lease: Lease, count: int, now: int, length: int) -> bool:
     left = lease.end - now
     return lease.count == count and length / 2 < left <= ENDLESS * length
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One token's page."""
+
+    token: str
+    lane: int
+    klass: str
+    total: int
+    """In slurm.conf; 0: not defined there."""
+    held: int
+    """By jobs that run or are suspended."""
+    wanted: int
+    """By jobs that wait."""
+    used: int
+    """What Slurm counts as used."""
+    reserved: int
+    """What Slurm counts as reserved, by any reservation."""
+    lease: Lease | None
+    """While it lives."""
+
+    @property
+    def is_defined(self) -> bool:
+        return self.total >= MIN_TOTAL
+
+    @property
+    def gate(self) -> int | None:
+        """Tokens that the lease lets out; None: it is open."""
+        return None if self.lease is None else self.total - self.lease.count
+
+
+def accounts(
+    holdings: Iterable[Holding],
+    licenses: Mapping[str, License],
+    leases: Iterable[Lease],
+    names: Mapping[str, tuple[int, str]],
+    now: int,
+) -> list[Account]:
+    """Audit the tokens at time now (UTC seconds)."""
+    held = dict.fromkeys(names, 0)
+    wanted = dict.fromkeys(names, 0)
+    for holding in holdings:
+        for token, count in holding.counts:
+            if holding.job.is_pending:
+                wanted[token] += count * holding.job.tasks_waiting
+            else:
+                held[token] += count
+    living = {lease.token: lease for lease in leases if lease.end > now}
+    return [
+        Account(
+            token=token,
+            lane=lane,
+            klass=klass,
+            total=licenses[token].total if token in licenses else 0,
+            held=held[token],
+            wanted=wanted[token],
+            used=licenses[token].used if token in licenses else 0,
+            reserved=licenses[token].reserved if token in licenses else 0,
+            lease=living.get(token),
+        )
+        for token, (lane, klass) in names.items()
+    ]
+
+
+def differences(balance: Iterable[Account]) -> dict[str, str]:
+    """Say what does not agree, by token and kind."""
+    found: dict[str, str] = {}
+    for account in balance:
+        token = account.token
+        if account.held != account.used:
+            found[f"{token} held"] = (
+                f"{token}: the jobs hold {account.held}, Slurm counts {account.used} as used"
+            )
+        leased = account.lease.count if account.lease else 0
+        if leased != account.reserved:
+            found[f"{token} reserved"] = (
+                f"{token}: the lease reserves {leased}, Slurm counts {account.reserved}"
+            )
+    return found
+
+
+class Audit:
+    """Finds differences that stay."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
+
+    def check(self, balance: Iterable[Account]) -> list[str]:
+        """Return the differences that were there the last time, too, and are new."""
+        found = differences(balance)
+        stay = {kind: text for kind, text in found.items() if self._before.get(kind) == text}
+        self._before = found
+        new = [text for kind, text in stay.items() if self._reported.get(kind) != text]
+        self._reported = stay
+        return new

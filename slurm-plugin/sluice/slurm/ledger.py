@@ -24,7 +24,7 @@ from sluice.slurm.joiner import (
     fits,
     match,
 )
-from sluice.slurm.troubles import log
+from sluice.slurm.status import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,11 @@
-"""The gates as anybody may see them: asked of Slurm anew, whether sluiced lives or not."""
+"""The gates as anybody may see them, and how all are opened.
+
+The gates as anybody may see them: asked of Slurm anew, whether sluiced lives or not.
+
+Opens all gates: deletes the leases, and takes tokens off jobs that wait.
+
+Each lease stands alone, and the outcome is judged by what Slurm shows afterwards.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,7 @@ import os
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +21,30 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
-from sluice.policies.tokens import token_names
-from sluice.slurm import switch
-from sluice.slurm.holdings import Holding, holdings
-from sluice.slurm.leases import leases
+from sluice.policies.record import token_names
+from sluice.slurm import service, slurm_commands
+from sluice.slurm.leases import (
+    EMPTY,
+    PREFIX,
+    Account,
+    Holding,
+    Lease,
+    accounts,
+    differences,
+    holdings,
+    leases,
+    plan,
+    release_of,
+)
 from sluice.slurm.queue import Queue
-from sluice.slurm.token_audit import Account, accounts, differences
+from sluice.slurm.records import CommandFailedError
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from sluice.policies.core import Config, View
+
 
 TRIES = 5
 PAUSE = 0.2
@@ -43,7 +63,7 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
         balance, found = settled_balance(queue, config, now, tries=1 if hidden else TRIES)
     return {
         "mode": config.mode,
-        "is_off": switch.is_off(config),
+        "is_off": service.is_off(config),
         "gates": [_gate(account, found, now) for account in balance],
         "differences": [] if hidden else list(differences(balance).values()),
         "hidden": list(hidden),
@@ -136,3 +156,93 @@ def _released(config: Config, since: int) -> dict[str, int] | None:
             return dict(Counter(release.reason for release in store.releases(since=since)))
     except HistoryError:
         return None
+
+
+TIDY_SECONDS = 60
+"""After so long Slurm deletes a lease that was emptied."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """What became of the leases, by token."""
+
+    deleted: list[str] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
+    """Those with a job inside, which Slurm does not delete: they close no gate any more."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why those that still close a gate could not be opened."""
+
+    @property
+    def tokens(self) -> list[str]:
+        return [*self.deleted, *self.emptied, *self.failed]
+
+
+def open_gates(timeout: float = slurm_commands.TIMEOUT) -> Opened:
+    """Delete every lease; empty those that cannot be deleted.
+
+    Raises SlurmError only where Slurm cannot be asked which leases there are.
+    """
+
+    def present() -> dict[str, Lease]:
+        return {
+            lease.token: lease for lease in leases(slurm_commands.reservations(timeout=timeout))
+        }
+
+    before = present()
+    _attempt(plan(before.values(), {}, now=0, length=0), timeout)
+    why = {
+        token: _attempt([_empty_command(token)], timeout)
+        for token, lease in (present() if before else {}).items()
+        if lease.count > EMPTY
+    }
+    after = present() if before else {}
+    opened = Opened(deleted=[token for token in before if token not in after])
+    for token, lease in after.items():
+        if lease.count <= EMPTY:
+            opened.emptied.append(token)
+        else:
+            opened.failed[token] = why.get(token) or "somebody closes it again"
+    return opened
+
+
+def delete_leases(timeout: float = slurm_commands.TIMEOUT) -> None:
+    """Open all gates; raise CommandFailedError if one stays closed."""
+    for token, why in open_gates(timeout).failed.items():
+        raise CommandFailedError(f"the lease {PREFIX}{token} cannot be deleted: {why}")
+
+
+def release_all(names: Mapping[str, tuple[int, str]]) -> int:
+    """Take these tokens off all waiting jobs; return how many there were."""
+    with Queue() as queue:
+
+        def waiting() -> list[Holding]:
+            queue.poll()
+            found = holdings(queue.jobs.values(), names)
+            return [holding for holding in found if holding.job.is_pending]
+
+        chosen = waiting()
+        said = queue.change([release_of(holding, queue.licenses) for holding in chosen])
+        why = next(filter(None, said.values()), "")
+        if why and (left := waiting()):  # otherwise one ended or started before its turn came
+            raise CommandFailedError(f"{len(left)} waiting jobs still have tokens: {why}")
+    return len(chosen)
+
+
+def _empty_command(token: str) -> str:
+    """Return the command that leaves a lease as good as empty, for Slurm to delete soon.
+
+    Slurm ends the jobs in a reservation with it, unless that has the flag FLEX.
+    """
+    return (
+        f"update reservationname={PREFIX}{token} licenses={token}:{EMPTY} flags+=flex "
+        f"endtime=now+{TIDY_SECONDS}seconds"
+    )
+
+
+def _attempt(commands: list[str], timeout: float = slurm_commands.TIMEOUT) -> str:
+    """Give the commands to scontrol; return why the first that failed did, or nothing."""
+    try:
+        slurm_commands.control(commands, timeout=timeout)
+    except CommandFailedError as error:
+        return str(error)
+    return ""

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.slurm import answers
-from sluice.slurm.errors import QueryError
 from sluice.slurm.overview import overview
-from sluice.slurm.query_client import MAX_REQUEST, socket_path
-from sluice.slurm.troubles import EXPECTED
-from sluice.slurm.viewers import Viewer, viewer
+from sluice.slurm.records import QueryError
+from sluice.slurm.status import EXPECTED
+from sluice.slurm.viewers import MAX_REQUEST, Viewer, socket_path, viewer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
-from sluice.slurm.errors import FeedError
 from sluice.slurm.joiner import marks_in
-from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
+from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

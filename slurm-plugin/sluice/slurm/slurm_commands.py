@@ -13,8 +13,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from sluice.slurm.errors import CommandFailedError
 from sluice.slurm.records import (
+    CommandFailedError,
     Controller,
     Partition,
     Reservation,

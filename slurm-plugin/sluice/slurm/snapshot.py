@@ -1,5 +1,9 @@
 """The snapshot: who runs with which I/O, for the plugin's next decisions.
 
+What Slurm fills in where a user gives nothing, asked now and then.
+
+Which lanes are slow, as the history has it: looked up now and then, for every snapshot.
+
 It is written anew each round even if nothing changed, because its age tells the plugin whether
 somebody still looks. Those written lately are kept in memory: decisions refer to them, and the
 history keeps the ones that do, so that a decision can be made again from the same bytes.
@@ -8,25 +12,97 @@ history keeps the ones that do, so that a decision can be made again from the sa
 from __future__ import annotations
 
 import math
+import time
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
+from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
+from sluice.slurm import slurm_commands
 from sluice.slurm.records import RUNNING
-from sluice.slurm.settings import preempting
-from sluice.slurm.troubles import log
+from sluice.slurm.status import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sluice.policies.structs import View
-    from sluice.slurm.holdings import Holding, Key
-    from sluice.slurm.records import Partition, QueuedJob, UserDefaults
-    from sluice.slurm.settings import Settings
+    from sluice.history_db.store import Store
+    from sluice.policies.core import View
+    from sluice.slurm.leases import Holding, Key
+    from sluice.slurm.records import Controller, Partition, QueuedJob, UserDefaults
+
+
+INTERVAL = 60.0  # seconds
+BY_PARTITION = "preempt/partition_prio"
+BY_QOS = "preempt/qos"
+
+
+class Settings:
+    """The controller's settings, its partitions and its users' defaults."""
+
+    def __init__(self) -> None:
+        self.controller: Controller | None = None
+        self.partitions: list[Partition] = []
+        self.users: list[UserDefaults] = []
+        self.preempting_qos: list[str] = []
+        """Names of the QoS whose jobs may preempt those of others."""
+        self._due = 0.0
+
+    def refresh(self) -> Controller:
+        """Ask Slurm again when the last answers are old; return the controller's settings."""
+        if self.controller is None or time.monotonic() >= self._due:
+            controller = slurm_commands.controller()
+            self.partitions = slurm_commands.partitions()
+            self.users = slurm_commands.user_defaults(controller.cluster)
+            self.preempting_qos = (
+                slurm_commands.preempting_qos() if controller.preempt_type == BY_QOS else []
+            )
+            self.controller = controller
+            self._due = time.monotonic() + INTERVAL
+        return self.controller
+
+
+def preempting(settings: Settings) -> set[str]:
+    """Names of the partitions whose jobs may preempt those of others, by slurm.conf(5)."""
+    if settings.controller is None or settings.controller.preempt_type != BY_PARTITION:
+        return set()
+    return {
+        partition.name
+        for partition in settings.partitions
+        if any(
+            other.tier < partition.tier and other.preempt_mode != "OFF"
+            for other in settings.partitions
+        )
+    }
+
+
+REFRESH_SECONDS = 60
+
+
+class LaneSpeeds:
+    """Speeds of the slow lanes, by name; all others go at full speed."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, float] = {}
+        self._asked: int | None = None
+
+    def refresh(self, store: Store, config: View, now: int) -> None:
+        """Ask the history again, if that was long ago. If that fails, no lane is slow."""
+        if self._asked is not None and 0 <= now - self._asked < REFRESH_SECONDS:
+            return
+        before, self.latest = self.latest, {}
+        self._asked = now
+        found = speeds_of_lanes(store, Lanes.of(config), now, was_slow=before.keys())
+        speeds = {one.target: one.published_after(was_slow=one.target in before) for one in found}
+        self.latest = {lane: speed for lane, speed in speeds.items() if speed < 1}
+        for lane in sorted(self.latest.keys() - before.keys()):
+            log.info("lane %s is slow: %.0f %% of its peers", lane, 100 * self.latest[lane])
+        for lane in sorted(before.keys() - self.latest.keys()):
+            log.info("lane %s is slow no longer", lane)
+
 
 MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS, which QoS share
 MAX_PARTITIONS = 1024

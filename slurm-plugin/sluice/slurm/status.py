@@ -1,23 +1,120 @@
-"""What a daemon says of itself: what fails and since when, whom that concerns, and counts.
+"""What daemons say of themselves, whether they live, and how far learning is behind.
+
+Locks next to files: one process keeps a file up to date, and commands see whether it lives.
+
+sluiced locks next to the snapshot, sluice-learn next to the history.
+
+What a daemon says of itself: what fails and since when, whom that concerns, and counts.
 
 It lies in a file and is written when something of it has changed. That of sluiced lies next to the
 snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn next to the history, for
 `sluice status`. It needs no history: a full disk is one of the things that it tells.
+
+Says once what is wrong, and once that it is well again: a daemon must not fill the log.
+
+How far sluice-learn is behind, from the history and from what it says of itself.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
+import os
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sluice.policies.container import read_regular, write_atomically
+from sluice.history_db.errors import HistoryError
+from sluice.policies.container import GROUP_READS, read_regular, write_atomically
 from sluice.policies.core import CoreError
+from sluice.slurm.records import AnotherDaemonError, SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+    from typing import IO, Self
+
+    from sluice.history_db.store import Store
+
+
+PAUSES = (0.01, 0.1, 1.0)
+"""Seconds between attempts: a command that asks whether we run holds the lock for a moment."""
+
+
+class SnapshotLock:
+    """Held from `move` to `close`, and at the latest until the process ends."""
+
+    def __init__(self, who: str = "sluiced", setting: str = "Snapshot") -> None:
+        """Say in errors who holds it, and which setting would give each its own."""
+        self._path: Path | None = None
+        self._handle: IO[str] | None = None
+        self._who, self._setting = who, setting
+
+    def move(self, snapshot: Path) -> None:
+        """Hold the lock of this file in place of the one held before.
+
+        Raises AnotherDaemonError, and keeps the one held before, where another process has it.
+        """
+        path = lock_path(snapshot)
+        if path == self._path:
+            return
+        handle = _lock(path)
+        if handle is None:
+            raise AnotherDaemonError(
+                f"another {self._who} holds {path}; stop it first, or give this one its own "
+                f"{self._setting}"
+            )
+        self.close()
+        self._path, self._handle = path, handle
+
+    def close(self) -> None:
+        if self._handle:
+            self._handle.close()
+        self._path = self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def lock_path(snapshot: Path) -> Path:
+    return snapshot.with_name(snapshot.name + ".lock")
+
+
+def learner_path(history: Path) -> Path:
+    """Return the name by which sluice-learn locks a history, and leaves its status."""
+    return history.with_name(history.name + ".learn")
+
+
+def is_locked(snapshot: Path) -> bool:
+    """Whether the process that keeps this file up to date is alive.
+
+    Raises FileNotFoundError where none was ever started, and PermissionError.
+    """
+    with lock_path(snapshot).open() as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _lock(path: Path) -> IO[str] | None:
+    # a user who can read the file can lock it, and so keep sluiced from starting
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    handle = os.fdopen(os.open(path, flags, GROUP_READS), "a")
+    for pause in PAUSES:
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        time.sleep(pause)
+    handle.close()
+    return None
+
 
 MAX_BYTES = 1 << 20
 MOST_NAMED = 100
@@ -116,3 +213,101 @@ def _kept(before: Trouble | None, text: str) -> Trouble:
 
 def _row(trouble: Trouble) -> dict[str, Any]:
     return {"text": trouble.text, "since": trouble.since}
+
+
+log = logging.getLogger("sluiced")
+
+EXPECTED = (SlurmError, HistoryError, CoreError, OSError)
+"""What may fail in operation. Anything else is a bug and ends the daemon with a traceback."""
+
+
+class Troubles:
+    """What fails at the moment, by topic."""
+
+    def __init__(self, status: Status | None = None, logger: logging.Logger = log) -> None:
+        self._texts: dict[str, str] = {}
+        self._status = status or Status()
+        self._log = logger
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @contextmanager
+    def about(self, topic: str, errors: tuple[type[Exception], ...] = EXPECTED) -> Iterator[None]:
+        """Go on after one of these errors in this block."""
+        try:
+            yield
+        except errors as error:
+            text = str(error)
+            if self._texts.get(topic) != text:
+                self._log.warning("%s: %s", topic, text)
+            self._texts[topic] = text
+            self._status.fails(topic, text)
+        else:
+            self._status.works(topic)
+            if self._texts.pop(topic, None) is not None:
+                self._log.info("%s: works again", topic)
+
+
+SETTLED = 120
+"""Seconds from a job's end to a model that knows it, at most, where all is well."""
+
+
+def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
+    """Return what `sluice status --json` prints; now is in UTC seconds."""
+    status = read_status(learner_path(history)) or Status()
+    facts = status.facts
+    in_use = store.model_in_use()
+    model = next((one for one in store.trainings() if one.id == in_use), None)
+    trained_until = model.metrics.get("until") if model else None
+    until = facts.get("until", trained_until) if model else None
+    first, unknown = store.runs_ended_after(int(str(until or 0)))
+    running = _is_running(history)
+    begun, polled = facts.get("since"), facts.get("polled")
+    seconds = int(polled) - int(begun) if begun and polled else 0
+    state = {
+        "now": now,
+        "is_running": running,
+        "polled": polled,
+        "core_share": int(facts["cpu_ms"]) / 1000 / seconds if seconds > 0 else None,
+        "last_log": store.last_run_end(),
+        "last_accounting": store.last_job_end(),
+        "accounting_asked": facts.get("accounting"),
+        "logs_waiting": store.count_waiting_logs(),
+        "model": model
+        and {
+            "id": model.id,
+            "fitted": model.created,
+            "jobs": model.metrics.get("jobs"),
+            "until": until,
+        },
+        "published": store.published_at(),
+        "unknown_runs": unknown,
+        "behind_seconds": now - first if first is not None else 0,
+        "failing": {
+            topic: {"text": trouble.text, "since": trouble.since}
+            for topic, trouble in status.failing.items()
+        },
+    }
+    return state | {"reasons": _reasons(state, status, facts.get("why"))}
+
+
+def _is_running(history: Path) -> bool:
+    with suppress(OSError):
+        return is_locked(learner_path(history))
+    return False
+
+
+def _reasons(state: dict[str, Any], status: Status, why: object) -> list[str]:
+    """Say what keeps the model from knowing everything."""
+    reasons = []
+    if not state["is_running"]:
+        reasons.append("sluice-learn does not run: `systemctl start sluice-learn`")
+    reasons += [f"{topic}: {trouble.text}" for topic, trouble in status.failing.items()]
+    if why:
+        reasons.append(str(why))
+    if state["behind_seconds"] > SETTLED and not reasons:
+        reasons.append("it rests after expensive work, to stay within 1 % of a core")
+    elif state["behind_seconds"] and not reasons:
+        reasons.append("these runs have just come; the next poll takes them up")
+    return reasons

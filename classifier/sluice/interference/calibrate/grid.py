@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.interference.features import features, likeness
-from sluice.interference.programs import DIRECT_BYTES, KIB, MIB, WRITES, Program
+from sluice.interference.programs import DIRECT_BYTES, KIB, MIB, WRITES, Program, features, likeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

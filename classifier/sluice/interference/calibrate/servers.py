@@ -9,7 +9,7 @@ A round has for each station:
   growing;
 - 2, 4 and 8 programs of 4 streams, on nodes of their own where the launcher has them: which
   demand fills the target, and what it loses by switching. With n programs it has
-  capacity / (1 + switch_cost * (1 - 1 / n)), as in sim/engine/storage/mean_field_rates.c;
+  capacity / (1 + switch_cost * (1 - 1 / n)), as in sim/engine/storage/mean_field_station.c;
 - one stream alongside a program of 8. First come, first served gives the program 8 times as
   much; fair servers give it as much, or what the stream leaves.
 
@@ -37,8 +37,7 @@ from sluice.interference.programs import KIB, MIB, Program
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from sluice.interference.calibrate.launch import Launcher
-    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.protocol import Launcher, Timing
     from sluice.interference.calibrate.targets import Target
 
     Total = tuple[int, int]

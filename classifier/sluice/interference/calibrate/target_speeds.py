@@ -1,37 +1,305 @@
-"""What a history knows of the speed of its site's targets, and how to learn more by probes."""
+"""Which storage targets are slow, and what a history knows of their speed.
+
+Which runs had Lustre's targets to themselves, as the logs of others tell.
+
+The bytes of a run count as spread evenly over its time and its targets. What jobs without a log
+did is not known.
+
+Which storage targets are slow, by probes of them and by the runs of applications.
+
+Targets of one file system differ by about 5 times at a moment, and one of them by more than 10
+times over time; a few are slow, most are alike (Huang et al., docs/evidence/storage-models.md, H1).
+So a target is compared with its peers, by what the same program got there and elsewhere, and
+old observations count less.
+
+The speed of a target is the median of the ratios rate here / usual rate elsewhere, each of them
+weighed by 2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (upper) median over
+the other targets of its median there. Its interval is that of a median without any assumption on
+the distribution: the quantiles 1/2 -+ Z / (2 sqrt (n)), where n is the sum of the weights. With
+fewer than four observations' worth there are no such quantiles, and nothing is said.
+
+What a history knows of the speed of its site's targets, and how to learn more by probes.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from sluice.history_db.records import TargetProbe
-from sluice.interference.calibrate.corunners import without_corunners
 from sluice.interference.calibrate.protocol import MOST_FOREIGN_SHARE, Member, measure
-from sluice.interference.calibrate.slow_targets import (
-    WINDOW,
-    SpeedObservation,
-    TargetSpeed,
-    speeds_of,
-)
 from sluice.interference.calibrate.targets import claimed
 from sluice.policies.core import CoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from sluice.history_db.records import PlacedRun
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.launch import Launcher
-    from sluice.interference.calibrate.protocol import Timing
+    from sluice.interference.calibrate.protocol import Launcher, Timing
     from sluice.interference.calibrate.targets import Target
     from sluice.interference.programs import Program
     from sluice.policies.core import View
+
+
+def without_corunners(runs: Sequence[PlacedRun]) -> list[PlacedRun]:
+    """Leave out runs of which other jobs had more than 10 % of the traffic on a target.
+
+    And those of which sluiced saw it, which slow others all the same.
+    """
+    on_target: dict[Hashable, list[PlacedRun]] = defaultdict(list)
+    runs_of_job = Counter(run.job for run in runs)
+    for run in runs:
+        for ost in run.osts or ():
+            on_target[ost].append(run)
+            if runs_of_job[run.job] > 1:
+                on_target[ost, run.job].append(run)
+    traffic = {place: _Traffic(there) for place, there in on_target.items()}
+    return [run for run in runs if not run.with_corunners and not _had_corunners(run, traffic)]
+
+
+def _had_corunners(run: PlacedRun, traffic: dict[Hashable, _Traffic]) -> bool:
+    for ost in run.osts or ():
+        several = traffic.get((ost, run.job))
+        of_job = several.during(run) if several else _rate_on_target(run)
+        others = traffic[ost].during(run) - of_job
+        own = max(of_job, run.rate / len(run.osts or ()))
+        if others > MOST_FOREIGN_SHARE * (others + own):
+            return True
+    return False
+
+
+class _Traffic:
+    """What runs moved on one target, over time."""
+
+    def __init__(self, runs: Iterable[PlacedRun]) -> None:
+        steps: dict[int, float] = defaultdict(float)
+        for run in runs:
+            rate = _rate_on_target(run)
+            steps[run.observed] += rate
+            steps[run.observed + _seconds(run)] -= rate
+        self._times = sorted(steps)
+        self._rates = list(accumulate(steps[time] for time in self._times))
+        passed = zip(self._rates, pairwise(self._times), strict=False)
+        self._moved = list(accumulate((r * (end - begin) for r, (begin, end) in passed), initial=0))
+
+    def during(self, run: PlacedRun) -> float:
+        """B/s on average while a run went on."""
+        moved = self._until(run.observed + _seconds(run)) - self._until(run.observed)
+        return moved / _seconds(run)
+
+    def _until(self, instant: int) -> float:
+        i = bisect_right(self._times, instant) - 1
+        return self._moved[i] + self._rates[i] * (instant - self._times[i])
+
+
+def _rate_on_target(run: PlacedRun) -> float:
+    """B/s on each of its targets, over its whole time."""
+    return run.moved / len(run.osts or ()) / _seconds(run)
+
+
+def _seconds(run: PlacedRun) -> int:
+    return max(1, run.ended - run.observed)
+
+
+HALF_LIFE = 86400.0  # seconds: what was seen a day ago counts half
+WINDOW = 7 * 86400  # seconds: what is older than that is not looked at
+Z = 1.96  # of a two-sided interval of 95 %
+SLOW_BELOW = 2 / 3
+"""A target is slow when the upper end of its interval is below this share of its peers' rate."""
+SLOWEST = 0.01
+"""What a slow target counts for at least, however little it gave."""
+
+LONELY = "nothing to compare with"
+UNSURE = "not enough evidence"
+SLOW = "slow"
+KEEPS_UP = "keeps up with its peers"
+UNDECIDED = "may be slow, may keep up"
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedObservation:
+    """What a program got from a target."""
+
+    target: str
+    program: str
+    """Compared with itself elsewhere."""
+    observed: int
+    """UTC seconds."""
+    rate: float
+    """B/s, > 0."""
+    weight: float = 1.0
+    """Below 1 where the rate says less of this target alone."""
+    is_probe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpeed:
+    """What is known of a target's speed."""
+
+    target: str
+    verdict: str
+    speed: float | None
+    """Rate as a share of its peers'; None: not known. Above 1 where it is faster."""
+    low: float | None
+    high: float | None
+    evidence: float
+    """Fresh observations that all of them are worth."""
+    probes: int
+    runs: int
+    latest: int | None
+    """Of the observations, UTC seconds."""
+
+    @property
+    def is_slow(self) -> bool:
+        return self.verdict == SLOW
+
+    @property
+    def published(self) -> float:
+        """What decisions count with: 1 for all that is not known to be slow."""
+        return self.published_after(was_slow=False)
+
+    def published_after(self, *, was_slow: bool) -> float:
+        """Return the same of a target of which it is known whether it was slow until now.
+
+        Then it does until it surely keeps up, or too little is known any more: one near the bound
+        would otherwise be slow and keep up in turns, with each run that is seen.
+        """
+        counts = self.is_slow or (was_slow and self.verdict == UNDECIDED)
+        return min(1.0, max(SLOWEST, self.speed)) if counts and self.speed is not None else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """Logarithm of a rate or ratio."""
+
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cell:
+    """What a program got from a target, with what all others' cells are compared with."""
+
+    rates: list[_Weighed]
+    median: float
+    weight: float
+
+
+def speeds_of(
+    peers: Iterable[Sequence[str]], observations: Iterable[SpeedObservation], now: int
+) -> list[TargetSpeed]:
+    """Judge targets, in the order in which they come; `peers` are groups of targets alike.
+
+    Observations of other targets, of the future and of before WINDOW count for nothing.
+    """
+    by_target: dict[str, list[SpeedObservation]] = defaultdict(list)
+    for one in sorted(observations, key=_place):
+        if now - WINDOW <= one.observed <= now:
+            by_target[one.target].append(one)
+    found = []
+    for group in peers:
+        cells = {target: _cells(by_target[target], now) for target in group}
+        peers_of = _by_program(cells.values())
+        found += [_judge(target, cells[target], peers_of, by_target[target]) for target in group]
+    return found
+
+
+def _place(one: SpeedObservation) -> tuple[object, ...]:
+    """Sort by all that is compared, so that sums do not depend on who told first."""
+    return one.observed, one.program, one.is_probe, one.rate, one.weight
+
+
+def _cells(observations: Iterable[SpeedObservation], now: int) -> dict[Hashable, _Cell]:
+    """Rates by program; probes and runs are never compared with one another."""
+    cells: dict[Hashable, list[_Weighed]] = defaultdict(list)
+    for one in observations:
+        age = 2.0 ** (-(now - one.observed) / HALF_LIFE)
+        cells[one.is_probe, one.program].append(_Weighed(math.log(one.rate), one.weight * age))
+    return {
+        program: _Cell(rates, quantile(rates, 0.5), sum(one.weight for one in rates))
+        for program, rates in cells.items()
+    }
+
+
+def _by_program(targets: Iterable[dict[Hashable, _Cell]]) -> dict[Hashable, list[_Cell]]:
+    """Each program's cells, by their medians: there may be a thousand targets."""
+    found: dict[Hashable, list[_Cell]] = defaultdict(list)
+    for cells in targets:
+        for program, cell in cells.items():
+            found[program].append(cell)
+    return {program: sorted(cells, key=lambda one: one.median) for program, cells in found.items()}
+
+
+def _judge(
+    target: str,
+    cells: dict[Hashable, _Cell],
+    peers_of: dict[Hashable, list[_Cell]],
+    observations: Sequence[SpeedObservation],
+) -> TargetSpeed:
+    ratios: list[_Weighed] = []
+    for program, here in cells.items():
+        ratios += _ratios(here, [cell for cell in peers_of[program] if cell is not here])
+    evidence = sum(ratio.weight for ratio in ratios)
+    speed = math.exp(quantile(ratios, 0.5)) if ratios else None
+    low, high = _interval(ratios, evidence)
+    return TargetSpeed(
+        target=target,
+        verdict=_verdict(speed, low, high),
+        speed=speed,
+        low=low,
+        high=high,
+        evidence=evidence,
+        probes=sum(one.is_probe for one in observations),
+        runs=sum(not one.is_probe for one in observations),
+        latest=observations[-1].observed if observations else None,
+    )
+
+
+def _ratios(here: _Cell, elsewhere: list[_Cell]) -> list[_Weighed]:
+    """Compare a program's rates with its usual one elsewhere, which must weigh as much."""
+    if not elsewhere:
+        return []
+    usual = elsewhere[len(elsewhere) // 2].median
+    scale = min(1.0, sum(cell.weight for cell in elsewhere) / here.weight)
+    return [_Weighed(one.value - usual, one.weight * scale) for one in here.rates]
+
+
+def quantile(values: Iterable[_Weighed], share: float) -> float:
+    """Return the smallest value with so large a share of the weight at or below it."""
+    ranked = sorted(values, key=lambda one: one.value)
+    wanted = share * sum(one.weight for one in ranked)
+    below = 0.0
+    for one in ranked:
+        below += one.weight
+        if below >= wanted:
+            return one.value
+    return ranked[-1].value
+
+
+def _interval(ratios: list[_Weighed], evidence: float) -> tuple[float | None, float | None]:
+    if evidence <= Z**2:  # not even the extremes enclose the median so surely
+        return None, None
+    reach = Z / (2 * math.sqrt(evidence))
+    return math.exp(quantile(ratios, 0.5 - reach)), math.exp(quantile(ratios, 0.5 + reach))
+
+
+def _verdict(speed: float | None, low: float | None, high: float | None) -> str:
+    if speed is None:
+        return LONELY
+    if low is None or high is None:
+        return UNSURE
+    if high < SLOW_BELOW:
+        return SLOW
+    return KEEPS_UP if low >= SLOW_BELOW else UNDECIDED
+
 
 LAST_OST = 0xFFFF
 _OSTS = re.compile(r"(?:(?P<lane>[^:]+):)?(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import TYPE_CHECKING, Self
 
-from sluice.interference.errors import CalibrationError
+from sluice.interference.programs import CalibrationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The jobs, as Slurm accounts for them."""
+"""The jobs as Slurm accounts for them, which logs are theirs, and how much the logs cover."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import Job
+from sluice.history_db.records import Coverage, Job
 from sluice.history_db.sql import Database, columns, marks, signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sluice.history_db.job_stats import JobStats
+    from sluice.history_db.sacct import JobStats
+
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
 JOB_IDENTITY = ("cluster", "job_id", "array_task", "submit", "restarts")
@@ -227,3 +228,153 @@ class Jobs(Connection):
             [user],
         )
         return rows[0][0] if rows else None
+
+
+# A job's accounting and the log's clock come from different machines.
+CLOCK_SLACK_SECONDS = 60
+# Seconds after its end in which the accounting of a job has come.
+ACCOUNTING_DELAY = 2 * 86400
+# Why a log is in quarantine: its job may still be accounted for, or is not any more.
+WAITS = "waits for the accounting of job"
+NO_JOB = "not believed: the accounting has no job of its number, user and time"
+
+
+class Links(Connection):
+    """Column `logs.job`."""
+
+    def link_logs(self) -> int:
+        """Find the job of each log that has none: same job id, uid and time. Return how many.
+
+        Where several jobs fit (two clusters, a requeue), the one that started last before the
+        log did is taken.
+        """
+        with self._transaction() as db:
+            return db.execute(
+                """
+                UPDATE logs SET job = (
+                    SELECT jobs.id FROM jobs
+                    WHERE jobs.job_id = logs.jobid
+                      AND jobs.array_task = -1
+                      AND (jobs.uid IS NULL OR jobs.uid = logs.uid)
+                      AND jobs.start <= logs.start + :slack
+                      AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
+                    ORDER BY jobs.start DESC, jobs.id LIMIT 1
+                )
+                WHERE job IS NULL AND reason IS NULL AND EXISTS (
+                    SELECT 1 FROM jobs
+                    WHERE jobs.job_id = logs.jobid
+                      AND jobs.array_task = -1
+                      AND (jobs.uid IS NULL OR jobs.uid = logs.uid)
+                      AND jobs.start <= logs.start + :slack
+                      AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
+                )
+                """,
+                {"slack": CLOCK_SLACK_SECONDS},
+            ).rowcount
+
+    def believable_logs(self, limit: int, *, now: float) -> list[str]:
+        """Return the paths of unbelieved logs whose job has become known since, oldest first.
+
+        The files are to be read again: what they say is not kept before it is believed. now is in
+        UTC seconds; logs that end later would be refused again at each poll.
+        """
+        rows = self._rows(
+            """
+            SELECT path FROM logs
+            WHERE reason IS NOT NULL AND logs.end <= :now + :slack AND EXISTS (
+                SELECT 1 FROM jobs
+                WHERE jobs.job_id = logs.jobid
+                  AND jobs.uid = logs.uid
+                  AND jobs.start <= logs.start + :slack
+                  AND (jobs.end IS NULL OR jobs.end >= logs.end - :slack)
+            )
+            ORDER BY start LIMIT :limit
+            """,
+            {"now": now, "slack": CLOCK_SLACK_SECONDS, "limit": limit},
+        )
+        return [row[0] for row in rows]
+
+    def give_up_waiting(self, *, now: float) -> int:
+        """Say of logs that waited for too long why they are not believed; return how many.
+
+        They are still read again once their job is accounted for. now is in UTC seconds.
+        """
+        with self._transaction() as db:
+            return db.execute(
+                """
+                UPDATE logs SET reason = :reason
+                WHERE reason >= :waits AND reason < :waits || '~' AND logs.end < :now - :delay
+                """,
+                {"reason": NO_JOB, "waits": WAITS, "now": now, "delay": ACCOUNTING_DELAY},
+            ).rowcount
+
+    def clock_offsets(self) -> list[int]:
+        """Seconds from job start to log start of unlinked logs whose job id and uid fit one job.
+
+        Whole hours among them say that the accounting was read in the wrong time zone.
+        """
+        rows = self._rows(
+            """
+            SELECT logs.start - jobs.start FROM logs
+            JOIN jobs ON jobs.job_id = logs.jobid AND jobs.uid = logs.uid
+            WHERE logs.job IS NULL AND logs.start IS NOT NULL AND jobs.start IS NOT NULL
+            LIMIT 10000
+            """
+        )
+        return [row[0] for row in rows]
+
+
+WEEK = 604800  # seconds
+
+
+class CoverageTable(Connection):
+    """Table `weekly_coverage`: a report that opens with it must not wait for a million jobs."""
+
+    def update_coverage(self) -> None:
+        """Add up anew the weeks in which jobs or their logs have changed."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM weekly_coverage WHERE week IN (SELECT week FROM uncovered_weeks)"
+            )
+            db.execute(
+                """
+                INSERT INTO weekly_coverage
+                SELECT week, count(*), count(logged),
+                       total(node_seconds), total(node_seconds) FILTER (WHERE logged),
+                       total(max(logged_bytes, coarse_bytes)), total(logged_bytes)
+                FROM (
+                    SELECT jobs.start / :week AS week,
+                           (jobs.end - jobs.start) * coalesce(jobs.nodes, 1) AS node_seconds,
+                           coalesce(jobs.write_bytes, 0) + coalesce(jobs.read_bytes, 0)
+                               AS coarse_bytes,
+                           logs.logged, coalesce(logs.bytes, 0) AS logged_bytes
+                    FROM jobs LEFT JOIN (
+                        SELECT logs.job, 1 AS logged,
+                               total(profiles.write_bytes) + total(profiles.read_bytes) AS bytes
+                        FROM uncovered_weeks
+                        JOIN jobs ON jobs.start BETWEEN uncovered_weeks.week * :week
+                                                    AND uncovered_weeks.week * :week + :week - 1
+                        JOIN logs ON logs.job = jobs.id
+                        JOIN profiles ON profiles.log = logs.id
+                        GROUP BY logs.job
+                    ) AS logs ON logs.job = jobs.id
+                    JOIN uncovered_weeks
+                        ON jobs.start BETWEEN uncovered_weeks.week * :week
+                                          AND uncovered_weeks.week * :week + :week - 1
+                )
+                GROUP BY week
+                """,
+                {"week": WEEK},
+            )
+            db.execute("DELETE FROM uncovered_weeks")
+
+    def coverage(self) -> Coverage:
+        """Return the shares over all that the accounting tells of, as last added up."""
+        row = self._rows(
+            """
+            SELECT total(jobs), total(logged_jobs), total(node_seconds),
+                   total(logged_node_seconds), total(bytes), total(logged_bytes)
+            FROM weekly_coverage
+            """
+        )[0]
+        return Coverage(int(row[0]), int(row[1]), *row[2:])

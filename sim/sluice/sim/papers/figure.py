@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.sim.storage.platforms import PLATFORMS
+from sluice.sim.storage.discrete_event import PLATFORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

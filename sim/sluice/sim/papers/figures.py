@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sluice.sim.errors import StorageModelError
-from sluice.sim.papers import huang, kougkas, shah, yildiz
+from sluice.sim.engine import StorageModelError
+from sluice.sim.papers import huang, remedies, shah, yildiz
 from sluice.sim.papers.figure import ask
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ FIGURES = (
     *yildiz.FIGURES,
     *shah.FIGURES,
     *huang.FIGURES,
-    *kougkas.FIGURES,
+    *remedies.FIGURES,
 )
 
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.papers.remedies import buffer_in_transit, outcomes
-from sluice.sim.storage.discrete_event import ProgramOutcome, simulate
-from sluice.sim.storage.platforms import PLATFORMS
-from sluice.sim.storage.scenario import Scenario
+from sluice.sim.storage.discrete_event import PLATFORMS, ProgramOutcome, Scenario, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
 from sluice.sim.papers.remedies import balanced_files, outcomes
-from sluice.sim.storage.discrete_event import ProgramOutcome, simulate
-from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
-from sluice.sim.storage.scenario import Scenario
+from sluice.sim.storage.discrete_event import (
+    KIB,
+    MIB,
+    PLATFORMS,
+    ProgramOutcome,
+    Scenario,
+    simulate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from sluice.sim.papers.figure import Figure, Row, about, between
-from sluice.sim.storage.discrete_event import simulate
-from sluice.sim.storage.platforms import KIB, MIB, PLATFORMS
+from sluice.sim.storage.discrete_event import KIB, MIB, PLATFORMS, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

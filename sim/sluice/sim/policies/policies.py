@@ -1,4 +1,12 @@
-"""The policies that a replay compares, by name; docs/reference/replay.md states what each does.
+"""What decides about jobs in a replay: the policies that are compared, by name.
+
+The policies in C, bound: what decides about jobs in a replay (engine/policies/policies.h).
+
+How policies without a model tell jobs apart, by what is predicted of them.
+
+Turns in a replay: what is known of bursts that are ordered (engine/storage/mean_field.h).
+
+The policies that a replay compares, by name; docs/reference/replay.md states what each does.
 
 A policy is a function from a Question to a Plan: what it changes before the replay starts, and
 who decides while it runs. What it knows of a job is what is predicted of it, never what the storage
@@ -7,27 +15,246 @@ model will make of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sluice.sim.errors import PolicyError
-from sluice.sim.policies import classes
-from sluice.sim.policies.engine import Core, Gates, Nobody
+from sluice.sim._engine import ffi, lib
+from sluice.sim.engine import PolicyError, outlive, struct_dtype
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.policies.turns import Knowledge, turns
-from sluice.sim.storage.contention import limited
+from sluice.sim.storage.mean_field import fill_profile, limited, station_shares, take_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from sluice.sim.engine import Workload
-    from sluice.sim.policies.engine import Decider
-    from sluice.sim.storage.storage import Storage
+    from sluice.sim.policies.site_bundle import SiteBundle
+    from sluice.sim.storage.mean_field import Storage
     from sluice.sim.trace.profiles import Profiles
+
+
+CHOICE = struct_dtype("sluice_policy_result")
+"""What a policy did with a job; action and reason are indices of policies.structs."""
+GATE_NEED = struct_dtype("sluice_gate_need")
+
+
+class Decider(Protocol):
+    """Who decides in one replay: `table` goes to `engine.run`, `choices` is read after it."""
+
+    @property
+    def table(self) -> Any:
+        """The struct sluice_replay_policy; NULL: nobody decides."""
+
+    @property
+    def choices(self) -> NDArray[Any]:
+        """A CHOICE for each job."""
+
+
+class Nobody:
+    """Slurm alone; jobs may have been put on lanes beforehand."""
+
+    table = ffi.NULL
+
+    def __init__(self, jobs: int, lanes: NDArray[np.uint32] | None = None) -> None:
+        """Take the lanes of each job as a bit mask (0: all)."""
+        self.choices = np.zeros(jobs, CHOICE)
+        self.choices["held_since"] = -1
+        if lanes is not None:
+            self.choices["lane_mask"] = lanes
+
+
+class Gates:
+    """Gates of fixed size, like licences that a site defines by hand."""
+
+    def __init__(
+        self,
+        room: Sequence[float],
+        needs: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+        *,
+        jobs: int,
+        max_delay: float,
+    ) -> None:
+        """Take the room of each gate and, for each, (jobs, amount that each needs).
+
+        A job that was delayed for max_delay seconds starts without.
+        """
+        owners = np.concatenate([np.asarray(owner, np.int64) for owner, _ in needs])
+        rows = np.zeros(len(owners), GATE_NEED)
+        rows["gate"] = np.repeat(np.arange(len(room)), [len(owner) for owner, _ in needs])
+        rows["amount"] = np.concatenate([amount for _, amount in needs])
+        self._needs = np.ascontiguousarray(rows[np.argsort(owners, kind="stable")])
+        counts = np.bincount(owners, minlength=jobs)
+        self._first = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+        self._room = np.array(room, np.float64)
+        self._jobs = jobs
+        setup = ffi.new("struct sluice_gate_setup *")
+        setup.room = ffi.cast("double *", self._room.ctypes.data)
+        setup.gate_count = len(room)
+        setup.job_count = jobs
+        setup.first = ffi.cast("uint32_t *", self._first.ctypes.data)
+        setup.needs = ffi.cast("struct sluice_gate_need *", self._needs.ctypes.data)
+        setup.max_delay = max_delay
+        policy = lib.sluice_gates_policy_new(setup)
+        if policy == ffi.NULL:
+            raise MemoryError
+        self._policy = ffi.gc(policy, lib.sluice_gates_policy_destroy)
+
+    @property
+    def table(self) -> Any:
+        """Valid as long as somebody holds it."""
+        return ffi.gc(lib.sluice_gates_policy_table(self._policy), partial(outlive, self))
+
+    @property
+    def choices(self) -> NDArray[Any]:
+        return results_of(lib.sluice_gates_policy_results(self._policy), self._jobs)
+
+
+class Core:
+    """Sluice: the decision core, by a bundle, deciding as it is deployed."""
+
+    def __init__(self, site: SiteBundle, jobs: NDArray[Any], *, epoch: float) -> None:
+        """Take the jobs of a workload (engine.JOB); epoch is the UTC second of time 0."""
+        self.site = site
+        self._jobs = np.ascontiguousarray(jobs)
+        self._application = np.ascontiguousarray(site.application, np.uint32)
+        self._submissions = ffi.from_buffer(
+            "struct sluice_submission[]", b"".join(one.bytes for one in site.submissions)
+        )
+        self._bundle = self._parsed(site.bundle)
+        self._config = ffi.new("struct sluice_config *")
+        error = ffi.new("struct sluice_error *")
+        text = site.config.encode()
+        if lib.sluice_config_parse(b"sluice.conf", text, len(text), self._config, error):
+            raise PolicyError(ffi.string(error.text).decode())
+        self.setup = ffi.new(
+            "struct sluice_core_setup *",
+            {
+                "bundle": self._bundle,
+                "config": self._config,
+                "jobs": ffi.cast("struct sluice_replay_job *", self._jobs.ctypes.data),
+                "submissions": self._submissions,
+                "application": ffi.cast("uint32_t *", self._application.ctypes.data),
+                "job_count": len(jobs),
+                "epoch": int(epoch),
+            },
+        )
+        policy = lib.sluice_core_policy_new(self.setup)
+        if policy == ffi.NULL:
+            raise MemoryError
+        self.handle = ffi.gc(policy, lib.sluice_core_policy_destroy)
+
+    @staticmethod
+    def _parsed(content: bytes) -> Any:
+        out, error = ffi.new("struct sluice_bundle **"), ffi.new("struct sluice_error *")
+        if lib.sluice_bundle_parse(content, len(content), out, error):
+            raise PolicyError(ffi.string(error.text).decode())
+        return ffi.gc(out[0], lib.sluice_bundle_destroy)
+
+    @property
+    def table(self) -> Any:
+        """Valid as long as somebody holds it."""
+        return ffi.gc(lib.sluice_core_policy_table(self.handle), partial(outlive, self))
+
+    @property
+    def choices(self) -> NDArray[Any]:
+        return results_of(lib.sluice_core_policy_results(self.handle), len(self._jobs))
+
+
+def results_of(rows: Any, jobs: int) -> NDArray[Any]:
+    """Return a copy of C's rows of struct sluice_policy_result."""
+    return np.frombuffer(ffi.buffer(rows, jobs * CHOICE.itemsize), CHOICE).copy()
+
+
+HEAVY_IO = 0.02
+"""I/O share from which a job counts as I/O-heavy: MinIoShare's default."""
+STREAMING = 0.5
+"""Share of the chunks that nobody waits for, from which a program streams."""
+
+
+def is_heavy(profiles: Profiles) -> NDArray[np.bool_]:
+    """Whether each job does I/O that matters."""
+    writes = np.array([kind.get("pattern") not in ("none", "unknown") for kind in profiles.kinds])
+    return writes[profiles.kind] & (profiles.io_share >= HEAVY_IO)
+
+
+def streams(profiles: Profiles) -> NDArray[np.bool_]:
+    """Whether each job waits for few of its writes."""
+    struct = ffi.new("struct sluice_profile *")
+    answers = []
+    for kind in profiles.kinds:
+        fill_profile(struct, kind)
+        answers.append(lib.sluice_profile_streaming_share(struct) >= STREAMING)
+    return np.array(answers)[profiles.kind]
+
+
+def decades(profiles: Profiles) -> NDArray[np.int64]:
+    """Return the power of ten next below each job's period in seconds; 0 where it has none."""
+    periods = np.nan_to_num(profiles.periods, nan=1.0)
+    return np.floor(np.log10(np.maximum(periods, 1.0))).astype(np.int64)
+
+
+COVERED = 3
+"""A stream of random numbers of its own; profiles.py, io_replay.py, ablations.py have others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of bursts, and what can be done about them."""
+
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """Of struct sluice_turns_settings; others keep their defaults."""
+    predicted: bool = True
+    """Whether a history predicts a job's first burst."""
+    noise: float = 0.0
+    """Standard deviation of the logarithm of a burst's length as it is measured."""
+    covered: float = 1.0
+    """Share of the jobs whose bursts can be held."""
+    seen: bool = True
+    """Whether the storage counts what each of the others writes."""
+    demand_error: float = 1.0
+    """What is taken for a job's demand, over what it is."""
+    seed: int = 1
+    """Of which jobs are covered."""
+
+
+def turns(
+    knowledge: Knowledge, workload: Workload, predicted: Profiles
+) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
+    """Return what makes the loads of a replay take turns (policies.Plan.reshape).
+
+    predicted: the first burst of a job is as its kind's period and mean I/O share say.
+    """
+    if not 0 <= knowledge.covered <= 1:
+        raise PolicyError(f"the share of covered jobs is {knowledge.covered}; give 0 to 1")
+
+    def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
+        take_turns(config, knowledge.settings)
+        config.turns.noise, config.turns.demand_error = knowledge.noise, knowledge.demand_error
+        known = np.array(loads)
+        usual = _of_its_kind(predicted).loads(workload, config)
+        shares = station_shares(usual, config)
+        if knowledge.predicted:
+            known["expected"] = np.where(usual["bursts"] > 0, usual["burst"], 0.0)
+        known["target_share"], known["link_share"], known["metadata_share"] = shares.T
+        random = np.random.default_rng((knowledge.seed, COVERED))
+        is_covered = random.uniform(size=len(known)) < knowledge.covered
+        other = lib.SLUICE_MEAN_FIELD_SEEN if knowledge.seen else lib.SLUICE_MEAN_FIELD_UNSEEN
+        known["coverage"] = np.where(is_covered, lib.SLUICE_MEAN_FIELD_COVERED, other)
+        return known
+
+    return reshape
+
+
+def _of_its_kind(profiles: Profiles) -> Profiles:
+    """Give each job the mean I/O share of its kind."""
+    kinds = len(profiles.kinds)
+    count = np.maximum(np.bincount(profiles.kind, minlength=kinds), 1)
+    mean = np.bincount(profiles.kind, profiles.io_share, minlength=kinds) / count
+    return replace(profiles, io_share=mean[profiles.kind])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +351,7 @@ def _two_groups(question: Question) -> Plan:
 
 def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
     """Let I/O-heavy jobs run while what they need fits the room."""
-    jobs = np.flatnonzero(classes.is_heavy(question.profiles))
+    jobs = np.flatnonzero(is_heavy(question.profiles))
     decider = Gates(
         [room], [(jobs, need[jobs])], jobs=len(need), max_delay=question.options.max_delay
     )
@@ -132,9 +359,9 @@ def _gate(question: Question, room: float, need: NDArray[np.float64]) -> Plan:
 
 
 def _period_sets(question: Question) -> Plan:
-    decade = classes.decades(question.profiles)
+    decade = decades(question.profiles)
     sets = np.unique(decade, return_inverse=True)[1] + 1
-    sets = np.where(classes.is_heavy(question.profiles), sets, 0)
+    sets = np.where(is_heavy(question.profiles), sets, 0)
 
     def reshape(loads: NDArray[Any], _config: Any) -> NDArray[Any]:
         divided = np.array(loads)
@@ -146,7 +373,7 @@ def _period_sets(question: Question) -> Plan:
 
 def on_lanes(question: Question, lanes: NDArray[np.int64]) -> Plan:
     """Put I/O-heavy jobs on these lanes (bit masks), and no other job anywhere."""
-    heavy = classes.is_heavy(question.profiles)
+    heavy = is_heavy(question.profiles)
     of_heavy = np.where(heavy, lanes, 0).astype(np.uint32)
     return Plan(Nobody(len(of_heavy), of_heavy), question.storage, of_heavy)
 
@@ -159,7 +386,7 @@ def static_lanes(question: Question, is_first: NDArray[np.bool_]) -> Plan:
 
 
 def _class_lanes(question: Question) -> Plan:
-    return static_lanes(question, classes.streams(question.profiles))
+    return static_lanes(question, streams(question.profiles))
 
 
 def lane_count(question: Question) -> int:

@@ -1,4 +1,13 @@
-"""Policies next to each other: the same jobs, the same seeds, the same storage.
+"""Policies beside each other: the same jobs, the same seeds, the same worlds.
+
+How far an answer may lie from the one that was computed, without assuming any distribution.
+
+Runs independent replays on all cores and hands their results over in the order of the tasks.
+
+Threads suffice: the engine gives up Python's lock while it runs. What comes out does not depend on
+their number.
+
+Policies next to each other: the same jobs, the same seeds, the same storage.
 
 Repetition 0 is the question as asked. Each further one asks it of another draw: other seeds, and
 storage whose every number is off by a random factor. All policies see the same draw, so they differ
@@ -7,32 +16,100 @@ by nothing but what they do.
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sluice.sim.policies.policies import POLICIES
-from sluice.sim.replay.bound import bound
-from sluice.sim.replay.fan_out import in_order
-from sluice.sim.replay.figures import figures
-from sluice.sim.replay.intervals import interval
+from sluice.sim.replay.figures import bound, figures
 from sluice.sim.replay.io_replay import replay_with_io
-from sluice.sim.storage.contention import station_shares
+from sluice.sim.storage.mean_field import station_shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
 
     from sluice.sim.policies.policies import Options, Policy
-    from sluice.sim.replay.bound import Bound
-    from sluice.sim.replay.fan_out import Watch
-    from sluice.sim.replay.figures import Figures
-    from sluice.sim.replay.intervals import Interval
-    from sluice.sim.replay.io_outcomes import IoOutcomes
-    from sluice.sim.storage.storage import Storage
+    from sluice.sim.replay.figures import Bound, Figures
+    from sluice.sim.replay.io_replay import IoOutcomes
+    from sluice.sim.storage.mean_field import Storage
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles
     from sluice.sim.trace.repairs import Replayable
+
+    Watch = Callable[[int], object]
+
+
+WANTED = 0.9
+"""Coverage that an interval has where there are enough draws: 19 of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where the answer of one more draw lies."""
+
+    low: float
+    high: float
+    coverage: float
+    """Probability that it does."""
+
+
+def interval(values: Iterable[float | None]) -> Interval | None:
+    """Return the interval of one more draw from where these came from; None: fewer than two.
+
+    Of n exchangeable draws and one more, that one lies between the k-th smallest and the k-th
+    largest with probability (n + 1 - 2k) / (n + 1). The largest k that has WANTED is taken; with
+    fewer than 19 draws it is 1, and the coverage smaller.
+    """
+    known = sorted(value for value in values if value is not None)
+    count = len(known)
+    if count < 2:
+        return None
+    k = max(1, int((1 - WANTED) * (count + 1) / 2 + 1e-9))
+    return Interval(known[k - 1], known[-k], (count + 1 - 2 * k) / (count + 1))
+
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class StoppedError(Exception):
+    """Raised inside a replay that nobody waits for any more."""
+
+
+def in_order(
+    tasks: Iterable[Task], work: Callable[[Task, Watch], Result], *, workers: int
+) -> Generator[Result, None, None]:
+    """Yield work(task, watch) of every task, so many at a time.
+
+    watch is to be called now and then, as `progress` of `engine.run`: it ends the work when the
+    caller has given up, for Ctrl-C or an error. At most one result more than there are workers
+    waits to be taken.
+    """
+    given_up = threading.Event()
+
+    def watch(_ended: int) -> None:
+        if given_up.is_set():
+            raise StoppedError
+
+    pending: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for task in tasks:
+                pending.append(pool.submit(work, task, watch))
+                if len(pending) > workers:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            given_up.set()
+            for future in pending:
+                future.cancel()
+
 
 PLAIN = "none"
 """The policy that the others are held against."""

@@ -16,16 +16,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.history_db.store import Store
-from sluice.sim.engine import scheduler_defaults
-from sluice.sim.errors import EngineError, PolicyError, TraceError
+from sluice.sim.engine import EngineError, PolicyError, TraceError, scheduler_defaults
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import Draw
-from sluice.sim.storage.storage import storage_for
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace import lublin
-from sluice.sim.trace.history_profiles import history_profiles, measured_profiles, where_known
 from sluice.sim.trace.machine import SLURM, one_pool, parse_site, site_of
-from sluice.sim.trace.mix import CHECKPOINTING, MEASURED, MIXES
-from sluice.sim.trace.profiles import drawn_profiles, no_profiles
+from sluice.sim.trace.profiles import (
+    CHECKPOINTING,
+    MEASURED,
+    MIXES,
+    drawn_profiles,
+    history_profiles,
+    measured_profiles,
+    no_profiles,
+    where_known,
+)
 from sluice.sim.trace.repairs import make_replayable
 from sluice.sim.trace.sources import is_history, read_trace
 
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sluice.sim.storage.storage import Storage
+    from sluice.sim.storage.mean_field import Storage
     from sluice.sim.trace.jobs import Trace
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles

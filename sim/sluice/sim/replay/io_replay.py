@@ -1,29 +1,147 @@
-"""Replays a workload with I/O: a policy decides by what is predicted, a storage model answers."""
+"""Replays a workload, with or without I/O, and keeps what became of each job.
+
+Replays a workload and keeps what became of each job as columns.
+
+What became of the jobs of a replay with I/O: what storage did to them, and what the policy.
+
+Replays a workload with I/O: a policy decides by what is predicted, a storage model answers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sluice.policies.structs import ACTIONS, REASONS
 from sluice.sim import engine
-from sluice.sim.errors import PolicyError
+from sluice.sim.engine import PolicyError
 from sluice.sim.policies.policies import POLICIES, Options, Question, policy_named
-from sluice.sim.replay.io_outcomes import IoOutcomes
-from sluice.sim.storage.contention import Contention
+from sluice.sim.storage.mean_field import Contention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from numpy.typing import NDArray
+
     from sluice.sim.policies.policies import Policy
-    from sluice.sim.storage.storage import Storage
+    from sluice.sim.storage.mean_field import Storage
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles
     from sluice.sim.trace.repairs import Replayable
 
+
+SHORT_JOB = 10.0
+"""Seconds: shorter jobs count as so long in the bounded slowdown (Feitelson et al. 1997)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of the jobs of a replay, one element a job."""
+
+    replayable: Replayable
+    results: NDArray[Any]
+    """engine.RESULT."""
+
+    @property
+    def ran(self) -> NDArray[np.bool_]:
+        """Whether the job ran to an end."""
+        return np.asarray(self.results["end"] >= 0) & (self.results["start"] >= 0)
+
+    @property
+    def wait(self) -> NDArray[np.float64]:
+        """Seconds from when the job could have started to its last start; NaN: never."""
+        jobs = self.replayable.workload.jobs
+        ready = np.maximum(jobs["submit"], self.results["eligible"])
+        return np.where(self.ran, self.results["start"] - ready, np.nan)
+
+    @property
+    def runtime(self) -> NDArray[np.float64]:
+        return np.where(self.ran, self.results["end"] - self.results["start"], np.nan)
+
+    @property
+    def bounded_slowdown(self) -> NDArray[np.float64]:
+        """(wait + run time) / run time, at least 1, short jobs counting as 10 s."""
+        length = np.maximum(self.runtime, SHORT_JOB)
+        return np.maximum((self.wait + self.runtime) / length, 1.0)
+
+    @property
+    def state(self) -> NDArray[np.str_]:
+        words: NDArray[np.str_] = np.array(engine.STATES)
+        return np.asarray(words[self.results["state"]])
+
+
+def replay(
+    replayable: Replayable,
+    site: Site,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> Outcomes:
+    """Replay under the site's scheduler, without I/O; progress gets the jobs ended so far."""
+    results = engine.run(replayable.workload, site.settings, progress=progress)
+    return Outcomes(replayable, results)
+
+
+@dataclass(frozen=True, slots=True)
+class IoOutcomes(Outcomes):
+    """One element a job."""
+
+    policy: str
+    """Its name."""
+    contention: NDArray[Any]
+    """contention.CONTENTION: of the last run."""
+    choices: NDArray[Any]
+    """policies.engine.CHOICE: what the policy did with the job."""
+
+    @property
+    def alone(self) -> NDArray[np.float64]:
+        """Seconds the last run would have taken alone; NaN: never ran.
+
+        Of a job that was killed or preempted, of what it had done by then.
+        """
+        nominal = self.replayable.workload.jobs["runtime"]
+        return np.where(self.ran, np.minimum(self.contention["alone"], nominal), np.nan)
+
+    @property
+    def io_seconds_alone(self) -> NDArray[np.float64]:
+        """Seconds inside bursts, had nobody else written."""
+        return np.asarray(self.contention["io_alone"])
+
+    @property
+    def job_slowdown(self) -> NDArray[np.float64]:
+        """Run time over run time alone, at least 1; NaN: never ran."""
+        length = np.where(self.alone > 0, self.alone, 1.0)
+        return np.where(self.alone > 0, np.maximum(self.runtime / length, 1.0), self.alone + 1.0)
+
+    @property
+    def lost_slot_seconds(self) -> NDArray[np.float64]:
+        """Slot-seconds lost to interference, confinement and rate caps; 0: never ran."""
+        lost = np.where(self.ran, self.runtime - self.alone, 0.0)
+        return np.asarray(np.maximum(lost, 0.0) * self.replayable.workload.jobs["slots"])
+
+    @property
+    def delay(self) -> NDArray[np.float64]:
+        """Seconds for which the policy itself delayed the job although it fitted; NaN: never ran.
+
+        An upper bound: others may have taken its place meanwhile. What jobs behind lose or win
+        is the difference of the waits of two replays.
+        """
+        return np.where(self.ran, self.choices["held"], np.nan)
+
+    @property
+    def action(self) -> NDArray[np.str_]:
+        """What was decided last: a word of policies/core/vocabulary.h."""
+        return np.asarray(np.array(ACTIONS)[self.choices["action"]])
+
+    @property
+    def reason(self) -> NDArray[np.str_]:
+        """Why; `none`: the policy gives no reasons."""
+        return np.asarray(np.array(REASONS)[self.choices["reason"]])
+
+
 MISTAKES = 1
-"""A stream of random numbers of its own: not that by which profiles were drawn (mix.py)."""
+"""A stream of random numbers of its own: not that by which profiles were drawn (profiles.py)."""
 IO_ROOM = 5.0
 """I/O of a job may take so many times as long as alone before its limit kills it."""
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
-    from sluice.sim.replay.compare import Comparison, Draw
-    from sluice.sim.replay.intervals import Interval
+    from sluice.sim.replay.compare import Comparison, Draw, Interval
 
 LAWS = {"fifo": FIRST_COME, "jobs": FAIR}
 """How servers may divide themselves: Storage.sharing, and what a calibration calls it."""

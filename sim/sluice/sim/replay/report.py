@@ -12,14 +12,14 @@ import numpy as np
 
 from sluice.history_db.export import write_parquet
 from sluice.history_db.records import Column
-from sluice.sim.replay.io_outcomes import IoOutcomes
+from sluice.sim.replay.io_replay import IoOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from sluice.sim.replay.outcomes import Outcomes
+    from sluice.sim.replay.io_replay import Outcomes
     from sluice.sim.trace.repairs import Repair
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.sim.errors import TraceError
+from sluice.sim.engine import TraceError
 from sluice.sim.trace.jobs import Trace
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim import engine
-from sluice.sim.engine import Machine, Partition
-from sluice.sim.errors import MachineError
+from sluice.sim.engine import Machine, MachineError, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

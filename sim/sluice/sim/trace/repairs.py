@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.sim import engine
-from sluice.sim.engine import Workload
-from sluice.sim.errors import TraceError
+from sluice.sim.engine import TraceError, Workload
 from sluice.sim.trace.jobs import JobEnd
 
 if TYPE_CHECKING:

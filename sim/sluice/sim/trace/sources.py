@@ -1,23 +1,381 @@
-"""Opens a trace, whatever its format."""
+"""Opens a trace, whatever its format: accounting, CSV, SWF, a history.
+
+Reads Slurm's accounting as a trace: what sacct printed, its JSON, and the history.
+
+Tasks of an array are jobs of their own there; begin times, dependencies and licences are not
+in it, so a replay submits each job at its submission.
+
+Reads a trace from CSV, by a map of its columns.
+
+Opens a trace, whatever its format.
+"""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
+import json
+import re
 import zlib
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.records import Job
+from sluice.history_db.sacct import BrokenLine, SacctError, parse_sacct
 from sluice.history_db.store import Store
-from sluice.sim.errors import TraceError
-from sluice.sim.trace.accounting import read_sacct, read_sacct_json, trace_of_jobs
-from sluice.sim.trace.swf import read_swf
-from sluice.sim.trace.table import read_csv
+from sluice.sim.engine import TraceError
+from sluice.sim.trace.jobs import BadLine, JobEnd, Trace, codes, read_swf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from sluice.sim.trace.jobs import Trace
+    from numpy.typing import NDArray
+
+
+OUTCOMES = {
+    "COMPLETED": JobEnd.COMPLETED,
+    "CANCELLED": JobEnd.CANCELLED,
+    "TIMEOUT": JobEnd.TIMEOUT,
+    "DEADLINE": JobEnd.TIMEOUT,
+    "FAILED": JobEnd.FAILED,
+    "NODE_FAIL": JobEnd.FAILED,
+    "BOOT_FAIL": JobEnd.FAILED,
+    "OUT_OF_MEMORY": JobEnd.FAILED,
+    "PREEMPTED": JobEnd.FAILED,
+}
+"""By Slurm's name of the state; others are unknown, like jobs that run or wait."""
+SHARED = 0.9
+"""Jobs that took less of the processors of their nodes shared these with others."""
+
+
+def trace_of_jobs(
+    name: str,
+    jobs: Sequence[Job],
+    *,
+    bad_lines: Sequence[BadLine] = (),
+    slot: str | None = None,
+    cluster: str | None = None,
+) -> Trace:
+    """Make a trace of accounting records.
+
+    slot: what is counted, `node` or `processor`; None: processors where jobs shared nodes.
+    cluster: whose jobs; None: of the only one.
+    """
+    if not jobs:
+        raise TraceError(f"{name}: no job in it")
+    jobs = _of_cluster(name, jobs, cluster)
+    slot = slot or ("processor" if _shared_nodes(jobs) else "node")
+    start, end = (_column([getattr(job, what) for job in jobs]) for what in ("start", "end"))
+    users, user_names = codes(job.user or (str(job.uid) if job.uid else None) for job in jobs)
+    accounts, account_names = codes(job.account for job in jobs)
+    partitions, partition_names = codes(job.partition for job in jobs)
+    size = "nodes" if slot == "node" else "cpus"
+    return Trace(
+        name=name,
+        slot=slot,
+        job_id=np.array([job.job_id for job in jobs], np.int64),
+        submit=_column([job.submit or None for job in jobs]),
+        start=start,
+        runtime=end - start,
+        limit=_column([job.time_limit for job in jobs]) * 60,
+        slots=np.array([getattr(job, size) or -1 for job in jobs], np.int64),
+        outcome=np.array([OUTCOMES.get(job.state or "", JobEnd.UNKNOWN) for job in jobs], np.int8),
+        user=users,
+        users=user_names,
+        account=accounts,
+        accounts=account_names,
+        partition=partitions,
+        partitions=partition_names,
+        bad_lines=tuple(bad_lines),
+        bad_line_count=len(bad_lines),
+    )
+
+
+def _of_cluster(name: str, jobs: Sequence[Job], cluster: str | None) -> Sequence[Job]:
+    clusters = sorted({job.cluster for job in jobs})
+    if cluster is None and len(clusters) == 1:
+        return jobs
+    if cluster not in clusters:
+        raise TraceError(
+            f"{name}: its jobs are of the clusters {', '.join(clusters)}; choose one by --cluster"
+        )
+    return [job for job in jobs if job.cluster == cluster]
+
+
+def _shared_nodes(jobs: Sequence[Job]) -> bool:
+    """Whether jobs left processors of their nodes to others; unknown counts as no.
+
+    A node of a partition has as many as any job took of one.
+    """
+    ran = [job for job in jobs if job.start is not None and job.end is not None]
+    if not all(job.nodes and job.cpus for job in ran):
+        return False
+    of_node = np.array([(job.cpus or 0) / (job.nodes or 1) for job in ran])
+    node_seconds = [(job.nodes or 0) * ((job.end or 0) - (job.start or 0)) for job in ran]
+    partition = np.unique([job.partition or "" for job in ran], return_inverse=True)[1]
+    most = np.zeros(len(ran) + 1)
+    np.maximum.at(most, partition, of_node)
+    return bool(of_node @ node_seconds < SHARED * (most[partition] @ node_seconds))
+
+
+def _column(values: Sequence[float | None]) -> NDArray[np.float64]:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def read_sacct(
+    name: str, text: str, *, slot: str | None = None, cluster: str | None = None
+) -> Trace:
+    """Read what `sacct --parsable2` printed, in this machine's time zone."""
+    jobs: list[Job] = []
+    bad: list[BadLine] = []
+    try:
+        for one in parse_sacct(text.splitlines(), name=name):
+            if isinstance(one, BrokenLine):
+                bad.append(BadLine(one.number, one.reason))
+            else:
+                jobs.append(one)
+    except (SacctError, HistoryError) as error:
+        raise TraceError(str(error)) from error
+    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
+
+
+def read_sacct_json(
+    name: str, text: bytes, *, slot: str | None = None, cluster: str | None = None
+) -> Trace:
+    """Read what `sacct --json` printed, of any version since 21.08."""
+    try:
+        document = json.loads(text)
+        rows = document["jobs"]
+        if not isinstance(rows, list):
+            raise TypeError("`jobs` is no list")  # noqa: TRY301 - one handler
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TraceError(f"{name}: not what `sacct --json` prints ({error!r:.80})") from error
+    jobs: list[Job] = []
+    bad: list[BadLine] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            jobs.append(_job(row))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            bad.append(BadLine(number, f"job {number} of the list: {error!r:.80}"))
+    return trace_of_jobs(name, jobs, bad_lines=bad, slot=slot, cluster=cluster)
+
+
+def _job(row: dict[str, Any]) -> Job:
+    times = row["time"]
+    allocated = {one["type"]: one["count"] for one in row.get("tres", {}).get("allocated", [])}
+    nodes = allocated.get("node") or _json_number(row.get("allocation_nodes"))
+    state = row["state"]["current"]
+    return Job(
+        cluster=row.get("cluster") or "",
+        job_id=int(row["job_id"]),
+        submit=_json_number(times["submission"]) or 0,
+        restarts=_json_number(row.get("restart_cnt")) or 0,
+        name=row.get("name"),
+        user=row.get("user") or None,
+        uid=None,
+        account=row.get("account") or None,
+        partition=row.get("partition") or None,
+        qos=row.get("qos") or None,
+        nodes=nodes or None,
+        tasks=None,
+        cpus=allocated.get("cpu") or _json_number(row.get("required", {}).get("CPUs")) or None,
+        time_limit=_json_number(times.get("limit")),
+        start=_json_number(times.get("start")) or None,
+        end=_json_number(times.get("end")) or None,
+        state=state if isinstance(state, str) else state[0],
+        exit_code=None,
+        submit_line=row.get("submit_line"),
+        script_signature=None,
+        source="sacct",
+    )
+
+
+def _json_number(value: Any) -> int | None:
+    """Return a number; from 23.02 on it comes as {"set": true, "infinite": false, "number": 5}."""
+    if isinstance(value, dict):
+        if not value.get("set") or value.get("infinite"):
+            return None
+        value = value["number"]
+    return None if value is None else int(value)
+
+
+COLUMNS = {
+    "job": "number of the job; without: the line",
+    "submit": "submission: UTC seconds, or a date and time in UTC",
+    "begin": "when it became eligible",
+    "start": "when it started",
+    "end": "when it ended",
+    "runtime": "how long it ran: seconds, or days-hours:minutes:seconds; without: end - start",
+    "limit": "how long it may, likewise",
+    "slots": "nodes or processors",
+    "user": "who",
+    "account": "for whom",
+    "partition": "where",
+    "state": "Slurm's name of how it ended",
+}
+"""What a CSV may hold, each in a column of that name or of a usual one (TITLES) unless the map
+says otherwise."""
+TITLES = {
+    "job": ("jobid", "jobidraw", "jobnumber", "id"),
+    "submit": ("submittime", "submitted", "submission", "submissiontime", "qtime"),
+    "begin": ("eligible", "eligibletime"),
+    "start": ("starttime", "started"),
+    "end": ("endtime", "ended"),
+    "runtime": ("elapsed", "elapsedraw", "elapsedtime", "duration", "runseconds"),
+    "limit": ("timelimit", "wallclockreq", "walltimereq", "reqwalltime", "requestedtime"),
+    "slots": (
+        *("nodes", "nodesreq", "nnodes", "reqnodes", "allocnodes", "numnodes"),
+        *("processors", "procs", "ncpus", "reqcpus", "alloccpus", "cpus", "cores", "coresreq"),
+    ),
+    "user": ("userid", "uid", "username"),
+    "account": ("project", "accountname", "group", "groupid"),
+    "partition": ("queue", "queuename"),
+    "state": ("jobstate", "status", "exitstatus"),
+}
+"""Usual titles in accounting, those of sacct among them, without case, blanks and underscores."""
+MOST = 1e12
+"""Of seconds, of slots, of a job's number."""
+SEPARATORS = ",;\t|"
+_DURATION = re.compile(r"(?:(?:(\d{1,9})-)?(\d{1,9}):)?(\d{1,9}):(\d\d(?:\.\d+)?)")
+"""As Slurm writes it: [[days-]hours:]minutes:seconds."""
+_STEP = re.compile(r"[\d_]+\.(batch|extern|interactive|\d+)")
+"""sacct's rows of steps have such numbers, and no user."""
+
+
+def read_csv(name: str, text: str, columns: Mapping[str, str]) -> Trace:
+    """Read a CSV with a heading; columns maps a key of COLUMNS to the name in the heading.
+
+    What separates fields is that of SEPARATORS which the heading holds most of.
+    """
+    for key in columns:
+        if key not in COLUMNS:
+            raise TraceError(f"{name}: no column {key} in a trace; map {', '.join(COLUMNS)}")
+    lines = text.splitlines()
+    separator = max(SEPARATORS, key="".join(lines[:1]).count)
+    reader = csv.reader(lines, delimiter=separator)
+    heading = [_printable(title.strip()) for title in next(reader, [])]
+    place = _places(name, heading, columns)
+    of_step = _step_test(place)
+    rows: list[list[str]] = []
+    bad: list[BadLine] = []
+    try:
+        for row in reader:
+            if len(row) == len(heading):
+                if not of_step(row):
+                    rows.append(row)
+            elif row:
+                bad.append(
+                    BadLine(reader.line_num, f"has {len(row)} fields instead of {len(heading)}")
+                )
+    except csv.Error as error:
+        raise TraceError(f"{name}:{reader.line_num}: {error}") from error
+    if not rows:
+        raise TraceError(f"{name}: no job in it")
+    return _trace(name, place, rows, bad)
+
+
+def _trace(
+    name: str, place: Mapping[str, int], rows: Sequence[Sequence[str]], bad: list[BadLine]
+) -> Trace:
+    def words(key: str) -> list[str | None]:
+        return [row[place[key]].strip() for row in rows] if key in place else [None] * len(rows)
+
+    def numbers(key: str) -> NDArray[np.float64]:
+        return np.array([_number(word) for word in words(key)], np.float64)
+
+    start, end = numbers("start"), numbers("end")
+    slots = np.nan_to_num(numbers("slots"), nan=-1.0)
+    ids = numbers("job")
+    users, user_names = codes(words("user"))
+    accounts, account_names = codes(words("account"))
+    partitions, partition_names = codes(words("partition"))
+    states = [OUTCOMES.get((word or "").split(" ")[0], JobEnd.UNKNOWN) for word in words("state")]
+    return Trace(
+        name=name,
+        slot="slot",
+        job_id=np.where(np.isfinite(ids), ids, np.arange(1, len(rows) + 1)).astype(np.int64),
+        submit=numbers("submit"),
+        begin=numbers("begin") if "begin" in place else None,
+        start=start if "start" in place else None,
+        runtime=numbers("runtime") if "runtime" in place else end - start,
+        limit=numbers("limit"),
+        slots=slots.astype(np.int64),
+        outcome=np.array(states, np.int8),
+        user=users,
+        users=user_names,
+        account=accounts,
+        accounts=account_names,
+        partition=partitions,
+        partitions=partition_names,
+        bad_lines=tuple(bad),
+        bad_line_count=len(bad),
+    )
+
+
+def _places(name: str, heading: list[str], columns: Mapping[str, str]) -> dict[str, int]:
+    place = {}
+    plain = [re.sub(r"[\s_-]", "", title).lower() for title in heading]
+    for key in COLUMNS:
+        if key in columns:
+            if columns[key] not in heading:
+                raise TraceError(
+                    f"{name}: no column {columns[key]}; there are {', '.join(heading)}"
+                )
+            place[key] = heading.index(columns[key])
+        elif usual := [title for title in (key, *TITLES[key]) if title in plain]:
+            place[key] = plain.index(usual[0])
+    missing = [key for key in ("submit", "slots") if key not in place]
+    if not {"runtime"} <= place.keys() and not {"start", "end"} <= place.keys():
+        missing.append("runtime (or start and end)")
+    if missing:
+        raise TraceError(
+            f"{name}: no column for {', '.join(missing)}; name it, e.g. "
+            f"--column {missing[0].split()[0]}=TITLE (titles: {', '.join(heading)[:200]})"
+        )
+    return place
+
+
+def _step_test(place: Mapping[str, int]) -> Callable[[Sequence[str]], bool]:
+    """Return what tells rows of steps, which sacct prints below their job's."""
+    job, user = place.get("job"), place.get("user")
+    if job is None or user is None:
+        return lambda _: False
+    return lambda row: not row[user].strip() and bool(_STEP.fullmatch(row[job].strip()))
+
+
+def _printable(title: str) -> str:
+    """Of a file that is no table at all, errors quote its beginning on a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in title)
+
+
+def _number(word: str | None) -> float:
+    """Seconds of a number, a duration, or a date and time; NaN where it is none.
+
+    Numbers below 0 mean that nothing is known, as in the Standard Workload Format; those that no
+    job can have mean nothing either.
+    """
+    if not word:
+        return np.nan
+    try:
+        number = float(word)
+    except ValueError:
+        pass
+    else:
+        return number if 0 <= number <= MOST else np.nan
+    if duration := _DURATION.fullmatch(word):
+        days, hours, minutes, seconds = (float(part or 0) for part in duration.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    try:
+        time = datetime.fromisoformat(word)
+    except ValueError:
+        return np.nan
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
 
 FORMATS = ("swf", "sacct", "sacct-json", "csv", "history")
 SQLITE = b"SQLite format 3\0"

@@ -1,1 +1,0 @@
-"""Interference between production jobs: seen in their own logs."""

@@ -1,0 +1,187 @@
+"""What is added to the history besides logs: accounting, servers' counts, labels of persons."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluice.history_db.records import Label
+from sluice.history_db.sacct import BrokenLine, parse_job_stats, parse_sacct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import tzinfo
+
+    from sluice.history_db.records import Job
+    from sluice.history_db.store import Store
+
+
+BATCH = 1000  # jobs in a transaction
+
+
+@dataclass(slots=True)
+class JobSummary:
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    broken: int = 0
+    """Lines that could not be understood."""
+    joined: int = 0
+    """Decisions that were without a job, and are not any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatsSummary:
+    jobs: int
+    """Whose figures the history now has."""
+    unmatched: int
+    """Jobs that the accounting does not know (yet)."""
+    others: int
+    """Entries that are not of a job: of daemons, of logins."""
+
+
+def add_accounting(
+    store: Store,
+    lines: Iterable[str],
+    *,
+    name: str,
+    zone: tzinfo | None,
+    cluster: str,
+    report: Callable[[int, str], None],
+    join: Callable[[Sequence[Job]], int] | None = None,
+) -> JobSummary:
+    """Add what sacct printed; `report` is told number and fault of each broken line.
+
+    `join` gets the jobs, some at a time, and returns to how many of them it gave a decision.
+    Raises SacctError when there is no heading, HistoryError when it cannot be kept.
+    """
+    summary = JobSummary()
+
+    def keep(batch: list[Job]) -> None:
+        added, changed = store.upsert_jobs(batch)
+        summary.added += added
+        summary.changed += changed
+        summary.unchanged += len(batch) - added - changed
+        summary.joined += join(batch) if join else 0
+
+    batch: list[Job] = []
+    for item in parse_sacct(lines, zone=zone, cluster=cluster, name=name):
+        if isinstance(item, BrokenLine):
+            summary.broken += 1
+            report(item.number, item.reason)
+            continue
+        batch.append(item)
+        if len(batch) == BATCH:
+            keep(batch)
+            batch = []
+    keep(batch)
+    store.link_logs()
+    store.update_coverage()
+    return summary
+
+
+def add_job_stats(store: Store, lines: Iterable[str], *, name: str) -> JobStatsSummary:
+    """Give jobs the servers' figures. Raises JobStatsError or HistoryError."""
+    stats, others = parse_job_stats(lines, name=name)
+    matched = store.put_job_stats(stats.values())
+    store.update_coverage()
+    return JobStatsSummary(matched, len(stats) - matched, others)
+
+
+PATTERNS = {
+    **{name: name for name in ("owc", "ws", "aw", "read", "metadata", "mixed", "none")},
+    "meta": "metadata",
+}
+CERTAIN = "clean"
+
+
+class LabelsError(Exception):
+    """The CSV cannot be used; the text names line and remedy."""
+
+
+@dataclass(slots=True)
+class LabelSummary:
+    labelled: int = 0
+    uncertain: int = 0
+    """Rows whose label_quality does not begin with `clean`: not learned from."""
+    unmatched: int = 0
+    """Rows whose file was not ingested."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One row of the CSV."""
+
+    file: str
+    pattern: str
+    application: str
+    """By which logs are held out together; the file's name where the CSV does not tell."""
+    certain: bool
+    """Whether label_quality begins with `clean`, or is missing."""
+    chunk_bytes: float
+    """Of the operation that moves most bytes; 0: not known."""
+
+
+def read_labels(lines: Iterable[str], *, name: str) -> Iterator[LabelRow]:
+    """Read a CSV of labels.
+
+    Columns: `file`, `pattern`; where there are any: `app`, `label_quality`, `chunk_bytes`.
+    Raises LabelsError.
+    """
+    rows = csv.DictReader(lines)
+    try:
+        missing = {"file", "pattern"} - set(rows.fieldnames or ())
+        if missing:
+            raise LabelsError(
+                f"{name}:1: the heading lacks {', '.join(sorted(missing))}; "
+                "the first line must name the columns file and pattern"
+            )
+        for row in rows:
+            yield _label_row(row, f"{name}:{rows.line_num}")
+    except csv.Error as error:
+        raise LabelsError(f"{name}:{rows.line_num}: no CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise LabelsError(f"{name}: not UTF-8 ({error.reason}); save it as such") from error
+
+
+def _label_row(row: dict[str, str | None], place: str) -> LabelRow:
+    pattern = PATTERNS.get((row["pattern"] or "").strip().lower())
+    if pattern is None:
+        raise LabelsError(
+            f"{place}: no pattern {row['pattern']!r}; "
+            f"there are {', '.join(sorted(set(PATTERNS.values())))}"
+        )
+    try:
+        chunk = float(row.get("chunk_bytes") or 0)
+    except ValueError as error:
+        raise LabelsError(f"{place}: no number of bytes: {row['chunk_bytes']!r}") from error
+    file = row["file"] or ""
+    return LabelRow(
+        file=file,
+        pattern=pattern,
+        application=row.get("app") or file.rpartition("/")[2],
+        certain=(row.get("label_quality") or CERTAIN).startswith(CERTAIN),
+        chunk_bytes=chunk,
+    )
+
+
+def add_labels(store: Store, lines: Iterable[str], *, name: str) -> LabelSummary:
+    """Label the logs that were read from the files a CSV names, in whatever directory.
+
+    Raises LabelsError or HistoryError.
+    """
+    rows = list(read_labels(lines, name=name))
+    wanted = {row.file.rpartition("/")[2]: row for row in rows if row.certain}
+    logs = store.logs_named(wanted)
+    labels = [
+        Label(log_id, row.pattern, row.application)
+        for file, row in wanted.items()
+        for log_id in logs.get(file, ())
+    ]
+    store.put_labels(labels)
+    return LabelSummary(
+        labelled=len(labels),
+        uncertain=sum(not row.certain for row in rows),
+        unmatched=len(wanted) - len(logs),
+    )

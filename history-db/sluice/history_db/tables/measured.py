@@ -1,0 +1,206 @@
+"""What was measured: by sluice-probe, on storage targets, and between production jobs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, fields
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import (
+    Calibration,
+    CoRun,
+    ObservedInterference,
+    PlacedRun,
+    TargetProbe,
+)
+from sluice.history_db.sql import marks
+from sluice.history_db.tables.logs import JOB_OF_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Probes(Connection):
+    """Tables `calibrations` and `encounters`, as the latter are stored."""
+
+    def add_calibration(self, *, created: int, site: str, settings: dict[str, object]) -> int:
+        """Begin a calibration; return its number."""
+        with self._transaction() as db:
+            row = db.execute(
+                "INSERT INTO calibrations (created, site, settings) VALUES (?, ?, ?) RETURNING id",
+                [created, site, json.dumps(settings)],
+            ).fetchone()
+            return int(row[0])
+
+    def finish_calibration(self, number: int) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE calibrations SET finished = 1 WHERE id = ?", [number])
+
+    def calibrations(self) -> list[Calibration]:
+        """Return all calibrations, the latest last."""
+        rows = self._rows(
+            "SELECT id, created, site, settings, finished FROM calibrations ORDER BY id"
+        )
+        return [
+            Calibration(number, created, site, json.loads(settings), bool(finished))
+            for number, created, site, settings, finished in rows
+        ]
+
+    def add_corun(self, calibration: int, corun: CoRun) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO encounters (calibration, started, mode, members, targets, offset, "
+                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    calibration,
+                    corun.started,
+                    corun.mode,
+                    json.dumps(corun.members),
+                    json.dumps(corun.targets),
+                    corun.offset,
+                    json.dumps(corun.alone),
+                    json.dumps(corun.together),
+                    corun.foreign_share,
+                    corun.dropped,
+                ],
+            )
+
+    def coruns(self, calibrations: Sequence[int]) -> list[CoRun]:
+        """Return what these calibrations measured, dropped or not, in the order of time."""
+        rows = self._rows(
+            "SELECT started, mode, members, targets, offset, alone, together, foreign_share, "
+            "dropped FROM encounters WHERE calibration IN (SELECT value FROM json_each(?)) "
+            "ORDER BY id",
+            [json.dumps(list(calibrations))],
+        )
+        return [
+            CoRun(
+                started=row[0],
+                mode=row[1],
+                members=tuple(json.loads(row[2])),
+                targets=tuple(json.loads(row[3])),
+                offset=row[4],
+                alone=tuple(json.loads(row[5])),
+                together=tuple(json.loads(row[6])),
+                foreign_share=row[7],
+                dropped=row[8],
+            )
+            for row in rows
+        ]
+
+
+LOGS_OF_A_RUN = 10
+"""Logs that are read for each run that is asked for: a job may leave one a process."""
+
+PLACED_LOGS = f"""
+    SELECT {JOB_OF_LOG} AS job,
+           logs.uid, program_name(logs.exe) AS program,
+           logs.nprocs, logs.start, logs.end, profiles.write_bytes, profiles.read_bytes,
+           profiles.rate, {{lane}} AS lane, logs.osts,
+           EXISTS (SELECT 1 FROM jobs_in_company AS shared
+                   WHERE shared.cluster = jobs.cluster AND shared.job_id = jobs.job_id
+                     AND shared.submit = jobs.submit) AS with_corunners
+    FROM {{sources}} JOIN profiles ON profiles.log = logs.id
+    WHERE {{condition}} AND logs.reason IS NULL AND logs.start BETWEEN ? AND ?
+      AND profiles.rate > 0
+    ORDER BY logs.start DESC, logs.id LIMIT ?
+"""
+
+
+class Targets(Connection):
+    """Table `target_probes`; for reading, what runs did and which jobs had co-runners."""
+
+    def add_target_probes(self, probes: Iterable[TargetProbe]) -> None:
+        """Keep what probes got; of two in one second the later one stays."""
+        with self._transaction() as db:
+            db.executemany(
+                "REPLACE INTO target_probes (target, program, observed, rate) VALUES (?, ?, ?, ?)",
+                [astuple(probe) for probe in probes],
+            )
+
+    def target_probes(self, *, since: int) -> list[TargetProbe]:
+        """Return the probes of a time on, the oldest first."""
+        return [
+            TargetProbe(*row)
+            for row in self._rows(
+                "SELECT target, program, observed, rate FROM target_probes WHERE observed >= ? "
+                "ORDER BY observed, target, program",
+                [since],
+            )
+        ]
+
+    def runs_on_lanes(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started in a time, whose jobs held tokens of one lane."""
+        logs = PLACED_LOGS.format(
+            lane="confined_jobs.lane",
+            sources="confined_jobs CROSS JOIN jobs USING (cluster, job_id, submit) "
+            "CROSS JOIN logs ON logs.job = jobs.id",
+            condition="confined_jobs.seen >= ?",
+        )
+        return self._placed_runs(logs, [since, since, until], latest)
+
+    def runs_on_osts(self, *, since: int, until: int, latest: int) -> list[PlacedRun]:
+        """Return the latest runs, started in a time, whose logs name Lustre's targets."""
+        logs = PLACED_LOGS.format(
+            lane="NULL",
+            sources="logs LEFT JOIN jobs ON jobs.id = logs.job",
+            condition="logs.osts IS NOT NULL",
+        )
+        return self._placed_runs(logs, [since, until], latest)
+
+    def _placed_runs(self, logs: str, values: Sequence[int], latest: int) -> list[PlacedRun]:
+        """Make one run of the logs that a job's processes left of a program in one place."""
+        rows = self._rows(
+            "SELECT job, uid, program, nprocs, min(start), max(end), "
+            "total(write_bytes) + total(read_bytes), avg(rate), lane, osts, with_corunners "
+            f"FROM ({logs}) GROUP BY job, uid, program, nprocs, lane, osts "
+            "ORDER BY min(start) DESC, job, program, nprocs, osts LIMIT ?",
+            [*values, LOGS_OF_A_RUN * latest, latest],
+        )
+        return [_placed_run(*row) for row in rows]
+
+
+def _placed_run(*values: Any) -> PlacedRun:
+    *others, text, with_corunners = values
+    osts = None if text is None else tuple(json.loads(text))
+    return PlacedRun(*[*others, osts, bool(with_corunners)])
+
+
+COLUMNS = tuple(field.name for field in fields(ObservedInterference))
+
+
+class Observed(Connection):
+    """Table `observed_interference`."""
+
+    def put_observed_interference(self, rows: Iterable[ObservedInterference]) -> None:
+        """Add what was seen of each pair.
+
+        It takes the place of what was seen of it before in a time that overlaps, or that was not
+        recorded: no log counts twice.
+        """
+        found = list(rows)
+        with self._transaction() as db:
+            db.executemany(
+                "DELETE FROM observed_interference WHERE victim = ? AND aggressor = ? "
+                "AND (since <= ? AND until >= ? OR until = 0)",
+                [(row.victim, row.aggressor, row.until, row.since) for row in found],
+            )
+            db.executemany(
+                f"INSERT INTO observed_interference ({', '.join(COLUMNS)}) "
+                f"VALUES ({marks(len(COLUMNS))})",
+                map(astuple, found),
+            )
+
+    def observed_interference(self) -> list[ObservedInterference]:
+        """Return every pair that was tested, once for each time, the earliest first."""
+        return list(
+            starmap(
+                ObservedInterference,
+                self._rows(
+                    f"SELECT {', '.join(COLUMNS)} FROM observed_interference "
+                    "ORDER BY victim, aggressor, since, until"
+                ),
+            )
+        )

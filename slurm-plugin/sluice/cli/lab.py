@@ -1,0 +1,220 @@
+"""`sluice lab decide` and `sluice lab profile`.
+
+`sluice lab decide`: a trace of submissions through the decision core.
+
+`sluice lab profile`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    bytes_text,
+    config_option,
+    duration_text,
+    json_option,
+    one_line,
+    rate_text,
+    read_config,
+    share_text,
+    show_facts,
+    show_json,
+    time_text,
+)
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.patterns.profile import Reading
+
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("trace", type=click.File(encoding="utf-8"))
+@click.option("--bundle", type=FILE, help="The model.  [default: Bundle of the configuration]")
+@click.option("--snapshot", type=FILE, help="Who runs meanwhile; without one nobody knows.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.File("w", encoding="utf-8", lazy=True),
+    default="-",
+    help="Where to write the decisions.  [default: standard output]",
+)
+@config_option
+def decide(
+    trace: TextIO,
+    bundle: Path | None,
+    snapshot: Path | None,
+    output: TextIO,
+    config: Path | None,
+) -> None:
+    """Replay a trace of submissions through the decision core.
+
+    TRACE has one JSON object a line (- for standard input): `time` in UTC seconds and what the
+    user asked Slurm for, by the members of struct sluice_request (policies/core/request.h).
+    Each is decided on at its own time, exactly as slurmctld would have done with these files:
+    the same C code, the same bits. One JSON decision a line is written.
+
+    \b
+    Examples:
+        sluice lab decide trace.jsonl --bundle model.bundle --snapshot cluster.snapshot -o out.jsonl
+        echo '{"time": 1800000000, "uid": 1000, "name": "lammps", "nodes": 4}' |
+            sluice lab decide - --bundle model.bundle | jq .decision.reason
+    """
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.snapshot import Snapshot
+    from sluice.sim.replay.decisions import decision_line, read_trace, replay_trace
+
+    settings = read_config(config)
+    records = replay_trace(
+        read_trace(trace.name, trace),
+        bundle=Bundle.read(bundle or Path(settings.bundle)),
+        snapshot=Snapshot.parse(snapshot.read_bytes()) if snapshot else None,
+        config=settings,
+    )
+    for record in records:
+        click.echo(decision_line(record), file=output)
+
+
+UNREADABLE = 1  # exit code
+
+
+@click.command("profile", short_help="Say what a Darshan log does to storage.")
+@click.argument(
+    "logs",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, readable=False, path_type=Path),
+    metavar="LOG…",
+)
+@json_option
+@click.pass_context
+def profile(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> None:
+    """Say what a Darshan log does to storage.
+
+    The pattern, how certain it is and why; the numbers that drive interference. Needs no
+    history and keeps nothing. Patterns: owc creates, writes and closes one file after the other;
+    ws rewrites parts of a file; aw appends; read, metadata and none speak for themselves; mixed
+    has phases of several; unknown is not certain enough.
+
+    \b
+        sluice lab profile run.darshan
+        sluice lab profile --json run.darshan | jq .pattern
+
+    JSON: one object; of several logs a list `profiles`. Exit code: 0 all were read, 1 one could
+    not be.
+    """
+    from sluice.ingest.workers import Failure, read_profiles
+
+    readings: list[Reading] = []
+    failed = False
+    for result in read_profiles(logs):
+        if isinstance(result, Failure):
+            click.echo(one_line(f"sluice: {result.path}: {result.reason}"), err=True)
+            failed = True
+        else:
+            readings.append(result)
+    if as_json:
+        values = [_as_json(reading) for reading in readings]
+        if readings:
+            show_json(values[0] if len(logs) == 1 else {"profiles": values})
+    else:
+        for reading in readings:
+            _print(reading)
+    if failed:
+        ctx.exit(UNREADABLE)
+
+
+def _as_json(reading: Reading) -> dict[str, object]:
+    from sluice.history_db.records import NUMBERS
+    from sluice.patterns.profile import evidence
+
+    log, profile = reading.log, reading.profile
+    return {
+        "path": log.path,
+        "pattern": profile.pattern,
+        "confidence": round(profile.confidence, 4),
+        "shares": {name: round(share, 4) for name, share in profile.shares.items()},
+        "time_shares": {name: round(share, 4) for name, share in reading.time_shares.items()},
+        "duty_cycle": _duty_cycle(profile.numbers),
+        **{name: _json_number(profile.numbers.get(name)) for name in NUMBERS},
+        "evidence": evidence(profile, reading.features),
+        "jobid": log.jobid,
+        "uid": log.uid,
+        "exe": log.exe,
+        "start": log.start,
+        "end": log.end,
+        "format": log.format,
+        "partial": log.partial,
+    }
+
+
+def _json_number(value: float | None) -> float | int | None:
+    return int(value) if value is not None and value == int(value) else value
+
+
+def _print(reading: Reading) -> None:
+    from sluice.patterns.profile import evidence
+
+    log, profile = reading.log, reading.profile
+    click.echo(one_line(log.path))
+    show_facts(
+        [
+            ("pattern", f"{profile.pattern}, confidence {profile.confidence:.2f}"),
+            ("because it", "; ".join(evidence(profile, reading.features)) or NOTHING),
+            ("shares of the bytes", _shares(profile.shares)),
+            ("shares of the I/O time", _shares(reading.time_shares)),
+            ("job", f"{log.jobid} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
+            ("program", (log.exe or NOTHING)[:100]),
+            *((title, text) for title, text in _numbers(profile.numbers) if text != NOTHING),
+        ],
+    )
+
+
+def _shares(shares: dict[str, float]) -> str:
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in ordered if share >= 0.01)
+
+
+def _numbers(numbers: dict[str, float]) -> list[tuple[str, str]]:
+    def show(name: str, text: Callable[[float | None], str]) -> str:
+        return text(numbers.get(name))
+
+    return [
+        ("processes", show("nprocs", _plain)),
+        ("run time", show("runtime_seconds", duration_text)),
+        ("share of it in I/O", show("io_share", share_text)),
+        ("written", show("write_bytes", bytes_text)),
+        ("read", show("read_bytes", bytes_text)),
+        ("chunk", show("chunk_bytes", bytes_text)),
+        ("rate during I/O", show("rate", rate_text)),
+        ("files written", show("files", _plain)),
+        ("in shared files", show("shared_share", share_text)),
+        ("collectively", show("collective_share", share_text)),
+        ("between flushes", show("bytes_per_flush", bytes_text)),
+        ("left in the cache", show("unflushed_bytes", bytes_text)),
+        ("files created a MiB", show("creates_per_mib", _plain)),
+        ("opens and stats a s", show("metadata_rate", _plain)),
+        ("burst", show("burst_seconds", duration_text)),
+        ("period", show("period_seconds", duration_text)),
+        ("share of the period", share_text(duty) if (duty := _duty_cycle(numbers)) else NOTHING),
+        ("storage targets", show("targets", _plain)),
+    ]
+
+
+def _duty_cycle(numbers: dict[str, float]) -> float | None:
+    """Return the share of a period that is burst; None where either is unknown."""
+    burst, period = numbers.get("burst_seconds"), numbers.get("period_seconds")
+    return round(min(1.0, burst / period), 4) if burst and period else None
+
+
+def _plain(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
