@@ -182,7 +182,9 @@ class ChaosLab(UpAndDown):
 
     def publish(self, lanes: str = "", *, price: float = WAIT_PRICE) -> None:
         kinds = {name: profile | SECONDS for name, profile in KINDS.items()}
-        policy = f"WaitPrice={price}\nMargin=0\nMinSaving=0\nMaxDelay={LIMITS.max_delay:g}\n"
+        numbers = {"WaitPrice": price, "Margin": 0, "MinSaving": 0, "Replacement": 0}
+        policy = "".join(f"{name}={value}\n" for name, value in numbers.items())
+        policy += f"MaxDelay={LIMITS.max_delay:g}\n"
         content = made_model.bundle_of_names(kinds, policy + lanes, created=int(self.now()))
         install(self.files.bundle, content)
 
