@@ -59,5 +59,5 @@ def test_jobs_of_one_second_meet_at_their_start(sluiced, slurm):
     (again,) = story["decided_again"]
     assert again["decision"]["reason"] != "no_corunners"
     told = sluiced.command("why", str(second))
-    assert "So enforce would have, alongside those that came before it" in told
+    assert "So enforce would have, with those that came before it" in told
     assert f"Job {first}" in told

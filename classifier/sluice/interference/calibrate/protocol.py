@@ -1,4 +1,4 @@
-"""Measures one encounter: starts sluice-probe, and makes its figures mean something.
+"""Measures one co-run: starts sluice-probe, and makes its figures mean something.
 
 Starts sluice-probe, here or on nodes of a cluster, and reads its report.
 

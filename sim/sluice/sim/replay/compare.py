@@ -1,4 +1,4 @@
-"""Policies beside each other: the same jobs, the same seeds, the same worlds.
+"""Policies side by side: the same jobs, the same seeds, the same storage.
 
 How far an answer may lie from the one that was computed, without assuming any distribution.
 
