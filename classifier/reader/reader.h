@@ -4,7 +4,7 @@
  * The library is not linked: it comes with the `darshan` wheel under a name of its own, so
  * it is loaded by path, and what of it is used is declared in darshan.h. It finds its way
  * through every format from 3.00 on; records of one size and names are unpacked and taken
- * apart here (region.h, region.h). DXT traces are never asked for, since no counter needs
+ * apart here (region.h). DXT traces are never asked for, since no counter needs
  * them and they can exhaust memory.
  *
  * Whatever a log says is checked before it is believed. It may still crash or hang

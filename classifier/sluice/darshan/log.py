@@ -1,19 +1,16 @@
 """Reads Darshan logs, and refuses what cannot be true.
 
-What no job can have done: a log that says so was damaged or made up.
-
-Checksums guard the compressed parts of a log, but not its header, which says how they are to be
-read; and a hand that alters a log can repair its checksums. Bounds are far from what machines do: a
-true log in quarantine would be a loss, too.
-
-Reads Darshan logs: header, one row a file, heatmap.
+What no job can have done: a log that says so was damaged or made up. Checksums guard the compressed
+parts of a log, but not its header, which says how they are to be read; and a hand that alters a log
+can repair its checksums. Bounds are far from what machines do: a true log in quarantine would be a
+loss, too.
 
 The work is done in C (`classifier/reader`), with libdarshan-util: every format from 3.00 on is
-read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter
-needs them.
+read, in either byte order. DXT traces are never read: they can exhaust memory, and no counter needs
+them.
 
-Whatever a log says is checked before it is believed; the library itself may still crash
-or hang on a damaged log, which is why `workers.py` keeps it in a process of its own.
+Whatever a log says is checked before it is believed; the library itself may still crash or hang on
+a damaged log, which is why `workers.py` keeps it in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Darshan logs into the history: those that lie there, and those that arrive.
 
-Darshan logs into the history: find them, skip what is known, read the rest, keep all.
-
-Follows directories as logs arrive in them.
-
-By polling: Darshan's directories lie on shared file systems, where inotify does not tell of
-what other machines do. A directory whose modification time has not changed has no new names in
-it, so a poll costs one stat a directory and a listing of today's. Darshan writes a log under
-another name and renames it when it is whole; a symbolic link is not its work, and would vouch for
-a file that its owner never put there.
+Logs that arrive are found by polling: Darshan's directories lie on shared file systems, where
+inotify does not tell of what other machines do. A directory whose modification time has not changed
+has no new names in it, so a poll costs one stat a directory and a listing of today's. Darshan
+writes a log under another name and renames it when it is whole; a symbolic link is not its work,
+and would vouch for a file that its owner never put there.
 """
 
 from __future__ import annotations

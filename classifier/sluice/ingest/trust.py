@@ -1,17 +1,13 @@
 """Which logs are of one job, and whether a log is believed.
 
-Which logs are of one job.
+A program without MPI leaves a log for each of its processes, a job with several steps one for each.
+Where the accounting knows the job, that settles it. Elsewhere the same user, job id and time do,
+unless the id is none: Darshan takes the process id where the environment names no job.
 
-A program without MPI leaves a log for each of its processes, a job with several steps one for
-each. Where the accounting knows the job, that settles it. Elsewhere the same user, job id and
-time do, unless the id is none: Darshan takes the process id where the environment names no job.
-
-Whether a log that somebody dropped into a directory is believed.
-
-Any user can put a forged or altered log where Darshan puts its own. It counts only if the
-file's owner, the user inside and the user of the job agree, and its times lie within the job.
-The accounting comes later than the log, but not for ever: what no job has vouched for by then is
-not believed, unless the accounting of its job is read by hand one day.
+Any user can put a forged or altered log where Darshan puts its own. It counts only if the file's
+owner, the user inside and the user of the job agree, and its times lie within the job. The
+accounting comes later than the log, but not for ever: what no job has vouched for by then is not
+believed, unless the accounting of its job is read by hand one day.
 """
 
 from __future__ import annotations

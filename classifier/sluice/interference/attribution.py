@@ -1,22 +1,19 @@
 """Which application slows which, from what production jobs did to each other.
 
-The slices of an application's runs as rows, and how they might have lain under others' I/O.
-
 Shuffled histories come in blocks of columns, a hundred thousand numbers at a time: an application
 with ten thousand runs needs no more memory for a thousand shuffled histories than for ten.
 
 A victim's slices (`timeline.py`) differ in how much of each lay under the I/O of every other
-application. The logarithm of their rate is regressed on those shares: within runs, each run
-with a level of its own; and between runs of one size, by their means, for runs that an
-aggressor never left alone. The coefficient of an aggressor is log(rho): what is left of the
-rate while it writes, the others' part taken out.
+application. The logarithm of their rate is regressed on those shares: within runs, each run with a
+level of its own; and between runs of one size, by their means, for runs that an aggressor never
+left alone. The coefficient of an aggressor is log(rho): what is left of the rate while it writes,
+the others' part taken out.
 
-How much of that is chance is found by turning the aggressor's I/O in time against each run,
-which keeps the bursts of both as they are; between runs, by exchanging their rates. A pair that
-falls further than in all of these shuffled histories is compared with more of them, as many as it
-takes among so many pairs. Of all pairs that are called interference, at most the stated share is
-expected to be false (Benjamini and Hochberg 1995,
-https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
+How much of that is chance is found by turning the aggressor's I/O in time against each run, which
+keeps the bursts of both as they are; between runs, by exchanging their rates. A pair that falls
+further than in all of these shuffled histories is compared with more of them, as many as it takes
+among so many pairs. Of all pairs that are called interference, at most the stated share is expected
+to be false (Benjamini and Hochberg 1995, https://doi.org/10.1111/j.2517-6161.1995.tb02031.x).
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
 """What finished jobs cost each other: the one answer to who harms whom, and by which model.
 
-The interference model that everything is judged by, and what it is called.
-
-It is that of the published bundle, by which jobs are decided; without one, what the history's
-measurements and production teach; without these, the published figures of other file systems.
-
-What finished jobs cost each other: the one answer to who harms whom.
+The interference model that all is judged by is that of the published bundle, by which jobs are
+decided; without one, what the history's measurements and production teach; without these, the
+published figures of other file systems.
 
 What a run lost is its time in I/O less what its I/O takes alone (prediction/undisturbed.py), on
-each of its nodes. To whom a loss is laid is looked at in a few instants of each run: who else
-was running, and by which factor the decision core expects them to slow it. Where a run does not
-tell its time in I/O, that factor also says what it lost.
+each of its nodes. To whom a loss is laid is looked at in a few instants of each run: who else was
+running, and by which factor the decision core expects them to slow it. Where a run does not tell
+its time in I/O, that factor also says what it lost.
 
-Of many jobs that matter some are drawn, and each stands for as many as were not. Among the
-others that run, all count.
+Of many jobs that matter some are drawn, and each stands for as many as were not. Among the others
+that run, all count.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""What the interference model learns from, and what a figure of it rests on.
-
-Co-runs as the model learns from them: who kept which share of its rate alongside whom.
-
-What a figure about two programs rests on: the measurements that are most like them.
-
-Which calibrations tell of the site's storage.
-"""
+"""What the interference model learns from, and what a figure of it rests on."""
 
 from __future__ import annotations
 

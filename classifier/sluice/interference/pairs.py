@@ -1,9 +1,4 @@
-"""What a history knows of how programs disturb each other, from production too.
-
-What production taught so far: the pairs of applications in the history, all months together.
-
-What a history knows of how programs disturb each other on its site's storage.
-"""
+"""What a history knows of how programs disturb each other, from production too."""
 
 from __future__ import annotations
 

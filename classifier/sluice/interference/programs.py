@@ -1,11 +1,4 @@
-"""Programs and applications, and what they are to the interference model.
-
-What goes wrong when measuring; the text names the remedy.
-
-Who is measured or seen, programs and applications, and what they are to the decision core.
-
-The physical features in which the interference model measures how alike programs are.
-"""
+"""Programs and applications, and what they are to the interference model."""
 
 from __future__ import annotations
 

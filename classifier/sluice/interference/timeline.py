@@ -1,25 +1,19 @@
 """What runs and servers moved over time.
 
-What a run moved over time, and the slices of it that tell the rate of its I/O.
+Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the burst
+began or ended somewhere inside it; only a bin with busy neighbours on both sides was busy
+throughout, and tells a rate. A burst shorter than two bins has no such bin for certain: a run of
+such bursts is unresolved, however many there are. So is one whose short bursts lie so close that
+every bin has one, which the time that it spent in I/O gives away.
 
-Darshan's HEATMAP counts bytes in at most 200 bins. A bin at the edge of a burst says that the
-burst began or ended somewhere inside it; only a bin with busy neighbours on both sides was
-busy throughout, and tells a rate. A burst shorter than two bins has no such bin for certain:
-a run of such bursts is unresolved, however many there are. So is one whose short bursts lie so
-close that every bin has one, which the time that it spent in I/O gives away.
+One run a job: its logs put together. A program without MPI leaves a log for each of its processes.
+They did the same at the same time, so each taken for a run of its own would count one piece of
+evidence many times over.
 
-Timelines of the runs in Darshan logs.
-
-One run a job: its logs put together.
-
-A program without MPI leaves a log for each of its processes. They did the same at the same
-time, so each taken for a run of its own would count one piece of evidence many times over.
-
-Load that no log explains: what the servers saw, or what jobs without a log moved.
-
-LMT-like series tell how many bytes the targets moved over time, for all clients: login and
-transfer nodes, other clusters, jobs without a log. Where nobody watched the servers, accounting
-or Lustre's job statistics tell what each of these jobs moved between its start and its end.
+Load that no log explains: what the servers saw, or what jobs without a log moved. LMT-like series
+tell how many bytes the targets moved over time, for all clients: login and transfer nodes, other
+clusters, jobs without a log. Where nobody watched the servers, accounting or Lustre's job
+statistics tell what each of these jobs moved between its start and its end.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """The pattern classifier: its forest, its answers, and how far to trust them.
 
-A trained forest as flat arrays: what scikit-learn learned, without scikit-learn.
+A trained forest as flat arrays: what scikit-learn learned, without scikit-learn. The core evaluates
+it, equal to scikit-learn bit for bit.
 
-The core evaluates it, equal to scikit-learn bit for bit.
-
-Makes confidences honest: of the answers given with 0.8, eight in ten are right.
-
-A forest's votes are no probabilities. One temperature sharpens or softens them all; it is found
-on answers about applications and libraries that the forest had not seen, so that it holds where
-the classifier is used. (Guo et al., On Calibration of Modern Neural Networks, ICML 2017.)
-
-The pattern classifier: what a measurement is called, and how sure that is.
+Makes confidences honest: of the answers given with 0.8, eight in ten are right. A forest's votes
+are no probabilities. One temperature sharpens or softens them all; it is found on answers about
+applications and libraries that the forest had not seen, so that it holds where the classifier is
+used. (Guo et al., On Calibration of Modern Neural Networks, ICML 2017.)
 
 It ships trained (`patterns.npz`); a site can train its own from labelled logs. Evaluation needs
 numpy alone.

@@ -1,9 +1,4 @@
-"""What the pattern classifier learns from, and the rules that it has to beat.
-
-Patterns by rules alone: the baseline a trained classifier has to beat, and weak labels.
-
-What the pattern classifier learns from: labelled, synthesised and weakly labelled logs.
-"""
+"""What the pattern classifier learns from, and the rules that it has to beat."""
 
 from __future__ import annotations
 

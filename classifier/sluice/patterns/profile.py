@@ -1,9 +1,4 @@
-"""One log -> one profile, and why it is called what it is called.
-
-One log -> one profile, and several profiles of a job -> the job's.
-
-Why a log is called what it is called, in words.
-"""
+"""One log -> one profile, and why it is called what it is called."""
 
 from __future__ import annotations
 

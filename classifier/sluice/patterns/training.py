@@ -1,13 +1,8 @@
 """Trains the pattern classifier, for the product and for a site, and writes its model card.
 
-Trains the pattern classifier, and judges it on applications and libraries it has not seen.
-
-The pattern classifier of a site: its own where it trained one, else the one that ships.
-
-The model card: what a pattern classifier is worth on logs that it has not seen.
-
-Two ways: `cross_examined` trains one without each application and each library in turn;
-`as_is` asks one that exists about logs that its training did not have.
+The model card: what a pattern classifier is worth on logs that it has not seen. Two ways:
+`cross_examined` trains one without each application and each library in turn; `as_is` asks one that
+exists about logs that its training did not have.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The application table: what earlier runs of a script, a name, an account or the site did.
 
-What the arguments of the submit line tell of a run.
-
-A script does the same with the same words, and often more with a larger number among them. Both
-count only where the runs show it: most arguments say nothing of the I/O.
+What the arguments of the submit line tell of a run. A script does the same with the same words, and
+often more with a larger number among them. Both count only where the runs show it: most arguments
+say nothing of the I/O.
 
 An entry says how certain it is that the next run is alike: one run proves little.
 """

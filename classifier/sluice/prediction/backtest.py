@@ -1,11 +1,7 @@
 """How good predictions are: of the past, and those that were live.
 
-How good prediction at submission is: walking forward in time, asking the core itself.
-
-A model learns from what had ended by a moment, and predicts what was submitted afterwards;
-then the moment moves on. Nothing is ever learned from the future, and nothing is shuffled.
-
-How good live predictions were: of all, by program and by user.
+A model learns from what had ended by a moment, and predicts what was submitted afterwards; then the
+moment moves on. Nothing is ever learned from the future, and nothing is shuffled.
 """
 
 from __future__ import annotations

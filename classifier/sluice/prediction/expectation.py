@@ -1,12 +1,8 @@
 """What earlier runs let expect of the next one, also at another size.
 
-What earlier runs let expect of the next one: pattern, numbers, and how sure that is.
-
 Runs count by how recent they are, in days and in runs, and by how alike their size is. One that
-does something else than ever before may be an accident; several in a row after years of
-something else are a change, and what was before it hardly counts any more.
-
-How the numbers of an application follow its size or an argument, where its runs show it.
+does something else than ever before may be an accident; several in a row after years of something
+else are a change, and what was before it hardly counts any more.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Logs -> jobs: what a job was submitted as, and what it did to storage.
 
-Records of the history as the C core knows them.
-
-Logs -> jobs: what a job was submitted as, and what it did to storage in all its logs.
-
-Jobs without a Darshan log: a coarse profile of what sacct or Lustre's servers counted.
-
-Programs that crash, are killed, or were never linked with Darshan leave none. Their bytes and
-rates are known all the same; how they write is not.
+Jobs without a Darshan log: a coarse profile of what sacct or Lustre's servers counted. Programs
+that crash, are killed, or were never linked with Darshan leave none. Their bytes and rates are
+known all the same; how they write is not.
 
 Of others nothing was counted. Where a user's runs of a name leave logs, one without a log and
 without bytes says that it does not do what the others did.

@@ -1,17 +1,15 @@
 """Levels of evidence, from this script to the whole site, and how often each was right.
 
-Which finished jobs may tell of the next one: those of its script, name, account or site.
+Which finished jobs may tell of the next one: those of its script, name, account or site. The more
+general the key, the more it takes to say something under it: runs of several users for a name,
+several applications for an account or the site. Each of these witnesses counts once, by however
+many runs: nobody speaks for all by running more than they do.
 
-The more general the key, the more it takes to say something under it: runs of several users for
-a name, several applications for an account or the site. Each of these witnesses counts once, by
-however many runs: nobody speaks for all by running more than they do.
-
-Confidence that keeps its promises: how often entries of the table were right, walking in time.
-
-Each job of the past is predicted from what had ended before it was submitted, by the most
-specific evidence there was then. Of what was said with confidence p, how much came true? That
-corrects what the votes say, for each kind of evidence apart, and only where it was said often
-enough: elsewhere it stays as it is.
+Confidence that keeps its promises: how often entries of the table were right, walking in time. Each
+job of the past is predicted from what had ended before it was submitted, by the most specific
+evidence there was then. Of what was said with confidence p, how much came true? That corrects what
+the votes say, for each kind of evidence apart, and only where it was said often enough: elsewhere
+it stays as it is.
 """
 
 from __future__ import annotations

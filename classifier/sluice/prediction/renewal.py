@@ -1,23 +1,17 @@
 """Keeps a history's model current: trains the next one, compares, publishes.
 
-Whether a new model is better than the one in use: the newest runs decide.
+Whether a new model is better than the one in use: the newest runs decide. The model in use has not
+seen what came after its training. Half of that is given to the new one to learn from, and both
+predict the other half. The new one is worse if its squared error is larger by more than chance
+would have it. Then the old one stays: runs that were read wrongly or a week of failing jobs must
+not make decisions worse.
 
-The model in use has not seen what came after its training. Half of that is given to the new one
-to learn from, and both predict the other half. The new one is worse if its squared error is
-larger by more than chance would have it. Then the old one stays: runs that were read wrongly or
-a week of failing jobs must not make decisions worse.
-
-Model and settings -> the bundle that the controller loads.
-
-Trains a history's next model: unless nothing is new, or the newest runs speak against it.
-
-A model's application table, brought up to date with every run: what sluice-learn publishes.
-
-Forests and calibration are fitted seldom, as that takes a minute on a large site. The table is what
-knows a program after its next run, and an entry of it depends on the runs under its key alone: so
-a new log costs its own few entries, however long the history is. What is no new log (jobs without
-one, rows that the accounting changed) comes in when the history is read as a whole; so does what a
-run with co-runners would have done alone.
+A model's application table, brought up to date with every run: what sluice-learn publishes. Forests
+and calibration are fitted seldom, as that takes a minute on a large site. The table is what knows a
+program after its next run, and an entry of it depends on the runs under its key alone: so a new log
+costs its own few entries, however long the history is. What is no new log (jobs without one, rows
+that the accounting changed) comes in when the history is read as a whole; so does what a run with
+co-runners would have done alone.
 """
 
 from __future__ import annotations

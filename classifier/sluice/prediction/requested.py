@@ -1,14 +1,11 @@
 """What is on record of a submission: the sizes asked for, and what was predicted.
 
-What live decisions predicted, alongside what the jobs then did.
+What live decisions predicted, alongside what the jobs then did. One definition of a prediction that
+came true, for the story of a job, for the score of a model, and for the confidence of a program
+whose predictions fail.
 
-One definition of a prediction that came true, for the story of a job, for the score of a model, and
-for the confidence of a program whose predictions fail.
-
-The sizes that a user asked for, as job_submit sees them: the job may have got another size.
-
-Best known is a decision record: what the plugin saw, joined to the job. Else the submit line
-says what stood on it; only where neither says anything, the accounting's allocation stands in.
+Best known is a decision record: what the plugin saw, joined to the job. Else the submit line says
+what stood on it; only where neither says anything, the accounting's allocation stands in.
 """
 
 from __future__ import annotations

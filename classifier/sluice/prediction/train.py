@@ -1,10 +1,9 @@
 """History -> what is known at submission: application table, forests, and how good they are.
 
-The submit-time forests: what a job of this size, name, user and account will probably do.
-
-They speak where the application table has too little, so they are judged on applications that
-they have not seen. What resembles nothing in the history must stay unknown: made-up
-submissions, which nobody ever ran, are learned as such.
+The submit-time forests: what a job of this size, name, user and account will probably do. They
+speak where the application table has too little, so they are judged on applications that they have
+not seen. What resembles nothing in the history must stay unknown: made-up submissions, which nobody
+ever ran, are learned as such.
 """
 
 from __future__ import annotations

@@ -1,28 +1,25 @@
 """Jobs as they would have been without others' I/O.
 
-What a program does alone, learned from runs that had co-runners.
-
-A run tells how fast its I/O went, not how fast it would have gone. Who ran alongside it is known,
-and when each wrote (`background.py`), so each run is cut into parts by how much I/O of others lay
-over it. What is left of the rate in a part follows from what the others got there, by one of two
-laws of a storage that is full:
+What a program does alone, learned from runs that had co-runners. A run tells how fast its I/O went,
+not how fast it would have gone. Who ran alongside it is known, and when each wrote
+(`background.py`), so each run is cut into parts by how much I/O of others lay over it. What is left
+of the rate in a part follows from what the others got there, by one of two laws of a storage that
+is full:
 
     bytes  rate = min (R, K W - what the others moved)
     time   rate = R min (1, 1 + h - loss * sum of the others' I/O, in seconds of it alone)
 
-R is the rate alone, W the most that the storage was seen to move, K what a mix moves beyond
-that. Which law holds, and K, h and loss, differ from program to program and are not known; all are
-tried, each by its prior, and what the runs bear out counts (a posterior on a grid). Parts
-without co-runners say R by themselves, and outweigh the laws where there are any; where there are
-none, what the laws leave open is the width of the interval. What others' I/O would take alone
-depends on their own R, so programs are estimated in turn, some rounds.
-
-Jobs as they would have been without others' I/O: where "alone" comes from, for everybody.
+R is the rate alone, W the most that the storage was seen to move, K what a mix moves beyond that.
+Which law holds, and K, h and loss, differ from program to program and are not known; all are tried,
+each by its prior, and what the runs bear out counts (a posterior on a grid). Parts without
+co-runners say R by themselves, and outweigh the laws where there are any; where there are none,
+what the laws leave open is the width of the interval. What others' I/O would take alone depends on
+their own R, so programs are estimated in turn, some rounds.
 
 What is predicted, assessed, ranked and decided starts from these. A program's rate alone is
 estimated from all of its runs together; of each run, the time in I/O that it lost is
-what its rate fell short of that, but no more than the time that others were in I/O meanwhile:
-who was by himself lost nothing.
+what its rate fell short of that, but no more than the time that others were in I/O meanwhile: who
+was by himself lost nothing.
 """
 
 from __future__ import annotations

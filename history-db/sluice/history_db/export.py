@@ -1,13 +1,10 @@
 """What leaves the history: files of flat rows, and copies without names.
 
-Flat rows of the history -> CSV or Parquet, a page at a time.
-
-A copy of the history that can be shared: no users, names or paths, the same statistics.
-
-Every name becomes an HMAC-SHA-256 of itself under the site's key, shortened: the same name
-becomes the same word throughout, in this copy and in the next one under the same key, and
-without the key nobody can try names out. Times, sizes and profiles stay as they are. Whatever is
-not listed here is not in the copy: models, bundles, decisions and snapshots hold names too.
+A copy of the history that can be shared: no users, names or paths, the same statistics. Every name
+becomes an HMAC-SHA-256 of itself under the site's key, shortened: the same name becomes the same
+word throughout, in this copy and in the next one under the same key, and without the key nobody can
+try names out. Times, sizes and profiles stay as they are. Whatever is not listed here is not in the
+copy: models, bundles, decisions and snapshots hold names too.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Reads what Slurm and Lustre's servers count of jobs, as their commands print it.
 
-Reads what `sacct --parsable2` prints, whatever fields in whatever order.
-
 sacct escapes nothing: a job's name, submit line or comment may hold the separator or line ends.
 Such a row has too many fields, or goes on in the next line; its true fields are found by what the
 others must look like.
 
-Reads Lustre's per-job statistics, as `lctl get_param obdfilter.*.job_stats` prints them.
-
-Servers count what each job moved and how often it opened, created or removed; several targets
-and servers in one text are added up. A job is known by the number in its `job_id`, which is
-what `jobid_var=SLURM_JOB_ID` or a `jobid_name` with %j makes of it.
+Reads Lustre's per-job statistics, as `lctl get_param obdfilter.*.job_stats` prints them. Servers
+count what each job moved and how often it opened, created or removed; several targets and servers
+in one text are added up. A job is known by the number in its `job_id`, which is what
+`jobid_var=SLURM_JOB_ID` or a `jobid_name` with %j makes of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Decision records, made, read back and made again, and the tokens that they grant.
-
-Tokens: the licences by which Slurm itself makes jobs wait.
-
-Decision records: made, read back, and made again from their inputs.
-"""
+"""Decision records, made, read back and made again, and the tokens that they grant."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 /*
- * Internal to the discrete-event storage model: what its files share. requests.c is the
- * life of an operation, stations.c what it queues for, dispatch.c who may write.
+ * Internal to the discrete-event storage model: what its files share.
+ * discrete_event.c is the life of an operation, discrete_event_stations.c what it queues
+ * for, discrete_event_run.c who may write, and a simulation from set-up to end.
  */
 #ifndef SLUICE_DISCRETE_EVENT_STATE_H
 #define SLUICE_DISCRETE_EVENT_STATE_H
@@ -100,7 +101,7 @@ struct server {
 	uint32_t draining;	     /* units on their way to targets */
 };
 
-/* Who may write on a target (dispatch.c). */
+/* Who may write on a target (discrete_event_run.c). */
 struct group {
 	uint32_t first, last; /* processes that wait for their turn */
 	uint32_t waiting;
@@ -169,7 +170,7 @@ void rq_unit_cached (struct simulation *s, uint32_t unit);
 void rq_target_served (struct simulation *s, uint32_t target);
 void rq_queue_commit (struct simulation *s, uint32_t flow);
 
-/* requests.c: the life of an operation. */
+/* discrete_event.c: the life of an operation. */
 /* Uniform in [0, 1), the same for the same bytes and seed. */
 double rq_random (const struct simulation *s, const void *bytes, size_t size);
 uint32_t rq_flow_count (const struct program *program);

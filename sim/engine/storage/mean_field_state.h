@@ -1,7 +1,7 @@
 /*
  * Internal to the mean-field storage model: what its files share. mean_field.c moves time,
- * mean_field_station.c solves the network, mean_field_station.c one station of it,
- * mean_field_load.c turns profiles into loads, mean_field_turns.c lets bursts take turns.
+ * mean_field_station.c solves the network, mean_field_load.c turns profiles into loads,
+ * mean_field_turns.c lets bursts take turns.
  */
 #ifndef SLUICE_MEAN_FIELD_STATE_H
 #define SLUICE_MEAN_FIELD_STATE_H

@@ -1,9 +1,4 @@
-"""The replay engine in C, for Python, and what can go wrong in a simulation.
-
-What can go wrong in a simulation; each text says what, why and what to do.
-
-The replay engine in C, for Python: structured numpy arrays in, structured arrays out.
-"""
+"""The replay engine in C, for Python, and what can go wrong in a simulation."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`sluice site calibrate`: measure a site's storage, and report what was measured.
-
-`sluice site calibrate list` and `report`: what was measured.
-
-`sluice site calibrate`: measure a site's storage.
-"""
+"""`sluice site calibrate`: measure a site's storage, and report what was measured."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`sluice history ingest`: logs that lie there, or as they arrive.
-
-`sluice history ingest --follow`: logs as they really arrive.
-
-`sluice history ingest`.
-"""
+"""`sluice history ingest`: logs that lie there, or as they arrive."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`sluice lab decide` and `sluice lab profile`.
-
-`sluice lab decide`: a trace of submissions through the decision core.
-
-`sluice lab profile`.
-"""
+"""`sluice lab decide` and `sluice lab profile`."""
 
 from __future__ import annotations
 

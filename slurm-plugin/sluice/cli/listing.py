@@ -1,11 +1,4 @@
-"""What listings and long work share: options, bars, and signals that end it in good order.
-
-The options that Slurm's users know from squeue and sacct, and the spans of time that we take.
-
-A bar for long work, on a terminal only.
-
-Signals that end long work in good order.
-"""
+"""What listings and long work share: options, bars, and signals that end it in good order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`sluice model list` and `sluice model bundle`.
-
-`sluice model list`.
-
-`sluice model bundle`: look into a model bundle.
-"""
+"""`sluice model list` and `sluice model bundle`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a comparison of policies says, in words, cells and JSON.
-
-What a comparison of policies says, in words and cells, for the terminal and the page.
-
-`sluice site replay` of several policies: the work, the table and the JSON.
-"""
+"""What a comparison of policies says, in words, cells and JSON."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`sluice model score` and `sluice model backtest`: how good predictions are.
-
-`sluice model score`.
-
-`sluice model backtest`.
-"""
+"""`sluice model score` and `sluice model backtest`: how good predictions are."""
 
 from __future__ import annotations
 

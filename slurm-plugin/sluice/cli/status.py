@@ -1,9 +1,4 @@
-"""`sluice status` and `sluice doctor`: is all well, who waits, what did Sluice do today.
-
-`sluice doctor`: whether everything is well.
-
-`sluice status`: is all well, who waits, what did Sluice do today, how far is learning.
-"""
+"""`sluice status` and `sluice doctor`: is all well, who waits, what did Sluice do today."""
 
 from __future__ import annotations
 

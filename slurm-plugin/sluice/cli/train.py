@@ -1,11 +1,4 @@
-"""`sluice model train` and `sluice model publish`.
-
-What was published, in words and for programs: of `model publish` and `model train --publish`.
-
-`sluice model publish`.
-
-`sluice model train`.
-"""
+"""`sluice model train` and `sluice model publish`."""
 
 from __future__ import annotations
 

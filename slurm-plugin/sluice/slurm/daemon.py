@@ -1,20 +1,18 @@
 """`sluiced`: follows the controller, so that the plugin knows who runs, and keeps its decisions.
 
-Decides again at the start of a job, where nothing is enforced.
+Decides again at the start of a job, where nothing is enforced. In enforce jobs of one second meet
+at the gates: the first gets its token, the next is decided again alongside it, so each is judged
+alongside those in front. Where nobody waits they start together, and the decision at submission saw
+none of them, nor anybody that came or went while the job waited. So that observe says what enforce
+would, each job that matters is decided again when it has started: alongside those that started
+before it, or with it and come first. The records are second decisions, as those of the control loop
+are.
 
-In enforce jobs of one second meet at the gates: the first gets its token, the next is decided again
-alongside it, so each is judged alongside those in front. Where nobody waits they start together,
-and the decision at submission saw none of them, nor anybody that came or went while the job waited.
-So that observe says what enforce would, each job that matters is decided again when it has started:
-alongside those that started before it, or with it and come first. The records are second decisions,
-as those of the control loop are.
-
-Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up
-the plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes
-first: then the records of all jobs in it have been made and are in the drain that follows. A
-round that fails in part goes on with the rest: records stay in the plugin or in memory until
-the history has them, and a snapshot that cannot be renewed grows stale, upon which the plugin
-abstains.
+Each round asks Slurm for its queue, releases the jobs that have waited long enough, takes up the
+plugin's records, joins both, renews the gates and publishes the snapshot. The queue comes first:
+then the records of all jobs in it have been made and are in the drain that follows. A round that
+fails in part goes on with the rest: records stay in the plugin or in memory until the history has
+them, and a snapshot that cannot be renewed grows stale, upon which the plugin abstains.
 """
 
 from __future__ import annotations

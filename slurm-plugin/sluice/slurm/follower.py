@@ -1,12 +1,9 @@
 """Takes up logs and accounting as they arrive, and joins what sluiced could not.
 
-Finds the jobs of records that sluiced could not join, by what only accounting knows.
-
-Who submits a sweep of one name within a second leaves records that the queue does not tell
-apart, and a job that had ended before sluiced polled was never in it. The accounting has the
-line that each was submitted with, and the record the line's hash.
-
-Takes up logs and accounting as they arrive, for `history ingest --follow` and sluice-learn.
+Finds the jobs of records that sluiced could not join, by what only accounting knows. Who submits a
+sweep of one name within a second leaves records that the queue does not tell apart, and a job that
+had ended before sluiced polled was never in it. The accounting has the line that each was submitted
+with, and the record the line's hash.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Everything that is known of one job, and its decision made again.
 
-Makes a stored decision again, from the bundle and snapshot that it was made with.
-
-Everything that is known of one job, gathered from history, decision record and Slurm.
-
 The result is what `sluice why --json` prints; the words in `why.py` are made from it.
 """
 

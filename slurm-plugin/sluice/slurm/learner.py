@@ -1,7 +1,5 @@
 """`sluice-learn`: learns from every job that ends, and publishes what it learned.
 
-Publishes a model with what the site knows of interference: what `model publish` does by hand.
-
 Each poll takes up accounting and logs, learns from the new runs, and publishes. That costs by what
 is new. What costs by the length of the history (reading it as a whole, fitting a model) rests so
 long afterwards that it stays within its share of a core; the application table learns meanwhile

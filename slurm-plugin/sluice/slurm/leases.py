@@ -1,18 +1,13 @@
 """Tokens: who holds them, the leases that keep gates closed, and whether all agree.
 
-Which jobs hold or want which tokens, by their licences, and how Slurm is told otherwise.
-
-Capacity leases: short reservations of licences that keep the gates closed.
-
 slurm.conf gives each token a huge total. A lease reserves all of them but as many as the gate lets
 out, for some seconds; sluiced renews it. Without sluiced it runs out, and the gate is open.
 
 Pure functions: what the controller has and what it should have in, commands out.
 
-The token audit: what jobs, licences and leases say about tokens, and whether they agree.
-
-Tokens are counted from the jobs themselves and compared with what Slurm counts. Both are asked one
-after the other, so a difference counts only if it stays.
+The token audit: what jobs, licences and leases say about tokens, and whether they agree. Tokens are
+counted from the jobs themselves and compared with what Slurm counts. Both are asked one after the
+other, so a difference counts only if it stays.
 """
 
 from __future__ import annotations

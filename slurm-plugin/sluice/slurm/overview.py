@@ -1,10 +1,7 @@
 """The gates as anybody may see them, and how all are opened.
 
-The gates as anybody may see them: asked of Slurm anew, whether sluiced lives or not.
-
-Opens all gates: deletes the leases, and takes tokens off jobs that wait.
-
-Each lease stands alone, and the outcome is judged by what Slurm shows afterwards.
+Opens all gates: deletes the leases, and takes tokens off jobs that wait. Each lease stands alone,
+and the outcome is judged by what Slurm shows afterwards.
 """
 
 from __future__ import annotations

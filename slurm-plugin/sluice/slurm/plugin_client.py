@@ -1,15 +1,12 @@
 """The plugin inside slurmctld: talks to it, and reads for which Slurm it was built.
 
-Talks to the plugin inside slurmctld over its unix socket.
-
 One request a connection, a line of text; the plugin answers and hangs up. `drain` hands over
 decision records and forgets those acknowledged before; `stats` is one line of JSON.
 
 Reads from a built plugin for which Slurm it was built, and whether slurmctld runs this file.
-
-slurmctld compares the same symbol, `plugin_version`, and refuses to start on a difference in
-x.y.z. The file cannot be opened with dlopen outside slurmctld, which defines what it needs, so
-its ELF symbol table is read (elf(5); 64-bit little-endian, as all machines Slurm runs on here).
+slurmctld compares the same symbol, `plugin_version`, and refuses to start on a difference in x.y.z.
+The file cannot be opened with dlopen outside slurmctld, which defines what it needs, so its ELF
+symbol table is read (elf(5); 64-bit little-endian, as all machines Slurm runs on here).
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """What Slurm says of itself, as frozen records, and what can go wrong in asking.
 
-What can go wrong between Sluice and a running Slurm, each with the remedy in its words.
-
-What Slurm says of itself, as frozen records: the border between its commands and ours.
-
 Times are UTC seconds, 0 or None where Slurm knows none.
 """
 

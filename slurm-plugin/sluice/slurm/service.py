@@ -1,12 +1,7 @@
 """What sluiced and sluice-learn share as services, and the kill switch.
 
-The kill switch: while one of its files is there, Sluice is off.
-
-Who may read Sluice's files: their owner and the service group, because they name users' jobs.
-
-The service group is the group of the directory that a file lies in.
-
-What sluiced and sluice-learn share: programs in the foreground that run until a signal.
+Who may read Sluice's files: their owner and the service group, because they name users' jobs. The
+service group is the group of the directory that a file lies in.
 """
 
 from __future__ import annotations

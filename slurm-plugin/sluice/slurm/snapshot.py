@@ -1,9 +1,5 @@
 """The snapshot: who runs with which I/O, for the plugin's next decisions.
 
-What Slurm fills in where a user gives nothing, asked now and then.
-
-Which lanes are slow, as the history has it: looked up now and then, for every snapshot.
-
 It is written anew each round even if nothing changed, because its age tells the plugin whether
 somebody still looks. Those written lately are kept in memory: decisions refer to them, and the
 history keeps the ones that do, so that a decision can be made again from the same bytes.

@@ -1,18 +1,12 @@
 """What daemons say of themselves, whether they live, and how far learning is behind.
 
-Locks next to files: one process keeps a file up to date, and commands see whether it lives.
+Locks next to files: one process keeps a file up to date, and commands see whether it lives. sluiced
+locks next to the snapshot, sluice-learn next to the history.
 
-sluiced locks next to the snapshot, sluice-learn next to the history.
-
-What a daemon says of itself: what fails and since when, whom that concerns, and counts.
-
-It lies in a file and is written when something of it has changed. That of sluiced lies next to the
-snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn next to the history, for
-`sluice status`. It needs no history: a full disk is one of the things that it tells.
-
-Says once what is wrong, and once that it is well again: a daemon must not fill the log.
-
-How far sluice-learn is behind, from the history and from what it says of itself.
+What a daemon says of itself lies in a file and is written when something of it has changed. That of
+sluiced lies next to the snapshot, for `sluice doctor` and `sluice gates`; that of sluice-learn next
+to the history, for `sluice status`. It needs no history: a full disk is one of the things that it
+tells.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Who may see whose jobs, and how users ask sluiced.
-
-Who may see whose jobs: what users may see follows Slurm's PrivateData.
-
-Asks sluiced what a user may know: one request a connection, a line of JSON each way.
-"""
+"""Who may see whose jobs, and how users ask sluiced."""
 
 from __future__ import annotations
 

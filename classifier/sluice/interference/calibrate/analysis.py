@@ -1,9 +1,4 @@
-"""What a calibration says, in figures and as a report.
-
-What a calibration says: losses, the matrix, break-even chunk sizes, how stable it is.
-
-What a calibration found: all figures, in JSON and in words.
-"""
+"""What a calibration says, in figures and as a report."""
 
 from __future__ import annotations
 

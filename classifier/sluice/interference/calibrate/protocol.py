@@ -1,18 +1,14 @@
 """Measures one co-run: starts sluice-probe, and makes its figures mean something.
 
-Starts sluice-probe, here or on nodes of a cluster, and reads its report.
+A block is: the probe alone, probe and signals together, the probe alone again, in random order;
+several sets of co-runners of one probe share its runs alone. In each run everybody first fills the
+caches; then a window opens in which all are active, and closes when the first has written 90 % of
+what it writes in the run. The signals outlast the probe. What counts is what reached the target,
+not what write() took. Rates are compared at equal length, because a cache takes its constant share
+of every run.
 
-How one co-run is measured so that the figures mean something.
-
-A block is: the probe alone, probe and signals together, the probe alone again, in random
-order; several companies of one probe share its runs alone. In each run everybody first fills
-the caches; then a window opens in which all are active, and closes when the first has written
-90 % of what it writes in the run. The signals outlast the probe. What counts is what reached
-the target, not what write() took. Rates are compared at equal length, because a cache takes
-its constant share of every run.
-
-A block is dropped when its two alone runs differ by more than 5 %, or when others used more
-than 10 % of the target (Shah et al., facts S8).
+A block is dropped when its two alone runs differ by more than 5 %, or when others used more than 10
+% of the target (Shah et al., facts S8).
 """
 
 from __future__ import annotations

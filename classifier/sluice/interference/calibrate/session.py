@@ -1,10 +1,7 @@
 """A calibration: its plan and its measurements, interrupted and resumed at will.
 
-The delta-graph: I/O time of two programs of fixed volume against the offset of their starts.
-
-Each point is an experiment of its own (Dorier et al.; facts, "Vocabulary").
-
-A calibration: its plan, its measurements one by one, interrupted and resumed at will.
+The delta-graph: I/O time of two programs of fixed volume against the offset of their starts. Each
+point is an experiment of its own (Dorier et al.; facts, "Vocabulary").
 """
 
 from __future__ import annotations

@@ -1,24 +1,18 @@
 """Which storage targets are slow, and what a history knows of their speed.
 
-Which runs had Lustre's targets to themselves, as the logs of others tell.
-
-The bytes of a run count as spread evenly over its time and its targets. What jobs without a log
-did is not known.
-
-Which storage targets are slow, by probes of them and by the runs of applications.
+Which runs had Lustre's targets to themselves is told by the logs of others. The bytes of a run
+count as spread evenly over its time and its targets. What jobs without a log did is not known.
 
 Targets of one file system differ by about 5 times at a moment, and one of them by more than 10
 times over time; a few are slow, most are alike (Huang et al., docs/evidence/storage-models.md, H1).
-So a target is compared with its peers, by what the same program got there and elsewhere, and
-old observations count less.
+So a target is compared with its peers, by what the same program got there and elsewhere, and old
+observations count less.
 
 The speed of a target is the median of the ratios rate here / usual rate elsewhere, each of them
 weighed by 2^(-age / HALF_LIFE). The usual rate of a program elsewhere is the (upper) median over
 the other targets of its median there. Its interval is that of a median without any assumption on
 the distribution: the quantiles 1/2 -+ Z / (2 sqrt (n)), where n is the sum of the weights. With
 fewer than four observations' worth there are no such quantiles, and nothing is said.
-
-What a history knows of the speed of its site's targets, and how to learn more by probes.
 """
 
 from __future__ import annotations

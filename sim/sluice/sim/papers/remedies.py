@@ -1,15 +1,12 @@
 """The papers' remedies against interference, and what one of the papers found of them.
 
-The papers' remedies against interference, as what-ifs of the discrete-event storage model.
+Each remedy changes a scenario; what it is worth is then simulated like anything else. Names in
+brackets are those of the papers' facts: K Kougkas et al. (eScience 2016), Y Yildiz et al. (IPDPS
+2016), H Huang et al., S Shah et al. (SuperFrI 2019).
 
-Each remedy changes a scenario; what it is worth is then simulated like anything else. Names
-in brackets are those of the papers' facts: K Kougkas et al. (eScience 2016), Y Yildiz et al.
-(IPDPS 2016), H Huang et al., S Shah et al. (SuperFrI 2019).
-
-Kougkas, Dorier, Latham, Ross, Sun (eScience 2016), facts K, and remedies of other papers.
-
-Two programs of 256 processes that write 32 MB each, on 8 servers. A remedy is worth what the
-mean I/O time of both, as they see it, falls by.
+Kougkas, Dorier, Latham, Ross, Sun (eScience 2016), facts K, and remedies of other papers. Two
+programs of 256 processes that write 32 MB each, on 8 servers. A remedy is worth what the mean I/O
+time of both, as they see it, falls by.
 """
 
 from __future__ import annotations

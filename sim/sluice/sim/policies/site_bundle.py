@@ -1,16 +1,13 @@
 """What Sluice knows in a replay, and the calibration that it would know it from.
 
-What `sluice site calibrate` would learn of a storage system: pairs of probes on one target.
+What `sluice site calibrate` would learn of a storage system: pairs of probes on one target. They
+are measured in the discrete-event storage model (discrete_event.py), so that Sluice has learned
+from another model than the one that answers in a replay.
 
-They are measured in the discrete-event storage model (discrete_event.py), so that Sluice has
-learned from another model than the one that answers in a replay.
-
-What Sluice knows in a replay: a bundle, as the runs of the trace's jobs would have taught it.
-
-Every job is a run of an application, told by its job name. What the history knows of an
-application is the mean of its runs, of each octave of sizes apart: their I/O share, and the rate
-of a run alone. How programs disturb each other it does not know from the storage model that
-answers, but from a calibration in another one (site_bundle.py).
+Every job is a run of an application, told by its job name. What the history knows of an application
+is the mean of its runs, of each octave of sizes apart: their I/O share, and the rate of a run
+alone. How programs disturb each other it does not know from the storage model that answers, but
+from a calibration in another one.
 """
 
 from __future__ import annotations

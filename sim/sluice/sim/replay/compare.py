@@ -1,13 +1,8 @@
 """Policies side by side: the same jobs, the same seeds, the same storage.
 
-How far an answer may lie from the one that was computed, without assuming any distribution.
-
 Runs independent replays on all cores and hands their results over in the order of the tasks.
-
 Threads suffice: the engine gives up Python's lock while it runs. What comes out does not depend on
 their number.
-
-Policies next to each other: the same jobs, the same seeds, the same storage.
 
 Repetition 0 is the question as asked. Each further one asks it of another draw: other seeds, and
 storage whose every number is off by a random factor. All policies see the same draw, so they differ

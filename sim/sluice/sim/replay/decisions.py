@@ -1,11 +1,8 @@
 """Replays a trace of submissions through the decision core.
 
-Traces of submissions: JSON Lines, one object a submission.
-
-The members are those of struct sluice_request (policies/core/request.h), what a user asked Slurm
-for, and `time`, the UTC second of the submission. A member that is absent or null was not given.
-
-Replays a trace through the decision core: what the plugin would have decided, byte for byte.
+Traces of submissions: JSON Lines, one object a submission. The members are those of struct
+sluice_request (policies/core/request.h), what a user asked Slurm for, and `time`, the UTC second of
+the submission. A member that is absent or null was not given.
 
 The first form of the simulator: the state of the cluster stays as one snapshot says.
 """

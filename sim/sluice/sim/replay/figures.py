@@ -1,15 +1,14 @@
 """What one replay under a policy comes to, and what any policy could gain at most.
 
-What any policy that only moves jobs could gain at most, knowing everything beforehand.
+What any policy that only moves jobs could gain at most, knowing everything beforehand. Such a
+policy delays jobs, lets some run together and gives others lanes of their own; it makes no storage
+faster. What jobs lost without it is the most it can recover. Part of that it cannot: where storage
+has more to do than time to do it in, some job is slow.
 
-Such a policy delays jobs, lets some run together and gives others lanes of their own; it makes no
-storage faster. What jobs lost without it is the most it can recover. Part of that it cannot:
-where storage has more to do than time to do it in, some job is slow.
-
-The part is bounded from below for policies that start no job more than max_delay after plain
-Slurm did. Relaxed, each in favour of the policy: jobs need no slots; a job's I/O may begin with
-its submission, in any order, in pieces of any size, at any rate that the station can do; each
-station (targets, links, metadata server) is looked at alone; no job is killed.
+The part is bounded from below for policies that start no job more than max_delay after plain Slurm
+did. Relaxed, each in favour of the policy: jobs need no slots; a job's I/O may begin with its
+submission, in any order, in pieces of any size, at any rate that the station can do; each station
+(targets, links, metadata server) is looked at alone; no job is killed.
 
 Let job j on n_j slots bring w_j seconds of work (1: all of a station) that without loss is done at
 e_j = start without a policy + max_delay + run time alone. Then it loses at least n_j times what it
@@ -18,8 +17,6 @@ undone of those jobs that should be done by t: R(t). Undone work belongs to jobs
 the fewest slots that R seconds of work can belong to are K(R), a fractional knapsack. So at least
 the integral of K(R(t)) over time is lost: slot-seconds. docs/reference/replay.md tells the same in
 words.
-
-What one replay under a policy comes to, alongside the same replay without one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Replays a workload, with or without I/O, and keeps what became of each job.
-
-Replays a workload and keeps what became of each job as columns.
-
-What became of the jobs of a replay with I/O: what storage did to them, and what the policy.
-
-Replays a workload with I/O: a policy decides by what is predicted, a storage model answers.
-"""
+"""Replays a workload, with or without I/O, and keeps what became of each job."""
 
 from __future__ import annotations
 

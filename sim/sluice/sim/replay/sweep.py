@@ -1,15 +1,12 @@
 """Comparisons over a grid of parameters, and which MaxDelay pays.
 
-Comparisons over a grid of parameters, in one file from which they can be computed again.
-
 The file is a whole JSON document at any time: after each case it is replaced. So whatever stops a
 sweep, the same one goes on where it was.
 
-Which MaxDelay pays, by a sweep over several.
-
-Who sets it trades waits for losses, so both count in slot-hours, and a slot-hour of waiting costs
-WaitPrice of one that is lost, as in the decisions themselves. Counted are the waits that the policy
-itself imposes; those of jobs behind go up and down by chance far more.
+Which MaxDelay pays, by a sweep over several. Who sets it trades waits for losses, so both count in
+slot-hours, and a slot-hour of waiting costs WaitPrice of one that is lost, as in the decisions
+themselves. Counted are the waits that the policy itself imposes; those of jobs behind go up and
+down by chance far more.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""The request-level model of storage: bound, its platforms, and scenarios from files.
-
-The discrete-event storage model, bound: storage and programs in, what became of each out.
+"""The discrete-event storage model: bound, its platforms, and scenarios from files.
 
 sim/engine/storage/discrete_event.h says what every number means; the names here are its names.
 
-The storage systems of the source papers, in the numbers of the discrete-event storage model.
+The storage systems of the source papers, in the numbers of the discrete-event storage model. Every
+number says where it is from. `fitted` names the figure that it was fitted to; a number that was
+fitted to no figure is the platform's own, a default of its software, or an assumption that no
+figure depends on much, and the source says which.
 
-Every number says where it is from. `fitted` names the figure that it was fitted to; a number
-that was fitted to no figure is the platform's own, a default of its software, or an
-assumption that no figure depends on much, and the source says which.
-
-Scenarios of the discrete-event storage model in a file: other storage, other programs.
-
-TOML or JSON. `platform` names the numbers to start from, `[storage]` changes some, and each
-`[[program]]` is a writer. The outcome is each program alone and all together, or a Δ-graph.
+Scenarios of the discrete-event storage model in a file: other storage, other programs. TOML or
+JSON. `platform` names the numbers to start from, `[storage]` changes some, and each `[[program]]`
+is a writer. The outcome is each program alone and all together, or a Δ-graph.
 """
 
 from __future__ import annotations

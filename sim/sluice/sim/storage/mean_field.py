@@ -1,11 +1,4 @@
-"""The storage under a replay: the fast model, and jobs that slow each other in it.
-
-The mean-field storage model, bound: what answers in a replay (engine/storage/mean_field.h).
-
-The storage system under a replay: what engine/storage/mean_field.h is made of.
-
-A replay in the mean-field storage model: jobs that slow each other on shared storage.
-"""
+"""The storage under a replay: the fast model, and jobs that slow each other in it."""
 
 from __future__ import annotations
 

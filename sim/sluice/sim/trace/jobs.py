@@ -1,13 +1,10 @@
 """Jobs as a trace tells them, and the Standard Workload Format.
 
-Jobs as a trace tells them, whatever its format: one numpy column a fact.
-
 Nothing is repaired here: what a trace does not say is NaN, -1 or UNKNOWN. repairs.py makes a
 workload of it.
 
-Reads the Standard Workload Format of the Parallel Workloads Archive, plain or gzipped.
-
-The numbers are read in C (sim/engine/trace/swf.h): a million lines take about a second.
+Reads the Standard Workload Format of the Parallel Workloads Archive, plain or gzipped. The numbers
+are read in C (sim/engine/trace/swf.h): a million lines take about a second.
 """
 
 from __future__ import annotations

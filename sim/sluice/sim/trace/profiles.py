@@ -1,13 +1,8 @@
 """What the jobs of a replay do to storage: drawn from a mix, or known from a history.
 
-I/O profiles for a trace that has none, drawn from a named mix.
-
-KINDS says what is drawn; docs/reference/replay.md says why. The same seed gives a job the same
-kind of program in each mix, whatever the share of I/O-heavy jobs is: raising it only adds some.
-
-What the jobs of a replay do to storage: a profile of one of few kinds, and an own I/O share.
-
-What the jobs of a trace do to storage, as the logs in a history tell it, job by job.
+I/O profiles for a trace that has none, drawn from a named mix. KINDS says what is drawn;
+docs/reference/replay.md says why. The same seed gives a job the same kind of program in each mix,
+whatever the share of I/O-heavy jobs is: raising it only adds some.
 """
 
 from __future__ import annotations

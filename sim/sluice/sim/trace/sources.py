@@ -1,13 +1,8 @@
 """Opens a trace, whatever its format: accounting, CSV, SWF, a history.
 
-Reads Slurm's accounting as a trace: what sacct printed, its JSON, and the history.
-
-Tasks of an array are jobs of their own there; begin times, dependencies and licences are not
-in it, so a replay submits each job at its submission.
-
-Reads a trace from CSV, by a map of its columns.
-
-Opens a trace, whatever its format.
+Reads Slurm's accounting as a trace: what sacct printed, its JSON, and the history. Tasks of an
+array are jobs of their own there; begin times, dependencies and licences are not in it, so a replay
+submits each job at its submission.
 """
 
 from __future__ import annotations

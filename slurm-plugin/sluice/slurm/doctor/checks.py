@@ -1,9 +1,4 @@
-"""All checks of `sluice doctor`: those of Sluice's own files and daemon, and their order.
-
-Sluice's own files and daemon.
-
-All checks, in the order in which they need each other.
-"""
+"""All checks of `sluice doctor`: those of Sluice's own files and daemon, and their order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What `sluice doctor` looks at in Slurm: slurm.conf, the plugin in slurmctld, tokens, gates.
-
-Slurm: slurm.conf, the plugin in slurmctld, tokens, gates.
-
-Who holds or reserves tokens that Sluice did not give.
-"""
+"""What `sluice doctor` looks at in Slurm: slurm.conf, the plugin in slurmctld, tokens, gates."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What `sluice doctor` finds, and what daemons say is wrong with themselves.
-
-What `sluice doctor` finds, and what its checks know of the site.
-
-What daemons that run say is wrong.
-"""
+"""What `sluice doctor` finds, and what daemons say is wrong with themselves."""
 
 from __future__ import annotations
 
