@@ -141,6 +141,14 @@ def test_help_imports_nothing_heavy():
     assert modules & {*HEAVY, "sqlite3", "sluice.policies._core"} == set()
 
 
+def test_ingest_imports_nothing_that_trains(tmp_path):
+    words = ("history", "ingest", tmp_path, "--history", tmp_path / "history.db")
+    for more in ([], ["--follow", "--once"]):
+        _, modules = modules_of(*words, *more)
+        assert "sluice.ingest.ingest" in modules
+        assert "sklearn" not in modules
+
+
 @pytest.mark.parametrize("words", [["history"], ["history", "top", "writers"], ["why", "5"]])
 def test_what_is_asked_often_imports_nothing_heavy(tmp_path, words):
     job = {"cluster": "c1", "job_id": 5, "submit": 900, "restarts": 0, "source": "sacct"}

@@ -21,10 +21,11 @@ from sluice.patterns.classifier import (
     Forest,
     PatternClassifier,
     packaged_classifier,
+    site_classifier,
 )
 from sluice.patterns.examples import Example, example_of, labelled_examples
 from sluice.patterns.fit import export
-from sluice.patterns.training import TooFewLabelsError, site_classifier, train_patterns
+from sluice.patterns.training import TooFewLabelsError, train_patterns
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
 PROGRAMS = LOGS.parent / "programs"

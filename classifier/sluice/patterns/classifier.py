@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.darshan.features import Measurement
+    from sluice.history_db.store import Store
 
 
 LEAF = -1  # feature of a leaf
@@ -245,3 +246,14 @@ class PatternClassifier:
 def packaged_classifier() -> PatternClassifier:
     """Return the classifier that ships with Sluice."""
     return PatternClassifier.from_bytes(files(__package__).joinpath(PACKAGED).read_bytes())
+
+
+def site_classifier(store: Store) -> PatternClassifier:
+    """Return the classifier that a site trained last, else the one that ships."""
+    content = store.classifier()
+    if content is None:
+        return packaged_classifier()
+    try:
+        return PatternClassifier.from_bytes(content)
+    except ClassifierError:  # trained by another version, on features that are no longer made
+        return packaged_classifier()

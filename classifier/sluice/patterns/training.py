@@ -16,10 +16,8 @@ from sluice.darshan.features import FEATURES
 from sluice.patterns.classifier import (
     COVERAGE,
     MIN_CONFIDENCE,
-    ClassifierError,
     PatternClassifier,
     fit_temperature,
-    packaged_classifier,
 )
 from sluice.patterns.evaluation import (
     Judgements,
@@ -205,16 +203,6 @@ def train_site_patterns(store: Store, *, weak_labels: bool = False) -> PatternCl
         if len(run.features) == width
     )
     return classifier
-
-
-def site_classifier(store: Store) -> PatternClassifier:
-    content = store.classifier()
-    if content is None:
-        return packaged_classifier()
-    try:
-        return PatternClassifier.from_bytes(content)
-    except ClassifierError:  # trained by another version, on features that are no longer made
-        return packaged_classifier()
 
 
 CHUNK_ALONE = ("log2_chunk",)

@@ -123,9 +123,8 @@ def _examples(
 ) -> tuple[list[Example], PatternClassifier]:
     """Return labelled logs and the classifier in use."""
     from sluice.history_db.intake import read_labels
-    from sluice.patterns.classifier import packaged_classifier
+    from sluice.patterns.classifier import packaged_classifier, site_classifier
     from sluice.patterns.examples import history_examples, labelled_examples
-    from sluice.patterns.training import site_classifier
 
     if labels is None:
         with open_history(config, history, read_only=True) as store:

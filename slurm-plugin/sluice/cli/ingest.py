@@ -293,7 +293,7 @@ def _name(file: TextIO) -> str:
 
 def _read_logs(store: Store, paths: tuple[Path, ...], *, workers: int, retry: bool) -> Summary:
     from sluice.ingest.ingest import Summary, count_logs, ingest
-    from sluice.patterns.training import site_classifier
+    from sluice.patterns.classifier import site_classifier
 
     if not paths:
         return Summary()

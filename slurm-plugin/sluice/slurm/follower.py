@@ -17,7 +17,7 @@ from sluice.history_db.intake import add_accounting
 from sluice.history_db.sacct import SacctError
 from sluice.ingest.ingest import Tree, ingest_checked
 from sluice.interference.ranking import refresh
-from sluice.patterns.training import site_classifier
+from sluice.patterns.classifier import site_classifier
 from sluice.policies import core
 from sluice.prediction.requested import SLACK
 from sluice.slurm.joiner import WINDOW, JobTraits, RecordKey, Submitted, match
