@@ -75,7 +75,7 @@ def decided_in(policy, **options):
             )
         )
 
-    watch = ffi.callback("sluice_mean_field_watch *", note)
+    watch = ffi.callback("sluice_turns_watch *", note)
     lib.sluice_contended_watch(contention.handle, watch, ffi.NULL)
     engine.run(workload, SITE.settings, storage=contention.storage, policy=plan.decider.table)
     return seen

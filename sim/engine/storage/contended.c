@@ -98,7 +98,7 @@ sluice_contended_storage (struct sluice_contended *c)
 }
 
 void
-sluice_contended_watch (struct sluice_contended *c, sluice_mean_field_watch *watch,
+sluice_contended_watch (struct sluice_contended *c, sluice_turns_watch *watch,
 			void *watcher)
 {
 	sluice_mean_field_watch_turns (c->mean_field, watch, watcher);

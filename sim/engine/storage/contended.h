@@ -36,8 +36,8 @@ const struct sluice_contention *
 sluice_contended_results (const struct sluice_contended *contended);
 
 /* Watch the turns of its storage, as sluice_mean_field_watch_turns does. */
-void sluice_contended_watch (struct sluice_contended *contended,
-			     sluice_mean_field_watch *watch, void *watcher);
+void sluice_contended_watch (struct sluice_contended *contended, sluice_turns_watch *watch,
+			     void *watcher);
 
 /* The loads of count jobs: job i is of kinds[kind[i]], but with its own I/O share and
  * period (0: its kind's), and times[i] its kind's processes, rate and metadata rate, on

@@ -61,24 +61,6 @@ schedule (struct sluice_mean_field *w, struct mean_field_job *job, double next)
 	settle_in_heap (w, (uint32_t)(job - w->jobs));
 }
 
-static int
-grow_turns (struct sluice_mean_field *w, uint32_t room)
-{
-	struct sluice_turns_job *jobs = realloc (w->turn_jobs, room * sizeof *jobs);
-	if (jobs)
-		w->turn_jobs = jobs;
-	struct sluice_turn *turns = realloc (w->turns, room * sizeof *turns);
-	if (turns)
-		w->turns = turns;
-	uint32_t *slots = realloc (w->turn_slots, room * sizeof *slots);
-	if (slots)
-		w->turn_slots = slots;
-	uint32_t *order = realloc (w->turn_order, room * sizeof *order);
-	if (order)
-		w->turn_order = order;
-	return jobs && turns && slots && order ? 0 : -1;
-}
-
 /* Room for one more job, and for its burst on every lane. */
 static int
 grow (struct sluice_mean_field *w)
@@ -96,7 +78,8 @@ grow (struct sluice_mean_field *w)
 	struct mean_field_term *terms = realloc (w->terms, room * sizeof *terms);
 	if (terms)
 		w->terms = terms;
-	int failed = !jobs || !heap || !unused || !terms || grow_turns (w, room) < 0;
+	int failed = !jobs || !heap || !unused || !terms
+		     || burst_control_grow (&w->control, room) < 0;
 	for (uint32_t i = 0; i < w->config.lane_count; i++) {
 		struct mean_field_lane *lane = &w->lanes[i];
 		uint32_t *active = realloc (lane->active, room * sizeof *active);
@@ -142,10 +125,7 @@ sluice_mean_field_destroy (struct sluice_mean_field *w)
 	free (w->heap);
 	free (w->free);
 	free (w->terms);
-	free (w->turn_jobs);
-	free (w->turns);
-	free (w->turn_slots);
-	free (w->turn_order);
+	burst_control_free (&w->control);
 	free (w);
 }
 
@@ -208,11 +188,9 @@ write_burst (struct sluice_mean_field *w, struct mean_field_job *job)
 	job->burst = mean_field_burst_length (w, job, job->bursts_left);
 	job->remaining = job->burst;
 	job->speed = 1.0;
-	job->allowed = 1.0;
-	job->weight = 1.0;
-	job->charged = w->now;
+	burst_begin (&job->turn, w->now);
 	enter_lanes (w, job);
-	mean_field_ask_for_turns (w);
+	burst_control_ask (&w->control, w->now);
 	schedule (w, job, w->now + job->remaining);
 }
 
@@ -247,8 +225,8 @@ account_burst (struct sluice_mean_field *w, struct mean_field_job *job, double d
 	job->io_alone += done;
 	if (job->phase == MEAN_FIELD_WRITING) {
 		leave_lanes (w, job);
-		mean_field_end_hold (w, job);
-		mean_field_ask_for_turns (w);
+		burst_end (&job->turn, w->now);
+		burst_control_ask (&w->control, w->now);
 	}
 	struct mean_field_job *next = mean_field_give_turn (w, job);
 	if (next)
@@ -282,7 +260,7 @@ describe_end (const struct sluice_mean_field *w, const struct mean_field_job *jo
 			.alone = alone,
 			.io = job->io,
 			.io_alone = job->io_alone,
-			.held = job->held_in_all,
+			.held = job->turn.held_in_all,
 			.tag = job->tag,
 			.slot = (uint32_t)(job - w->jobs),
 		};
@@ -397,7 +375,7 @@ sluice_mean_field_run (struct sluice_mean_field *w, double until,
 	while (w->heap_count) {
 		struct mean_field_job *job = &w->jobs[w->heap[0]];
 		/* What happens at one instant is one change of the set of bursts. */
-		if (w->control_at <= w->now && job->next > w->now) {
+		if (w->control.at <= w->now && job->next > w->now) {
 			mean_field_take_turns (w);
 			continue;
 		}
@@ -405,9 +383,9 @@ sluice_mean_field_run (struct sluice_mean_field *w, double until,
 			mean_field_solve (w);
 			continue;
 		}
-		if (fmin (job->next, w->control_at) > until)
+		if (fmin (job->next, w->control.at) > until)
 			break;
-		w->now = fmax (w->now, fmin (job->next, w->control_at));
+		w->now = fmax (w->now, fmin (job->next, w->control.at));
 		if (w->now < job->next)
 			continue;
 		if (!step (w, job))
@@ -423,7 +401,7 @@ sluice_mean_field_run (struct sluice_mean_field *w, double until,
 double
 sluice_mean_field_rate (struct sluice_mean_field *w, uint32_t slot)
 {
-	if (w->control_at <= w->now)
+	if (w->control.at <= w->now)
 		mean_field_take_turns (w);
 	if (w->dirty)
 		mean_field_solve (w);

@@ -27,8 +27,8 @@
 #define SLUICE_MEAN_FIELD_H
 
 #include "base.h"
+#include "bursts.h"
 #include "profile.h"
-#include "turns.h"
 
 /* X(name, default, low, high, unit, meaning): the storage system, in numbers.
  * Defaults: the Lustre of Shah et al. (SuperFrI 2019), as in
@@ -66,29 +66,13 @@ struct sluice_mean_field_lane {
 	double servers; /* servers in front of them, > 0 (a half: shared with another) */
 };
 
-/* Whether bursts take turns (turns.h), and what lies between them and who decides. */
-struct sluice_mean_field_turns {
-	struct sluice_turns_settings settings;
-	double demand_error; /* what is taken for a job's demand, over what it is */
-	double noise;	     /* sd of ln of a burst's length as it is measured */
-	uint32_t is_on;
-	uint32_t reserved;
-};
-
 struct sluice_mean_field_config {
 	SLUICE_MEAN_FIELD_FIELDS (SLUICE_MEAN_FIELD_MEMBER)
-	struct sluice_mean_field_turns turns;
+	struct sluice_turns_config turns;
 	uint64_t seed;	     /* of what differs between bursts, and of noise */
 	uint32_t sharing;    /* enum sluice_sharing */
 	uint32_t lane_count; /* 1..SLUICE_MAX_LANES */
 	struct sluice_mean_field_lane lanes[SLUICE_MAX_LANES];
-};
-
-/* What turns can do about a job. */
-enum sluice_mean_field_coverage {
-	SLUICE_MEAN_FIELD_COVERED, /* its bursts are seen and may be held */
-	SLUICE_MEAN_FIELD_SEEN,	   /* they are seen */
-	SLUICE_MEAN_FIELD_UNSEEN
 };
 
 /* A burst in the terms of the network, and the rhythm of the job. */
@@ -107,7 +91,7 @@ struct sluice_mean_field_load {
 	uint32_t set;	/* of which one job at a time may be in a burst, in the order
 			 * of asking (Boito et al., IO-Sets); 0: of none */
 	/* What turns start from. A burst that has ended tells better. */
-	uint32_t coverage; /* enum sluice_mean_field_coverage */
+	uint32_t coverage; /* enum sluice_coverage */
 	double expected;   /* s of its first burst; 0: unknown */
 	/* Shares of all targets, links and the metadata server, alone on all lanes; all 0:
 	 * as they are. */
@@ -181,20 +165,8 @@ int sluice_mean_field_run (struct sluice_mean_field *mean_field, double until,
  * another of its set is in a burst or turns hold it. */
 double sluice_mean_field_rate (struct sluice_mean_field *mean_field, uint32_t slot);
 
-/* What turns are decided from, and what came out: tests do the same with it as who
- * decides about real bursts. */
-struct sluice_mean_field_decided {
-	const struct sluice_turns_settings *settings;
-	const struct sluice_turns_storage *storage;
-	const struct sluice_turns_job *jobs;
-	const struct sluice_turn *turns;
-	double clock, again;
-	uint32_t count;
-	uint32_t reserved;
-};
-typedef void sluice_mean_field_watch (void *watcher,
-				      const struct sluice_mean_field_decided *decided);
+/* Watch what turns are decided from, and what comes out. */
 void sluice_mean_field_watch_turns (struct sluice_mean_field *mean_field,
-				    sluice_mean_field_watch *watch, void *watcher);
+				    sluice_turns_watch *watch, void *watcher);
 
 #endif

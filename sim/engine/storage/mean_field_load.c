@@ -18,8 +18,7 @@ sluice_mean_field_config_init (struct sluice_mean_field_config *config)
 	SLUICE_MEAN_FIELD_FIELDS (SET)
 #undef SET
 	config->lane_count = 1;
-	sluice_turns_settings_init (&config->turns.settings);
-	config->turns.demand_error = 1.0;
+	sluice_turns_config_init (&config->turns);
 	config->lanes[0]
 	    = (struct sluice_mean_field_lane){ .targets = 104.0, .servers = 8.0 };
 }
@@ -34,8 +33,7 @@ sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
 				    config->name, (double)(low), (double)(high), unit);
 	SLUICE_MEAN_FIELD_FIELDS (CHECK)
 #undef CHECK
-	if (config->turns.is_on
-	    && sluice_turns_settings_check (&config->turns.settings, err) < 0)
+	if (sluice_turns_config_check (&config->turns, err) < 0)
 		return -1;
 	if (config->sharing > SLUICE_SHARING_WEIGHTS)
 		return sluice_fail (err, "sharing is %u", config->sharing);
@@ -52,28 +50,13 @@ sluice_mean_field_config_check (const struct sluice_mean_field_config *config,
 	return 0;
 }
 
-/* Uniform in (0, 1) from a counter: splitmix64 through the core's hash. */
-static double
-uniform (uint64_t seed, uint64_t counter)
-{
-	uint64_t bits = sluice_hash_bytes (&counter, sizeof counter, seed);
-	return ((double)(bits >> 11) + 0.5) * 0x1p-53;
-}
-
-double
-mean_field_normal (uint64_t seed, uint64_t counter)
-{
-	double radius = sqrt (-2.0 * log (uniform (seed, 2 * counter)));
-	return radius * cos (6.283185307179586 * uniform (seed, 2 * counter + 1));
-}
-
 void
 sluice_mean_field_config_perturb (struct sluice_mean_field_config *config, uint64_t seed,
 				  double sd)
 {
 	uint64_t counter = 0;
 #define SHAKE(name, value, low, high, unit, text)                                          \
-	config->name *= exp (sd * mean_field_normal (seed, counter++));                    \
+	config->name *= exp (sd * sluice_normal (seed, counter++));                        \
 	config->name = fmin (fmax (config->name, low), high);
 	SLUICE_MEAN_FIELD_FIELDS (SHAKE)
 #undef SHAKE

@@ -30,15 +30,9 @@ struct mean_field_job {
 	double peak;	/* requests/s if nothing waited anywhere */
 	double targets; /* of its lanes together */
 	double io, io_alone;
-	double burst;	  /* s of the burst, alone on all lanes */
-	double usual;	  /* s: that times what makes a burst differ is its length */
-	double allowed;	  /* share of its rate alone that turns let it have */
-	double weight;	  /* at fair targets */
-	double expected;  /* s that the burst is taken to have; 0: unknown */
-	double demand[3]; /* shares that it is taken to take of targets, links, metadata */
-	double charged;	  /* time up to which it is charged for being held */
-	double held;	  /* s of this burst */
-	double held_in_all;
+	double burst; /* s of the burst, alone on all lanes */
+	double usual; /* s: that times what makes a burst differ is its length */
+	struct burst turn;
 	uint32_t mask;
 	uint32_t phase; /* enum mean_field_phase */
 	uint32_t bursts_left;
@@ -73,19 +67,13 @@ enum mean_field_station { MEAN_FIELD_TARGET, MEAN_FIELD_SERVER, MEAN_FIELD_METAD
 struct sluice_mean_field {
 	struct sluice_mean_field_config config;
 	double now;
-	double control_at;    /* when turns are decided on next; INFINITY: by no event */
+	struct burst_control control;
 	double metadata_wait; /* s */
 	double metadata_peak; /* load of the metadata server if nothing waited */
 	uint64_t orders;
 	struct mean_field_job *jobs;
 	struct mean_field_term *terms; /* scratch: one for each job at most */
-	struct sluice_turns_storage turns_storage;
-	struct sluice_turns_job *turn_jobs; /* scratch, as all that follow */
-	struct sluice_turn *turns;
-	uint32_t *turn_slots, *turn_order;
-	sluice_mean_field_watch *watch; /* NULL: nobody watches turns */
-	void *watcher;
-	uint32_t *heap; /* slots by (next, order) */
+	uint32_t *heap;		       /* slots by (next, order) */
 	uint32_t *free;
 	uint32_t room, heap_count, free_count;
 	uint32_t dirty;	      /* lanes whose set of bursts has changed */
@@ -145,9 +133,6 @@ struct mean_field_job *mean_field_give_turn (struct sluice_mean_field *mean_fiel
 /* Nobody writes and nobody is queued. */
 void mean_field_init_sets (struct sluice_mean_field *mean_field);
 
-/* Normally distributed, by a seed and a number. */
-double mean_field_normal (uint64_t seed, uint64_t counter);
-
 /* What differs between a job's bursts: the mean over them is 1. */
 void mean_field_set_usual (struct sluice_mean_field *mean_field,
 			   struct mean_field_job *job);
@@ -161,14 +146,8 @@ void mean_field_init_turns (struct sluice_mean_field *mean_field);
 void mean_field_expect (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 void mean_field_learn (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 
-/* A burst begins or ends: decide when that is seen. */
-void mean_field_ask_for_turns (struct sluice_mean_field *mean_field);
-
 /* Decide now, and let it take effect. */
 void mean_field_take_turns (struct sluice_mean_field *mean_field);
-
-/* The burst of a job ends: it is held no more. */
-void mean_field_end_hold (struct sluice_mean_field *mean_field, struct mean_field_job *job);
 
 /* Seconds alone that are left of a burst now. */
 double mean_field_remaining (const struct sluice_mean_field *mean_field,

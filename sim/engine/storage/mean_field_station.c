@@ -21,7 +21,7 @@ capacity (const struct sluice_mean_field *w, const struct mean_field_lane *lane)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < lane->count && w->config.switch_cost > 0.0; i++)
-		count += w->jobs[lane->active[i]].allowed > 0.0;
+		count += w->jobs[lane->active[i]].turn.allowed > 0.0;
 	double others = count ? 1.0 - 1.0 / (double)count : 0.0;
 	return 1.0 / (1.0 + w->config.switch_cost * others);
 }
@@ -264,8 +264,8 @@ elsewhere (const struct sluice_mean_field *w, const struct mean_field_job *job,
 static double
 fair_share (const struct sluice_mean_field *w, const struct mean_field_job *job)
 {
-	double weight
-	    = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight : job->weight;
+	double weight = w->config.sharing == SLUICE_SHARING_NODES ? job->load.weight
+								  : job->turn.weight;
 	return weight / target_load (job);
 }
 
@@ -273,8 +273,9 @@ fair_share (const struct sluice_mean_field *w, const struct mean_field_job *job)
 static double
 cap_of (const struct sluice_mean_field *w, const struct mean_field_job *job, double level)
 {
-	double cap = job->allowed < 1.0 ? fmin (job->load.cap, job->allowed * job->alone)
-					: job->load.cap;
+	double cap = job->turn.allowed < 1.0
+			 ? fmin (job->load.cap, job->turn.allowed * job->alone)
+			 : job->load.cap;
 	if (!(level > 0.0))
 		return cap;
 	return fmin (cap, fair_share (w, job) / level);

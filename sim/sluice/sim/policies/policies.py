@@ -242,8 +242,8 @@ def turns(
         known["target_share"], known["link_share"], known["metadata_share"] = shares.T
         random = np.random.default_rng((knowledge.seed, COVERED))
         is_covered = random.uniform(size=len(known)) < knowledge.covered
-        other = lib.SLUICE_MEAN_FIELD_SEEN if knowledge.seen else lib.SLUICE_MEAN_FIELD_UNSEEN
-        known["coverage"] = np.where(is_covered, lib.SLUICE_MEAN_FIELD_COVERED, other)
+        other = lib.SLUICE_SEEN if knowledge.seen else lib.SLUICE_UNSEEN
+        known["coverage"] = np.where(is_covered, lib.SLUICE_COVERED, other)
         return known
 
     return reshape

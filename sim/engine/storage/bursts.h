@@ -1,0 +1,116 @@
+/*
+ * Bursts of jobs as both storage models have them: by how much those of a job differ in
+ * length, and the control that lets them take turns (turns.h).
+ *
+ * Control sees a burst `latency` after it begins, and its end likewise. It knows how far
+ * each burst is, and how long the job's last one took, by a measurement; of the first
+ * one, and of what a job takes of the stations, what it is told until a burst has ended.
+ * Bursts of jobs that are not covered cannot be held; where the storage does not count
+ * what each job writes, they are not seen either.
+ */
+#ifndef SLUICE_BURSTS_H
+#define SLUICE_BURSTS_H
+
+#include "base.h"
+#include "turns.h"
+
+/* Whether bursts take turns, and what lies between them and control. */
+struct sluice_turns_config {
+	struct sluice_turns_settings settings;
+	double demand_error; /* what is taken for a job's demand, over what it is */
+	double noise;	     /* sd of ln of a burst's length as it is measured */
+	uint32_t is_on;
+	uint32_t reserved;
+};
+
+void sluice_turns_config_init (struct sluice_turns_config *config); /* off */
+int sluice_turns_config_check (const struct sluice_turns_config *config,
+			       struct sluice_error *err);
+
+/* What turns can do about a job. */
+enum sluice_coverage {
+	SLUICE_COVERED, /* its bursts are seen and may be held */
+	SLUICE_SEEN,	/* they are seen */
+	SLUICE_UNSEEN
+};
+
+/* What turns are decided from, and what came out: tests do the same with it as control
+ * does with real bursts. */
+struct sluice_turns_decided {
+	const struct sluice_turns_settings *settings;
+	const struct sluice_turns_storage *storage;
+	const struct sluice_turns_job *jobs;
+	const struct sluice_turn *turns;
+	double clock, again;
+	uint32_t count;
+	uint32_t reserved;
+};
+typedef void sluice_turns_watch (void *watcher, const struct sluice_turns_decided *decided);
+
+/* What control knows of a job's bursts, and what it does about the present one. */
+struct burst {
+	double expected;		     /* s; 0: unknown */
+	double demand[SLUICE_STATION_COUNT]; /* shares of all lanes */
+	double allowed; /* share of its rate alone that turns let it have */
+	double weight;	/* at servers that weigh */
+	double charged; /* time up to which it is charged for being held */
+	double held;	/* s of this burst */
+	double held_in_all;
+};
+
+struct burst_control {
+	struct sluice_turns_config config;
+	struct sluice_turns_storage storage;
+	uint64_t seed;		   /* of what differs between bursts, and of noise */
+	double at;		   /* when control decides next; INFINITY: by no event */
+	sluice_turns_watch *watch; /* NULL: nobody watches */
+	void *watcher;
+	struct sluice_turns_job *jobs; /* the bursts that it sees */
+	struct sluice_turn *turns;     /* its verdicts on them */
+	uint32_t *slots;	       /* whose they are, by the model's numbers */
+	uint32_t *order;	       /* scratch */
+	uint32_t count;
+};
+
+/* Normally distributed, by a seed and a number. */
+double sluice_normal (uint64_t seed, uint64_t number);
+
+/* By how much the length of a job's burst differs from its usual one (a factor), where
+ * that varies by sd; number: of the burst. */
+double burst_factor (uint64_t seed, uint64_t key, uint32_t number, double sd);
+
+/* That times burst_factor are lengths whose mean over all bursts of a job is `mean`. */
+double burst_usual (uint64_t seed, uint64_t key, uint32_t bursts, double sd, double mean);
+
+void burst_control_init (struct burst_control *control,
+			 const struct sluice_turns_config *config, uint64_t seed);
+int burst_control_grow (struct burst_control *control, uint32_t room); /* -1: no memory */
+void burst_control_free (struct burst_control *control);
+
+/* What control is told of a job at its start. */
+void burst_expect (const struct burst_control *control, struct burst *burst,
+		   double expected, const double demand[SLUICE_STATION_COUNT]);
+
+/* What it learns from a burst of so many seconds alone that has ended. */
+void burst_learn (const struct burst_control *control, struct burst *burst, uint64_t key,
+		  uint32_t number, double seconds,
+		  const double demand[SLUICE_STATION_COUNT]);
+
+void burst_begin (struct burst *burst, double now);
+void burst_end (struct burst *burst, double now); /* it is held no more */
+
+/* A burst begins or ends: decide when that is seen. */
+void burst_control_ask (struct burst_control *control, double now);
+
+/*
+ * Decide: begin, see each burst that goes on (its key, nodes, done, began and lanes),
+ * decide, and let each job follow its verdict. Returns 1 where that changes anything.
+ */
+void burst_control_begin (struct burst_control *control);
+void burst_control_see (struct burst_control *control, double now, uint32_t slot,
+			const struct burst *burst, uint32_t coverage,
+			const struct sluice_turns_job *job);
+void burst_control_decide (struct burst_control *control, double now);
+int burst_follow (struct burst *burst, const struct sluice_turn *turn, double now);
+
+#endif
