@@ -92,6 +92,12 @@ test_requests (double seek, uint32_t dispatch)
 	storage.drain_window = dispatch == SLUICE_DISPATCH_TURNS ? 2.0 : 0.0;
 	storage.buffer_bytes = 4e6;
 	storage.ordered = dispatch == SLUICE_DISPATCH_TURNS;
+	storage.turns.is_on = 1;
+	storage.turns.settings.latency = 0.01;
+	storage.turns.settings.trickle = seek > 0.0 ? 0.0 : 0.05;
+	storage.turns.settings.weigh = storage.weighs
+	    = !(seek > 0.0) && dispatch == SLUICE_DISPATCH_REROUTE;
+	storage.burst_spread = 0.3;
 
 	struct sluice_program programs[3];
 	for (uint32_t i = 0; i < 3; i++) {
@@ -112,12 +118,13 @@ test_requests (double seek, uint32_t dispatch)
 	programs[0].throttle = 0.5;
 	struct sluice_program_outcome outcomes[3];
 	struct sluice_error error;
-	int64_t events
-	    = sluice_discrete_event_run (&storage, programs, 3, 0.0, outcomes, &error);
+	int64_t events = sluice_discrete_event_run (&storage, programs, 3, 0.0, NULL, NULL,
+						    outcomes, &error);
 	require (events > 0, "no event");
 	for (uint32_t i = 0; i < 3; i++)
 		require (outcomes[i].bytes > 0.0, "nothing written");
-	require (sluice_discrete_event_run (&storage, programs, 3, 0.5, outcomes, &error)
+	require (sluice_discrete_event_run (&storage, programs, 3, 0.5, NULL, NULL,
+					    outcomes, &error)
 		     < events,
 		 "did not stop early");
 }

@@ -136,6 +136,21 @@ def test_a_scenario_shows_each_program_alone_and_with_the_others(tmp_path):
     assert "checkpoint" in run("--scenario", path).output
 
 
+def test_a_scenario_may_let_bursts_take_turns():
+    """The shorter of two goes first, and the longer one ends when it did."""
+    writer = {"operations": 100, "processes": 8, "sync": "flush"}
+    content = {
+        "storage": {"target_bandwidth": 1e8},
+        "program": [{**writer, "operations": 400, "expected": 34}, {**writer, "expected": 8}],
+    }
+    shared, ordered = (
+        run_together(parse_scenario({**content, **turns}))
+        for turns in ({}, {"turns": {"latency": 0}})
+    )
+    assert [one.factor for one in shared] == pytest.approx([1.25, 2.0], rel=0.02)
+    assert [one.factor for one in ordered] == pytest.approx([1.25, 1.0], rel=0.02)
+
+
 def test_a_scenario_may_be_json_and_ask_for_a_delta_graph(tmp_path):
     writer = {"operation_bytes": "1 MiB", "operations": 50, "sync": "flush"}
     content = {"storage": {"target_bandwidth": 1e8}, "program": [writer] * 2}

@@ -11,17 +11,21 @@
 /* Bytes that one operation of the simulation moves: what is written behind is one
  * long operation for a whole burst, because nothing waits in between. */
 static double
-operation_bytes (const struct sluice_program *program)
+operation_bytes (const struct sluice_program *program, double operations)
 {
-	return program->sync == SLUICE_SYNC_BEHIND
-		   ? program->operation_bytes * program->operations
-		   : program->operation_bytes;
+	return program->sync == SLUICE_SYNC_BEHIND ? program->operation_bytes * operations
+						   : program->operation_bytes;
 }
 
+/* Writes of a process in its burst, which differs from other bursts. */
 static uint32_t
-operations_of (const struct sluice_program *program)
+operations_of (const struct simulation *s, const struct program *program,
+	       uint32_t bursts_left)
 {
-	return program->sync == SLUICE_SYNC_BEHIND ? 1 : (uint32_t)program->operations;
+	double factor = program->usual
+			* burst_factor (s->storage->seed, (uint64_t)(program - s->programs),
+					bursts_left, s->storage->burst_spread);
+	return (uint32_t)fmax (1.0, floor (program->is->operations * factor + 0.5));
 }
 
 double
@@ -30,18 +34,13 @@ rq_random (const struct simulation *s, const void *bytes, size_t size)
 	return (double)(sluice_hash_bytes (bytes, size, s->storage->seed) >> 11) * 0x1p-53;
 }
 
-static double
-full_stripes (const struct sluice_program *program)
-{
-	return floor (operation_bytes (program) / program->stripe_bytes);
-}
-
 uint32_t
-rq_flow_count (const struct program *program)
+rq_flow_count (const struct program *program, double operations)
 {
-	double full = full_stripes (program->is);
-	double stripes
-	    = full + (operation_bytes (program->is) > full * program->is->stripe_bytes);
+	double bytes = operation_bytes (program->is, operations);
+	double stripe = program->is->stripe_bytes;
+	double full = floor (bytes / stripe);
+	double stripes = full + (bytes > full * stripe);
 	return (uint32_t)fmin (stripes,
 			       fmin (program->is->stripe_targets, program->target_count));
 }
@@ -68,6 +67,9 @@ send_from (struct simulation *s, uint32_t number)
 	if (!(flow->unsent > 0.0) || flow->in_flight >= flow->window)
 		return 0;
 	double bytes = fmin (flow->unsent, s->storage->unit_bytes);
+	if (program_of (s, flow->process)->is->sync == SLUICE_SYNC_BEHIND
+	    && !process->is_draining && !rq_may_write (s, flow->process, bytes))
+		return 0;
 	uint32_t unit = rq_new_unit (s, number, bytes, UNIT_WRITE);
 	if (unit == NOTHING)
 		return 0;
@@ -122,6 +124,8 @@ try_again (struct simulation *s, uint32_t flow)
 {
 	establish (s, flow);
 	send_all (s, s->flows[flow].process);
+	if (s->flows[flow].window && s->processes[s->flows[flow].process].is_stopped)
+		rq_flow_done (s, flow);
 }
 
 /* Each connection stalls for a time of its own, so an operation meets the longest. */
@@ -151,17 +155,20 @@ first_target (const struct program *program, const struct process *process)
 		before = process->operation * is->processes + process->rank;
 		first = 0;
 	}
-	double stripes = before * operation_bytes (is) / is->stripe_bytes;
+	double stripes
+	    = before * operation_bytes (is, process->operations) / is->stripe_bytes;
 	return first + (uint32_t)fmod (floor (stripes), is->stripe_targets);
 }
 
 /* What an operation writes to the i-th of count targets: whole stripes in turn, the last
  * of them perhaps in part. */
 static double
-flow_bytes (const struct sluice_program *program, uint32_t i, uint32_t count)
+flow_bytes (const struct sluice_program *program, double operations, uint32_t i,
+	    uint32_t count)
 {
-	double bytes = operation_bytes (program), stripe = program->stripe_bytes;
-	double full = full_stripes (program);
+	double bytes = operation_bytes (program, operations),
+	       stripe = program->stripe_bytes;
+	double full = floor (bytes / stripe);
 	double turns = floor (full / count), last = full - turns * count;
 	double whole = (turns + (i < last)) * stripe;
 	return i == (uint32_t)last ? whole + (bytes - full * stripe) : whole;
@@ -173,8 +180,9 @@ open_flows (struct simulation *s, uint32_t number)
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
 	struct span span = rq_targets_of (s, program);
-	uint32_t count
-	    = program->flow_count < span.count ? program->flow_count : span.count;
+	uint32_t count = rq_flow_count (program, process->operations);
+	count = count < span.count ? count : span.count;
+	count = count < program->flow_count ? count : program->flow_count;
 	uint32_t first = first_target (program, process);
 	process->flow_count = count;
 	s->tickets++;
@@ -184,10 +192,10 @@ open_flows (struct simulation *s, uint32_t number)
 		struct flow *flow = &s->flows[flow_at (s, number, i)];
 		uint32_t target = span.first + (first + i) % span.count;
 		*flow = (struct flow){
-			.unsent = flow_bytes (program->is, i, count),
+			.unsent = flow_bytes (program->is, process->operations, i, count),
 			.ticket = s->tickets,
 			.process = number,
-			.target = (uint32_t)program->is->first_target + target,
+			.target = program->targets[target],
 			.is_new = 1,
 			.next_commit = NOTHING,
 		};
@@ -211,6 +219,10 @@ open_file (struct simulation *s, uint32_t number)
 void
 rq_begin_operation (struct simulation *s, uint32_t number)
 {
+	const struct sluice_program *is = program_of (s, number)->is;
+	if (is->sync != SLUICE_SYNC_BEHIND
+	    && !rq_may_write (s, number, is->operation_bytes))
+		return;
 	if (rq_stage (s, number))
 		return;
 	if (program_of (s, number)->is->dispatch == SLUICE_DISPATCH_FREE)
@@ -218,6 +230,16 @@ rq_begin_operation (struct simulation *s, uint32_t number)
 			     number);
 	else
 		rq_take_turn (s, number);
+}
+
+/* Write on, once a process need not wait for its program's turn any more. */
+void
+rq_resume (struct simulation *s, uint32_t number)
+{
+	if (s->processes[number].flows_open)
+		send_all (s, number);
+	else
+		rq_begin_operation (s, number);
 }
 
 /* On to the metadata server, if it creates a file. */
@@ -234,6 +256,7 @@ operate (struct simulation *s, uint32_t number)
 		return;
 	}
 	s->creating++;
+	s->busy[SLUICE_STATION_METADATA] += seconds;
 	s->metadata_clock = fmax (s->metadata_clock, s->now) + seconds;
 	rq_schedule (s, s->metadata_clock + program->creates * s->storage->create_delay,
 		     EVENT_OPEN, number);
@@ -244,27 +267,119 @@ begin_burst (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	const struct program *program = program_of (s, number);
+	if (process->is_stopped || process->burst_at < s->now || process->burst_at > s->now)
+		return; /* of a run that was stopped */
 	if (process->is_draining) {
 		process->is_burst_due = 1;
 		return;
 	}
+	process->burst_at = INFINITY;
 	if (!process->operation && !program->is->creates)
 		open_file (s, number);
+	process->operations = operations_of (s, program, process->bursts_left);
 	process->bursts_left--;
-	process->operations_left = operations_of (program->is);
+	process->operations_left
+	    = program->is->sync == SLUICE_SYNC_BEHIND ? 1 : process->operations;
 	process->burst_began = s->now;
 	rq_burst_begins (s, number);
 	rq_begin_operation (s, number);
 }
 
+void
+rq_schedule_burst (struct simulation *s, uint32_t number, double at)
+{
+	s->processes[number].burst_at = at;
+	rq_schedule (s, at, EVENT_BURST, number);
+}
+
+void
+rq_start_program (struct simulation *s, struct program *program, double at)
+{
+	const struct sluice_program *is = program->is;
+	program->writing = (uint32_t)is->processes;
+	program->step_left = program->writing;
+	program->outcome->first_start = at;
+	if (!is->bursts) {
+		program->ends_at = at + is->compute;
+		rq_schedule (s, program->ends_at, EVENT_ENDED, program_number (s, program));
+	}
+	for (uint32_t rank = 0; rank < program->writing && is->bursts; rank++) {
+		uint64_t number = program->first_process + rank;
+		struct process *process = &s->processes[number];
+		double late
+		    = s->storage->jitter_seconds * rq_random (s, &number, sizeof number);
+		process->bursts_left = (uint32_t)is->bursts;
+		rq_schedule_burst (s, (uint32_t)number,
+				   at + late + (is->overlaps ? 0.0 : is->compute));
+	}
+}
+
+/* Let a process write nothing more. What is under way comes to its end. */
+static void
+stop_process (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	process->burst_at = INFINITY;
+	if (!process->operations_left || process->is_stopped)
+		return;
+	process->operations_left = 0;
+	process->is_stopped = process->flows_open || !process->is_held;
+	for (uint32_t i = 0, open = process->flows_open; open && i < process->flow_count;
+	     i++) {
+		struct flow *flow = &s->flows[flow_at (s, number, i)];
+		int is_idle = flow->unsent > 0.0 && !flow->in_flight && flow->window;
+		flow->unsent = 0.0;
+		if (is_idle)
+			rq_flow_done (s, flow_at (s, number, i));
+	}
+}
+
+void
+rq_stop_program (struct simulation *s, struct program *program)
+{
+	for (uint32_t i = 0; i < (uint32_t)program->is->processes; i++)
+		stop_process (s, program->first_process + i);
+	if (program->is->yields == SLUICE_YIELD_NEVER && !program->is->noise)
+		s->holders -= program->bursting;
+	program->bursting = 0;
+	program->ends_at = INFINITY;
+	rq_forget_turn (s, program);
+}
+
+int
+rq_process_stopped (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	if (!process->is_stopped)
+		return 0;
+	process->is_stopped = 0;
+	if (process->burst_at <= s->now) /* its program has begun anew */
+		rq_schedule_burst (s, number, s->now);
+	return 1;
+}
+
+static void
+end_program (struct simulation *s, struct program *program)
+{
+	program->outcome->end = s->now;
+	s->ended = program_number (s, program);
+	s->running -= !program->is->noise;
+	rq_stop_if_over (s);
+}
+
+static void
+end_computing (struct simulation *s, struct program *program)
+{
+	if (program->ends_at >= s->now && program->ends_at <= s->now)
+		end_program (s, program);
+}
+
+/* A process has ended its last burst. */
 static void
 end_process (struct simulation *s, struct program *program)
 {
-	if (--program->writing)
-		return;
-	program->outcome->end = s->now;
-	s->running -= !program->is->noise;
-	rq_stop_if_over (s);
+	if (!--program->writing)
+		end_program (s, program);
 }
 
 void
@@ -273,11 +388,48 @@ rq_stop_if_over (struct simulation *s)
 	s->stopped |= !s->running && !s->staged;
 }
 
+/* All of a program's processes have ended a burst: on to the next one, or to the end. */
+static void
+end_step (struct simulation *s, struct program *program)
+{
+	const struct sluice_program *is = program->is;
+	uint32_t bursts_left = s->processes[program->first_process].bursts_left;
+	double over = is->overlaps ? fmax (s->now, program->burst_began + is->compute)
+				   : s->now + (bursts_left ? is->compute : 0.0);
+	program->step_left = (uint32_t)is->processes;
+	for (uint32_t rank = 0; rank < program->step_left && bursts_left; rank++)
+		rq_schedule_burst (s, program->first_process + rank, over);
+	if (bursts_left)
+		return;
+	program->ends_at = over;
+	rq_schedule (s, over, EVENT_ENDED, program_number (s, program));
+}
+
+static void
+end_burst (struct simulation *s, uint32_t number)
+{
+	struct process *process = &s->processes[number];
+	struct program *program = program_of (s, number);
+	program->step_left--;
+	rq_burst_ends (s, number);
+	if (program->is->in_step) {
+		if (!program->step_left)
+			end_step (s, program);
+	} else if (process->bursts_left) {
+		double next = process->burst_began + program->is->period;
+		rq_schedule_burst (s, number, fmax (s->now, next));
+	} else {
+		end_process (s, program);
+	}
+}
+
 static void
 end_operation (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
+	if (rq_process_stopped (s, number))
+		return;
 	if (process->is_draining) {
 		rq_drained (s, number);
 		return;
@@ -286,17 +438,10 @@ end_operation (struct simulation *s, uint32_t number)
 	process->operations_left--;
 	if (program->is->dispatch != SLUICE_DISPATCH_FREE)
 		rq_give_turn (s, number);
-	if (process->operations_left) {
+	if (process->operations_left)
 		rq_begin_operation (s, number);
-		return;
-	}
-	rq_burst_ends (s, number);
-	if (process->bursts_left) {
-		double next = process->burst_began + program->is->period;
-		rq_schedule (s, fmax (s->now, next), EVENT_BURST, number);
-	} else {
-		end_process (s, program);
-	}
+	else
+		end_burst (s, number);
 }
 
 void
@@ -326,8 +471,10 @@ rq_unit_acknowledged (struct simulation *s, uint32_t number, double bytes)
 	struct flow *flow = &s->flows[number];
 	struct process *process = &s->processes[flow->process];
 	struct program *program = program_of (s, flow->process);
-	if (!process->is_draining) /* the buffer has acknowledged what drains */
+	if (!process->is_draining) { /* the buffer has acknowledged what drains */
 		program->outcome->bytes += bytes;
+		program->burst_bytes += bytes;
+	}
 	program->target_bytes[flow->target] += bytes;
 	if (s->stop_share > 0.0)
 		note_share (s, program);
@@ -354,11 +501,13 @@ handle (struct simulation *s, const struct event *event)
 		begin_burst (s, event->index);
 		break;
 	case EVENT_OPERATION:
-		operate (s, event->index);
+		if (!rq_process_stopped (s, event->index))
+			operate (s, event->index);
 		break;
 	case EVENT_OPEN:
 		s->creating--;
-		open_flows (s, event->index);
+		if (!rq_process_stopped (s, event->index))
+			open_flows (s, event->index);
 		break;
 	case EVENT_CONNECT:
 		try_again (s, event->index);
@@ -378,7 +527,18 @@ handle (struct simulation *s, const struct event *event)
 	case EVENT_STAGED:
 		program_of (s, event->index)->outcome->bytes
 		    += program_of (s, event->index)->is->operation_bytes;
+		program_of (s, event->index)->burst_bytes
+		    += program_of (s, event->index)->is->operation_bytes;
 		end_operation (s, event->index);
+		break;
+	case EVENT_WAKE:
+		rq_wake (s, event->index);
+		break;
+	case EVENT_CONTROL:
+		rq_control (s);
+		break;
+	case EVENT_ENDED:
+		end_computing (s, &s->programs[event->index]);
 		break;
 	case EVENT_SERVED:
 		rq_target_served (s, event->index);
@@ -386,15 +546,23 @@ handle (struct simulation *s, const struct event *event)
 	}
 }
 
+int
+rq_step (struct simulation *s, double until)
+{
+	struct event event;
+	if (s->out_of_memory || !s->event_count || s->events[0].time > until
+	    || !rq_next_event (s, &event))
+		return 0;
+	s->now = event.time;
+	handle (s, &event);
+	return 1;
+}
+
 int64_t
 rq_run_to_end (struct simulation *s)
 {
-	struct event event;
 	int64_t count = 0;
-	while (!s->stopped && !s->out_of_memory && rq_next_event (s, &event)) {
-		s->now = event.time;
-		handle (s, &event);
+	while (!s->stopped && rq_step (s, INFINITY))
 		count++;
-	}
 	return s->out_of_memory ? -1 : count;
 }

@@ -17,6 +17,11 @@
  * Where sources are faster than a server's port and its device slower, flows
  * above a limit are refused and try again after a timeout (incast).
  *
+ * Bursts may take turns (bursts.h). One that is held writes nothing new, between two
+ * writes, or where writes go out behind it between two units; one that goes in part is
+ * paced; what is under way is not called back. What control takes for a program's rate
+ * alone and its demand is measured: the program is simulated alone first.
+ *
  * Programs that yield stage in their nodes' memory while others write, and programs
  * that divide keep to their part of the targets (discrete_event_run.c).
  *
@@ -26,6 +31,7 @@
 #define SLUICE_DISCRETE_EVENT_H
 
 #include "base.h"
+#include "bursts.h"
 
 #ifndef SLUICE_BINDING
 #include <math.h>
@@ -73,13 +79,20 @@
 	X (buffer_bytes, 0.0, 0.0, 1e18, "B", "of a node, for programs that yield")        \
 	X (buffer_bandwidth, 1e10, 1.0, 1e15, "B/s",                                       \
 	   "of a process into its node's buffer")                                          \
-	X (jitter_seconds, 0.0, 0.0, 1e3, "s", "spread of the processes' starts")
+	X (jitter_seconds, 0.0, 0.0, 1e3, "s", "spread of the processes' starts")          \
+	X (burst_spread, 0.0, 0.0, 3.0, "sd of ln",                                        \
+	   "by which the bursts of a program differ in length")                            \
+	X (lanes, 1.0, 1.0, SLUICE_MAX_LANES, "lanes",                                     \
+	   "equal groups of targets, one after the other, that turns tell apart")          \
+	X (weighs, 0.0, 0.0, 1.0, "flag",                                                  \
+	   "1: targets share by weights, 1 for each program unless turns weigh it")
 
 #define SLUICE_STORAGE_MEMBER(name, value, low, high, unit, text) double name;
 
 struct sluice_storage {
 	SLUICE_STORAGE_FIELDS (SLUICE_STORAGE_MEMBER)
-	uint64_t seed; /* of the jitter */
+	struct sluice_turns_config turns;
+	uint64_t seed; /* of the jitter, of what differs between bursts, and of noise */
 };
 
 /* When the next operation of a process may begin. */
@@ -108,14 +121,19 @@ enum sluice_yield {
 	X (nodes, 1.0, 1.0, 1e6, "nodes", "they run on, spread evenly")                    \
 	X (operation_bytes, 1048576.0, 1.0, 1e15, "B", "of one write")                     \
 	X (operations, 1.0, 1.0, 1e9, "writes", "of a process in a burst")                 \
-	X (bursts, 1.0, 1.0, 1e6, "bursts", "of a process")                                \
+	X (bursts, 1.0, 0.0, 1e6, "bursts", "of a process")                                \
+	X (compute, 0.0, 0.0, 1e9, "s", "of computing before each burst, if in_step")      \
 	X (period, 0.0, 0.0, 1e9, "s", "from burst to burst, if the last one is over")     \
 	X (start, 0.0, 0.0, 1e9, "s", "when it begins")                                    \
 	X (stripe_bytes, 1e15, 1.0, 1e15, "B", "of a file on one target after the other")  \
 	X (stripe_targets, 1.0, 1.0, 1e5, "targets", "a file is spread over")              \
 	X (first_target, 0.0, 0.0, 1e5, "target", "first of those that it may use")        \
 	X (target_count, 0.0, 0.0, 1e5, "targets", "that it may use; 0: all")              \
-	X (throttle, 0.0, 0.0, 1e9, "share", "REROUTE: foreign over own bytes of a target")
+	X (throttle, 0.0, 0.0, 1e9, "share",                                               \
+	   "REROUTE: foreign over own bytes of a target")                                  \
+	X (rate, INFINITY, 1e-3, INFINITY, "B/s", "what all its processes produce")        \
+	X (expected, 0.0, 0.0, 1e9, "s",                                                   \
+	   "what turns take its first burst for, alone; 0: unknown")
 
 struct sluice_program {
 	SLUICE_PROGRAM_FIELDS (SLUICE_STORAGE_MEMBER)
@@ -130,7 +148,10 @@ struct sluice_program {
 	uint32_t yields;      /* enum sluice_yield */
 	uint32_t divides;     /* 1: while several that do so write, each has its part of
 			       * the targets */
-	uint32_t reserved;
+	uint32_t in_step;     /* 1: its processes begin each burst together, when the last
+			       * of them has ended the one before */
+	uint32_t overlaps;    /* 1: in_step, and computes while it writes */
+	uint32_t coverage;    /* enum sluice_coverage: what turns can do about it */
 };
 
 struct sluice_program_outcome {
@@ -144,6 +165,9 @@ struct sluice_program_outcome {
 	double smallest_target; /* B, on the one that got least */
 	double messages;	/* of the coordinators */
 	double collapses;	/* flows refused */
+	double io;		/* s inside bursts */
+	double io_alone;	/* s of that, alone; 0 where turns are off */
+	double held;		/* s for which turns held its bursts */
 };
 
 /* A number of one of the lists above, for readers of scenarios and for reports. */
@@ -163,12 +187,43 @@ void sluice_program_init (struct sluice_program *program);
 /*
  * Simulate count programs until all but the noise have ended or, with
  * stop_share > 0, until the first has written that share of its bytes (Shah S8).
- * Returns the number of events, or -1 and the reason.
+ * watch: sees what turns are decided from (NULL: nobody does). Returns the number of
+ * events, or -1 and the reason.
  */
 int64_t sluice_discrete_event_run (const struct sluice_storage *storage,
 				   const struct sluice_program *programs, uint32_t count,
-				   double stop_share,
-				   struct sluice_program_outcome *outcomes,
+				   double stop_share, sluice_turns_watch *watch,
+				   void *watcher, struct sluice_program_outcome *outcomes,
 				   struct sluice_error *err);
+
+/* A simulation of programs that begin when they are told to. */
+struct sluice_discrete_event;
+
+/* Make one of count programs, whose `start` is ignored; all that is pointed to must outlive
+ * it. Programs are simulated alone first. NULL and the reason. */
+struct sluice_discrete_event *sluice_discrete_event_new (
+    const struct sluice_storage *storage, const struct sluice_program *programs,
+    uint32_t count, struct sluice_program_outcome *outcomes, struct sluice_error *err);
+void sluice_discrete_event_destroy (struct sluice_discrete_event *simulation);
+
+/* Watch what turns are decided from, and what comes out. */
+void sluice_discrete_event_watch_turns (struct sluice_discrete_event *simulation,
+					sluice_turns_watch *watch, void *watcher);
+
+/* B/s of a program alone on all targets; 0: it has no bursts. */
+double sluice_discrete_event_alone (const struct sluice_discrete_event *simulation,
+				    uint32_t program);
+
+/* Begin a program now, on the lanes of a bit mask (0: its own targets). One that was
+ * stopped may begin anew. */
+void sluice_discrete_event_start (struct sluice_discrete_event *simulation, double now,
+				  uint32_t program, uint32_t lane_mask);
+void sluice_discrete_event_stop (struct sluice_discrete_event *simulation, double now,
+				 uint32_t program);
+
+/* Run up to and including until. Returns 1 at the end of a program, 0 when none ends by
+ * then, -1 without memory; call again after each 1. */
+int sluice_discrete_event_next (struct sluice_discrete_event *simulation, double until,
+				double *time, uint32_t *program);
 
 #endif

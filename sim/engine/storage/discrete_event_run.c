@@ -15,7 +15,8 @@ static const struct sluice_field program_fields[] = { SLUICE_PROGRAM_FIELDS (FIE
 enum {
 	STORAGE_FIELDS = sizeof storage_fields / sizeof storage_fields[0],
 	PROGRAM_FIELDS = sizeof program_fields / sizeof program_fields[0],
-	MOST_FLOWS = 1U << 26, /* flows, and streams of all targets: half a GiB */
+	MOST_FLOWS = 1U << 26,	  /* flows, and streams of all targets: half a GiB */
+	ENOUGH_OPERATIONS = 1000, /* to measure the rate of a process */
 };
 
 const struct sluice_field *
@@ -36,6 +37,7 @@ sluice_storage_init (struct sluice_storage *storage)
 	memset (storage, 0, sizeof *storage);
 #define SET(name, value, low, high, unit, text) storage->name = value;
 	SLUICE_STORAGE_FIELDS (SET)
+	sluice_turns_config_init (&storage->turns);
 }
 
 void
@@ -67,7 +69,19 @@ check_storage (const struct sluice_storage *storage, struct sluice_error *err)
 	if (storage->targets < storage->servers)
 		return sluice_fail (err, "%g targets on %g servers; give each server one",
 				    storage->targets, storage->servers);
-	return 0;
+	if (storage->targets < storage->lanes)
+		return sluice_fail (err, "%g targets in %g lanes; give each lane one",
+				    storage->targets, storage->lanes);
+	if (storage->weighs > 0.0
+	    && (storage->seek_seconds > 0.0 || storage->ordered > 0.0))
+		return sluice_fail (err,
+				    "targets that weigh programs neither seek nor keep "
+				    "order: give seek_seconds 0 and ordered 0");
+	if (storage->turns.is_on && storage->turns.settings.weigh > 0.5
+	    && !(storage->weighs > 0.0))
+		return sluice_fail (err, "turns are to weigh programs, which these targets "
+					 "cannot: give the storage weighs = 1");
+	return sluice_turns_config_check (&storage->turns, err);
 }
 
 static int
@@ -85,8 +99,14 @@ check_program (const struct sluice_program *program, const struct sluice_storage
 		    err, "program uses targets %g to %g of %g", program->first_target,
 		    program->first_target + fmax (count, 1.0) - 1.0, storage->targets);
 	if (program->sync > SLUICE_SYNC_FLUSH || program->dispatch > SLUICE_DISPATCH_REROUTE
-	    || program->yields > SLUICE_YIELD_FLUSH)
-		return sluice_fail (err, "program has an unknown sync, dispatch or yields");
+	    || program->yields > SLUICE_YIELD_FLUSH || program->coverage > SLUICE_UNSEEN)
+		return sluice_fail (err, "program has an unknown sync, dispatch, yields or "
+					 "coverage");
+	if (!program->in_step && (program->compute > 0.0 || program->overlaps))
+		return sluice_fail (err, "program computes between its bursts: give it "
+					 "in_step = 1");
+	if (!program->in_step && !(program->bursts > 0.0))
+		return sluice_fail (err, "program has no bursts: give it in_step = 1");
 	if (program->dispatch != SLUICE_DISPATCH_FREE
 	    && (program->yields != SLUICE_YIELD_NEVER || program->divides))
 		return sluice_fail (err, "program takes turns on targets: it can neither "
@@ -104,10 +124,25 @@ set_up_outcome (struct program *program, struct sluice_program_outcome *outcome)
 {
 	program->outcome = outcome;
 	*outcome = (struct sluice_program_outcome){
-		.first_start = program->is->start,
 		.end = INFINITY,
 		.share_time = INFINITY,
 	};
+}
+
+uint32_t
+rq_lane_end (const struct simulation *s, uint32_t lane)
+{
+	double end = (double)(lane + 1U) * s->storage->targets / s->storage->lanes;
+	return lane == UINT32_MAX ? 0 : (uint32_t)end;
+}
+
+static uint32_t
+lane_of (const struct simulation *s, uint32_t target)
+{
+	uint32_t lane = 0;
+	while (rq_lane_end (s, lane) <= target)
+		lane++;
+	return lane;
 }
 
 static int
@@ -121,7 +156,10 @@ set_up_program (struct simulation *s, struct program *program,
 	program->writing = (uint32_t)is->processes;
 	program->total = is->processes * is->bursts * is->operations * is->operation_bytes;
 	program->collapses = rq_can_collapse (s, program);
-	program->flow_count = rq_flow_count (program);
+	program->flow_count = rq_flow_count (program, is->operations);
+	program->ends_at = INFINITY;
+	program->usual = burst_usual (s->storage->seed, program_number (s, program),
+				      (uint32_t)is->bursts, s->storage->burst_spread, 1.0);
 	program->first_process = s->process_count;
 	program->first_stream = s->stream_count;
 	s->stream_count += is->interleaved ? 1 : (uint32_t)is->processes;
@@ -132,7 +170,14 @@ set_up_program (struct simulation *s, struct program *program,
 		s->flows_each = program->flow_count;
 	program->target_bytes = calloc (s->target_count, sizeof (double));
 	program->groups = calloc (program->target_count, sizeof *program->groups);
-	return program->target_bytes && program->groups ? 0 : -1;
+	program->targets = calloc (s->target_count, sizeof *program->targets);
+	if (!program->target_bytes || !program->groups || !program->targets)
+		return -1;
+	for (uint32_t i = 0; i < program->target_count; i++) {
+		program->targets[i] = (uint32_t)is->first_target + i;
+		program->lane_mask |= 1U << lane_of (s, program->targets[i]);
+	}
+	return 0;
 }
 
 static void
@@ -146,13 +191,10 @@ set_up_processes (struct simulation *s, struct program *program, uint32_t first_
 			.program = (uint32_t)(program - s->programs),
 			.rank = rank,
 			.node = first_node + (uint32_t)node,
-			.bursts_left = (uint32_t)is->bursts,
+			.burst_at = INFINITY,
 			.flow_count = program->flow_count,
 			.home = rank % program->target_count,
 		};
-		double late
-		    = s->storage->jitter_seconds * rq_random (s, &number, sizeof number);
-		rq_schedule (s, is->start + late, EVENT_BURST, (uint32_t)number);
 	}
 }
 
@@ -202,7 +244,9 @@ set_up (struct simulation *s, const struct sluice_program *programs,
 			return -1;
 		set_up_outcome (&s->programs[i], &outcomes[i]);
 	}
-	if (!(s->storage->seek_seconds > 0.0))
+	if (s->storage->weighs > 0.0)
+		s->stream_count = s->program_count;
+	else if (!(s->storage->seek_seconds > 0.0))
 		s->stream_count = 1;
 	if (allocate (s) < 0)
 		return -1;
@@ -211,7 +255,7 @@ set_up (struct simulation *s, const struct sluice_program *programs,
 		set_up_processes (s, &s->programs[i], node);
 		node += (uint32_t)programs[i].nodes;
 	}
-	return s->out_of_memory ? -1 : 0;
+	return rq_init_turns (s);
 }
 
 static void
@@ -220,6 +264,7 @@ tear_down (struct simulation *s)
 	for (uint32_t i = 0; s->programs && i < s->program_count; i++) {
 		free (s->programs[i].groups);
 		free (s->programs[i].target_bytes);
+		free (s->programs[i].targets);
 	}
 	free (s->programs);
 	free (s->processes);
@@ -231,6 +276,7 @@ tear_down (struct simulation *s)
 	free (s->servers);
 	free (s->events);
 	free (s->units);
+	burst_control_free (&s->control);
 }
 
 static void
@@ -239,40 +285,207 @@ report (const struct simulation *s)
 	for (uint32_t i = 0; i < s->program_count; i++) {
 		const struct program *program = &s->programs[i];
 		struct sluice_program_outcome *outcome = program->outcome;
-		uint32_t first = (uint32_t)program->is->first_target;
 		outcome->stopped = s->now;
 		outcome->drained = fmax (outcome->drained, outcome->end);
 		outcome->smallest_target = INFINITY;
-		for (uint32_t t = first; t < first + program->target_count; t++) {
-			double bytes = program->target_bytes[t];
+		for (uint32_t t = 0; t < program->target_count; t++) {
+			double bytes = program->target_bytes[program->targets[t]];
 			outcome->largest_target = fmax (outcome->largest_target, bytes);
 			outcome->smallest_target = fmin (outcome->smallest_target, bytes);
 		}
 	}
 }
 
-int64_t
-sluice_discrete_event_run (const struct sluice_storage *storage,
-			   const struct sluice_program *programs, uint32_t count,
-			   double stop_share, struct sluice_program_outcome *outcomes,
-			   struct sluice_error *err)
+static int
+check (const struct sluice_storage *storage, const struct sluice_program *programs,
+       uint32_t count, struct sluice_error *err)
 {
 	if (check_storage (storage, err) < 0)
 		return -1;
 	for (uint32_t i = 0; i < count; i++)
 		if (check_program (&programs[i], storage, err) < 0)
 			return -1;
+	return 0;
+}
+
+static int
+no_memory (struct sluice_error *err)
+{
+	return sluice_fail (err, "no memory for so many processes, targets and requests");
+}
+
+/* What a program's rate and demand are measured by: one burst, not longer than it takes. */
+static struct sluice_program
+sample_of (const struct sluice_program *program)
+{
+	struct sluice_program sample = *program;
+	sample.bursts = 1.0;
+	sample.operations = fmin (program->operations, ENOUGH_OPERATIONS);
+	sample.compute = sample.start = 0.0;
+	sample.noise = sample.in_step = sample.overlaps = 0;
+	sample.yields = SLUICE_YIELD_NEVER;
+	return sample;
+}
+
+/* Simulate a program alone, and note its rate and its shares of the stations. */
+static int
+measure_alone (const struct sluice_storage *storage, struct program *program)
+{
+	struct sluice_storage quiet = *storage;
+	struct sluice_program sample = sample_of (program->is);
+	struct sluice_program_outcome outcome;
+	quiet.turns.is_on = 0;
+	quiet.burst_spread = quiet.jitter_seconds = 0.0;
+	struct simulation s = { .storage = &quiet, .program_count = 1 };
+	int failed = set_up (&s, &sample, &outcome) < 0;
+	if (!failed) {
+		rq_start_program (&s, &s.programs[0], 0.0);
+		failed = rq_run_to_end (&s) < 0;
+	}
+	program->alone = outcome.bytes / s.now;
+	program->demand[SLUICE_STATION_BYTES]
+	    = s.busy[SLUICE_STATION_BYTES] / s.now / storage->targets;
+	program->demand[SLUICE_STATION_LINKS]
+	    = s.busy[SLUICE_STATION_LINKS] / s.now / storage->servers;
+	program->demand[SLUICE_STATION_METADATA] = s.busy[SLUICE_STATION_METADATA] / s.now;
+	tear_down (&s);
+	return failed ? -1 : 0;
+}
+
+/* Measure all programs alone, and let control know. */
+static int
+measure_all (struct simulation *s)
+{
+	for (uint32_t i = 0; i < s->program_count; i++) {
+		struct program *program = &s->programs[i];
+		if (program->is->bursts > 0.0 && measure_alone (s->storage, program) < 0)
+			return -1;
+		burst_expect (&s->control, &program->burst, program->is->expected,
+			      program->demand);
+	}
+	return 0;
+}
+
+int64_t
+sluice_discrete_event_run (const struct sluice_storage *storage,
+			   const struct sluice_program *programs, uint32_t count,
+			   double stop_share, sluice_turns_watch *watch, void *watcher,
+			   struct sluice_program_outcome *outcomes,
+			   struct sluice_error *err)
+{
+	if (check (storage, programs, count, err) < 0)
+		return -1;
 	struct simulation s
 	    = { .storage = storage, .program_count = count, .stop_share = stop_share };
 	int64_t events = -1;
-	if (set_up (&s, programs, outcomes) == 0) {
+	if (set_up (&s, programs, outcomes) == 0
+	    && (!storage->turns.is_on || measure_all (&s) == 0)) {
+		s.control.watch = watch;
+		s.control.watcher = watcher;
+		for (uint32_t i = 0; i < count; i++)
+			rq_start_program (&s, &s.programs[i], programs[i].start);
 		events = rq_run_to_end (&s);
 		report (&s);
 	}
 	if (events < 0)
-		sluice_fail (err, "no memory for so many processes, targets and requests");
+		no_memory (err);
 	tear_down (&s);
 	return events;
+}
+
+struct sluice_discrete_event {
+	struct simulation is;
+};
+
+struct sluice_discrete_event *
+sluice_discrete_event_new (const struct sluice_storage *storage,
+			   const struct sluice_program *programs, uint32_t count,
+			   struct sluice_program_outcome *outcomes,
+			   struct sluice_error *err)
+{
+	if (check (storage, programs, count, err) < 0)
+		return NULL;
+	struct sluice_discrete_event *simulation = calloc (1, sizeof *simulation);
+	if (!simulation) {
+		no_memory (err);
+		return NULL;
+	}
+	struct simulation *s = &simulation->is;
+	s->storage = storage;
+	s->program_count = count;
+	s->ended = NOTHING;
+	if (set_up (s, programs, outcomes) == 0 && measure_all (s) == 0)
+		return simulation;
+	no_memory (err);
+	sluice_discrete_event_destroy (simulation);
+	return NULL;
+}
+
+void
+sluice_discrete_event_destroy (struct sluice_discrete_event *simulation)
+{
+	if (simulation)
+		tear_down (&simulation->is);
+	free (simulation);
+}
+
+void
+sluice_discrete_event_watch_turns (struct sluice_discrete_event *simulation,
+				   sluice_turns_watch *watch, void *watcher)
+{
+	simulation->is.control.watch = watch;
+	simulation->is.control.watcher = watcher;
+}
+
+double
+sluice_discrete_event_alone (const struct sluice_discrete_event *simulation,
+			     uint32_t program)
+{
+	return simulation->is.programs[program].alone;
+}
+
+static void
+confine (struct simulation *s, struct program *program, uint32_t lanes)
+{
+	program->lane_mask = lanes;
+	program->target_count = 0;
+	for (uint32_t target = 0; target < s->target_count; target++)
+		if (lanes >> lane_of (s, target) & 1U)
+			program->targets[program->target_count++] = target;
+}
+
+void
+sluice_discrete_event_start (struct sluice_discrete_event *simulation, double now,
+			     uint32_t number, uint32_t lane_mask)
+{
+	struct simulation *s = &simulation->is;
+	uint32_t lanes = lane_mask & ((1U << s->control.storage.lane_count) - 1U);
+	if (lanes)
+		confine (s, &s->programs[number], lanes);
+	s->now = fmax (s->now, now);
+	rq_start_program (s, &s->programs[number], s->now);
+}
+
+void
+sluice_discrete_event_stop (struct sluice_discrete_event *simulation, double now,
+			    uint32_t number)
+{
+	struct simulation *s = &simulation->is;
+	s->now = fmax (s->now, now);
+	rq_stop_program (s, &s->programs[number]);
+}
+
+int
+sluice_discrete_event_next (struct sluice_discrete_event *simulation, double until,
+			    double *time, uint32_t *program)
+{
+	struct simulation *s = &simulation->is;
+	s->ended = NOTHING;
+	while (s->ended == NOTHING && rq_step (s, until)) {
+	}
+	*time = s->now;
+	*program = s->ended;
+	return s->out_of_memory ? -1 : s->ended != NOTHING;
 }
 
 /*
@@ -443,7 +656,7 @@ rq_drained (struct simulation *s, uint32_t number)
 	program->outcome->drained = s->now;
 	if (process->is_burst_due) {
 		process->is_burst_due = 0;
-		rq_schedule (s, s->now, EVENT_BURST, number);
+		rq_schedule_burst (s, number, s->now);
 	} else {
 		rq_drain (s, number);
 	}
@@ -455,6 +668,8 @@ rq_burst_begins (struct simulation *s, uint32_t number)
 {
 	struct program *program = program_of (s, number);
 	program->bursting++;
+	if (!program->in_burst)
+		rq_turn_begins (s, program);
 	s->holders += program->is->yields == SLUICE_YIELD_NEVER && !program->is->noise;
 }
 
@@ -470,6 +685,8 @@ rq_burst_ends (struct simulation *s, uint32_t number)
 {
 	struct program *program = program_of (s, number);
 	program->bursting--;
+	if (program->is->in_step ? !program->step_left : !program->bursting)
+		rq_turn_ends (s, program);
 	drain_all (s, program);
 	if (program->is->yields != SLUICE_YIELD_NEVER || program->is->noise || --s->holders)
 		return;

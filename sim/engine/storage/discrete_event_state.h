@@ -20,7 +20,10 @@ enum event_kind {
 	EVENT_RECEIVED,	 /* a unit has reached its server */
 	EVENT_CACHED,	 /* a unit is in the server's memory */
 	EVENT_SERVED,	 /* a target has done what it was at */
-	EVENT_STAGED	 /* a process: its node's buffer has the operation */
+	EVENT_STAGED,	 /* a process: its node's buffer has the operation */
+	EVENT_WAKE,	 /* a program: the next of those that are paced may write */
+	EVENT_CONTROL,	 /* turns are decided on */
+	EVENT_ENDED	 /* a program: its computing is over, too */
 };
 
 struct event {
@@ -33,6 +36,7 @@ struct event {
 struct process {
 	uint32_t program, rank, node;
 	uint32_t operations_left, bursts_left; /* of the burst; after this one */
+	uint32_t operations;		       /* of the burst */
 	uint32_t operation;		       /* number of its present one */
 	uint32_t file_target;		       /* its file's first, of the program's */
 	uint32_t flow_count, flows_open;
@@ -42,6 +46,9 @@ struct process {
 	uint32_t next_waiting; /* dispatch: in its group's queue */
 	uint32_t staged;       /* operations in its node's buffer */
 	uint32_t is_draining, is_blocked, is_burst_due;
+	uint32_t is_held, next_held; /* turns: waits for its program's turn */
+	uint32_t is_stopped; /* its program was stopped: what it is at is its last */
+	double burst_at;     /* when its next burst begins; INFINITY: by no event */
 	double burst_began;
 	double copy_clock; /* until when it copies to the buffer */
 	double clock;	   /* until when it produces what is sent already */
@@ -74,6 +81,7 @@ struct unit {
 /* Units of one stream that wait at one target. */
 struct stream {
 	uint32_t head, tail;
+	double passed;	     /* weighs: s of the target over its program's weight */
 	uint32_t next_ready; /* stream that is served after this one */
 	uint32_t is_ready;
 };
@@ -86,6 +94,7 @@ struct target {
 	uint32_t joinable;    /* queued commit that further flows may join, or NOTHING */
 	uint32_t joined;      /* flows that it serves */
 	double slice_left;    /* bytes */
+	double passed;	      /* weighs: that of the stream it served last */
 };
 
 /* Units one behind the other. */
@@ -115,12 +124,25 @@ struct program {
 	struct sluice_program_outcome *outcome;
 	uint32_t first_process, first_stream;
 	uint32_t target_count, flow_count;
-	uint32_t writing;     /* processes that have not ended */
-	uint32_t bursting;    /* processes in a burst */
-	uint32_t collapses;   /* its flows can be refused */
-	uint32_t turn;	      /* dispatch: group that is asked first */
-	uint32_t inquired;    /* dispatch: the lengths of the queues are known */
-	double total;	      /* bytes */
+	uint32_t writing;   /* processes that have not ended */
+	uint32_t bursting;  /* processes in a burst */
+	uint32_t collapses; /* its flows can be refused */
+	uint32_t turn;	    /* dispatch: group that is asked first */
+	uint32_t inquired;  /* dispatch: the lengths of the queues are known */
+	double total;	    /* bytes */
+	uint32_t in_burst;  /* 1: a burst goes on */
+	uint32_t step_left; /* in_step: processes that have not ended it */
+	uint32_t lane_mask;
+	uint32_t first_held, last_held; /* processes that wait for its turn */
+	struct burst burst;
+	double burst_began, burst_bytes; /* since when; acknowledged */
+	double usual;			 /* burst_usual of a mean of 1 */
+	double alone;			 /* B/s, with turns */
+	double demand[SLUICE_STATION_COUNT];
+	double pace_clock;    /* until when what it was let write lasts */
+	double wake_at;	      /* of its EVENT_WAKE; INFINITY: there is none */
+	double ends_at;	      /* of its EVENT_ENDED */
+	uint32_t *targets;    /* that it may use */
 	struct group *groups; /* one for each target that it may use */
 	double *target_bytes; /* acknowledged, by target */
 };
@@ -130,6 +152,9 @@ struct simulation {
 	struct program *programs;
 	uint32_t program_count, running; /* programs that are no noise */
 	double now, stop_share;
+	struct burst_control control;
+	double busy[SLUICE_STATION_COUNT]; /* s of all targets, links, metadata server */
+	uint32_t ended;			   /* program that has, since it was asked */
 	struct event *events;
 	uint32_t event_count, event_room;
 	uint64_t event_number;
@@ -173,13 +198,20 @@ void rq_queue_commit (struct simulation *s, uint32_t flow);
 /* discrete_event.c: the life of an operation. */
 /* Uniform in [0, 1), the same for the same bytes and seed. */
 double rq_random (const struct simulation *s, const void *bytes, size_t size);
-uint32_t rq_flow_count (const struct program *program);
+uint32_t rq_flow_count (const struct program *program, double operations);
 uint32_t rq_can_collapse (const struct simulation *s, const struct program *program);
 void rq_unit_acknowledged (struct simulation *s, uint32_t flow, double bytes);
 void rq_flow_done (struct simulation *s, uint32_t flow);
 void rq_begin_operation (struct simulation *s, uint32_t process);
-void rq_stop_if_over (struct simulation *s);  /* no program writes, nothing is staged */
-int64_t rq_run_to_end (struct simulation *s); /* events, or -1 without memory */
+void rq_resume (struct simulation *s, uint32_t process);
+void rq_start_program (struct simulation *s, struct program *program, double at);
+void rq_stop_program (struct simulation *s, struct program *program);
+/* Whether a process was stopped, and has now ended what it was at. */
+int rq_process_stopped (struct simulation *s, uint32_t process);
+void rq_schedule_burst (struct simulation *s, uint32_t process, double at);
+int rq_step (struct simulation *s, double until); /* one event; 0: none by then */
+void rq_stop_if_over (struct simulation *s);	  /* no program writes, nothing is staged */
+int64_t rq_run_to_end (struct simulation *s);	  /* events, or -1 without memory */
 
 /* discrete_event_run.c: programs that keep off, or to their part of the targets. */
 struct span {
@@ -193,6 +225,18 @@ void rq_burst_begins (struct simulation *s, uint32_t process);
 void rq_burst_ends (struct simulation *s, uint32_t process);
 struct span rq_targets_of (const struct simulation *s, const struct program *program);
 
+/* discrete_event_turns.c: bursts that take turns. */
+int rq_init_turns (struct simulation *s); /* -1: no memory */
+void rq_turn_begins (struct simulation *s, struct program *program);
+void rq_turn_ends (struct simulation *s, struct program *program);
+/* Whether a process may write bytes now; else it waits for its program's turn, and
+ * rq_resume is called for it then. */
+int rq_may_write (struct simulation *s, uint32_t process, double bytes);
+void rq_wake (struct simulation *s, uint32_t program);
+void rq_control (struct simulation *s);
+void rq_forget_turn (struct simulation *s, struct program *program); /* it is stopped */
+uint32_t rq_lane_end (const struct simulation *s, uint32_t lane); /* its last target + 1 */
+
 /* discrete_event_run.c: who may write. */
 void rq_take_turn (struct simulation *s, uint32_t process);
 void rq_give_turn (struct simulation *s, uint32_t process);
@@ -201,6 +245,12 @@ static inline struct program *
 program_of (struct simulation *s, uint32_t process)
 {
 	return &s->programs[s->processes[process].program];
+}
+
+static inline uint32_t
+program_number (const struct simulation *s, const struct program *program)
+{
+	return (uint32_t)(program - s->programs);
 }
 
 static inline struct server *

@@ -120,8 +120,9 @@ rq_send_unit (struct simulation *s, uint32_t unit)
 	const struct sluice_program *program = s->programs[process->program].is;
 	double bytes = s->units[unit].bytes;
 	double calls = fmax (1.0, bytes / program->operation_bytes);
-	double seconds
-	    = bytes / s->storage->process_bandwidth + calls * s->storage->call_seconds;
+	double rate
+	    = fmin (s->storage->process_bandwidth, program->rate / program->processes);
+	double seconds = bytes / rate + calls * s->storage->call_seconds;
 	if (seconds > 0.0)
 		rq_schedule (s, pass (&process->clock, s->now, seconds), EVENT_PRODUCED,
 			     unit);
@@ -144,6 +145,7 @@ rq_unit_sent (struct simulation *s, uint32_t unit)
 	struct server *server = server_of (s, flow_of (s, unit)->target);
 	double seconds = s->units[unit].bytes / s->storage->server_bandwidth;
 	double through = pass (&server->link_clock, s->now, seconds);
+	s->busy[SLUICE_STATION_LINKS] += seconds;
 	if (flow_of (s, unit)->is_new && s->storage->flow_seconds > 0.0) {
 		s->flows[s->units[unit].flow].is_new = 0;
 		through = pass (&server->work_clock, through, s->storage->flow_seconds);
@@ -180,19 +182,42 @@ take_ready (struct simulation *s, uint32_t target)
 	return stream;
 }
 
+/* Where targets weigh programs: the ready stream that has had least of its share. */
+static uint32_t
+take_least_served (struct simulation *s, uint32_t target)
+{
+	struct target *t = &s->targets[target];
+	uint32_t least = t->first, before_least = NOTHING;
+	for (uint32_t i = t->first, before = NOTHING; i != NOTHING;
+	     before = i, i = stream_at (s, target, i)->next_ready)
+		if (stream_at (s, target, i)->passed
+		    < stream_at (s, target, least)->passed) {
+			least = i;
+			before_least = before;
+		}
+	if (before_least == NOTHING)
+		return take_ready (s, target);
+	stream_at (s, target, before_least)->next_ready
+	    = stream_at (s, target, least)->next_ready;
+	t->last = t->last == least ? before_least : t->last;
+	stream_at (s, target, least)->is_ready = 0;
+	return least;
+}
+
 /* The stream that a target serves next, its seek paid; NOTHING when it is idle. */
 static uint32_t
 choose_stream (struct simulation *s, uint32_t target, double *seconds)
 {
 	struct target *t = &s->targets[target];
 	int stays = stream_at (s, target, t->stream)->head != NOTHING;
-	if (stays && t->slice_left > 0.0)
+	int weighs = s->storage->weighs > 0.0;
+	if (stays && t->slice_left > 0.0 && !weighs)
 		return t->stream;
 	if (stays)
 		append_ready (s, target, t->stream);
 	if (t->first == NOTHING)
 		return NOTHING;
-	uint32_t stream = take_ready (s, target);
+	uint32_t stream = weighs ? take_least_served (s, target) : take_ready (s, target);
 	if (stream && stream != t->position) { /* a commit pays for its own moves */
 		*seconds += s->storage->seek_seconds;
 		t->position = stream;
@@ -202,16 +227,26 @@ choose_stream (struct simulation *s, uint32_t target, double *seconds)
 	return stream;
 }
 
-/* Where on the device a unit lies: without a seek time it does not matter. */
+/* Where on the device a unit lies: without a seek time it does not matter. Where targets
+ * weigh programs: whose it is. */
 static uint32_t
 stream_of (const struct simulation *s, uint32_t unit)
 {
+	if (s->storage->weighs > 0.0)
+		return s->processes[flow_of (s, unit)->process].program;
 	if (!(s->storage->seek_seconds > 0.0) || s->units[unit].kind == UNIT_COMMIT)
 		return 0;
 	uint32_t process = flow_of (s, unit)->process;
 	const struct program *program = &s->programs[s->processes[process].program];
 	return program->first_stream
 	       + (program->is->interleaved ? 0 : s->processes[process].rank);
+}
+
+static double
+weight_of (const struct simulation *s, uint32_t unit)
+{
+	const struct process *process = &s->processes[flow_of (s, unit)->process];
+	return s->programs[process->program].burst.weight;
 }
 
 static void
@@ -239,6 +274,9 @@ serve_next (struct simulation *s, uint32_t target)
 	} else {
 		seconds += s->units[unit].bytes / s->storage->target_bandwidth;
 	}
+	s->busy[SLUICE_STATION_BYTES] += seconds;
+	t->passed = stream->passed;
+	stream->passed += seconds / weight_of (s, unit);
 	rq_schedule (s, s->now + seconds, EVENT_SERVED, target);
 }
 
@@ -270,6 +308,8 @@ queue_unit (struct simulation *s, uint32_t target, uint32_t unit)
 	*link = unit;
 	if (s->units[unit].next == NOTHING)
 		stream->tail = unit;
+	if (unit == stream->head && (t->present == NOTHING || t->stream != number))
+		stream->passed = fmax (stream->passed, t->passed); /* it was idle */
 	if (!stream->is_ready && t->stream != number)
 		append_ready (s, target, number);
 	if (t->present == NOTHING)

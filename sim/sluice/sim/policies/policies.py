@@ -24,7 +24,8 @@ import numpy as np
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import PolicyError, outlive, struct_dtype
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.storage.mean_field import fill_profile, limited, station_shares, take_turns
+from sluice.sim.storage.mean_field import fill_profile, limited, station_shares
+from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -232,8 +233,8 @@ def turns(
         raise PolicyError(f"the share of covered jobs is {knowledge.covered}; give 0 to 1")
 
     def reshape(loads: NDArray[Any], config: Any) -> NDArray[Any]:
-        take_turns(config, knowledge.settings)
-        config.turns.noise, config.turns.demand_error = knowledge.noise, knowledge.demand_error
+        errors = {"noise": knowledge.noise, "demand_error": knowledge.demand_error}
+        take_turns(config.turns, {**knowledge.settings, **errors})
         known = np.array(loads)
         usual = _of_its_kind(predicted).loads(workload, config)
         shares = station_shares(usual, config)

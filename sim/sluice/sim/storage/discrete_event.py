@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import StorageModelError
+from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,6 +65,12 @@ class ProgramOutcome:
     """Of the coordinators that re-route."""
     collapses: float
     """Flows that a server refused."""
+    io: float
+    """Seconds inside bursts."""
+    io_alone: float
+    """The same alone; 0 where bursts take no turns."""
+    held: float
+    """Seconds for which turns held its bursts."""
 
     @property
     def seconds(self) -> float:
@@ -102,10 +109,18 @@ WORDS = {
         "block": lib.SLUICE_YIELD_BLOCK,
         "flush": lib.SLUICE_YIELD_FLUSH,
     },
+    "coverage": {
+        "covered": lib.SLUICE_COVERED,
+        "seen": lib.SLUICE_SEEN,
+        "unseen": lib.SLUICE_UNSEEN,
+    },
 }
 """What a program's words mean."""
 
-WHOLE = ("creates", "rewrites", "interleaved", "inquiry", "noise", "divides")
+WHOLE = (
+    *("creates", "rewrites", "interleaved", "inquiry", "noise", "divides"),
+    *("in_step", "overlaps"),
+)
 """Whole numbers of a program; all but the first are 0 or 1."""
 
 
@@ -115,32 +130,51 @@ def simulate(
     *,
     stop_share: float = 0.0,
     seed: int = 0,
+    turns: Mapping[str, float] | None = None,
+    watch: Any = ffi.NULL,
 ) -> list[ProgramOutcome]:
     """Let programs write together, until all but the noise have ended.
 
-    With stop_share, until the first has written that share of its bytes (facts S8).
+    With stop_share, until the first has written that share of its bytes (facts S8). turns: bursts
+    take turns, with these settings and errors (TURNS); watch: a sluice_turns_watch.
     """
-    machine = ffi.new("struct sluice_storage *")
-    lib.sluice_storage_init(machine)
-    machine.seed = seed
-    _fill(machine, storage, {field.name for field in STORAGE_FIELDS}, "storage")
-    writers = ffi.new("struct sluice_program []", len(programs))
-    names = {field.name for field in PROGRAM_FIELDS} | set(WORDS) | set(WHOLE)
-    for i, program in enumerate(programs):
-        lib.sluice_program_init(writers + i)
-        _fill(writers[i], program, names, f"program {i}")
+    machine = storage_struct(storage, seed=seed, turns=turns)
+    writers = program_structs(programs)
     outcomes = ffi.new("struct sluice_program_outcome []", len(programs))
     error = ffi.new("struct sluice_error *")
     if not math.isfinite(stop_share) or not 0.0 <= stop_share <= 1.0:
         raise StorageModelError(f"stop_share is {stop_share}; give 0 to 1")
     events = lib.sluice_discrete_event_run(
-        machine, writers, len(programs), stop_share, outcomes, error
+        machine, writers, len(programs), stop_share, watch, ffi.NULL, outcomes, error
     )
     if events < 0:
         raise StorageModelError(ffi.string(error.text).decode())
     return [
         ProgramOutcome(*(getattr(o, name) for name in ProgramOutcome.__slots__)) for o in outcomes
     ]
+
+
+def storage_struct(
+    storage: Mapping[str, float], *, seed: int = 0, turns: Mapping[str, float] | None = None
+) -> Any:
+    """Make a struct sluice_storage of its numbers; those not given keep their defaults."""
+    machine = ffi.new("struct sluice_storage *")
+    lib.sluice_storage_init(machine)
+    machine.seed = seed
+    _fill(machine, storage, {field.name for field in STORAGE_FIELDS}, "storage")
+    if turns is not None:
+        take_turns(machine.turns, turns)
+    return machine
+
+
+def program_structs(programs: Sequence[Mapping[str, float | str]]) -> Any:
+    """Make an array of struct sluice_program."""
+    writers = ffi.new("struct sluice_program []", len(programs))
+    names = {field.name for field in PROGRAM_FIELDS} | set(WORDS) | set(WHOLE)
+    for i, program in enumerate(programs):
+        lib.sluice_program_init(writers + i)
+        _fill(writers[i], program, names, f"program {i}")
+    return writers
 
 
 def _fill(struct: Any, values: Mapping[str, float | str], names: set[str], what: str) -> None:
@@ -313,7 +347,7 @@ PATTERNS: dict[str, dict[str, float | str]] = {
 }
 """What the patterns of Shah et al. mean in the numbers of a program."""
 
-MEMBERS = ("platform", "storage", "program", "stop_share", "offsets", "seed")
+MEMBERS = ("platform", "storage", "turns", "program", "stop_share", "offsets", "seed")
 SIZE = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([KMGT]i?)?B", re.ASCII)
 UNITS = {"": 1.0, **{p: 1e3**i for i, p in enumerate("KMGT", 1)}}
 UNITS |= {f"{p}i": 1024.0**i for i, p in enumerate("KMGT", 1)}
@@ -331,6 +365,8 @@ class Scenario:
     offsets: tuple[float, ...]
     """Of a Δ-graph, in seconds; the second program starts so much later than the first."""
     seed: int
+    turns: Mapping[str, float] | None = None
+    """Bursts take turns, with these settings (engine/storage/bursts.h); None: they do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +433,7 @@ def parse_scenario(content: Any) -> Scenario:
         stop_share=_given(content, "stop_share"),
         offsets=tuple(map(float, offsets)),
         seed=int(_given(content, "seed")),
+        turns=_sized("turns", content["turns"]) if "turns" in content else None,
     )
 
 
@@ -404,7 +441,7 @@ def run_together(scenario: Scenario) -> list[Together]:
     """Simulate each program alone, then all together."""
     options: dict[str, Any] = {"stop_share": scenario.stop_share, "seed": scenario.seed}
     alone = [simulate(scenario.storage, [program], **options)[0] for program in scenario.programs]
-    together = simulate(scenario.storage, scenario.programs, **options)
+    together = simulate(scenario.storage, scenario.programs, turns=scenario.turns, **options)
     return [
         Together(name, one.seconds, one.rate, both.seconds, both.rate)
         for name, one, both in zip(scenario.names, alone, together, strict=True)
@@ -420,7 +457,7 @@ def delta_graph(scenario: Scenario) -> list[tuple[float, float, float]]:
     points = []
     for offset in scenario.offsets:
         moved = [{**first, "start": max(0.0, -offset)}, {**second, "start": max(0.0, offset)}]
-        outcomes = simulate(scenario.storage, moved, seed=scenario.seed)
+        outcomes = simulate(scenario.storage, moved, seed=scenario.seed, turns=scenario.turns)
         factors = [o.seconds / one for o, one in zip(outcomes, alone, strict=True)]
         points.append((offset, factors[0], factors[1]))
     return points

@@ -12,6 +12,7 @@ import numpy as np
 from sluice.policies.structs import FIELD_NAMES, PATTERNS
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import StorageModelError, outlive, struct_dtype
+from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,18 +85,8 @@ def configuration(
     if seed is not None:
         lib.sluice_mean_field_config_perturb(config, seed, spread)
     if turns is not None:
-        take_turns(config, turns)
+        take_turns(config.turns, turns)
     return config
-
-
-def take_turns(config: Any, settings: Mapping[str, float]) -> None:
-    """Let bursts take turns; settings that are not given keep their defaults."""
-    names = [name for name, _ in ffi.typeof("struct sluice_turns_settings").fields]
-    config.turns.is_on = 1
-    for name, value in settings.items():
-        if name not in names:
-            raise StorageModelError(f"turns have no {name}; give {', '.join(names)}")
-        setattr(config.turns.settings, name, value)
 
 
 def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
