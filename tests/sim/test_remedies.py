@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from sluice.sim.papers.remedies import (
     alone_seconds,
     balanced_files,
     one_writer_a_node,
+    order_bursts,
     outcomes,
     part_statically,
     reroute,
@@ -99,6 +101,18 @@ def test_every_byte_reaches_the_storage_whichever_stages(yields):
         # every target has a quarter of all bytes, those that were staged included
         assert sum(one.largest_target for one in both) == pytest.approx(3 * 2 * 16 * 2 * MIB)
         assert max(one.drained for one in both) >= 5.9  # what 4 targets need for so much
+
+
+@pytest.mark.parametrize(
+    ("later", "yields"), [({}, False), ({"operations": 1}, True), ({"nodes": 16}, True)]
+)
+def test_the_index_lets_the_newcomer_wait_or_the_writer_yield(later, yields):
+    """K: strategy 2, and strategy 1 for a newcomer with less to write or with more nodes."""
+    scenario = pair(later=0.5)
+    first, second = scenario.programs
+    scenario = replace(scenario, programs=(first, {**second, **later}), turns={"latency": 0.0})
+    held = [one.held for one in outcomes(order_bursts(scenario))]
+    assert (held[0] > 0, held[1] > 0) == (yields, not yields)
 
 
 def test_programs_that_divide_have_all_targets_when_alone_and_their_part_when_not():

@@ -59,9 +59,10 @@ def command(
     programs. Each program is then simulated alone and with the others; with `offsets`, two
     programs at each offset (a Δ-graph). With --what-if, each remedy of
     docs/reference/storage-models.md is tried on it: staging in the nodes' buffers (buffer_bytes in
-    [storage]), partition of the targets,
-    turns and re-routing (throttle of a program) with the coordinators' messages, in-transit
-    buffering, one writer a node, larger stripes, ordered service and balanced files.
+    [storage]), bursts in the order of the deployed rule, partition of the targets, turns of single
+    writes and re-routing (throttle of a program) with the coordinators' messages, in-transit
+    buffering, one writer a node, larger stripes, ordered service and balanced files. With a table
+    [turns] in a scenario, bursts take turns by that rule while the programs are together.
 
     \b
     Examples:

@@ -114,6 +114,22 @@ def stage(scenario: Scenario, *, is_first: bool, yields: str) -> Scenario:
     return replace(scenario, programs=tuple(programs))
 
 
+def order_bursts(scenario: Scenario) -> Scenario:
+    """Let bursts take turns by the rule that is deployed (policies/core/turns.h; K: 1 and 2).
+
+    A history knows how long a burst of each program takes alone.
+    """
+
+    def known(program: Program) -> Program:
+        one_burst = {**program, "start": 0.0, "bursts": 1}
+        alone = outcomes(replace(scenario, programs=(one_burst,), turns=None))[0]
+        return {"expected": program.get("expected") or alone.seconds}
+
+    if len(writers(scenario)) < 2:
+        raise NotApplicableError("needs several programs")
+    return replace(_each(scenario, known), turns=scenario.turns or {})
+
+
 def part_statically(scenario: Scenario) -> Scenario:
     """Give each program targets of its own, for good (K: 3; Y5)."""
     count = sum(not one.get("noise") for one in scenario.programs)
@@ -234,6 +250,7 @@ REMEDIES = (
     _staging("1b", "the first stages, and flushes when full (K)", is_first=True, yields="flush"),
     _staging("2a", "the later stages, and blocks when full (K)", is_first=False, yields="block"),
     _staging("2b", "the later stages, and flushes when full (K)", is_first=False, yields="flush"),
+    Remedy("index", "bursts take turns by the deployed rule (K: 1 or 2)", order_bursts),
     Remedy("3-static", "targets of its own for each, for good (K, Y5)", part_statically),
     Remedy("3-dynamic", "targets of its own for each while several write (K)", part_dynamically),
     Remedy("turns", "one write at a time on each target (H2)", take_turns),
@@ -258,7 +275,11 @@ REMEDIES = (
 def outcomes(scenario: Scenario) -> list[ProgramOutcome]:
     """Let all programs of a scenario write together."""
     return simulate(
-        scenario.storage, scenario.programs, stop_share=scenario.stop_share, seed=scenario.seed
+        scenario.storage,
+        scenario.programs,
+        stop_share=scenario.stop_share,
+        seed=scenario.seed,
+        turns=scenario.turns,
     )
 
 
@@ -267,7 +288,7 @@ def alone_seconds(scenario: Scenario) -> list[float]:
     return [
         math.nan
         if one.get("noise")
-        else outcomes(replace(scenario, programs=({**one, "start": 0.0},)))[0].seconds
+        else outcomes(replace(scenario, programs=({**one, "start": 0.0},), turns=None))[0].seconds
         for one in scenario.programs
     ]
 
@@ -357,6 +378,55 @@ def _partition() -> Iterator[Row]:
                       "all when alone", dynamic / static, 0.0, 1.01)  # fmt: skip
 
 
+TURNS: tuple[tuple[str, float, dict[str, float | str], str], ...] = (
+    ("equal programs", 0.5, {}, "2"),
+    ("a later one with a quarter of the bytes", 0.5, {"operations": 8}, "1"),
+    ("the same, when the first is nearly done", 0.9, {"operations": 8}, "2"),
+    ("a later one on four times the nodes", 0.5, {"nodes": 128}, "1"),
+)
+"""What the later program is, when it begins over the time alone of the first, and the strategy
+(1: who writes yields; 2: the newcomer waits) that keeps fewer nodes waiting for I/O."""
+
+
+@cache
+def _pair_at(offset: float, later: tuple[tuple[str, float | str], ...]) -> Scenario:
+    pair = _programs(0.0)
+    (alone, _) = alone_seconds(pair)
+    first, second = pair.programs
+    return replace(pair, programs=(first, {**second, **dict(later), "start": offset * alone}))
+
+
+def _strategy(pair: Scenario, name: str) -> Scenario:
+    """Return strategy 1 or 2 without a buffer: who yields waits for the other's end."""
+    programs = list(pair.programs)
+    yields = 0 if name == "1" else 1
+    programs[yields] = {**programs[yields], "yields": "block"}
+    storage = {**pair.storage, "buffer_bytes": 0.0}
+    return replace(pair, programs=tuple(programs), storage=storage)
+
+
+def _node_seconds(scenario: Scenario) -> float:
+    """Return the node-seconds that both programs spend on I/O."""
+    nodes = (float(program["nodes"]) for program in scenario.programs)
+    return sum(one.seconds * n for one, n in zip(outcomes(scenario), nodes, strict=True))
+
+
+def _index() -> Iterator[Row]:
+    for what, offset, later, name in TURNS:
+        pair = _pair_at(offset, tuple(later.items()))
+        other = {"1": "2", "2": "1"}[name]
+        index = _node_seconds(order_bursts(replace(pair, turns={"latency": 0.0})))
+        chosen, rejected = (_node_seconds(_strategy(pair, one)) for one in (name, other))
+        case = f"Δ = {offset:g} T, {what}"
+        yield between(f"{case}: strategy {name} over the index",
+                      "open", chosen / index, 0.96, 1.01)  # fmt: skip
+        yield between(f"{case}: strategy {other} over the index",
+                      "open", rejected / index, 1.02, 5.0)  # fmt: skip
+        late = _node_seconds(order_bursts(replace(pair, turns={})))
+        yield between(f"{case}: sharing over the index, a second late",
+                      "open", _node_seconds(pair) / late, 0.999, 5.0)  # fmt: skip
+
+
 _P = ("pvfs-8",)
 
 FIGURES = (
@@ -382,5 +452,13 @@ FIGURES = (
         "not.",
         _P,
         _partition,
+    ),
+    Figure(
+        "K4",
+        "Who should have the turn, strategy 1 or 2: an open question; node-seconds of I/O",
+        "Both strategies are outcomes of the index that orders bursts: the program that writes "
+        "yields to a newcomer with more nodes or less left to write; else the newcomer waits.",
+        _P,
+        _index,
     ),
 )
