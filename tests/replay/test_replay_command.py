@@ -84,6 +84,7 @@ WRONG = (
     (["--slots", "0"], 2, "0 is not in the range"),
     (["--set", "window=soon"], 1, "--set window=soon: give a number"),
     (["--set", "wndow=3"], 1, "no setting wndow; there are interval"),
+    (["--policy", "turns", "--storage", "grain=4"], 1, "give --storage-model discrete-event"),
     (["--set", "backfill"], 2, "'backfill' is not KEY=VALUE"),
     (["--jobs", "out.xls"], 2, "end its name in .csv, .jsonl or .parquet"),
     (["--format", "sacct"], 1, "no heading with a field JobID"),

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from statistics import median
 
+import numpy as np
 import pytest
 from gains import KTH
 from turns_gains import CELLS, answers
@@ -12,9 +13,10 @@ from sluice.policies import turns
 from sluice.policies._core import ffi as core_ffi
 from sluice.sim import engine
 from sluice.sim._engine import ffi, lib
+from sluice.sim.engine import StorageModelError
 from sluice.sim.policies.policies import POLICIES, Options, Question
-from sluice.sim.replay.io_replay import replay_with_io, with_room_for_io
-from sluice.sim.storage.mean_field import Contention, MeanField, storage_for
+from sluice.sim.replay.io_replay import contention_under, replay_with_io, with_room_for_io
+from sluice.sim.storage.mean_field import MeanField, storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles
@@ -52,13 +54,12 @@ def in_core(content, kind):
     return array
 
 
-def decided_in(policy, **options):
+def decided_in(policy, storage=STORAGE, jobs=300, **options):
     """Return of each call of the core in a replay (settings, storage, jobs, clock, out, again)."""
-    replayable, profiles = work()
+    replayable, profiles = work(jobs)
     workload = with_room_for_io(replayable, profiles).workload
-    plan = POLICIES[policy].plan(Question(workload, profiles, STORAGE, Options(**options)))
-    config = plan.storage.configuration()
-    contention = Contention(config, plan.reshape(profiles.loads(workload, config), config))
+    plan = POLICIES[policy].plan(Question(workload, profiles, storage, Options(**options)))
+    contention = contention_under(plan, profiles, workload)
     seen = []
 
     def note(_watcher, decided):
@@ -81,11 +82,18 @@ def decided_in(policy, **options):
     return seen
 
 
+BY_REQUEST = {"storage": replace(STORAGE, model="discrete-event", grain=256.0), "jobs": 80}
+"""Fewer jobs: the discrete-event storage model follows requests, 256 at a time here."""
+MODELS = pytest.mark.parametrize("on", [{}, BY_REQUEST], ids=["mean-field", "discrete-event"])
+
+
+@MODELS
 @pytest.mark.parametrize("policy", ["turns", "weights", "sluice-auto"])
-def test_every_verdict_of_a_replay_is_that_of_the_core(policy):
+def test_every_verdict_of_a_replay_is_that_of_the_core(policy, on):
     """The same state gives the same bytes, and the same clock at which to decide again."""
     reasons = set()
-    for settings, storage, jobs, clock, out, again in decided_in(policy, turns=1.0, **REAL):
+    decided = decided_in(policy, turns=1.0, **REAL, **on)
+    for settings, storage, jobs, clock, out, again in decided:
         verdicts = turns.decide(
             in_core(settings, "struct sluice_turns_settings"),
             in_core(storage, "struct sluice_turns_storage"),
@@ -98,39 +106,46 @@ def test_every_verdict_of_a_replay_is_that_of_the_core(policy):
     assert reasons >= {"not_full", "weighed"} if policy == "weights" else {"behind", "exempt"}
 
 
-def test_turns_lose_less_than_no_order():
-    lost = {name: outcome(name).lost_slot_seconds.sum() for name in ("none", "turns")}
+@MODELS
+def test_turns_lose_less_than_no_order(on):
+    lost = {name: outcome(name, **on).lost_slot_seconds.sum() for name in ("none", "turns")}
     assert lost["turns"] < 0.9 * lost["none"]
 
 
-def test_weights_lose_less_than_fair_servers_and_hold_nobody():
-    found = {name: outcome(name) for name in ("server-fair", "weights")}
+@MODELS
+def test_weights_lose_less_than_fair_servers_and_hold_nobody(on):
+    found = {name: outcome(name, **on) for name in ("server-fair", "weights")}
     lost = {name: one.lost_slot_seconds.sum() for name, one in found.items()}
     assert lost["weights"] < 0.9 * lost["server-fair"]
     assert not found["weights"].contention["held"].any()
 
 
-def test_sluice_with_turns_loses_less_than_without():
-    lost = [outcome("sluice-auto", turns=on).lost_slot_seconds.sum() for on in (0.0, 1.0)]
+@MODELS
+def test_sluice_with_turns_loses_less_than_without(on):
+    lost = [outcome("sluice-auto", turns=t, **on).lost_slot_seconds.sum() for t in (0.0, 1.0)]
     assert lost[1] < 0.9 * lost[0]
 
 
-@pytest.mark.parametrize("policy", ["turns", "weights"])
-def test_a_storage_that_is_never_full_is_left_alone(policy):
-    roomy = replace(storage_for(SLOTS, targets=4000), numbers={"metadata_rate": 1e9})
-    plain, ordered = outcome("none", roomy), outcome(policy, roomy)
+@pytest.mark.parametrize(("policy", "plain"), [("turns", "none"), ("weights", "server-fair")])
+@pytest.mark.parametrize("model", ["mean-field", "discrete-event"])
+def test_a_storage_that_is_never_full_is_left_alone(policy, plain, model):
+    roomy = storage_for(SLOTS, targets=4000)
+    roomy = replace(roomy, numbers={"metadata_rate": 1e9}, model=model, grain=256.0)
+    plain, ordered = (outcome(name, roomy, jobs=80) for name in (plain, policy))
     assert not ordered.contention["held"].any()
     assert ordered.results.tobytes() == plain.results.tobytes()
 
 
-def test_jobs_that_are_not_covered_are_never_held():
-    assert outcome("turns").contention["held"].any()
-    assert not outcome("turns", covered=0.0).contention["held"].any()
+@MODELS
+def test_jobs_that_are_not_covered_are_never_held(on):
+    assert outcome("turns", **on).contention["held"].any()
+    assert not outcome("turns", covered=0.0, **on).contention["held"].any()
 
 
-def test_what_only_the_storage_counts_may_be_waited_for_and_what_nobody_sees_may_not():
+@MODELS
+def test_what_only_the_storage_counts_may_be_waited_for_and_what_nobody_sees_may_not(on):
     held = {
-        seen: outcome("turns", covered=0.5, seen=seen).contention["held"].sum()
+        seen: outcome("turns", covered=0.5, seen=seen, **on).contention["held"].sum()
         for seen in (0.0, 1.0)
     }
     assert held[0.0] < held[1.0]
@@ -149,10 +164,63 @@ def test_the_less_is_known_the_less_is_gained():
     assert lost[3] == outcome("none").lost_slot_seconds.sum()
 
 
-def test_equal_replays_with_turns_give_equal_bytes():
-    first, second = (outcome("turns", **REAL) for _ in range(2))
+@MODELS
+def test_equal_replays_with_turns_give_equal_bytes(on):
+    first, second = (outcome("turns", **REAL, **on) for _ in range(2))
     assert first.results.tobytes() == second.results.tobytes()
     assert first.contention.tobytes() == second.contention.tobytes()
+
+
+def test_a_job_alone_takes_as_long_by_request_as_by_rate():
+    """But for bursts that are a few writes."""
+    alone = outcome("none", **BY_REQUEST).contention["alone"]
+    nominal = outcome("none", jobs=80).contention["alone"]
+    assert alone.sum() == pytest.approx(nominal.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("policy", "grain"), [("none", 256.0), ("turns", 64.0), ("weights", 256.0)]
+)
+def test_both_storage_models_lose_about_the_same(policy, grain):
+    """Where no flushes share a commit; holds need finer requests."""
+    finer = replace(BY_REQUEST["storage"], grain=grain)
+    lost = [outcome(policy, one, jobs=80).lost_slot_seconds.sum() for one in (STORAGE, finer)]
+    assert lost[1] == pytest.approx(lost[0], rel=0.4)
+
+
+@pytest.mark.parametrize(
+    ("policy", "changed", "says"),
+    [
+        ("period-sets", {}, "write in no sets; use the mean-field model"),
+        ("none", {"sharing": "nodes"}, "do not share by nodes; use the mean-field model"),
+        ("none", {"lanes": ((3, 1), (2, 1))}, "or use the mean-field model"),
+        ("weights", {"numbers": {"switch_cost": 0.1}}, "neither seek nor keep order"),
+    ],
+)
+def test_what_a_storage_model_cannot_do_is_refused_with_the_one_that_can(policy, changed, says):
+    with pytest.raises(StorageModelError, match=says):
+        outcome(policy, replace(BY_REQUEST["storage"], **changed), jobs=20)
+
+
+def test_a_job_that_is_killed_while_requests_are_under_way_ends_there():
+    """It gives its time to the others, and may run anew."""
+    replayable, profiles = work(80)
+    jobs = replayable.workload.jobs.copy()
+    jobs["limit"] = jobs["runtime"] + 1.0
+    killing = replace(replayable, workload=replace(replayable.workload, jobs=jobs))
+    full = replace(profiles, io_share=np.where(profiles.io_share > 0, 1.0, 0.0))
+    plan = POLICIES["turns"].plan(
+        Question(killing.workload, full, BY_REQUEST["storage"], Options())
+    )
+    contention = contention_under(plan, full, killing.workload)
+    results = engine.run(
+        killing.workload, SITE.settings, storage=contention.storage, policy=plan.decider.table
+    )
+    ran = results["end"] - results["start"]
+    killed = ran >= jobs["limit"] - 1e-6
+    assert killed.sum() > 3
+    assert (ran <= jobs["limit"] + 1e-6).all()
+    assert (contention.results["io"] <= ran + 1e-6).all()
 
 
 def writer(mean_field, burst, nodes, **changed):

@@ -129,9 +129,59 @@ test_requests (double seek, uint32_t dispatch)
 		 "did not stop early");
 }
 
+/* Programs that are told when to begin: one that was stopped in its burst, with writes
+ * under way, may begin anew. */
+static void
+test_told_when_to_begin (uint32_t sync)
+{
+	struct sluice_storage storage;
+	sluice_storage_init (&storage);
+	storage.targets = 4.0;
+	storage.lanes = 2.0;
+	storage.target_bandwidth = 1e8;
+	storage.commit_seconds = 1e-3;
+	storage.turns.is_on = 1;
+	struct sluice_program programs[2];
+	for (uint32_t i = 0; i < 2; i++) {
+		sluice_program_init (&programs[i]);
+		programs[i].processes = 8.0;
+		programs[i].operations = 100.0;
+		programs[i].burst_seconds = 10.0;
+		programs[i].compute = 5.0;
+		programs[i].in_step = 1;
+		programs[i].sync = sync;
+	}
+	struct sluice_program_outcome outcomes[2];
+	struct sluice_error error;
+	struct sluice_discrete_event *simulation
+	    = sluice_discrete_event_new (&storage, programs, 2, outcomes, &error);
+	require (simulation != NULL, "no simulation");
+	double time;
+	uint32_t ended;
+	for (double begin = 0.0; begin < 20.0; begin += 9.0) {
+		sluice_discrete_event_start (simulation, begin, 0, 1U);
+		require (
+		    !sluice_discrete_event_next (simulation, begin + 8.0, &time, &ended),
+		    "ended too early");
+		sluice_discrete_event_stop (simulation, begin + 8.0, 0);
+	}
+	sluice_discrete_event_start (simulation, 26.0, 0, 0);
+	sluice_discrete_event_start (simulation, 26.0, 1, 2U);
+	require (sluice_discrete_event_next (simulation, 1e9, &time, &ended) == 1
+		     && sluice_discrete_event_next (simulation, 1e9, &time, &ended) == 1,
+		 "did not end");
+	require (time > 40.5 && time < 80.0, "takes as long as it should not");
+	require (outcomes[0].io_alone > 9.5 && outcomes[0].io_alone < 10.5,
+		 "wrote in its last run what it should not");
+	sluice_discrete_event_stop (simulation, time, 1);
+	sluice_discrete_event_destroy (simulation);
+}
+
 int
 main (void)
 {
+	for (uint32_t sync = SLUICE_SYNC_BEHIND; sync <= SLUICE_SYNC_FLUSH; sync++)
+		test_told_when_to_begin (sync);
 	for (uint32_t sharing = 0; sharing <= SLUICE_SHARING_WEIGHTS; sharing++)
 		test_mean_field (sharing);
 	for (uint32_t dispatch = 0; dispatch <= SLUICE_DISPATCH_REROUTE; dispatch++) {

@@ -1,8 +1,12 @@
-/* Joins the engine's jobs with the mean-field storage model's slots. */
+/* Joins the engine's jobs with a storage model's slots or programs. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "contended.h"
+
+enum { FEWEST_WRITES = 4 };
+
+static const double mib = 1048576.0;
 
 struct sluice_contended {
 	struct sluice_replay_storage table;
@@ -11,6 +15,9 @@ struct sluice_contended {
 	const uint32_t *lanes;
 	uint32_t *slots; /* of the running jobs, by job */
 	struct sluice_contention *results;
+	struct sluice_discrete_event *by_request; /* NULL: mean_field answers */
+	const struct sluice_program *programs;	  /* of by_request, as what follows */
+	struct sluice_program_outcome *outcomes;
 };
 
 static int
@@ -59,22 +66,108 @@ run (void *self, double until, struct sluice_replay_storage_end *out)
 	return 1;
 }
 
+/* What all contended storage has. The rest of *c is empty. */
+static struct sluice_contended *
+new_contended (const uint32_t *lanes, uint32_t job_count, struct sluice_error *err)
+{
+	struct sluice_contended *c = calloc (1, sizeof *c);
+	if (c) {
+		c->lanes = lanes;
+		c->slots = calloc ((size_t)job_count + 1, sizeof *c->slots);
+		c->results = calloc ((size_t)job_count + 1, sizeof *c->results);
+		c->outcomes = calloc ((size_t)job_count + 1, sizeof *c->outcomes);
+	}
+	if (c && c->slots && c->results && c->outcomes)
+		return c;
+	sluice_fail (err, "no memory for the storage of %u jobs", job_count);
+	sluice_contended_destroy (c);
+	return NULL;
+}
+
 struct sluice_contended *
 sluice_contended_new (const struct sluice_mean_field_config *config,
 		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
 		      uint32_t job_count, struct sluice_error *err)
 {
-	struct sluice_contended *c = calloc (1, sizeof *c);
-	if (c) {
-		c->table = (struct sluice_replay_storage){ c, start, stop, run };
-		c->loads = loads;
-		c->lanes = lanes;
-		c->slots = calloc ((size_t)job_count + 1, sizeof *c->slots);
-		c->results = calloc ((size_t)job_count + 1, sizeof *c->results);
-	}
-	if (!c || !c->slots || !c->results)
-		sluice_fail (err, "no memory for the storage of %u jobs", job_count);
-	else if ((c->mean_field = sluice_mean_field_new (config, err)))
+	struct sluice_contended *c = new_contended (lanes, job_count, err);
+	if (!c)
+		return NULL;
+	c->table = (struct sluice_replay_storage){ c, start, stop, run };
+	c->loads = loads;
+	c->mean_field = sluice_mean_field_new (config, err);
+	if (c->mean_field)
+		return c;
+	sluice_contended_destroy (c);
+	return NULL;
+}
+
+static int
+start_by_request (void *self, double now, uint32_t job, uint32_t lane_mask)
+{
+	struct sluice_contended *c = self;
+	uint32_t lanes = lane_mask ? lane_mask : c->lanes ? c->lanes[job] : 0;
+	sluice_discrete_event_start (c->by_request, now, job, lanes);
+	return 0;
+}
+
+/* s that a job which has ended takes alone. */
+static double
+alone_of (const struct sluice_program *program, const struct sluice_program_outcome *found)
+{
+	double bursts = fmax (program->bursts, 1.0);
+	double io = found->io_alone / bursts;
+	return bursts
+	       * (program->overlaps ? fmax (program->compute, io) : program->compute + io);
+}
+
+static void
+note_program (struct sluice_contended *c, uint32_t job, double alone)
+{
+	const struct sluice_program_outcome *found = &c->outcomes[job];
+	c->results[job] = (struct sluice_contention){
+		.alone = alone,
+		.io = found->io,
+		.io_alone = found->io_alone,
+		.held = found->held,
+	};
+}
+
+static void
+stop_by_request (void *self, double now, uint32_t job)
+{
+	struct sluice_contended *c = self;
+	const struct sluice_program_outcome *found = &c->outcomes[job];
+	sluice_discrete_event_stop (c->by_request, now, job);
+	double lost = c->programs[job].overlaps ? 0.0 : found->io - found->io_alone;
+	note_program (c, job, now - found->first_start - lost);
+}
+
+static int
+run_by_request (void *self, double until, struct sluice_replay_storage_end *out)
+{
+	struct sluice_contended *c = self;
+	int found
+	    = sluice_discrete_event_next (c->by_request, until, &out->time, &out->job);
+	if (found > 0)
+		note_program (c, out->job,
+			      alone_of (&c->programs[out->job], &c->outcomes[out->job]));
+	return found > 0;
+}
+
+struct sluice_contended *
+sluice_contended_by_request (const struct sluice_storage *storage,
+			     const struct sluice_program *programs, const uint32_t *lanes,
+			     uint32_t job_count, struct sluice_error *err)
+{
+	struct sluice_contended *c = new_contended (lanes, job_count, err);
+	if (!c)
+		return NULL;
+	c->table = (struct sluice_replay_storage){ c, start_by_request, stop_by_request,
+						   run_by_request };
+	c->programs = programs;
+	c->by_request
+	    = sluice_discrete_event_new (storage, programs, job_count, c->outcomes, err);
+	if (c->by_request)
 		return c;
 	sluice_contended_destroy (c);
 	return NULL;
@@ -86,6 +179,8 @@ sluice_contended_destroy (struct sluice_contended *c)
 	if (!c)
 		return;
 	sluice_mean_field_destroy (c->mean_field);
+	sluice_discrete_event_destroy (c->by_request);
+	free (c->outcomes);
 	free (c->slots);
 	free (c->results);
 	free (c);
@@ -101,7 +196,10 @@ void
 sluice_contended_watch (struct sluice_contended *c, sluice_turns_watch *watch,
 			void *watcher)
 {
-	sluice_mean_field_watch_turns (c->mean_field, watch, watcher);
+	if (c->by_request)
+		sluice_discrete_event_watch_turns (c->by_request, watch, watcher);
+	else
+		sluice_mean_field_watch_turns (c->mean_field, watch, watcher);
 }
 
 const struct sluice_contention *
@@ -180,4 +278,112 @@ sluice_contended_shares (const struct sluice_mean_field_load *loads, uint32_t co
 		share[1] = rate * load->server_seconds / servers;
 		share[2] = rate * load->metadata_seconds;
 	}
+}
+
+int
+sluice_contended_storage_of (const struct sluice_mean_field_config *config, double grain,
+			     struct sluice_storage *out, struct sluice_error *err)
+{
+	double targets = 0.0, servers = 0.0;
+	if (config->sharing == SLUICE_SHARING_NODES)
+		return sluice_fail (err,
+				    "targets of the discrete-event model do not share by "
+				    "nodes; use the mean-field model");
+	for (uint32_t i = 0; i < config->lane_count; i++) {
+		const struct sluice_mean_field_lane *lane = &config->lanes[i];
+		targets += lane->targets;
+		servers += lane->servers;
+		if (lane->targets < config->lanes[0].targets
+		    || lane->targets > config->lanes[0].targets)
+			return sluice_fail (err, "lanes of the discrete-event model are "
+						 "equal; give targets that divide evenly, "
+						 "or use the mean-field model");
+	}
+	sluice_storage_init (out);
+	out->targets = floor (targets);
+	out->servers = fmax (1.0, floor (servers + 0.5));
+	out->server_bandwidth = config->server_bandwidth * servers / out->servers;
+	out->target_bandwidth = config->target_bandwidth;
+	out->unit_bytes = config->request_bytes * grain;
+	out->flow_window = fmax (1.0, floor (config->stream_window + 0.5));
+	out->rewrite_window = fmax (1.0, floor (config->rewrite_window + 0.5));
+	out->commit_seconds = config->commit_seconds * grain;
+	out->create_seconds = grain / config->metadata_rate;
+	out->slice_bytes = out->unit_bytes;
+	out->seek_seconds = config->switch_cost * out->unit_bytes / out->target_bandwidth;
+	out->burst_spread = config->burst_spread;
+	out->lanes = config->lane_count;
+	out->weighs = config->sharing != SLUICE_SHARING_FIFO;
+	out->turns = config->turns;
+	out->seed = config->seed;
+	return 0;
+}
+
+/* How a job writes, and how many files or other metadata operations that takes. */
+static void
+set_writes (const struct sluice_profile *p, const struct sluice_mean_field_load *load,
+	    double grain, const struct sluice_mean_field_config *config,
+	    struct sluice_program *out)
+{
+	double chunk = p->chunk_bytes >= 1.0 ? p->chunk_bytes : mib;
+	double request = load->server_seconds * config->server_bandwidth;
+	double operations = load->metadata_seconds * config->metadata_rate;
+	out->sync = SLUICE_SYNC_FLUSH;
+	if (sluice_profile_streaming_share (p) > 0.5) {
+		int waits = operations > 0.5; /* for these */
+		out->sync = waits ? SLUICE_SYNC_ACK : SLUICE_SYNC_BEHIND;
+		chunk = waits ? request : config->request_bytes;
+	}
+	out->operation_bytes = chunk * grain;
+	out->creates = (uint32_t)floor (operations * chunk / request + 0.5);
+	out->rewrites = sluice_profile_creating_share (p) < 0.5;
+	out->rate = load->cap * request;
+}
+
+static void
+program_of (const struct sluice_profile *p, const struct sluice_mean_field_load *load,
+	    double grain, const struct sluice_mean_field_config *config,
+	    struct sluice_program *out)
+{
+	sluice_program_init (out);
+	out->in_step = 1;
+	out->nodes = load->weight;
+	out->compute = load->compute;
+	out->bursts = load->bursts;
+	out->overlaps = load->async;
+	out->coverage = load->coverage;
+	out->expected = load->expected;
+	out->target_share = fmin (load->target_share, 1.0);
+	out->link_share = fmin (load->link_share, 1.0);
+	out->metadata_share = fmin (load->metadata_share, 1.0);
+	if (!load->bursts)
+		return;
+	out->burst_seconds = load->burst;
+	out->processes = p->nprocs >= 1.0 ? floor (p->nprocs + 0.5) : load->weight;
+	set_writes (p, load, grain, config, out);
+	/* A burst has several writes a process, or what is under way would be all of it. */
+	double most = out->rate * load->burst / out->processes / FEWEST_WRITES;
+	double least = out->operation_bytes / grain;
+	out->operation_bytes = fmax (fmin (out->operation_bytes, most), least);
+	double bytes = out->rate * load->burst / out->processes;
+	out->operations = fmax (1.0, floor (bytes / out->operation_bytes));
+}
+
+int
+sluice_contended_programs (const struct sluice_profile *kinds, const uint32_t *kind,
+			   const double *times, const struct sluice_mean_field_load *loads,
+			   uint32_t count, double grain,
+			   const struct sluice_mean_field_config *config,
+			   struct sluice_program *out, struct sluice_error *err)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct sluice_profile profile = kinds[kind[i]];
+		multiply (&profile, times[i]);
+		program_of (&profile, &loads[i], grain, config, &out[i]);
+		if (loads[i].set)
+			return sluice_fail (err,
+					    "jobs of the discrete-event model write in no "
+					    "sets; use the mean-field model");
+	}
+	return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef SLUICE_CONTENDED_H
 #define SLUICE_CONTENDED_H
 
+#include "discrete_event.h"
 #include "engine.h"
 #include "mean_field.h"
 
@@ -25,6 +26,13 @@ struct sluice_contended *
 sluice_contended_new (const struct sluice_mean_field_config *config,
 		      const struct sluice_mean_field_load *loads, const uint32_t *lanes,
 		      uint32_t job_count, struct sluice_error *err);
+/* The same in the discrete-event storage model: one program a job (see
+ * sluice_contended_programs), which must outlive it. */
+struct sluice_contended *sluice_contended_by_request (const struct sluice_storage *storage,
+						      const struct sluice_program *programs,
+						      const uint32_t *lanes,
+						      uint32_t job_count,
+						      struct sluice_error *err);
 void sluice_contended_destroy (struct sluice_contended *contended); /* NULL is fine */
 
 /* The table for sluice_engine_new; valid as long as contended. */
@@ -35,7 +43,7 @@ sluice_contended_storage (struct sluice_contended *contended);
 const struct sluice_contention *
 sluice_contended_results (const struct sluice_contended *contended);
 
-/* Watch the turns of its storage, as sluice_mean_field_watch_turns does. */
+/* Watch the turns of its storage. */
 void sluice_contended_watch (struct sluice_contended *contended, sluice_turns_watch *watch,
 			     void *watcher);
 
@@ -54,6 +62,20 @@ void sluice_contended_loads (const struct sluice_profile *kinds, const uint32_t 
 int sluice_contended_limit (const struct sluice_mean_field_config *config, double node_rate,
 			    struct sluice_mean_field_load *loads, uint32_t count,
 			    struct sluice_error *err);
+
+/*
+ * The same storage and jobs for the discrete-event model; grain: requests, commits and
+ * creates that one of the simulation stands for. -1 and the reason where that model
+ * cannot say what the configuration or a load says.
+ */
+int sluice_contended_storage_of (const struct sluice_mean_field_config *config,
+				 double grain, struct sluice_storage *out,
+				 struct sluice_error *err);
+int sluice_contended_programs (const struct sluice_profile *kinds, const uint32_t *kind,
+			       const double *times,
+			       const struct sluice_mean_field_load *loads, uint32_t count,
+			       double grain, const struct sluice_mean_field_config *config,
+			       struct sluice_program *out, struct sluice_error *err);
 
 enum { SLUICE_MEAN_FIELD_STATIONS = 3 }; /* targets, servers' links, metadata server */
 

@@ -133,7 +133,13 @@ enum sluice_yield {
 	   "REROUTE: foreign over own bytes of a target")                                  \
 	X (rate, INFINITY, 1e-3, INFINITY, "B/s", "what all its processes produce")        \
 	X (expected, 0.0, 0.0, 1e9, "s",                                                   \
-	   "what turns take its first burst for, alone; 0: unknown")
+	   "what turns take its first burst for, alone; 0: unknown")                       \
+	X (burst_seconds, 0.0, 0.0, 1e9, "s",                                              \
+	   "of a burst alone, which has as many writes as this takes; 0: `operations`")    \
+	X (target_share, 0.0, 0.0, 1.0, "share",                                           \
+	   "of all targets that turns take its first burst to need; all 0: measured")      \
+	X (link_share, 0.0, 0.0, 1.0, "share", "the same of the servers' links")           \
+	X (metadata_share, 0.0, 0.0, 1.0, "share", "the same of the metadata server")
 
 struct sluice_program {
 	SLUICE_PROGRAM_FIELDS (SLUICE_STORAGE_MEMBER)

@@ -105,6 +105,8 @@ check_program (const struct sluice_program *program, const struct sluice_storage
 	if (!program->in_step && (program->compute > 0.0 || program->overlaps))
 		return sluice_fail (err, "program computes between its bursts: give it "
 					 "in_step = 1");
+	if (program->burst_seconds > 0.0 && !program->in_step)
+		return sluice_fail (err, "program has burst_seconds: give it in_step = 1");
 	if (!program->in_step && !(program->bursts > 0.0))
 		return sluice_fail (err, "program has no bursts: give it in_step = 1");
 	if (program->dispatch != SLUICE_DISPATCH_FREE
@@ -145,14 +147,30 @@ lane_of (const struct simulation *s, uint32_t target)
 	return lane;
 }
 
+static uint32_t
+own_target_count (const struct simulation *s, const struct sluice_program *is)
+{
+	double rest = s->storage->targets - is->first_target;
+	return (uint32_t)(is->target_count > 0.0 ? is->target_count : rest);
+}
+
+static void
+take_own_targets (const struct simulation *s, struct program *program)
+{
+	program->lane_mask = 0;
+	program->target_count = own_target_count (s, program->is);
+	for (uint32_t i = 0; i < program->target_count; i++) {
+		program->targets[i] = (uint32_t)program->is->first_target + i;
+		program->lane_mask |= 1U << lane_of (s, program->targets[i]);
+	}
+}
+
 static int
 set_up_program (struct simulation *s, struct program *program,
 		const struct sluice_program *is)
 {
-	double rest = s->storage->targets - is->first_target;
 	program->is = is;
-	program->target_count
-	    = (uint32_t)(is->target_count > 0.0 ? is->target_count : rest);
+	program->target_count = own_target_count (s, is);
 	program->writing = (uint32_t)is->processes;
 	program->total = is->processes * is->bursts * is->operations * is->operation_bytes;
 	program->collapses = rq_can_collapse (s, program);
@@ -173,10 +191,7 @@ set_up_program (struct simulation *s, struct program *program,
 	program->targets = calloc (s->target_count, sizeof *program->targets);
 	if (!program->target_bytes || !program->groups || !program->targets)
 		return -1;
-	for (uint32_t i = 0; i < program->target_count; i++) {
-		program->targets[i] = (uint32_t)is->first_target + i;
-		program->lane_mask |= 1U << lane_of (s, program->targets[i]);
-	}
+	take_own_targets (s, program);
 	return 0;
 }
 
@@ -352,6 +367,31 @@ measure_alone (const struct sluice_storage *storage, struct program *program)
 	return failed ? -1 : 0;
 }
 
+/* What turns take a program's first burst to need. */
+static void
+expect (struct simulation *s, struct program *program)
+{
+	const struct sluice_program *is = program->is;
+	const double told[SLUICE_STATION_COUNT] = {
+		[SLUICE_STATION_BYTES] = is->target_share,
+		[SLUICE_STATION_LINKS] = is->link_share,
+		[SLUICE_STATION_METADATA] = is->metadata_share,
+	};
+	int is_told = is->target_share + is->link_share + is->metadata_share > 0.0;
+	burst_expect (&s->control, &program->burst, is->expected,
+		      is_told ? told : program->demand);
+}
+
+/* As many writes as a burst of `burst_seconds` takes. */
+static void
+fill_burst (struct program *program)
+{
+	const struct sluice_program *is = program->is;
+	double bytes = program->alone * is->burst_seconds / is->processes;
+	if (is->burst_seconds > 0.0)
+		program->usual *= bytes / is->operation_bytes / is->operations;
+}
+
 /* Measure all programs alone, and let control know. */
 static int
 measure_all (struct simulation *s)
@@ -360,10 +400,20 @@ measure_all (struct simulation *s)
 		struct program *program = &s->programs[i];
 		if (program->is->bursts > 0.0 && measure_alone (s->storage, program) < 0)
 			return -1;
-		burst_expect (&s->control, &program->burst, program->is->expected,
-			      program->demand);
+		fill_burst (program);
+		expect (s, program);
 	}
 	return 0;
+}
+
+static int
+needs_alone (const struct sluice_storage *storage, const struct sluice_program *programs,
+	     uint32_t count)
+{
+	int needs = storage->turns.is_on != 0;
+	for (uint32_t i = 0; i < count; i++)
+		needs |= programs[i].burst_seconds > 0.0;
+	return needs;
 }
 
 int64_t
@@ -379,7 +429,7 @@ sluice_discrete_event_run (const struct sluice_storage *storage,
 	    = { .storage = storage, .program_count = count, .stop_share = stop_share };
 	int64_t events = -1;
 	if (set_up (&s, programs, outcomes) == 0
-	    && (!storage->turns.is_on || measure_all (&s) == 0)) {
+	    && (!needs_alone (storage, programs, count) || measure_all (&s) == 0)) {
 		s.control.watch = watch;
 		s.control.watcher = watcher;
 		for (uint32_t i = 0; i < count; i++)
@@ -462,6 +512,8 @@ sluice_discrete_event_start (struct sluice_discrete_event *simulation, double no
 	uint32_t lanes = lane_mask & ((1U << s->control.storage.lane_count) - 1U);
 	if (lanes)
 		confine (s, &s->programs[number], lanes);
+	else
+		take_own_targets (s, &s->programs[number]);
 	s->now = fmax (s->now, now);
 	rq_start_program (s, &s->programs[number], s->now);
 }

@@ -184,6 +184,14 @@ STORAGE = (
         help="How a full target divides itself: by arrival, or fairly by jobs or by nodes.",
     ),
     click.option(
+        "--storage-model",
+        type=click.Choice(("mean-field", "discrete-event")),
+        default="mean-field",
+        show_default=True,
+        help="Which storage model answers. The discrete-event one follows requests, and takes "
+        "about a thousand times as long.",
+    ),
+    click.option(
         "--storage",
         multiple=True,
         callback=pairs,

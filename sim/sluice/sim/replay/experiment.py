@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.history_db.store import Store
-from sluice.sim.engine import EngineError, PolicyError, TraceError, scheduler_defaults
+from sluice.sim.engine import (
+    EngineError,
+    PolicyError,
+    StorageModelError,
+    TraceError,
+    scheduler_defaults,
+)
 from sluice.sim.policies.policies import Options
 from sluice.sim.replay.compare import Draw
-from sluice.sim.storage.mean_field import storage_for
+from sluice.sim.storage.mean_field import BY_REQUEST, DISCRETE_EVENT, MEAN_FIELD, storage_for
 from sluice.sim.trace import lublin
 from sluice.sim.trace.machine import SLURM, one_pool, parse_site, site_of
 from sluice.sim.trace.profiles import (
@@ -91,6 +97,8 @@ class Experiment:
     lanes: int = 4
     targets: int | None = None
     sharing: str = "fifo"
+    storage_model: str = MEAN_FIELD
+    """One of storage.MODELS."""
     storage: Pairs = ()
     """Numbers of the storage model."""
     options: Pairs = ()
@@ -142,8 +150,9 @@ class Experiment:
     def _of_the_jobs(self) -> Experiment:
         """Forget what the jobs and the machine do not depend on."""
         fresh = Experiment()
-        names = ("io_share", "mix", "profiles", "lanes", "targets", "sharing", "storage", "options")
-        return replace(self, **{name: getattr(fresh, name) for name in (*names, "spread")})
+        of_jobs = ("io_share", "mix", "profiles", "options")
+        of_storage = ("lanes", "targets", "sharing", "storage_model", "storage", "spread")
+        return replace(self, **{name: getattr(fresh, name) for name in (*of_jobs, *of_storage)})
 
     def draw(self, repetition: int = 0) -> Draw:
         """Return all that a replay needs; other seeds and other storage in each repetition."""
@@ -189,8 +198,19 @@ class Experiment:
         storage = storage_for(
             site.machine.slots, lanes=self.lanes, targets=self.targets, sharing=self.sharing
         )
+        numbers = {name: _number("--storage", name, text) for name, text in self.storage}
+        by_request = {name: numbers.pop(name) for name in BY_REQUEST if name in numbers}
+        if by_request and self.storage_model != DISCRETE_EVENT:
+            raise StorageModelError(
+                f"{', '.join(by_request)}: only the discrete-event storage model has it; "
+                f"give --storage-model {DISCRETE_EVENT}"
+            )
         return replace(
-            storage, numbers={name: _number("--storage", name, text) for name, text in self.storage}
+            storage,
+            numbers=numbers,
+            model=self.storage_model,
+            grain=by_request.get("grain", storage.grain),
+            commit_group=by_request.get("commit_group", storage.commit_group),
         )
 
     def policy_options(self, repetition: int = 0) -> Options:

@@ -11,14 +11,15 @@ from sluice.policies.structs import ACTIONS, REASONS
 from sluice.sim import engine
 from sluice.sim.engine import PolicyError
 from sluice.sim.policies.policies import POLICIES, Options, Question, policy_named
-from sluice.sim.storage.mean_field import Contention
+from sluice.sim.storage.mean_field import DISCRETE_EVENT, Contention, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from sluice.sim.policies.policies import Policy
+    from sluice.sim.engine import Workload
+    from sluice.sim.policies.policies import Plan, Policy
     from sluice.sim.storage.mean_field import Storage
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.profiles import Profiles
@@ -165,11 +166,7 @@ def replay_with_io(
         predicted = mistaken(profiles, share=options.wrong, seed=options.seed)
     epoch = replayable.trace.epoch
     plan = chosen.plan(Question(workload, predicted, storage, options, epoch))
-    config = plan.storage.configuration()
-    loads = profiles.loads(workload, config)
-    if plan.reshape is not None:
-        loads = plan.reshape(loads, config)
-    contention = Contention(config, loads, lanes=plan.lanes)
+    contention = contention_under(plan, profiles, workload)
     results = engine.run(
         workload,
         site.settings,
@@ -184,6 +181,24 @@ def replay_with_io(
         contention=contention.results,
         choices=plan.decider.choices,
     )
+
+
+def contention_under(plan: Plan, profiles: Profiles, workload: Workload) -> Contention:
+    """Return the storage of a replay of a workload under a plan."""
+    config = plan.storage.configuration()
+    loads = profiles.loads(workload, config)
+    if plan.reshape is not None:
+        loads = plan.reshape(loads, config)
+    requests = None
+    if plan.storage.model == DISCRETE_EVENT:
+        requests = Requests(
+            profiles.kinds,
+            profiles.kind,
+            profiles.times(workload),
+            plan.storage.grain,
+            plan.storage.commit_group,
+        )
+    return Contention(config, loads, lanes=plan.lanes, requests=requests)
 
 
 def with_room_for_io(replayable: Replayable, profiles: Profiles) -> Replayable:

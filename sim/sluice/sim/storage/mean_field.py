@@ -172,6 +172,11 @@ class MeanField:
 TARGETS_A_SLOT = 0.16
 """So that about a sixth of the machine fills the storage, writing at the rate of its nodes."""
 TARGETS_A_SERVER = 8
+MEAN_FIELD = "mean-field"
+DISCRETE_EVENT = "discrete-event"
+MODELS = (MEAN_FIELD, DISCRETE_EVENT)
+BY_REQUEST = ("grain", "commit_group")
+"""Numbers of a Storage that the discrete-event model alone has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,12 @@ class Storage:
     """With one, every number is multiplied by a random factor."""
     spread: float = 0.0
     """Standard deviation of the logarithm of that factor."""
+    model: str = MEAN_FIELD
+    """One of MODELS: which storage model answers in a replay."""
+    grain: float = 16.0
+    """Discrete-event: how many requests one of the simulation stands for."""
+    commit_group: float = 1.0
+    """Discrete-event: how many flushes a commit can serve; 1 as in the mean-field model."""
 
     @property
     def targets(self) -> float:
@@ -230,6 +241,7 @@ def storage_for(
 
 
 LOAD = struct_dtype("sluice_mean_field_load")
+PROGRAM = struct_dtype("sluice_program")
 CONTENTION = struct_dtype("sluice_contention")
 STATIONS = ("storage targets", "links of the servers", "metadata server")
 """What jobs share, in the order of sluice_contended_shares."""
@@ -254,9 +266,7 @@ def loads_of(
     rate and metadata rate of its kind a job has, None: once; config: from
     `mean_field.configuration`.
     """
-    profiles = ffi.new("struct sluice_profile []", len(kinds))
-    for i, profile in enumerate(kinds):
-        fill_profile(profiles + i, profile)
+    profiles = _profiles(kinds)
     loads = np.zeros(len(kind), LOAD)
     lib.sluice_contended_loads(
         profiles,
@@ -304,28 +314,78 @@ def rates_alone(loads: NDArray[Any], config: Any) -> NDArray[np.float64]:
     return np.asarray(of_links * servers * config.server_bandwidth)
 
 
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What the discrete-event storage model needs to know besides the loads."""
+
+    kinds: Sequence[Mapping[str, Any]]
+    kind: NDArray[Any]
+    times: NDArray[np.float64]
+    """As `loads_of` takes them."""
+    grain: float
+    """How many requests one of the simulation stands for."""
+    commit_group: float
+    """How many flushes a commit can serve."""
+
+    def programs(self, config: Any, loads: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        """Return the struct sluice_storage, and a PROGRAM for each job."""
+        storage, programs = ffi.new("struct sluice_storage *"), np.zeros(len(loads), PROGRAM)
+        error = ffi.new("struct sluice_error *")
+        failed = lib.sluice_contended_storage_of(config, self.grain, storage, error)
+        failed = failed or lib.sluice_contended_programs(
+            _profiles(self.kinds),
+            _pointer(self.kind, np.uint32, "uint32_t *"),
+            _pointer(self.times, np.float64, "double *"),
+            ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
+            len(loads),
+            self.grain,
+            config,
+            ffi.cast("struct sluice_program *", programs.ctypes.data),
+            error,
+        )
+        if failed:
+            raise StorageModelError(ffi.string(error.text).decode())
+        storage.commit_group = self.commit_group
+        return storage, programs
+
+
 class Contention:
     """The storage of one replay; `storage` goes to `engine.run`, `results` is read after it."""
 
     def __init__(
-        self, config: Any, loads: NDArray[Any], *, lanes: NDArray[np.uint32] | None = None
+        self,
+        config: Any,
+        loads: NDArray[Any],
+        *,
+        lanes: NDArray[np.uint32] | None = None,
+        requests: Requests | None = None,
     ) -> None:
-        """Take the loads of all jobs, and the lanes of each as a bit mask (0: all)."""
+        """Take the loads of all jobs, and the lanes of each as a bit mask (0: all).
+
+        requests: the discrete-event storage model answers; None: the mean-field one.
+        """
         if lanes is not None and len(lanes) != len(loads):
             raise StorageModelError(f"{len(loads)} jobs with lanes for {len(lanes)}")
         self._loads = np.ascontiguousarray(loads, LOAD)
         self._lanes = None if lanes is None else np.ascontiguousarray(lanes, np.uint32)
+        self._requests = None if requests is None else requests.programs(config, self._loads)
         error = ffi.new("struct sluice_error *")
-        contended = lib.sluice_contended_new(
-            config,
-            ffi.cast("struct sluice_mean_field_load *", self._loads.ctypes.data),
-            ffi.NULL if self._lanes is None else ffi.cast("uint32_t *", self._lanes.ctypes.data),
-            len(self._loads),
-            error,
-        )
+        contended = self._new(config, error)
         if contended == ffi.NULL:
             raise StorageModelError(ffi.string(error.text).decode())
         self._contended = ffi.gc(contended, lib.sluice_contended_destroy)
+
+    def _new(self, config: Any, error: Any) -> Any:
+        """Return the struct sluice_contended; NULL and an error."""
+        jobs, lanes = len(self._loads), ffi.NULL
+        if self._lanes is not None:
+            lanes = ffi.cast("uint32_t *", self._lanes.ctypes.data)
+        if self._requests is None:
+            loads = ffi.cast("struct sluice_mean_field_load *", self._loads.ctypes.data)
+            return lib.sluice_contended_new(config, loads, lanes, jobs, error)
+        storage, programs = self._requests
+        rows = ffi.cast("struct sluice_program *", programs.ctypes.data)
+        return lib.sluice_contended_by_request(storage, rows, lanes, jobs, error)
 
     @property
     def handle(self) -> Any:
@@ -344,6 +404,13 @@ class Contention:
         rows = lib.sluice_contended_results(self._contended)
         size = len(self._loads) * CONTENTION.itemsize
         return np.frombuffer(ffi.buffer(rows, size), CONTENTION).copy()
+
+
+def _profiles(kinds: Sequence[Mapping[str, Any]]) -> Any:
+    profiles = ffi.new("struct sluice_profile []", len(kinds))
+    for i, profile in enumerate(kinds):
+        fill_profile(profiles + i, profile)
+    return profiles
 
 
 def _pointer(array: NDArray[Any], dtype: Any, kind: str) -> Any:
