@@ -1,0 +1,52 @@
+/*
+ * The functions that ours stand in front of: those of the C library, or of another
+ * preloaded library such as Darshan's runtime. NEXT (write) (fd, data, size) calls one.
+ */
+#ifndef SLUICE_NEXT_H
+#define SLUICE_NEXT_H
+
+/* clang-format off */
+#define NEXT_OF_LIBC(X)                                                               \
+	X (write) X (pwrite) X (pwrite64) X (writev) X (pwritev) X (pwritev64)        \
+	X (pwritev2) X (pwritev64v2) X (copy_file_range) X (sendfile) X (sendfile64)  \
+	X (splice) X (vdprintf) X (__vdprintf_chk)                                    \
+	X (fwrite) X (fwrite_unlocked) X (fputs) X (fputs_unlocked) X (puts)          \
+	X (fputc) X (fputc_unlocked) X (putc) X (putc_unlocked) X (_IO_putc)          \
+	X (putchar) X (putchar_unlocked) X (putw) X (__overflow)                      \
+	X (vfprintf) X (__vfprintf_chk) X (fflush) X (fflush_unlocked)                \
+	X (fclose) X (freopen) X (freopen64) X (pclose)                               \
+	X (fsync) X (fdatasync) X (close) X (close_range) X (closefrom)               \
+	X (dup) X (dup2) X (dup3) X (flock) X (lockf) X (lockf64)                     \
+	X (fcntl) X (fcntl64) X (mmap) X (mmap64) X (aio_write) X (aio_write64)       \
+	X (prctl) X (_exit) X (_Exit)
+
+/* Of libaio and liburing, in few programs. */
+#define NEXT_OF_OTHERS(X)                                                             \
+	X (io_submit) X (io_uring_queue_init) X (io_uring_queue_init_params)
+/* clang-format on */
+
+#define NEXT_ENUM(name) NEXT_##name,
+enum next {
+	NEXT_OF_LIBC (NEXT_ENUM) NEXT_LIBC_COUNT,
+	NEXT_OTHERS = NEXT_LIBC_COUNT - 1,
+	NEXT_OF_OTHERS (NEXT_ENUM) NEXT_COUNT
+};
+
+extern void *next_found[NEXT_COUNT];
+void *next_find (enum next which);
+/* Finds all that the C library has: later calls, in signal handlers too, find them there.
+ * Of what is not there, dlsym would compose an error message, for which it allocates. */
+void next_find_all (void);
+
+static inline void *
+next_function (enum next which)
+{
+	void *found = __atomic_load_n (&next_found[which], __ATOMIC_RELAXED);
+	return __builtin_expect (found != 0, 1) ? found : next_find (which);
+}
+
+#define NEXT(name) ((__typeof__ (&name))next_function (NEXT_##name))
+
+#define EXPORT __attribute__ ((visibility ("default")))
+
+#endif
