@@ -3,7 +3,7 @@
 #include "hint.h"
 #include "settings.h"
 
-enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, NO_SLUICE, OPTIONS };
+enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, NO_SLUICE, OPTIONS };
 
 static int check (int which, const char *value, int remote);
 
@@ -22,6 +22,9 @@ static struct spank_option options[OPTIONS] = {
 		     "[sluice] make its output directory here; must not exist yet; %j: "
 		     "the job's id",
 		     1, IO_DIR, check },
+	[IO_TURNS] = { "io-turns", NULL,
+		       "[sluice] preload the library by which its writes can take turns", 0,
+		       IO_TURNS, check },
 	[NO_SLUICE]
 	= { "no-sluice", NULL, "[sluice] leave this job alone", 0, NO_SLUICE, check },
 };
@@ -31,6 +34,7 @@ static const char *const remedies[OPTIONS] = {
 	[IO_CHUNK] = "give bytes, or K, M, G or T of them, such as 64K",
 	[IO_BYTES] = "give bytes, or K, M, G or T of them, such as 200G",
 	[IO_DIR] = "give an absolute path of a directory to be made; %j is the job's id",
+	[IO_TURNS] = "",
 	[NO_SLUICE] = "",
 };
 
@@ -57,7 +61,7 @@ is_valid (int which, const char *value)
 static int
 check (int which, const char *value, int remote)
 {
-	if (remote || (value && is_valid (which, value)) || which == NO_SLUICE)
+	if (remote || !options[which].has_arg || (value && is_valid (which, value)))
 		return 0;
 	slurm_error ("--%s: %s", options[which].name, remedies[which]);
 	return -1;
@@ -70,11 +74,23 @@ options_register (spank_t spank)
 		spank_option_register (spank, &options[i]);
 }
 
+static int
+was_given (spank_t spank, int which)
+{
+	char *value = NULL;
+	return spank_option_getopt (spank, &options[which], &value) == ESPANK_SUCCESS;
+}
+
 int
 options_no_sluice (spank_t spank)
 {
-	char *value = NULL;
-	return spank_option_getopt (spank, &options[NO_SLUICE], &value) == ESPANK_SUCCESS;
+	return was_given (spank, NO_SLUICE);
+}
+
+int
+options_io_turns (spank_t spank)
+{
+	return was_given (spank, IO_TURNS);
 }
 
 const char *

@@ -22,6 +22,9 @@ void options_register (spank_t spank);
 /* Whether --no-sluice was given. Only from local_user_init and user_init. */
 int options_no_sluice (spank_t spank);
 
+/* Whether --io-turns was given. Only from user_init. */
+int options_io_turns (spank_t spank);
+
 /* The value of --io-dir as it was given, for io_dir_parse, or NULL. Only from
  * local_user_init and user_init. */
 const char *options_io_dir (spank_t spank);

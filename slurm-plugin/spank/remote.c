@@ -19,6 +19,7 @@
 
 #include "grant.h"
 #include "options.h"
+#include "preload.h"
 
 /* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
  * known. A slurmstepd serves one step. */
@@ -98,4 +99,5 @@ remote_user_init (spank_t spank, int argc, char **argv)
 		set_variables (spank, &grant);
 	else if (is_batch_step (spank) || !has_own_variables (spank))
 		remove_variables (spank);
+	preload_turns (spank, argc, argv);
 }

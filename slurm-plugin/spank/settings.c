@@ -268,6 +268,15 @@ parse_command (const char *text, struct settings *settings, struct sluice_error 
 	return parse_path (text, settings->command, err);
 }
 
+/* LD_PRELOAD is a list with colons and blanks. */
+static int
+parse_turns (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	if (strchr (text, ':'))
+		return sluice_fail (err, "give a path without a colon");
+	return parse_path (text, settings->turns, err);
+}
+
 static int
 parse_timeout (const char *text, struct settings *settings, struct sluice_error *err)
 {
@@ -283,9 +292,8 @@ static const struct {
 	int (*parse) (const char *text, struct settings *settings,
 		      struct sluice_error *err);
 } keys[] = {
-	{ "backend=", parse_backend },
-	{ "lane=", parse_lane },
-	{ "command=", parse_command },
+	{ "backend=", parse_backend }, { "lane=", parse_lane },
+	{ "command=", parse_command }, { "turns=", parse_turns },
 	{ "timeout=", parse_timeout },
 };
 
@@ -297,7 +305,8 @@ parse_argument (const char *argument, struct settings *settings, struct sluice_e
 		if (strncmp (argument, keys[i].key, length) == 0)
 			return keys[i].parse (argument + length, settings, err);
 	}
-	return sluice_fail (err, "unknown: use backend=, lane=, command= or timeout=");
+	return sluice_fail (err,
+			    "unknown: use backend=, lane=, command=, turns= or timeout=");
 }
 
 /* A lane whose placement and backend do not fit is taken out: a directory that

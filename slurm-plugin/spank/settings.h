@@ -10,6 +10,7 @@
  *       PLACEMENT     moosefs: the storage class; lustre: a pool, or a list of
  *                     OST indices such as 0,1,2 or 0-3
  *   command=PATH      the backend's command, if it is not in its usual place
+ *   turns=PATH        libsluice_turns.so on the compute nodes, for jobs with --io-turns
  *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
@@ -33,6 +34,7 @@ struct lane {
 struct settings {
 	const struct backend *backend;
 	char command[SETTINGS_PATH_SIZE]; /* empty: the backend needs none */
+	char turns[SETTINGS_PATH_SIZE];	  /* empty: nobody takes turns */
 	uint32_t timeout_s;
 	uint32_t lane_count;
 	struct lane lanes[SLUICE_MAX_LANES];

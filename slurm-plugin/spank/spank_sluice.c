@@ -11,6 +11,7 @@
  *                        user_init         makes the directory and sets the
  *                                          variables of the script; removes
  *                                          variables of another job (remote.c)
+ *                                          preloads the library for turns (preload.c)
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook

@@ -7,7 +7,10 @@ from spank_lab import Lab
 
 pytestmark = pytest.mark.slurm
 
-OPTIONS = ("--io-pattern=", "--io-chunk=", "--io-bytes=", "--io-dir=", "--no-sluice")
+OPTIONS = (
+    *("--io-pattern=", "--io-chunk=", "--io-bytes=", "--io-dir="),
+    *("--io-turns", "--no-sluice"),
+)
 PREFIX = "_SLURM_SPANK_OPTION_sluice_"
 
 

@@ -127,6 +127,8 @@ def test_arguments_that_make_sense(
         ("timeout=5s", "1 to 600"),
         ("command=lfs", "starts with /"),
         ("command=/" + "x" * 255, "at most 255 bytes"),
+        ("turns=lib.so", "starts with /"),
+        ("turns=/lib:sluice.so", "without a colon"),
         ("lane=", "write lane=NAME:PATH:TARGETS"),
         ("lane=a", "write lane=NAME:PATH:TARGETS"),
         ("lane=a:/b", "write lane=NAME:PATH:TARGETS"),
