@@ -1,16 +1,19 @@
 """The shim under the sanitizers and valgrind, and in programs that are built with them."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 from compile_c import BUILD, FLAGS, make
 from turns_page import Holding, TurnsPage
 
+pytestmark = pytest.mark.acceptance
+
 HERE = Path(__file__).parent
 SANITIZERS = {"address,undefined": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
-# TSan starts a thread of its own in each child, and fork there is its own business
 KINDS = ("write", "vector", "fwrite", "text", "threads", "sync", "flock", "copy", "errors")
+# TSan does not follow children
 FORKING = ("fork", "vfork", "exec", "daemon", "closeall", "inherited")
 
 
@@ -19,13 +22,12 @@ def runtime(library: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.fixture(scope="session", params=SANITIZERS)
-def sanitized(request) -> tuple[str, str]:
-    """What to preload: a shim built with a sanitizer, behind its runtime."""
-    name = request.param
+@cache
+def preload(name: str) -> str:
+    """A shim built with a sanitizer, behind its runtime."""
     build = make("slurm-plugin/shim", BUILD / f"shim-{name.replace(',', '-')}", f"SANITIZE={name}")
     libraries = [runtime(library) for library in SANITIZERS[name]]
-    return name, ":".join([*libraries, str(build / "lib" / "libsluice_turns.so")])
+    return ":".join([*libraries, str(build / "lib" / "libsluice_turns.so")])
 
 
 def run(page: TurnsPage, *command: str | Path, **environment: str) -> None:
@@ -35,14 +37,17 @@ def run(page: TurnsPage, *command: str | Path, **environment: str) -> None:
     assert job.returncode == 0
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *FORKING])
-def test_the_shim_is_clean(page, kinds, tmp_path, sanitized, kind):
-    name, preload = sanitized
-    if name == "thread" and kind in FORKING:
-        pytest.skip("TSan does not follow children")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("address,undefined", kind) for kind in (*KINDS, *FORKING)),
+        *(("thread", kind) for kind in KINDS),
+    ],
+)
+def test_the_shim_is_clean(page, kinds, tmp_path, name, kind):
     page.hold(0.2)
     options = {"ASAN_OPTIONS": "detect_leaks=0"}
-    run(page, kinds, kind, tmp_path / "file", LD_PRELOAD=preload, **options)
+    run(page, kinds, kind, tmp_path / "file", LD_PRELOAD=preload(name), **options)
     assert page.sum("bytes") > 0 or kind == "errors"
 
 

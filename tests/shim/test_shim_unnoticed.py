@@ -1,6 +1,7 @@
 """Programs do with the shim what they do without: bytes, exit code, stdout and stderr."""
 
 import os
+import random
 import re
 import shutil
 import signal
@@ -35,10 +36,11 @@ LAPSING: dict[str, Callable[[TurnsPage], None]] = {
     "trickle": lambda page: page.hold(0.3, rate=100_000),
     "for ever": lambda page: page.hold(3600),
 }
+ACCEPTANCE = pytest.mark.acceptance
 FEW = ("go", "held")
 WORDS = [
     *FEW,
-    *(pytest.param(w, marks=pytest.mark.acceptance) for w in LAPSING if w not in FEW),
+    *(pytest.param(words, marks=ACCEPTANCE) for words in LAPSING if words not in FEW),
 ]
 
 
@@ -83,7 +85,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place"
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", [WORDS[1], pytest.param("go", marks=ACCEPTANCE), *WORDS[2:]])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_a_real_program_ends_the_same(page: TurnsPage, place: Path, program: Program, words: str):
     if missing := program.missing():
@@ -183,3 +185,36 @@ os.fsync(fd); os.ftruncate(fd, 10); os.rename(sys.argv[1], sys.argv[1] + '2'); o
     page.hold(1.9)
     assert page.start("python3", "-c", script, tmp_path / "file").wait(timeout=60) == 0
     assert page.sum("holds") == 0
+
+
+@pytest.mark.acceptance
+def test_ten_thousand_children_leave_no_slot_and_lose_no_byte(page, tmp_path):
+    script = 'i=0; while [ $i -lt 10000 ]; do (echo x) >> "$1"; i=$((i + 1)); done'
+    assert page.start("sh", "-c", script, "sh", tmp_path / "file").wait() == 0
+    assert (tmp_path / "file").stat().st_size == page.sum("bytes") == 20_000
+    assert list(page.slots()) == []
+    assert page.page.refused == 0
+
+
+@pytest.mark.acceptance
+def test_words_that_change_all_the_time_cost_no_byte_and_leave_nothing_under_way(
+    page, kinds, tmp_path
+):
+    """Threads, children, signals and stdio at once, while words come, lapse and go."""
+    drawn = random.Random(1)
+    known = {"threads": 400, "fork": 500, "fwrite": 100, "alarms": 100, "exec": 101, "write": 100}
+    for _ in range(20):
+        before = page.sum("bytes")
+        jobs = {
+            kind: page.start(kinds, kind, tmp_path / kind, stdout=subprocess.DEVNULL)
+            for kind in known
+        }
+        while any(job.poll() is None for job in jobs.values()):
+            if drawn.random() < 0.7:
+                page.hold(drawn.choice([0.001, 0.005, 0.02, 3600]), drawn.choice([0, 10**6, 1]))
+            else:
+                page.go()
+            time.sleep(drawn.choice([0.0, 0.001, 0.01]))
+        assert {job.returncode for job in jobs.values()} == {0}
+        assert page.sum("bytes") - before == sum(known.values()) << 10
+        assert list(page.slots()) == []
