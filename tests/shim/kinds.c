@@ -264,6 +264,28 @@ do_threads (void)
 	close (shared_fd);
 }
 
+static void *
+print_many (void *file)
+{
+	for (int i = 0; i < TIMES; i++) {
+		fprintf (file, "%09d\n", i);
+		fwrite (block, 1, KIB, file);
+	}
+	return file;
+}
+
+static void
+do_shared_stream (void)
+{
+	pthread_t threads[THREADS];
+	FILE *file = stream ("w");
+	for (int i = 0; i < THREADS; i++)
+		pthread_create (&threads[i], NULL, print_many, file);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join (threads[i], NULL);
+	fclose (file);
+}
+
 static void
 do_fork (void)
 {
@@ -650,16 +672,16 @@ static const struct {
 	const char *name;
 	void (*run) (void);
 } kinds[] = {
-	KIND (write),	    KIND (pwrite),	 KIND (vector),	  KIND (copy),
-	KIND (errors),	    KIND (direct),	 KIND (sync),	  KIND (fwrite),
-	KIND (text),	    KIND (fwrite_large), KIND (unlocked), KIND (unbuffered),
-	KIND (stdout),	    KIND (seek),	 KIND (threads),  KIND (fork),
-	KIND (forks),	    KIND (vfork),	 KIND (exec),	  KIND (daemon),
-	KIND (closeall),    KIND (reused),	 KIND (alarms),	  KIND (handler),
-	KIND (jump),	    KIND (term),	 KIND (cancel),	  KIND (strict),
-	KIND (filter),	    KIND (flock),	 KIND (fcntl),	  KIND (ofd),
-	KIND (lockf),	    KIND (inherited),	 KIND (mapped),	  KIND (aio),
-	KIND (descriptors), KIND (interrupted),
+	KIND (write),	    KIND (pwrite),	 KIND (vector),	       KIND (copy),
+	KIND (errors),	    KIND (direct),	 KIND (sync),	       KIND (fwrite),
+	KIND (text),	    KIND (fwrite_large), KIND (unlocked),      KIND (unbuffered),
+	KIND (stdout),	    KIND (seek),	 KIND (threads),       KIND (fork),
+	KIND (forks),	    KIND (vfork),	 KIND (exec),	       KIND (daemon),
+	KIND (closeall),    KIND (reused),	 KIND (alarms),	       KIND (handler),
+	KIND (jump),	    KIND (term),	 KIND (cancel),	       KIND (strict),
+	KIND (filter),	    KIND (flock),	 KIND (fcntl),	       KIND (ofd),
+	KIND (lockf),	    KIND (inherited),	 KIND (mapped),	       KIND (aio),
+	KIND (descriptors), KIND (interrupted),	 KIND (shared_stream),
 };
 
 int

@@ -52,6 +52,11 @@ def test_bytes_that_a_program_puts_into_stdios_buffer_itself_count_when_it_is_fu
     assert page.sum("operations") == 3
 
 
+def test_every_byte_of_a_stream_that_threads_share_counts(page, kinds, tmp_path):
+    page.start(kinds, "shared_stream", tmp_path / "file", stdout=subprocess.DEVNULL).wait()
+    assert page.sum("bytes") == (tmp_path / "file").stat().st_size == 400 * (10 + KIB)
+
+
 @pytest.mark.parametrize(
     ("kind", "uncovered"),
     [("mapped", (1, 64 * KIB)), ("aio", (1, KIB)), ("strict", (1, 0)), ("filter", (2, 0))],
@@ -171,23 +176,42 @@ for burst in range(3):
     assert begun == sorted(set(begun))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-def test_roots_processes_are_left_alone_and_those_of_users_are_not(page, kinds, tmp_path):
-    page.words.flags = 0
-    file = tmp_path / "file"
-    assert page.start(kinds, "write", file, stdout=subprocess.DEVNULL).wait() == 0
-    assert not any(page.sums().values())
-    file.chmod(0o666)
-    tmp_path.chmod(0o755)
-    place = os.open(tmp_path, os.O_RDONLY)  # the directories above are closed to others
-    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    program = os.open(kinds, os.O_RDONLY)
+def run_as(uid: int, page: TurnsPage, program: Path, place: Path) -> int:
+    """Write 100 KiB to a file of this directory; those above it are closed to others."""
+    place.chmod(0o777)
+    held = [os.open(path, os.O_RDONLY) for path in (place, program)]
+    words = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
     job = subprocess.run(
-        [*user, f"/proc/self/fd/{program}", "write", f"/proc/self/fd/{place}/file"],
+        [*words, f"/proc/self/fd/{held[1]}", "write", f"/proc/self/fd/{held[0]}/file"],
         check=False,
         stdout=subprocess.DEVNULL,
         env={**os.environ, **page.environment()},
-        pass_fds=(*page.descriptors, place, program),
+        pass_fds=(*page.descriptors, *held),
     )
-    assert job.returncode == 0
+    for fd in held:
+        os.close(fd)
+    return job.returncode
+
+
+USER, OTHER_USER = 65534, 65533
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users")
+
+
+@needs_root
+def test_roots_processes_are_left_alone_and_those_of_users_are_not(page, kinds, tmp_path):
+    page.words.flags = 0
+    assert run_as(0, page, kinds, tmp_path) == 0
+    assert not any(page.sums().values())
+    (tmp_path / "file").unlink()
+    assert run_as(USER, page, kinds, tmp_path) == 0
     assert page.sum("bytes") == 100 * KIB
+
+
+@needs_root
+def test_a_setuid_program_is_left_alone(page, kinds, tmp_path):
+    program = Path(shutil.copy(kinds, tmp_path))
+    os.chown(program, OTHER_USER, OTHER_USER)
+    program.chmod(0o4755)
+    assert run_as(USER, page, program, tmp_path) == 0
+    assert (tmp_path / "file").stat().st_uid == OTHER_USER
+    assert not any(page.sums().values())

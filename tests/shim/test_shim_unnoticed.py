@@ -19,7 +19,7 @@ from turns_page import FFI_OF_PAGE, SEALS, Holding, TurnsPage
 # Of those that end by themselves, as they end alone.
 KINDS = sorted(
     set(re.findall(r"KIND \((\w+)\)", (Path(__file__).parent / "kinds.c").read_text()))
-    - {"name", "term", "handler", "interrupted", "cancel", "forks"}
+    - {"name", "term", "handler", "interrupted", "cancel", "forks", "shared_stream"}
 )
 NEVER_HELD = {
     *("text", "seek", "descriptors"),  # nothing but what libc writes at exit or at a close
