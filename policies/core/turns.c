@@ -33,9 +33,9 @@ struct turns {
 	uint32_t n;
 	struct sluice_turn *out;
 	double clock;
-	struct stations taken; /* first by all, then by those who go */
-	struct stations wanted;
-	double top; /* index of the first whom a full station touches */
+	struct stations taken;	/* by those that go, so far */
+	struct stations wanted; /* by all */
+	double top;		/* index of the first whom a full station touches */
 	uint32_t held;
 };
 
@@ -60,37 +60,13 @@ sluice_turns_settings_check (const struct sluice_turns_settings *settings,
 	return 0;
 }
 
-#define SETTING_NAME(member, value, low, high, text) #member,
-#define SETTING_TEXT(member, value, low, high, text) text,
-#define REASON_NAME(name, json, text) json,
-#define REASON_TEXT(name, json, text) text,
-
-const char *
-sluice_turns_setting_name (uint32_t i)
-{
-	static const char *const names[] = { SLUICE_TURNS_SETTINGS (SETTING_NAME) };
-	return i < sizeof names / sizeof names[0] ? names[i] : NULL;
-}
-
-const char *
-sluice_turns_setting_text (uint32_t i)
-{
-	static const char *const texts[] = { SLUICE_TURNS_SETTINGS (SETTING_TEXT) };
-	return i < sizeof texts / sizeof texts[0] ? texts[i] : NULL;
-}
+#define REASON_NAME(name, json) json,
 
 const char *
 sluice_turn_reason_name (unsigned int reason)
 {
 	static const char *const names[] = { SLUICE_TURN_REASONS (REASON_NAME) };
 	return reason < SLUICE_TURN_REASON_COUNT ? names[reason] : "?";
-}
-
-const char *
-sluice_turn_reason_text (unsigned int reason)
-{
-	static const char *const texts[] = { SLUICE_TURN_REASONS (REASON_TEXT) };
-	return reason < SLUICE_TURN_REASON_COUNT ? texts[reason] : "?";
 }
 
 /* A number that was given; nonsense counts as 0. */

@@ -77,9 +77,6 @@ struct sluice_turns_settings {
 void sluice_turns_settings_init (struct sluice_turns_settings *settings); /* defaults */
 int sluice_turns_settings_check (const struct sluice_turns_settings *settings,
 				 struct sluice_error *err);
-/* Of the i-th setting, in the order of the list; NULL, -1 behind the last. */
-const char *sluice_turns_setting_name (uint32_t i);
-const char *sluice_turns_setting_text (uint32_t i);
 
 /* Capacities are in the units of sluice_station, less what others take of which no burst
  * is known; or 1, where demands are shares. 0: unknown, and never full. */
@@ -130,23 +127,22 @@ enum sluice_turn_action {
 	SLUICE_TURN_TRICKLE, /* goes at `share` of full speed */
 };
 
-/* X(NAME, json_name, sentence): why. */
+/* X(NAME, json_name): why. */
 #define SLUICE_TURN_REASONS(X)                                                             \
-	X (NOT_FULL, "not_full", "no storage that it uses is full")                        \
-	X (IN_ORDER, "in_order", "those before it in the order leave room for it")         \
-	X (PARTLY, "partly", "those before it leave room for a part of it")                \
-	X (BEHIND, "behind", "those before it in the order fill the storage")              \
-	X (SHORT, "short", "its burst is too short to be held")                            \
-	X (EXEMPT, "exempt", "it must not be held")                                        \
-	X (BUDGET, "budget", "it was held for as long as its budget allows")               \
-	X (WEIGHED, "weighed", "the servers weigh it by its place in the order")
+	X (NOT_FULL, "not_full") /* no storage that it uses is full */                     \
+	X (IN_ORDER, "in_order") /* those before it in the order leave room for it */      \
+	X (PARTLY, "partly")	 /* those before it leave room for a part of it */         \
+	X (BEHIND, "behind")	 /* those before it in the order fill the storage */       \
+	X (SHORT, "short")	 /* its burst is too short to be held */                   \
+	X (EXEMPT, "exempt")	 /* it must not be held */                                 \
+	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
+	X (WEIGHED, "weighed")	 /* the servers weigh it by its place in the order */
 
-#define SLUICE_ENUM_TURN_REASON(name, json, text) SLUICE_TURN_##name,
+#define SLUICE_ENUM_TURN_REASON(name, json) SLUICE_TURN_##name,
 enum sluice_turn_reason {
 	SLUICE_TURN_REASONS (SLUICE_ENUM_TURN_REASON) SLUICE_TURN_REASON_COUNT
 };
 const char *sluice_turn_reason_name (unsigned int reason);
-const char *sluice_turn_reason_text (unsigned int reason);
 
 /* The verdict on a job. */
 struct sluice_turn {

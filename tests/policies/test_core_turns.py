@@ -293,11 +293,6 @@ def test_settings_out_of_their_bounds_are_refused_by_name(name):
         turns.settings(**{name: -1.0})
 
 
-@pytest.mark.parametrize("reason", turns.REASONS)
-def test_every_reason_has_a_sentence(reason):
-    assert turns.reason_text(reason)
-
-
 def drawn(seed, count, draw):
     """Return lists of bursts, the same in every run."""
     shuffler = random.Random(seed)

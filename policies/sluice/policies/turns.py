@@ -96,11 +96,6 @@ def decide(settings: Any, storage: Any, jobs: Any, *, clock: float) -> Verdicts:
     return Verdicts(out, again)
 
 
-def reason_text(reason: str) -> str:
-    """Explain a reason in a sentence."""
-    return str(ffi.string(lib.sluice_turn_reason_text(REASONS.index(reason))).decode())
-
-
 def pair_share(a: tuple[float, float], b: tuple[float, float]) -> float:
     """Return what an order of bursts leaves of what two lose by sharing; of (nodes, burst) each."""
     parties = [ffi.new("struct sluice_turns_party *", one)[0] for one in (a, b)]
