@@ -264,45 +264,30 @@ void
 sluice_contended_shares (const struct sluice_mean_field_load *loads, uint32_t count,
 			 const struct sluice_mean_field_config *config, double *out)
 {
-	double targets = 0.0, servers = 0.0;
-	for (uint32_t i = 0; i < config->lane_count; i++) {
-		targets += config->lanes[i].targets;
-		servers += config->lanes[i].servers;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		const struct sluice_mean_field_load *load = &loads[i];
-		double *share = &out[(size_t)i * SLUICE_MEAN_FIELD_STATIONS];
-		double rate
-		    = load->bursts ? sluice_mean_field_alone_rate (config, load) : 0.0;
-		share[0] = rate * load->target_seconds / targets;
-		share[1] = rate * load->server_seconds / servers;
-		share[2] = rate * load->metadata_seconds;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		sluice_mean_field_shares (config, &loads[i],
+					  &out[(size_t)i * SLUICE_MEAN_FIELD_STATIONS]);
 }
 
 int
 sluice_contended_storage_of (const struct sluice_mean_field_config *config, double grain,
 			     struct sluice_storage *out, struct sluice_error *err)
 {
-	double targets = 0.0, servers = 0.0;
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
 	if (config->sharing == SLUICE_SHARING_NODES)
 		return sluice_fail (err,
 				    "targets of the discrete-event model do not share by "
 				    "nodes; use the mean-field model");
-	for (uint32_t i = 0; i < config->lane_count; i++) {
-		const struct sluice_mean_field_lane *lane = &config->lanes[i];
-		targets += lane->targets;
-		servers += lane->servers;
-		if (lane->targets < config->lanes[0].targets
-		    || lane->targets > config->lanes[0].targets)
+	for (uint32_t i = 1; i < config->lane_count; i++)
+		if (config->lanes[i].targets < config->lanes[0].targets
+		    || config->lanes[i].targets > config->lanes[0].targets)
 			return sluice_fail (err, "lanes of the discrete-event model are "
 						 "equal; give targets that divide evenly, "
 						 "or use the mean-field model");
-	}
 	sluice_storage_init (out);
-	out->targets = floor (targets);
-	out->servers = fmax (1.0, floor (servers + 0.5));
-	out->server_bandwidth = config->server_bandwidth * servers / out->servers;
+	out->targets = floor (all.targets);
+	out->servers = fmax (1.0, floor (all.servers + 0.5));
+	out->server_bandwidth = config->server_bandwidth * all.servers / out->servers;
 	out->target_bandwidth = config->target_bandwidth;
 	out->unit_bytes = config->request_bytes * grain;
 	out->flow_window = fmax (1.0, floor (config->stream_window + 0.5));

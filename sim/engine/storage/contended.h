@@ -77,10 +77,7 @@ int sluice_contended_programs (const struct sluice_profile *kinds, const uint32_
 			       double grain, const struct sluice_mean_field_config *config,
 			       struct sluice_program *out, struct sluice_error *err);
 
-enum { SLUICE_MEAN_FIELD_STATIONS = 3 }; /* targets, servers' links, metadata server */
-
-/* What each load takes of the stations while it writes alone: count * 3 shares of all
- * that the targets, the links and the metadata server can do. */
+/* Of each load: sluice_mean_field_shares. */
 void sluice_contended_shares (const struct sluice_mean_field_load *loads, uint32_t count,
 			      const struct sluice_mean_field_config *config, double *out);
 

@@ -135,9 +135,19 @@ void sluice_mean_field_load_of (const struct sluice_profile *profile, double nod
 				const struct sluice_mean_field_config *config,
 				struct sluice_mean_field_load *out);
 
+/* All lanes as one. */
+struct sluice_mean_field_lane
+sluice_mean_field_total (const struct sluice_mean_field_config *config);
+
 /* Requests/s of a load that is alone on all lanes. */
 double sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
 				     const struct sluice_mean_field_load *load);
+
+enum { SLUICE_MEAN_FIELD_STATIONS = 3 }; /* targets, servers' links, metadata server */
+
+/* shares[SLUICE_MEAN_FIELD_STATIONS]: what it takes meanwhile of all that each can do. */
+void sluice_mean_field_shares (const struct sluice_mean_field_config *config,
+			       const struct sluice_mean_field_load *load, double *shares);
 
 /* NULL when there is no memory or the configuration is wrong (err says which). */
 struct sluice_mean_field *sluice_mean_field_new (

@@ -68,13 +68,15 @@ known_or (double value, double otherwise)
 	return value >= 0.0 ? value : otherwise;
 }
 
-static double
-all_targets (const struct sluice_mean_field_config *config)
+struct sluice_mean_field_lane
+sluice_mean_field_total (const struct sluice_mean_field_config *config)
 {
-	double targets = 0.0;
-	for (uint32_t i = 0; i < config->lane_count; i++)
-		targets += config->lanes[i].targets;
-	return targets;
+	struct sluice_mean_field_lane all = { 0.0, 0.0 };
+	for (uint32_t i = 0; i < config->lane_count; i++) {
+		all.targets += config->lanes[i].targets;
+		all.servers += config->lanes[i].servers;
+	}
+	return all;
 }
 
 /* The rhythm: bursts, their length and the computing between them. */
@@ -137,8 +139,9 @@ sluice_mean_field_load_of (const struct sluice_profile *p, double nodes, double 
 	double operations
 	    = known_or (p->creates_per_mib, creates * mib / chunk) * bytes / mib;
 
-	double rate = fmin (out->weight * config->node_rate,
-			    all_targets (config) * config->target_bandwidth);
+	double rate
+	    = fmin (out->weight * config->node_rate,
+		    sluice_mean_field_total (config).targets * config->target_bandwidth);
 	out->cap = (p->rate > 0.0 ? p->rate : rate) / bytes;
 	if (p->metadata_rate > 0.0)
 		operations = fmax (operations, p->metadata_rate / out->cap);
@@ -159,7 +162,7 @@ double
 sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
 			      const struct sluice_mean_field_load *load)
 {
-	double targets = all_targets (config);
+	double targets = sluice_mean_field_total (config).targets;
 	double rate = fmin (load->cap, load->outstanding / load->cycle);
 	if (load->target_seconds > 0.0)
 		rate = fmin (rate, targets / load->target_seconds);
@@ -171,4 +174,15 @@ sluice_mean_field_alone_rate (const struct sluice_mean_field_config *config,
 				       / (load->server_seconds * lane->targets));
 	}
 	return rate;
+}
+
+void
+sluice_mean_field_shares (const struct sluice_mean_field_config *config,
+			  const struct sluice_mean_field_load *load, double *shares)
+{
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
+	double rate = load->bursts ? sluice_mean_field_alone_rate (config, load) : 0.0;
+	shares[0] = rate * load->target_seconds / all.targets;
+	shares[1] = rate * load->server_seconds / all.servers;
+	shares[2] = rate * load->metadata_seconds;
 }

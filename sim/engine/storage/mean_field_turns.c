@@ -28,19 +28,15 @@ mean_field_init_turns (struct sluice_mean_field *w)
 {
 	const struct sluice_mean_field_config *config = &w->config;
 	struct sluice_turns_storage *storage = &w->control.storage;
-	double targets = 0.0, servers = 0.0;
+	struct sluice_mean_field_lane all = sluice_mean_field_total (config);
 	burst_control_init (&w->control, &config->turns, config->seed);
-	for (uint32_t i = 0; i < config->lane_count; i++) {
-		targets += config->lanes[i].targets;
-		servers += config->lanes[i].servers;
-	}
 	storage->metadata = 1.0;
 	storage->lane_count = config->lane_count;
 	for (uint32_t i = 0; i < config->lane_count; i++)
 		storage->lanes[i] = (struct sluice_turns_lane){
 			.targets = config->lanes[i].targets,
-			.bytes = config->lanes[i].targets / targets,
-			.links = config->lanes[i].servers / servers,
+			.bytes = config->lanes[i].targets / all.targets,
+			.links = config->lanes[i].servers / all.servers,
 			.switch_cost = config->switch_cost,
 			.can_weigh = config->sharing == SLUICE_SHARING_WEIGHTS,
 		};
@@ -51,15 +47,12 @@ static void
 demand_of (const struct sluice_mean_field *w, const struct mean_field_job *job,
 	   double out[SLUICE_STATION_COUNT])
 {
-	double targets = 0.0, servers = 0.0;
-	for (uint32_t i = 0; i < w->config.lane_count; i++) {
-		targets += w->config.lanes[i].targets;
-		servers += w->config.lanes[i].servers;
-	}
-	out[SLUICE_STATION_BYTES] = job->alone * job->load.target_seconds / targets;
+	double shares[SLUICE_MEAN_FIELD_STATIONS];
+	sluice_mean_field_shares (&w->config, &job->load, shares);
+	out[SLUICE_STATION_BYTES] = shares[0];
 	out[SLUICE_STATION_OPERATIONS] = 0.0;
-	out[SLUICE_STATION_LINKS] = job->alone * job->load.server_seconds / servers;
-	out[SLUICE_STATION_METADATA] = job->alone * job->load.metadata_seconds;
+	out[SLUICE_STATION_LINKS] = shares[1];
+	out[SLUICE_STATION_METADATA] = shares[2];
 }
 
 void
