@@ -3,27 +3,15 @@
  * shares of the stations. Sums are made in that order too, so that the order in which jobs
  * are listed does not show in the last bit.
  */
-#include "turns.h"
+#include "turns_stations.h"
 
 #include <math.h>
 
-#include "load.h"
-
-enum { LANE_STATIONS = SLUICE_STATION_METADATA }; /* all but the metadata server */
-
 static const double slack = 1e-9;	   /* of a share: rounding */
-static const double little = 0.1;	   /* of a station: to be overfilled by */
 static const double costly = 0.05;	   /* a switch_cost from which switching counts */
 static const double lightest = 0.001;	   /* a weight; servers have few digits */
 static const double smallest_share = 1e-6; /* of a station; keeps the index finite */
 static const double shortest_left = 1e-6;  /* s */
-static const double largest = 1e18;	   /* of any number that is given */
-
-/* Shares taken of each station. */
-struct stations {
-	double lanes[SLUICE_MAX_LANES][LANE_STATIONS];
-	double metadata;
-};
 
 struct turns {
 	const struct sluice_turns_settings *settings;
@@ -33,9 +21,11 @@ struct turns {
 	uint32_t n;
 	struct sluice_turn *out;
 	double clock;
-	struct stations taken;	/* by those that go, so far */
-	struct stations wanted; /* by all */
-	double top;		/* index of the first whom a full station touches */
+	uint32_t station_count;
+	struct turns_shares wanted; /* by all */
+	struct turns_shares taken;  /* by those that go, so far */
+	struct turns_shares brief;  /* by those of them that are short */
+	double top;		    /* index of the first that a full station touches */
 	uint32_t held;
 };
 
@@ -69,92 +59,11 @@ sluice_turn_reason_name (unsigned int reason)
 	return reason < SLUICE_TURN_REASON_COUNT ? names[reason] : "?";
 }
 
-/* A number that was given; nonsense counts as 0. */
-static double
-sane (double value)
-{
-	return value > 0.0 ? smaller (value, largest) : 0.0;
-}
-
-static uint32_t
-lanes_of (const struct turns *t, const struct sluice_turns_job *job)
-{
-	uint32_t all = (1U << t->storage->lane_count) - 1U;
-	return job->lane_mask & all ? job->lane_mask & all : all;
-}
-
-static double
-capacity_of (const struct sluice_turns_lane *lane, int station)
-{
-	const double capacities[] = { lane->bytes, lane->operations, lane->links };
-	return capacities[station];
-}
-
 /* s; 0: unknown. */
 static double
 expected_of (const struct sluice_turns_job *job)
 {
-	return job->expected >= shortest_left ? sane (job->expected) : 0.0;
-}
-
-static double
-share_of (double demand, double capacity)
-{
-	return capacity > 0.0 ? smaller (sane (demand) / capacity, largest) : 0.0;
-}
-
-/* Set what a job takes of each station if nobody is in its way. Returns the largest. */
-static double
-want (const struct turns *t, const struct sluice_turns_job *job, struct stations *out)
-{
-	double targets = 0.0, most = 0.0;
-	for (uint32_t rest = lanes_of (t, job); rest; rest &= rest - 1U)
-		targets += sane (t->storage->lanes[__builtin_ctz (rest)].targets);
-	for (uint32_t rest = lanes_of (t, job); rest; rest &= rest - 1U) {
-		int lane = __builtin_ctz (rest);
-		const struct sluice_turns_lane *here = &t->storage->lanes[lane];
-		double part = targets > 0.0 ? sane (here->targets) / targets : 0.0;
-		for (int i = 0; i < LANE_STATIONS; i++) {
-			double share
-			    = part * share_of (job->demand[i], capacity_of (here, i));
-			out->lanes[lane][i] = share;
-			most = larger (most, share);
-		}
-	}
-	out->metadata
-	    = share_of (job->demand[SLUICE_STATION_METADATA], t->storage->metadata);
-	return larger (most, out->metadata);
-}
-
-static void
-scale (struct stations *shares, uint32_t lanes, double factor)
-{
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
-		for (int i = 0; i < LANE_STATIONS; i++)
-			shares->lanes[__builtin_ctz (rest)][i] *= factor;
-	shares->metadata *= factor;
-}
-
-/* The same for a job that cannot take more than all: its fullest station bounds it. */
-static double
-want_at_most_all (const struct turns *t, const struct sluice_turns_job *job,
-		  struct stations *out)
-{
-	double most = want (t, job, out);
-	if (!(most > 1.0))
-		return most;
-	scale (out, lanes_of (t, job), 1.0 / most);
-	return 1.0;
-}
-
-static void
-add (struct stations *sum, const struct stations *shares, uint32_t lanes)
-{
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
-		for (int i = 0; i < LANE_STATIONS; i++)
-			sum->lanes[__builtin_ctz (rest)][i]
-			    += shares->lanes[__builtin_ctz (rest)][i];
-	sum->metadata += shares->metadata;
+	return job->expected >= shortest_left ? turns_sane (job->expected) : 0.0;
 }
 
 /* Seconds at full speed that are left of a burst; *level: up to how much done that holds.
@@ -162,7 +71,7 @@ add (struct stations *sum, const struct stations *shares, uint32_t lanes)
 static double
 left_of (const struct sluice_turns_job *job, double quantum, double *level)
 {
-	double done = sane (job->done), expected = expected_of (job);
+	double done = turns_sane (job->done), expected = expected_of (job);
 	if (expected > 0.0 && done < expected * (1.0 - slack)) {
 		*level = expected;
 		return larger (expected - done, 0.05 * expected);
@@ -181,7 +90,7 @@ left_of (const struct sluice_turns_job *job, double quantum, double *level)
 static double
 index_of (const struct sluice_turns_job *job, double share, double left)
 {
-	double nodes = sane (job->nodes);
+	double nodes = turns_sane (job->nodes);
 	return (nodes >= smallest_share ? nodes : 1.0)
 	       / (larger (share, smallest_share) * larger (left, shortest_left));
 }
@@ -193,15 +102,26 @@ budget_of (const struct turns *t, const struct sluice_turns_job *job)
 {
 	double level;
 	left_of (job, t->settings->quantum, &level);
-	return smaller (t->settings->budget * level, sane (job->most_held));
+	return smaller (t->settings->budget * level, turns_sane (job->most_held));
+}
+
+/* Seconds done up to which a burst counts as short; 0: it is not. One of which nothing is
+ * expected is, until it has shown that it is not; so is one that is a little longer than
+ * expected. */
+static double
+short_until (const struct turns *t, const struct sluice_turns_job *job)
+{
+	double guard = t->settings->guard * t->settings->latency;
+	double expected = expected_of (job);
+	if (!(expected > 0.0))
+		return guard;
+	return expected < guard ? 2.0 * expected : 0.0;
 }
 
 static int
 is_short (const struct turns *t, const struct sluice_turns_job *job)
 {
-	double expected = expected_of (job);
-	return expected > 0.0 && expected < t->settings->guard * t->settings->latency
-	       && sane (job->done) < 2.0 * expected;
+	return turns_sane (job->done) < short_until (t, job);
 }
 
 static int
@@ -210,8 +130,8 @@ is_before (const struct turns *t, uint32_t a, uint32_t b)
 	double x = t->out[a].index, y = t->out[b].index;
 	if (x < y || x > y)
 		return x > y;
-	x = sane (t->jobs[a].began);
-	y = sane (t->jobs[b].began);
+	x = turns_sane (t->jobs[a].began);
+	y = turns_sane (t->jobs[b].began);
 	if (x < y || x > y)
 		return x < y;
 	return t->jobs[a].key < t->jobs[b].key;
@@ -247,45 +167,31 @@ sort (struct turns *t)
 	}
 }
 
-/* What a job finds alongside those who go already. */
-struct room {
-	double part; /* of what it wants, that fits; 1: all */
-	double over; /* by how much it would overfill a station */
-};
-
 static void
-find_room (struct room *room, double want, double taken)
+add (const struct turns *t, struct turns_shares *sum, const struct turns_shares *shares)
 {
-	if (!(want > 0.0))
-		return;
-	room->part = smaller (room->part, (1.0 - taken) / want);
-	room->over = larger (room->over, taken + want - 1.0);
+	for (uint32_t k = 0; k < t->station_count; k++)
+		sum->of[k] += shares->of[k];
 }
 
-static struct room
-room_for (const struct turns *t, const struct stations *want, uint32_t lanes)
+/* The part of what a job wants that fits beside those that go already. */
+static double
+part_that_fits (const struct turns *t, const struct turns_shares *want)
 {
-	struct room room = { 1.0, 0.0 };
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-		int lane = __builtin_ctz (rest);
-		for (int i = 0; i < LANE_STATIONS; i++)
-			find_room (&room, want->lanes[lane][i], t->taken.lanes[lane][i]);
-	}
-	find_room (&room, want->metadata, t->taken.metadata);
-	return room;
+	double part = 1.0;
+	for (uint32_t k = 0; k < t->station_count; k++)
+		if (want->of[k] > 0.0)
+			part = smaller (part, (1.0 - t->taken.of[k]) / want->of[k]);
+	return part;
 }
 
 /* Whether all of what everybody wants fits where this job is. */
 static int
-is_full (const struct turns *t, const struct stations *want, uint32_t lanes)
+is_full (const struct turns *t, const struct turns_shares *want)
 {
-	int full = want->metadata > 0.0 && t->wanted.metadata > 1.0 + slack;
-	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
-		int lane = __builtin_ctz (rest);
-		for (int i = 0; i < LANE_STATIONS; i++)
-			full |= want->lanes[lane][i] > 0.0
-				&& t->wanted.lanes[lane][i] > 1.0 + slack;
-	}
+	int full = 0;
+	for (uint32_t k = 0; k < t->station_count; k++)
+		full |= want->of[k] > 0.0 && t->wanted.of[k] > 1.0 + slack;
 	return full;
 }
 
@@ -307,31 +213,30 @@ is_weighed (const struct turns *t, uint32_t lanes)
 	return can;
 }
 
-/* Whether one that finds so much room goes at full speed all the same: it disturbs the
- * others but little, or would hardly be slowed. */
-static int
-is_unpaced (const struct turns *t, struct room room)
+/* The speed of one of which so much fits. */
+static double
+pace_of (const struct turns *t, double part)
 {
-	return !(t->settings->pace > 0.0) || room.over <= little
-	       || room.part * t->settings->pace >= 1.0 - slack;
+	double pace = part * t->settings->pace;
+	return t->settings->pace > 0.0 && pace < 1.0 - slack ? pace : 1.0;
 }
 
-/* Why a job on a full station goes on that finds so much room; BEHIND: it does not. */
+/* Why a job on a full station goes on of which so much fits; BEHIND: it does not. */
 static enum sluice_turn_reason
-judge (const struct turns *t, const struct sluice_turns_job *job, struct room room)
+judge (const struct turns *t, const struct sluice_turns_job *job, double part)
 {
-	uint32_t lanes = lanes_of (t, job);
+	uint32_t lanes = turns_lanes_of (t->storage, job);
 	double fit = is_costly (t, lanes) ? t->settings->fit_costly : t->settings->fit;
-	int fits = room.part >= fit * (1.0 - slack);
+	int fits = part >= fit * (1.0 - slack);
 	if (is_weighed (t, lanes))
 		return SLUICE_TURN_WEIGHED;
-	if (room.part >= 1.0 - slack || (fits && is_unpaced (t, room)))
+	if (is_short (t, job))
+		return SLUICE_TURN_SHORT;
+	if (part >= 1.0 - slack || (fits && pace_of (t, part) >= 1.0))
 		return SLUICE_TURN_IN_ORDER;
 	if (job->flags & SLUICE_TURNS_EXEMPT)
 		return SLUICE_TURN_EXEMPT;
-	if (is_short (t, job))
-		return SLUICE_TURN_SHORT;
-	if (!(sane (job->held) < budget_of (t, job) * (1.0 - slack)))
+	if (!(turns_sane (job->held) < budget_of (t, job) * (1.0 - slack)))
 		return SLUICE_TURN_BUDGET;
 	return fits ? SLUICE_TURN_PARTLY : SLUICE_TURN_BEHIND;
 }
@@ -343,7 +248,8 @@ slow_down (const struct turns *t, uint32_t i, double share)
 	struct sluice_turn *turn = &t->out[i];
 	turn->action = share > 0.0 ? SLUICE_TURN_TRICKLE : SLUICE_TURN_HOLD;
 	turn->share = share;
-	turn->until = t->clock + (budget_of (t, job) - sane (job->held)) / (1.0 - share);
+	turn->until
+	    = t->clock + (budget_of (t, job) - turns_sane (job->held)) / (1.0 - share);
 }
 
 static double
@@ -352,22 +258,55 @@ weight_of (const struct turns *t, double index)
 	return larger (lightest, pow (index / t->top, t->settings->exponent));
 }
 
+/* Whether others wait for a short burst: only while such bursts take little. */
+static int
+takes_room (struct turns *t, const struct turns_shares *want)
+{
+	struct turns_shares sum = t->brief;
+	add (t, &sum, want);
+	for (uint32_t k = 0; k < t->station_count; k++)
+		if (want->of[k] > 0.0 && sum.of[k] > t->settings->brief)
+			return 0;
+	t->brief = sum;
+	return 1;
+}
+
+/* Let a burst go at the speed of its verdict. Returns the clock at which that may change.
+ */
+static double
+go (struct turns *t, uint32_t i, struct turns_shares *want)
+{
+	const struct sluice_turns_job *job = &t->jobs[i];
+	const struct sluice_turn *turn = &t->out[i];
+	double level;
+	for (uint32_t k = 0; k < t->station_count; k++)
+		want->of[k] *= turn->share;
+	if (turn->reason != SLUICE_TURN_SHORT || takes_room (t, want))
+		add (t, &t->taken, want);
+	left_of (job, t->settings->quantum, &level);
+	if (turn->reason == SLUICE_TURN_SHORT)
+		level = short_until (t, job);
+	/* It may be slower than full speed: do not ask in ever shorter steps. That a burst
+	 * is longer than expected, not over, is seen a latency later. */
+	double crossing = larger (level - turns_sane (job->done), 0.02 * level);
+	return smaller (turn->until, t->clock + crossing + t->settings->latency);
+}
+
 /* Decide on the next in the order. Returns the clock at which its verdict may change. */
 static double
 give_turn (struct turns *t, uint32_t i)
 {
 	const struct sluice_turns_job *job = &t->jobs[i];
 	struct sluice_turn *turn = &t->out[i];
-	struct stations want;
-	double level;
+	struct turns_shares want;
 
-	want_at_most_all (t, job, &want);
+	turns_want (t->storage, job, &want);
 	turn->reason = SLUICE_TURN_NOT_FULL;
-	if (!is_full (t, &want, lanes_of (t, job)))
+	if (!is_full (t, &want))
 		return INFINITY;
 	t->top = t->top > 0.0 ? t->top : turn->index;
-	struct room room = room_for (t, &want, lanes_of (t, job));
-	turn->reason = judge (t, job, room);
+	double part = part_that_fits (t, &want);
+	turn->reason = judge (t, job, part);
 	if (turn->reason == SLUICE_TURN_WEIGHED)
 		turn->weight = weight_of (t, turn->index);
 	if (turn->reason == SLUICE_TURN_BEHIND) {
@@ -375,29 +314,23 @@ give_turn (struct turns *t, uint32_t i)
 		t->held++;
 		return turn->until;
 	}
-	if (turn->reason == SLUICE_TURN_PARTLY) {
-		slow_down (t, i, room.part * t->settings->pace);
-		scale (&want, lanes_of (t, job), turn->share);
-	}
-	add (&t->taken, &want, lanes_of (t, job));
-	left_of (job, t->settings->quantum, &level);
-	/* It may be slower than full speed: do not ask in ever shorter steps. That a burst
-	 * is longer than expected, not over, is seen a latency later. */
-	double crossing = larger (level - sane (job->done), 0.02 * level);
-	return smaller (turn->until, t->clock + crossing + t->settings->latency);
+	if (turn->reason == SLUICE_TURN_PARTLY)
+		slow_down (t, i, pace_of (t, part));
+	return go (t, i, &want);
 }
 
 /* Leave a little to those who are held, in equal shares of what they fill. */
 static void
 trickle (struct turns *t)
 {
-	struct stations want;
+	struct turns_shares want;
 	for (uint32_t k = 0; k < t->n && t->held && t->settings->trickle > 0.0; k++) {
 		const struct sluice_turns_job *job = &t->jobs[k];
 		struct sluice_turn *turn = &t->out[k];
-		if (turn->action != SLUICE_TURN_HOLD || is_costly (t, lanes_of (t, job)))
+		if (turn->action != SLUICE_TURN_HOLD
+		    || is_costly (t, turns_lanes_of (t->storage, job)))
 			continue;
-		double most = larger (want_at_most_all (t, job, &want), smallest_share);
+		double most = larger (turns_want (t->storage, job, &want), smallest_share);
 		slow_down (t, k, smaller (0.999, t->settings->trickle / t->held / most));
 	}
 }
@@ -406,9 +339,9 @@ trickle (struct turns *t)
 static void
 line_up (struct turns *t)
 {
-	struct stations want;
+	struct turns_shares want;
 	for (uint32_t i = 0; i < t->n; i++) {
-		double level, share = want_at_most_all (t, &t->jobs[i], &want);
+		double level, share = turns_want (t->storage, &t->jobs[i], &want);
 		double left = left_of (&t->jobs[i], t->settings->quantum, &level);
 		t->out[i] = (struct sluice_turn){
 			.index = index_of (&t->jobs[i], share, left),
@@ -419,9 +352,8 @@ line_up (struct turns *t)
 	}
 	sort (t);
 	for (uint32_t k = 0; k < t->n; k++) {
-		const struct sluice_turns_job *job = &t->jobs[t->order[k]];
-		want_at_most_all (t, job, &want);
-		add (&t->wanted, &want, lanes_of (t, job));
+		turns_want (t->storage, &t->jobs[t->order[k]], &want);
+		add (t, &t->wanted, &want);
 	}
 }
 
@@ -439,6 +371,7 @@ sluice_turns_decide (const struct sluice_turns_settings *settings,
 		.n = n,
 		.out = out,
 		.clock = clock,
+		.station_count = turns_station_count (storage),
 	};
 	double again = INFINITY;
 	line_up (&t);

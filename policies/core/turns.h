@@ -10,24 +10,31 @@
  * share: what the burst takes unhindered of its fullest station; left: seconds that it
  * would still take at full speed. From the highest index on, a burst goes that finds room
  * alongside those that went before it, and is not slowed. One that finds room for a part of
- * its demand, at least for `fit`, goes too: at full speed if it overfills a station by
- * little, else at the speed that is left, times `pace` (without a margin, demands that
- * were guessed too high would leave the storage idle). The others are held, or trickle.
- * Nobody is held who touches no full station, whose burst is shorter than what control can
- * act on, who must not be, or who was held for as long as the budget allows. These take
- * their place in the order all the same: what they take, others do not have.
+ * its demand, at least for `fit`, goes too, at the speed that is left. The others are
+ * held, or trickle. No burst is held that touches no full station, must not be held, or
+ * was held for as long as the budget allows. These take their place in the order all the
+ * same: what they take, others do not have.
+ *
+ * Whenever a burst ends, a latency passes until another takes its place, and the storage
+ * idles. So short bursts are not held, and others wait for them only while they take
+ * little of a station. A burst of which nothing is expected counts as short until it has
+ * lasted: its job may have no others that are longer.
  *
  * With a the seconds done and g the expected length of the burst,
  *
  *   left = max (g - a, 0.05 g)             while a < g
  *          0.5 g 2^floor (log2 (a / g))    beyond
  *   and where nothing is expected, the next of the levels quantum * 2^k above a (at least
- *   quantum): that which has done least comes first.
+ *   quantum): the burst that has done least comes first.
  *
  * The length of a burst is taken to be g, or the level above a.
  *
  * So verdicts change when a burst begins or ends, when one crosses a level, and when a
  * budget is used up; sluice_turns_decide tells when the latter two are due.
+ *
+ * Demands and capacities are never exact, and a demand that is taken too high leaves the
+ * storage idle, one too low overfills it. sluice_turns_learn corrects what a station is
+ * taken to do by the speed at which bursts go.
  *
  * State in, verdicts out: no clock, no memory of its own, O(n log n) in the bursts. Equal
  * jobs get equal verdicts in whatever order they are listed.
@@ -52,11 +59,12 @@ enum sluice_station {
 #define SLUICE_TURNS_SETTINGS(X)                                                           \
 	X (latency, 1.0, 0.0, 3600.0,                                                      \
 	   "seconds from what happens to a burst until a verdict on it is in effect")      \
-	X (guard, 5.0, 0.0, 1e6,                                                           \
-	   "bursts expected to be shorter than this many latencies are left alone")        \
+	X (guard, 20.0, 0.0, 1e6, "bursts shorter than this many latencies are not held")  \
+	X (brief, 0.5, 0.0, 1.0,                                                           \
+	   "share of a station that such bursts may take while others wait for them")      \
 	X (fit, 0.1, 0.001, 1.0,                                                           \
 	   "share of its demand for which a burst must find room, to go")                  \
-	X (pace, 1.5, 0.0, 100.0,                                                          \
+	X (pace, 1.0, 0.0, 100.0,                                                          \
 	   "one that fits in part goes at this times the speed that is left; 0: at full")  \
 	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
 	X (trickle, 0.0, 0.0, 0.5,                                                         \
@@ -65,6 +73,13 @@ enum sluice_station {
 	   "a burst may be held for this many times the length that it is taken to have")  \
 	X (quantum, 10.0, 0.001, 1e6,                                                      \
 	   "seconds of the first level of a burst of which nothing is expected")           \
+	X (tolerance, 0.1, 0.0, 1.0,                                                       \
+	   "a burst that is slower by less is not slowed by others")                       \
+	X (probe, 0.1, 0.0, 1.0,                                                           \
+	   "share by which a station is tried to do more, while it slows nobody")          \
+	X (patience, 60.0, 0.0, 1e6, "s until that is tried again after it slowed one")    \
+	X (rare, 0.002, 0.0, 1.0,                                                          \
+	   "share of a week for which a station must have been full, for holds to pay")    \
 	X (exponent, 4.0, 0.1, 16.0, "weight at servers that weigh jobs: index^exponent")  \
 	X (weigh, 0.0, 0.0, 1.0, "1: weigh, where servers can, instead of holding")
 
@@ -117,6 +132,9 @@ struct sluice_turns_job {
 			   * it goes at a share of 0.3 counts as 0.7 */
 	double most_held; /* s: what its run and its time limit allow of that */
 	double began;	  /* clock at which the burst began */
+	/* For sluice_turns_learn: the share of full speed that its last verdict gave it,
+	 * and at which it has gone since then; below 0: not known. */
+	double allowed, speed;
 	uint32_t lane_mask; /* bit i: lane i; 0: all */
 	uint32_t flags;	    /* enum sluice_turns_flags */
 };
@@ -164,6 +182,45 @@ double sluice_turns_decide (const struct sluice_turns_settings *settings,
 			    const struct sluice_turns_storage *storage,
 			    const struct sluice_turns_job *jobs, uint32_t n, double clock,
 			    uint32_t *scratch, struct sluice_turn *out);
+
+enum { SLUICE_TURNS_STATIONS = SLUICE_MAX_LANES * SLUICE_STATION_METADATA + 1 };
+
+/* What is known of a station from how bursts went. */
+struct sluice_turns_station {
+	double scale;	  /* what it can do, over what the storage says */
+	double slowed;	  /* clock at which it last slowed a burst */
+	double full;	  /* share of the last week for which bursts wanted more */
+	uint32_t is_full; /* whether they do since the last call */
+	uint32_t reserved;
+};
+
+/* The stations of each lane one after the other, then the metadata server. */
+struct sluice_turns_memory {
+	double clock;	/* of the last call */
+	double learned; /* of the last one that judged stations */
+	struct sluice_turns_station stations[SLUICE_TURNS_STATIONS];
+};
+
+void sluice_turns_memory_init (struct sluice_turns_memory *memory); /* nothing is known */
+
+/*
+ * Learn from the n jobs that are in a burst at `clock` what the stations can do, and set
+ * *out to the storage that turns are to be decided for.
+ *
+ * A station at which bursts are slowed that were to go can do no more than they do now.
+ * One that slows nobody while others are held for it may do more: it is tried, a little
+ * more each time, until it slows one; after that, not for `patience`. A station that was
+ * full for less than `rare` of the last week is none that bursts need be held for.
+ *
+ * Stations are judged only where the speed of every job is known, so not while others
+ * have begun that are not among them. Returns the clock at which to call again if nothing
+ * happens before; INFINITY: then there is nothing to learn.
+ */
+double sluice_turns_learn (const struct sluice_turns_settings *settings,
+			   const struct sluice_turns_storage *storage,
+			   const struct sluice_turns_job *jobs, uint32_t n, double clock,
+			   struct sluice_turns_memory *memory,
+			   struct sluice_turns_storage *out);
 
 /* A job whose bursts disturb another's. */
 struct sluice_turns_party {

@@ -64,6 +64,7 @@ burst_control_init (struct burst_control *control, const struct sluice_turns_con
 {
 	*control = (struct burst_control){ .config = *config, .seed = seed };
 	control->at = INFINITY;
+	sluice_turns_memory_init (&control->memory);
 }
 
 int
@@ -163,6 +164,7 @@ void
 burst_control_begin (struct burst_control *control)
 {
 	control->count = 0;
+	control->is_blind = 0;
 	control->at = INFINITY;
 }
 
@@ -176,6 +178,7 @@ burst_control_see (struct burst_control *control, double now, uint32_t slot,
 		return;
 	if (seen > now) {
 		control->at = fmin (control->at, seen);
+		control->is_blind = 1;
 		return;
 	}
 	struct sluice_turns_job *out = &control->jobs[control->count];
@@ -184,27 +187,37 @@ burst_control_see (struct burst_control *control, double now, uint32_t slot,
 	out->expected = burst->expected;
 	out->held = burst->held + uncharged (burst, now);
 	out->most_held = INFINITY;
+	out->allowed = burst->allowed;
 	out->flags = coverage == SLUICE_COVERED ? 0 : SLUICE_TURNS_EXEMPT;
 	memcpy (out->demand, burst->demand, sizeof out->demand);
+}
+
+/* A burst that has begun and is not seen yet may be what slows the others. */
+static void
+forget_speeds (struct burst_control *control)
+{
+	for (uint32_t k = 0; k < control->count; k++)
+		control->jobs[k].speed = -1.0;
 }
 
 void
 burst_control_decide (struct burst_control *control, double now)
 {
 	const struct sluice_turns_settings *settings = &control->config.settings;
+	struct sluice_turns_storage storage;
+	if (control->is_blind)
+		forget_speeds (control);
+	double learn = sluice_turns_learn (settings, &control->storage, control->jobs,
+					   control->count, now, &control->memory, &storage);
 	double again
-	    = sluice_turns_decide (settings, &control->storage, control->jobs,
-				   control->count, now, control->order, control->turns);
-	struct sluice_turns_decided decided = { settings,
-						&control->storage,
-						control->jobs,
-						control->turns,
-						now,
-						again,
-						control->count,
-						0 };
+	    = sluice_turns_decide (settings, &storage, control->jobs, control->count, now,
+				   control->order, control->turns);
+	struct sluice_turns_decided decided
+	    = { settings, &storage, control->jobs,  control->turns,
+		now,	  again,    control->count, 0 };
 	if (control->watch)
 		control->watch (control->watcher, &decided);
+	again = fmin (again, learn);
 	control->at = fmax (fmin (control->at, again), nextafter (now, INFINITY));
 }
 

@@ -60,7 +60,8 @@ struct burst {
 
 struct burst_control {
 	struct sluice_turns_config config;
-	struct sluice_turns_storage storage;
+	struct sluice_turns_storage storage; /* as it is said to be */
+	struct sluice_turns_memory memory;
 	uint64_t seed;		   /* of what differs between bursts, and of noise */
 	double at;		   /* when control decides next; INFINITY: by no event */
 	sluice_turns_watch *watch; /* NULL: nobody watches */
@@ -70,6 +71,7 @@ struct burst_control {
 	uint32_t *slots;	       /* whose they are, by the model's numbers */
 	uint32_t *order;	       /* scratch */
 	uint32_t count;
+	uint32_t is_blind; /* a burst has begun that it does not see yet */
 };
 
 /* Normally distributed, by a seed and a number. */
@@ -103,8 +105,9 @@ void burst_end (struct burst *burst, double now); /* it is held no more */
 void burst_control_ask (struct burst_control *control, double now);
 
 /*
- * Decide: begin, see each burst that goes on (its key, nodes, done, began and lanes),
- * decide, and let each job follow its verdict. Returns 1 where that changes anything.
+ * Decide: begin, see each burst that goes on (its key, nodes, done, began, speed and
+ * lanes), decide, and let each job follow its verdict. Returns 1 where that changes
+ * anything.
  */
 void burst_control_begin (struct burst_control *control);
 void burst_control_see (struct burst_control *control, double now, uint32_t slot,

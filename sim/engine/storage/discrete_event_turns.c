@@ -184,6 +184,7 @@ show_all (struct simulation *s)
 			.nodes = program->is->nodes,
 			.done = seconds_done (program),
 			.began = program->burst_began,
+			.speed = -1.0, /* requests come and go: not known */
 			.lane_mask = program->lane_mask,
 		};
 		if (program->in_burst)

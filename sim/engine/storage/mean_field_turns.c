@@ -91,6 +91,7 @@ show_all (struct sluice_mean_field *w)
 				.nodes = job->load.weight,
 				.done = job->burst - mean_field_remaining (w, job),
 				.began = job->burst_began,
+				.speed = job->speed,
 				.lane_mask = job->mask,
 			};
 			if (mean_field_home (job->mask) == i)
@@ -102,6 +103,8 @@ show_all (struct sluice_mean_field *w)
 void
 mean_field_take_turns (struct sluice_mean_field *w)
 {
+	if (w->dirty)
+		mean_field_solve (w);
 	burst_control_begin (&w->control);
 	show_all (w);
 	burst_control_decide (&w->control, w->now);

@@ -286,6 +286,12 @@ class Options:
     """Turns: a burst is held for so many times its length at most."""
     trickle: float = 0.0
     """Turns: share of the storage that is left to all held bursts together."""
+    turn_guard: float = 20.0
+    """Turns: bursts shorter than so many latencies are not held."""
+    turn_pace: float = 1.0
+    """Turns: a burst that fits in part goes at so many times the speed that is left; 0: at full."""
+    turn_learns: float = 1.0
+    """Turns: 1 where the speed of bursts corrects what stations are taken to do."""
     first_burst: float = 1.0
     """Turns: 1 where a history predicts a job's first burst."""
     burst_noise: float = 0.0
@@ -418,11 +424,15 @@ def _weights(question: Question) -> Plan:
 def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
     """Let bursts take turns under a plan that changes no loads."""
     options = question.options
+    learning = {} if options.turn_learns > 0 else {"tolerance": 1.0, "probe": 0.0}
     knowledge = Knowledge(
         {
             "latency": options.turn_latency,
             "budget": options.turn_budget,
             "trickle": options.trickle,
+            "guard": options.turn_guard,
+            "pace": options.turn_pace,
+            **learning,
             **settings,
         },
         predicted=options.first_burst > 0,

@@ -1,0 +1,63 @@
+#include "turns_stations.h"
+
+#include <string.h>
+
+uint32_t
+turns_lanes_of (const struct sluice_turns_storage *storage,
+		const struct sluice_turns_job *job)
+{
+	uint32_t all = (1U << storage->lane_count) - 1U;
+	return job->lane_mask & all ? job->lane_mask & all : all;
+}
+
+static double
+share_of (double demand, double capacity)
+{
+	return capacity > 0.0 ? turns_sane (turns_sane (demand) / capacity) : 0.0;
+}
+
+static double
+targets_of (const struct sluice_turns_storage *storage, uint32_t lanes)
+{
+	double targets = 0.0;
+	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
+		targets += turns_sane (storage->lanes[__builtin_ctz (rest)].targets);
+	return targets;
+}
+
+/* The same, but for what exceeds all of a station. */
+static double
+want_freely (const struct sluice_turns_storage *storage, const struct sluice_turns_job *job,
+	     struct turns_shares *out)
+{
+	uint32_t lanes = turns_lanes_of (storage, job);
+	double targets = targets_of (storage, lanes), most = 0.0;
+	for (uint32_t rest = lanes; rest; rest &= rest - 1U) {
+		int lane = __builtin_ctz (rest);
+		const struct sluice_turns_lane *here = &storage->lanes[lane];
+		double part = targets > 0.0 ? turns_sane (here->targets) / targets : 0.0;
+		const double capacity[] = { here->bytes, here->operations, here->links };
+		for (int i = 0; i < LANE_STATIONS; i++) {
+			double share = part * share_of (job->demand[i], capacity[i]);
+			out->of[LANE_STATIONS * lane + i] = share;
+			most = larger (most, share);
+		}
+	}
+	double share = share_of (job->demand[SLUICE_STATION_METADATA], storage->metadata);
+	out->of[turns_station_count (storage) - 1] = share;
+	return larger (most, share);
+}
+
+double
+turns_want (const struct sluice_turns_storage *storage, const struct sluice_turns_job *job,
+	    struct turns_shares *out)
+{
+	uint32_t count = turns_station_count (storage);
+	memset (out->of, 0, count * sizeof out->of[0]);
+	double most = want_freely (storage, job, out);
+	if (!(most > 1.0))
+		return most;
+	for (uint32_t k = 0; k < count; k++)
+		out->of[k] /= most;
+	return 1.0;
+}

@@ -1,0 +1,40 @@
+/*
+ * Internal to turns: what bursts take of the stations of a storage. turns.c decides who
+ * goes, turns_learn.c what the stations can do.
+ */
+#ifndef SLUICE_TURNS_STATIONS_H
+#define SLUICE_TURNS_STATIONS_H
+
+#include "load.h"
+#include "turns.h"
+
+/* The stations of each lane one after the other, then the metadata server. */
+enum { LANE_STATIONS = SLUICE_STATION_METADATA, MOST_STATIONS = SLUICE_TURNS_STATIONS };
+
+struct turns_shares {
+	double of[MOST_STATIONS];
+};
+
+static inline uint32_t
+turns_station_count (const struct sluice_turns_storage *storage)
+{
+	return LANE_STATIONS * storage->lane_count + 1;
+}
+
+/* A number that was given; nonsense counts as 0. */
+static inline double
+turns_sane (double value)
+{
+	static const double largest = 1e18;
+	return value > 0.0 ? smaller (value, largest) : 0.0;
+}
+
+uint32_t turns_lanes_of (const struct sluice_turns_storage *storage,
+			 const struct sluice_turns_job *job);
+
+/* Set what a job takes of each station if nobody is in its way: all of its fullest one at
+ * most, which is returned. */
+double turns_want (const struct sluice_turns_storage *storage,
+		   const struct sluice_turns_job *job, struct turns_shares *out);
+
+#endif
