@@ -8,6 +8,7 @@
 #include <math.h>
 
 static const double slack = 1e-9;	   /* of a share: rounding */
+static const double little = 0.1;	   /* of a station: to be overfilled by */
 static const double costly = 0.05;	   /* a switch_cost from which switching counts */
 static const double lightest = 0.001;	   /* a weight; servers have few digits */
 static const double smallest_share = 1e-6; /* of a station; keeps the index finite */
@@ -174,14 +175,18 @@ add (const struct turns *t, struct turns_shares *sum, const struct turns_shares 
 		sum->of[k] += shares->of[k];
 }
 
-/* The part of what a job wants that fits beside those that go already. */
+/* The part of what a job wants that fits beside those that go already; most: of its
+ * fullest station. For a little of another, it is not slowed down. */
 static double
-part_that_fits (const struct turns *t, const struct turns_shares *want)
+part_that_fits (const struct turns *t, const struct turns_shares *want, double most)
 {
 	double part = 1.0;
-	for (uint32_t k = 0; k < t->station_count; k++)
-		if (want->of[k] > 0.0)
-			part = smaller (part, (1.0 - t->taken.of[k]) / want->of[k]);
+	for (uint32_t k = 0; k < t->station_count; k++) {
+		double room = 1.0 - t->taken.of[k];
+		int is_minor = want->of[k] < 0.5 * most && want->of[k] <= room + little;
+		if (want->of[k] > 0.0 && !is_minor)
+			part = smaller (part, room / want->of[k]);
+	}
 	return part;
 }
 
@@ -280,7 +285,7 @@ go (struct turns *t, uint32_t i, struct turns_shares *want)
 	const struct sluice_turn *turn = &t->out[i];
 	double level;
 	for (uint32_t k = 0; k < t->station_count; k++)
-		want->of[k] *= turn->share;
+		want->of[k] *= smaller (1.0, turn->share / want->speed);
 	if (turn->reason != SLUICE_TURN_SHORT || takes_room (t, want))
 		add (t, &t->taken, want);
 	left_of (job, t->settings->quantum, &level);
@@ -300,12 +305,12 @@ give_turn (struct turns *t, uint32_t i)
 	struct sluice_turn *turn = &t->out[i];
 	struct turns_shares want;
 
-	turns_want (t->storage, job, &want);
+	double most = turns_want (t->storage, job, &want);
 	turn->reason = SLUICE_TURN_NOT_FULL;
 	if (!is_full (t, &want))
 		return INFINITY;
 	t->top = t->top > 0.0 ? t->top : turn->index;
-	double part = part_that_fits (t, &want);
+	double part = part_that_fits (t, &want, most);
 	turn->reason = judge (t, job, part);
 	if (turn->reason == SLUICE_TURN_WEIGHED)
 		turn->weight = weight_of (t, turn->index);
@@ -315,7 +320,7 @@ give_turn (struct turns *t, uint32_t i)
 		return turn->until;
 	}
 	if (turn->reason == SLUICE_TURN_PARTLY)
-		slow_down (t, i, pace_of (t, part));
+		slow_down (t, i, pace_of (t, part) * want.speed);
 	return go (t, i, &want);
 }
 
@@ -331,7 +336,9 @@ trickle (struct turns *t)
 		    || is_costly (t, turns_lanes_of (t->storage, job)))
 			continue;
 		double most = larger (turns_want (t->storage, job, &want), smallest_share);
-		slow_down (t, k, smaller (0.999, t->settings->trickle / t->held / most));
+		slow_down (
+		    t, k,
+		    smaller (0.999, t->settings->trickle / t->held / most * want.speed));
 	}
 }
 

@@ -10,10 +10,11 @@
  * share: what the burst takes unhindered of its fullest station; left: seconds that it
  * would still take at full speed. From the highest index on, a burst goes that finds room
  * alongside those that went before it, and is not slowed. One that finds room for a part of
- * its demand, at least for `fit`, goes too, at the speed that is left. The others are
- * held, or trickle. No burst is held that touches no full station, must not be held, or
- * was held for as long as the budget allows. These take their place in the order all the
- * same: what they take, others do not have.
+ * its demand, at least for `fit`, goes too, at the speed that is left: a station that it
+ * takes little of may be overfilled by a little. The others are held, or trickle. No burst
+ * is held that touches no full station, must not be held, or was held for as long as the
+ * budget allows. These take their place in the order all the same: what they take, others
+ * do not have.
  *
  * Whenever a burst ends, a latency passes until another takes its place, and the storage
  * idles. So short bursts are not held, and others wait for them only while they take

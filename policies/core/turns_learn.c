@@ -51,11 +51,13 @@ see (const struct sluice_turns_storage *storage, const struct sluice_turns_job *
 	*out = (struct sight){ .count = turns_station_count (storage) };
 	for (uint32_t i = 0; i < n; i++) {
 		turns_want (storage, &jobs[i], &want);
+		double allowed = smaller (1.0, turns_sane (jobs[i].allowed) / want.speed);
+		double speed = smaller (1.0, turns_sane (jobs[i].speed)) / want.speed;
 		for (uint32_t k = 0; k < out->count; k++) {
 			out->wanted.of[k] += want.of[k];
-			out->planned.of[k] += want.of[k] * jobs[i].allowed;
-			out->done.of[k] += want.of[k] * jobs[i].speed;
-			out->waits[k] |= want.of[k] > 0.0 && jobs[i].allowed < 1.0;
+			out->planned.of[k] += want.of[k] * allowed;
+			out->done.of[k] += want.of[k] * speed;
+			out->waits[k] |= want.of[k] > 0.0 && allowed < 1.0;
 		}
 	}
 }
@@ -79,11 +81,12 @@ find_slowed (const struct sluice_turns_settings *settings,
 	     const struct sluice_turns_job *jobs, uint32_t n, struct sight *sight)
 {
 	struct turns_shares want;
-	for (uint32_t i = 0; i < n; i++)
-		if (jobs[i].speed < jobs[i].allowed * (1.0 - settings->tolerance)) {
-			turns_want (storage, &jobs[i], &want);
+	for (uint32_t i = 0; i < n; i++) {
+		turns_want (storage, &jobs[i], &want);
+		double planned = smaller (want.speed, turns_sane (jobs[i].allowed));
+		if (jobs[i].speed < planned * (1.0 - settings->tolerance))
 			blame (&want, sight);
-		}
+	}
 }
 
 /* Judge one station. Returns the clock at which to do so again. */

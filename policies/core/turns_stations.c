@@ -55,6 +55,7 @@ turns_want (const struct sluice_turns_storage *storage, const struct sluice_turn
 	uint32_t count = turns_station_count (storage);
 	memset (out->of, 0, count * sizeof out->of[0]);
 	double most = want_freely (storage, job, out);
+	out->speed = most > 1.0 ? 1.0 / most : 1.0;
 	if (!(most > 1.0))
 		return most;
 	for (uint32_t k = 0; k < count; k++)

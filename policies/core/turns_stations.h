@@ -13,6 +13,8 @@ enum { LANE_STATIONS = SLUICE_STATION_METADATA, MOST_STATIONS = SLUICE_TURNS_STA
 
 struct turns_shares {
 	double of[MOST_STATIONS];
+	double speed; /* of full speed, at which that is taken: less than 1 where a station
+		       * can do less than a job wants */
 };
 
 static inline uint32_t

@@ -1,8 +1,8 @@
 /*
  * turns_test: verdicts on random bursts, as nonsensical as a caller could hand over. A
  * sanitizer sees what is read or written out of place; checked is what holds for any
- * input: each verdict is a complete one, an exempt one goes, the first goes, and equal
- * states give equal bytes.
+ * input: each verdict is a complete one, exempt jobs go, the first goes, and equal states
+ * give equal bytes. What is learned of a storage is a storage.
  */
 #include <float.h>
 #include <math.h>
@@ -63,6 +63,8 @@ draw_job (struct sluice_turns_job *job)
 	job->held = number ();
 	job->most_held = draw (2) ? HUGE_VAL : number ();
 	job->began = number ();
+	job->allowed = number ();
+	job->speed = number ();
 	job->lane_mask = draw (4) ? draw (1 << 16) : UINT32_MAX;
 	job->flags = draw (4) ? 0 : draw (256);
 }
@@ -83,6 +85,23 @@ check_turn (const struct sluice_turns_job *job, const struct sluice_turn *turn)
 }
 
 static void
+check_learned (const struct sluice_turns_settings *settings,
+	       const struct sluice_turns_storage *storage,
+	       const struct sluice_turns_job *jobs, uint32_t n, double clock,
+	       struct sluice_turns_storage *out)
+{
+	struct sluice_turns_memory memory;
+	sluice_turns_memory_init (&memory);
+	for (int i = 0; i < 3; i++, clock += 100.0)
+		CHECK (sluice_turns_learn (settings, storage, jobs, n, clock, &memory, out)
+		       > clock);
+	for (uint32_t k = 0; k < SLUICE_TURNS_STATIONS; k++) {
+		CHECK (memory.stations[k].scale >= 0.2 && memory.stations[k].scale <= 5.0);
+		CHECK (memory.stations[k].full >= 0.0 && memory.stations[k].full <= 1.0);
+	}
+}
+
+static void
 check_state (const struct sluice_turns_settings *settings)
 {
 	static struct sluice_turns_job jobs[MOST];
@@ -95,6 +114,9 @@ check_state (const struct sluice_turns_settings *settings)
 	draw_storage (&storage);
 	for (uint32_t i = 0; i < n; i++)
 		draw_job (&jobs[i]);
+	struct sluice_turns_storage learned;
+	check_learned (settings, &storage, jobs, n, clock, &learned);
+	storage = draw (2) ? learned : storage;
 	memset (first, 1, sizeof first);
 	memset (second, 2, sizeof second);
 	double again

@@ -244,7 +244,7 @@ def ends_of(mean_field, *starts):
 
 
 def one_lane(**turns):
-    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, **turns})
+    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, "rare": 0.0, **turns})
 
 
 def known(mean_field, burst, nodes=16.0):
@@ -294,7 +294,9 @@ def test_two_bursts_that_fit_take_no_turns():
 
 def test_servers_that_weigh_jobs_share_by_their_place_in_the_order():
     mean_field = MeanField(
-        lanes=((16, 2),), sharing="weights", turns={"latency": 0.0, "weigh": 1.0, "exponent": 1.0}
+        lanes=((16, 2),),
+        sharing="weights",
+        turns={"latency": 0.0, "rare": 0.0, "weigh": 1.0, "exponent": 1.0},
     )
     # At first three quarters and a quarter; what is left of A falls faster than of B.
     ends = ends_of(mean_field, (0.0, known(mean_field, 10.0)), (0.0, known(mean_field, 30.0)))

@@ -96,6 +96,20 @@ def decide(settings: Any, storage: Any, jobs: Any, *, clock: float) -> Verdicts:
     return Verdicts(out, again)
 
 
+class Memory:
+    """What is known of each station from how bursts went; nothing at first."""
+
+    def __init__(self) -> None:
+        self.struct = ffi.new("struct sluice_turns_memory *")
+        lib.sluice_turns_memory_init(self.struct)
+
+    def learn(self, settings: Any, storage: Any, jobs: Any, *, clock: float) -> tuple[Any, float]:
+        """Return the storage to decide for, and the clock at which to learn again."""
+        out = ffi.new("struct sluice_turns_storage *")
+        again = lib.sluice_turns_learn(settings, storage, jobs, len(jobs), clock, self.struct, out)
+        return out, float(again)
+
+
 def pair_share(a: tuple[float, float], b: tuple[float, float]) -> float:
     """Return what an order of bursts leaves of what two lose by sharing; of (nodes, burst) each."""
     parties = [ffi.new("struct sluice_turns_party *", one)[0] for one in (a, b)]
