@@ -175,7 +175,7 @@ add (const struct turns *t, struct turns_shares *sum, const struct turns_shares 
 		sum->of[k] += shares->of[k];
 }
 
-/* The part of what a job wants that fits beside those that go already; most: of its
+/* The part of what a job wants that fits alongside those that go already; most: of its
  * fullest station. For a little of another, it is not slowed down. */
 static double
 part_that_fits (const struct turns *t, const struct turns_shares *want, double most)

@@ -18,7 +18,7 @@ from gains import DAY, DRAWS, TRACES
 
 from sluice.sim.replay.compare import bound_of
 from sluice.sim.replay.io_replay import replay_with_io
-from sluice.sim.trace.mix import SHORT
+from sluice.sim.trace.profiles import SHORT
 
 VARYING = (("burst_spread", "0.3"),)
 REAL = {"first_burst": 0.0}
@@ -126,8 +126,8 @@ def settled(cell, draws=FEW):
 def held_of_short_bursts(cell, what, draws=FEW):
     """Return for how many seconds bursts of the mix `short` were held in all."""
     trace, sharing = CELLS[cell]
-    policy, world, options = ASKED[what]
-    experiment = replace(TRACES[trace], sharing=sharing, world=world, mix=SHORT)
+    policy, storage, options = ASKED[what]
+    experiment = replace(TRACES[trace], sharing=sharing, storage=storage, mix=SHORT)
     draws = [experiment.draw(repetition) for repetition in range(draws)]
     return sum(
         _replayed(draw, policy, replace(draw.options, **options)).contention["held"].sum()

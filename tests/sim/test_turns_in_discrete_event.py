@@ -112,8 +112,8 @@ def test_turns_that_weigh_are_refused_where_targets_cannot():
 
 
 def test_a_setting_that_turns_do_not_have_is_refused_by_name():
-    with pytest.raises(StorageModelError, match="turns have no patience; give latency, "):
-        simulate(STORAGE, [writer(10)], turns={"patience": 1.0})
+    with pytest.raises(StorageModelError, match="turns have no temper; give latency, "):
+        simulate(STORAGE, [writer(10)], turns={"temper": 1.0})
 
 
 # Mixed work: programs that compute and write, of different widths, lengths and demands
@@ -146,7 +146,7 @@ def mixed(seed, jobs=8, bursts=4, **changed):
 
 
 COARSE = {**STORAGE, "unit_bytes": 8 * MIB}
-REAL = {"latency": 1.0, "noise": 0.3, "demand_error": 1.1}
+REAL = {"latency": 1.0, "guard": 5.0, "noise": 0.3, "demand_error": 1.1}
 
 
 def lost(jobs, *, storage=COARSE, turns=None):
@@ -319,7 +319,7 @@ def mean_field_ends(jobs, turns):
     model = MeanField(
         {"target_bandwidth": 100 * MIB, "server_bandwidth": 1e15, "stream_window": 3.0},
         lanes=((TARGETS, 1),),
-        turns=turns,
+        turns=turns and {"rare": 0.0, "probe": 0.0, **turns},
     )
     for tag, job in enumerate(jobs):
         profile = {"pattern": "aw", "io_share": 1.0, "chunk_bytes": 2.0**22}

@@ -1,12 +1,4 @@
-"""What decides about jobs in a replay: the policies that are compared, by name.
-
-The policies in C, bound: what decides about jobs in a replay (engine/policies/policies.h).
-
-How policies without a model tell jobs apart, by what is predicted of them.
-
-Turns in a replay: what is known of bursts that are ordered (engine/storage/mean_field.h).
-
-The policies that a replay compares, by name; docs/reference/replay.md states what each does.
+"""The policies that a replay compares, by name; docs/reference/replay.md states what each does.
 
 A policy is a function from a Question to a Plan: what it changes before the replay starts, and
 who decides while it runs. What it knows of a job is what is predicted of it, never what the storage

@@ -154,6 +154,10 @@ def simulate(
     ]
 
 
+IN_A_SCENARIO = {"rare": 0.0}
+"""Of turns: it lasts minutes, so holds must pay wherever a station is full at the moment."""
+
+
 def storage_struct(
     storage: Mapping[str, float], *, seed: int = 0, turns: Mapping[str, float] | None = None
 ) -> Any:
@@ -163,7 +167,7 @@ def storage_struct(
     machine.seed = seed
     _fill(machine, storage, {field.name for field in STORAGE_FIELDS}, "storage")
     if turns is not None:
-        take_turns(machine.turns, turns)
+        take_turns(machine.turns, IN_A_SCENARIO | dict(turns))
     return machine
 
 
