@@ -1,12 +1,15 @@
 """A million runs in the history: how long the commands take, and how large the file is.
 
     python tests/bench/history_bench.py [RUNS]
+    python tests/bench/history_bench.py windows HISTORY
 
-Makes the history anew (`made_history`, the same one every time), publishes a model of it, and runs
-each command as a user would: a process of its own, whose start counts. Every run has a log, a
-profile, a job, a decision and its share of all indices. The first
-tenth of the year is written through the store, as ingest does; the other nine are the same
-applications' runs again, each as much later, which SQLite copies by itself.
+The second only says how well the newest runs of a history are predicted, by how many are known.
+
+The first makes the history anew (`made_history`, the same one every time), publishes a model of
+it, and runs each command as a user would: a process of its own, whose start counts. Every run has
+a log, a profile, a job, a decision and its share of all indices. The first tenth of the year is
+written through the store, as ingest does; the other nine are the same applications' runs again,
+each as much later, which SQLite copies by itself.
 
 To take few minutes it learns from fewer runs than `sluice model train`: the table, most of the
 bundle that `predict` reads, from LEARNED runs instead of the latest 50,000, the forests, whose
@@ -201,12 +204,15 @@ def show_windows(history: Path) -> None:
     ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
     later = ordered[WINDOWS[0] :: 13]
     earlier = ended_before(ordered, later[0].submit)
+    print(f"{len(later)} of the newest {len(ordered) - WINDOWS[0]} runs are predicted", flush=True)
     for count in WINDOWS:
         model, _ = fit_quickly(earlier[-count:], empty_model(), asked=later)
         score = judge(predict_past(bundle_of(model), later), earlier)
+        days = (later[0].submit - earlier[-count:][0].submit) / DAY
         print(
-            f"from {count} runs: {score.accuracy:.1%} right, certain enough of "
-            f"{score.answered:.1%}, Brier score {score.brier:.3f}",
+            f"from {count} runs, of {days:.0f} days: {score.accuracy:.1%} right, certain enough of "
+            f"{score.answered:.1%}, {score.accuracy_answered or 0:.1%} of these right, "
+            f"Brier score {score.brier:.3f}",
             flush=True,
         )
 
@@ -272,6 +278,9 @@ def processor_seconds() -> float:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["windows"]:
+        show_windows(Path(sys.argv[2]))
+        return 0
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     place = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     history, bundle, config = (place / name for name in ("history.db", "bundle", "sluice.conf"))
