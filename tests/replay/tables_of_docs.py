@@ -10,28 +10,30 @@ import sys
 from statistics import median
 
 from gains import (
+    ASKED,
+    CHEAP_WAITS,
     DEFAULT,
     DRAWS,
     LONG,
     NUDGED,
+    PATIENT,
     PLAIN,
     ROOT,
     SHARING,
     STATIC,
     STEPS,
     TRACES,
-    WAITS,
+    TURNS,
     WRONG,
     ablations_file,
     better,
     gains_file,
     ratios,
+    saved,
     span,
-    waits_file,
 )
 
 from sluice.cli.common import duration_text
-from sluice.sim.replay.sweep import advice
 
 PAGE = ROOT / "docs" / "evidence" / "replays.md"
 MINUS = "\N{MINUS SIGN}"
@@ -48,24 +50,28 @@ HOW = {
     "one-at-a-time": "with one at a time, however long the others wait",
 }
 """Each row of the table of ablations, as the page says it."""
-WAIT_NAMES = dict(
-    zip(WAITS, ("30 min (default)", "2 h", "8 h", "1 day", "3 days"), strict=True),
-)
+DELAYS = {
+    DEFAULT: ("30 min (default)", "0.2 (default)"),
+    LONG: ("1 day", "0.2 (default)"),
+    PATIENT: ("1 day", CHEAP_WAITS),
+}
+"""MaxDelay and WaitPrice of each row of the table of delays."""
 
 
 def recovered(found):
     """Yield the cells of the table of gains on one trace."""
-    for what in (DEFAULT, LONG, WRONG):
+    for what in ASKED:
         yield percent([100 * (one["share_of_bound"] or 0.0) for one in found[what]], "{:.0f}")
-        if what != DEFAULT:
+        if what not in (DEFAULT, LONG):
             yield str(better(found, what, PLAIN, "lost_slot_hours"))
 
 
 def what_else(found):
     """Yield the cells of the table of what else changes on one trace."""
     for what, figure in (
-        (LONG, "wait_mean_s"),
-        (LONG, "wait_p99_s"),
+        (PATIENT, "wait_mean_s"),
+        (PATIENT, "wait_p99_s"),
+        (TURNS, "wait_mean_s"),
         (WRONG, "makespan_s"),
         (NUDGED, "makespan_s"),
     ):
@@ -85,13 +91,14 @@ def ablation(found, policy):
     yield longer(median(ratios(found, policy, "wait_mean_s")))
 
 
-def wait_cells(wait):
-    """Yield the cells of one MaxDelay of the sweep."""
-    yield WAIT_NAMES[wait.max_delay]
-    yield signed(f"{wait.saved:,.0f}")
-    yield f"{wait.held:,.0f}"
-    yield f"{wait.break_even:.3f}" if wait.saved > 0 else NOTHING
-    yield duration_text(wait.held_mean)
+def delays(found, what):
+    """Yield the cells of one MaxDelay and WaitPrice."""
+    yield from DELAYS[what]
+    fewer, held = median(saved(found, what)), median(one["held_slot_hours"] for one in found[what])
+    yield signed(f"{fewer:,.0f}")
+    yield f"{held:,.0f}"
+    yield f"{fewer / held:.3f}" if fewer >= 1.0 else NOTHING
+    yield duration_text(median(one["held_mean_s"] or 0.0 for one in found[what]))
 
 
 def percent(values, form):
@@ -134,10 +141,9 @@ def tables():
             if all(found)
             else [],
         )
-    known, sweep = read(ablations_file("KTH-SP2")), read(waits_file())
+    known, (first, *_) = read(ablations_file("KTH-SP2")), found
     yield "ablations", [(HOW[name], *ablation(known, name)) for name in STEPS] if known else []
-    waits = next(advice(sweep)).waits if sweep else ()
-    yield "waits", [tuple(wait_cells(wait)) for wait in waits]
+    yield "delays", [tuple(delays(first, what)) for what in DELAYS] if first else []
 
 
 def filled(page, name, rows):
