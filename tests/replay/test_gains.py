@@ -143,7 +143,7 @@ def cells(traces):
 
 each_cell = cells(TRACES)
 each_that_gains = cells(trace for trace in TRACES if trace != "generated, 64 nodes, load 0.9")
-"""On 64 nodes delays lose less in 13 of 20 draws, which is no gain that could be told from chance."""
+"""On 64 nodes delays lose less in 13 of 20 draws, as chance might."""
 
 
 @pytest.mark.acceptance
