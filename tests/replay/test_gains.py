@@ -10,7 +10,7 @@ nominal numbers (site_bundle.py), so never from the storage model that answers.
 How often a policy does better than another is judged by the sign test. If it made no difference,
 it would do better in 15 or more of 20 draws with a probability of 2.1 %, in 17 or more with 0.13 %.
 So a gain is claimed of a cell from 15 on, and harm from 17 on: of all comparisons that look for
-harm here, one would then find some by chance in one of 25 sets of draws.
+harm here, one would then find some by chance in one of 17 sets of draws.
 """
 
 import os
