@@ -81,6 +81,12 @@ enum {
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
 	   "jobs whose tokens sluiced takes off in one poll of the controller, at most")   \
+	X (TurnsPort, turns_port, 0, 0, 65535,                                             \
+	   "TCP port on which sluice-turns listens to the agents of nodes; 0: it does "    \
+	   "not start")                                                                    \
+	X (TurnsOperations, turns_operations, 0, 0, 1000000000,                            \
+	   "operations a second that a storage target serves, for turns; 0: unknown, and " \
+	   "never full")                                                                   \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")                         \
 	X (UserHints, user_hints, 0, 0, 1,                                                 \
