@@ -12,7 +12,7 @@ JOBS ?= 200
 C_FILES := $(shell git ls-files '*.c' '*.h')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
+.PHONY: help setup build plugin probe agent install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin probe ## Build the C core, the Python packages, the Slurm plugins and programs
+build: $(VENV)/.built plugin probe agent ## Build the C core, the Python packages, the Slurm plugins and programs
 	@$(BIN)/python -m compileall -q $(wildcard */sluice) # the user of a command may not write here
 
 $(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
@@ -42,11 +42,15 @@ plugin: $(VENV)/.ready
 probe:
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD))
 
+agent:
+	$(MAKE) --no-print-directory -C slurm-plugin/agent BUILD=$(abspath $(BUILD))
+
 install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/guide/operating.md)
 	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/shim BUILD=$(abspath $(BUILD)) install
+	$(MAKE) --no-print-directory -C slurm-plugin/agent BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/systemd install
 	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
@@ -81,7 +85,7 @@ test-alone:
 retest: ## Ask again the tests that failed last, and name them
 	$(BIN)/python -m pytest -m 'not acceptance' --last-failed --last-failed-no-failures none -rA
 
-lint: $(VENV)/.built probe ## Formatters, ruff, mypy, import layers, generated docs
+lint: $(VENV)/.built probe agent ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	clang-format --dry-run --Werror $(C_FILES)
@@ -110,7 +114,7 @@ loop: build ## Real programs with co-runners, and what Sluice learns of them nex
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
-docs: $(VENV)/.built probe ## Regenerate the command reference and the man pages
+docs: $(VENV)/.built probe agent ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
 patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 HERE = Path(__file__).parent
-PROBE = HERE.parent / "build" / "bin" / "sluice-probe"
+BIN = HERE.parent / "build" / "bin"
 KINDS = {
     "mode": "Mode",
     "path": "Paths",
@@ -62,8 +62,10 @@ def all_commands() -> list[tuple[str, click.Command]]:
     ]
 
 
-def probe_help() -> str:
-    return subprocess.run([PROBE, "--help"], check=True, capture_output=True, text=True).stdout
+def program_help(name: str) -> str:
+    """Return what a program in C says of itself."""
+    words = (BIN / name, "--help")
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.rstrip()
 
 
 def cli_page() -> str:
@@ -72,7 +74,10 @@ def cli_page() -> str:
         f"## {name}\n\n```text\n{help_text(name, command)}\n```\n"
         for name, command in all_commands()
     ]
-    parts.append(f"## sluice-probe\n\n```text\n{probe_help().rstrip()}\n```\n")
+    parts += [
+        f"## {name}\n\n```text\n{program_help(name)}\n```\n"
+        for name in ("sluice-probe", "sluice-turns", "sluice-agent")
+    ]
     return "\n".join(parts)
 
 
@@ -218,6 +223,28 @@ def environment_of(command: click.Command) -> Iterator[tuple[str, str]]:
     yield "COLUMNS", "How wide tables and help may be; else as wide as the terminal."
 
 
+def daemon_page(
+    name: str,
+    summary: str,
+    files: list[tuple[str, str]],
+    see: str,
+    environment: tuple[tuple[str, str], ...] = (),
+) -> str:
+    """Write the page of a daemon in C, from its own help."""
+    statuses = [
+        ("0", "It was told to end."),
+        ("1", "It cannot start; standard error says why."),
+        ("2", "Wrong usage."),
+    ]
+    parts = [
+        ("usage", literal(program_help(name))),
+        ("exit status", listed(statuses)),
+        ("files", listed(files)),
+        ("environment", listed(environment)),
+    ]
+    return man_page(name, 8, summary, parts, see)
+
+
 def man_pages() -> dict[str, str]:
     conf: list[Part] = [
         (
@@ -244,10 +271,31 @@ def man_pages() -> dict[str, str]:
             1,
             "do the I/O of a small parallel program, and say what it got",
             [
-                ("usage", literal(probe_help().rstrip())),
+                ("usage", literal(program_help("sluice-probe"))),
                 ("exit status", listed(PROBE_STATUSES)),
             ],
             ".BR sluice (1)",
+        ),
+        "man/sluice-turns.8": daemon_page(
+            "sluice-turns",
+            "decide whose bursts of I/O go first",
+            [
+                (str(DEFAULT_CONFIG), "The settings; see sluice.conf(5)."),
+                *(
+                    (key.fallback, f"{key.key}: {key.text}.")
+                    for key in core.config_keys()
+                    if key.key in {"Bundle", "Snapshot", "OffFile"}
+                ),
+                ("/run/sluice/cluster.snapshot.turns.status", "What it says of itself, as JSON."),
+            ],
+            ".BR sluice-agent (8), .BR sluiced (8), .BR sluice.conf (5), .BR munged (8)",
+            (("SLUICE_CONF", "What --config is unless it is given."),),
+        ),
+        "man/sluice-agent.8": daemon_page(
+            "sluice-agent",
+            "order the bursts of a node's jobs",
+            [("/run/sluice/agent.sock", "Where slurmstepd asks for a job's memory.")],
+            ".BR sluice-turns (8), .BR munged (8)",
         ),
         "man/sluice.conf.5": man_page(
             "sluice.conf",

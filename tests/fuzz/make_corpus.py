@@ -117,7 +117,38 @@ def darshan_logs() -> dict[str, bytes]:
     }
 
 
+def turns_report(
+    sent: int, *bursts: tuple[int, int, int, int], agent: int = 0, count: int | None = None
+) -> bytes:
+    """Return the act of reporting bursts: job, flags, nodes, bytes."""
+    body = struct.pack("<QII", sent, len(bursts) if count is None else count, 0)
+    for job, flags, nodes, written in bursts:
+        head = struct.pack("<4I", job, flags, nodes, 2)
+        body += head + struct.pack("<10Q", sent // 2, written, 9, 0, 0, 0, 0, 0, 2**64 - 1, 0)
+    return struct.pack("<BBH", 0, agent, len(body)) + body
+
+
+ACTIVE, HELD, GONE = 1, 4, 16
+DECIDE, DROP, OBSERVE, SWITCH_OFF = b"\1\100", b"\2\0", b"\3\0", b"\3\6"
+SECOND = 10**9
+BOTH_WRITE = turns_report(SECOND, (1, ACTIVE, 64, 10**6), (2, ACTIVE, 1, 10**6))
+TURNS = {
+    "held": BOTH_WRITE
+    + b"".join(
+        turns_report(i * SECOND, (1, ACTIVE, 64, i * 10**6), (2, ACTIVE | HELD, 1, 10**6)) + DECIDE
+        for i in range(2, 8)
+    ),
+    "gone": BOTH_WRITE + DECIDE + turns_report(2 * SECOND, (1, GONE, 0, 0)) + DECIDE + DROP,
+    "switched": BOTH_WRITE + DECIDE * 3 + OBSERVE + DECIDE + SWITCH_OFF + DECIDE,
+    "two-agents": BOTH_WRITE + turns_report(1, (1, ACTIVE, 64, 7), agent=1) + DECIDE * 4,
+    "count": turns_report(SECOND, (1, ACTIVE, 1, 1), count=2**32 - 1),
+    "stream": struct.pack("<IHHQ", 16, 1, 1, 0) + bytes(16) + struct.pack("<IHHQ", 4096, 3, 1, 0),
+}
+
+
 def main() -> None:
+    for name, acts in TURNS.items():
+        write("turns_frames", name, acts)
     bundle = made_model.bundle(applications=3, trees=4, jobs=24)
     write("bundle", "small", bundle)
     write("bundle", "no-applications", made_model.bundle(applications=0, trees=2, jobs=12))

@@ -1,0 +1,41 @@
+/*
+ * The connections of agents: from the hello, which the doorman checks, to the words that
+ * jobs.h has for them.
+ *
+ * Each has a bounded place, and nobody is waited for: who says nothing when it connects,
+ * too much, or what is no frame, is put out.
+ */
+#ifndef SLUICE_AGENTS_H
+#define SLUICE_AGENTS_H
+
+#include "doorman.h"
+#include "jobs.h"
+
+enum {
+	AGENTS_MAX = 16384,
+	AGENTS_HELLO_MS = 5000,	  /* for a hello, and its check */
+	AGENTS_MAX_FRAMES = 1000, /* a second of one agent */
+};
+
+struct agents;
+
+/* Listens on a port of an address (NULL: all). */
+int agents_start (const char *address, const char *port, struct doorman *doorman,
+		  struct agents **out, struct sluice_error *err);
+/* Where reports go. */
+void agents_set_jobs (struct agents *agents, struct jobs *jobs);
+/* A jobs_say. */
+void agents_say (void *agents, struct jobs_agent *agent, const struct wire_word *word);
+/* Wait for at most so long, and take what came. */
+void agents_poll (struct agents *agents, int milliseconds);
+/* Send what was said. */
+void agents_flush (struct agents *agents);
+
+uint32_t agents_count (const struct agents *agents); /* that are in */
+uint64_t agents_refused (const struct agents *agents);
+
+/* CLOCK_MONOTONIC. */
+int64_t agents_milliseconds (void);
+double agents_seconds (void); /* what jobs.h takes for the clock */
+
+#endif

@@ -1,0 +1,271 @@
+#include "node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t millisecond = 1000000, second = 1000000000;
+static const uint64_t in_full = 1000000; /* a share of 1 */
+
+/* ---- who is there ---- */
+
+static struct node_job **
+find (struct node *node, uint32_t job_id)
+{
+	for (uint32_t i = 0; i < node->job_count; i++)
+		if (node->jobs[i]->id == job_id)
+			return &node->jobs[i];
+	return NULL;
+}
+
+static int
+check_request (const struct sluice_agent_request *request, struct sluice_error *err)
+{
+	if (request->magic != SLUICE_AGENT_MAGIC
+	    || request->version != SLUICE_AGENT_VERSION)
+		return sluice_fail (err, "the request is of another version");
+	if (request->job_id == 0 || request->device_count > SLUICE_TURNS_MAX_DEVICES)
+		return sluice_fail (err, "job %u with %u devices", request->job_id,
+				    request->device_count);
+	return 0;
+}
+
+static struct node_job *
+make_job (struct node *node, const struct sluice_agent_request *request,
+	  struct sluice_error *err)
+{
+	struct node_job *job
+	    = node->job_count < NODE_MAX_JOBS ? calloc (1, sizeof *job) : NULL;
+	if (!job) {
+		sluice_fail (err, "no room for more than %u jobs", node->job_count);
+		return NULL;
+	}
+	if (pages_make (&job->pages, request, err) < 0) {
+		free (job);
+		return NULL;
+	}
+	job->id = request->job_id;
+	job->nodes = request->nodes ? request->nodes : 1;
+	job->most_held = request->most_held == SLUICE_AGENT_NO_LIMIT
+			     ? UINT64_MAX
+			     : request->most_held * second;
+	job->is_due = 1;
+	node->jobs[node->job_count++] = job;
+	return job;
+}
+
+struct node_job *
+node_register (struct node *node, const struct sluice_agent_request *request,
+	       struct sluice_error *err)
+{
+	struct node_job **found, *job = NULL;
+	if (check_request (request, err) == 0) {
+		found = find (node, request->job_id);
+		job = found ? *found : make_job (node, request, err);
+	}
+	if (job)
+		job->registrations++;
+	else
+		node->refused++;
+	return job;
+}
+
+int
+node_unregister (struct node *node, uint32_t job_id)
+{
+	struct node_job **found = find (node, job_id), *job = found ? *found : NULL;
+	if (!job || --job->registrations > 0)
+		return 0;
+	*found = node->jobs[--node->job_count];
+	pages_destroy (&job->pages);
+	free (job);
+	return 1;
+}
+
+/* ---- bursts ---- */
+
+static void
+charge (struct node_job *job, uint64_t now)
+{
+	uint64_t until = job->until < now ? job->until : now;
+	uint64_t from = job->charged > job->began ? job->charged : job->began;
+	if (job->is_active && until > from) {
+		uint64_t held
+		    = (until - from) / in_full * (in_full - job->share)
+		      + (until - from) % in_full * (in_full - job->share) / in_full;
+		job->burst_held += held;
+		job->run_held += held;
+	}
+	job->charged = now;
+}
+
+static void
+begin_burst (struct node_job *job, const struct pages_sum *before, uint64_t now)
+{
+	job->is_active = job->is_due = 1;
+	job->began = now;
+	job->burst_held = 0;
+	job->is_exhausted = 0;
+	job->base_bytes = before->bytes;
+	job->base_operations = before->operations;
+}
+
+/* Sums may dip for an instant, while a process moves its counters. */
+static void
+keep_rising (struct pages_sum *sum, const struct pages_sum *before)
+{
+	sum->bytes = sum->bytes > before->bytes ? sum->bytes : before->bytes;
+	if (sum->operations < before->operations)
+		sum->operations = before->operations;
+}
+
+static void
+scan (struct node_job *job, uint64_t now)
+{
+	struct pages_sum before = job->sum, *sum = &job->sum;
+	charge (job, now);
+	pages_add_up (&job->pages, sum);
+	keep_rising (sum, &before);
+	if (sum->busy || sum->bytes != before.bytes || sum->operations != before.operations
+	    || sum->syncs != before.syncs) {
+		job->last = now;
+		if (!job->is_active)
+			begin_burst (job, &before, now);
+	} else if (job->is_active && now - job->last >= SLUICE_TURNS_QUIET_NS) {
+		job->is_active = 0;
+		job->is_due = 1;
+	}
+	if (!before.locks != !sum->locks)
+		job->is_due = 1;
+	if ((job->is_active || job->until > now)
+	    && now - job->reported >= NODE_REPORT_MS * millisecond)
+		job->is_due = 1;
+}
+
+void
+node_scan (struct node *node, uint64_t now)
+{
+	int is_check = ++node->scans % NODE_REAP_SCANS == 0;
+	int is_thorough = node->scans % (NODE_REAP_SCANS * NODE_THOROUGH) == 0;
+	for (uint32_t i = 0; i < node->job_count; i++) {
+		if (is_check)
+			pages_free_dead (&node->jobs[i]->pages, is_thorough);
+		scan (node->jobs[i], now);
+	}
+}
+
+static uint64_t
+left_of_run (const struct node_job *job)
+{
+	if (job->most_held == UINT64_MAX)
+		return UINT64_MAX;
+	return job->most_held > job->run_held ? job->most_held - job->run_held : 0;
+}
+
+/* Holding what goes through the shim would not slow it down. */
+static int
+is_uncovered (const struct pages_sum *sum)
+{
+	return sum->refused || (sum->uncovered && !sum->uncovered_bytes)
+	       || sum->uncovered_bytes > sum->bytes / 10;
+}
+
+static uint32_t
+flags_of (const struct node_job *job, uint64_t now)
+{
+	return (job->is_active ? WIRE_ACTIVE : 0u) | (job->sum.locks ? WIRE_LOCKED : 0u)
+	       | (job->until > now ? WIRE_HELD : 0u)
+	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u);
+}
+
+int
+node_describe (struct node_job *job, uint64_t now, int all, struct wire_burst *out)
+{
+	if (!job->is_due && !all)
+		return 0;
+	job->is_due = 0;
+	job->reported = now;
+	*out = (struct wire_burst){
+		.job_id = job->id,
+		.flags = flags_of (job, now),
+		.nodes = job->nodes,
+		.writers = job->sum.writers,
+		.began = job->began,
+		.bytes = job->sum.bytes,
+		.operations = job->sum.operations,
+		.base_bytes = job->base_bytes,
+		.base_operations = job->base_operations,
+		.uncovered_bytes = job->sum.uncovered_bytes,
+		.refused = job->sum.refused,
+		.held = job->run_held,
+		.may_hold = left_of_run (job),
+		.exhausted = job->exhausted,
+	};
+	return 1;
+}
+
+/* ---- verdicts ---- */
+
+static void
+say (struct node_job *job, uint64_t until, uint64_t rate, uint32_t share)
+{
+	job->until = until;
+	job->share = share;
+	pages_say (&job->pages, until, rate);
+}
+
+static uint64_t
+budget_of (const struct node_job *job, const struct wire_word *word)
+{
+	uint64_t burst
+	    = word->most_held > job->burst_held ? word->most_held - job->burst_held : 0;
+	uint64_t run = left_of_run (job);
+	return burst < run ? burst : run;
+}
+
+/* Nothing lasts beyond the lease of the report that the coordinator read. */
+static void
+hold (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_t now)
+{
+	uint64_t until = echo + WIRE_LEASE_NS, budget = budget_of (job, word);
+	int trickles = word->action == WIRE_TRICKLE && word->rate > 0;
+	if (budget == 0 && !job->is_exhausted) {
+		job->exhausted++;
+		job->is_exhausted = job->is_due = 1;
+	}
+	/* Nothing was reported for a while: a report will be answered. */
+	if (until <= now && now - job->reported >= NODE_ANSWER_MS * millisecond)
+		job->is_due = 1;
+	if (budget == 0 || echo > now || until <= now) {
+		say (job, 0, 0, 0);
+		return;
+	}
+	say (job, until - now < budget ? until : now + budget, trickles ? word->rate : 0,
+	     trickles && word->share < in_full ? word->share : 0);
+}
+
+static void
+obey (struct node_job *job, const struct wire_word *word, uint64_t echo, uint64_t now)
+{
+	charge (job, now);
+	if (word->action == WIRE_HOLD || word->action == WIRE_TRICKLE)
+		hold (job, word, echo, now);
+	else
+		say (job, 0, 0, 0);
+}
+
+void
+node_obey (struct node *node, const struct wire_verdict *verdict, uint64_t now)
+{
+	for (uint32_t i = 0; i < verdict->count; i++) {
+		struct node_job **found = find (node, verdict->words[i].job_id);
+		if (found)
+			obey (*found, &verdict->words[i], verdict->echo, now);
+	}
+}
+
+void
+node_release_all (struct node *node)
+{
+	for (uint32_t i = 0; i < node->job_count; i++)
+		say (node->jobs[i], 0, 0, 0);
+}

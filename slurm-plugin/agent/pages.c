@@ -1,0 +1,320 @@
+#include "pages.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Relaxed: each member stands for itself (page.h). */
+#define LOAD(member) __atomic_load_n (&(member), __ATOMIC_RELAXED)
+#define STORE(member, now) __atomic_store_n (&(member), (now), __ATOMIC_RELAXED)
+#define ADD(member, more) __atomic_fetch_add (&(member), (more), __ATOMIC_RELAXED)
+
+/* ---- making them ---- */
+
+/* A memfd of this size, all of it there, mapped. Returns its descriptor. */
+static int
+make_memory (const char *name, size_t size, void **mapped, struct sluice_error *err)
+{
+	int fd = memfd_create (name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return sluice_fail (err, "memfd_create: %s", strerror (errno));
+	int error = posix_fallocate (fd, 0, (off_t)size);
+	*mapped = error ? MAP_FAILED
+			: mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (*mapped != MAP_FAILED
+	    && fcntl (fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return fd;
+	sluice_fail (err, "%zu bytes of shared memory: %s", size,
+		     strerror (error ? error : errno));
+	if (*mapped != MAP_FAILED)
+		munmap (*mapped, size);
+	*mapped = NULL;
+	close (fd);
+	return -1;
+}
+
+/* The same file for readers: it is not theirs, and nobody may open it for writing. */
+static int
+open_for_reading (int fd, struct sluice_error *err)
+{
+	char path[64];
+	snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+	int reader = fchmod (fd, 0444) == 0 ? open (path, O_RDONLY | O_CLOEXEC) : -1;
+	if (reader < 0)
+		sluice_fail (err, "%s: %s", path, strerror (errno));
+	close (fd);
+	return reader;
+}
+
+static uint32_t
+slots_for (const struct sluice_agent_request *request)
+{
+	if (request->slots == 0)
+		return PAGES_SLOTS;
+	return request->slots < PAGES_MAX_SLOTS ? request->slots : PAGES_MAX_SLOTS;
+}
+
+static int
+make_page (struct pages *pages, struct sluice_error *err)
+{
+	void *mapped;
+	pages->page_size
+	    = sizeof *pages->page + pages->slot_count * sizeof (struct sluice_turns_slot);
+	pages->page_fd = make_memory ("sluice-turns-page", pages->page_size, &mapped, err);
+	if (pages->page_fd < 0)
+		return -1;
+	pages->page = mapped;
+	pages->page->slot_count = pages->slot_count;
+	pages->page->version = SLUICE_TURNS_VERSION;
+	pages->page->magic = SLUICE_TURNS_PAGE_MAGIC;
+	return 0;
+}
+
+static int
+make_words (struct pages *pages, const struct sluice_agent_request *request,
+	    struct sluice_error *err)
+{
+	void *mapped;
+	int fd = make_memory ("sluice-turns-words", sizeof *pages->words, &mapped, err);
+	if (fd < 0)
+		return -1;
+	pages->words = mapped;
+	pages->words->flags = request->flags;
+	pages->words->device_count = request->device_count;
+	memcpy (pages->words->devices, request->devices,
+		request->device_count * sizeof request->devices[0]);
+	pages->words->version = SLUICE_TURNS_VERSION;
+	pages->words->magic = SLUICE_TURNS_WORDS_MAGIC;
+	pages->words_fd = open_for_reading (fd, err);
+	return pages->words_fd < 0 ? -1 : 0;
+}
+
+int
+pages_make (struct pages *pages, const struct sluice_agent_request *request,
+	    struct sluice_error *err)
+{
+	*pages = (struct pages){
+		.page_fd = -1,
+		.words_fd = -1,
+		.slot_count = slots_for (request),
+		.uid = request->uid,
+	};
+	pages->hosts = calloc (pages->slot_count, sizeof *pages->hosts);
+	if (!pages->hosts)
+		sluice_fail (err, "no memory");
+	else if (make_page (pages, err) == 0 && make_words (pages, request, err) == 0)
+		return 0;
+	pages_destroy (pages);
+	return -1;
+}
+
+void
+pages_destroy (struct pages *pages)
+{
+	if (pages->words)
+		pages_say (pages, 0, 0);
+	if (pages->page)
+		munmap (pages->page, pages->page_size);
+	if (pages->words)
+		munmap (pages->words, sizeof *pages->words);
+	if (pages->page_fd >= 0)
+		close (pages->page_fd);
+	if (pages->words_fd >= 0)
+		close (pages->words_fd);
+	free (pages->hosts);
+}
+
+void
+pages_say (struct pages *pages, uint64_t until, uint64_t rate)
+{
+	STORE (pages->words->rate, rate);
+	STORE (pages->words->until, until);
+}
+
+/* ---- adding up ---- */
+
+static void
+add_counters (struct pages_sum *sum, const struct sluice_turns_slot *slot)
+{
+	uint64_t last = LOAD (slot->last);
+	sum->bytes += LOAD (slot->bytes);
+	sum->operations += LOAD (slot->operations);
+	sum->syncs += LOAD (slot->syncs);
+	sum->uncovered += LOAD (slot->uncovered);
+	sum->uncovered_bytes += LOAD (slot->uncovered_bytes);
+	sum->last = last > sum->last ? last : sum->last;
+}
+
+void
+pages_add_up (const struct pages *pages, struct pages_sum *sum)
+{
+	*sum = (struct pages_sum){ .refused = LOAD (pages->page->refused) };
+	add_counters (sum, &pages->page->ended);
+	for (uint32_t i = 0; i < pages->slot_count; i++) {
+		const struct sluice_turns_slot *slot = &pages->page->slots[i];
+		if (!LOAD (slot->pid))
+			continue;
+		add_counters (sum, slot);
+		sum->writers += LOAD (slot->operations) > 0;
+		sum->busy
+		    += LOAD (slot->writing) + LOAD (slot->syncing) + LOAD (slot->waiting);
+		sum->locks += LOAD (slot->locks) > 0;
+	}
+}
+
+/* ---- the dead ---- */
+
+static int
+read_proc (int pid, const char *file, char *text, size_t size)
+{
+	char path[64];
+	snprintf (path, sizeof path, "/proc/%d/%s", pid, file);
+	int fd = open (path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read (fd, text, size - 1);
+	if (fd >= 0)
+		close (fd);
+	text[got > 0 ? got : 0] = '\0';
+	return got > 0 ? 0 : -1;
+}
+
+/* Whether the process of this pid, which exists, may be the slot's: it belongs to the job's
+ * user, and began before the slot was taken. Unknown counts as yes. */
+static int
+is_of_slot (const struct pages *pages, const struct sluice_turns_slot *slot, int pid)
+{
+	char text[1024], path[64];
+	struct stat owner;
+	unsigned long long began;
+	snprintf (path, sizeof path, "/proc/%d", pid);
+	if (stat (path, &owner) == 0 && owner.st_uid != pages->uid && owner.st_uid != 0)
+		return 0;
+	const char *rest
+	    = read_proc (pid, "stat", text, sizeof text) == 0 ? strrchr (text, ')') : NULL;
+	if (!rest
+	    || sscanf (rest,
+		       ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+		       "%*d %*d %*d %llu",
+		       &began)
+		   != 1)
+		return 1;
+	return began * (1000000000u / (unsigned long long)sysconf (_SC_CLK_TCK))
+	       <= LOAD (slot->taken);
+}
+
+/* The last number of the line NSpid, if there are several: the pid that a process in a
+ * container has for itself. */
+static uint32_t
+inner_pid (int pid)
+{
+	char text[4096];
+	const char *line = read_proc (pid, "status", text, sizeof text) == 0
+			       ? strstr (text, "\nNSpid:")
+			       : NULL;
+	unsigned long found = 0;
+	int numbers = 0;
+	for (line = line ? line + 7 : NULL; line && *line && *line != '\n'; line++)
+		if (isdigit ((unsigned char)*line)) {
+			char *end;
+			found = strtoul (line, &end, 10);
+			numbers++;
+			line = end - 1;
+		}
+	return numbers > 1 ? (uint32_t)found : 0;
+}
+
+/* The pid here of a process that is in a container, or 0. */
+static int32_t
+find_in_containers (const struct pages *pages, const struct sluice_turns_slot *slot)
+{
+	DIR *proc = opendir ("/proc");
+	struct dirent *entry;
+	int32_t found = 0;
+	while (proc && !found && (entry = readdir (proc))) {
+		int pid = atoi (entry->d_name);
+		if (pid > 0 && inner_pid (pid) == LOAD (slot->pid)
+		    && is_of_slot (pages, slot, pid))
+			found = pid;
+	}
+	if (proc)
+		closedir (proc);
+	return found;
+}
+
+static int
+exists (int pid)
+{
+	return pid > 0 && (kill (pid, 0) == 0 || errno != ESRCH);
+}
+
+static int
+lives (struct pages *pages, uint32_t i, int thorough)
+{
+	const struct sluice_turns_slot *slot = &pages->page->slots[i];
+	int pid = pages->hosts[i] ? pages->hosts[i] : (int)LOAD (slot->pid);
+	if (exists (pid) && (!thorough || is_of_slot (pages, slot, pid)))
+		return 1;
+	pages->hosts[i] = find_in_containers (pages, slot);
+	return pages->hosts[i] != 0;
+}
+
+/* Whether a lock may have outlived its process, by being inherited: those of flock are
+ * under the pid of who took them, those of open file descriptions under none. */
+static int
+may_have_left_locks (const struct sluice_turns_slot *slot)
+{
+	FILE *locks = LOAD (slot->locks) ? fopen ("/proc/locks", "re") : NULL;
+	char line[256];
+	int found = 0, pid;
+	while (locks && !found && fgets (line, sizeof line, locks))
+		found = sscanf (line, "%*s %*s %*s %*s %d", &pid) == 1
+			&& (pid == (int)LOAD (slot->pid) || pid <= 0);
+	if (locks)
+		fclose (locks);
+	return found;
+}
+
+static void
+move_counter (uint64_t *from, uint64_t *to)
+{
+	ADD (*to, __atomic_exchange_n (from, 0, __ATOMIC_RELAXED));
+}
+
+static void
+free_slot (struct sluice_turns_page *page, struct sluice_turns_slot *slot)
+{
+	uint64_t last = LOAD (slot->last);
+#define MOVE(member, text) move_counter (&slot->member, &page->ended.member);
+	SLUICE_TURNS_COUNTERS (MOVE)
+#undef MOVE
+	if (last > LOAD (page->ended.last))
+		STORE (page->ended.last, last);
+	/* All but the pid, which others wait for to become 0. */
+	memset ((unsigned char *)slot + sizeof slot->pid, 0,
+		sizeof *slot - sizeof slot->pid);
+	__atomic_store_n (&slot->pid, 0, __ATOMIC_RELEASE);
+}
+
+void
+pages_free_dead (struct pages *pages, int thorough)
+{
+	for (uint32_t i = 0; i < pages->slot_count; i++) {
+		struct sluice_turns_slot *slot = &pages->page->slots[i];
+		if (!LOAD (slot->pid) || lives (pages, i, thorough))
+			continue;
+		STORE (slot->writing, 0);
+		STORE (slot->syncing, 0);
+		STORE (slot->waiting, 0);
+		if (may_have_left_locks (slot))
+			continue;
+		pages->hosts[i] = 0;
+		free_slot (pages->page, slot);
+	}
+}

@@ -1,0 +1,48 @@
+/*
+ * The memory shared with the processes of one job (page.h): made here, summed up here, and
+ * slots of the dead are freed here.
+ *
+ * What stands in the page is the job's word on itself. Nothing in it is an index, a size or
+ * a pointer to us; the number of slots is our own.
+ */
+#ifndef SLUICE_PAGES_H
+#define SLUICE_PAGES_H
+
+#include "base.h"
+#include "registration.h"
+
+enum { PAGES_SLOTS = 256, PAGES_MAX_SLOTS = 4096 };
+
+struct pages {
+	int page_fd;
+	int words_fd; /* read-only: for the job */
+	size_t page_size;
+	uint32_t slot_count;
+	uint32_t uid;
+	struct sluice_turns_page *page;
+	struct sluice_turns_words *words;
+	int32_t *hosts; /* by slot: its process's pid here, where that is another */
+};
+
+/* What the processes of a job on this node do. Counters of those that ended included. */
+struct pages_sum {
+	uint64_t bytes, operations, syncs, uncovered, uncovered_bytes, refused;
+	uint64_t last;	  /* end of the last call */
+	uint32_t writers; /* processes that wrote and live */
+	uint32_t busy;	  /* threads in a call that writes or syncs, or that wait */
+	uint32_t locks;
+};
+
+int pages_make (struct pages *pages, const struct sluice_agent_request *request,
+		struct sluice_error *err);
+void pages_destroy (struct pages *pages);
+
+void pages_add_up (const struct pages *pages, struct pages_sum *sum);
+/* Free the slots of processes that are gone. `thorough`: also of those whose pid is
+ * another's now, which takes reading /proc. */
+void pages_free_dead (struct pages *pages, int thorough);
+
+/* Writes wait, or trickle at `rate` B/s a process, until then; 0: they go. */
+void pages_say (struct pages *pages, uint64_t until, uint64_t rate);
+
+#endif

@@ -1,0 +1,211 @@
+/*
+ * sluice-turns: the coordinator of turns, one a cluster, next to the controller.
+ *
+ *   agents     report bursts, and are told words       agents.h, doorman.h, wire.h
+ *   jobs       bursts of jobs, decided on by the core   jobs.h
+ *   files      settings, bundle, snapshot, status       site.h, report.h
+ *
+ * A process of its own: sluiced waits for the controller, and holds must not wait with it.
+ * It asks Slurm nothing, keeps nothing, and a restart forgets everything: all go.
+ */
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agents.h"
+#include "report.h"
+#include "settings.h"
+#include "site.h"
+
+enum {
+	LEAST_MS = 50,	   /* between decisions */
+	LONGEST_MS = 250,  /* while there are bursts */
+	PUBLISH_MS = 1000, /* between reports on itself */
+};
+
+#define CONFIG "/etc/slurm/sluice.conf"
+
+static const char help[]
+    = "Usage: sluice-turns [OPTIONS]\n"
+      "\n"
+      "Decide whose bursts of I/O go first, and tell the agents of the nodes.\n"
+      "\n"
+      "It listens on TurnsPort of the settings. In Mode=enforce bursts are held; in "
+      "observe\n"
+      "and advise it decides and counts, and nobody waits. `sluice off` lets all jobs go.\n"
+      "It runs as SlurmUser, who owns bundle and snapshot.\n"
+      "\n"
+      "  --config PATH         the settings  [$SLUICE_CONF, else " CONFIG "]\n"
+      "  --address ADDRESS     listen there only  [all addresses]\n"
+      "  --observe             hold nobody, whatever Mode says\n"
+      "  --munge-socket PATH   of munged  [MUNGE's own default]\n"
+      "  --help, --version\n";
+
+static struct {
+	const char *config, *address;
+	int observes;
+	struct session_munge munge;
+} options;
+
+struct coordinator {
+	struct site *site;
+	struct doorman *doorman;
+	struct agents *agents;
+	struct jobs *jobs;
+	const struct jobs_rules *rules;
+	int64_t decided, due, published; /* ms */
+};
+
+static volatile sig_atomic_t is_ending;
+
+static void
+end (int signal)
+{
+	(void)signal;
+	is_ending = 1;
+}
+
+static int64_t
+sooner (int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void
+decide (struct coordinator *c, int64_t now)
+{
+	c->rules = site_rules (c->site, now);
+	double again = jobs_decide (c->jobs, c->rules, agents_seconds ());
+	c->decided = now;
+	c->due = now + LONGEST_MS;
+	if (again < 1e12)
+		c->due = sooner (c->due, (int64_t)ceil (again * 1e3));
+	if (c->due < now + LEAST_MS)
+		c->due = now + LEAST_MS;
+}
+
+static void
+publish (struct coordinator *c, int64_t now)
+{
+	static char text[REPORT_SIZE];
+	const struct report_facts facts = {
+		.mode = c->rules->is_off  ? "off"
+			: c->rules->holds ? "enforce"
+					  : "observe",
+		.error = site_error (c->site),
+		.agents = agents_count (c->agents),
+		.refused = agents_refused (c->agents),
+		.clock = agents_seconds (),
+	};
+	report_write (c->jobs, &facts, text);
+	site_publish (c->site, text);
+	c->published = now;
+}
+
+/* When something is to be done though nobody speaks. */
+static int
+sleep_ms (const struct coordinator *c, int64_t now)
+{
+	int64_t next = c->published + PUBLISH_MS;
+	if (jobs_active_count (c->jobs) > 0)
+		next = sooner (next, c->due);
+	if (jobs_have_changed (c->jobs))
+		next = sooner (next, c->decided + LEAST_MS);
+	return next > now ? (int)(next - now) : 0;
+}
+
+static void
+run (struct coordinator *c)
+{
+	while (!is_ending) {
+		agents_poll (c->agents, sleep_ms (c, agents_milliseconds ()));
+		int64_t now = agents_milliseconds ();
+		int is_due = jobs_active_count (c->jobs) > 0 && now >= c->due;
+		if (now >= c->decided + LEAST_MS && (is_due || jobs_have_changed (c->jobs)))
+			decide (c, now);
+		agents_flush (c->agents);
+		if (now >= c->published + PUBLISH_MS) {
+			c->rules = site_rules (c->site, now);
+			publish (c, now);
+		}
+	}
+}
+
+static int
+start (struct coordinator *c, struct sluice_error *err)
+{
+	char port[16];
+	if (site_start (options.config, options.observes, &c->site, err) < 0)
+		return -1;
+	if (site_config (c->site)->turns_port == 0)
+		return sluice_fail (err, "%.200s has no TurnsPort: turns are off",
+				    options.config);
+	snprintf (port, sizeof port, "%u", site_config (c->site)->turns_port);
+	if (doorman_start (&options.munge, &c->doorman, err) < 0
+	    || agents_start (options.address, port, c->doorman, &c->agents, err) < 0)
+		return -1;
+	c->jobs = jobs_create (agents_say, c->agents);
+	if (!c->jobs)
+		return sluice_fail (err, "no memory");
+	agents_set_jobs (c->agents, c->jobs);
+	c->rules = site_rules (c->site, agents_milliseconds ());
+	fprintf (stderr, "sluice-turns: listening on port %s\n", port);
+	return 0;
+}
+
+static void
+take_options (int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "address", required_argument, NULL, 'a' },
+		{ "observe", no_argument, NULL, 'o' },
+		{ "munge-socket", required_argument, NULL, 'm' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	const char *config = getenv ("SLUICE_CONF");
+	options.config = config ? config : CONFIG;
+	options.munge.slurm_user = geteuid ();
+	for (int c; (c = getopt_long (argc, argv, "", known, NULL)) != -1;)
+		switch (c) {
+		case 'c':
+			options.config = optarg;
+			break;
+		case 'a':
+			options.address = optarg;
+			break;
+		case 'o':
+			options.observes = 1;
+			break;
+		case 'm':
+			options.munge.socket = optarg;
+			break;
+		default:
+			settings_show (c, help);
+		}
+	if (optind < argc)
+		settings_refuse (argv[optind], "is no option");
+}
+
+int
+main (int argc, char **argv)
+{
+	static struct coordinator coordinator;
+	struct sigaction action = { .sa_handler = end };
+	struct sluice_error err = { "" };
+	take_options (argc, argv);
+	sigaction (SIGTERM, &action, NULL);
+	sigaction (SIGINT, &action, NULL);
+	if (start (&coordinator, &err) < 0) {
+		fprintf (stderr, "sluice-turns: %s\n", err.text);
+		return 1;
+	}
+	run (&coordinator);
+	return 0;
+}
