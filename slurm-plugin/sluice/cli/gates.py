@@ -48,6 +48,8 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
     Waiting  jobs that want one, and how long they have been eligible at most
     Lease    how long the gate stays closed if sluiced dies now
 
+    Where sluice-turns runs, a line below says what it holds.
+
     \b
     Examples:
         sluice gates
@@ -56,7 +58,7 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
     """
     settings = read_config(config)
     troubles = reported(settings)
-    facts = _facts(settings) | {"troubles": troubles}
+    facts = _facts(settings) | {"troubles": troubles, "turns": turns(settings)}
     if as_json:
         show_json(facts)
         return
@@ -78,13 +80,19 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
         click.echo(f"The tokens do not balance: {text}.")
     for text in troubles:
         click.echo(f"{text[0].upper()}{text[1:]}. See `sluice doctor`.")
+    for line in _below(facts):
+        click.echo(line)
+
+
+def _below(facts: Facts) -> Iterator[str]:
     if facts["is_off"]:
-        click.echo("Sluice is switched off: all gates are open. `sluice on` closes them again.")
+        yield "Sluice is switched off: all gates are open. `sluice on` closes them again."
     elif facts["mode"] != "enforce":
-        click.echo(f"Mode is {facts['mode']}: there are gates in enforce alone.")
+        yield f"Mode is {facts['mode']}: there are gates in enforce alone."
+    if facts["turns"] is not None:
+        yield _turns(facts["turns"])
     if facts["released"] is not None:
-        for line in _released(facts["released"]):
-            click.echo(line)
+        yield from _released(facts["released"])
 
 
 def _facts(config: Config) -> Facts:
@@ -114,6 +122,28 @@ def reported(config: Config) -> list[str]:
     except OSError:
         status = None
     return [finding.text for finding in named(status)] if status else []
+
+
+def turns(config: Config) -> Facts | None:
+    """Return what sluice-turns counts; None where it does not run, or this user may not see it."""
+    from sluice.slurm.status import is_locked, read_status, turns_path
+
+    path = turns_path(Path(config.snapshot))
+    try:
+        status = read_status(path) if is_locked(path) else None
+    except OSError:
+        status = None
+    return {**status.facts, **status.counts} if status else None
+
+
+def _turns(found: Facts) -> str:
+    held = duration_text(found["held_seconds"])
+    was = "were" if found["mode"] == "enforce" else "would have been"
+    return (
+        f"Turns ({found['mode']}): {found['active']} bursts now, {found['holding']} of them held; "
+        f"{found['holds']} {was} held so far, for {held} in all, and {found['budgets']} used up "
+        "their budget."
+    )
 
 
 def _row(gate: Facts, hidden: Collection[str]) -> tuple[object, ...]:

@@ -84,6 +84,11 @@ def learner_path(history: Path) -> Path:
     return history.with_name(history.name + ".learn")
 
 
+def turns_path(snapshot: Path) -> Path:
+    """Return the name by which sluice-turns locks a cluster, and leaves its status."""
+    return snapshot.with_name(snapshot.name + ".turns")
+
+
 def is_locked(snapshot: Path) -> bool:
     """Whether the process that keeps this file up to date is alive.
 
