@@ -125,7 +125,7 @@ def context_switches(pid: int) -> int:
 
 
 def test_an_agent_without_jobs_sleeps(cluster, agent):
-    """Registered jobs wake it several times a second; without any it waits for somebody to speak."""
+    """Registered jobs wake it several times a second; without any it waits to be spoken to."""
     page = cluster.page(agent, 7)
     before = context_switches(agent.pid)
     wait_for(lambda: context_switches(agent.pid) > before + 3)
