@@ -21,6 +21,7 @@ from sluice.policies import core
 from sluice.policies.bundle_writer import ArgumentLaw
 from sluice.prediction.expectation import (
     FIRST_SPREAD,
+    MIN_RUNS,
     Law,
     carried_over,
     expected,
@@ -103,6 +104,8 @@ def argument_law(
 ) -> ArgumentLaw | None:
     """Return how the numbers of a profile follow one of the numbers; that which explains most."""
     best: ArgumentLaw | None = None
+    if len(jobs) < MIN_RUNS:
+        return best
     least = math.inf
     size = _mean(np.array([job.size for job in jobs]))
     by_size = laws_of(jobs, size, slopes, None)
@@ -196,11 +199,16 @@ def learn_applications(
     without_trace, groups = groups_of(silent), groups_of(jobs)
     if asked is not None:
         groups = {place: groups[place] for place in groups_of(asked) if place in groups}
+    expectations = Expectations()
     return numbered(
         entry
         for place, group in sorted(groups.items())
         for entry in entries_under(
-            place, group, without_trace.get(place, []), calibration=calibration or {}
+            place,
+            group,
+            without_trace.get(place, []),
+            calibration=calibration or {},
+            expectations=expectations,
         )
     )
 
@@ -211,10 +219,12 @@ def entries_under(
     silent: Sequence[FinishedJob],
     *,
     calibration: Mapping[str, Reliability],
+    expectations: Expectations | None = None,
 ) -> Iterator[Learned]:
     """Yield the entries of one key, not numbered yet; place is number of the level and key.
 
     jobs are all that have the key, and silent those of them that left no trace of I/O.
+    expectations: of the keys before, while their jobs are there.
     """
     number, key = place
     level = LEVELS[number]
@@ -222,7 +232,7 @@ def entries_under(
     # who predicted wrongly lately is not believed, whatever the runs before let expect
     pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
     reliability = reliability_of(pairs)
-    for entry in _entries(level, key, known, list(silent)):
+    for entry in _entries(level, key, known, list(silent), expectations or Expectations()):
         profile = _calibrated(entry, calibration)
         yield replace(entry, profile=replace(profile, confidence=profile.confidence * reliability))
 
@@ -247,19 +257,42 @@ def _calibrated(entry: Learned, calibration: Mapping[str, Reliability]) -> Profi
     return replace(entry.profile, confidence=known.of(entry.profile.confidence))
 
 
+class Expectations:
+    """What all jobs under a key let expect: most are all that another key has, too."""
+
+    def __init__(self) -> None:
+        self._profiles: dict[tuple[int, ...], Profile] = {}
+
+    def of(self, level: Level, jobs: Sequence[FinishedJob], weights: Array) -> Profile:
+        """Return what these jobs let expect at any size, by the level's weights."""
+        if level.witness is not None and len({level.witness(job) for job in jobs}) > 1:
+            return expected(jobs, weights)
+        key = tuple(map(id, jobs))
+        if key not in self._profiles:
+            self._profiles[key] = expected(jobs, weights)
+        return self._profiles[key]
+
+
 def _entries(
-    level: Level, key: int, jobs: list[FinishedJob], silent: list[FinishedJob]
+    level: Level,
+    key: int,
+    jobs: list[FinishedJob],
+    silent: list[FinishedJob],
+    expectations: Expectations,
 ) -> Iterator[Learned]:
     """Yield the entry of a key, and those of sizes that it does not fit."""
     weights = weights_of(level, jobs)
     if level.witness is not None:
-        yield _entry(level, key, jobs, weights, {})
+        every = expectations.of(level, jobs, weights)
+        yield _entry(level, key, jobs, weights, {}, profile=every)
         return
     sizes = np.array([job.size for job in jobs])
     slopes = exponents(jobs, weights, sizes)
     law = argument_law(jobs, weights, slopes)
     everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
-    general = _borne_out(_entry(level, key, jobs, weights, slopes, law=law), everything)
+    profile = None if slopes or law else expectations.of(level, jobs, weights)
+    entry = _entry(level, key, jobs, weights, slopes, law=law, profile=profile)
+    general = _borne_out(entry, everything)
     yield general
     yield from _entries_by_arguments(level, general, jobs, everything)
     octaves: dict[int, list[float]] = defaultdict(list)
@@ -320,12 +353,14 @@ def _entry(
     size: float = 0.0,
     runs: int = 0,
     first_spread: float = FIRST_SPREAD,
+    profile: Profile | None = None,
 ) -> Learned:
     known = [job.size for job in jobs if job.size > 0]
     size = size or (float(np.exp(np.mean(np.log(known)))) if known else 0.0)
-    laws = laws_of(jobs, size, slopes, law)
-    profile = expected(jobs, weights, laws=laws, first_spread=first_spread)
-    confidence = profile.confidence * breadth(level, jobs)
+    if profile is None:
+        laws = laws_of(jobs, size, slopes, law)
+        profile = expected(jobs, weights, laws=laws, first_spread=first_spread)
+    confidence = profile.confidence * breadth(level, jobs, profile.pattern)
     logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
     return Learned(
         application=Application(

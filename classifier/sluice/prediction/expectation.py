@@ -18,7 +18,7 @@ from sluice.history_db.records import Profile
 from sluice.patterns.profile import SINGLE_RUN_LOG_SD
 from sluice.policies import core
 from sluice.policies.core import UNKNOWN
-from sluice.prediction.jobs import alone_log_sd
+from sluice.prediction.jobs import NUMBERS, alone_log_sd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,16 +46,29 @@ FEWEST_BYTES = 1024.0  # below, factors mean nothing
 
 def recency(jobs: Sequence[FinishedJob]) -> Array:
     """Weigh runs, the oldest first, by how much they say about the next."""
-    newest = jobs[-1].start
-    age = np.array([newest - job.start for job in jobs]) / HALF_LIFE
-    rank = np.arange(len(jobs))[::-1] / HALF_LIFE_RUNS
-    weights = 0.5 ** (age + rank)
-    weights[: _change(jobs)] *= BEFORE_CHANGE
-    return weights
+    return recency_of([jobs])
+
+
+def recency_of(groups: Sequence[Sequence[FinishedJob]]) -> Array:
+    """Weigh the runs of each group likewise: one array for all, a group behind the other."""
+    ages: list[int] = []
+    ranks: list[int] = []
+    changed: list[int] = []
+    for jobs in groups:
+        newest = jobs[-1].start
+        changed.extend(range(len(ages), len(ages) + _change(jobs)))
+        ages.extend(newest - job.start for job in jobs)
+        ranks.extend(range(len(jobs) - 1, -1, -1))
+    weights = 0.5 ** (np.array(ages) / HALF_LIFE + np.array(ranks) / HALF_LIFE_RUNS)
+    if changed:
+        weights[changed] *= BEFORE_CHANGE
+    return np.asarray(weights)
 
 
 def _change(jobs: Sequence[FinishedJob]) -> int:
     """Return the first run after the last change; 0 without one."""
+    if len(jobs) < 2 * STREAK:
+        return 0
     patterns = [job.profile.pattern for job in jobs]
     streak = 1
     while streak < len(jobs) and patterns[-1 - streak] == patterns[-1]:
@@ -126,13 +139,8 @@ def expected(
     for job, weight in zip(jobs, weights.tolist(), strict=True):
         for name, share in job.profile.shares.items():
             shares[name] += weight / total * share
-    names = sorted({name for job in jobs for name in job.profile.numbers})
-    values = carried_over(jobs, names, laws)
-    medians = {
-        name: median
-        for name, median in zip(names, _weighted_medians(values, weights), strict=True)
-        if median is not None
-    }
+    values = carried_over(jobs, NUMBERS, laws)
+    medians = _weighted_medians(values, weights)
     return Profile(
         pattern=pattern,
         confidence=confidence,
@@ -141,13 +149,7 @@ def expected(
         log_sd=_log_sd(jobs),
         runs=len(jobs),
         spread=_with_doubt_of_alone(
-            {
-                name: spread_of(
-                    values[names.index(name)], weights, medians[name], name, first_spread
-                )
-                for name in SPREAD
-                if name in medians
-            },
+            spreads_of(values, weights, medians, first_spread),
             alone_log_sd(jobs),
             medians.get("io_share", 1.0),
         ),
@@ -169,41 +171,51 @@ def _with_doubt_of_alone(
 
 def carried_over(jobs: Sequence[FinishedJob], names: Sequence[str], laws: Sequence[Law]) -> Array:
     """Return numbers of jobs as the laws carry them over, (names, jobs); nan: not known."""
-    values = np.array(
-        [[job.profile.numbers.get(name, np.nan) for job in jobs] for name in names]
-    ).reshape(len(names), len(jobs))
+    rows = np.stack([job.row for job in jobs])
+    values = rows.T[[NUMBERS.index(name) for name in names]] if names != NUMBERS else rows.T
     for law in laws:
         values = values * law.factors(names)
-    return values
+    return np.ascontiguousarray(values)
 
 
-def spread_of(
-    values: Array, weights: Array, centre: float, name: str, first: float = FIRST_SPREAD
-) -> float:
-    """Return the sd of ln (value of the next run) around what is expected.
+def spreads_of(
+    values: Array, weights: Array, centres: Mapping[str, float], first: float = FIRST_SPREAD
+) -> dict[str, float]:
+    """Return the sd of ln (value of the next run) around what is expected, where that is told.
 
-    Drawn towards `first`, which counts as one run; few runs leave more open.
+    values: rows of NUMBERS. Drawn towards `first`, which counts as one run; few runs leave more
+    open.
     """
-    least = FEWEST_BYTES if name.endswith("_bytes") else 1e-9
-    known = ~np.isnan(values)
-    logs = np.log(np.maximum(values[known], least)) - math.log(max(centre, least))
-    weights = weights[known]
-    count = float(weights.sum() ** 2 / (weights @ weights))
-    variance = (first**2 + count * float(weights @ logs**2) / float(weights.sum())) / (1 + count)
-    return math.sqrt(variance * (1 + 1 / count))
+    names = [name for name in SPREAD if name in centres]
+    if not names:
+        return {}
+    rows = values[[NUMBERS.index(name) for name in names]]
+    least = np.array([[FEWEST_BYTES if name.endswith("_bytes") else 1e-9] for name in names])
+    centre = np.maximum([[centres[name]] for name in names], least)
+    known = ~np.isnan(rows)
+    logs = np.where(known, np.log(np.maximum(rows, least)) - np.log(centre), 0.0)
+    counted = np.where(known, weights, 0.0)
+    total = counted.sum(axis=1)
+    count = total**2 / (counted**2).sum(axis=1)
+    variance = (first**2 + count * (counted * logs**2).sum(axis=1) / total) / (1 + count)
+    return dict(zip(names, np.sqrt(variance * (1 + 1 / count)).tolist(), strict=True))
 
 
-def _weighted_medians(values: Array, weights: Array) -> list[float | None]:
-    """Return the median of each row; None where less than half of the weight knows a number."""
-    if not values.size:
-        return [None] * len(values)
+def _weighted_medians(values: Array, weights: Array) -> dict[str, float]:
+    """Return the median of each of NUMBERS of which at least half of the weight knows the value."""
     order = np.argsort(values, axis=1, kind="stable")  # nan, not known, comes last
     known = np.where(np.isnan(values), 0.0, weights)
     reached = np.cumsum(np.take_along_axis(known, order, axis=1), axis=1)
-    middle = (reached >= reached[:, -1:] / 2).argmax(axis=1)
-    medians = values[np.arange(len(values)), order[np.arange(len(values)), middle]]
-    enough = reached[:, -1] >= weights.sum() / 2
-    return [float(m) if is_enough else None for m, is_enough in zip(medians, enough, strict=True)]
+    total = reached[:, -1]
+    middle = (reached >= total[:, None] / 2).argmax(axis=1)
+    places = np.arange(len(values))
+    medians = values[places, order[places, middle]].tolist()
+    enough = ((total > 0) & (total >= weights.sum() / 2)).tolist()
+    return {
+        name: median
+        for name, median, is_enough in zip(NUMBERS, medians, enough, strict=True)
+        if is_enough
+    }
 
 
 def _log_sd(jobs: Sequence[FinishedJob]) -> float:
@@ -235,27 +247,34 @@ def exponents(
     known = values > 0
     if known.sum() < MIN_RUNS or np.ptp(np.log2(values[known])) < MIN_SPREAD:
         return {}
-    found = {}
-    for name, numbers in zip(FOLLOWING, carried_over(jobs, FOLLOWING, laws), strict=True):
-        follow = known & (numbers > 0)
-        if follow.sum() >= MIN_RUNS:
-            exponent = _exponent(np.log2(values[follow]), np.log2(numbers[follow]), weights[follow])
-            if exponent is not None:
-                found[name] = exponent
-    return found
+    numbers = carried_over(jobs, FOLLOWING, laws)
+    follow = known & (numbers > 0)
+    chosen = follow.sum(axis=1) >= MIN_RUNS
+    if not chosen.any():
+        return {}
+    follow, numbers = follow[chosen], numbers[chosen]
+    x = np.where(follow, np.log2(np.where(known, values, 1.0)), 0.0)
+    y = np.log2(np.where(follow, numbers, 1.0))
+    slopes = _slopes(x, y, np.where(follow, weights, 0.0), follow)
+    names = [name for name, one in zip(FOLLOWING, chosen.tolist(), strict=True) if one]
+    return {
+        name: slope
+        for name, slope in zip(names, slopes.tolist(), strict=True)
+        if not math.isnan(slope)
+    }
 
 
-def _exponent(x: Array, y: Array, weights: Array) -> float | None:
-    weights = weights / weights.sum()
-    x, y = x - weights @ x, y - weights @ y
-    spread = float(weights @ x**2)
-    total = float(weights @ y**2)
-    if np.ptp(x) < MIN_SPREAD or spread <= 0 or total <= 0:
-        return None
-    slope = float(weights @ (x * y)) / spread
-    rest = float(weights @ (y - slope * x) ** 2)
-    runs = 1 / float(weights @ weights)  # of equal weight that would say as much
-    error = np.sqrt(rest / spread / max(runs - 2, 1))
-    if rest > (1 - MIN_EXPLAINED) * total or abs(slope) < CERTAIN * error:
-        return None
-    return slope if abs(slope) <= STEEPEST else None
+def _slopes(x: Array, y: Array, weights: Array, follow: NDArray[np.bool_]) -> Array:
+    """Return the slope of each row of y over x; nan where it explains little or is not certain."""
+    steps = np.where(follow, x, -np.inf).max(axis=1) - np.where(follow, x, np.inf).min(axis=1)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    x, y = (one - (weights * one).sum(axis=1, keepdims=True) for one in (x, y))
+    spread, total = ((weights * one**2).sum(axis=1) for one in (x, y))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = (weights * (x * y)).sum(axis=1) / spread
+        rest = (weights * (y - slope[:, None] * x) ** 2).sum(axis=1)
+        runs = 1 / (weights**2).sum(axis=1)  # of equal weight that would say as much
+        error = np.sqrt(rest / spread / np.maximum(runs - 2, 1))
+    is_good = (steps >= MIN_SPREAD) & (spread > 0) & (total > 0)
+    is_good &= (rest <= (1 - MIN_EXPLAINED) * total) & (np.abs(slope) >= CERTAIN * error)
+    return np.where(is_good & (np.abs(slope) <= STEEPEST), slope, np.nan)

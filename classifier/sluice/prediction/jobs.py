@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sluice.darshan.behaviour import METADATA_BYTES, SIGNIFICANT_BYTES
 from sluice.darshan.totals import METADATA_OPERATIONS, READ_MOSTLY
 from sluice.history_db.records import Profile, program_name
@@ -27,10 +29,14 @@ from sluice.prediction.requested import Requested, Submissions, Submitted, reque
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from sluice.history_db.records import Job, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Arguments
     from sluice.prediction.requested import Predicted
+
+    Array = NDArray[np.float64]
 
 
 MOST = (1 << 32) - 1  # members of 32 bits
@@ -63,6 +69,7 @@ def log_weight(profile: Profile) -> float:
     return math.log(core.pressure_of(profile_members(profile), model, policy).weight)
 
 
+NUMBERS = tuple(sorted(field.name for field in core.PROFILE_FIELDS))
 LATEST_RUNS = 50_000
 """Logs that a command reads as jobs, the newest: bounds its time and memory."""
 NOT_ENDED = frozenset(
@@ -146,6 +153,17 @@ class FinishedJob:
     def log_weight(self) -> float:
         """Ln w (jobs.py), worked out once: each entry of its keys asks for it."""
         return log_weight(self.profile)
+
+    @cached_property
+    def stem(self) -> str:
+        """What its name has in common with those of other runs."""
+        return core.name_stem(self.name)
+
+    @cached_property
+    def row(self) -> Array:
+        """Numbers of the profile in the order of NUMBERS; nan: not known."""
+        numbers = self.profile.numbers
+        return np.array([numbers.get(name, math.nan) for name in NUMBERS])
 
     @cached_property
     def keys(self) -> dict[str, int]:

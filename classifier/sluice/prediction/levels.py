@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sluice.policies import core
-from sluice.prediction.expectation import HALF_LIFE, recency, vote
+from sluice.prediction.expectation import HALF_LIFE, recency, recency_of, vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ class Level:
 
 
 def _stem(job: FinishedJob) -> str:
-    return core.name_stem(job.name)
+    return job.stem
 
 
 LEVELS = (
@@ -108,26 +108,39 @@ def weights_of(level: Level, jobs: Sequence[FinishedJob]) -> NDArray[np.float64]
     by_witness: dict[object, list[int]] = defaultdict(list)
     for place, job in enumerate(jobs):
         by_witness[level.witness(job)].append(place)
+    if len(by_witness) == 1:
+        return recency(jobs)
+    groups = [[jobs[place] for place in places] for places in by_witness.values()]
+    own = recency_of(groups)
+    counts = np.array([len(group) for group in groups])
+    sums = np.add.reduceat(own, np.cumsum(counts) - counts)
+    age = np.array([jobs[-1].start - group[-1].start for group in groups]) / HALF_LIFE
     weights = np.zeros(len(jobs))
-    total = 0.0
-    for places in by_witness.values():
-        own = recency([jobs[place] for place in places])
-        total += own.sum()
-        age = (jobs[-1].start - jobs[places[-1]].start) / HALF_LIFE
-        weights[places] = own / own.sum() * 0.5**age
-    return weights * total / len(by_witness)
+    flat = [place for places in by_witness.values() for place in places]
+    weights[flat] = own * np.repeat(0.5**age / sums, counts)
+    return weights * float(sums.sum()) / len(by_witness)
 
 
-def breadth(level: Level, jobs: Sequence[FinishedJob]) -> float:
-    """Return how far the witnesses carry: the share of them that agree, of those that doubt too."""
+def breadth(level: Level, jobs: Sequence[FinishedJob], pattern: str) -> float:
+    """Return how far the witnesses carry: the share of them that agree, of those that doubt too.
+
+    pattern: what the jobs speak for, by the weights that the level gives them.
+    """
     if level.witness is None:
         return 1.0
     by_witness: dict[object, list[FinishedJob]] = defaultdict(list)
     for job in jobs:
         by_witness[level.witness(job)].append(job)
-    pattern, _ = vote(jobs, weights_of(level, jobs))
-    agreeing = sum(vote(group, recency(group))[0] == pattern for group in by_witness.values())
+    agreeing = sum(_pattern_of(group) == pattern for group in by_witness.values())
     return agreeing / (len(by_witness) + level.doubt)
+
+
+def _pattern_of(jobs: Sequence[FinishedJob]) -> str:
+    """Return the pattern that runs, the oldest first, speak for; of a single one by any weights."""
+    first = jobs[0].profile.pattern
+    if all(job.profile.pattern == first for job in jobs):
+        return first
+    return vote(jobs, recency(jobs))[0]
 
 
 SAMPLE = 4000  # jobs predicted: the latest
@@ -179,7 +192,7 @@ def predicted(jobs: Sequence[FinishedJob]) -> list[tuple[str, float, bool]]:
                 level = LEVELS[number]
                 known = latest(level, groups[number, key][:count])
                 pattern, confidence = vote(known, weights_of(level, known))
-                confidence *= breadth(level, known)
+                confidence *= breadth(level, known, pattern)
                 came_true = pattern == job.profile.pattern
                 if pattern != core.UNKNOWN:
                     pairs.append((level.evidence, confidence, came_true))
