@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from sluice.prediction.background import IoRun, background_of, rate_by_cache
 from sluice.prediction.jobs import Disturbance, latest_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from sluice.prediction.requested import Submissions
 
     Array = NDArray[np.float64]
+    Floats = NDArray[np.floating[Any]]
 
 
 ROUNDS = 6
@@ -64,6 +65,7 @@ MIX, MIX_PRIOR = np.array([0.9, 1.05, 1.25]), np.array([0.25, 0.5, 0.25])
 NOISE, NOISE_PRIOR = np.array([0.08, 0.2, 0.5]), np.array([0.5, 0.35, 0.15])
 PART_NOISE = 0.06  # of the log rate of a part that is all of a run's I/O; small ones have more
 FREEDOM = 4.0  # of Student's distribution: one wild run must not spoil the rest; see _likelihood
+QUANTILES = np.array([0.05, 0.5, 0.95])  # of the rate alone that are told
 FLOOR_SD = 0.05  # of ln R: what the next runs differ by, whatever these say
 LEAST_KEPT = 0.02  # of R, by the law of time: a rate of 0 would exclude what was seen
 # What was seen with co-runners counts as so many runs at most: the laws err in the same way for all
@@ -342,12 +344,20 @@ class _Batch:
         by_time = self._by_time(time[self.parts], variance[self.parts])
         posterior = self.prior * np.exp(np.logaddexp(by_time, self.by_bytes))
         posterior /= posterior.sum(axis=1, keepdims=True)
-        return {
-            n: _alone_of(grid, own, runs)
-            for n, grid, own, runs in zip(
-                self.numbers, self.grid, posterior, self.runs, strict=True
-            )
-        }
+        return dict(zip(self.numbers, self._believed(posterior), strict=True))
+
+    def _believed(self, posterior: Array) -> Iterator[Alone]:
+        """Yield what is believed of each program."""
+        passed = np.cumsum(posterior, axis=1) - posterior / 2
+        mean = (posterior * self.grid).sum(axis=1, keepdims=True)
+        variance = (posterior * (self.grid - mean) ** 2).sum(axis=1)
+        floor = core.Z90 * FLOOR_SD
+        for own, grid, square, runs in zip(
+            passed, self.grid, variance.tolist(), self.runs, strict=True
+        ):
+            low, middle, high = np.interp(QUANTILES, own, grid).tolist()
+            log_sd = math.hypot(math.sqrt(square), FLOOR_SD)
+            yield Alone(middle, log_sd, low - floor, high + floor, runs)
 
     def _by_time(self, time: Array, variance: Array) -> Array:
         """Return the log likelihoods by the laws of time, up to a number: (programs, grid)."""
@@ -355,10 +365,12 @@ class _Batch:
         of_unit = self._over_units(np.clip(kept, LEAST_KEPT, 1.0))
         doubt = (TIME_LOSS / np.maximum(0.1, of_unit)) ** 2 * self._over_units(variance[None])
         beyond = self._over_units(np.exp(-self.others / ALONE)[None])
-        most = np.exp(self.grid - self.full)[:, None, None, :]
-        share = of_unit[..., None] * np.minimum(1.0, most)
-        with_cache = share + beyond[..., None] * np.maximum(0.0, most - 1.0)
-        return self._likelihood(share, with_cache, doubt, TIME_PRIOR)
+        most = np.exp(self.grid - self.full).astype(np.float32)[:, None, None, :]
+        own, least = of_unit.astype(np.float32)[..., None], np.minimum(1, most)
+        with_cache = own * least
+        with_cache += beyond.astype(np.float32)[..., None] * np.maximum(0, most - 1)
+        # the logarithm of a product: two of little instead of one of much
+        return self._likelihood(np.log(own) + np.log(least), with_cache, doubt, TIME_PRIOR)
 
     def _by_bytes(self) -> Array:
         """Likewise by the laws of bytes; what is guaranteed depends on how one presses."""
@@ -373,7 +385,7 @@ class _Batch:
             np.stack([self._of_units(one) for one in laws], axis=2)
             for laws in (shares, [one + beyond for one in shares])
         )
-        return self._likelihood(share, with_cache, np.zeros((1, 1, 1)), BYTES_PRIOR)
+        return self._likelihood(np.log(share), with_cache, np.zeros((1, 1, 1)), BYTES_PRIOR)
 
     def _parts_of_programs(self) -> NDArray[np.intp]:
         units = self.weight.shape[1]
@@ -389,22 +401,26 @@ class _Batch:
         sums = np.add.reduceat(of_parts * self.fraction[:, None], self.first, axis=0)
         return np.asarray(sums.reshape(*self.weight.shape, GRID))
 
-    def _likelihood(self, share: Array, with_cache: Array, doubt: Array, prior: Array) -> Array:
+    def _likelihood(
+        self, log_share: Floats, with_cache: Floats, doubt: Array, prior: Array
+    ) -> Array:
         """Return the logarithm of all laws' likelihoods together.
 
-        share is what a unit is expected to get of W. What a cache takes beyond W depends on what
-        lay in it, which nobody saw: between none and all of it nothing is an error.
+        log_share is of what a unit is expected to get of W. What a cache takes beyond W depends on
+        what lay in it, which nobody saw: between none and all of it nothing is an error.
         """
         shape = (*self.weight.shape, 1, 1)
         seen = self.seen.reshape(shape).astype(np.float32)
-        low, high = (seen - np.log(one.astype(np.float32)) for one in (share, with_cache))
+        low = seen - log_share.astype(np.float32)
+        high = seen - np.log(with_cache.astype(np.float32, copy=False))
         is_slower = low < 0.0
         slower = self.slower.reshape(shape).astype(np.float32)
-        width = np.maximum(low - high, 0.0) * np.where(is_slower, slower**-0.5, 1.0)
-        square = (np.minimum(low, 0.0) + np.maximum(high, 0.0)) ** 2
-        square *= np.where(is_slower, 1.0 / slower, 1.0)
+        narrower = np.where(is_slower, slower**-0.5, np.float32(1.0))
+        width = np.maximum(low - high, 0.0) * narrower
+        square = np.square((np.minimum(low, 0.0) + np.maximum(high, 0.0)) * narrower)
         weight = self.weight.astype(np.float32)
-        skew = np.einsum("pnlg,pn->plg", np.where(is_slower, np.log(slower), 0.0), weight)
+        of_slower = weight * np.log(self.slower).astype(np.float32).reshape(weight.shape)
+        skew = np.einsum("pnlg,pn->plg", is_slower.astype(np.float32), of_slower)
         own = (PART_NOISE**2 / np.maximum(self.share, 0.05)).reshape(shape[:-1])
         found = []
         for noise, its_prior in zip(NOISE, NOISE_PRIOR, strict=True):
@@ -412,19 +428,12 @@ class _Batch:
             # one logarithm for the product of what would be three
             terms = 1.0 + square / (FREEDOM * scale)
             terms *= np.square(np.square(terms))  # FREEDOM + 1 of them
-            terms *= scale * (1.0 + width / (2.5 * np.sqrt(scale))) ** 2
+            terms *= scale * np.square(1.0 + width / (2.5 * np.sqrt(scale)))
             sums = np.einsum("pnlg,pn->plg", np.log(terms), weight) + skew
             found.append(-0.5 * sums + np.log(prior * its_prior)[:, None])
-        return np.asarray(np.logaddexp.reduce(np.concatenate(found, axis=1), axis=1))
-
-
-def _alone_of(grid: Array, posterior: Array, runs: int) -> Alone:
-    passed = np.cumsum(posterior) - posterior / 2
-    low, middle, high = np.interp([0.05, 0.5, 0.95], passed, grid).tolist()
-    mean = float((posterior * grid).sum())
-    variance = float((posterior * (grid - mean) ** 2).sum())
-    floor = core.Z90 * FLOOR_SD
-    return Alone(middle, math.hypot(math.sqrt(variance), FLOOR_SD), low - floor, high + floor, runs)
+        laws = np.concatenate(found, axis=1)
+        most = laws.max(axis=1, keepdims=True)
+        return np.asarray(np.log(np.exp((laws - most).astype(np.float32)).sum(axis=1)) + most[:, 0])
 
 
 LEAST_BYTES = 1 << 20  # that a job moves, for its rate to tell of storage
@@ -465,7 +474,7 @@ def _kinds(jobs: Sequence[FinishedJob]) -> dict[int, Hashable]:
     alike: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
     for i, job in enumerate(jobs):
         octave = round(math.log2(job.size)) if job.size > 0 else -1
-        alike[job.uid, core.name_stem(job.name), octave].append(i)
+        alike[job.uid, job.stem, octave].append(i)
     kinds: dict[int, Hashable] = {}
     for key, members in alike.items():
         volumes = np.log2([1.0 + _bytes(jobs[i].profile) for i in members])
