@@ -104,7 +104,7 @@ def empty_model() -> SubmitModel:
 def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgement | None]:
     """Fit both forests; deterministic. Without enough jobs, an empty model and no judgement."""
     latest = newest_of_each(jobs, most=MAX_JOBS)
-    applications = [_application(job) for job in latest]
+    applications = [job.stem for job in latest]
     if len(latest) < MIN_JOBS or len(set(applications)) < MIN_APPLICATIONS:
         return empty_model(), None
     judgement = _judge(latest, applications)
@@ -131,7 +131,7 @@ def newest_of_each(jobs: Sequence[FinishedJob], *, most: int) -> list[FinishedJo
     later: Counter[tuple[int, str]] = Counter()
     ranks = []  # how many of the same application came after it
     for job in reversed(jobs):
-        key = job.uid, _application(job)
+        key = job.uid, job.stem
         ranks.append(later[key])
         later[key] += 1
     # of two that are as many runs old the later one; reversed places count from the newest
@@ -144,14 +144,10 @@ def _no_trees() -> Forest:
     return Forest(none, none, np.zeros(0), none, none, np.zeros((0, 0)))
 
 
-def _application(job: FinishedJob) -> str:
-    return core.name_stem(job.name)
-
-
 def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
     """Weigh jobs so that a program that ran a thousand times does not outweigh all others."""
-    runs = Counter((job.uid, _application(job)) for job in jobs)
-    return np.array([runs[job.uid, _application(job)] ** -0.5 for job in jobs])
+    runs = Counter((job.uid, job.stem) for job in jobs)
+    return np.array([runs[job.uid, job.stem] ** -0.5 for job in jobs])
 
 
 def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
@@ -180,10 +176,11 @@ def _strangers(jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
     Names, users and accounts are such as nobody has, or nobody together; sizes are other jobs'.
     """
     random = np.random.default_rng(SEED)
-    letters = list(string.ascii_lowercase + "_-")
+    letters = string.ascii_lowercase + "_-"
 
     def word() -> str:
-        return "".join(random.choice(letters, size=int(random.integers(2, 14))))
+        chosen = random.integers(0, len(letters), size=int(random.integers(2, 14)))
+        return "".join(map(letters.__getitem__, chosen.tolist()))
 
     def stranger(job: FinishedJob) -> FinishedJob:
         sizes = jobs[int(random.integers(len(jobs)))]
@@ -286,7 +283,7 @@ class TrainedModel:
         }
         np.savez_compressed(
             buffer,
-            about=np.array(json.dumps(about)),
+            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
             **self.forests.pattern_forest.arrays("pattern"),
             **self.forests.number_forest.arrays("number"),
         )
@@ -295,7 +292,7 @@ class TrainedModel:
     @classmethod
     def from_bytes(cls, content: bytes) -> TrainedModel:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            about = json.loads(str(arrays["about"]))
+            about = json.loads(_text_of(arrays["about"]))
             return cls(
                 forests=SubmitModel(
                     patterns=tuple(about["patterns"]),
@@ -306,6 +303,11 @@ class TrainedModel:
                 table=tuple(_learned(entry) for entry in about["table"]),
                 metrics=about["metrics"],
             )
+
+
+def _text_of(kept: NDArray[Any]) -> str:
+    """Return a text that was kept as UTF-8, or as models of 0.1 did, four bytes a character."""
+    return str(kept) if kept.dtype.kind == "U" else kept.tobytes().decode()
 
 
 def _learned(entry: dict[str, Any]) -> Learned:
