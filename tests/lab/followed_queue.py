@@ -61,10 +61,11 @@ class Follower:
     def take(self, changed: list[QueuedJob], now: int) -> None:
         """Take up these changes in place of a poll."""
         gone = [job for job in changed if job.has_ended]
-        self.queue.jobs.update((job.job_id, job) for job in changed)
+        for job in changed:
+            self.queue.put(job)
         self.follow(Changes(changed, []), now)
         for job in gone:
-            self.ledger.take(Changes([], [self.queue.jobs.pop(job.job_id)]))
+            self.ledger.take(Changes([], [self.queue.forget(job.job_id)]))
 
     def follow(self, changes: Changes, now: int) -> None:
         self.ledger.take(changes)
@@ -76,11 +77,12 @@ class Follower:
         for holding in holdings(changes.changed, TOKENS):
             self.known[holding.job.job_id] = holding
         self.publisher.publish(
-            list(self.queue.jobs.values()),
+            self.queue.running.values(),
             self.ledger.prediction,
             Settings(),
+            pending=self.queue.pending,
             holdings=list(self.known.values()),
-            waited=lambda _: 0.0,
+            waits={},
             lane_speeds={},
             is_off=False,
             now=now,

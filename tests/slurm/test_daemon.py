@@ -401,7 +401,7 @@ import pathlib, sys
 from sluice.slurm.snapshot import Settings
 from sluice.slurm.snapshot import Publisher
 Publisher(pathlib.Path(sys.argv[1])).publish(
-    [], lambda _: None, Settings(), holdings=[], waited=lambda _: 0.0, lane_speeds={},
+    [], lambda _: None, Settings(), pending=0, holdings=[], waits={}, lane_speeds={},
     is_off=False, now=1_600_000_000
 )
 """

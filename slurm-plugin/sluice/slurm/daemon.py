@@ -224,11 +224,12 @@ class Daemon:
 
     def _publish(self, seen: Seen) -> None:
         self._publisher.publish(
-            seen.jobs,
+            self._queue.running.values(),
             self._ledger.prediction if self._ledger else lambda _job: None,
             self._settings,
+            pending=self._queue.pending,
             holdings=self._gatekeeper.holdings,
-            waited=self._gatekeeper.waited,
+            waits=self._gatekeeper.waits(),
             lane_speeds=self._lane_speeds.latest,
             is_off=service.is_off(self.config),
             now=seen.now,

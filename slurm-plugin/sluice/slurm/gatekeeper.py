@@ -187,6 +187,11 @@ class GateKeeper:
         """Return the seconds for which a job's tokens may have kept it."""
         return float(self._loop[key].memory.waited) if key in self._loop else 0.0
 
+    def waits(self) -> dict[Key, float]:
+        """Return these seconds of the jobs with tokens that have any."""
+        found = ((key, self.waited(key)) for key in self._holdings)
+        return {key: seconds for key, seconds in found if seconds}
+
     def bound(self, seen: Seen, ledger: Ledger | None, config: Config, slurm_uid: int) -> None:
         """Release the jobs that have waited long enough, and those that Sluice gave no tokens."""
         self._take_policy(config, slurm_uid)
@@ -448,7 +453,7 @@ class GateKeeper:
 
     def _keep_effects(self, seen: Seen) -> None:
         """Note the releases that have come about since the last poll."""
-        present = {key_of(job) for job in seen.jobs}
+        present = {key_of(job) for job in seen.jobs} if self._commanded else set()
         done = [
             release
             for key, release in self._commanded.items()

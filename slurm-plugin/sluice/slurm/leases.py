@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sluice.policies.core import CLASSES
@@ -73,7 +74,8 @@ def holding_of(job: QueuedJob, names: Mapping[str, tuple[int, str]]) -> Holding 
     )
 
 
-def parse_licenses(text: str) -> dict[str, int]:
+@lru_cache(maxsize=4096)  # many jobs ask for the same
+def parse_licenses(text: str) -> Mapping[str, int]:
     """Count the licences in `a:2,b;a`: what is named twice adds up.
 
     As Slurm does, whatever follows the number is not looked at: users may write there.

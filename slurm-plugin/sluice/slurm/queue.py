@@ -83,6 +83,10 @@ class Queue:
         """Make an empty one; command is the program that answers; sluice-feed unless given."""
         self.jobs: dict[int, QueuedJob] = {}
         """By job id; the same object while a job does not change."""
+        self.running: dict[int, QueuedJob] = {}
+        """Those of them that run."""
+        self.pending = 0
+        """How many of them wait."""
         self.licenses: dict[str, License] = {}
         self.reservations: list[Reservation] = []
         self.room: dict[str, Room] = {}
@@ -136,9 +140,27 @@ class Queue:
 
     def _take(self, answer: Answer) -> Changes:
         changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
-        self.jobs.update((job.job_id, job) for job in changed)
-        gone = [self.jobs.pop(job_id) for job_id in answer.gone if job_id in self.jobs]
+        for job in changed:
+            self.put(job)
+        gone = [self.forget(job_id) for job_id in answer.gone if job_id in self.jobs]
         return Changes(changed, gone)
+
+    def put(self, job: QueuedJob) -> None:
+        """Take up a job as it is now."""
+        before = self.jobs.get(job.job_id)
+        self.jobs[job.job_id] = job
+        self.pending += job.is_pending - (before is not None and before.is_pending)
+        if job.is_running:
+            self.running[job.job_id] = job
+        else:
+            self.running.pop(job.job_id, None)
+
+    def forget(self, job_id: int) -> QueuedJob:
+        """Drop a job; return what it was."""
+        job = self.jobs.pop(job_id)
+        self.pending -= job.is_pending
+        self.running.pop(job_id, None)
+        return job
 
 
 def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:

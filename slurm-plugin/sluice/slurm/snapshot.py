@@ -18,11 +18,10 @@ from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
 from sluice.slurm import slurm_commands
-from sluice.slurm.records import RUNNING
 from sluice.slurm.status import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from sluice.history_db.store import Store
@@ -118,7 +117,8 @@ class Publisher:
         self._sequence = 0
         self._refused: frozenset[int] = frozenset()
         self._rows: dict[int, Row] = {}
-        self._holders: list[tuple[int, str, int, int]] = []
+        self._holdings: list[Holding] = []
+        self._waits: dict[Key, float] = {}
         self._holder_bytes = b""
         self._users: list[UserDefaults] = []
         self._user_bytes = b""
@@ -151,17 +151,22 @@ class Publisher:
 
     def publish(
         self,
-        jobs: Sequence[QueuedJob],
+        jobs: Iterable[QueuedJob],
         prediction: Callable[[QueuedJob], View | None],
         settings: Settings,
         *,
+        pending: int,
         holdings: list[Holding],
-        waited: Callable[[Key], float],
+        waits: dict[Key, float],
         lane_speeds: Mapping[str, float],
         is_off: bool,
         now: int,
     ) -> None:
-        """Write the state of the cluster at time now (UTC seconds)."""
+        """Write the state of the cluster at time now (UTC seconds).
+
+        jobs are those that run, and pending is how many wait; waits are the seconds for which
+        tokens may have kept a job, where there are any.
+        """
         running = self._follow(jobs, prediction)
         unknown = sum(row.is_unknown for row in running)
         matter = self._acceptable(running, holdings, now)
@@ -172,7 +177,7 @@ class Publisher:
             "taken": now,
             "flags": ["off"] if is_off else [],
             "running": len(running),
-            "pending": sum(job.state == "PENDING" for job in jobs),
+            "pending": pending,
             "unknown": unknown + len(self._refused),
         }
         self._corunners = matter
@@ -180,7 +185,7 @@ class Publisher:
             "state": state,
             "partitions": self._packed_partitions(settings),
             "users": self._packed_users(settings.users),
-            "holders": self._packed_holders(holdings, waited),
+            "holders": self._packed_holders(holdings, waits),
             "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
             "lane_speeds": dict(lane_speeds),
         }
@@ -196,12 +201,11 @@ class Publisher:
         """Return the running jobs; of those that are as they were, as they were."""
         before, self._rows = self._rows, {}
         for job in jobs:
-            if job.state in RUNNING:
-                known = prediction(job)
-                row = before.get(job.job_id)
-                if row is None or row.job is not job or row.known is not known:
-                    row = Row(job, known)
-                self._rows[job.job_id] = row
+            known = prediction(job)
+            row = before.get(job.job_id)
+            if row is None or row.job is not job or row.known is not known:
+                row = Row(job, known)
+            self._rows[job.job_id] = row
         return list(self._rows.values())
 
     def _acceptable(
@@ -249,19 +253,17 @@ class Publisher:
             )
         return [self._partition_bytes]
 
-    def _packed_holders(
-        self, holdings: Iterable[Holding], waited: Callable[[Key], float]
-    ) -> list[bytes]:
+    def _packed_holders(self, holdings: list[Holding], waits: dict[Key, float]) -> list[bytes]:
         """Describe who has tokens, an array once; anew only where somebody's changed."""
+        if holdings == self._holdings and waits == self._waits:
+            return [self._holder_bytes]
         longest: dict[int, tuple[int, str, int, int]] = {}
         for holding in holdings:
             job_id = holding.job.submission_id
-            row = (job_id, holding.klass, holding.lane_mask, math.ceil(waited(holding.key)))
+            row = (job_id, holding.klass, holding.lane_mask, math.ceil(waits.get(holding.key, 0.0)))
             longest[job_id] = max(row, longest.get(job_id, row))
-        holders = [row for _, row in sorted(longest.items())]
-        if holders != self._holders:
-            self._holders = holders
-            self._holder_bytes = packed_holders(holders)
+        self._holder_bytes = packed_holders([row for _, row in sorted(longest.items())])
+        self._holdings, self._waits = holdings, waits
         return [self._holder_bytes]
 
     @property
