@@ -79,7 +79,7 @@ enum sluice_station {
 	X (probe, 0.1, 0.0, 1.0,                                                           \
 	   "share by which a station is tried to do more, while it slows nobody")          \
 	X (patience, 60.0, 0.0, 1e6, "s until that is tried again after it slowed one")    \
-	X (rare, 0.002, 0.0, 1.0,                                                          \
+	X (rare, 0.004, 0.0, 1.0,                                                          \
 	   "share of a week for which a station must have been full, for holds to pay")    \
 	X (exponent, 4.0, 0.1, 16.0, "weight at servers that weigh jobs: index^exponent")  \
 	X (weigh, 0.0, 0.0, 1.0, "1: weigh, where servers can, instead of holding")
