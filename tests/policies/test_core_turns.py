@@ -371,10 +371,10 @@ def test_a_station_that_is_rarely_full_is_none_to_be_held_for():
     memory, rare = turns.Memory(), turns.settings()
     queue = [going(0.5), going(0.5, key=2)]
     assert learned(0.0, queue=queue, memory=memory, settings=rare)[0] == 0.0
-    assert learned(1000.0, queue=queue, memory=memory, settings=rare)[0] == 0.0
-    assert learned(1300.0, queue=queue, memory=memory, settings=rare)[0] > 0.0
-    assert learned(1300.0 + 4e6, queue=[], memory=memory, settings=rare)[0] > 0.0
-    assert learned(1400.0 + 8e6, queue=[], memory=memory, settings=rare)[0] == 0.0
+    assert learned(2000.0, queue=queue, memory=memory, settings=rare)[0] == 0.0
+    assert learned(2500.0, queue=queue, memory=memory, settings=rare)[0] > 0.0
+    assert learned(2500.0 + 4e6, queue=[], memory=memory, settings=rare)[0] > 0.0
+    assert learned(2600.0 + 8e6, queue=[], memory=memory, settings=rare)[0] == 0.0
 
 
 @given(queues, lanes, st.lists(st.tuples(shares, shares), min_size=12, max_size=12))
