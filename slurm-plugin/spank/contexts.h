@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 void local_user_init (spank_t spank, int argc, char **argv);
-void remote_init_post_opt (spank_t spank);
+void remote_init_post_opt (spank_t spank, int argc, char **argv);
 void remote_user_init (spank_t spank, int argc, char **argv);
+void remote_task_init (void);
 
 #endif

@@ -62,6 +62,8 @@ holding_ask (uint32_t job_id, struct holding *out)
 		out->job_id = job_id;
 		out->restarts = job->restart_cnt;
 		out->start = job->start_time;
+		out->end = job->end_time;
+		out->nodes = job->num_nodes;
 		out->uid = job->user_id;
 		out->is_heterogeneous = job->het_job_id != 0;
 		strcpy (out->licenses, licenses);

@@ -36,6 +36,8 @@ struct holding {
 	uint32_t job_id;
 	uint32_t restarts;
 	int64_t start; /* UTC seconds, of this run of the job */
+	int64_t end;   /* the same: when its time limit ends it */
+	uint32_t nodes;
 	uid_t uid;
 	int is_heterogeneous; /* only the leader holds its licences */
 	char licenses[HOLDING_LICENSES_SIZE];

@@ -7,6 +7,10 @@ enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, NO_SLUICE, OPTIONS };
 
 static int check (int which, const char *value, int remote);
 
+/* In slurmstepd: until init_post_opt is over, Slurm tells of options only by calling check.
+ */
+static int is_given[OPTIONS];
+
 static struct spank_option options[OPTIONS] = {
 	[IO_PATTERN] = { "io-pattern", "PATTERN",
 			 "[sluice] how it writes: owc (creates many files), ws (rewrites "
@@ -22,9 +26,9 @@ static struct spank_option options[OPTIONS] = {
 		     "[sluice] make its output directory here; must not exist yet; %j: "
 		     "the job's id",
 		     1, IO_DIR, check },
-	[IO_TURNS] = { "io-turns", NULL,
-		       "[sluice] preload the library by which its writes can take turns", 0,
-		       IO_TURNS, check },
+	[IO_TURNS]
+	= { "io-turns", NULL, "[sluice] let its writes take turns with those of other jobs",
+	    0, IO_TURNS, check },
 	[NO_SLUICE]
 	= { "no-sluice", NULL, "[sluice] leave this job alone", 0, NO_SLUICE, check },
 };
@@ -61,6 +65,7 @@ is_valid (int which, const char *value)
 static int
 check (int which, const char *value, int remote)
 {
+	is_given[which] = 1;
 	if (remote || !options[which].has_arg || (value && is_valid (which, value)))
 		return 0;
 	slurm_error ("--%s: %s", options[which].name, remedies[which]);
@@ -78,7 +83,8 @@ static int
 was_given (spank_t spank, int which)
 {
 	char *value = NULL;
-	return spank_option_getopt (spank, &options[which], &value) == ESPANK_SUCCESS;
+	return is_given[which]
+	       || spank_option_getopt (spank, &options[which], &value) == ESPANK_SUCCESS;
 }
 
 int

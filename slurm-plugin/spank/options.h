@@ -19,10 +19,11 @@
 /* Only from slurm_spank_init. */
 void options_register (spank_t spank);
 
-/* Whether --no-sluice was given. Only from local_user_init and user_init. */
+/* Whether --no-sluice was given. Only from local_user_init, init_post_opt of slurmstepd and
+ * user_init. */
 int options_no_sluice (spank_t spank);
 
-/* Whether --io-turns was given. Only from user_init. */
+/* Whether --io-turns was given. Only from init_post_opt of slurmstepd and user_init. */
 int options_io_turns (spank_t spank);
 
 /* The value of --io-dir as it was given, for io_dir_parse, or NULL. Only from

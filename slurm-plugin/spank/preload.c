@@ -48,12 +48,12 @@ join (const char *library, const char *preloaded, char *out, size_t size)
 static void
 complain (const char *argument, const char *why)
 {
-	if (strncmp (argument, "turns=", 6) == 0)
+	if (strncmp (argument, "turns", 5) == 0)
 		report ("plugstack.conf: %s: %s", argument, why);
 }
 
-static int
-is_wanted (spank_t spank)
+int
+preload_is_wanted (spank_t spank)
 {
 	uid_t uid;
 
@@ -84,7 +84,7 @@ preload_turns (spank_t spank, int argc, char **argv)
 	char preloaded[PRELOAD_SIZE] = "", joined[PRELOAD_SIZE];
 	spank_err_t found;
 
-	if (!is_wanted (spank) || find_library (argc, argv, &settings) < 0)
+	if (!preload_is_wanted (spank) || find_library (argc, argv, &settings) < 0)
 		return;
 	found = spank_getenv (spank, variable, preloaded, sizeof preloaded);
 	if ((found == ESPANK_SUCCESS || found == ESPANK_ENV_NOEXIST)

@@ -11,6 +11,9 @@
 
 #include <slurm/spank.h>
 
+/* Whether the job asked for it and may have it. From init_post_opt or user_init. */
+int preload_is_wanted (spank_t spank);
+
 /* From user_init. */
 void preload_turns (spank_t spank, int argc, char **argv);
 

@@ -20,6 +20,7 @@
 #include "grant.h"
 #include "options.h"
 #include "preload.h"
+#include "turns.h"
 
 /* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
  * known. A slurmstepd serves one step. */
@@ -33,19 +34,38 @@ is_batch_step (spank_t spank)
 	       && step == SLURM_BATCH_SCRIPT;
 }
 
-/* As root: user_init is too late to ask (grant.h). */
-void
-remote_init_post_opt (spank_t spank)
+static void
+ask (spank_t spank)
 {
 	uint32_t job_id;
 
-	if (!is_batch_step (spank)
-	    || spank_get_item (spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
+	if (spank_get_item (spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS)
 		return;
 	if (holding_ask (job_id, &holding) < 0) {
 		holding.job_id = 0;
 		report ("slurmctld does not say what job %" PRIu32 " holds", job_id);
 	}
+}
+
+/* The step that holds what others bring into the job runs nothing of its own. */
+static int
+is_extern_step (spank_t spank)
+{
+	uint32_t step;
+	return spank_get_item (spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS
+	       && step == SLURM_EXTERN_CONT;
+}
+
+/* As root: user_init is too late to ask slurmctld (grant.h) or the agent. */
+void
+remote_init_post_opt (spank_t spank, int argc, char **argv)
+{
+	int is_batch = is_batch_step (spank);
+
+	if (is_batch)
+		ask (spank);
+	if (!is_extern_step (spank))
+		turns_register (spank, argc, argv, is_batch ? &holding : NULL);
 }
 
 static int
@@ -100,4 +120,11 @@ remote_user_init (spank_t spank, int argc, char **argv)
 	else if (is_batch_step (spank) || !has_own_variables (spank))
 		remove_variables (spank);
 	preload_turns (spank, argc, argv);
+	turns_announce (spank);
+}
+
+void
+remote_task_init (void)
+{
+	turns_hand_over ();
 }

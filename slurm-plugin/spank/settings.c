@@ -278,6 +278,34 @@ parse_turns (const char *text, struct settings *settings, struct sluice_error *e
 }
 
 static int
+parse_turns_on (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	char *path = settings->turns_on[settings->turns_on_count];
+
+	if (settings->turns_on_count == SETTINGS_FILE_SYSTEMS)
+		return sluice_fail (err, "more than %d file systems",
+				    SETTINGS_FILE_SYSTEMS);
+	if (parse_path (text, path, err) < 0)
+		return -1;
+	for (size_t length = strlen (path); length > 1 && path[length - 1] == '/';)
+		path[--length] = '\0';
+	settings->turns_on_count++;
+	return 0;
+}
+
+static int
+parse_turns_socket (const char *text, struct settings *settings, struct sluice_error *err)
+{
+	if (text[0] != '/' || strlen (text) >= sizeof settings->turns_socket)
+		return sluice_fail (err,
+				    "give a path that starts with / and has at most "
+				    "%zu bytes",
+				    sizeof settings->turns_socket - 1);
+	sluice_copy_text (settings->turns_socket, sizeof settings->turns_socket, text);
+	return 0;
+}
+
+static int
 parse_timeout (const char *text, struct settings *settings, struct sluice_error *err)
 {
 	uint32_t seconds;
@@ -292,8 +320,9 @@ static const struct {
 	int (*parse) (const char *text, struct settings *settings,
 		      struct sluice_error *err);
 } keys[] = {
-	{ "backend=", parse_backend }, { "lane=", parse_lane },
-	{ "command=", parse_command }, { "turns=", parse_turns },
+	{ "backend=", parse_backend },	 { "lane=", parse_lane },
+	{ "command=", parse_command },	 { "turns=", parse_turns },
+	{ "turns_on=", parse_turns_on }, { "turns_socket=", parse_turns_socket },
 	{ "timeout=", parse_timeout },
 };
 
@@ -306,7 +335,8 @@ parse_argument (const char *argument, struct settings *settings, struct sluice_e
 			return keys[i].parse (argument + length, settings, err);
 	}
 	return sluice_fail (err,
-			    "unknown: use backend=, lane=, command=, turns= or timeout=");
+			    "unknown: use backend=, lane=, command=, turns=, turns_on=, "
+			    "turns_socket= or timeout=");
 }
 
 /* A lane whose placement and backend do not fit is taken out: a directory that

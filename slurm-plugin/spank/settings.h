@@ -11,6 +11,8 @@
  *                     OST indices such as 0,1,2 or 0-3
  *   command=PATH      the backend's command, if it is not in its usual place
  *   turns=PATH        libsluice_turns.so on the compute nodes, for jobs with --io-turns
+ *   turns_on=PATH       the mount point of a file system that turns are taken on; up to 16
+ *   turns_socket=PATH   where the node's agent listens, if not in its usual place
  *   timeout=SECONDS   how long that command may take, 1 to 600, 10 by default
  *
  * An argument that makes no sense is left out and reported; the rest counts.
@@ -20,7 +22,11 @@
 
 #include "base.h"
 
-enum { SETTINGS_PATH_SIZE = 256 };
+enum {
+	SETTINGS_PATH_SIZE = 256,
+	SETTINGS_SOCKET_SIZE = 108, /* sun_path */
+	SETTINGS_FILE_SYSTEMS = 16,
+};
 
 struct backend;
 
@@ -33,8 +39,11 @@ struct lane {
 
 struct settings {
 	const struct backend *backend;
-	char command[SETTINGS_PATH_SIZE]; /* empty: the backend needs none */
-	char turns[SETTINGS_PATH_SIZE];	  /* empty: nobody takes turns */
+	char command[SETTINGS_PATH_SIZE];	 /* empty: the backend needs none */
+	char turns[SETTINGS_PATH_SIZE];		 /* empty: nobody takes turns */
+	char turns_socket[SETTINGS_SOCKET_SIZE]; /* empty: the agent's usual place */
+	char turns_on[SETTINGS_FILE_SYSTEMS][SETTINGS_PATH_SIZE];
+	uint32_t turns_on_count;
 	uint32_t timeout_s;
 	uint32_t lane_count;
 	struct lane lanes[SLUICE_MAX_LANES];

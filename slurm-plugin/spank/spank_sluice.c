@@ -8,10 +8,13 @@
  *                        local_user_init   the job's directory and variables (local.c)
  *   slurmstepd           init              registers the options
  *                        init_post_opt     asks what the job of a script holds
+ *                                          asks the node's agent for the page of a
+ *                                          step that takes turns (turns.c)
  *                        user_init         makes the directory and sets the
  *                                          variables of the script; removes
  *                                          variables of another job (remote.c)
  *                                          preloads the library for turns (preload.c)
+ *                        task_init         lets the task inherit that page
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook
@@ -26,7 +29,7 @@
 EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
 EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
-    slurm_spank_local_user_init, slurm_spank_user_init;
+    slurm_spank_local_user_init, slurm_spank_user_init, slurm_spank_task_init;
 
 SPANK_PLUGIN (sluice, 1)
 
@@ -50,11 +53,9 @@ slurm_spank_init (spank_t spank, int argc, char **argv)
 int
 slurm_spank_init_post_opt (spank_t spank, int argc, char **argv)
 {
-	(void)argc;
-	(void)argv;
 	switch (spank_context ()) {
 	case S_CTX_REMOTE:
-		remote_init_post_opt (spank);
+		remote_init_post_opt (spank, argc, argv);
 		break;
 	default:
 		break;
@@ -85,5 +86,15 @@ slurm_spank_user_init (spank_t spank, int argc, char **argv)
 	default:
 		break;
 	}
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_task_init (spank_t spank, int argc, char **argv)
+{
+	(void)spank;
+	(void)argc;
+	(void)argv;
+	remote_task_init ();
 	return ESPANK_SUCCESS;
 }

@@ -129,6 +129,9 @@ def test_arguments_that_make_sense(
         ("command=/" + "x" * 255, "at most 255 bytes"),
         ("turns=lib.so", "starts with /"),
         ("turns=/lib:sluice.so", "without a colon"),
+        ("turns_on=scratch", "starts with /"),
+        ("turns_socket=agent.sock", "starts with /"),
+        ("turns_socket=/" + "x" * 107, "at most 107 bytes"),
         ("lane=", "write lane=NAME:PATH:TARGETS"),
         ("lane=a", "write lane=NAME:PATH:TARGETS"),
         ("lane=a:/b", "write lane=NAME:PATH:TARGETS"),
@@ -159,6 +162,11 @@ def test_a_lane_is_there_once_and_there_are_at_most_sixteen(harness: Harness) ->
     assert answer.startswith("!lane=a:/b:1: this lane is there already\t")
     answer = harness.ask("settings", *(f"lane=l{i}:/l:1" for i in range(17)))
     assert answer.startswith("!lane=l16:/l:1: more than 16 lanes\t")
+
+
+def test_turns_are_taken_on_at_most_sixteen_file_systems(harness: Harness) -> None:
+    answer = harness.ask("settings", *(f"turns_on=/s{i}" for i in range(17)))
+    assert answer.startswith("!turns_on=/s16: more than 16 file systems\t")
 
 
 def test_a_lane_without_the_placement_its_backend_needs_is_left_out(harness: Harness) -> None:

@@ -1,0 +1,276 @@
+#include "turns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload.h"
+#include "registration.h"
+#include "settings.h"
+
+enum {
+	PATIENCE_US = 250000, /* for an agent that does not answer */
+	/* From here on descriptors are numbered: above those that shells and programs give
+	 * out, and below 1024, up to which tables of descriptors cost nothing more. */
+	FIRST_DESCRIPTOR = 1000,
+	/* So many nodes of a step ask slurmctld how long the job may still run: the least
+	 * of their answers holds for all. */
+	ASKING_NODES = 64,
+	HELD_PART = 20, /* of the time that its limit leaves a job, it may be held 1/20 */
+	PROCESSES_PER_CPU = 2,
+};
+
+_Static_assert((int)SETTINGS_FILE_SYSTEMS <= SLUICE_TURNS_MAX_DEVICES, "all fit in words");
+
+/* A slurmstepd serves one step. */
+static int page_fd = -1, words_fd = -1;
+
+/* ---- file systems ---- */
+
+/* As the kernel lists mounts: to ask a file system that hangs would hang us, too. The last
+ * one at a place lies on top. 0: nothing is mounted there. */
+static uint64_t
+find_device (const char *mount_point)
+{
+	FILE *mounts = fopen ("/proc/self/mountinfo", "re");
+	char *line = NULL, place[SETTINGS_PATH_SIZE + 1];
+	size_t size = 0;
+	unsigned int major, minor;
+	uint64_t found = 0;
+
+	while (mounts && getline (&line, &size, mounts) > 0)
+		if (sscanf (line, "%*d %*d %u:%u %*s %256s", &major, &minor, place) == 3
+		    && strcmp (place, mount_point) == 0)
+			found = makedev (major, minor);
+	free (line);
+	if (mounts)
+		fclose (mounts);
+	return found;
+}
+
+static void
+find_devices (const struct settings *settings, struct sluice_agent_request *request)
+{
+	for (uint32_t i = 0; i < settings->turns_on_count; i++) {
+		uint64_t device = find_device (settings->turns_on[i]);
+		if (device)
+			request->devices[request->device_count++] = device;
+		else
+			report ("--io-turns: nothing is mounted at %s on this node: "
+				"turns_on= in plugstack.conf names mount points",
+				settings->turns_on[i]);
+	}
+}
+
+/* ---- the job ---- */
+
+/* Its writes may be held for a part of what is left; what is unknown is no time at all. */
+static uint32_t
+held_at_most (const struct holding *job)
+{
+	time_t left = job->end - time (NULL);
+
+	if (job->job_id == 0 || left <= 0)
+		return 0;
+	left /= HELD_PART;
+	return left < SLUICE_AGENT_NO_LIMIT ? (uint32_t)left : SLUICE_AGENT_NO_LIMIT;
+}
+
+/* Its steps share the page, so it is for all that the node can run. 0: as usual. */
+static uint32_t
+count_slots (void)
+{
+	long processes = sysconf (_SC_NPROCESSORS_CONF) * PROCESSES_PER_CPU;
+	return processes > 256 ? (uint32_t)processes : 0;
+}
+
+static int
+describe_step (spank_t spank, struct sluice_agent_request *request)
+{
+	uid_t uid;
+
+	request->magic = SLUICE_AGENT_MAGIC;
+	request->version = SLUICE_AGENT_VERSION;
+	request->slots = count_slots ();
+	if (spank_get_item (spank, S_JOB_ID, &request->job_id) != ESPANK_SUCCESS
+	    || spank_get_item (spank, S_JOB_STEPID, &request->step_id) != ESPANK_SUCCESS
+	    || spank_get_item (spank, S_JOB_UID, &uid) != ESPANK_SUCCESS
+	    || spank_get_item (spank, S_JOB_NNODES, &request->nodes) != ESPANK_SUCCESS)
+		return -1;
+	request->uid = uid;
+	return 0;
+}
+
+static void
+describe_job (spank_t spank, const struct holding *known,
+	      struct sluice_agent_request *request)
+{
+	struct holding asked = { .job_id = 0 };
+	uint32_t node;
+
+	request->most_held = SLUICE_AGENT_NO_LIMIT;
+	if (spank_get_item (spank, S_JOB_NODEID, &node) == ESPANK_SUCCESS
+	    && node >= ASKING_NODES)
+		return;
+	if (!known && holding_ask (request->job_id, &asked) < 0)
+		asked.job_id = 0;
+	if (!known)
+		known = &asked;
+	request->most_held = held_at_most (known);
+	if (known->job_id)
+		request->nodes = known->nodes;
+}
+
+/* ---- the agent ---- */
+
+static int
+connect_to (const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timeval patience = { .tv_usec = PATIENCE_US };
+	int fd = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf (address.sun_path, sizeof address.sun_path, "%s", path);
+	if (fd >= 0
+	    && setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0
+	    && setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0
+	    && connect (fd, (struct sockaddr *)&address, sizeof address) == 0)
+		return fd;
+	report ("--io-turns: no agent answers at %s: %s", path, strerror (errno));
+	if (fd >= 0)
+		close (fd);
+	return -1;
+}
+
+/* Closes what came if it is not two descriptors. */
+static int
+take_descriptors (struct msghdr *message, int fds[2])
+{
+	struct cmsghdr *head = CMSG_FIRSTHDR (message);
+
+	if (!head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+		return -1;
+	memcpy (fds, CMSG_DATA (head), 2 * sizeof (int));
+	if (head->cmsg_len == CMSG_LEN (2 * sizeof (int)))
+		return 0;
+	close (fds[0]); /* there is room for two, so it was one */
+	return -1;
+}
+
+/* The agent's error, an error of ours, or 0 with two descriptors. */
+static int
+receive (int connection, int fds[2])
+{
+	struct sluice_agent_reply reply;
+	struct iovec bytes = { &reply, sizeof reply };
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE (2 * sizeof (int))] = "";
+	struct msghdr message = {
+		.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof control,
+	};
+	ssize_t got = recvmsg (connection, &message, MSG_CMSG_CLOEXEC);
+
+	if (got < 0)
+		return errno;
+	if (take_descriptors (&message, fds) == 0)
+		return 0;
+	return got == sizeof reply && reply.magic == SLUICE_AGENT_MAGIC && reply.error > 0
+		   ? reply.error
+		   : EPROTO;
+}
+
+static int
+move_away (int fd)
+{
+	int moved = fcntl (fd, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
+	close (fd);
+	return moved;
+}
+
+static int
+request_page (int connection, const struct sluice_agent_request *request)
+{
+	int fds[2] = { -1, -1 }, error;
+
+	error = send (connection, request, sizeof *request, MSG_NOSIGNAL) < 0
+		    ? errno
+		    : receive (connection, fds);
+	if (error) {
+		report ("--io-turns: the agent gives job %u no page: %s", request->job_id,
+			strerror (error));
+		return -1;
+	}
+	page_fd = move_away (fds[0]);
+	words_fd = move_away (fds[1]);
+	return 0;
+}
+
+/* preload.c tells. */
+static void
+keep_quiet (const char *argument, const char *why)
+{
+	(void)argument;
+	(void)why;
+}
+
+void
+turns_register (spank_t spank, int argc, char **argv, const struct holding *known)
+{
+	struct sluice_agent_request request = { .device_count = 0 };
+	struct settings settings;
+	int connection;
+
+	if (!preload_is_wanted (spank) || describe_step (spank, &request) < 0)
+		return;
+	settings_read (argc, argv, &settings, keep_quiet);
+	if (!settings.turns[0])
+		return;
+	find_devices (&settings, &request);
+	if (request.device_count == 0
+	    || (connection = connect_to (settings.turns_socket[0] ? settings.turns_socket
+								  : SLUICE_AGENT_SOCKET))
+		   < 0)
+		return;
+	describe_job (spank, known, &request);
+	if (request_page (connection, &request) < 0)
+		close (connection); /* else it stays open until we end */
+}
+
+/* ---- the tasks ---- */
+
+static int
+has_page (void)
+{
+	return page_fd >= 0 && words_fd >= 0;
+}
+
+void
+turns_announce (spank_t spank)
+{
+	char text[32];
+
+	snprintf (text, sizeof text, "%d:%d", page_fd, words_fd);
+	if (has_page ())
+		spank_setenv (spank, SLUICE_TURNS_ENVIRONMENT, text, 1);
+	else
+		spank_unsetenv (spank, SLUICE_TURNS_ENVIRONMENT);
+}
+
+void
+turns_hand_over (void)
+{
+	if (!has_page ())
+		return;
+	fcntl (page_fd, F_SETFD, 0);
+	fcntl (words_fd, F_SETFD, 0);
+}
