@@ -39,6 +39,7 @@ RUNS = (
     "slurmd",
     "slurm-client",
     "munge",
+    "libmunge-dev",  # for slurm-plugin/agent
     "python3-dev",
     "python3-venv",
     "libdeflate-dev",
