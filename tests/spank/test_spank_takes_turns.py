@@ -93,7 +93,7 @@ def taken(lab: Lab, library: Path) -> Iterator[Taken]:
     with turns_daemons.cluster() as cluster:
         yield Taken(lab, cluster, library)
         lab.slurm.run("scancel", "--full", f"--user={OTHER_USER}")
-        lab.wait_for(lambda: not lab.slurm.run("squeue", "-h").stdout)
+        lab.wait_for(lambda: not lab.slurm.run("squeue", "-h", f"--user={OTHER_USER}").stdout)
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_what_the_user_preloads_stays_behind_it(turns: Lab, library: Path) -> No
 
 
 def test_one_step_may_ask_for_it_by_itself(turns: Lab, library: Path) -> None:
-    body = "srun --io-turns sh -c 'echo $LD_PRELOAD'; srun sh -c 'echo $LD_PRELOAD'"
+    body = "srun --quiet --io-turns sh -c 'echo $LD_PRELOAD'; srun --quiet sh -c 'echo $LD_PRELOAD'"
     assert said(turns, body=body) == [str(library), ""]
 
 
