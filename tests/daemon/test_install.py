@@ -45,6 +45,8 @@ def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
         "usr/lib/tmpfiles.d/sluice.conf",
         "usr/lib/systemd/system/sluiced.service",
         "usr/lib/systemd/system/sluice-learn.service",
+        "usr/lib/systemd/system/sluice-agent.service",
+        "usr/lib/systemd/system/sluice-turns.service",
     }
     assert all("@" not in text for text in installed.values())
     for unit in ("sluiced", "sluice-learn"):

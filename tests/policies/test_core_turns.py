@@ -61,8 +61,8 @@ def lanes_of(job, count):
     return [lane for lane in range(count) if mask >> lane & 1]
 
 
-def wants(job, listed):
-    """Return the share of each station, by (lane, station), that a job takes undisturbed."""
+def demands(job, listed):
+    """Return the share of each station, by (lane, station), that a job asks for at full speed."""
     mine = lanes_of(job, len(listed))
     targets = sum(listed[lane]["targets"] for lane in mine)
     found = {
@@ -74,6 +74,12 @@ def wants(job, listed):
         if listed[lane][station] > 0
     }
     found[None, "metadata"] = job["demand"]["metadata"]
+    return found
+
+
+def wants(job, listed):
+    """Return what a job takes undisturbed: of no station more than all of it."""
+    found = demands(job, listed)
     most = max(1.0, *found.values())
     return {place: share / most for place, share in found.items()}
 
@@ -104,9 +110,11 @@ def taken_by(queue, listed, verdicts):
     """Return what those who go, or go in part, take of each station."""
     total = {}
     for i, job in enumerate(queue):
+        asked = demands(job, listed)
         for place, share in wants(job, listed).items():
             if verdicts[i].reason != "behind":
-                total[place] = total.get(place, 0.0) + share * verdicts[i].share
+                takes = min(share, asked[place] * verdicts[i].share)
+                total[place] = total.get(place, 0.0) + takes
     return total
 
 

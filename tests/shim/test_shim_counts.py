@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import PROGRAMS, Program
+from shim_programs import PROGRAMS, Program
 from turns_page import TurnsPage
 
 KIB = 1024

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import built
+from shim_programs import built
 from turns_page import SHIM, TurnsPage
 
 from sluice.darshan.log import read_log

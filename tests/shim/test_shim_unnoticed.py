@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import PROGRAMS, Program
+from shim_programs import PROGRAMS, Program
 from turns_page import FFI_OF_PAGE, SEALS, Holding, TurnsPage
 
 # Of those that end by themselves, as they end alone.
