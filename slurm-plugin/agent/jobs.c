@@ -5,13 +5,15 @@
 #include <string.h>
 
 #include "load.h"
+#include "page.h"
 
 enum { BUCKETS = 1 << 15 };
 
 static const double never = 1e18;  /* s, in place of INFINITY where it becomes a number */
 static const double window = 1.0;  /* s over which a rate is measured */
 static const double backlog = 1.0; /* s at a burst's begin that say nothing of its rate */
-static const double quiet = 0.5;   /* s without activity that a burst ends with */
+/* s without activity that a burst ends with */
+static const double quiet = SLUICE_TURNS_QUIET_NS * 1e-9;
 static const double memory = 60.0; /* s of undisturbed writing that a rate is the mean of */
 static const double negligible = 0.01; /* of the last burst: says nothing of the next */
 static const double noticeable = 0.1;  /* of a rate: a change worth telling */
@@ -641,7 +643,7 @@ nanoseconds (double seconds)
 static uint64_t
 rate_of (const struct job *job, double share)
 {
-	const double least = 4096.0; /* SLUICE_TURNS_MIN_WRITE */
+	const double least = SLUICE_TURNS_MIN_WRITE;
 	struct volume rate = unhindered (job);
 	double writers = 0.0;
 	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job)
