@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from gains import KTH
 from turns_gains import CELLS, answers, held_of_short_bursts
+from watched_turns import watcher
 
-from sluice.policies import turns
-from sluice.policies._core import ffi as core_ffi
 from sluice.sim import engine
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import StorageModelError
@@ -46,37 +45,13 @@ def outcome(policy, storage=STORAGE, jobs=300, **options):
     )
 
 
-def in_core(content, kind):
-    """Take an array of the engine's library over into the core's."""
-    size = core_ffi.sizeof(kind)
-    array = core_ffi.new(f"{kind}[]", len(content) // size)
-    core_ffi.buffer(array)[:] = content
-    return array
-
-
 def decided_in(policy, storage=STORAGE, jobs=300, **options):
-    """Return of each call of the core in a replay (settings, storage, jobs, clock, out, again)."""
+    """Return each call of the core in a replay."""
     replayable, profiles = work(jobs)
     workload = with_room_for_io(replayable, profiles).workload
     plan = POLICIES[policy].plan(Question(workload, profiles, storage, Options(**options)))
     contention = contention_under(plan, profiles, workload)
-    seen = []
-
-    def note(_watcher, decided):
-        jobs = decided.count * ffi.sizeof("struct sluice_turns_job")
-        out = decided.count * ffi.sizeof("struct sluice_turn")
-        seen.append(
-            (
-                bytes(ffi.buffer(decided.settings)),
-                bytes(ffi.buffer(decided.storage)),
-                bytes(ffi.buffer(decided.jobs, jobs)),
-                decided.clock,
-                bytes(ffi.buffer(decided.turns, out)),
-                decided.again,
-            )
-        )
-
-    watch = ffi.callback("sluice_turns_watch *", note)
+    watch, seen = watcher()
     lib.sluice_contended_watch(contention.handle, watch, ffi.NULL)
     engine.run(workload, SITE.settings, storage=contention.storage, policy=plan.decider.table)
     return seen
@@ -92,17 +67,8 @@ MODELS = pytest.mark.parametrize("on", [{}, BY_REQUEST], ids=["mean-field", "dis
 def test_every_verdict_of_a_replay_is_that_of_the_core(policy, on):
     """The same state gives the same bytes, and the same clock at which to decide again."""
     reasons = set()
-    decided = decided_in(policy, turns=1.0, **REAL, **on)
-    for settings, storage, jobs, clock, out, again in decided:
-        verdicts = turns.decide(
-            in_core(settings, "struct sluice_turns_settings"),
-            in_core(storage, "struct sluice_turns_storage"),
-            in_core(jobs, "struct sluice_turns_job"),
-            clock=clock,
-        )
-        assert verdicts.content() == out
-        assert verdicts.again == again
-        reasons |= {verdicts[i].reason for i in range(len(verdicts))}
+    for decided in decided_in(policy, turns=1.0, **REAL, **on):
+        reasons |= decided.reasons()
     assert reasons >= {"not_full", "weighed"} if policy == "weights" else {"behind", "exempt"}
 
 

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_discrete_event import programs, storages, volume
+from watched_turns import watcher
 
-from sluice.policies import turns as core
-from sluice.policies._core import ffi as core_ffi
-from sluice.sim._engine import ffi
 from sluice.sim.engine import StorageModelError
 from sluice.sim.storage.discrete_event import simulate
 from sluice.sim.storage.mean_field import MeanField
@@ -183,34 +181,10 @@ def test_weights_lose_less_than_equal_shares():
 
 
 def decided_in(jobs, storage, turns):
-    """Return of each call of the core (settings, storage, jobs, clock, out, again)."""
-    seen = []
-
-    def note(_watcher, decided):
-        size = decided.count * ffi.sizeof("struct sluice_turns_job")
-        out = decided.count * ffi.sizeof("struct sluice_turn")
-        seen.append(
-            (
-                bytes(ffi.buffer(decided.settings)),
-                bytes(ffi.buffer(decided.storage)),
-                bytes(ffi.buffer(decided.jobs, size)),
-                decided.clock,
-                bytes(ffi.buffer(decided.turns, out)),
-                decided.again,
-            )
-        )
-
-    watch = ffi.callback("sluice_turns_watch *", note)
+    """Return each call of the core."""
+    watch, seen = watcher()
     simulate(storage, jobs, turns=turns, watch=watch, seed=1)
     return seen
-
-
-def in_core(content, kind):
-    """Take an array of the engine's library over into the core's."""
-    size = core_ffi.sizeof(kind)
-    array = core_ffi.new(f"{kind}[]", len(content) // size)
-    core_ffi.buffer(array)[:] = content
-    return array
 
 
 @pytest.mark.parametrize("weigh", [0.0, 1.0])
@@ -220,14 +194,8 @@ def test_every_verdict_is_that_of_the_core(weigh):
     coverage = itertools.cycle(["covered", "covered", "seen"])
     jobs = [{**job, "coverage": next(coverage)} for job in mixed(4)]
     storage = {**COARSE, "lanes": 2, "weighs": weigh, "burst_spread": 0.2}
-    for found in decided_in(jobs, storage, {**REAL, "weigh": weigh}):
-        kinds = ("settings", "storage", "job")
-        state = [in_core(part, f"struct sluice_turns_{kind}")
-                 for kind, part in zip(kinds, found, strict=False)]  # fmt: skip
-        verdicts = core.decide(*state, clock=found[3])
-        assert verdicts.content() == found[4]
-        assert verdicts.again == found[5]
-        reasons |= {verdicts[i].reason for i in range(len(verdicts))}
+    for decided in decided_in(jobs, storage, {**REAL, "weigh": weigh}):
+        reasons |= decided.reasons()
     assert reasons >= ({"not_full", "weighed"} if weigh else {"behind", "exempt", "in_order"})
 
 
@@ -237,9 +205,9 @@ def test_a_burst_that_was_unknown_is_known_from_the_one_before():
 
     def taken_for(noise):
         return [
-            in_core(content, "struct sluice_turns_job")[0].expected
-            for _, _, content, *_ in decided_in([job], STORAGE, {**AT_ONCE, "noise": noise})
-            if content
+            decided.described[0].expected
+            for decided in decided_in([job], STORAGE, {**AT_ONCE, "noise": noise})
+            if decided.jobs
         ]
 
     exact, noisy = taken_for(0.0), taken_for(0.3)
@@ -251,8 +219,8 @@ def test_a_burst_that_was_unknown_is_known_from_the_one_before():
 @pytest.mark.parametrize("error", [0.7, 1.3])
 def test_a_wrong_demand_is_what_control_decides_by(error):
     job = writer(40, share=0.5)
-    (_, _, content, *_), *_ = decided_in([job], STORAGE, {**AT_ONCE, "demand_error": error})
-    demand = in_core(content, "struct sluice_turns_job")[0].demand[0]
+    first, *_ = decided_in([job], STORAGE, {**AT_ONCE, "demand_error": error})
+    demand = first.described[0].demand[0]
     assert demand == pytest.approx(0.5 * error, rel=0.02)
 
 
