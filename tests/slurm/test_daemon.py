@@ -357,6 +357,7 @@ def test_with_a_full_disk_the_plugin_keeps_the_records(sluiced, guarded):
     with full_disk(sluiced.files.directory / "disk") as disk:
         configure(sluiced.files, History=str(disk / "history.db"))
         sluiced.history = disk / "history.db"
+        wait_for(sluiced.history.exists)  # a poll with the old settings would join it elsewhere
         first = guarded.submit("-J", "filled", *HELD)
         sluiced.wait_until_joined(first)
         filler = fill(disk)
