@@ -428,7 +428,7 @@ def test_a_job_that_has_ended_counts_for_nothing_to_the_last_bit(others, conf):
     assert shared.coruns == known_better.coruns
 
 
-@settings(max_examples=3000)
+@settings(max_examples=500)
 @given(SITUATIONS, JOBS)
 def test_every_decision_is_reproducible_and_adds_up(made_ready, job):
     record = decide(made_ready, CONFIG, job, NOW, boot=3, number=4, cluster="c")
@@ -492,7 +492,7 @@ def test_a_short_stream_costs_a_long_victim_at_most_its_own_length():
     assert caused(1000) == pytest.approx(caused(100))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(corunners(most=5), st.randoms())
 def test_the_order_of_the_snapshot_does_not_matter(others, random):
     shuffled = random.sample(others, len(others))
@@ -504,7 +504,7 @@ def test_the_order_of_the_snapshot_does_not_matter(others, random):
         assert a.cost == pytest.approx(b.cost)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(corunners(most=4), PROFILES, st.integers(1, 100))
 def test_one_more_neighbour_never_makes_sharing_cheaper_for_the_job(others, profile, nodes):
     more = corunner(99, {**profile, "share": {"aw": 1.0}}, klass="stream", nodes=nodes)

@@ -84,7 +84,7 @@ def assert_sound(running, waiting, background, conf, limit):
         assert is_tolerable(members, background, rules)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @situations
 def test_no_set_within_the_gates_exceeds_the_tolerance(**situation):
     """Also while holders end before the next look and others take their tokens."""

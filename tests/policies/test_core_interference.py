@@ -184,7 +184,7 @@ def test_short_bursts_are_the_limit_of_shorter_and_shorter_ones():
 # Laws
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(pressures(), sets, Z)
 def test_nobody_gets_faster_and_nobody_stops(victim, others, z):
     rho = core.rate_share(victim, others, MODEL, z)
@@ -195,7 +195,7 @@ def test_nobody_gets_faster_and_nobody_stops(victim, others, z):
     assert core.job_slowdown(victim, factor) >= 1
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(pressures(), st.lists(pressures(), min_size=1, max_size=9), Z, st.data())
 def test_co_runners_never_help(victim, others, z, data):
     some = others[: data.draw(st.integers(0, len(others) - 1))]
@@ -205,14 +205,14 @@ def test_co_runners_never_help(victim, others, z, data):
     assert core.rate_share(victim, others, MODEL, z) <= core.rate_share(victim, some, MODEL, z)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(pressures(), st.lists(pressures(), max_size=9), Z, st.randoms())
 def test_the_set_counts_and_not_its_order(victim, others, z, random):
     shuffled = random.sample(others, len(others))
     assert core.io_factor(victim, shuffled, MODEL, z) == core.io_factor(victim, others, MODEL, z)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(
     pressures(),
     st.lists(pressures(periodic=False), min_size=1, max_size=5),
