@@ -32,7 +32,7 @@ VENV = Path("/venv")
 UBUNTU = "SLUICE_UBUNTU"
 """The variable with the address of an Ubuntu archive; Debian's is the one that apt uses here."""
 
-COMPILES = ("gcc", "libc6-dev", "make", "libslurm-dev")
+COMPILES = ("gcc", "libc6-dev", "make", "libslurm-dev", "mount")  # who enters needs umount
 RUNS = (
     *COMPILES,
     "slurmctld",
@@ -45,7 +45,6 @@ RUNS = (
     "libdeflate-dev",
     "libasan8",  # for tests/spank
     "libubsan1",
-    "mount",
     "procps",
     "strace",
     "valgrind",
