@@ -46,6 +46,19 @@ find (const job_info_msg_t *answer, uint32_t job_id)
 	return NULL;
 }
 
+static enum holding_turns
+turns_of (const char *admin_comment)
+{
+	const char *note = admin_comment ? strstr (admin_comment, "sluice(v=1,") : NULL;
+	const char *end = note ? strchr (note, ')') : NULL;
+	const char *turns = end ? strstr (note, ",turns=") : NULL;
+
+	if (!turns || turns > end)
+		return HOLDING_TURNS_NOT_SAID;
+	return strncmp (turns, ",turns=yes", 10) == 0 ? HOLDING_TURNS_YES
+						      : HOLDING_TURNS_NO;
+}
+
 int
 holding_ask (uint32_t job_id, struct holding *out)
 {
@@ -66,6 +79,7 @@ holding_ask (uint32_t job_id, struct holding *out)
 		out->nodes = job->num_nodes;
 		out->uid = job->user_id;
 		out->is_heterogeneous = job->het_job_id != 0;
+		out->turns = turns_of (job->admin_comment);
 		strcpy (out->licenses, licenses);
 	}
 	slurm_free_job_info_msg (answer);

@@ -32,6 +32,14 @@ void report (const char *format, ...) __attribute__ ((format (printf, 1, 2)));
 
 enum { HOLDING_LICENSES_SIZE = 1025 }; /* Slurm refuses longer ones */
 
+/* What the decision on the job says (enforce.c of the plugin in slurmctld notes it in the
+ * admin comment, which users cannot write). */
+enum holding_turns {
+	HOLDING_TURNS_NOT_SAID, /* as it asked for itself */
+	HOLDING_TURNS_YES,
+	HOLDING_TURNS_NO, /* whatever it asked for */
+};
+
 struct holding {
 	uint32_t job_id;
 	uint32_t restarts;
@@ -40,6 +48,7 @@ struct holding {
 	uint32_t nodes;
 	uid_t uid;
 	int is_heterogeneous; /* only the leader holds its licences */
+	enum holding_turns turns;
 	char licenses[HOLDING_LICENSES_SIZE];
 };
 

@@ -12,12 +12,14 @@
  */
 #include "contexts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "grant.h"
 #include "options.h"
+#include "turns.h"
 
 /* A variable's decimal number, 0 where it has none. */
 static uint32_t
@@ -46,6 +48,14 @@ is_in_script (uint32_t allocation)
 	       && number_in ("SLURM_JOB_ID") == allocation;
 }
 
+static void
+set_turns (uint32_t job_id)
+{
+	char text[16];
+	snprintf (text, sizeof text, "%u", job_id);
+	setenv (TURNS_JOB_VARIABLE, text, 1);
+}
+
 static int
 obtain (spank_t spank, int argc, char **argv, uint32_t job_id, struct grant *grant)
 {
@@ -61,6 +71,8 @@ obtain (spank_t spank, int argc, char **argv, uint32_t job_id, struct grant *gra
 	if (options_no_sluice (spank) || holding_ask (job_id, &holding) < 0
 	    || holding.is_heterogeneous || holding.uid != geteuid ())
 		return -1;
+	if (holding.turns == HOLDING_TURNS_YES)
+		set_turns (job_id);
 	return grant_obtain (&request, grant);
 }
 

@@ -1,8 +1,11 @@
 #include "options.h"
 
+#include <string.h>
+
 #include "hint.h"
 #include "settings.h"
 
+enum { OPTIONAL_ARGUMENT = 2 };
 enum { IO_PATTERN, IO_CHUNK, IO_BYTES, IO_DIR, IO_TURNS, NO_SLUICE, OPTIONS };
 
 static int check (int which, const char *value, int remote);
@@ -10,6 +13,7 @@ static int check (int which, const char *value, int remote);
 /* In slurmstepd: until init_post_opt is over, Slurm tells of options only by calling check.
  */
 static int is_given[OPTIONS];
+static int refuses_turns; /* --io-turns=no */
 
 static struct spank_option options[OPTIONS] = {
 	[IO_PATTERN] = { "io-pattern", "PATTERN",
@@ -27,8 +31,9 @@ static struct spank_option options[OPTIONS] = {
 		     "the job's id",
 		     1, IO_DIR, check },
 	[IO_TURNS]
-	= { "io-turns", NULL, "[sluice] let its writes take turns with those of other jobs",
-	    0, IO_TURNS, check },
+	= { "io-turns", "no",
+	    "[sluice] let its writes take turns with those of other jobs; =no: never",
+	    OPTIONAL_ARGUMENT, IO_TURNS, check },
 	[NO_SLUICE]
 	= { "no-sluice", NULL, "[sluice] leave this job alone", 0, NO_SLUICE, check },
 };
@@ -38,7 +43,7 @@ static const char *const remedies[OPTIONS] = {
 	[IO_CHUNK] = "give bytes, or K, M, G or T of them, such as 64K",
 	[IO_BYTES] = "give bytes, or K, M, G or T of them, such as 200G",
 	[IO_DIR] = "give an absolute path of a directory to be made; %j is the job's id",
-	[IO_TURNS] = "",
+	[IO_TURNS] = "give no value, or =no",
 	[NO_SLUICE] = "",
 };
 
@@ -49,6 +54,9 @@ is_valid (int which, const char *value)
 	uint64_t bytes;
 
 	switch (which) {
+	case IO_TURNS:
+		/* Slurm prints the value that is missing, for the steps of a script */
+		return !value || strcmp (value, "(null)") == 0 || strcmp (value, "no") == 0;
 	case IO_PATTERN:
 		return sluice_hint_pattern (value, &pattern) == 0;
 	case IO_CHUNK:
@@ -65,8 +73,11 @@ is_valid (int which, const char *value)
 static int
 check (int which, const char *value, int remote)
 {
+	int has_value = value || options[which].has_arg == OPTIONAL_ARGUMENT;
 	is_given[which] = 1;
-	if (remote || !options[which].has_arg || (value && is_valid (which, value)))
+	if (which == IO_TURNS)
+		refuses_turns = value && strcmp (value, "no") == 0;
+	if (remote || !options[which].has_arg || (has_value && is_valid (which, value)))
 		return 0;
 	slurm_error ("--%s: %s", options[which].name, remedies[which]);
 	return -1;
@@ -93,10 +104,15 @@ options_no_sluice (spank_t spank)
 	return was_given (spank, NO_SLUICE);
 }
 
-int
+enum options_turns
 options_io_turns (spank_t spank)
 {
-	return was_given (spank, IO_TURNS);
+	char *value = NULL;
+	if (spank_option_getopt (spank, &options[IO_TURNS], &value) == ESPANK_SUCCESS)
+		check (IO_TURNS, value, 1);
+	if (!is_given[IO_TURNS])
+		return OPTIONS_TURNS_NOT_SAID;
+	return refuses_turns ? OPTIONS_TURNS_NO : OPTIONS_TURNS_YES;
 }
 
 const char *

@@ -23,8 +23,9 @@ void options_register (spank_t spank);
  * user_init. */
 int options_no_sluice (spank_t spank);
 
-/* Whether --io-turns was given. Only from init_post_opt of slurmstepd and user_init. */
-int options_io_turns (spank_t spank);
+enum options_turns { OPTIONS_TURNS_NOT_SAID, OPTIONS_TURNS_YES, OPTIONS_TURNS_NO };
+/* What --io-turns says. Only from init_post_opt of slurmstepd and user_init. */
+enum options_turns options_io_turns (spank_t spank);
 
 /* The value of --io-dir as it was given, for io_dir_parse, or NULL. Only from
  * local_user_init and user_init. */

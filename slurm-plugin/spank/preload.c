@@ -2,11 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/types.h>
 #include <unistd.h>
 
 #include "grant.h"
-#include "options.h"
 #include "settings.h"
 
 enum { PRELOAD_SIZE = 4096 };
@@ -52,29 +50,35 @@ complain (const char *argument, const char *why)
 		report ("plugstack.conf: %s: %s", argument, why);
 }
 
-int
-preload_is_wanted (spank_t spank)
-{
-	uid_t uid;
-
-	return options_io_turns (spank) && !options_no_sluice (spank)
-	       && spank_get_item (spank, S_JOB_UID, &uid) == ESPANK_SUCCESS && uid != 0;
-}
-
 /* A library that is not there would have the loader complain to the job's stderr. */
-static int
-find_library (int argc, char **argv, struct settings *settings)
+int
+preload_is_possible (int argc, char **argv, struct settings *settings)
 {
 	settings_read (argc, argv, settings, complain);
 	if (!settings->turns[0])
-		return -1;
-	if (access (settings->turns, R_OK) == 0)
 		return 0;
+	if (access (settings->turns, R_OK) == 0)
+		return 1;
 	report (
 	    "--io-turns: %s cannot be read on this node: install it, or correct turns= in "
 	    "plugstack.conf",
 	    settings->turns);
-	return -1;
+	return 0;
+}
+
+/* It has been complained about. */
+static void
+keep_quiet (const char *argument, const char *why)
+{
+	(void)argument;
+	(void)why;
+}
+
+static int
+read_preloaded (spank_t spank, char *out, size_t size)
+{
+	spank_err_t found = spank_getenv (spank, variable, out, (int)size);
+	return found == ESPANK_SUCCESS || found == ESPANK_ENV_NOEXIST ? 0 : -1;
 }
 
 void
@@ -82,14 +86,29 @@ preload_turns (spank_t spank, int argc, char **argv)
 {
 	struct settings settings;
 	char preloaded[PRELOAD_SIZE] = "", joined[PRELOAD_SIZE];
-	spank_err_t found;
 
-	if (!preload_is_wanted (spank) || find_library (argc, argv, &settings) < 0)
-		return;
-	found = spank_getenv (spank, variable, preloaded, sizeof preloaded);
-	if ((found == ESPANK_SUCCESS || found == ESPANK_ENV_NOEXIST)
+	settings_read (argc, argv, &settings, keep_quiet);
+	if (read_preloaded (spank, preloaded, sizeof preloaded) == 0
 	    && join (settings.turns, preloaded, joined, sizeof joined) == 0)
 		spank_setenv (spank, variable, joined, 1);
 	else
 		report ("--io-turns: LD_PRELOAD of the job is too long to be added to");
+}
+
+void
+preload_no_turns (spank_t spank, int argc, char **argv)
+{
+	struct settings settings;
+	char preloaded[PRELOAD_SIZE] = "";
+	size_t length;
+
+	settings_read (argc, argv, &settings, keep_quiet);
+	length = strlen (settings.turns);
+	if (length == 0 || read_preloaded (spank, preloaded, sizeof preloaded) < 0
+	    || strncmp (preloaded, settings.turns, length) != 0)
+		return;
+	if (preloaded[length] == ':')
+		spank_setenv (spank, variable, preloaded + length + 1, 1);
+	else if (preloaded[length] == '\0')
+		spank_unsetenv (spank, variable);
 }

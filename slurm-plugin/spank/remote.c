@@ -119,8 +119,11 @@ remote_user_init (spank_t spank, int argc, char **argv)
 		set_variables (spank, &grant);
 	else if (is_batch_step (spank) || !has_own_variables (spank))
 		remove_variables (spank);
-	preload_turns (spank, argc, argv);
-	turns_announce (spank);
+	if (turns_have_page ())
+		preload_turns (spank, argc, argv);
+	else
+		preload_no_turns (spank, argc, argv);
+	turns_announce (spank, is_batch_step (spank) ? &holding : NULL);
 }
 
 void

@@ -13,7 +13,8 @@
  *                        user_init         makes the directory and sets the
  *                                          variables of the script; removes
  *                                          variables of another job (remote.c)
- *                                          preloads the library for turns (preload.c)
+ *                                          preloads the library for turns into what has
+ *                                          a page (preload.c)
  *                        task_init         lets the task inherit that page
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "options.h"
 #include "preload.h"
 #include "registration.h"
 #include "settings.h"
@@ -109,23 +110,25 @@ describe_step (spank_t spank, struct sluice_agent_request *request)
 	return 0;
 }
 
-static void
-describe_job (spank_t spank, const struct holding *known,
-	      struct sluice_agent_request *request)
+/* NULL: other nodes ask. */
+static const struct holding *
+ask_about_job (spank_t spank, uint32_t job_id, struct holding *out)
 {
-	struct holding asked = { .job_id = 0 };
 	uint32_t node;
 
-	request->most_held = SLUICE_AGENT_NO_LIMIT;
 	if (spank_get_item (spank, S_JOB_NODEID, &node) == ESPANK_SUCCESS
 	    && node >= ASKING_NODES)
-		return;
-	if (!known && holding_ask (request->job_id, &asked) < 0)
-		asked.job_id = 0;
-	if (!known)
-		known = &asked;
-	request->most_held = held_at_most (known);
-	if (known->job_id)
+		return NULL;
+	if (holding_ask (job_id, out) < 0)
+		*out = (struct holding){ .job_id = 0 };
+	return out;
+}
+
+static void
+describe_job (const struct holding *known, struct sluice_agent_request *request)
+{
+	request->most_held = known ? held_at_most (known) : SLUICE_AGENT_NO_LIMIT;
+	if (known && known->job_id)
 		request->nodes = known->nodes;
 }
 
@@ -215,61 +218,100 @@ request_page (int connection, const struct sluice_agent_request *request)
 	return 0;
 }
 
-/* preload.c tells. */
-static void
-keep_quiet (const char *argument, const char *why)
+/* ---- who takes turns ---- */
+
+static int
+is_of_this_job (spank_t spank, const char *variable)
 {
-	(void)argument;
-	(void)why;
+	char text[16];
+	uint32_t job_id;
+
+	return spank_getenv (spank, variable, text, sizeof text) == ESPANK_SUCCESS
+	       && spank_get_item (spank, S_JOB_ID, &job_id) == ESPANK_SUCCESS
+	       && strtoul (text, NULL, 10) == job_id;
+}
+
+/* Whether the step may take turns, as far as it can be said without slurmctld. The
+ * variable may be forged: so users could as well ask by --io-turns. */
+static int
+is_candidate (spank_t spank, const struct holding *known)
+{
+	enum options_turns asked = options_io_turns (spank);
+	uid_t uid;
+
+	if (asked == OPTIONS_TURNS_NO || options_no_sluice (spank)
+	    || spank_get_item (spank, S_JOB_UID, &uid) != ESPANK_SUCCESS || uid == 0)
+		return 0;
+	return asked == OPTIONS_TURNS_YES || (known && known->turns == HOLDING_TURNS_YES)
+	       || is_of_this_job (spank, TURNS_JOB_VARIABLE);
 }
 
 void
 turns_register (spank_t spank, int argc, char **argv, const struct holding *known)
 {
 	struct sluice_agent_request request = { .device_count = 0 };
+	struct holding asked;
 	struct settings settings;
 	int connection;
 
-	if (!preload_is_wanted (spank) || describe_step (spank, &request) < 0)
-		return;
-	settings_read (argc, argv, &settings, keep_quiet);
-	if (!settings.turns[0])
+	if (!is_candidate (spank, known) || describe_step (spank, &request) < 0
+	    || !preload_is_possible (argc, argv, &settings))
 		return;
 	find_devices (&settings, &request);
-	if (request.device_count == 0
-	    || (connection = connect_to (settings.turns_socket[0] ? settings.turns_socket
-								  : SLUICE_AGENT_SOCKET))
-		   < 0)
+	if (request.device_count == 0)
 		return;
-	describe_job (spank, known, &request);
+	if (!known)
+		known = ask_about_job (spank, request.job_id, &asked);
+	if (known && known->turns == HOLDING_TURNS_NO)
+		return;
+	connection = connect_to (settings.turns_socket[0] ? settings.turns_socket
+							  : SLUICE_AGENT_SOCKET);
+	if (connection < 0)
+		return;
+	describe_job (known, &request);
 	if (request_page (connection, &request) < 0)
 		close (connection); /* else it stays open until we end */
 }
 
 /* ---- the tasks ---- */
 
-static int
-has_page (void)
+int
+turns_have_page (void)
 {
 	return page_fd >= 0 && words_fd >= 0;
 }
 
+/* To the steps that a script starts, on all nodes. */
+static void
+pass_on (spank_t spank, const struct holding *known)
+{
+	char job_id[16];
+
+	if (known && known->job_id && known->turns == HOLDING_TURNS_YES) {
+		snprintf (job_id, sizeof job_id, "%u", known->job_id);
+		spank_setenv (spank, TURNS_JOB_VARIABLE, job_id, 1);
+	} else if (!is_of_this_job (spank, TURNS_JOB_VARIABLE)) {
+		spank_unsetenv (spank, TURNS_JOB_VARIABLE);
+	}
+}
+
 void
-turns_announce (spank_t spank)
+turns_announce (spank_t spank, const struct holding *known)
 {
 	char text[32];
 
 	snprintf (text, sizeof text, "%d:%d", page_fd, words_fd);
-	if (has_page ())
+	if (turns_have_page ())
 		spank_setenv (spank, SLUICE_TURNS_ENVIRONMENT, text, 1);
 	else
 		spank_unsetenv (spank, SLUICE_TURNS_ENVIRONMENT);
+	pass_on (spank, known);
 }
 
 void
 turns_hand_over (void)
 {
-	if (!has_page ())
+	if (!turns_have_page ())
 		return;
 	fcntl (page_fd, F_SETFD, 0);
 	fcntl (words_fd, F_SETFD, 0);

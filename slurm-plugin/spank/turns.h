@@ -1,6 +1,9 @@
 /*
- * The page of a step with --io-turns: slurmstepd asks the node's agent for it
+ * The page of a step that takes turns: slurmstepd asks the node's agent for it
  * (registration.h) and hands it on to the step's tasks.
+ *
+ * A step takes turns that has --io-turns, or whose job the decision at submission lets take
+ * them. Never root's, nor one with --no-sluice, nor one that the site exempts.
  *
  * The connection stays open until slurmstepd ends, however it ends: so long the job is
  * registered. Page and words are close-on-exec in slurmstepd itself, which starts other
@@ -15,11 +18,18 @@
 
 #include "grant.h"
 
+/* The job that the decision lets take turns: for its steps on all nodes, most of which do
+ * not ask slurmctld. */
+#define TURNS_JOB_VARIABLE "SLUICE_TURNS_JOB"
+
 /* From init_post_opt: only root is answered. `known`: what slurmctld said of the job;
  * NULL: it has not been asked. */
 void turns_register (spank_t spank, int argc, char **argv, const struct holding *known);
-/* From user_init: names the step's page in its environment, or removes another's. */
-void turns_announce (spank_t spank);
+/* After that: whether there is one. */
+int turns_have_page (void);
+/* From user_init: names the step's page in its environment, or removes another's; in that
+ * of a script also that its job takes turns (TURNS_JOB_VARIABLE). */
+void turns_announce (spank_t spank, const struct holding *known);
 /* From task_init, in the process that is about to be the task. */
 void turns_hand_over (void);
 

@@ -1,16 +1,21 @@
-"""--io-turns: which jobs get the library preloaded by which their writes take turns."""
+"""Who takes turns: which steps get a page, and the library preloaded that waits by it."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import turns_daemons
 import turns_page
 from spank_lab import OTHER_USER, Lab, needs_root
+from turns_daemons import Agent
 
 pytestmark = [pytest.mark.slurm, needs_root]
 
 USER = (f"--uid={OTHER_USER}", "--chdir=/")
 BODY = "echo script $LD_PRELOAD; srun sh -c 'echo step $LD_PRELOAD'"
+MOUNT = "/dev/shm"  # noqa: S108 - where the daemons of turns_daemons lie
+NOTE = "sluice(v=1,rec=00000000000000aa-1,act=turns,why=turns_pay,turns={})"
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +27,20 @@ def library(cluster: Lab) -> Path:
     return Path(shutil.copy(turns_page.build(), folder))
 
 
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    """Gives pages, also without a coordinator."""
+    with turns_daemons.cluster() as cluster:
+        yield cluster.agent()
+
+
+def configure(lab: Lab, agent: Agent, library: Path | str) -> None:
+    lab.plugstack(f"turns={library}", f"turns_on={MOUNT}", f"turns_socket={agent.socket}")
+
+
 @pytest.fixture
-def turns(lab: Lab, library: Path) -> Lab:
-    lab.plugstack(f"turns={library}")
+def turns(lab: Lab, agent: Agent, library: Path) -> Lab:
+    configure(lab, agent, library)
     return lab
 
 
@@ -54,11 +70,65 @@ def test_one_step_may_ask_for_it_by_itself(turns: Lab, library: Path) -> None:
     assert said(turns, body=body) == [str(library), ""]
 
 
-@pytest.mark.parametrize("options", [(), ("--io-turns", "--no-sluice")])
+@pytest.mark.parametrize("options", [(), ("--io-turns=no",), ("--io-turns", "--no-sluice")])
 def test_a_job_that_did_not_ask_or_opted_out_gets_nothing(
     turns: Lab, options: tuple[str, ...]
 ) -> None:
     assert said(turns, *options) == ["script", "step"]
+
+
+def test_without_a_page_nothing_is_preloaded(turns: Lab, library: Path) -> None:
+    turns.plugstack(f"turns={library}", f"turns_on={MOUNT}", "turns_socket=/nowhere")
+    assert said(turns, "--io-turns") == ["script", "step"]
+
+
+def test_a_step_without_a_page_loses_what_the_script_preloads(turns: Lab, library: Path) -> None:
+    body = "echo $LD_PRELOAD; srun --io-turns=no sh -c 'echo step $LD_PRELOAD'"
+    assert said(turns, "--io-turns", body=body) == [str(library), "step"]
+    lines = said(turns, "--io-turns", body=body, LD_PRELOAD="libm.so.6")
+    assert lines == [f"{library}:libm.so.6", "step libm.so.6"]
+
+
+def test_a_wrong_word_is_the_users_mistake(turns: Lab) -> None:
+    done = turns.slurm.run("srun", *USER, "--io-turns=maybe", "true", check=False)
+    assert done.returncode != 0
+    assert "--io-turns: give no value, or =no" in done.stderr
+
+
+def noted(lab: Lab, note: str, *options: str) -> list[str]:
+    """What a job says whose decision is in its admin comment before it starts."""
+    output = lab.output()
+    job = lab.slurm.submit(
+        *USER,
+        "--hold",
+        *options,
+        f"--output={output}",
+        f"--wrap={BODY}; srun sh -c 'echo $SLUICE_TURNS'",
+    )
+    lab.slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={note}")
+    lab.slurm.run("scontrol", "release", str(job))
+    lab.slurm.wait_for_job(job, "COMPLETED")
+    return output.read_text().splitlines()
+
+
+def test_a_job_takes_turns_where_its_decision_says_so(turns: Lab, library: Path) -> None:
+    lines = noted(turns, "site " + NOTE.format("yes"))
+    assert lines == [f"script {library}", f"step {library}", "1000:1001"]
+
+
+@pytest.mark.parametrize(
+    ("note", "options"),
+    [
+        (NOTE.format("no"), ("--io-turns",)),
+        (NOTE.format("yes"), ("--io-turns=no",)),
+        (NOTE.format("yes"), ("--no-sluice",)),
+        ("turns=yes", ()),
+    ],
+)
+def test_neither_exempt_jobs_nor_who_refuses_take_turns(
+    turns: Lab, note: str, options: tuple[str, ...]
+) -> None:
+    assert noted(turns, note, *options) == ["script", "step", ""]
 
 
 def test_roots_jobs_get_nothing(turns: Lab) -> None:
@@ -69,8 +139,10 @@ def test_where_the_site_did_not_name_it_nobody_gets_it(lab: Lab) -> None:
     assert said(lab, "--io-turns") == ["script", "step"]
 
 
-def test_where_it_is_missing_jobs_run_without_and_the_node_says_why(turns: Lab) -> None:
-    turns.plugstack("turns=/nowhere/libsluice_turns.so")
+def test_where_it_is_missing_jobs_run_without_and_the_node_says_why(
+    turns: Lab, agent: Agent
+) -> None:
+    configure(turns, agent, "/nowhere/libsluice_turns.so")
     assert said(turns, "--io-turns") == ["script", "step"]
     assert "/nowhere/libsluice_turns.so cannot be read on this node" in turns.node_log()
 
