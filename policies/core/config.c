@@ -5,10 +5,10 @@
 
 #define REMEDY "remove the line or see sluice.conf(5)"
 
-enum { KIND_MODE, KIND_PATH, KIND_LIST, KIND_NUMBER, KIND_SETTING, KIND_LANE };
+enum { KIND_MODE, KIND_SCOPE, KIND_PATH, KIND_LIST, KIND_NUMBER, KIND_SETTING, KIND_LANE };
 
 static const char *const kind_names[]
-    = { "mode", "path", "list", "number", "setting", "lane" };
+    = { "mode", "mode", "path", "list", "number", "setting", "lane" };
 
 /* Everything that can stand before a `=`, once. */
 struct key {
@@ -33,6 +33,11 @@ struct key {
 static const struct key keys[] = {
 	{ "Mode", "what Sluice may do: off, observe, advise or enforce", "observe",
 	  MEMBER (mode), 0, 0, KIND_MODE },
+	{ "Turns",
+	  "which jobs take turns where TurnsPort is set: off, asked (those with "
+	  "--io-turns), decided (also those whose bursts are predicted to matter) or all; "
+	  "they wait in Mode=enforce alone",
+	  "asked", MEMBER (turns), 0, 0, KIND_SCOPE },
 	SLUICE_CONFIG_PATHS (PATH_KEY) SLUICE_CONFIG_LISTS (LIST_KEY)
 	    SLUICE_CONFIG_NUMBERS (NUMBER_KEY) SLUICE_POLICY_SETTINGS (SETTING_KEY){
 		"Lane",
@@ -65,11 +70,18 @@ sluice_mode_name (unsigned int mode)
 	return mode < SLUICE_MODE_COUNT ? mode_names[mode] : "?";
 }
 
+uint32_t
+sluice_turns_scope (const struct sluice_config *config)
+{
+	return config->turns_port ? config->turns : SLUICE_TURNS_FOR_OFF;
+}
+
 void
 sluice_config_init (struct sluice_config *config)
 {
 	memset (config, 0, sizeof *config);
 	config->mode = SLUICE_MODE_OBSERVE;
+	config->turns = SLUICE_TURNS_FOR_ASKED;
 #define SET_PATH(key, member, def, text)                                                   \
 	sluice_copy_text (config->member, sizeof config->member, def);
 #define SET_NUMBER(key, member, def, low, high, text) config->member = def;
@@ -211,6 +223,17 @@ parse_mode (struct span value, uint32_t *mode, struct sluice_error *err)
 }
 
 static int
+parse_scope (struct span value, uint32_t *scope, struct sluice_error *err)
+{
+	for (uint32_t i = 0; i < SLUICE_TURNS_FOR_COUNT; i++)
+		if (is_word (value, sluice_turns_scope_name (i))) {
+			*scope = i;
+			return 0;
+		}
+	return sluice_fail (err, "Turns is off, asked, decided or all");
+}
+
+static int
 parse_path (const struct key *key, struct span value, char *path, struct sluice_error *err)
 {
 	if (value.length == 0 || value.text[0] != '/')
@@ -320,6 +343,8 @@ parse_value (const struct key *key, struct span value, struct sluice_config *con
 	switch (key->kind) {
 	case KIND_MODE:
 		return parse_mode (value, member, err);
+	case KIND_SCOPE:
+		return parse_scope (value, member, err);
 	case KIND_PATH:
 		return parse_path (key, value, member, err);
 	case KIND_LIST:

@@ -12,6 +12,7 @@
 #define SLUICE_CONFIG_H
 
 #include "policy.h"
+#include "vocabulary.h"
 
 /* The steps of trust. */
 #define SLUICE_MODES(X)                                                                    \
@@ -98,7 +99,8 @@ enum {
 #define SLUICE_CONFIG_NUMBER_MEMBER(key, member, def, low, high, text) uint32_t member;
 
 struct sluice_config {
-	uint32_t mode; /* enum sluice_mode */
+	uint32_t mode;	/* enum sluice_mode */
+	uint32_t turns; /* enum sluice_turns_scope, as it was given */
 	SLUICE_CONFIG_NUMBERS (SLUICE_CONFIG_NUMBER_MEMBER)
 	uint32_t include_kinds; /* enum sluice_include: `include`, parsed */
 	SLUICE_CONFIG_PATHS (SLUICE_CONFIG_PATH_MEMBER)
@@ -143,5 +145,8 @@ struct sluice_config_key {
 int sluice_config_describe (unsigned int i, struct sluice_config_key *out);
 
 const char *sluice_mode_name (unsigned int mode);
+
+/* Which jobs take turns: none where no coordinator listens (TurnsPort=0). */
+uint32_t sluice_turns_scope (const struct sluice_config *config);
 
 #endif

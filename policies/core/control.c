@@ -549,6 +549,8 @@ decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *
 	sluice_tokens_of (situation->policy, &record->decision, &tokens);
 	sluice_tokens_grant (config->mode, situation->policy, submission, &record->decision,
 			     facts->totals[tokens.klass], &record->grant);
+	record->grant.in_turns
+	    = sluice_in_turns (record->turns, submission, &record->decision);
 	return record;
 }
 

@@ -579,21 +579,42 @@ is_for_speed (const struct sluice_situation *s, const struct sluice_alternative 
 	       && sharing->confined - lane->confined > (sharing->cost - lane->cost) / 2.0;
 }
 
-static uint32_t
-weigh (const struct sluice_situation *s, struct sluice_decision *out)
+static int
+saves_enough (const struct sluice_policy *policy, const struct sluice_alternative *than,
+	      const struct sluice_alternative *one)
 {
-	const struct sluice_policy *policy = s->policy;
-	const struct sluice_alternative *sharing = &out->alternatives[0];
-	uint32_t best = 0;
-	for (uint32_t i = 1; i < out->alternative_count; i++)
+	double saving = than->cost - one->cost;
+	return saving > policy->margin * than->cost && saving >= policy->min_saving;
+}
+
+/* Share in turns, where that is possible and saves enough. */
+static int
+choose_turns (const struct sluice_policy *policy, uint32_t shared,
+	      struct sluice_decision *out)
+{
+	const struct sluice_alternative *plain = &out->alternatives[0];
+	const struct sluice_alternative *turns = &out->alternatives[shared];
+	int do_pay = turns->action == SLUICE_ACTION_TURNS
+		     && (turns == plain || saves_enough (policy, plain, turns));
+	out->chosen = do_pay ? shared : 0;
+	return do_pay;
+}
+
+/* shared: the alternative of sharing that others have to beat. */
+static uint32_t
+weigh (const struct sluice_situation *s, uint32_t shared, struct sluice_decision *out)
+{
+	const struct sluice_alternative *sharing = &out->alternatives[shared];
+	int is_in_turns = choose_turns (s->policy, shared, out);
+	uint32_t best = shared;
+	for (uint32_t i = shared + 1; i < out->alternative_count; i++)
 		if (out->alternatives[i].cost < out->alternatives[best].cost)
 			best = i;
-	if (best == 0)
-		return SLUICE_REASON_SHARING_CHEAPEST;
-
-	double saving = sharing->cost - out->alternatives[best].cost;
-	if (saving <= policy->margin * sharing->cost || saving < policy->min_saving)
-		return SLUICE_REASON_MARGIN;
+	if (best == shared)
+		return is_in_turns ? SLUICE_REASON_TURNS_PAY
+				   : SLUICE_REASON_SHARING_CHEAPEST;
+	if (!saves_enough (s->policy, sharing, &out->alternatives[best]))
+		return is_in_turns ? SLUICE_REASON_TURNS_PAY : SLUICE_REASON_MARGIN;
 	out->chosen = best;
 	if (out->alternatives[best].action == SLUICE_ACTION_DELAY)
 		return SLUICE_REASON_DELAY_PAYS;
@@ -624,6 +645,27 @@ lost_in_turns (const struct sluice_workspace *workspace)
 	return lost > 0.0 ? 1.0 - s->policy->turns_gain * (1.0 - left / lost) : 1.0;
 }
 
+/* Share as it is and, where that saves something, in turns. Returns the one of the two that
+ * other alternatives have to beat; both have the price of turns in them. */
+static uint32_t
+price_both_sharings (struct sluice_workspace *workspace, struct sluice_decision *out)
+{
+	double in_turns = lost_in_turns (workspace);
+	/* where lanes take all the room, sharing without turns is not shown */
+	int has_room = workspace->situation->policy->lane_count < SLUICE_MAX_LANES;
+
+	meet_on_all_lanes (workspace, &workspace->sharing, workspace->now,
+			   workspace->shared);
+	for (int turns = in_turns < 1.0 && !has_room; turns <= (in_turns < 1.0); turns++) {
+		struct sluice_alternative *sharing
+		    = &out->alternatives[out->alternative_count++];
+		sharing->action = turns ? SLUICE_ACTION_TURNS : SLUICE_ACTION_COLOCATE;
+		workspace->lost_in_turns = turns ? in_turns : 1.0;
+		price_sharing (workspace, workspace->shared, workspace->now, sharing);
+	}
+	return out->alternative_count - 1;
+}
+
 /* Price every way to run the job; returns the reason for the one chosen. */
 static uint32_t
 consider (struct sluice_workspace *workspace, struct sluice_decision *out)
@@ -631,20 +673,18 @@ consider (struct sluice_workspace *workspace, struct sluice_decision *out)
 	const struct sluice_situation *s = workspace->situation;
 	struct ends ends = { 0 };
 
-	struct sluice_alternative *sharing = &out->alternatives[out->alternative_count++];
-	sharing->action = SLUICE_ACTION_COLOCATE;
 	side_of (s, &workspace->spread, &workspace->sharing);
 	introduce_to_all (s, &workspace->sharing);
-	workspace->lost_in_turns = lost_in_turns (workspace);
-	meet_on_all_lanes (workspace, &workspace->sharing, workspace->now,
-			   workspace->shared);
-	price_sharing (workspace, workspace->shared, workspace->now, sharing);
+	uint32_t shared = price_both_sharings (workspace, out);
+	const struct sluice_alternative *sharing = &out->alternatives[shared];
 	meet_singly (workspace, &ends, out);
 	if (out->corunner_count == 0 && s->slowest == 1.0)
 		return SLUICE_REASON_NO_CORUNNERS;
-	if (is_harmless (workspace, sharing))
+	if (is_harmless (workspace, sharing)) {
+		choose_turns (s->policy, shared, out);
 		return out->corunner_count ? SLUICE_REASON_HARMLESS
 					   : SLUICE_REASON_NO_CORUNNERS;
+	}
 
 	if (s->policy->lane_count >= 2 && workspace->is_confinable) {
 		meet_apart (workspace);
@@ -658,7 +698,7 @@ consider (struct sluice_workspace *workspace, struct sluice_decision *out)
 	if (price_delay (workspace, &ends, sharing,
 			 &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
-	return weigh (s, out);
+	return weigh (s, shared, out);
 }
 
 /* Longest that any co-runner will be there, for a job of unknown length. */
@@ -706,6 +746,19 @@ is_vague (const struct sluice_profile *p)
 	return widest > sluice_wide_spread;
 }
 
+/* Turns keep nobody from starting. */
+static int
+is_sharing (uint32_t action)
+{
+	return action == SLUICE_ACTION_COLOCATE || action == SLUICE_ACTION_TURNS;
+}
+
+static int
+is_treated_alike (const struct sluice_decision *a, const struct sluice_decision *b)
+{
+	return a->action == b->action || (is_sharing (a->action) && is_sharing (b->action));
+}
+
 /* Whether the job would be treated alike if it were as small, or as large, as nine in ten
  * runs are. */
 static int
@@ -719,7 +772,7 @@ is_steady (struct sluice_workspace *workspace, const struct sluice_submission *s
 		sluice_profile_shift (profile, plausible_ends[i], &workspace->shifted);
 		weigh_job (workspace, &workspace->shifted, submission,
 			   &workspace->if_shifted);
-		if (workspace->if_shifted.action != decision->action)
+		if (!is_treated_alike (&workspace->if_shifted, decision))
 			return 0;
 	}
 	return 1;

@@ -1,8 +1,8 @@
 /*
  * Prediction + what runs now -> a decision that explains itself.
  *
- * For every way to run the job (share all lanes, each lane alone, wait for the
- * conflict to end) the lost node-seconds are predicted: the job's own, those it
+ * For every way to run the job (share all lanes, share them in turns, each lane alone, wait
+ * for the conflict to end) the lost node-seconds are predicted: the job's own, those it
  * causes, what confinement costs, and the price of waiting. The cheapest is
  * taken if it beats sharing by the margin.
  */
@@ -25,7 +25,7 @@ extern const float sluice_wide_spread, sluice_unknown_rate_spread;
 
 /* One way to run the job. Costs are node-seconds at the policy's quantile. */
 struct sluice_alternative {
-	uint32_t action;    /* COLOCATE: share; DISJOINT: one lane; DELAY */
+	uint32_t action; /* COLOCATE: share; TURNS: in turns; DISJOINT: one lane; DELAY */
 	uint32_t lane_mask; /* where it would write; 0: everywhere */
 	double slowdown;    /* of the job itself, >= 1 */
 	double own;	    /* lost by the job through others */
@@ -93,6 +93,10 @@ void sluice_submission_complete (struct sluice_submission *submission,
 uint32_t sluice_scope (const struct sluice_config *config,
 		       const struct sluice_snapshot *snapshot,
 		       const struct sluice_submission *submission);
+
+/* Whether a decision for this reason leaves a job alone that the site exempts, or whose
+ * user opted out. */
+int sluice_is_left_alone (uint32_t reason);
 
 /* Whether the job writes only where Sluice puts it, as its user (--io-dir) or
  * the site says. Any other job counts against all lanes. */

@@ -22,11 +22,13 @@ struct sluice_record {
 	uint64_t snapshot_sequence;
 	uint64_t config_checksum; /* CRC-64 of the text of sluice.conf */
 	uint32_t mode;		  /* enum sluice_mode */
-	uint32_t reserved;
+	uint32_t
+	    turns; /* enum sluice_turns_scope; OFF also where nobody decides on turns */
 	char cluster[SLUICE_NAME_SIZE];
 	struct sluice_submission submission;
 	struct sluice_decision decision;
-	struct sluice_grant grant; /* follows from mode, submission, decision, totals */
+	/* follows from mode, turns, submission, decision, totals */
+	struct sluice_grant grant;
 };
 
 /* Complete the record's submission by the snapshot, and decide on it at record->now. The

@@ -148,6 +148,12 @@ contains (const char *text, const char *part)
 	return 0;
 }
 
+static int
+is_no (const char *value)
+{
+	return strcmp (value, "no") == 0;
+}
+
 static uint32_t
 flags_of (const struct sluice_request *request)
 {
@@ -170,6 +176,8 @@ flags_of (const struct sluice_request *request)
 		  SLUICE_SUBMIT_OR_LICENSES },
 		{ request->opt_out != 0, SLUICE_SUBMIT_OPT_OUT },
 		{ request->io_dir != 0, SLUICE_SUBMIT_IO_DIR },
+		{ request->io_turns && !is_no (request->io_turns), SLUICE_SUBMIT_IO_TURNS },
+		{ request->io_turns && is_no (request->io_turns), SLUICE_SUBMIT_NO_TURNS },
 		{ sluice_line_has_option (request->submit_line, "--test-only"),
 		  SLUICE_SUBMIT_TEST_ONLY },
 	};

@@ -491,6 +491,13 @@ sluice_scope (const struct sluice_config *config, const struct sluice_snapshot *
 	return reason;
 }
 
+int
+sluice_is_left_alone (uint32_t reason)
+{
+	return reason >= SLUICE_REASON_EXEMPT_USER && reason <= SLUICE_REASON_OUT_OF_SCOPE
+	       && reason != SLUICE_REASON_EXEMPT_LICENSES; /* of tokens alone */
+}
+
 static int
 are_all_listed (const char *list, const char *words)
 {

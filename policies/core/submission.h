@@ -54,7 +54,9 @@ enum sluice_submission_flags {
 	SLUICE_SUBMIT_OR_LICENSES = 1 << 8, /* licences with `|` or per task */
 	SLUICE_SUBMIT_OPT_OUT = 1 << 9,	    /* --no-sluice */
 	SLUICE_SUBMIT_TEST_ONLY = 1 << 10,
-	SLUICE_SUBMIT_IO_DIR = 1 << 11, /* --io-dir: Sluice places its output */
+	SLUICE_SUBMIT_IO_DIR = 1 << 11,	  /* --io-dir: Sluice places its output */
+	SLUICE_SUBMIT_IO_TURNS = 1 << 12, /* --io-turns */
+	SLUICE_SUBMIT_NO_TURNS = 1 << 13, /* --io-turns=no */
 };
 
 /* Numbers the user did not give are 0. Text is cut to SLUICE_NAME_SIZE - 1. */

@@ -26,6 +26,7 @@ sluice_tokens_of (const struct sluice_policy *policy,
 		return;
 	switch (decision->action) {
 	case SLUICE_ACTION_COLOCATE:
+	case SLUICE_ACTION_TURNS:
 	case SLUICE_ACTION_DELAY:
 		out->lane_mask = (1u << lane_count (policy)) - 1;
 		break;
@@ -71,6 +72,43 @@ sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
 		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
 			out->totals[lane] = totals[lane];
 	out->outcome = outcome_of (mode, submission, out);
+}
+
+/* Of a job that nobody asked about. */
+static uint32_t
+decided_turns (uint32_t scope, const struct sluice_decision *decision)
+{
+	if (decision->action == SLUICE_ACTION_TURNS)
+		return SLUICE_IN_TURNS_PAYS;
+	if (decision->action == SLUICE_ACTION_LEAVE)
+		return SLUICE_IN_TURNS_NOT_NEEDED;
+	if (decision->action != SLUICE_ACTION_ABSTAIN)
+		return SLUICE_IN_TURNS_MATTERS;
+	return scope == SLUICE_TURNS_FOR_ALL ? SLUICE_IN_TURNS_ALL
+					     : SLUICE_IN_TURNS_UNKNOWN;
+}
+
+uint32_t
+sluice_in_turns (uint32_t scope, const struct sluice_submission *submission,
+		 const struct sluice_decision *decision)
+{
+	if (scope == SLUICE_TURNS_FOR_OFF)
+		return SLUICE_IN_TURNS_NONE;
+	if (sluice_is_left_alone (decision->reason))
+		return SLUICE_IN_TURNS_EXEMPT;
+	if (submission->flags & SLUICE_SUBMIT_NO_TURNS)
+		return SLUICE_IN_TURNS_REFUSED;
+	if (submission->flags & SLUICE_SUBMIT_IO_TURNS)
+		return SLUICE_IN_TURNS_ASKED;
+	if (scope == SLUICE_TURNS_FOR_ASKED)
+		return SLUICE_IN_TURNS_NOT_ASKED;
+	return decided_turns (scope, decision);
+}
+
+int
+sluice_takes_turns (uint32_t in_turns)
+{
+	return in_turns >= SLUICE_IN_TURNS_ASKED;
 }
 
 int
@@ -304,6 +342,7 @@ sluice_record_decide (struct sluice_workspace *workspace,
 	record->version = SLUICE_RECORD_VERSION;
 	record->size = sizeof *record;
 	record->mode = config->mode;
+	record->turns = sluice_turns_scope (config);
 	if (situation)
 		record->bundle_checksum = sluice_bundle_checksum (situation->bundle);
 	if (snapshot) {

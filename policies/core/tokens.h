@@ -38,10 +38,11 @@ struct sluice_token_set {
 	uint32_t lanes[SLUICE_CLASS_COUNT];
 };
 
-/* What became of a decision in `enforce`. */
+/* What became of a decision: in `enforce` of its tokens, and whether the job's bursts take
+ * turns. */
 struct sluice_grant {
-	uint32_t outcome; /* enum sluice_grant_outcome; tokens are taken if TAKEN */
-	uint32_t reserved;
+	uint32_t outcome;  /* enum sluice_grant_outcome; tokens are taken if TAKEN */
+	uint32_t in_turns; /* enum sluice_in_turns */
 	struct sluice_tokens tokens; /* that the decision asks for */
 	/* of these tokens, by lane, in the controller when it was decided: an
 	 * input, so that the grant can be made again; 0: not asked for */
@@ -59,6 +60,14 @@ void sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
 			  const struct sluice_decision *decision,
 			  const uint32_t totals[SLUICE_MAX_LANES],
 			  struct sluice_grant *out);
+
+/* Whether the job's bursts take turns: enum sluice_in_turns. scope is enum
+ * sluice_turns_scope. */
+uint32_t sluice_in_turns (uint32_t scope, const struct sluice_submission *submission,
+			  const struct sluice_decision *decision);
+
+/* Whether that is one who takes them. */
+int sluice_takes_turns (uint32_t in_turns);
 
 /* Whether a job that has the tokens `held` should exchange them for those that a new
  * decision asks for: they save more than the margin; two lanes alike keep it where it

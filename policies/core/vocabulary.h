@@ -39,7 +39,8 @@
 	X (LEAVE, "leave", "left to Slurm: its I/O does not matter")                       \
 	X (COLOCATE, "colocate", "may run alongside the others")                           \
 	X (DISJOINT, "disjoint", "confined to a lane of its own")                          \
-	X (DELAY, "delay", "waits until the conflict is over")
+	X (DELAY, "delay", "waits until the conflict is over")                             \
+	X (TURNS, "turns", "runs alongside the others, in turns with their bursts")
 
 /* X(NAME, json_name, sentence): why. One reason per decision. */
 #define SLUICE_REASONS(X)                                                                  \
@@ -95,7 +96,9 @@
 	   "differently")                                                                  \
 	X (ALONE_UNKNOWN, "alone_unknown",                                                 \
 	   "it hardly ever ran undisturbed: what co-runners cost it is not known")         \
-	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")
+	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")                     \
+	X (TURNS_PAY, "turns_pay",                                                         \
+	   "in turns fewer node-seconds are lost than by sharing without")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
@@ -108,6 +111,26 @@
 	X (UNDEFINED, "undefined",                                                         \
 	   "slurm.conf defines no such token or fewer than 100,000, so none is taken")     \
 	X (NO_MEMORY, "no_memory", "slurmctld had no memory left for its licenses")
+
+/* X(NAME, word, sentence): which jobs take turns, the setting `Turns`. */
+#define SLUICE_TURNS_SCOPES(X)                                                             \
+	X (OFF, "off", "none, whatever they ask for")                                      \
+	X (ASKED, "asked", "those with --io-turns")                                        \
+	X (DECIDED, "decided", "also those whose bursts are predicted to matter")          \
+	X (ALL, "all", "also those of which nothing is known")
+
+/* X(NAME, json_name, sentence): whether a job takes turns. */
+#define SLUICE_IN_TURNS(X)                                                                 \
+	X (NONE, "none", "nobody takes turns here")                                        \
+	X (NOT_ASKED, "not_asked", "its user did not ask for turns")                       \
+	X (REFUSED, "refused", "its user wants no turns")                                  \
+	X (EXEMPT, "exempt", "Sluice leaves this job alone")                               \
+	X (NOT_NEEDED, "not_needed", "its I/O does not matter")                            \
+	X (UNKNOWN, "unknown", "too little is known of its I/O")                           \
+	X (ASKED, "asked", "its user asked for turns")                                     \
+	X (PAYS, "pays", "in turns, it and those that write now lose less")                \
+	X (MATTERS, "matters", "its bursts matter to those that come to write with it")    \
+	X (ALL, "all", "the site lets all jobs take turns")
 
 /* X(NAME, json_name, sentence): the evidence behind a prediction. */
 #define SLUICE_EVIDENCE(X)                                                                 \
@@ -127,6 +150,8 @@
 #define SLUICE_ENUM_ACTION(name, json, text) SLUICE_ACTION_##name,
 #define SLUICE_ENUM_REASON(name, json, text) SLUICE_REASON_##name,
 #define SLUICE_ENUM_GRANT(name, json, text) SLUICE_GRANT_##name,
+#define SLUICE_ENUM_TURNS_SCOPE(name, json, text) SLUICE_TURNS_FOR_##name,
+#define SLUICE_ENUM_IN_TURNS(name, json, text) SLUICE_IN_TURNS_##name,
 #define SLUICE_ENUM_EVIDENCE(name, json, text) SLUICE_EVIDENCE_##name,
 
 enum sluice_pattern { SLUICE_PATTERNS (SLUICE_ENUM_PATTERN) SLUICE_PATTERN_COUNT };
@@ -134,6 +159,10 @@ enum sluice_class { SLUICE_CLASSES (SLUICE_ENUM_CLASS) SLUICE_CLASS_COUNT };
 enum sluice_action { SLUICE_ACTIONS (SLUICE_ENUM_ACTION) SLUICE_ACTION_COUNT };
 enum sluice_reason { SLUICE_REASONS (SLUICE_ENUM_REASON) SLUICE_REASON_COUNT };
 enum sluice_grant_outcome { SLUICE_GRANTS (SLUICE_ENUM_GRANT) SLUICE_GRANT_COUNT };
+enum sluice_turns_scope {
+	SLUICE_TURNS_SCOPES (SLUICE_ENUM_TURNS_SCOPE) SLUICE_TURNS_FOR_COUNT
+};
+enum sluice_in_turns { SLUICE_IN_TURNS (SLUICE_ENUM_IN_TURNS) SLUICE_IN_TURNS_COUNT };
 enum sluice_evidence { SLUICE_EVIDENCE (SLUICE_ENUM_EVIDENCE) SLUICE_EVIDENCE_COUNT };
 
 /* The JSON name and the sentence of a value; "?" when it is out of range. */
@@ -147,6 +176,10 @@ const char *sluice_reason_name (unsigned int reason);
 const char *sluice_reason_text (unsigned int reason);
 const char *sluice_grant_name (unsigned int outcome);
 const char *sluice_grant_text (unsigned int outcome);
+const char *sluice_turns_scope_name (unsigned int scope);
+const char *sluice_turns_scope_text (unsigned int scope);
+const char *sluice_in_turns_name (unsigned int in_turns);
+const char *sluice_in_turns_text (unsigned int in_turns);
 const char *sluice_evidence_name (unsigned int evidence);
 const char *sluice_evidence_text (unsigned int evidence);
 

@@ -119,6 +119,7 @@ is_off (const struct site *site)
 	struct sluice_config defaults;
 	sluice_config_init (&defaults);
 	return site->config.mode == SLUICE_MODE_OFF
+	       || site->config.turns == SLUICE_TURNS_FOR_OFF
 	       || access (site->config.off_file, F_OK) == 0
 	       || access (defaults.off_file, F_OK) == 0
 	       || (site->said_off && is_fresh (site));

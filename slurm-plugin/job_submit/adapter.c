@@ -67,6 +67,7 @@ adapter_read (const job_desc_msg_t *job, uint32_t submit_uid, struct sluice_subm
 		.io_pattern = option_of (job, OPTION ("io_pattern")),
 		.io_chunk = option_of (job, OPTION ("io_chunk")),
 		.io_bytes = option_of (job, OPTION ("io_bytes")),
+		.io_turns = option_of (job, OPTION ("io_turns")),
 		.has_command = job->argc > 0,
 		.begin = job->begin_time,
 		.deadline = job->deadline,

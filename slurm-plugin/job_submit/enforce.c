@@ -14,29 +14,39 @@ is_decided (uint32_t reason)
 	case SLUICE_REASON_NO_SNAPSHOT:
 	case SLUICE_REASON_STALE_SNAPSHOT:
 	case SLUICE_REASON_SWITCHED_OFF:
-	case SLUICE_REASON_EXEMPT_USER:
-	case SLUICE_REASON_EXEMPT_ACCOUNT:
-	case SLUICE_REASON_EXEMPT_PARTITION:
-	case SLUICE_REASON_EXEMPT_QOS:
-	case SLUICE_REASON_EXEMPT_RESERVATION:
-	case SLUICE_REASON_EXEMPT_DEADLINE:
-	case SLUICE_REASON_EXEMPT_PREEMPT:
-	case SLUICE_REASON_EXEMPT_INTERACTIVE:
-	case SLUICE_REASON_EXEMPT_CRON:
 	case SLUICE_REASON_EXEMPT_LICENSES:
-	case SLUICE_REASON_OPTED_OUT:
-	case SLUICE_REASON_OUT_OF_SCOPE:
 	case SLUICE_REASON_HET_COMPONENT:
 		return 0;
 	default:
-		return 1;
+		return !sluice_is_left_alone (reason);
 	}
+}
+
+/* spank_sluice.so reads it: that a job takes turns which nobody asked for, or takes none
+ * whatever its steps ask for. NULL: what they ask for goes. */
+static const char *
+turns_mark (const struct view *view, const struct sluice_record *record)
+{
+	uint32_t in_turns = record->grant.in_turns;
+	if (view->config.turns_port == 0)
+		return NULL;
+	if (in_turns == SLUICE_IN_TURNS_EXEMPT
+	    || (in_turns == SLUICE_IN_TURNS_NONE
+		&& record->submission.flags & SLUICE_SUBMIT_IO_TURNS))
+		return ",turns=no";
+	return sluice_takes_turns (in_turns) && in_turns != SLUICE_IN_TURNS_ASKED
+		   ? ",turns=yes"
+		   : NULL;
 }
 
 int
 note_is_wanted (const struct view *view, const struct sluice_record *record)
 {
-	return view->config.mode >= SLUICE_MODE_ADVISE && view->config.admin_comment
+	if (!view->config.admin_comment)
+		return 0;
+	if (turns_mark (view, record))
+		return 1;
+	return view->config.mode >= SLUICE_MODE_ADVISE
 	       && is_decided (record->decision.reason) && view->bundle && view->snapshot
 	       && sluice_snapshot_is_fresh (
 		   view->snapshot, sluice_bundle_policy (view->bundle), record->now);
@@ -102,7 +112,8 @@ put_hundredths (struct writer *w, unsigned int value)
 }
 
 void
-note_format (const struct sluice_record *record, char out[NOTE_SIZE])
+note_format (const struct view *view, const struct sluice_record *record,
+	     char out[NOTE_SIZE])
 {
 	const struct sluice_decision *decision = &record->decision;
 	const struct sluice_prediction *prediction = &decision->prediction;
@@ -128,6 +139,8 @@ note_format (const struct sluice_record *record, char out[NOTE_SIZE])
 		PUT (&w, ",token=");
 		put_text (&w, sluice_grant_name (record->grant.outcome));
 	}
+	if (turns_mark (view, record))
+		put_text (&w, turns_mark (view, record));
 	PUT (&w, ")");
 	*w.at = '\0';
 }
@@ -236,6 +249,8 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 				totals[lane] = promised_total (view, lane, wanted.klass);
 	sluice_tokens_grant (record->mode, policy, &record->submission, &record->decision,
 			     totals, grant);
+	grant->in_turns
+	    = sluice_in_turns (record->turns, &record->submission, &record->decision);
 	if (grant->outcome == SLUICE_GRANT_TAKEN && take (policy, &grant->tokens, job) != 0)
 		grant->outcome = SLUICE_GRANT_NO_MEMORY;
 }

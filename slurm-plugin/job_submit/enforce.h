@@ -36,8 +36,11 @@
  *          conf=0.93,class=stream,slow=1.07)
  *
  * rec names the decision record (boot and number), by which sluiced joins
- * record and job; slow is the job's own predicted slowdown. In `enforce` it ends
- * in token=taken, or in why none is.
+ * record and job; slow is the job's own predicted slowdown. In `enforce` token=taken
+ * follows, or why none is.
+ *
+ * turns=yes at its end tells the nodes that the job takes turns which it did not ask for,
+ * turns=no that it takes none whatever its steps ask for (spank/turns.c).
  */
 
 enum { NOTE_SIZE = 256 };
@@ -45,10 +48,12 @@ enum { NOTE_SIZE = 256 };
 /* Whether this decision gets a note: from `advise` on, unless the site keeps the
  * admin comment for itself, and only if all that belongs to a decision was
  * there. Exempt jobs are none of our business, and without a bundle or a fresh
- * snapshot jobs stay as they would be without Sluice. */
+ * snapshot jobs stay as they would be without Sluice. Where the site has a coordinator
+ * of turns, also what the nodes have to know of them, in any mode. */
 int note_is_wanted (const struct view *view, const struct sluice_record *record);
 
-void note_format (const struct sluice_record *record, char out[NOTE_SIZE]);
+void note_format (const struct view *view, const struct sluice_record *record,
+		  char out[NOTE_SIZE]);
 
 /* Before the job is read. */
 void enforce_strip (const struct view *view, job_desc_msg_t *job,

@@ -202,6 +202,7 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	out->boot = plugin->boot;
 	out->now = time (NULL);
 	out->mode = view->config.mode;
+	out->turns = sluice_turns_scope (&view->config);
 	out->config_checksum = view->config_checksum;
 	if (view->bundle)
 		out->bundle_checksum = sluice_bundle_checksum (view->bundle);
@@ -269,7 +270,7 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	enforce_grant (view, job, &record);
 	ring_push (&plugin->ring, &record);
 	if (note_is_wanted (view, &record)) {
-		note_format (&record, note);
+		note_format (view, &record, note);
 		if (adapter_annotate (job, note) == 0)
 			count (&plugin->counters.notes);
 	}

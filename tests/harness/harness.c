@@ -218,7 +218,7 @@ set_option (job_desc_msg_t *job, const char *field, const char *value)
 	} options[] = {
 		{ "io_pattern", "io_pattern", NULL }, { "io_chunk", "io_chunk", NULL },
 		{ "io_bytes", "io_bytes", NULL },     { "io_dir", "io_dir", "/fast/%j" },
-		{ "opt_out", "no_sluice", "(null)" },
+		{ "opt_out", "no_sluice", "(null)" }, { "io_turns", "io_turns", NULL },
 	};
 	for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
 		char entry[4096];

@@ -1,6 +1,7 @@
 """The built plugin, driven as slurmctld would drive it, without daemons."""
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -152,6 +153,32 @@ def test_exempt_jobs_get_no_note_but_a_record(harness: Harness, kind: str) -> No
     harness.files.wait_for(lambda seen: seen["mode"] == "advise")
     assert harness.submit(uid=1000, name="job", **KINDS[kind]).admin_comment == ""
     assert len(drain(harness.files.socket)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "job", "turns"),
+    [
+        ({}, {"io_turns": "(null)"}, None),
+        ({"TurnsPort": 6822}, {"io_turns": "(null)"}, None),
+        ({"TurnsPort": 6822, "Turns": "off"}, {"io_turns": "(null)"}, "no"),
+        ({"TurnsPort": 6822, "Turns": "all"}, {}, "yes"),
+        ({"TurnsPort": 6822, "Turns": "all"}, {"io_turns": "no"}, None),
+        ({"TurnsPort": 6822, "Turns": "all", "ExemptUsers": 1000}, {}, "no"),
+        ({"TurnsPort": 6822, "ExemptUsers": 1000}, {"io_turns": "(null)"}, "no"),
+        ({"TurnsPort": 6822, "Turns": "all", "AdminComment": 0}, {}, None),
+    ],
+)
+def test_the_note_tells_the_nodes_of_turns_that_nobody_asked_for(
+    harness: Harness, settings: dict[str, str | int], job: dict[str, str], turns: str | None
+) -> None:
+    """Also in observe, where jobs get no other note."""
+    for mode, others in (("advise", {}), ("observe", settings)):
+        harness.files.configure(Mode=mode, **others)
+        harness.files.wait_for(lambda seen, mode=mode: seen["mode"] == mode)
+    comment = harness.submit(uid=1000, name="job", script="#!/bin/sh\n", **job).admin_comment
+    found = re.search(r",turns=(\w+)\)$", comment)
+    assert (found and found[1]) == turns
+    assert (comment == "") == (turns is None)
 
 
 def test_job_modify_succeeds_and_is_counted(harness: Harness) -> None:

@@ -397,3 +397,46 @@ def test_lanes_are_joined_as_far_as_there_is_room():
     assert [lane.name for lane in record.join_lanes(many, TWO_LANES).lanes] == [
         f"m{i}" for i in range(16)
     ]
+
+
+# Turns
+
+
+TURNS = "TurnsPort=1\n"
+
+
+@pytest.mark.parametrize(
+    ("conf", "job", "in_turns"),
+    [
+        ("", {"flags": ["io_turns"]}, "none"),
+        (f"{TURNS}Turns=off", {"flags": ["io_turns"]}, "none"),
+        (TURNS, {}, "not_asked"),
+        (TURNS, {"flags": ["io_turns"]}, "asked"),
+        (f"{TURNS}Turns=all", {"flags": ["no_turns"]}, "refused"),
+        (f"{TURNS}Turns=decided", {}, "matters"),
+        (f"{TURNS}Turns=decided", {"uid": 7, "name": "never seen"}, "unknown"),
+        (f"{TURNS}Turns=all", {"uid": 7, "name": "never seen"}, "all"),
+        (f"{TURNS}Turns=all", {"flags": ["opt_out"]}, "exempt"),
+        (f"{TURNS}ExemptUsers=1000", {"flags": ["io_turns"]}, "exempt"),
+        (f"{TURNS}Turns=all\nOnlyUsers=7", {}, "exempt"),
+    ],
+)
+def test_who_takes_turns(conf, job, in_turns):
+    config = core.parse_config("sluice.conf", conf.encode())
+    found = decided(config=config, job=submission(**job))
+    assert found.grant.in_turns == in_turns
+    assert replay_grant(found, situation(profile=FLUSHING, conf=LANES)) == found.grant.bytes
+
+
+def test_who_would_lose_less_in_turns_takes_them():
+    config = core.parse_config("sluice.conf", f"{TURNS}Turns=decided".encode())
+    other = corunner(1, HEAVY, nodes=8)
+    found = decided(other, profile=HEAVY, conf=f"{LANES}TurnsGain=0.7", config=config)
+    assert [one.action for one in found.decision.alternatives[:2]] == ["colocate", "turns"]
+    assert (found.decision.action, found.decision.reason) == ("turns", "turns_pay")
+    assert found.grant.in_turns == "pays"
+
+
+def test_a_scope_that_makes_no_sense_is_named():
+    with pytest.raises(core.CoreError, match="Turns is off, asked, decided or all"):
+        core.parse_config("sluice.conf", b"Turns=most")

@@ -17,6 +17,7 @@ from sluice.policies.structs import (
     CLASSES,
     EVIDENCE,
     GRANTS,
+    IN_TURNS,
     LAUNCHERS,
     MODES,
     PATTERNS,
@@ -42,6 +43,7 @@ __all__ = [
     "CLASSES",
     "EVIDENCE",
     "GRANTS",
+    "IN_TURNS",
     "LAUNCHERS",
     "MODES",
     "PATTERNS",
@@ -74,7 +76,7 @@ def crc64(content: bytes) -> int:
 def sentence(list_name: str, word: str) -> str:
     """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
 
-    The lists are pattern, class, action, reason, grant and evidence.
+    The lists are pattern, class, action, reason, grant, in_turns and evidence.
     """
     words = {
         "pattern": PATTERNS,
@@ -82,6 +84,7 @@ def sentence(list_name: str, word: str) -> str:
         "action": ACTIONS,
         "reason": REASONS,
         "grant": GRANTS,
+        "in_turns": IN_TURNS,
         "evidence": EVIDENCE,
     }[list_name]
     text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))

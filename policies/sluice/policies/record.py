@@ -230,3 +230,6 @@ def _grant(situation: Situation | None, record: Any, totals: Sequence[int], out:
         ffi.new("uint32_t[]", [*totals, *[0] * (MAX_LANES - len(totals))]),
         out,
     )
+    out.in_turns = lib.sluice_in_turns(
+        record.turns, ffi.addressof(record, "submission"), ffi.addressof(record, "decision")
+    )

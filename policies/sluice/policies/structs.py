@@ -52,6 +52,8 @@ ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
 REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
 EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
 GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
+TURNS_SCOPES = _named(lib.SLUICE_TURNS_FOR_COUNT, lib.sluice_turns_scope_name)
+IN_TURNS = _named(lib.SLUICE_IN_TURNS_COUNT, lib.sluice_in_turns_name)
 MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
 RELEASES = _named(lib.SLUICE_RELEASE_COUNT, lib.sluice_release_name)
 FIELD_NAMES = _named(lib.SLUICE_PROFILE_FIELD_COUNT, lib.sluice_profile_field_name)
@@ -64,6 +66,8 @@ _WORDS = {
     "reason": REASONS,
     "evidence": EVIDENCE,
     "outcome": GRANTS,
+    "turns": TURNS_SCOPES,
+    "in_turns": IN_TURNS,
     "mode": MODES,
     "launcher": LAUNCHERS,
 }

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
+TAKES_TURNS = ("asked", "pays", "matters", "all")
+"""Of SLUICE_IN_TURNS (policies/core/vocabulary.h)."""
+
 
 @click.command()
 @click.argument("job")
@@ -309,7 +312,8 @@ def _choice(alternative: Facts, lanes: list[str]) -> str:
         return "wait, then share"
     mask = alternative["lane_mask"]
     if not mask:
-        return "share everything"
+        in_turns = ", in turns" if alternative["action"] == "turns" else ""
+        return f"share everything{in_turns}"
     return f"only {', '.join(_lane_names(mask, lanes))}"
 
 
@@ -324,6 +328,8 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
         f"{_tokens(record['grant']['tokens'], facts['lanes'])}.",
     }.get(record["mode"], f"Mode was {record['mode']}: the job was not touched.")
     yield f"  {effect}"
+    if record["turns"] != "off":
+        yield f"  {_takes_turns(record)}"
     how = {
         "mark": "by the note on the job",
         "key": "by user, name and submit time",
@@ -335,6 +341,12 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
     )
     if name := facts["interference_model"]["name"]:
         yield f"  Interference by {name}."
+
+
+def _takes_turns(record: Facts) -> str:
+    in_turns = record["grant"]["in_turns"]
+    takes = "takes" if in_turns in TAKES_TURNS else "does not take"
+    return f"It {takes} turns: {_sentence('in_turns', in_turns)} ({in_turns})."
 
 
 def _decided_again(facts: Facts) -> Iterator[str]:
