@@ -4,6 +4,7 @@ The lab's two nodes share this machine, and one agent.
 """
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from turns_daemons import NOBODY, RATE, REPLY, REQUEST, Agent, Cluster, wait_for
 
 pytestmark = [pytest.mark.slurm, needs_root]
 
+SLUICE = Path(sys.executable).with_name("sluice")
 MIB = 2**20
 MOUNT = Path("/dev/shm")  # noqa: S108 - where the daemons of turns_daemons lie
 USER = (f"--uid={OTHER_USER}", "--chdir=/", "--time=60")
@@ -134,6 +136,20 @@ def test_a_held_job_goes_on_when_the_agent_is_killed(held) -> None:
     taken, agent, _, narrow = held
     wait_for(lambda: not taken.moves("narrow"), "for the narrow job to wait")
     agent.kill()
+    wait_for(lambda: taken.moves("narrow"), "for it to go on")
+    taken.end("narrow")
+    assert taken.said(narrow) == "wrote 100\n"
+
+
+def test_switching_sluice_off_lets_a_held_job_go_and_on_holds_it_again(held) -> None:
+    taken, _, _, narrow = held
+    config = f"--config={taken.cluster.config}"
+    wait_for(lambda: not taken.moves("narrow"), "for the narrow job to wait")
+    taken.lab.slurm.run(SLUICE, "off", config)
+    wait_for(lambda: taken.moves("narrow"), "for it to go on")
+    taken.lab.slurm.run(SLUICE, "on", config)
+    wait_for(lambda: not taken.moves("narrow"), "for it to wait again")
+    taken.cluster.configure(Turns="off")
     wait_for(lambda: taken.moves("narrow"), "for it to go on")
     taken.end("narrow")
     assert taken.said(narrow) == "wrote 100\n"
