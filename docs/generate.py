@@ -287,6 +287,10 @@ def man_pages() -> dict[str, str]:
                     if key.key in {"Bundle", "Snapshot", "OffFile"}
                 ),
                 ("/run/sluice/cluster.snapshot.turns.status", "What it says of itself, as JSON."),
+                (
+                    "/run/sluice/cluster.snapshot.turns.held",
+                    "The bursts that were held, a line of JSON each, for the history.",
+                ),
             ],
             ".BR sluice-agent (8), .BR sluiced (8), .BR sluice.conf (5), .BR munged (8)",
             (("SLUICE_CONF", "What --config is unless it is given."),),

@@ -40,6 +40,8 @@ struct agents {
 	uint32_t free[AGENTS_MAX], free_count;
 	uint32_t unsent_count, in_count, generations;
 	uint64_t refused;
+	struct agents_lost lost[AGENTS_MAX_LOST];
+	uint32_t lost_count;
 	int64_t tidied, log_second;
 	uint32_t logged;
 };
@@ -85,8 +87,31 @@ forget_unsent (struct agents *agents, struct agent *agent)
 }
 
 static void
+forget_lost (struct agents *agents, const char *address)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < agents->lost_count; i++)
+		if (strcmp (agents->lost[i].address, address) != 0)
+			agents->lost[kept++] = agents->lost[i];
+	agents->lost_count = kept;
+}
+
+static void
+note_lost (struct agents *agents, const struct agent *agent)
+{
+	forget_lost (agents, agent->address);
+	if (agents->lost_count == AGENTS_MAX_LOST)
+		forget_lost (agents, agents->lost[0].address);
+	struct agents_lost *lost = &agents->lost[agents->lost_count++];
+	memcpy (lost->address, agent->address, sizeof lost->address);
+	lost->since = agents_seconds ();
+}
+
+static void
 drop (struct agents *agents, struct agent *agent, const char *why)
 {
+	if (agent->state == IS_IN && agent->jobs.part_count > 0)
+		note_lost (agents, agent);
 	if (why) {
 		tell (agents, agent, why);
 		agents->refused++;
@@ -270,6 +295,7 @@ let_in (struct agents *agents, struct agent *agent, const struct visitor *visito
 	memcpy (agent->out.key, visitor->keys.to_agent, sizeof agent->out.key);
 	agent->state = IS_IN;
 	agents->in_count++;
+	forget_lost (agents, agent->address);
 	send_later (agents, agent);
 }
 
@@ -400,6 +426,13 @@ uint32_t
 agents_count (const struct agents *agents)
 {
 	return agents->in_count;
+}
+
+uint32_t
+agents_list_lost (const struct agents *agents, struct agents_lost out[AGENTS_MAX_LOST])
+{
+	memcpy (out, agents->lost, agents->lost_count * sizeof agents->lost[0]);
+	return agents->lost_count;
 }
 
 uint64_t

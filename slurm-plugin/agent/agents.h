@@ -34,6 +34,15 @@ void agents_flush (struct agents *agents);
 uint32_t agents_count (const struct agents *agents); /* that are in */
 uint64_t agents_refused (const struct agents *agents);
 
+/* An agent that is gone although it had jobs, until one comes from its address. */
+struct agents_lost {
+	char address[64];
+	double since; /* of agents_seconds */
+};
+enum { AGENTS_MAX_LOST = 64 }; /* the latest */
+uint32_t agents_list_lost (const struct agents *agents,
+			   struct agents_lost out[AGENTS_MAX_LOST]);
+
 /* CLOCK_MONOTONIC. */
 int64_t agents_milliseconds (void);
 double agents_seconds (void); /* what jobs.h takes for the clock */

@@ -50,6 +50,9 @@ struct job {
 	double held, charged, share; /* in observe, as it would have been */
 	double waited;		     /* of that, what it was */
 	uint32_t sake, is_out_of_budget;
+	uint32_t sake_nodes, burst_holds;
+	const char *ended; /* why it was last released */
+	double burst_first_held, saving, since;
 	uint32_t is_decided; /* its nodes know of a verdict on this burst */
 	struct wire_word word;
 	/* the rate it is measured at */
@@ -65,6 +68,7 @@ struct job {
 	double rate, metadata_rate, burst_seconds;
 	uint32_t lane_mask;
 	/* for people */
+	double known_since;
 	uint32_t holds;
 	double first_held, held_in_all;
 };
@@ -72,6 +76,8 @@ struct job {
 struct jobs {
 	jobs_say *say;
 	void *speaker;
+	jobs_tell_held *tell; /* NULL: nobody listens */
+	void *listener;
 	struct jobs_counts counts;
 	uint32_t job_count, part_count, active_count, holding_count;
 	int have_changed, holds;
@@ -92,6 +98,13 @@ jobs_create (jobs_say *say, void *speaker)
 		jobs->speaker = speaker;
 	}
 	return jobs;
+}
+
+void
+jobs_set_listener (struct jobs *jobs, jobs_tell_held *tell, void *listener)
+{
+	jobs->tell = tell;
+	jobs->listener = listener;
 }
 
 /* ---- jobs and their parts ---- */
@@ -264,6 +277,9 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	job->held = job->waited = 0.0;
 	job->is_out_of_budget = job->is_decided = 0;
 	job->done = (struct volume){ 0.0, 0.0 };
+	job->burst_holds = job->sake = job->sake_nodes = 0;
+	job->saving = NAN;
+	job->since = began;
 	job->was_window_clean = 0;
 	begin_window (job, clock);
 	jobs->counts.bursts++;
@@ -345,10 +361,33 @@ learn_rate (struct job *job, double clock)
 }
 
 static void
+tell_held (const struct jobs *jobs, const struct job *job, double clock)
+{
+	const struct jobs_held_burst burst = {
+		.job_id = job->id,
+		.nodes = job->nodes,
+		.sake = job->sake,
+		.sake_nodes = job->sake_nodes,
+		.lane_mask = job->lane_mask,
+		.holds = job->burst_holds,
+		.is_held = job->waited > 0.0,
+		.ended = job->share < 1.0 ? "burst" : job->ended,
+		.began = job->began,
+		.first_held = job->burst_first_held,
+		.held = job->held,
+		.bytes = job->done.bytes,
+		.saving = job->saving,
+	};
+	if (jobs->tell && job->burst_holds)
+		jobs->tell (jobs->listener, &burst, clock);
+}
+
+static void
 end_burst (struct jobs *jobs, struct job *job, double clock)
 {
 	struct job *moved = jobs->active[--jobs->active_count];
 	charge (jobs, job, clock);
+	tell_held (jobs, job, clock);
 	learn_volume (job);
 	learn_rate (job, clock);
 	jobs->active[job->place - 1] = moved;
@@ -435,6 +474,8 @@ take (struct jobs *jobs, struct jobs_agent *agent, const struct wire_report *rep
 	}
 	if (!part && !(part = make_part (jobs, agent, burst->job_id)))
 		return;
+	if (is_first && !part->next_of_job)
+		part->job->known_since = clock;
 	if (is_active)
 		set_active (jobs, part, 1, clock - age_of (report, burst), clock);
 	count (jobs, part, burst, is_first);
@@ -673,11 +714,44 @@ note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double
 	if (is_held && !was_held) {
 		jobs->counts.holds++;
 		job->first_held = job->holds++ ? job->first_held : clock;
+		job->burst_first_held = job->burst_holds++ ? job->burst_first_held : clock;
 	}
+	if (is_held != was_held)
+		job->since = clock;
+	if (was_held && !is_held)
+		job->ended = turn->reason == SLUICE_TURN_BUDGET ? "budget" : "turn";
 	if (turn->reason == SLUICE_TURN_BUDGET && !job->is_out_of_budget)
 		jobs->counts.budgets++;
 	job->is_out_of_budget = turn->reason == SLUICE_TURN_BUDGET;
 	job->share = turn->share;
+}
+
+static double
+left_of (const struct sluice_turns_job *burst)
+{
+	return larger (burst->expected - burst->done, 0.05 * burst->expected);
+}
+
+/* Of the node-seconds that two lose by sharing, what their order saves: sharing equally,
+ * each loses the shorter rest; in order, the one that is held loses the other's. NAN where
+ * the length of one is not known. */
+static double
+saving_of (const struct sluice_turns_job *held, const struct sluice_turns_job *first)
+{
+	double own = left_of (held), other = left_of (first);
+	if (!(held->expected > 0.0) || !(first->expected > 0.0))
+		return NAN;
+	return (held->nodes + first->nodes) * smaller (own, other) - held->nodes * other;
+}
+
+static void
+note_sake (const struct jobs *jobs, uint32_t held, uint32_t first)
+{
+	struct job *job = jobs->active[held];
+	job->sake = jobs->active[first]->id;
+	job->sake_nodes = jobs->active[first]->nodes;
+	if (isnan (job->saving))
+		job->saving = saving_of (&jobs->described[held], &jobs->described[first]);
 }
 
 /* For whose sake: who goes first on a lane of the job. */
@@ -685,7 +759,7 @@ static void
 note_sakes (struct jobs *jobs, const struct jobs_rules *rules)
 {
 	double top[SLUICE_MAX_LANES] = { 0.0 };
-	uint32_t first[SLUICE_MAX_LANES] = { 0 };
+	uint32_t first[SLUICE_MAX_LANES];
 	for (uint32_t i = 0; i < jobs->active_count; i++)
 		for (uint32_t rest = lanes_of (jobs->active[i], rules); rest;
 		     rest &= rest - 1u) {
@@ -693,12 +767,13 @@ note_sakes (struct jobs *jobs, const struct jobs_rules *rules)
 			if (jobs->turns[i].share < 1.0 || jobs->turns[i].index <= top[lane])
 				continue;
 			top[lane] = jobs->turns[i].index;
-			first[lane] = jobs->active[i]->id;
+			first[lane] = i;
 		}
 	for (uint32_t i = 0; i < jobs->active_count; i++)
 		if (jobs->turns[i].share < 1.0) {
-			uint32_t lanes = lanes_of (jobs->active[i], rules);
-			jobs->active[i]->sake = first[__builtin_ctz (lanes)];
+			int lane = __builtin_ctz (lanes_of (jobs->active[i], rules));
+			if (top[lane] > 0.0)
+				note_sake (jobs, i, first[lane]);
 		}
 }
 
@@ -720,6 +795,10 @@ release_all (struct jobs *jobs, double clock)
 {
 	for (uint32_t i = 0; i < jobs->active_count; i++) {
 		charge (jobs, jobs->active[i], clock);
+		if (jobs->active[i]->share < 1.0) {
+			jobs->active[i]->ended = "off";
+			jobs->active[i]->since = clock;
+		}
 		jobs->active[i]->share = 1.0;
 		release (jobs, jobs->active[i]);
 	}
@@ -797,6 +876,47 @@ jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_t n)
 					job->id,	  job->holds,	   job->sake,
 					job->held_in_all, job->first_held,
 				};
+	return listed;
+}
+
+uint32_t
+jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n)
+{
+	uint32_t listed = jobs->active_count < n ? jobs->active_count : n;
+	for (uint32_t i = 0; i < listed; i++) {
+		const struct job *job = jobs->active[i];
+		out[i] = (struct jobs_burst){
+			.job_id = job->id,
+			.nodes = job->nodes,
+			.lane_mask = job->lane_mask,
+			.sake = job->sake,
+			.share = job->share,
+			.began = job->began,
+			.since = job->since,
+		};
+	}
+	return listed;
+}
+
+static int
+is_unseen (const struct job *job)
+{
+	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job)
+		if (part->bytes || part->operations)
+			return 0;
+	return 1;
+}
+
+uint32_t
+jobs_list_unseen (const struct jobs *jobs, struct jobs_unseen *out, uint32_t n)
+{
+	uint32_t listed = 0;
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		for (const struct job *job = jobs->buckets[i]; job && listed < n;
+		     job = job->next_in_bucket)
+			if (is_unseen (job))
+				out[listed++]
+				    = (struct jobs_unseen){ job->id, job->known_since };
 	return listed;
 }
 

@@ -32,6 +32,7 @@ struct jobs_rules {
 	struct sluice_turns_settings settings;
 	struct sluice_turns_storage storage;
 	const struct sluice_snapshot *snapshot; /* profiles of jobs; NULL: none */
+	const struct sluice_policy *policy; /* whose lanes the storage has; NULL: none */
 };
 
 /* Begins the caller's struct for a connection; zero at first. */
@@ -72,10 +73,29 @@ struct jobs_held {
 	double since; /* clock of the first hold */
 };
 
+/* A burst that was held, when it has ended; clocks are of the coordinator. */
+struct jobs_held_burst {
+	uint32_t job_id, nodes;
+	uint32_t sake, sake_nodes; /* job that went first when it was last held; 0: none */
+	uint32_t lane_mask;	   /* 0: all */
+	uint32_t holds;		   /* times */
+	uint32_t is_held;	   /* 0: in observe, it would have been */
+	const char *ended;	   /* why the last hold did: turn, budget, off or burst */
+	double began, first_held;
+	double held;   /* s, slower ones in part */
+	double bytes;  /* that it wrote */
+	double saving; /* node-seconds that the first hold was to save; NAN: unknown */
+};
+
+/* Told of each. */
+typedef void jobs_tell_held (void *listener, const struct jobs_held_burst *burst,
+			     double clock);
+
 struct jobs;
 
 struct jobs *jobs_create (jobs_say *say, void *speaker);
 void jobs_destroy (struct jobs *jobs);
+void jobs_set_listener (struct jobs *jobs, jobs_tell_held *tell, void *listener);
 
 void jobs_take (struct jobs *jobs, struct jobs_agent *agent,
 		const struct wire_report *report, double clock);
@@ -93,5 +113,22 @@ uint32_t jobs_active_count (const struct jobs *jobs);
 uint32_t jobs_holding_count (const struct jobs *jobs);
 /* The jobs that were held, up to n of them. */
 uint32_t jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_t n);
+
+/* A job in a burst. */
+struct jobs_burst {
+	uint32_t job_id, nodes, lane_mask;
+	uint32_t sake;	     /* job for whose sake it is held now */
+	double share;	     /* of full speed that it may have; 0: it is held */
+	double began, since; /* clocks: of the burst, and of what it is held at now */
+};
+/* The bursts of now, up to n of them. */
+uint32_t jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n);
+
+/* A job with a page of which no write was seen yet. */
+struct jobs_unseen {
+	uint32_t job_id;
+	double since; /* clock at which its first node reported */
+};
+uint32_t jobs_list_unseen (const struct jobs *jobs, struct jobs_unseen *out, uint32_t n);
 
 #endif

@@ -21,22 +21,104 @@ put_failing (struct json *json, const char *error, int64_t now)
 	json_put (json, "},");
 }
 
+/* UTC s of a moment on the coordinator's clock. */
+static int64_t
+moment (const struct report_facts *facts, double clock)
+{
+	return (int64_t)((double)time (NULL) - (facts->clock - clock));
+}
+
 static void
-put_held (struct json *json, const struct jobs *jobs, const struct report_facts *facts,
-	  int64_t now)
+put_held (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
 {
 	struct jobs_held held[MOST_NAMED];
 	uint32_t n = jobs_list_held (jobs, held, MOST_NAMED);
-	json_put (json, "\"named\":{\"held\":{");
+	json_put (json, "\"held\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		json_put (json, "%s\"%u\":{\"text\":\"%.1f s in %u holds", i ? "," : "",
 			  held[i].job_id, held[i].seconds, held[i].holds);
 		if (held[i].sake)
 			json_put (json, ", last for the sake of job %u", held[i].sake);
-		json_put (json, "\",\"since\":%" PRId64 "}",
-			  now - (int64_t)(facts->clock - held[i].since));
+		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, held[i].since));
 	}
-	json_put (json, "}},");
+	json_put (json, "}");
+}
+
+static void
+put_lanes (struct json *json, const struct sluice_policy *policy, uint32_t mask)
+{
+	const char *comma = " on ";
+	for (uint32_t i = 0; policy && mask && i < policy->lane_count; i++)
+		if (mask >> i & 1) {
+			json_put (json, "%s%s", comma, policy->lanes[i].name);
+			comma = ",";
+		}
+}
+
+/* In a lane's name only letters, digits and _ stand. */
+static void
+put_bursts (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+{
+	static struct jobs_burst bursts[MOST_NAMED];
+	uint32_t n = jobs_list_bursts (jobs, bursts, MOST_NAMED);
+	json_put (json, "\"bursts\":{");
+	for (uint32_t i = 0; i < n; i++) {
+		const struct jobs_burst *burst = &bursts[i];
+		json_put (json, "%s\"%u\":{\"text\":\"", i ? "," : "", burst->job_id);
+		if (burst->share >= 1.0)
+			json_put (json, "writes");
+		else if (burst->share > 0.0)
+			json_put (json, "slowed to %.0f %%", 100.0 * burst->share);
+		else
+			json_put (json, "held");
+		put_lanes (json, facts->policy, burst->lane_mask);
+		if (burst->share < 1.0 && burst->sake)
+			json_put (json, " for the sake of job %u", burst->sake);
+		json_put (json, "\",\"since\":%" PRId64 "}", moment (facts, burst->since));
+	}
+	json_put (json, "}");
+}
+
+static void
+put_unseen (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+{
+	static struct jobs_unseen unseen[MOST_NAMED];
+	uint32_t n = jobs_list_unseen (jobs, unseen, MOST_NAMED);
+	json_put (json, "\"unseen\":{");
+	for (uint32_t i = 0; i < n; i++)
+		json_put (json,
+			  "%s\"%u\":{\"text\":\"no write seen\",\"since\":%" PRId64 "}",
+			  i ? "," : "", unseen[i].job_id, moment (facts, unseen[i].since));
+	json_put (json, "}");
+}
+
+static void
+put_lost (struct json *json, const struct report_facts *facts)
+{
+	struct agents_lost lost[AGENTS_MAX_LOST];
+	uint32_t n = agents_list_lost (facts->agents, lost);
+	json_put (json, "\"lost\":{");
+	for (uint32_t i = 0; i < n; i++) {
+		json_put (json, "%s", i ? "," : "");
+		json_put_string (json, lost[i].address);
+		json_put (json, ":{\"text\":\"not heard of\",\"since\":%" PRId64 "}",
+			  moment (facts, lost[i].since));
+	}
+	json_put (json, "}");
+}
+
+static void
+put_named (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+{
+	json_put (json, "\"named\":{");
+	put_held (json, jobs, facts);
+	json_put (json, ",");
+	put_bursts (json, jobs, facts);
+	json_put (json, ",");
+	put_unseen (json, jobs, facts);
+	json_put (json, ",");
+	put_lost (json, facts);
+	json_put (json, "},");
 }
 
 static void
@@ -60,11 +142,13 @@ report_write (const struct jobs *jobs, const struct report_facts *facts,
 	int64_t now = (int64_t)time (NULL);
 	json_put (&json, "{");
 	put_failing (&json, facts->error, now);
-	put_held (&json, jobs, facts, now);
+	put_named (&json, jobs, facts);
 	put_counts (&json, jobs_counts (jobs));
 	json_put (&json,
 		  "\"facts\":{\"mode\":\"%s\",\"pid\":%d,\"agents\":%u,\"refused_agents\":"
-		  "%" PRIu64 ",\"jobs\":%u,\"active\":%u,\"holding\":%u}}",
-		  facts->mode, (int)getpid (), facts->agents, facts->refused,
-		  jobs_count (jobs), jobs_active_count (jobs), jobs_holding_count (jobs));
+		  "%" PRIu64 ",\"jobs\":%u,\"active\":%u,\"holding\":%u,\"unkept\":%" PRIu64
+		  "}}",
+		  facts->mode, (int)getpid (), agents_count (facts->agents),
+		  agents_refused (facts->agents), jobs_count (jobs),
+		  jobs_active_count (jobs), jobs_holding_count (jobs), facts->lost);
 }

@@ -16,6 +16,7 @@
 /* What was read at one moment. */
 struct view {
 	struct jobs_rules rules;
+	struct sluice_policy policy;
 	struct sluice_snapshot *snapshot;
 	char error[SLUICE_ERROR_SIZE];
 };
@@ -157,6 +158,8 @@ make_view (struct site *site)
 	view->snapshot = load_snapshot (site);
 	view->rules.number = ++site->views;
 	view->rules.snapshot = view->snapshot;
+	view->policy = site->policy;
+	view->rules.policy = &view->policy;
 	view->rules.is_off = site->was_off = is_off (site);
 	site->was_fresh = is_fresh (site);
 	view->rules.holds = site->config.mode == SLUICE_MODE_ENFORCE && !site->observes;

@@ -4,6 +4,7 @@
  *   agents     report bursts, and are told words       agents.h, doorman.h, wire.h
  *   jobs       bursts of jobs, decided on by the core   jobs.h
  *   files      settings, bundle, snapshot, status       site.h, report.h
+ *              bursts that were held, for the history    journal.h
  *
  * A process of its own: sluiced waits for the controller, and holds must not wait with it.
  * It asks Slurm nothing, keeps nothing, and a restart forgets everything: all go.
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "agents.h"
+#include "journal.h"
 #include "report.h"
 #include "settings.h"
 #include "site.h"
@@ -56,6 +58,7 @@ struct coordinator {
 	struct doorman *doorman;
 	struct agents *agents;
 	struct jobs *jobs;
+	struct journal *journal;
 	const struct jobs_rules *rules;
 	int64_t decided, due, published; /* ms */
 };
@@ -97,8 +100,9 @@ publish (struct coordinator *c, int64_t now)
 			: c->rules->holds ? "enforce"
 					  : "observe",
 		.error = site_error (c->site),
-		.agents = agents_count (c->agents),
-		.refused = agents_refused (c->agents),
+		.agents = c->agents,
+		.policy = c->rules->policy,
+		.lost = journal_lost (c->journal),
 		.clock = agents_seconds (),
 	};
 	report_write (c->jobs, &facts, text);
@@ -135,16 +139,27 @@ run (struct coordinator *c)
 	}
 }
 
+/* A jobs_tell_held. */
+static void
+keep (void *journal, const struct jobs_held_burst *burst, double clock)
+{
+	journal_add (journal, burst, clock);
+}
+
 static int
 start (struct coordinator *c, struct sluice_error *err)
 {
-	char port[16];
+	char port[16], journal[SLUICE_PATH_SIZE + 16];
 	if (site_start (options.config, options.observes, &c->site, err) < 0)
 		return -1;
 	if (site_config (c->site)->turns_port == 0)
 		return sluice_fail (err, "%.200s has no TurnsPort: turns are off",
 				    options.config);
 	snprintf (port, sizeof port, "%u", site_config (c->site)->turns_port);
+	snprintf (journal, sizeof journal, "%s.turns.held",
+		  site_config (c->site)->snapshot);
+	if (journal_start (journal, &c->journal, err) < 0)
+		return -1;
 	if (doorman_start (&options.munge, &c->doorman, err) < 0
 	    || agents_start (options.address, port, c->doorman, &c->agents, err) < 0)
 		return -1;
@@ -152,6 +167,7 @@ start (struct coordinator *c, struct sluice_error *err)
 	if (!c->jobs)
 		return sluice_fail (err, "no memory");
 	agents_set_jobs (c->agents, c->jobs);
+	jobs_set_listener (c->jobs, keep, c->journal);
 	c->rules = site_rules (c->site, agents_milliseconds ());
 	fprintf (stderr, "sluice-turns: listening on port %s\n", port);
 	return 0;
