@@ -456,6 +456,63 @@ def test_it_says_in_words_why_tokens_were_taken_off(site, reason, said):
     assert said in site.run("why", "4711")
 
 
+HELD = records.HeldBurst(
+    cluster="lab",
+    source="ab",
+    number=1,
+    job_id=4711,
+    nodes=4,
+    sake=4700,
+    sake_nodes=64,
+    lane_mask=1,
+    began=NOW + 10,
+    lasted=30.0,
+    held=20.0,
+    holds=1,
+    bytes=1e9,
+    saving=640.0,
+    is_held=True,
+    ended="turn",
+)
+
+
+def hold(site, *bursts):
+    site.join(site.decide(), 4711)
+    site.add_jobs(replace(JOB, start=NOW + 5, end=NOW + 600, state="COMPLETED"))
+    with Store(site.history) as store:
+        store.add_held_bursts(bursts)
+
+
+def test_it_tells_of_each_burst_that_was_held(site):
+    later = replace(HELD, number=2, began=NOW + 100, ended="budget", sake=None, saving=None)
+    hold(site, HELD, later, replace(HELD, number=3, began=NOW + 9000))
+    story = site.run("why", "4711")
+    assert "2 bursts held, for 40 s in all: 160 node-seconds, where 640 were expected" in story
+    assert "on sl0: held 20 s of 30 s for the sake of job 4700 (64 nodes)" in story
+    assert "released because its turn came." in story
+    assert "for the sake of others; expected saving not known; released because its budget" in story
+    [first, _] = json.loads(site.run("why", "4711", "--json"))["turns"]
+    assert (first["sake"], first["node_seconds"], first["ended"]) == (4700, 80.0, "turn")
+
+
+def test_it_tells_what_observe_would_have_held(site):
+    hold(site, replace(HELD, is_held=False))
+    assert "1 burst would have been held, for 20 s in all" in site.run("why", "4711")
+
+
+def test_of_others_jobs_it_does_not_tell_for_whose_sake(site):
+    hold(site, HELD)
+    with Store(site.history) as store:
+        [burst] = answers.why(store, Viewer(1000, sees_all=False), job="4711")["turns"]
+    assert (burst["sake"], burst["held"]) == (None, 20.0)
+
+
+def test_it_says_whether_the_job_takes_turns(site):
+    site.conf.write_text(CONF + "TurnsPort=6822\nTurns=decided\n")
+    site.join(site.decide(), 4711)
+    assert "It takes turns: its bursts matter to those that come" in site.run("why", "4711")
+
+
 def test_in_enforce_it_says_which_tokens_were_taken(site):
     site.conf.write_text(CONF + "Mode=enforce\n")
     site.join(site.decide(), 4711)

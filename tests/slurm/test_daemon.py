@@ -2,6 +2,7 @@
 
 import fcntl
 import itertools
+import json
 import os
 import random
 import shutil
@@ -119,6 +120,24 @@ def test_the_story_ends_with_what_slurm_did(sluiced, guarded):
     assert facts["slurm"]["state"] == "FAILED"
     assert facts["slurm"]["exit_code"] == "3:0"
     assert facts["record"]["decision"]["prediction"]["evidence"] == "user_name"
+
+
+def test_the_bursts_that_were_held_become_part_of_the_story(sluiced, guarded):
+    job = guarded.submit("-J", known_name(), "--wrap=sleep 60")
+    sluiced.wait_until_joined(job)
+    started = wait_for(lambda: sluiced.sluice("why", str(job))["slurm"]["started"])
+    line = {
+        "boot": "ab", "number": 1, "job_id": job, "nodes": 1, "sake": job + 1, "sake_nodes": 8,
+        "lane_mask": 0, "holds": 1, "is_held": True, "ended": "turn", "began": started,
+        "lasted": 9.0, "held": 4.0, "bytes": 1e9, "saving": 28.0,
+    }  # fmt: skip
+    snapshot = sluiced.files.snapshot
+    held = snapshot.with_name(f"{snapshot.name}.turns.held")  # as sluice-turns writes it
+    held.write_text(json.dumps(line) + "\n")
+    [burst] = wait_for(lambda: sluiced.sluice("why", str(job))["turns"])
+    assert (burst["sake"], burst["held"], burst["saving"]) == (job + 1, 4.0, 28.0)
+    counted = sluiced.sluice("status")["activity"]["turns"]["held"]
+    assert (counted["bursts"], counted["node_seconds"]) == (1, 4.0)
 
 
 def test_a_decision_is_made_again_from_the_history(sluiced, guarded):

@@ -606,6 +606,35 @@ def m023_totals_without_harm(db: Database) -> None:
             db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
 
 
+def m024_held_bursts(db: Database) -> None:
+    """Keep which bursts of running jobs were held in turns, for whose sake and how long."""
+    db.execute(
+        """
+        CREATE TABLE held_bursts (
+            cluster     TEXT    NOT NULL,
+            source      TEXT    NOT NULL,         -- a run of sluice-turns, drawn when it began
+            number      INTEGER NOT NULL,
+            job_id      INTEGER NOT NULL,
+            nodes       INTEGER NOT NULL,
+            sake        INTEGER,                  -- the job that went first; NULL: unknown
+            sake_nodes  INTEGER NOT NULL,
+            lane_mask   INTEGER NOT NULL,         -- of the policy's lanes; 0: all
+            began       INTEGER NOT NULL,         -- UTC seconds
+            lasted      REAL    NOT NULL,         -- seconds, holds included
+            held        REAL    NOT NULL,         -- seconds
+            holds       INTEGER NOT NULL,         -- times
+            bytes       REAL    NOT NULL,
+            saving      REAL,                     -- node-seconds expected of it; NULL: unknown
+            is_held     INTEGER NOT NULL,         -- 0: in observe, it would have been
+            ended       TEXT    NOT NULL,         -- why it was released
+            PRIMARY KEY (source, number)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute("CREATE INDEX held_bursts_job ON held_bursts (job_id, began)")
+    db.execute("CREATE INDEX held_bursts_began ON held_bursts (began)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -630,4 +659,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m021_bundles_as_deltas,
     m022_capacity_of_targets,
     m023_totals_without_harm,
+    m024_held_bursts,
 )

@@ -289,6 +289,50 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBurst:
+    """A burst of a running job that was held in turns, or would have been (`is_held`)."""
+
+    cluster: str
+    source: str
+    """A run of sluice-turns; with the number, what tells it from all others."""
+    number: int
+    job_id: int
+    nodes: int
+    sake: int | None
+    """The job that went first when it was held last."""
+    sake_nodes: int
+    lane_mask: int
+    """0: all lanes."""
+    began: int
+    """UTC seconds."""
+    lasted: float
+    """Seconds, those held included."""
+    held: float
+    holds: int
+    bytes: float
+    saving: float | None
+    """Node-seconds that holding it was expected to save."""
+    is_held: bool
+    """False: only in thought, as observe does."""
+    ended: str
+    """Why it was released: turn, budget, off, or burst (it ended while it was held)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTotals:
+    """Held bursts of some time, added up."""
+
+    bursts: int
+    holds: int
+    seconds: float
+    node_seconds: float
+    budgets: int
+    """Bursts released because their budget was used up."""
+    saving: float
+    """Node-seconds, of those bursts of which it is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedInterference:
     """What one application did to the rate of another's I/O, seen in the logs of some time."""
 

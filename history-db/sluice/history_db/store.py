@@ -7,7 +7,7 @@ Records go in and come out (`records.py`); nothing of the database leaves `conne
 from __future__ import annotations
 
 from sluice.history_db.records import Counts
-from sluice.history_db.tables.decisions import Decisions, Gates
+from sluice.history_db.tables.decisions import Decisions, Gates, HeldBursts
 from sluice.history_db.tables.jobs import CoverageTable, Jobs, Links
 from sluice.history_db.tables.logs import Labels, Logs
 from sluice.history_db.tables.measured import Observed, Probes, Targets
@@ -28,6 +28,7 @@ class Store(
     Upkeep,
     Snapshots,
     Gates,
+    HeldBursts,
     Observed,
     Ranking,
     Probes,

@@ -290,6 +290,11 @@ def application_key(submission: View, evidence: str) -> int:
     return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
 
 
+def takes_turns(in_turns: str) -> bool:
+    """Whether that is one whose bursts take turns: a word of `grant.in_turns`."""
+    return bool(lib.sluice_takes_turns(IN_TURNS.index(in_turns)))
+
+
 def counts(prediction: View) -> bool:
     """Whether runs of the user's own are behind a prediction; any other is only reported."""
     return bool(lib.sluice_prediction_counts(prediction.struct))

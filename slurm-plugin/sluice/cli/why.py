@@ -33,8 +33,14 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
-TAKES_TURNS = ("asked", "pays", "matters", "all")
-"""Of SLUICE_IN_TURNS (policies/core/vocabulary.h)."""
+HELD_SHOWN = 10
+"""Bursts."""
+RELEASED = {
+    "turn": "its turn came",
+    "budget": "its budget was used up",
+    "off": "turns were switched off",
+    "burst": "the burst ended",
+}
 
 
 @click.command()
@@ -60,8 +66,9 @@ def command(
     """Tell the whole story of one job.
 
     Which earlier runs it was judged by, what was predicted and how surely, who was writing at
-    the time, what each choice would have cost, what was decided and why, what Slurm did, and what
-    the job then did to storage, alongside what was predicted.
+    the time, what each choice would have cost, what was decided and why, what Slurm did, which of
+    its bursts were held in turns and for whose sake, and what the job then did to storage,
+    alongside what was predicted.
 
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
@@ -118,6 +125,7 @@ def story(facts: Facts) -> Iterator[str]:
         yield from _decision(record, facts)
         yield from _decided_again(facts)
     yield from _what_slurm_did(facts["slurm"])
+    yield from _held_bursts(facts["turns"], facts["lanes"])
     yield from _what_it_did(facts["outcome"])
     if "replay" in facts:
         yield from _heading("Replay")
@@ -344,8 +352,10 @@ def _decision(record: Facts, facts: Facts) -> Iterator[str]:
 
 
 def _takes_turns(record: Facts) -> str:
+    from sluice.policies.core import takes_turns
+
     in_turns = record["grant"]["in_turns"]
-    takes = "takes" if in_turns in TAKES_TURNS else "does not take"
+    takes = "takes" if takes_turns(in_turns) else "does not take"
     return f"It {takes} turns: {_sentence('in_turns', in_turns)} ({in_turns})."
 
 
@@ -396,6 +406,40 @@ def _what_slurm_did(slurm: Facts | None) -> Iterator[str]:
         yield f"  Requeued {_count(slurm['restarts'], 'time')}."
     if not slurm["is_live"] and slurm["ended"] is None:
         yield "  (As sluiced saw it last; Slurm cannot be asked or does not know it any more.)"
+
+
+def _held_bursts(bursts: list[Facts], lanes: list[str]) -> Iterator[str]:
+    """Tell of each burst that was held for the sake of another job's, or would have been."""
+    if not bursts:
+        return
+    yield from _heading("Its bursts in turns")
+    was = "" if bursts[-1]["is_held"] else " would have been"
+    known = [burst["saving"] for burst in bursts if burst["saving"] is not None]
+    yield (
+        f"  {_count(len(bursts), 'burst')}{was} held, for "
+        f"{duration_text(sum(burst['held'] for burst in bursts))} in all: "
+        f"{amount_text(sum(burst['node_seconds'] for burst in bursts))} node-seconds, where "
+        f"{amount_text(sum(known))} were expected to be saved."
+    )
+    for burst in bursts[-HELD_SHOWN:]:
+        yield f"  {_held_burst(burst, lanes)}"
+    if len(bursts) > HELD_SHOWN:
+        yield f"  and {_count(len(bursts) - HELD_SHOWN, 'earlier one')}, in --json."
+
+
+def _held_burst(burst: Facts, lanes: list[str]) -> str:
+    place = f" on {', '.join(_lane_names(burst['lane_mask'], lanes))}" if burst["lane_mask"] else ""
+    sake = "others"
+    if burst["sake"] is not None:
+        sake = f"job {burst['sake']} ({_count(burst['sake_nodes'], 'node')})"
+    saving = "not known" if burst["saving"] is None else f"{amount_text(burst['saving'])} node-s"
+    return (
+        f"{time_text(burst['began'])}{place}: "
+        f"{'held' if burst['is_held'] else 'would have been held'} "
+        f"{duration_text(burst['held'])} of {duration_text(burst['lasted'])} "
+        f"for the sake of {sake}; expected saving {saving}; released because "
+        f"{RELEASED[burst['ended']]}."
+    )
 
 
 def _what_it_did(outcome: Facts | None) -> Iterator[str]:

@@ -43,6 +43,7 @@ from sluice.slurm.queue import Changes, Queue
 from sluice.slurm.records import SlurmError
 from sluice.slurm.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, log
+from sluice.slurm.turns import HeldBurstReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -171,6 +172,7 @@ class Daemon:
         self._gatekeeper.restore(self._publisher.latest)
         self._starts = Starts()
         self._lane_speeds = LaneSpeeds()
+        self._held_bursts = HeldBurstReader()
         self._queries = QueryServer()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
@@ -201,6 +203,8 @@ class Daemon:
             self._take_up(changes, now)
         with self._troubles.about("queries"):
             self._queries.serve(self.config, self._settings.controller, self._settings.users)
+        with self._troubles.about("turns"):
+            self._take_held_bursts()
         with self._troubles.about("history"):
             self._keep(now)
         with self._troubles.about("targets"):
@@ -307,6 +311,14 @@ class Daemon:
         for record in self._drainer.arrived():
             self._ledger.add(record)
         self._drainer.raise_error(SlurmError)
+
+    def _take_held_bursts(self) -> None:
+        """Let the history hear which bursts sluice-turns held, where it runs."""
+        if self._ledger is None:
+            return
+        rows = self._held_bursts.poll(Path(self.config.snapshot), self._ledger.cluster)
+        if rows:
+            self._gatekeeper.unstored.add(lambda store: store.add_held_bursts(rows))
 
     def _keep(self, now: int) -> None:
         """Join jobs and records, with what the history knows of those before, and tell it."""

@@ -5,7 +5,7 @@ The result is what `sluice why --json` prints; the words in `why.py` are made fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
@@ -18,7 +18,7 @@ from sluice.slurm.records import SlurmError, UnknownJobError
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
-    from sluice.history_db.records import Decision, Job, Profile, Run
+    from sluice.history_db.records import Decision, HeldBurst, Job, Profile, Run
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
     from sluice.prediction.requested import Predicted
@@ -142,6 +142,7 @@ def gather(
         "slow_lanes": _slow_lanes(record, store) if record else {},
         "decided_again": _decided_again(found.decision, store, viewer),
         "releases": _releases(found.decision, store),
+        "turns": _turns(job, store, viewer),
         "slurm": _slurm(job, queued),
         "outcome": _outcome(job, record, store),
     }
@@ -343,6 +344,25 @@ def _releases(first: Decision | None, store: Store) -> list[dict[str, Any]]:
         for release in store.releases(since=first.now, job_id=first.job_id)
         if release.cluster == first.cluster
     ]
+
+
+def _turns(job: Job | None, store: Store, viewer: Viewer) -> list[dict[str, Any]]:
+    """Collect the bursts of this run of the job that were held, or would have been."""
+    if job is None or job.start is None:
+        return []
+    rows = store.held_bursts(
+        job.job_id, job.cluster, since=job.start - SLACK, until=job.end and job.end + SLACK
+    )
+    return [_held_burst(row, store, viewer) for row in rows]
+
+
+def _held_burst(row: HeldBurst, store: Store, viewer: Viewer) -> dict[str, Any]:
+    described = asdict(row) | {"node_seconds": row.held * row.nodes}
+    if row.sake is not None and not viewer.sees_all:
+        sake = store.job(row.sake, row.cluster)
+        if sake is None or not viewer.sees(sake.uid):
+            described |= {"sake": None, "sake_nodes": None}
+    return described
 
 
 def _evidence(record: Record, store: Store, viewer: Viewer) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import click
 
 from sluice.policies import core
 from sluice.policies.container import GROUP_READS
-from sluice.slurm.status import learner_path, lock_path, status_path
+from sluice.slurm.status import learner_path, lock_path, status_path, turns_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,9 @@ def files(config: Config) -> Iterator[Path]:
         status_path(snapshot),
         lock_path(learner_path(history)),
         status_path(learner_path(history)),
+        lock_path(turns_path(snapshot)),
+        status_path(turns_path(snapshot)),
+        *(snapshot.with_name(snapshot.name + f".turns.held{end}") for end in ("", ".1")),
         Path(config.bundle),
         *off_files(config),
     ):

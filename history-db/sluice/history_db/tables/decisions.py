@@ -15,6 +15,8 @@ from sluice.history_db.connection import Connection
 from sluice.history_db.records import (
     Decision,
     DecisionCounts,
+    HeldBurst,
+    HeldTotals,
     Holder,
     Release,
     RunningSet,
@@ -252,6 +254,7 @@ class Decisions(Connection):
 
 
 RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
+HELD_COLUMNS = tuple(field.name for field in fields(HeldBurst))
 ALL_LANES = -1  # as a mask
 
 
@@ -328,6 +331,43 @@ class Gates(Connection):
             [since, job_id, job_id],
         )
         return [Release(*row) for row in rows]
+
+
+class HeldBursts(Connection):
+    """Table `held_bursts`."""
+
+    def add_held_bursts(self, rows: Iterable[HeldBurst]) -> None:
+        """Keep these; what is there already stays as it is."""
+        with self._transaction() as db:
+            db.executemany(
+                f"INSERT OR IGNORE INTO held_bursts ({', '.join(HELD_COLUMNS)}) "
+                f"VALUES ({marks(len(HELD_COLUMNS))})",
+                [[getattr(row, name) for name in HELD_COLUMNS] for row in rows],
+            )
+
+    def held_bursts(
+        self, job_id: int, cluster: str, *, since: int, until: int | None = None
+    ) -> list[HeldBurst]:
+        """Return the held bursts of a job that began in this time, oldest first."""
+        rows = self._rows(
+            f"SELECT {', '.join(HELD_COLUMNS)} FROM held_bursts "
+            "WHERE job_id = ? AND cluster = ? AND began >= ? AND (? IS NULL OR began <= ?) "
+            "ORDER BY began, number",
+            [job_id, cluster, since, until, until],
+        )
+        named = (dict(zip(HELD_COLUMNS, row, strict=True)) for row in rows)
+        return [HeldBurst(**row | {"is_held": bool(row["is_held"])}) for row in named]
+
+    def held_totals(self, *, since: int, is_held: bool) -> HeldTotals:
+        """Add up the bursts that were held, or would have been, since a time (UTC seconds)."""
+        [row] = self._rows(
+            "SELECT count(*), total(holds), total(held), total(held * nodes), "
+            "total(ended = 'budget'), total(saving) FROM held_bursts "
+            "WHERE began >= ? AND is_held = ?",
+            [since, is_held],
+        )
+        bursts, holds, seconds, node_seconds, budgets, saving = row
+        return HeldTotals(bursts, int(holds), seconds, node_seconds, int(budgets), saving)
 
 
 def _with_corunners(holders: Sequence[Holder]) -> list[Holder]:
