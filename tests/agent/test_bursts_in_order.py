@@ -3,8 +3,9 @@
 import pytest
 from turns_daemons import RATE, Cluster, wait_for
 
-from sluice.cli.gates import _turns, turns
+from sluice.cli.gates import _bursts, _turns
 from sluice.policies import core
+from sluice.slurm.turns import turns_now
 
 
 def start(cluster: Cluster, *options: str) -> None:
@@ -41,12 +42,16 @@ def test_the_command_line_reads_what_the_coordinator_counts(contended):
     cluster, _, _ = contended
     config = core.parse_config("sluice.conf", cluster.config.read_bytes())
     cluster.wait_for_status(lambda found: found["facts"]["holding"] == 1)
-    found = turns(config)
+    found = turns_now(config)
     assert found
     assert (found["mode"], found["holding"], found["holds"]) == ("enforce", 1, 1)
     assert "1 of them held" in _turns(found)
+    listed = sorted(_bursts(found["bursts"], found["bursts"][0]["since"] + 5))
+    assert listed[0].startswith("  job 1: writes, for ")
+    assert listed[1].startswith("  job 2: held for the sake of job 1, for ")
+    assert found["covered"] == 1.0
     cluster.turns.kill()
-    assert turns(config) is None
+    assert turns_now(config) is None
 
 
 def test_a_hold_is_renewed_for_as_long_as_it_is_meant(contended):

@@ -4,11 +4,12 @@ Who waits is tested where jobs wait, in tests/slurm/test_gatekeeping.py.
 """
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import core_cases as storage_models
 import pytest
-from test_why import JOB, NOW, Site
+from test_why import HELD, JOB, NOW, Site
 
 from sluice.history_db.records import Release
 from sluice.history_db.store import Store
@@ -27,6 +28,18 @@ def test_what_is_wrong_comes_first_and_who_waits_is_not_guessed(site):
     facts = json.loads(site.run("status", "--json"))
     assert (facts["is_well"], facts["waiting"]) == (False, None)
     assert {row["level"] for row in facts["findings"]} <= {"FAIL", "WARN"}
+
+
+def test_what_turns_held_is_added_up(site):
+    """Without a coordinator that runs here, of the past alone."""
+    with Store(site.history) as store:
+        store.add_held_bursts([HELD, replace(HELD, number=2, is_held=False, ended="budget")])
+    lines = site.run("status", "--since", "9000d")
+    assert "1 bursts held: 80 node-seconds, where 640 were expected to be saved; 0 used" in lines
+    assert "1 bursts would have been held" in lines
+    facts = json.loads(site.run("status", "--json", "--since", "9000d"))
+    assert facts["turns"] is None
+    assert facts["activity"]["turns"]["in_thought"]["budgets"] == 1
 
 
 def test_what_sluice_did_is_counted_by_action_and_release(site):

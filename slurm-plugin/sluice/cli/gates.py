@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
+BURSTS_SHOWN = 20
+
 
 @click.command()
 @layout_options
 @config_option
 @json_option
 def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
-    """Show the gates: tokens let out, held and waited for.
+    """Show the gates: tokens let out, held and waited for; and the bursts that take turns.
 
     Everything is asked of Slurm at this moment, so it works without sluiced, too; who may not see
     all jobs there (PrivateData) asks sluiced for these numbers. A gate is open
@@ -48,17 +50,21 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
     Waiting  jobs that want one, and how long they have been eligible at most
     Lease    how long the gate stays closed if sluiced dies now
 
-    Where sluice-turns runs, a line below says what it holds.
+    Where sluice-turns runs, the lines below say what it holds, and which jobs write now or are
+    held, on which lanes, for whose sake and since when.
 
     \b
     Examples:
         sluice gates
         sluice gates --parsable2 --format token,held,waiting
         sluice gates --json | jq '.gates[] | select(.waiting > 0)'
+        sluice gates --json | jq '.turns.bursts[]'
     """
+    from sluice.slurm.turns import turns_now
+
     settings = read_config(config)
     troubles = reported(settings)
-    facts = _facts(settings) | {"troubles": troubles, "turns": turns(settings)}
+    facts = _facts(settings) | {"troubles": troubles, "turns": turns_now(settings)}
     if as_json:
         show_json(facts)
         return
@@ -91,6 +97,7 @@ def _below(facts: Facts) -> Iterator[str]:
         yield f"Mode is {facts['mode']}: there are gates in enforce alone."
     if facts["turns"] is not None:
         yield _turns(facts["turns"])
+        yield from _bursts(facts["turns"]["bursts"], int(time.time()))
     if facts["released"] is not None:
         yield from _released(facts["released"])
 
@@ -124,18 +131,6 @@ def reported(config: Config) -> list[str]:
     return [finding.text for finding in named(status)] if status else []
 
 
-def turns(config: Config) -> Facts | None:
-    """Return what sluice-turns counts; None where it does not run, or this user may not see it."""
-    from sluice.slurm.status import is_locked, read_status, turns_path
-
-    path = turns_path(Path(config.snapshot))
-    try:
-        status = read_status(path) if is_locked(path) else None
-    except OSError:
-        status = None
-    return {**status.facts, **status.counts} if status else None
-
-
 def _turns(found: Facts) -> str:
     held = duration_text(found["held_seconds"])
     was = "were" if found["mode"] == "enforce" else "would have been"
@@ -144,6 +139,15 @@ def _turns(found: Facts) -> str:
         f"{found['holds']} {was} held so far, for {held} in all, and {found['budgets']} used up "
         "their budget."
     )
+
+
+def _bursts(bursts: list[Facts], now: int) -> Iterator[str]:
+    """Name the jobs that write and those that are held, the longest first."""
+    for burst in bursts[:BURSTS_SHOWN]:
+        since = duration_text(max(0, now - burst["since"]))
+        yield f"  job {burst['job_id']}: {burst['state']}, for {since}"
+    if len(bursts) > BURSTS_SHOWN:
+        yield f"  and {len(bursts) - BURSTS_SHOWN} more, in --json"
 
 
 def _row(gate: Facts, hidden: Collection[str]) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ import click
 from sluice.cli.common import (
     DEFAULT_CONFIG,
     NOTHING,
+    amount_text,
     config_option,
     duration_text,
     history_option,
@@ -20,6 +21,7 @@ from sluice.cli.common import (
     json_option,
     one_line,
     open_history,
+    share_text,
     show_json,
     show_table,
     time_text,
@@ -114,8 +116,9 @@ def command(
     """Say whether all is well, who waits, and what Sluice did today.
 
     What `sluice doctor` finds wrong; the jobs that wait and want tokens, those that have waited
-    for longest first; decisions by action, and releases; how far behind learning is, and why:
-    what fails in sluice-learn and since when, or that it rests to stay within 1 % of a core.
+    for longest first; decisions by action, and releases; bursts that were held in turns, what that
+    cost and was expected to save; how far behind learning is, and why: what fails in sluice-learn
+    and since when, or that it rests to stay within 1 % of a core.
 
     \b
     Examples:
@@ -128,6 +131,7 @@ def command(
     from sluice.slurm.doctor.checks import all_findings
     from sluice.slurm.doctor.findings import Site
     from sluice.slurm.status import learning_state
+    from sluice.slurm.turns import turns_now
     from sluice.slurm.viewers import uid_of
 
     now = int(time.time())
@@ -145,13 +149,14 @@ def command(
         "findings": wrong,
         "waiting": waiting,
         "activity": did,
+        "turns": turns_now(site.config) if site.config else None,
     }
     if as_json:
         show_json(found)
         return
     _show_findings(wrong)
     _show_waiting(waiting)
-    for title, text in (("did", _did(did)), *_lines(found)):
+    for title, text in (("did", _did(did)), *_turns(found["turns"], did), *_lines(found)):
         _show(title, text)
 
 
@@ -217,6 +222,31 @@ def _did(did: Facts) -> str:
         + (f": {actions}" if actions else "")
         + (f"; released: {released}" if released else "; nobody was released")
     )
+
+
+def _turns(now: Facts | None, did: Facts) -> Iterator[tuple[str, str]]:
+    """Say what sluice-turns holds now, and what it held since the time that is asked about."""
+    if now is not None:
+        share = "" if now["covered"] is None else f", {share_text(now['covered'])} of bytes covered"
+        yield (
+            "turns",
+            (
+                f"{now['mode']}: {now['agents']} agents, {now['active']} bursts now, "
+                f"{now['holding']} of them held{share}"
+            ),
+        )
+    for name, was in (("held", "held"), ("in_thought", "would have been held")):
+        held = did["turns"][name]
+        if held["bursts"]:
+            cost = f"{amount_text(held['node_seconds'])} node-seconds"
+            yield (
+                "",
+                (
+                    f"{held['bursts']} bursts {was}: {cost}, where "
+                    f"{amount_text(held['saving'])} were expected to be saved; "
+                    f"{held['budgets']} used up their budget"
+                ),
+            )
 
 
 def _lines(found: Facts) -> Iterator[tuple[str, str]]:

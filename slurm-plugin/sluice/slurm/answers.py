@@ -18,6 +18,7 @@ from sluice.policies.core import CoreError
 from sluice.policies.record import Record
 from sluice.slurm.job_report import JobNumber, gather, shown
 from sluice.slurm.records import QueryError
+from sluice.slurm.turns import turns_since
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def decisions(
 
 
 def activity(store: Store, wanted: Selection) -> Facts:
-    """Count what Sluice did: decisions by action, the latest of them, and releases of any job."""
+    """Count the latest decisions by action; of any job, releases and bursts held in turns."""
     made = store.latest_decisions(MOST_COUNTED, wanted)
     actions: Counter[str] = Counter()
     for decision in made:
@@ -100,6 +101,7 @@ def activity(store: Store, wanted: Selection) -> Facts:
         "decisions": len(made),
         "has_more": len(made) == MOST_COUNTED,
         "actions": dict(actions.most_common()),
+        "turns": turns_since(store, wanted.since),
         "released": dict(Counter(row.reason for row in store.releases(since=wanted.since))),
     }
 

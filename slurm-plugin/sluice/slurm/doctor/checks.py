@@ -313,6 +313,7 @@ CHECKS = (
     daemon,
     findings.troubles,
     findings.learning,
+    findings.turns,
     snapshot,
     history,
     files,

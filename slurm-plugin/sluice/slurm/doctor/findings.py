@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from sluice.history_db.errors import HistoryError
+from sluice.history_db.store import Store
+from sluice.policies.core import CoreError, takes_turns
+from sluice.policies.record import Record
 from sluice.policies.snapshot import CLOCK_DIFFERENCE
 from sluice.slurm.queue import Queue
 from sluice.slurm.records import SlurmError
@@ -19,15 +23,19 @@ from sluice.slurm.status import (
     REFUSED,
     is_locked,
     learner_path,
+    lock_path,
     read_status,
     status_path,
+    turns_path,
 )
-from sluice.slurm.texts import duration_text, one_line, time_text
+from sluice.slurm.texts import duration_text, one_line, share_text, time_text
+from sluice.slurm.turns import LOST, UNSEEN, covered
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from sluice.history_db.records import Decision
     from sluice.policies.core import Config
     from sluice.slurm.records import Controller
     from sluice.slurm.status import Status, Trouble
@@ -125,6 +133,10 @@ class Lifetime:
         )
 
 
+SETTLED = 30
+"""Seconds after its start by which a node has registered a job."""
+MOST_CHECKED = 200
+"""Running jobs whose decisions are read."""
 SHOWN = 5
 """Jobs or tokens that a finding names."""
 HISTORY = (
@@ -139,6 +151,7 @@ TOPICS = {
     "targets": HISTORY,
     "gates": "do what the text says; `sluice off` opens all gates meanwhile",
     "releases": "do what the text says; `sluice off` opens all gates meanwhile",
+    "turns": "let the user of sluiced read what sluice-turns writes next to Snapshot",
     "snapshot": "let the user of sluiced write the directory of Snapshot; jobs are left alone",
     "status": "let the user of sluiced write the directory of Snapshot",
     "queries": "let the user of sluiced write the directory of Socket; users cannot ask until then",
@@ -219,6 +232,173 @@ def learning(site: Site) -> Iterator[Finding]:
         )
     if not status.failing:
         yield Finding("OK", "sluice-learn", "runs; `sluice status` says how far it is")
+
+
+UNSEEN_SECONDS = 600
+"""After so long a job that takes turns should have written, or is not seen."""
+SILENT_SECONDS = 10
+"""sluice-turns writes its status every second."""
+UNCOVERED = 0.1
+"""Share of the bytes written in ways that are not held, from which that is named."""
+ON_A_NODE = "docs/guide/turns.md#when-a-job-takes-no-turns"
+
+
+def turns(site: Site) -> Iterator[Finding]:
+    """Say what is wrong with turns, where the site has a coordinator of them."""
+    config = site.config
+    if config is None or config.turns_port == 0 or "off" in {config.mode, config.turns}:
+        return
+    yield from _turns_settings(config)
+    path = turns_path(Path(config.snapshot))
+    try:
+        is_running = is_locked(path)
+    except FileNotFoundError:
+        is_running = False
+    except OSError:
+        yield skipped("turns", f"{lock_path(path)} is not readable for {user_text(os.geteuid())}")
+        return
+    status = read_status(path)
+    if not is_running:
+        yield Finding(
+            "FAIL",
+            "turns",
+            "sluice-turns does not run, so all bursts go",
+            "`systemctl enable --now sluice-turns` on this host; its log says why it ended",
+        )
+    elif status is None or time.time() - status_path(path).stat().st_mtime > SILENT_SECONDS:
+        yield Finding(
+            "FAIL",
+            "turns",
+            f"sluice-turns has not written {status_path(path)} for {SILENT_SECONDS} s",
+            "see its log; make room in the directory of Snapshot, then restart sluice-turns",
+        )
+    else:
+        yield from _turns_status(site, status)
+
+
+def _turns_settings(config: Config) -> Iterator[Finding]:
+    unknown = [lane.name for lane in config.policy.lanes if not lane.bandwidth]
+    if unknown or not config.policy.lanes:
+        which = f"of lane {', '.join(unknown)}" if unknown else "as no lane is defined,"
+        yield Finding(
+            "WARN",
+            "turns",
+            f"{which} the Bandwidth is not known, so nobody is held for it",
+            "give each lane in sluice.conf a Bandwidth=, as in Lane=sl0 Targets=4 Bandwidth=20G",
+        )
+    if config.turns in {"decided", "all"} and not config.admin_comment:
+        yield Finding(
+            "WARN",
+            "turns",
+            f"Turns={config.turns} needs the note in the admin comment, and AdminComment=0",
+            "set AdminComment=1, or Turns=asked",
+        )
+
+
+def _turns_status(site: Site, status: Status) -> Iterator[Finding]:
+    found = [*_turns_troubles(status), *_turns_on_nodes(site, status)]
+    share = covered(status)
+    if not found:
+        facts = status.facts
+        text = f"{facts['mode']}; {facts['agents']} agents, {facts['jobs']} jobs"
+        ways = "" if share is None else f"; {share_text(share)} of the bytes can be held"
+        found = [Finding("OK", "turns", text + ways)]
+    yield from found
+
+
+def _turns_troubles(status: Status) -> Iterator[Finding]:
+    for topic, trouble in status.failing.items():
+        text = f"{topic}, since {time_text(trouble.since)}: {one_line(trouble.text)}"
+        yield Finding("WARN", "turns", text, "repair that file; the last good one is in use")
+    for count, text, remedy in (
+        (
+            status.facts.get("refused_agents", 0),
+            "connections of agents were refused",
+            (
+                "the log of sluice-turns says why: same MUNGE key and clock on all nodes, and an "
+                "agent that runs as root or SlurmUser"
+            ),
+        ),
+        (
+            status.facts.get("unkept", 0),
+            "held bursts were not kept",
+            "make room in the directory of Snapshot",
+        ),
+        (
+            status.counts.get("refused", 0),
+            "processes found no room in their job's page: they are not held",
+            "nothing, if jobs start more processes than twice the CPUs of a node",
+        ),
+        (
+            status.counts.get("left_alone", 0),
+            "parts of jobs found no room in sluice-turns",
+            "see its limits in docs/reference/turns-protocol.md",
+        ),
+    ):
+        if count:
+            yield Finding("WARN", "turns", f"{count} {text}", remedy)
+    share = covered(status)
+    if share is not None and share < 1 - UNCOVERED:
+        yield Finding(
+            "WARN",
+            "turns",
+            f"only {share_text(share)} of the bytes are written in ways that can be held",
+            "docs/guide/turns.md#what-it-does-not-see lists the others",
+        )
+
+
+def _turns_on_nodes(site: Site, status: Status) -> Iterator[Finding]:
+    if lost := status.named.get(LOST):
+        yield Finding(
+            "WARN",
+            "turns",
+            f"agents with jobs are not heard of: {_listed(lost, 0)}",
+            "`systemctl status sluice-agent` there, and the network; their jobs go",
+        )
+    before = time.time() - UNSEEN_SECONDS
+    unseen = {job: row for job, row in status.named.get(UNSEEN, {}).items() if row.since < before}
+    if unseen:
+        yield Finding(
+            "WARN",
+            "turns",
+            f"of jobs that take turns no write was seen: {_listed(unseen, 0)}",
+            f"they do not write on turns_on=, are statically linked, or run in containers that "
+            f"do not have the library: {ON_A_NODE}",
+        )
+    if missing := _without_a_page(site, status):
+        yield Finding(
+            "WARN",
+            "turns",
+            f"no node has registered jobs that are to take turns: {', '.join(missing[:SHOWN])}"
+            + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""),
+            "slurmd's log there says why in a line with --io-turns: the library (turns=), the "
+            f"mount point (turns_on=) or sluice-agent is missing; {ON_A_NODE}",
+        )
+
+
+def _without_a_page(site: Site, status: Status) -> list[str]:
+    """Return running jobs that are to take turns, where sluice-turns knows of no job at all."""
+    if site.config is None or site.controller is None or status.facts.get("jobs"):
+        return []
+    before = int(time.time()) - SETTLED
+    try:
+        running = [
+            job.submission_id
+            for job in site.queue().jobs.values()
+            if job.is_running and job.start and job.start < before
+        ][:MOST_CHECKED]
+        with Store(Path(site.config.history), read_only=True) as store:
+            made = store.decisions_for_jobs(running, site.controller.cluster)
+    except (SlurmError, HistoryError):
+        return []  # other checks say so
+    return [str(one.job_id) for one in made if _is_to_take_turns(one)]
+
+
+def _is_to_take_turns(decision: Decision) -> bool:
+    try:
+        return takes_turns(Record.parse(decision.record).grant.in_turns)
+    except CoreError:
+        return False  # of another version
 
 
 def named(status: Status) -> Iterator[Finding]:
