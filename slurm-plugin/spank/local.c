@@ -12,7 +12,6 @@
  */
 #include "contexts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,10 +48,10 @@ is_in_script (uint32_t allocation)
 }
 
 static void
-set_turns (uint32_t job_id)
+set_turns (const struct holding *job)
 {
-	char text[16];
-	snprintf (text, sizeof text, "%u", job_id);
+	char text[TURNS_JOB_SIZE];
+	turns_describe (job, text);
 	setenv (TURNS_JOB_VARIABLE, text, 1);
 }
 
@@ -71,8 +70,8 @@ obtain (spank_t spank, int argc, char **argv, uint32_t job_id, struct grant *gra
 	if (options_no_sluice (spank) || holding_ask (job_id, &holding) < 0
 	    || holding.is_heterogeneous || holding.uid != geteuid ())
 		return -1;
-	if (holding.turns == HOLDING_TURNS_YES)
-		set_turns (job_id);
+	if (holding.turns != HOLDING_TURNS_NOT_SAID)
+		set_turns (&holding);
 	return grant_obtain (&request, grant);
 }
 

@@ -220,30 +220,45 @@ request_page (int connection, const struct sluice_agent_request *request)
 
 /* ---- who takes turns ---- */
 
-static int
-is_of_this_job (spank_t spank, const char *variable)
+void
+turns_describe (const struct holding *job, char out[TURNS_JOB_SIZE])
 {
-	char text[16];
-	uint32_t job_id;
-
-	return spank_getenv (spank, variable, text, sizeof text) == ESPANK_SUCCESS
-	       && spank_get_item (spank, S_JOB_ID, &job_id) == ESPANK_SUCCESS
-	       && strtoul (text, NULL, 10) == job_id;
+	snprintf (out, TURNS_JOB_SIZE, "%u:%s", job->job_id,
+		  job->turns == HOLDING_TURNS_YES ? "yes" : "no");
 }
 
-/* Whether the step may take turns, as far as it can be said without slurmctld. The
- * variable may be forged: so users could as well ask by --io-turns. */
+/* What TURNS_JOB_VARIABLE says of this job. It may be forged: so users could as well ask by
+ * --io-turns. */
+static enum holding_turns
+passed_on (spank_t spank)
+{
+	char text[TURNS_JOB_SIZE], expected[TURNS_JOB_SIZE];
+	struct holding job = { .turns = HOLDING_TURNS_YES };
+
+	if (spank_getenv (spank, TURNS_JOB_VARIABLE, text, sizeof text) != ESPANK_SUCCESS
+	    || spank_get_item (spank, S_JOB_ID, &job.job_id) != ESPANK_SUCCESS)
+		return HOLDING_TURNS_NOT_SAID;
+	for (; job.turns <= HOLDING_TURNS_NO; job.turns++) {
+		turns_describe (&job, expected);
+		if (strcmp (text, expected) == 0)
+			return job.turns;
+	}
+	return HOLDING_TURNS_NOT_SAID;
+}
+
+/* Whether the step may take turns, as far as it can be said without slurmctld. */
 static int
 is_candidate (spank_t spank, const struct holding *known)
 {
 	enum options_turns asked = options_io_turns (spank);
+	enum holding_turns decided = known ? known->turns : passed_on (spank);
 	uid_t uid;
 
-	if (asked == OPTIONS_TURNS_NO || options_no_sluice (spank)
+	if (asked == OPTIONS_TURNS_NO || decided == HOLDING_TURNS_NO
+	    || options_no_sluice (spank)
 	    || spank_get_item (spank, S_JOB_UID, &uid) != ESPANK_SUCCESS || uid == 0)
 		return 0;
-	return asked == OPTIONS_TURNS_YES || (known && known->turns == HOLDING_TURNS_YES)
-	       || is_of_this_job (spank, TURNS_JOB_VARIABLE);
+	return asked == OPTIONS_TURNS_YES || decided == HOLDING_TURNS_YES;
 }
 
 void
@@ -285,12 +300,12 @@ turns_have_page (void)
 static void
 pass_on (spank_t spank, const struct holding *known)
 {
-	char job_id[16];
+	char text[TURNS_JOB_SIZE];
 
-	if (known && known->job_id && known->turns == HOLDING_TURNS_YES) {
-		snprintf (job_id, sizeof job_id, "%u", known->job_id);
-		spank_setenv (spank, TURNS_JOB_VARIABLE, job_id, 1);
-	} else if (!is_of_this_job (spank, TURNS_JOB_VARIABLE)) {
+	if (known && known->job_id && known->turns != HOLDING_TURNS_NOT_SAID) {
+		turns_describe (known, text);
+		spank_setenv (spank, TURNS_JOB_VARIABLE, text, 1);
+	} else if (passed_on (spank) == HOLDING_TURNS_NOT_SAID) {
 		spank_unsetenv (spank, TURNS_JOB_VARIABLE);
 	}
 }

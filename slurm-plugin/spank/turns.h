@@ -18,9 +18,12 @@
 
 #include "grant.h"
 
-/* The job that the decision lets take turns: for its steps on all nodes, most of which do
- * not ask slurmctld. */
+/* Whether the decision lets a job take turns, as 4711:yes or 4711:no: for its steps on all
+ * nodes, most of which do not ask slurmctld. */
 #define TURNS_JOB_VARIABLE "SLUICE_TURNS_JOB"
+enum { TURNS_JOB_SIZE = 16 };
+/* The value of that variable, of a job of which something is said. */
+void turns_describe (const struct holding *job, char out[TURNS_JOB_SIZE]);
 
 /* From init_post_opt: only root is answered. `known`: what slurmctld said of the job;
  * NULL: it has not been asked. */
