@@ -476,7 +476,7 @@ static int
 should_share (uint32_t reason)
 {
 	return reason == SLUICE_REASON_HARMLESS || reason == SLUICE_REASON_SHARING_CHEAPEST
-	       || reason == SLUICE_REASON_MARGIN;
+	       || reason == SLUICE_REASON_MARGIN || reason == SLUICE_REASON_TURNS_PAY;
 }
 
 /* Reasons to abstain that say nothing of the job. */

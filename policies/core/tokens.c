@@ -129,6 +129,9 @@ sluice_tokens_exchange (const struct sluice_policy *policy,
 		uint32_t mask = a->lane_mask ? a->lane_mask : everywhere;
 		if (a->action == SLUICE_ACTION_DELAY || mask != held->lane_mask)
 			continue;
+		if (i + 1 < decision->alternative_count
+		    && a[1].action == SLUICE_ACTION_TURNS)
+			continue; /* where turns are on, sharing is in turns */
 		double saving = a->cost - decision->alternatives[decision->chosen].cost;
 		return saving >= policy->min_saving && saving > policy->margin * a->cost;
 	}
