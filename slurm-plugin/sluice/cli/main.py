@@ -45,7 +45,10 @@ DAILY = (
     Verb("why", "Tell the whole story of one job."),
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
-    Verb("gates", "Show the gates: tokens let out, held and waited for."),
+    Verb(
+        "gates",
+        "Show the gates: tokens let out, held and waited for; and the bursts that take turns.",
+    ),
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
