@@ -12,6 +12,7 @@
  * only the I/O shall be contended.
  *
  * Given several directories, process p writes to directory p modulo their number.
+ * Given several volumes, burst b writes volume b modulo their number.
  *
  * On success one JSON object on stdout: bytes and operations of all processes,
  * started (seconds since the epoch), wall_seconds from the first burst's start to
@@ -39,6 +40,7 @@
 #include "../../classifier/probe/meeting.h"
 
 #define MAX_BURSTS 10000
+#define MAX_VOLUMES 100
 #define MAX_PROCESSES 1024
 
 enum pattern { OWC, WS, AW, PATTERNS };
@@ -48,19 +50,29 @@ static const char *const pattern_names[PATTERNS] = { "owc", "ws", "aw" };
 static const char usage[]
     = "Usage: writer --pattern owc|ws|aw --volume BYTES [OPTIONS] DIRECTORY...\n"
       "  --pattern NAME    access pattern\n"
-      "  --volume BYTES    written by each process in each burst; a multiple of the chunk\n"
+      "  --volume BYTES    written by each process in each burst; a multiple of the "
+      "chunk;\n"
+      "                    several, separated by commas: by one burst after the other\n"
       "  --chunk BYTES     written at once (default 1M)\n"
       "  --processes N     default 1\n"
       "  --bursts N        default 1\n"
       "  --pause SECONDS   of computing between bursts (default 0)\n"
-      "  --flush           aw: fsync before the last close; counts as I/O\n"
+      "  --at SECONDS      the first burst begins then, since the epoch (default: at "
+      "once)\n"
+      "  --rate BYTES      a second, that each process writes at most (default: no limit)\n"
+      "  --ring BYTES      aw: after so many, write over them from the begin of the file\n"
+      "  --flush           aw: fsync at the end of each burst; counts as I/O\n"
       "  --remove          remove the files afterwards; does not count\n"
       "BYTES may end in K, M or G (powers of 1024).\n";
 
 struct options {
 	enum pattern pattern;
-	uint64_t volume; /* bytes a process and burst */
-	uint64_t chunk;	 /* bytes */
+	uint64_t volumes[MAX_VOLUMES]; /* bytes a process and burst */
+	unsigned volume_count;
+	uint64_t chunk; /* bytes */
+	uint64_t ring;	/* bytes; 0: none */
+	uint64_t rate;	/* bytes a second; 0: no limit */
+	double at;	/* seconds since the epoch */
 	unsigned processes;
 	unsigned bursts;
 	double pause; /* seconds */
@@ -86,7 +98,8 @@ struct process {
 	unsigned number;
 	pid_t run; /* pid of the program: part of all its file names */
 	const char *data;
-	uint64_t created; /* owc: files so far */
+	uint64_t created;  /* owc: files so far */
+	uint64_t position; /* aw: in the file */
 	int fd;
 	char path[PATH_MAX];
 };
@@ -98,6 +111,14 @@ seconds (clockid_t clock)
 
 	clock_gettime (clock, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* From now to a moment since the epoch; 0 when it has passed. */
+static double
+until (double at)
+{
+	double left = at - seconds (CLOCK_REALTIME);
+	return left > 0 ? left : 0;
 }
 
 static void
@@ -177,6 +198,19 @@ close_file (struct process *process)
 }
 
 static void
+come_round (struct process *process)
+{
+	uint64_t ring = process->options->ring;
+
+	if (ring && process->position + process->options->chunk > ring) {
+		if (lseek (process->fd, 0, SEEK_SET) < 0)
+			fail (process->path, "seek");
+		process->position = 0;
+	}
+	process->position += process->options->chunk;
+}
+
+static void
 operate (struct process *process)
 {
 	switch (process->options->pattern) {
@@ -194,19 +228,42 @@ operate (struct process *process)
 		break;
 	case AW:
 	case PATTERNS:
+		come_round (process);
 		write_chunk (process);
 		break;
 	}
 }
 
+static uint64_t
+volume_of (const struct options *options, unsigned burst)
+{
+	return options->volumes[burst % options->volume_count];
+}
+
+/* At most at the rate: sleep after each chunk until it would have taken as long. */
+static void
+write_burst (struct process *process, unsigned burst)
+{
+	const struct options *options = process->options;
+	double began = seconds (CLOCK_MONOTONIC), ahead;
+
+	for (uint64_t done = 0; done < volume_of (options, burst); done += options->chunk) {
+		if (options->rate) {
+			ahead = (double)done / (double)options->rate
+				- (seconds (CLOCK_MONOTONIC) - began);
+			compute (ahead > 0 ? ahead : 0);
+		}
+		operate (process);
+	}
+	if (options->flush)
+		flush_file (process);
+}
+
 static void
 finish (struct process *process)
 {
-	if (process->options->pattern == OWC)
-		return;
-	if (process->options->flush)
-		flush_file (process);
-	close_file (process);
+	if (process->options->pattern != OWC)
+		close_file (process);
 }
 
 static void
@@ -247,6 +304,7 @@ run_process (const struct options *options, unsigned number, pid_t run,
 	char *data = random_data (options->chunk, (uint64_t)run + number);
 
 	process.data = data;
+	compute (options->at > 0 ? until (options->at) : 0);
 	for (unsigned burst = 0; burst < options->bursts; burst++) {
 		if (burst > 0)
 			compute (options->pause);
@@ -258,8 +316,7 @@ run_process (const struct options *options, unsigned number, pid_t run,
 		}
 		if (burst == 0 && options->pattern != OWC)
 			open_file (&process, 0);
-		for (uint64_t done = 0; done < options->volume; done += options->chunk)
-			operate (&process);
+		write_burst (&process, burst);
 		if (burst == options->bursts - 1)
 			finish (&process);
 		pthread_barrier_wait (&meeting->barrier);
@@ -314,23 +371,25 @@ static void
 report (const struct options *options, const struct meeting *meeting)
 {
 	double start = meeting->bursts[0].start;
-	uint64_t burst_bytes = options->volume * options->processes;
+	uint64_t bytes = 0;
 	double io = 0;
 
-	for (unsigned i = 0; i < options->bursts; i++)
+	for (unsigned i = 0; i < options->bursts; i++) {
+		bytes += volume_of (options, i) * options->processes;
 		io += meeting->bursts[i].end - meeting->bursts[i].start;
+	}
 	printf ("{\"pattern\": \"%s\", \"chunk_bytes\": %" PRIu64 ", \"processes\": %u, "
 		"\"bytes\": %" PRIu64 ", \"operations\": %" PRIu64 ", \"started\": %.3f, "
 		"\"wall_seconds\": %.4f, \"io_seconds\": %.4f, \"bursts\": [",
-		pattern_names[options->pattern], options->chunk, options->processes,
-		burst_bytes * options->bursts,
-		burst_bytes * options->bursts / options->chunk, meeting->started,
+		pattern_names[options->pattern], options->chunk, options->processes, bytes,
+		bytes / options->chunk, meeting->started,
 		meeting->bursts[options->bursts - 1].end - start, io);
 	for (unsigned i = 0; i < options->bursts; i++)
 		printf ("%s{\"offset_seconds\": %.4f, \"seconds\": %.4f, "
 			"\"bytes\": %" PRIu64 "}",
 			i ? ", " : "", meeting->bursts[i].start - start,
-			meeting->bursts[i].end - meeting->bursts[i].start, burst_bytes);
+			meeting->bursts[i].end - meeting->bursts[i].start,
+			volume_of (options, i) * options->processes);
 	printf ("]}\n");
 }
 
@@ -364,6 +423,20 @@ parse_bytes (const char *option, const char *text)
 	return (uint64_t)value << shift;
 }
 
+static void
+parse_volumes (char *text, struct options *options)
+{
+	char *rest = text, *one;
+
+	options->volume_count = 0;
+	while ((one = strsep (&rest, ",")))
+		if (options->volume_count < MAX_VOLUMES)
+			options->volumes[options->volume_count++]
+			    = parse_bytes ("--volume", one);
+		else
+			reject ("--volume", "too many");
+}
+
 static unsigned
 parse_count (const char *option, const char *text, unsigned most)
 {
@@ -383,7 +456,7 @@ parse_seconds (const char *option, const char *text)
 	char *end;
 	double value = strtod (text, &end);
 
-	if (end == text || *end || !(value >= 0 && value < 1e6))
+	if (end == text || *end || !(value >= 0 && value < 1e12))
 		reject (option, text);
 	return value;
 }
@@ -407,6 +480,9 @@ parse_options (int argc, char **argv)
 		{ "processes", required_argument, NULL, 'n' },
 		{ "bursts", required_argument, NULL, 'b' },
 		{ "pause", required_argument, NULL, 's' },
+		{ "at", required_argument, NULL, 'a' },
+		{ "rate", required_argument, NULL, 'R' },
+		{ "ring", required_argument, NULL, 'g' },
 		{ "flush", no_argument, NULL, 'f' },
 		{ "remove", no_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
@@ -422,7 +498,7 @@ parse_options (int argc, char **argv)
 			options.pattern = parse_pattern (optarg);
 			break;
 		case 'v':
-			options.volume = parse_bytes ("--volume", optarg);
+			parse_volumes (optarg, &options);
 			break;
 		case 'c':
 			options.chunk = parse_bytes ("--chunk", optarg);
@@ -436,6 +512,15 @@ parse_options (int argc, char **argv)
 			break;
 		case 's':
 			options.pause = parse_seconds ("--pause", optarg);
+			break;
+		case 'a':
+			options.at = parse_seconds ("--at", optarg);
+			break;
+		case 'R':
+			options.rate = parse_bytes ("--rate", optarg);
+			break;
+		case 'g':
+			options.ring = parse_bytes ("--ring", optarg);
 			break;
 		case 'f':
 			options.flush = true;
@@ -455,12 +540,15 @@ parse_options (int argc, char **argv)
 	options.directory_count = (unsigned)(argc - optind);
 	if (options.pattern == PATTERNS)
 		reject ("--pattern", "missing");
-	if (options.volume == 0)
+	if (options.volume_count == 0)
 		reject ("--volume", "missing");
-	if (options.volume % options.chunk != 0)
-		reject ("--volume", "no multiple of the chunk");
+	for (unsigned i = 0; i < options.volume_count; i++)
+		if (options.volumes[i] % options.chunk != 0)
+			reject ("--volume", "no multiple of the chunk");
 	if (options.flush && options.pattern != AW)
 		reject ("--flush", "owc and ws flush every chunk");
+	if (options.ring && options.pattern != AW)
+		reject ("--ring", "owc and ws do not append");
 	if (options.directory_count == 0)
 		reject ("DIRECTORY", "missing");
 	return options;
