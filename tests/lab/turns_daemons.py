@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from mmap import MAP_SHARED, PROT_READ, PROT_WRITE, mmap
 from pathlib import Path
 from typing import Any, Self
@@ -250,7 +250,13 @@ class Cluster:
 
     # -- what the coordinator reads -------------------------------------------
 
-    def configure(self, mode: str = "enforce", bandwidth: int = RATE, **settings: object) -> None:
+    def configure(
+        self,
+        mode: str = "enforce",
+        bandwidth: int = RATE,
+        lanes: Sequence[str] = ("sl0",),
+        **settings: object,
+    ) -> None:
         given = {
             "Mode": mode,
             "TurnsPort": self.port,
@@ -260,8 +266,9 @@ class Cluster:
             "MaxSnapshotAge": 3600,
         } | settings
         lines = [f"{key}={value}" for key, value in given.items()]
+        lines += [f"Lane={lane} Targets=1 Bandwidth={bandwidth}" for lane in lanes]
         draft = self.config.with_suffix(".new")
-        draft.write_text("\n".join([*lines, f"Lane=sl0 Targets=1 Bandwidth={bandwidth}", ""]))
+        draft.write_text("\n".join([*lines, ""]))
         draft.rename(self.config)
 
     def publish(self, *job_ids: int, burst_seconds: float = 60.0) -> None:
@@ -273,21 +280,17 @@ class Cluster:
             "share": {"aw": 1.0},
             "pattern": "aw",
         }
+        self.publish_jobs(*({"job_id": job_id, "profile": profile} for job_id in job_ids))
+
+    def publish_jobs(self, *jobs: Mapping[str, Any]) -> None:
+        """As sluiced does: members of struct sluice_corunner, one job each."""
         taken = int(time.time())
+        usual = {"nodes": 1, "klass": "stream", "expected_end": taken + 3600}
         draft = self.snapshot.with_suffix(".new")
         draft.write_bytes(
             pack_snapshot(
-                state={"sequence": 1, "taken": taken, "running": len(job_ids), "pending": 0},
-                corunners=[
-                    {
-                        "job_id": job_id,
-                        "nodes": 1,
-                        "klass": "stream",
-                        "expected_end": taken + 3600,
-                        "profile": profile,
-                    }
-                    for job_id in job_ids
-                ],
+                state={"sequence": 1, "taken": taken, "running": len(jobs), "pending": 0},
+                corunners=[usual | dict(job) for job in jobs],
             )
         )
         draft.rename(self.snapshot)

@@ -1,0 +1,203 @@
+"""The workloads on which turns are measured, and what became of their jobs.
+
+A draw gives the same programs other widths and offsets. Jobs of a draw run with the same
+offsets without turns (`off`), with turns that decide and hold nobody (`shadow`), and with
+turns (`on`). What a job loses is nodes x (its time - its time with nobody else there).
+"""
+
+import math
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+MIB = 1 << 20
+LANES = ("sl0", "sl1")
+MODES = ("off", "shadow", "on")
+WIDTHS = (1, 1, 2, 3, 5, 10)
+"""Nodes of the jobs of a draw; which job has how many is drawn."""
+OFFSETS = 12.0  # seconds within which the first bursts begin
+SPREAD = 0.3  # standard deviation of the logarithm of a program's volumes
+RING = 48 * MIB  # bytes of a stream's file
+
+
+@dataclass(frozen=True)
+class Program:
+    """A periodic writer. Volumes are bytes of each process, one a burst."""
+
+    name: str
+    pattern: str
+    chunk: int
+    volumes: tuple[int, ...]
+    pause: float  # seconds of computing between bursts
+    lanes: tuple[str, ...] = LANES  # one process writes to each
+    rate: int = 0  # B/s at most of each process; 0: as fast as it can
+
+    @property
+    def lane_mask(self) -> int:
+        return sum(1 << LANES.index(lane) for lane in self.lanes)
+
+    @property
+    def bytes(self) -> int:
+        return len(self.lanes) * sum(self.volumes)
+
+    def words(self, *, pause: float | None = None) -> list[str]:
+        """The writer's options."""
+        rate = ("--rate", str(self.rate)) if self.rate else ()
+        stream = ("--flush", "--ring", str(RING)) if self.pattern == "aw" else ()
+        return [
+            *("--pattern", self.pattern, "--chunk", str(self.chunk)),
+            *("--volume", ",".join(map(str, self.volumes)), "--bursts", str(len(self.volumes))),
+            *("--pause", str(self.pause if pause is None else pause)),
+            *("--processes", str(len(self.lanes)), "--remove", *rate, *stream),
+        ]
+
+
+def program(
+    name: str,
+    pattern: str,
+    seconds: float,
+    pause: float,
+    bursts: int,
+    *,
+    speed: float,
+    chunk: int = MIB,
+    lanes: Sequence[str] = LANES,
+    rate: int = 0,
+) -> Program:
+    """One with bursts of about so many seconds, at a process's speed in B/s."""
+    drawn = random.Random(name)
+    volumes = []
+    for _ in range(bursts):
+        factor = math.exp(drawn.gauss(-(SPREAD**2) / 2, SPREAD))
+        volumes.append(max(1, round(seconds * speed * factor / chunk)) * chunk)
+    return Program(name, pattern, chunk, tuple(volumes), pause, tuple(lanes), rate)
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    programs: tuple[Program, ...]
+
+
+STREAM = 19.0e6  # B/s that a lone stream takes of a target of 20 MB/s and 100 operations/s
+
+
+def _streams() -> tuple[Program, ...]:
+    def stream(name: str, *words: float, lanes: Sequence[str] = LANES) -> Program:
+        seconds, pause, bursts = words
+        return program(name, "aw", seconds, pause, int(bursts), speed=STREAM, lanes=lanes)
+
+    return (
+        stream("lapse", 3, 13, 5),
+        stream("mesh", 4, 22, 3),
+        stream("plasma", 5, 26, 3),
+        stream("ocean", 9, 42, 2),
+        stream("left", 6, 22, 3, lanes=LANES[:1]),
+        stream("right", 6, 22, 3, lanes=LANES[1:]),
+    )
+
+
+STREAMS = Workload("streams", _streams())
+
+
+@dataclass(frozen=True)
+class Job:
+    program: Program
+    nodes: int
+    offset: float  # seconds of computing before its first burst
+
+
+@dataclass(frozen=True)
+class Draw:
+    number: int
+    jobs: tuple[Job, ...]
+
+
+def draw(workload: Workload, number: int) -> Draw:
+    drawn = random.Random(f"{workload.name} {number}")
+    widths = drawn.sample(WIDTHS, len(WIDTHS))
+    offsets = [drawn.uniform(0, OFFSETS) for _ in workload.programs]
+    jobs = zip(workload.programs, widths, offsets, strict=True)
+    return Draw(number, tuple(Job(*job) for job in jobs))
+
+
+@dataclass(frozen=True)
+class Burst:
+    """Seconds since the beginning of the draw."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job. Seconds."""
+
+    job: Job
+    alone: float  # from its first burst to the end of its last, with nobody else there
+    seconds: float  # the same among the others
+    bursts: tuple[Burst, ...]
+    holds: tuple[Burst, ...]  # when it was held or slowed down
+    held: float  # while its processes waited; of several, the mean
+    seen: int  # bytes that the shim counted
+
+    @property
+    def lost(self) -> float:
+        return self.job.nodes * (self.seconds - self.alone)
+
+    @property
+    def slowdown(self) -> float:
+        return self.seconds / self.alone
+
+
+@dataclass(frozen=True)
+class Run:
+    """A draw in a mode."""
+
+    draw: Draw
+    mode: str
+    jobs: tuple[Outcome, ...]
+    counts: Mapping[str, float]  # of the coordinator
+    load: float  # the machine's load average when it ended
+
+    @property
+    def lost(self) -> float:
+        return sum(job.lost for job in self.jobs)
+
+    @property
+    def held(self) -> float:
+        return sum(job.held for job in self.jobs)
+
+    @property
+    def covered(self) -> float:
+        """Share of the bytes written that the shim counted."""
+        return sum(job.seen for job in self.jobs) / sum(
+            job.job.program.bytes for job in self.jobs
+        )
+
+
+def recovered(off: Run, other: Run) -> float:
+    """Share of the node-seconds lost without turns that are not lost with them."""
+    return 1.0 - other.lost / off.lost
+
+
+def slowdowns(off: Run, other: Run) -> Iterator[float]:
+    """Of each job: its time over its time without turns."""
+    for before, after in zip(off.jobs, other.jobs, strict=True):
+        yield after.seconds / before.seconds
+
+
+def load_of(workload: Workload, alone: Mapping[str, float], lane: str) -> float:
+    """Share of the time in which a lane is busy if its jobs never meet; alone: seconds in
+    bursts of each program."""
+    return sum(
+        alone[one.name] / (alone[one.name] + one.pause * len(one.volumes))
+        for one in workload.programs
+        if lane in one.lanes
+    )
+
+
+def median_of(values: Sequence[float]) -> str:
+    """Median and range, as percentages."""
+    return f"{statistics.median(values):.0%} ({min(values):.0%} to {max(values):.0%})"

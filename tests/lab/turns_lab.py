@@ -1,0 +1,319 @@
+"""Turns on real file I/O: jobs of a private Slurm that write to two throttled targets.
+
+Shim, agent, coordinator and spank_sluice.so are the real ones. Each mode has a bench of
+its own: a cluster, its targets, a coordinator and an agent. So a draw (turns_cases.py) runs
+in all modes at once, and whatever else the machine does disturbs all of them alike; which
+bench has which mode changes from draw to draw.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import turns_daemons
+import turns_page
+from measured_programs import writer
+from private_slurm import PrivateSlurm
+from storage_targets import StorageTargets
+from target_kinds import LABELS, Limits
+from turns_cases import LANES, MIB, MODES, WIDTHS, Burst, Draw, Job, Outcome, Program, Run
+from turns_daemons import NOBODY, AgentPage, Cluster
+from up_and_down import UpAndDown
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ROOT / "build" / "plugins"
+LIMITS = Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB)
+OPERATIONS = 60  # a second, as the shim counts them, that a flushing program reaches alone
+LATENCY = 200  # ms: a scan of the agent, a decision, and loopback twice
+SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
+LIMIT_MINUTES = 60  # of a job: it may be held for a twentieth of it
+PATIENCE = 300.0  # seconds for a job to end
+BETWEEN = 1.0  # seconds from the last job's start to the beginning of a draw
+PERIOD = 0.05  # seconds between two samples of what is held
+ALONE_PAUSE = 1.5  # seconds between bursts that are measured alone
+
+COUNTED = ("bytes", "held_ns", "holds", "exempt_lock", "exempt_signal", "exempt_nested")
+
+
+@dataclass
+class Sampled:
+    """What the page of a job said while it ran."""
+
+    page: AgentPage
+    holds: list[list[float]] = field(default_factory=list)
+    is_held: bool = False
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def sample(self, now: float) -> None:
+        is_held = self.page.is_held
+        if is_held and not self.is_held:
+            self.holds.append([now, now])
+        if is_held or self.is_held:
+            self.holds[-1][1] = now
+        self.is_held = is_held
+        for name in COUNTED:
+            self.counters[name] = max(self.counters.get(name, 0), self.page.sum(name))
+
+
+class Bench(UpAndDown):
+    """One cluster on targets of its own."""
+
+    def __init__(
+        self,
+        place: Path,
+        *,
+        limits: Limits = LIMITS,
+        operations: int = OPERATIONS,
+        kinds: Sequence[str] = tuple(LABELS),
+    ) -> None:
+        self.place = place
+        self.operations = operations
+        self.targets = StorageTargets(place / "storage", lanes=LANES, limits=limits, kinds=kinds)
+        self.slurm = PrivateSlurm(
+            place / "slurm",
+            nodes=sum(WIDTHS),
+            plugin_dir=PLUGINS,
+            settings={"SchedulerParameters": SCHEDULER},
+        )
+        self._writer = place / "writer"  # where every user can read it
+        self._library = place / "libsluice_turns.so"
+        self._stack = ExitStack()
+
+    def up(self) -> None:
+        self.place.mkdir()
+        self.place.chmod(0o755)
+        shutil.copy(writer(), self._writer)
+        shutil.copy(turns_page.build(), self._library)
+        with ExitStack() as stack:
+            stack.enter_context(self.targets)
+            stack.enter_context(self.slurm)
+            self.cluster = stack.enter_context(turns_daemons.cluster())
+            self.configure("off")
+            self.cluster.publish()
+            self.cluster.start_turns()
+            self.agent = self.cluster.agent()
+            self._write_plugstack()
+            self._stack = stack.pop_all()
+
+    def down(self) -> None:
+        self._stack.close()
+
+    def configure(self, mode: str) -> None:
+        self.cluster.configure(
+            mode={"off": "off", "shadow": "observe", "on": "enforce"}[mode],
+            bandwidth=self.targets.limits.bandwidth,
+            lanes=LANES,
+            TurnsOperations=self.operations,
+            TurnsLatency=LATENCY,
+        )
+
+    def _write_plugstack(self) -> None:
+        words = [
+            f"turns={self._library}",
+            *(f"turns_on={self.targets.path(lane)}" for lane in LANES),
+            f"turns_socket={self.agent.socket}",
+        ]
+        plugstack = self.slurm.directory / "etc" / "plugstack.conf"
+        plugstack.write_text(f"optional {PLUGINS / 'spank_sluice.so'} {' '.join(words)}\n")
+
+    # -- alone ------------------------------------------------------------------
+
+    def alone(self, program: Program) -> list[float]:
+        """Seconds of each of its bursts with nobody else there."""
+        self.targets.settle()
+        directories = [self.targets.path(lane) for lane in program.lanes]
+        words = [self._writer, *program.words(pause=ALONE_PAUSE), *directories]
+        done = subprocess.run(
+            self.targets.command(*words), check=True, capture_output=True, text=True
+        )
+        return [burst["seconds"] for burst in json.loads(done.stdout)["bursts"]]
+
+    # -- a draw -----------------------------------------------------------------
+
+    def run(
+        self,
+        draw: Draw,
+        mode: str,
+        alone: Mapping[str, Sequence[float]],
+        *,
+        is_known: bool = True,
+    ) -> Run:
+        """Run the jobs of a draw. alone: of each program, as `alone` measured it; is_known:
+        whether the history knows the programs."""
+        self.configure(mode)
+        self.targets.settle()
+        output = self.place / f"{draw.number}-{mode}-{time.monotonic_ns()}"
+        output.mkdir()
+        output.chmod(0o1777)
+        ids = [self._submit(job, mode, output) for job in draw.jobs]
+        self._publish(draw, ids, alone if is_known else {})
+        for job_id in ids:
+            self.slurm.wait_for_job(job_id, "RUNNING")
+        pages = [] if mode == "off" else [self._page(*pair) for pair in zip(ids, draw.jobs)]
+        before = self.cluster.status()["counts"]
+        zero = time.time() + BETWEEN
+        for job in draw.jobs:
+            draft = output / f"{job.program.name}.draft"
+            draft.write_text(f"{zero + job.offset:.3f}\n")
+            draft.rename(output / f"{job.program.name}.at")
+        sampled = self._watch(draw, pages, output, zero)
+        for job_id in ids:
+            self.slurm.wait_for_job(job_id, "COMPLETED", "FAILED", timeout=PATIENCE)
+        for page in pages:
+            page.page.close()
+        after = self.cluster.status()["counts"]
+        return Run(
+            draw,
+            mode,
+            tuple(
+                self._outcome(job, zero, output, alone[job.program.name], one)
+                for job, one in zip(draw.jobs, sampled or [None] * len(ids), strict=True)
+            ),
+            {name: after[name] - before.get(name, 0) for name in after},
+            os.getloadavg()[0],
+        )
+
+    def _submit(self, job: Job, mode: str, output: Path) -> int:
+        name = job.program.name
+        directories = [self.targets.path(lane) for lane in job.program.lanes]
+        words = shlex.join(map(str, (self._writer, *job.program.words(), *directories)))
+        script = (
+            f"until [ -e {output}/{name}.at ]; do sleep 0.2; done; "
+            f"{words} --at $(cat {output}/{name}.at) > {output}/{name}.json 2> {output}/{name}.err"
+        )
+        turns = () if mode == "off" else ("--io-turns",)
+        return self.slurm.submit(
+            *(f"--uid={NOBODY}", "--chdir=/", f"--time={LIMIT_MINUTES}", f"--job-name={name}"),
+            *(f"--nodes={job.nodes}", "--exclusive", *turns, f"--wrap={script}"),
+        )
+
+    def _publish(
+        self, draw: Draw, ids: Sequence[int], alone: Mapping[str, Sequence[float]]
+    ) -> None:
+        self.cluster.publish_jobs(
+            *(
+                {
+                    "job_id": job_id,
+                    "nodes": job.nodes,
+                    "lane_mask": job.program.lane_mask,
+                    "profile": profile_of(job.program, alone.get(job.program.name)),
+                }
+                for job_id, job in zip(ids, draw.jobs, strict=True)
+            )
+        )
+
+    def _page(self, job_id: int, job: Job) -> Sampled:
+        places = [self.targets.path(lane) for lane in LANES]
+        return Sampled(self.agent.register(job_id, *places, nodes=job.nodes, slots=0))
+
+    def _watch(
+        self, draw: Draw, pages: Sequence[Sampled], output: Path, zero: float
+    ) -> Sequence[Sampled]:
+        """Sample the pages until all have written all."""
+        results = [output / f"{job.program.name}.json" for job in draw.jobs]
+        deadline = time.monotonic() + PATIENCE
+        while any(not path.exists() or not path.stat().st_size for path in results):
+            assert time.monotonic() < deadline, [p.read_text() for p in output.glob("*.err")]
+            for page in pages:
+                page.sample(time.time() - zero)
+            time.sleep(PERIOD if pages else 0.5)
+        return pages
+
+    def _outcome(
+        self, job: Job, zero: float, output: Path, alone: Sequence[float], sampled: Sampled | None
+    ) -> Outcome:
+        wrote = json.loads((output / f"{job.program.name}.json").read_text())
+        began = wrote["started"] - zero
+        bursts = tuple(
+            Burst(
+                began + burst["offset_seconds"], began + burst["offset_seconds"] + burst["seconds"]
+            )
+            for burst in wrote["bursts"]
+        )
+        pauses = job.program.pause * (len(bursts) - 1)
+        return Outcome(
+            job=job,
+            alone=sum(alone) + pauses,
+            seconds=bursts[-1].end - job.offset,
+            bursts=bursts,
+            holds=tuple(Burst(*hold) for hold in sampled.holds) if sampled else (),
+            held=sampled.counters["held_ns"] / 1e9 / len(job.program.lanes) if sampled else 0.0,
+            seen=sampled.counters["bytes"] if sampled else 0,
+        )
+
+
+def profile_of(program: Program, alone: Sequence[float] | None) -> dict[str, Any]:
+    """What the history says of a program; of an unknown one only that it writes nothing."""
+    if alone is None:
+        return {"pattern": "unknown"}
+    rate = program.bytes / sum(alone)
+    seconds = sum(alone) / len(alone)
+    return {
+        "pattern": program.pattern,
+        "share": {program.pattern: 1.0},
+        "rate": rate,
+        "burst_seconds": seconds,
+        "period_seconds": seconds + program.pause,
+        "io_share": seconds / (seconds + program.pause),
+    }
+
+
+class TurnsLab(UpAndDown):
+    """A bench for each mode."""
+
+    def __init__(self, place: Path, modes: Sequence[str] = MODES, **options: Any) -> None:
+        self.modes = tuple(modes)
+        self.benches = [Bench(place / f"bench{i}", **options) for i in range(len(modes))]
+        self._stack = ExitStack()
+
+    def up(self) -> None:
+        with ExitStack() as stack:
+            for bench in self.benches:
+                stack.enter_context(bench)
+            self._threads = stack.enter_context(ThreadPoolExecutor(len(self.benches)))
+            self._stack = stack.pop_all()
+
+    def down(self) -> None:
+        self._stack.close()
+
+    def alone(self, programs: Sequence[Program]) -> dict[str, list[float]]:
+        """Seconds of the bursts of each program with nobody else there, by its name."""
+        parts = [programs[i :: len(self.benches)] for i in range(len(self.benches))]
+
+        def measure(pair: tuple[Bench, Sequence[Program]]) -> list[list[float]]:
+            return [pair[0].alone(program) for program in pair[1]]
+
+        found = self._threads.map(measure, zip(self.benches, parts, strict=True))
+        return {
+            program.name: seconds
+            for part, measured in zip(parts, found, strict=True)
+            for program, seconds in zip(part, measured, strict=True)
+        }
+
+    def run(
+        self, draw: Draw, alone: Mapping[str, Sequence[float]], *, is_known: bool = True
+    ) -> dict[str, Run]:
+        """The draw in each mode, all at once."""
+        turned = draw.number % len(self.modes)
+        benches = self.benches[turned:] + self.benches[:turned]
+        runs = self._threads.map(
+            lambda pair: pair[0].run(draw, pair[1], alone, is_known=is_known),
+            zip(benches, self.modes, strict=True),
+        )
+        return {run.mode: run for run in runs}
+
+
+def draws_of(
+    lab: TurnsLab, draws: Sequence[Draw], alone: Mapping[str, Sequence[float]]
+) -> Iterator[dict[str, Run]]:
+    for draw in draws:
+        yield lab.run(draw, alone)
