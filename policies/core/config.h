@@ -88,6 +88,10 @@ enum {
 	X (TurnsOperations, turns_operations, 0, 0, 1000000000,                            \
 	   "operations a second that a storage target serves, for turns; 0: unknown, and " \
 	   "never full")                                                                   \
+	X (TurnsLatency, turns_latency_ms, 500, 10, 60000,                                 \
+	   "milliseconds from what happens to a burst until a verdict on it is in "        \
+	   "effect; "                                                                      \
+	   "bursts shorter than 20 times this are not held")                               \
 	X (AdminComment, admin_comment, 1, 0, 1,                                           \
 	   "0: never touch the admin comment, not even in advise")                         \
 	X (UserHints, user_hints, 0, 0, 1,                                                 \

@@ -481,7 +481,7 @@ take (struct jobs *jobs, struct jobs_agent *agent, const struct wire_report *rep
 	count (jobs, part, burst, is_first);
 	if (!is_active)
 		set_active (jobs, part, 0, 0.0, clock);
-	jobs->have_changed |= (part->flags ^ burst->flags) & WIRE_LOCKED;
+	jobs->have_changed |= (part->flags ^ burst->flags) & (WIRE_LOCKED | WIRE_QUIET);
 	part->sent = report->sent;
 	part->flags = burst->flags;
 	part->writers = burst->writers;
@@ -570,6 +570,17 @@ may_hold (const struct job *job, uint32_t *flags)
 	return least;
 }
 
+/* Its burst may be over, which is certain only when it has been so for a while: until then
+ * it takes nothing, so that others need not wait for that. */
+static int
+is_quiet (const struct job *job)
+{
+	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job)
+		if (part->is_active && !(part->flags & WIRE_QUIET))
+			return 0;
+	return 1;
+}
+
 static void
 describe (const struct job *job, double clock, struct sluice_turns_job *out)
 {
@@ -584,6 +595,8 @@ describe (const struct job *job, double clock, struct sluice_turns_job *out)
 		.began = job->began < clock ? job->began : clock,
 		.lane_mask = job->lane_mask,
 	};
+	if (is_quiet (job))
+		return;
 	out->demand[SLUICE_STATION_BYTES] = out->demand[SLUICE_STATION_LINKS] = rate.bytes;
 	out->demand[SLUICE_STATION_OPERATIONS] = rate.operations;
 	out->demand[SLUICE_STATION_METADATA] = job->metadata_rate;

@@ -125,8 +125,11 @@ scan (struct node_job *job, uint64_t now)
 	charge (job, now);
 	pages_add_up (&job->pages, sum);
 	keep_rising (sum, &before);
-	if (sum->busy || sum->bytes != before.bytes || sum->operations != before.operations
-	    || sum->syncs != before.syncs) {
+	uint32_t was_quiet = job->is_quiet;
+	job->is_quiet = !sum->busy && sum->bytes == before.bytes
+			&& sum->operations == before.operations
+			&& sum->syncs == before.syncs;
+	if (!job->is_quiet) {
 		job->last = now;
 		if (!job->is_active)
 			begin_burst (job, &before, now);
@@ -134,7 +137,7 @@ scan (struct node_job *job, uint64_t now)
 		job->is_active = 0;
 		job->is_due = 1;
 	}
-	if (!before.locks != !sum->locks)
+	if (!before.locks != !sum->locks || (job->is_active && job->is_quiet != was_quiet))
 		job->is_due = 1;
 	if ((job->is_active || job->until > now)
 	    && now - job->reported >= NODE_REPORT_MS * millisecond)
@@ -173,7 +176,7 @@ static uint32_t
 flags_of (const struct node_job *job, uint64_t now)
 {
 	return (job->is_active ? WIRE_ACTIVE : 0u) | (job->sum.locks ? WIRE_LOCKED : 0u)
-	       | (job->until > now ? WIRE_HELD : 0u)
+	       | (job->until > now ? WIRE_HELD : 0u) | (job->is_quiet ? WIRE_QUIET : 0u)
 	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u);
 }
 

@@ -26,6 +26,7 @@ struct node_job {
 	uint32_t nodes;
 	uint32_t registrations;
 	uint32_t is_active;
+	uint32_t is_quiet; /* nothing was under way at the last scan */
 	struct pages pages;
 	struct pages_sum sum;
 	uint64_t began; /* its newest burst */

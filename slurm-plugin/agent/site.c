@@ -164,7 +164,7 @@ make_view (struct site *site)
 	site->was_fresh = is_fresh (site);
 	view->rules.holds = site->config.mode == SLUICE_MODE_ENFORCE && !site->observes;
 	sluice_turns_settings_init (&view->rules.settings);
-	view->rules.settings.latency = 0.5; /* scan, decision and two ways of the network */
+	view->rules.settings.latency = site->config.turns_latency_ms / 1e3;
 	describe_storage (site, view->snapshot, &view->rules.storage);
 	sluice_copy_text (view->error, sizeof view->error, site->error);
 	return view;
