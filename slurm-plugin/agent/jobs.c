@@ -65,7 +65,7 @@ struct job {
 	struct volume last;
 	/* what its profile predicts; 0: unknown */
 	uint64_t rules;
-	double rate, metadata_rate, burst_seconds;
+	double rate, operations_rate, metadata_rate, burst_seconds;
 	uint32_t lane_mask;
 	/* for people */
 	double known_since;
@@ -528,6 +528,9 @@ look_up (struct job *job, const struct jobs_rules *rules)
 	if (!found)
 		return; /* it is no longer published, or never was */
 	job->rate = larger (found->profile.rate, 0.0);
+	job->operations_rate = found->profile.chunk_bytes > 0.0
+				   ? job->rate / found->profile.chunk_bytes
+				   : 0.0;
 	job->metadata_rate = larger (found->profile.metadata_rate, 0.0);
 	job->burst_seconds = larger (found->profile.burst_seconds, 0.0);
 	job->lane_mask = found->lane_mask;
@@ -541,8 +544,8 @@ unhindered (const struct job *job)
 	if (seconds > 0.0)
 		return (struct volume){ job->clean.bytes / seconds,
 					job->clean.operations / seconds };
-	return (struct volume){ job->rate > 0.0 ? job->rate : job->best.bytes,
-				job->best.operations };
+	return job->rate > 0.0 ? (struct volume){ job->rate, job->operations_rate }
+			       : job->best;
 }
 
 /* s that a volume takes at these rates. */

@@ -89,12 +89,12 @@ def _streams() -> tuple[Program, ...]:
         return program(name, "aw", seconds, pause, int(bursts), speed=STREAM, lanes=lanes)
 
     return (
-        stream("lapse", 3, 13, 5),
-        stream("mesh", 4, 22, 3),
-        stream("plasma", 5, 26, 3),
-        stream("ocean", 9, 42, 2),
-        stream("left", 6, 22, 3, lanes=LANES[:1]),
-        stream("right", 6, 22, 3, lanes=LANES[1:]),
+        stream("lapse", 3, 13, 4),
+        stream("mesh", 4, 20, 3),
+        stream("plasma", 5, 22, 3),
+        stream("ocean", 9, 34, 2),
+        stream("left", 6, 20, 3, lanes=LANES[:1]),
+        stream("right", 6, 20, 3, lanes=LANES[1:]),
     )
 
 
