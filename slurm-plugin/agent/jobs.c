@@ -520,6 +520,18 @@ find_corunner (const struct sluice_snapshot *snapshot, uint32_t job_id)
 	return NULL;
 }
 
+/* Writes, flushes and closes a byte: what agents count as operations. */
+static double
+operations_of (const struct sluice_profile *profile)
+{
+	double operations = larger (profile->creates_per_mib, 0.0) / (1 << 20);
+	if (profile->chunk_bytes > 0.0)
+		operations += 1.0 / profile->chunk_bytes;
+	if (profile->bytes_per_flush > 0.0)
+		operations += 1.0 / profile->bytes_per_flush;
+	return operations;
+}
+
 static void
 look_up (struct job *job, const struct jobs_rules *rules)
 {
@@ -528,9 +540,7 @@ look_up (struct job *job, const struct jobs_rules *rules)
 	if (!found)
 		return; /* it is no longer published, or never was */
 	job->rate = larger (found->profile.rate, 0.0);
-	job->operations_rate = found->profile.chunk_bytes > 0.0
-				   ? job->rate / found->profile.chunk_bytes
-				   : 0.0;
+	job->operations_rate = job->rate * operations_of (&found->profile);
 	job->metadata_rate = larger (found->profile.metadata_rate, 0.0);
 	job->burst_seconds = larger (found->profile.burst_seconds, 0.0);
 	job->lane_mask = found->lane_mask;

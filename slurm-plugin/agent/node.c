@@ -127,8 +127,7 @@ scan (struct node_job *job, uint64_t now)
 	keep_rising (sum, &before);
 	uint32_t was_quiet = job->is_quiet;
 	job->is_quiet = !sum->busy && sum->bytes == before.bytes
-			&& sum->operations == before.operations
-			&& sum->syncs == before.syncs;
+			&& sum->operations == before.operations;
 	if (!job->is_quiet) {
 		job->last = now;
 		if (!job->is_active)

@@ -26,7 +26,7 @@ struct pages {
 
 /* What the processes of a job on this node do. Counters of those that ended included. */
 struct pages_sum {
-	uint64_t bytes, operations, syncs, uncovered, uncovered_bytes, refused;
+	uint64_t bytes, operations, uncovered, uncovered_bytes, refused;
 	uint64_t last;	  /* end of the last call */
 	uint32_t writers; /* processes that wrote and live */
 	uint32_t busy;	  /* threads in a call that writes or syncs, or that wait */

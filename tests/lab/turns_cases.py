@@ -1,8 +1,9 @@
 """The workloads on which turns are measured, and what became of their jobs.
 
 A draw gives the same programs other widths and offsets. Jobs of a draw run with the same
-offsets without turns (`off`), with turns that decide and hold nobody (`shadow`), and with
-turns (`on`). What a job loses is nodes x (its time - its time with nobody else there).
+offsets without turns (`off`), with turns that decide and hold nobody (`shadow`), with
+turns (`on`), and with turns that know the programs from what they see only (`unknown`).
+What a job loses is nodes x (its time - its time with nobody else there).
 """
 
 import math
@@ -11,10 +12,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 LANES = ("sl0", "sl1")
-MODES = ("off", "shadow", "on")
-WIDTHS = (1, 1, 2, 3, 5, 10)
+MODES = ("off", "shadow", "on", "unknown")
+WIDTHS = (1, 1, 2, 4, 8, 16)
 """Nodes of the jobs of a draw; which job has how many is drawn."""
 OFFSETS = 12.0  # seconds within which the first bursts begin
 SPREAD = 0.3  # standard deviation of the logarithm of a program's volumes
@@ -80,25 +81,44 @@ class Workload:
     programs: tuple[Program, ...]
 
 
-STREAM = 19.0e6  # B/s that a lone stream takes of a target of 20 MB/s and 100 operations/s
+# B/s that a lone process takes of a target of 20 MB/s and 100 operations/s
+STREAM, FLUSHES, FILES, SMALL_FILES = 19.0e6, 2.4e6, 11.7e6, 1.44e6
+PACE = 2.5e6  # B/s of each process: those of one lane fill it to five eighths
+LEFT, RIGHT = LANES[:1], LANES[1:]
 
-
-def _streams() -> tuple[Program, ...]:
-    def stream(name: str, *words: float, lanes: Sequence[str] = LANES) -> Program:
-        seconds, pause, bursts = words
-        return program(name, "aw", seconds, pause, int(bursts), speed=STREAM, lanes=lanes)
-
-    return (
-        stream("lapse", 3, 13, 4),
-        stream("mesh", 4, 20, 3),
-        stream("plasma", 5, 22, 3),
-        stream("ocean", 9, 34, 2),
-        stream("left", 6, 20, 3, lanes=LANES[:1]),
-        stream("right", 6, 20, 3, lanes=LANES[1:]),
-    )
-
-
-STREAMS = Workload("streams", _streams())
+STREAMS = Workload(
+    "streams",
+    (
+        program("lapse", "aw", 3, 13, 4, speed=STREAM),
+        program("mesh", "aw", 4, 20, 3, speed=STREAM),
+        program("plasma", "aw", 5, 22, 3, speed=STREAM),
+        program("ocean", "aw", 8, 34, 2, speed=STREAM),
+        program("left", "aw", 6, 20, 3, speed=STREAM, lanes=LEFT),
+        program("right", "aw", 6, 20, 3, speed=STREAM, lanes=RIGHT),
+    ),
+)
+MIXED = Workload(
+    "mixed",
+    (
+        program("lapse", "aw", 3, 15, 4, speed=STREAM),
+        program("plasma", "aw", 5, 24, 3, speed=STREAM),
+        program("journal", "ws", 4, 20, 3, speed=FLUSHES, chunk=64 * KIB),
+        program("frames", "owc", 4, 20, 3, speed=FILES),
+        program("left", "aw", 5, 20, 3, speed=STREAM, lanes=LEFT),
+        program("right", "owc", 5, 20, 3, speed=SMALL_FILES, chunk=128 * KIB, lanes=RIGHT),
+    ),
+)
+PACED = Workload(
+    "never full",
+    tuple(
+        program(name, "aw", 8, 12, 3, speed=PACE, lanes=lanes, rate=int(PACE))
+        for name, lanes in (
+            *((name, LANES) for name in ("lapse", "mesh", "plasma", "ocean")),
+            *(("left", LEFT), ("right", RIGHT)),
+        )
+    ),
+)
+WORKLOADS = {workload.name: workload for workload in (STREAMS, MIXED, PACED)}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from up_and_down import UpAndDown
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "build" / "plugins"
 LIMITS = Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB)
-OPERATIONS = 60  # a second, as the shim counts them, that a flushing program reaches alone
+OPERATIONS = 60  # a second of a target: writes, flushes and closes
 LATENCY = 100  # ms, as measured from a burst's begin until it is held: 70 to 160
 SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
 LIMIT_MINUTES = 60  # of a job: it may be held for a twentieth of it
@@ -109,7 +109,7 @@ class Bench(UpAndDown):
 
     def configure(self, mode: str) -> None:
         self.cluster.configure(
-            mode={"off": "off", "shadow": "observe", "on": "enforce"}[mode],
+            mode={"off": "off", "shadow": "observe"}.get(mode, "enforce"),
             bandwidth=self.targets.limits.bandwidth,
             lanes=LANES,
             TurnsOperations=self.operations,
@@ -144,18 +144,15 @@ class Bench(UpAndDown):
         draw: Draw,
         mode: str,
         alone: Mapping[str, Sequence[float]],
-        *,
-        is_known: bool = True,
     ) -> Run:
-        """Run the jobs of a draw. alone: of each program, as `alone` measured it; is_known:
-        whether the history knows the programs."""
+        """Run the jobs of a draw. alone: of each program, as `alone` measured it."""
         self.configure(mode)
         self.targets.settle()
         output = self.place / f"{draw.number}-{mode}-{time.monotonic_ns()}"
         output.mkdir()
         output.chmod(0o1777)
         ids = [self._submit(job, mode, output) for job in draw.jobs]
-        self._publish(draw, ids, alone if is_known else {})
+        self._publish(draw, ids, {} if mode == "unknown" else alone)
         for job_id in ids:
             self.slurm.wait_for_job(job_id, "RUNNING")
         pages = [] if mode == "off" else [self._page(*pair) for pair in zip(ids, draw.jobs)]
@@ -261,6 +258,9 @@ def profile_of(program: Program, alone: Sequence[float] | None) -> dict[str, Any
         "pattern": program.pattern,
         "share": {program.pattern: 1.0},
         "rate": rate,
+        "chunk_bytes": program.chunk,
+        "bytes_per_flush": program.chunk if program.pattern != "aw" else program.volumes[0],
+        "creates_per_mib": MIB / program.chunk if program.pattern == "owc" else 0.0,
         "burst_seconds": seconds,
         "period_seconds": seconds + program.pause,
         "io_share": seconds / (seconds + program.pause),
@@ -299,21 +299,12 @@ class TurnsLab(UpAndDown):
             for program, seconds in zip(part, measured, strict=True)
         }
 
-    def run(
-        self, draw: Draw, alone: Mapping[str, Sequence[float]], *, is_known: bool = True
-    ) -> dict[str, Run]:
+    def run(self, draw: Draw, alone: Mapping[str, Sequence[float]]) -> dict[str, Run]:
         """The draw in each mode, all at once."""
         turned = draw.number % len(self.modes)
         benches = self.benches[turned:] + self.benches[:turned]
         runs = self._threads.map(
-            lambda pair: pair[0].run(draw, pair[1], alone, is_known=is_known),
+            lambda pair: pair[0].run(draw, pair[1], alone),
             zip(benches, self.modes, strict=True),
         )
         return {run.mode: run for run in runs}
-
-
-def draws_of(
-    lab: TurnsLab, draws: Sequence[Draw], alone: Mapping[str, Sequence[float]]
-) -> Iterator[dict[str, Run]]:
-    for draw in draws:
-        yield lab.run(draw, alone)
