@@ -8,7 +8,6 @@ What a job loses is nodes x (its time - its time with nobody else there).
 
 import math
 import random
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ WIDTHS = (1, 1, 2, 4, 8, 16)
 """Nodes of the jobs of a draw; which job has how many is drawn."""
 OFFSETS = 12.0  # seconds within which the first bursts begin
 SPREAD = 0.3  # standard deviation of the logarithm of a program's volumes
-RING = 48 * MIB  # bytes of a stream's file
+RING = 32 * MIB  # bytes of a stream's file
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,8 @@ class Workload:
     programs: tuple[Program, ...]
 
 
-# B/s that a lone process takes of a target of 20 MB/s and 100 operations/s
+# B/s that a lone process takes of a target of 20 MB/s
+SLOW_STREAM = 9.5e6  # the same of one of 10 MB/s
 STREAM, FLUSHES, FILES, SMALL_FILES = 19.0e6, 2.4e6, 11.7e6, 1.44e6
 PACE = 2.5e6  # B/s of each process: those of one lane fill it to five eighths
 LEFT, RIGHT = LANES[:1], LANES[1:]
@@ -89,12 +89,12 @@ LEFT, RIGHT = LANES[:1], LANES[1:]
 STREAMS = Workload(
     "streams",
     (
-        program("lapse", "aw", 3, 13, 4, speed=STREAM),
-        program("mesh", "aw", 4, 20, 3, speed=STREAM),
-        program("plasma", "aw", 5, 22, 3, speed=STREAM),
-        program("ocean", "aw", 8, 34, 2, speed=STREAM),
-        program("left", "aw", 6, 20, 3, speed=STREAM, lanes=LEFT),
-        program("right", "aw", 6, 20, 3, speed=STREAM, lanes=RIGHT),
+        program("lapse", "aw", 3, 15, 4, speed=SLOW_STREAM),
+        program("mesh", "aw", 4, 22, 3, speed=SLOW_STREAM),
+        program("plasma", "aw", 4.5, 26, 3, speed=SLOW_STREAM),
+        program("ocean", "aw", 7, 36, 2, speed=SLOW_STREAM),
+        program("left", "aw", 5, 22, 3, speed=SLOW_STREAM, lanes=LEFT),
+        program("right", "aw", 5, 22, 3, speed=SLOW_STREAM, lanes=RIGHT),
     ),
 )
 MIXED = Workload(
@@ -192,9 +192,7 @@ class Run:
     @property
     def covered(self) -> float:
         """Share of the bytes written that the shim counted."""
-        return sum(job.seen for job in self.jobs) / sum(
-            job.job.program.bytes for job in self.jobs
-        )
+        return sum(job.seen for job in self.jobs) / sum(job.job.program.bytes for job in self.jobs)
 
 
 def recovered(off: Run, other: Run) -> float:
@@ -216,8 +214,3 @@ def load_of(workload: Workload, alone: Mapping[str, float], lane: str) -> float:
         for one in workload.programs
         if lane in one.lanes
     )
-
-
-def median_of(values: Sequence[float]) -> str:
-    """Median and range, as percentages."""
-    return f"{statistics.median(values):.0%} ({min(values):.0%} to {max(values):.0%})"

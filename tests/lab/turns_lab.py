@@ -22,26 +22,31 @@ from typing import Any
 import turns_daemons
 import turns_page
 from measured_programs import writer
+from moosefs import MooseFS
 from private_slurm import PrivateSlurm
 from storage_targets import StorageTargets
 from target_kinds import LABELS, Limits
 from turns_cases import LANES, MIB, MODES, WIDTHS, Burst, Draw, Job, Outcome, Program, Run
-from turns_daemons import NOBODY, AgentPage, Cluster
+from turns_daemons import NOBODY, AgentPage
 from up_and_down import UpAndDown
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "build" / "plugins"
-LIMITS = Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB)
+LIMITS = {
+    "streams": Limits(bandwidth=10_000_000, operations=100, dirty=4 * MIB, size=1024 * MIB),
+    "mixed": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
+}
 OPERATIONS = 60  # a second of a target: writes, flushes and closes
+MOOSEFS_LIMITS = Limits(bandwidth=20_000_000, operations=0, dirty=8 * MIB, size=1500 * MIB)
 LATENCY = 100  # ms, as measured from a burst's begin until it is held: 70 to 160
 SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
 LIMIT_MINUTES = 60  # of a job: it may be held for a twentieth of it
 PATIENCE = 300.0  # seconds for a job to end
 BETWEEN = 1.0  # seconds from the last job's start to the beginning of a draw
-PERIOD = 0.05  # seconds between two samples of what is held
+PERIOD = 0.1  # seconds between two samples of what is held
 ALONE_PAUSE = 1.5  # seconds between bursts that are measured alone
 
-COUNTED = ("bytes", "held_ns", "holds", "exempt_lock", "exempt_signal", "exempt_nested")
+COUNTED = ("bytes", "held_ns")
 
 
 @dataclass
@@ -53,13 +58,15 @@ class Sampled:
     is_held: bool = False
     counters: dict[str, int] = field(default_factory=dict)
 
-    def sample(self, now: float) -> None:
+    def look(self, now: float) -> None:
         is_held = self.page.is_held
         if is_held and not self.is_held:
             self.holds.append([now, now])
         if is_held or self.is_held:
             self.holds[-1][1] = now
         self.is_held = is_held
+
+    def count(self) -> None:
         for name in COUNTED:
             self.counters[name] = max(self.counters.get(name, 0), self.page.sum(name))
 
@@ -71,13 +78,13 @@ class Bench(UpAndDown):
         self,
         place: Path,
         *,
-        limits: Limits = LIMITS,
+        limits: Limits,
         operations: int = OPERATIONS,
         kinds: Sequence[str] = tuple(LABELS),
     ) -> None:
         self.place = place
         self.operations = operations
-        self.targets = StorageTargets(place / "storage", lanes=LANES, limits=limits, kinds=kinds)
+        self.storage = self._make_storage(place / "storage", limits, kinds)
         self.slurm = PrivateSlurm(
             place / "slurm",
             nodes=sum(WIDTHS),
@@ -94,7 +101,7 @@ class Bench(UpAndDown):
         shutil.copy(writer(), self._writer)
         shutil.copy(turns_page.build(), self._library)
         with ExitStack() as stack:
-            stack.enter_context(self.targets)
+            stack.enter_context(self.storage)
             stack.enter_context(self.slurm)
             self.cluster = stack.enter_context(turns_daemons.cluster())
             self.configure("off")
@@ -106,6 +113,21 @@ class Bench(UpAndDown):
 
     def down(self) -> None:
         self._stack.close()
+
+    # -- storage ------------------------------------------------------------------
+
+    def _make_storage(self, place: Path, limits: Limits, kinds: Sequence[str]) -> UpAndDown:
+        self.targets = StorageTargets(place, lanes=LANES, limits=limits, kinds=kinds)
+        return self.targets
+
+    def path(self, lane: str, job: int) -> Path:
+        """Where the job of that number in its draw writes to a lane."""
+        return self.targets.path(lane)
+
+    def mount_points(self) -> Sequence[Path]:
+        return [self.targets.path(lane) for lane in LANES]
+
+    # -- daemons ------------------------------------------------------------------
 
     def configure(self, mode: str) -> None:
         self.cluster.configure(
@@ -119,7 +141,7 @@ class Bench(UpAndDown):
     def _write_plugstack(self) -> None:
         words = [
             f"turns={self._library}",
-            *(f"turns_on={self.targets.path(lane)}" for lane in LANES),
+            *(f"turns_on={path}" for path in self.mount_points()),
             f"turns_socket={self.agent.socket}",
         ]
         plugstack = self.slurm.directory / "etc" / "plugstack.conf"
@@ -130,7 +152,7 @@ class Bench(UpAndDown):
     def alone(self, program: Program) -> list[float]:
         """Seconds of each of its bursts with nobody else there."""
         self.targets.settle()
-        directories = [self.targets.path(lane) for lane in program.lanes]
+        directories = [self.path(lane, 0) for lane in program.lanes]
         words = [self._writer, *program.words(pause=ALONE_PAUSE), *directories]
         done = subprocess.run(
             self.targets.command(*words), check=True, capture_output=True, text=True
@@ -151,11 +173,15 @@ class Bench(UpAndDown):
         output = self.place / f"{draw.number}-{mode}-{time.monotonic_ns()}"
         output.mkdir()
         output.chmod(0o1777)
-        ids = [self._submit(job, mode, output) for job in draw.jobs]
+        ids = [self._submit(number, job, mode, output) for number, job in enumerate(draw.jobs)]
         self._publish(draw, ids, {} if mode == "unknown" else alone)
         for job_id in ids:
             self.slurm.wait_for_job(job_id, "RUNNING")
-        pages = [] if mode == "off" else [self._page(*pair) for pair in zip(ids, draw.jobs)]
+        pages = (
+            []
+            if mode == "off"
+            else [self._page(*pair) for pair in zip(ids, draw.jobs, strict=True)]
+        )
         before = self.cluster.status()["counts"]
         zero = time.time() + BETWEEN
         for job in draw.jobs:
@@ -179,9 +205,9 @@ class Bench(UpAndDown):
             os.getloadavg()[0],
         )
 
-    def _submit(self, job: Job, mode: str, output: Path) -> int:
+    def _submit(self, number: int, job: Job, mode: str, output: Path) -> int:
         name = job.program.name
-        directories = [self.targets.path(lane) for lane in job.program.lanes]
+        directories = [self.path(lane, number) for lane in job.program.lanes]
         words = shlex.join(map(str, (self._writer, *job.program.words(), *directories)))
         script = (
             f"until [ -e {output}/{name}.at ]; do sleep 0.2; done; "
@@ -209,8 +235,8 @@ class Bench(UpAndDown):
         )
 
     def _page(self, job_id: int, job: Job) -> Sampled:
-        places = [self.targets.path(lane) for lane in LANES]
-        return Sampled(self.agent.register(job_id, *places, nodes=job.nodes, slots=0))
+        agent = self.agent.register(job_id, *self.mount_points(), nodes=job.nodes, slots=0)
+        return Sampled(agent)
 
     def _watch(
         self, draw: Draw, pages: Sequence[Sampled], output: Path, zero: float
@@ -221,8 +247,10 @@ class Bench(UpAndDown):
         while any(not path.exists() or not path.stat().st_size for path in results):
             assert time.monotonic() < deadline, [p.read_text() for p in output.glob("*.err")]
             for page in pages:
-                page.sample(time.time() - zero)
+                page.look(time.time() - zero)
             time.sleep(PERIOD if pages else 0.5)
+        for page in pages:
+            page.count()
         return pages
 
     def _outcome(
@@ -267,12 +295,34 @@ def profile_of(program: Program, alone: Sequence[float] | None) -> dict[str, Any
     }
 
 
+class MooseBench(Bench):
+    """One whose targets are those of a MooseFS; each job has a client of its own."""
+
+    def _make_storage(self, place: Path, limits: Limits, kinds: Sequence[str]) -> UpAndDown:
+        self._moosefs = MooseFS(place, lanes=LANES, limits=limits, clients=len(WIDTHS))
+        self.targets = self._moosefs.targets
+        return self._moosefs
+
+    def path(self, lane: str, job: int) -> Path:
+        return self._moosefs.path(lane, client=job)
+
+    def mount_points(self) -> Sequence[Path]:
+        return self._moosefs.mounts
+
+
 class TurnsLab(UpAndDown):
     """A bench for each mode."""
 
-    def __init__(self, place: Path, modes: Sequence[str] = MODES, **options: Any) -> None:
+    def __init__(
+        self,
+        place: Path,
+        modes: Sequence[str] = MODES,
+        *,
+        bench: type[Bench] = Bench,
+        **options: Any,
+    ) -> None:
         self.modes = tuple(modes)
-        self.benches = [Bench(place / f"bench{i}", **options) for i in range(len(modes))]
+        self.benches = [bench(place / f"bench{i}", **options) for i in range(len(modes))]
         self._stack = ExitStack()
 
     def up(self) -> None:

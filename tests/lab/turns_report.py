@@ -1,0 +1,79 @@
+"""Figures of draws in which bursts took turns, as docs/evidence/turns-measured.md has them."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from turns_cases import MODES, Run, Workload, load_of, recovered, slowdowns
+from turns_predicted import Predicted
+
+Draws = Sequence[Mapping[str, Run]]
+"""The runs of each draw, by mode."""
+
+COLUMNS = (
+    *("mode", "node-seconds lost", "recovered", "slowest job, times off", "of all"),
+    *("held, s", "writes covered"),
+)
+
+
+def recoveries(draws: Draws, mode: str) -> list[float]:
+    return [recovered(runs["off"], runs[mode]) for runs in draws]
+
+
+def slowest(draws: Draws, mode: str) -> list[float]:
+    """Of each draw: the largest of its jobs' times over that without turns."""
+    return [max(slowdowns(runs["off"], runs[mode])) for runs in draws]
+
+
+def table(draws: Draws) -> str:
+    """A row for each mode: medians over the draws, and ranges."""
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *(_row(draws, mode) for mode in modes_of(draws))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def modes_of(draws: Draws) -> list[str]:
+    return [mode for mode in MODES if mode in draws[0]]
+
+
+def _row(draws: Draws, mode: str) -> tuple[str, ...]:
+    runs = [draw[mode] for draw in draws]
+    lost = with_range([run.lost for run in runs], "{:.0f}")
+    if mode == "off":
+        return (mode, lost, "", "", "", "", "")
+    most = slowest(draws, mode)
+    return (
+        mode,
+        lost,
+        with_range(recoveries(draws, mode), "{:.0%}"),
+        f"{statistics.median(most):.2f}",
+        f"{max(most):.2f}",
+        with_range([run.held for run in runs], "{:.0f}"),
+        f"{statistics.median(run.covered for run in runs):.1%}",
+    )
+
+
+def conditions(
+    workload: Workload, draws: Draws, alone: Mapping[str, Sequence[float]]
+) -> Iterator[str]:
+    seconds = {name: sum(bursts) for name, bursts in alone.items()}
+    loads = [load_of(workload, seconds, lane) for lane in ("sl0", "sl1")]
+    averages = [run.load for runs in draws for run in runs.values()]
+    yield f"{len(draws)} draws; lanes busy {loads[0]:.0%} and {loads[1]:.0%} of the time alone"
+    yield f"load average of the machine: {with_range(averages, '{:.1f}')}"
+
+
+def prediction(predicted: Sequence[Predicted]) -> str:
+    low, high = interval(predicted)
+    lost = statistics.median(one.lost for one in predicted)
+    expected = statistics.median(one.recovered for one in predicted)
+    return f"predicted: {lost:.0f} lost, {expected:.0%} recovered ({low:.0%} to {high:.0%})"
+
+
+def interval(predicted: Sequence[Predicted]) -> tuple[float, float]:
+    """Within which four of five predicted draws lie."""
+    tenths = statistics.quantiles([one.recovered for one in predicted], n=10)
+    return tenths[0], tenths[-1]
+
+
+def with_range(values: Sequence[float], form: str) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{form.format(middle)} ({form.format(low)} to {form.format(high)})"

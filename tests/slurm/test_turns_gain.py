@@ -1,0 +1,167 @@
+"""What turns recover on real file I/O, in draws that run in all modes at once.
+
+    pytest -s -m acceptance tests/slurm/test_turns_gain.py
+
+prints the tables of docs/evidence/turns-measured.md. About 40 minutes for each of the
+first two workloads; a machine that does nothing else is not needed.
+"""
+
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from moosefs import MooseFS
+from storage_targets import StorageTargetsError
+from turns_cases import MIXED, PACED, STREAMS, Workload, draw, slowdowns
+from turns_lab import MOOSEFS_LIMITS, Bench, MooseBench, TurnsLab
+from turns_predicted import Predicted, predict
+from turns_report import (
+    Draws,
+    conditions,
+    interval,
+    prediction,
+    recoveries,
+    slowest,
+    table,
+)
+
+pytestmark = [pytest.mark.slurm, pytest.mark.storage, pytest.mark.acceptance]
+
+SLOWEST = 1.3  # of a job's time without turns, in the median draw
+BUDGET = 10.0  # times the length of its burst for which a job may be held
+LATE = 2.0  # seconds until a word has lapsed, and a burst has been seen to end
+KNOWN, UNKNOWN = "on", "unknown"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    workload: Workload
+    draws: int
+    goal: float
+    """Share of the loss to be recovered in the median draw."""
+    modes: tuple[str, ...] = ("off", "shadow", KNOWN, UNKNOWN)
+    bench: type[Bench] = Bench
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("streams", STREAMS, 20, 0.45),
+        Case("mixed", MIXED, 20, 0.25),
+        Case("moosefs", STREAMS, 6, 0.15, ("off", KNOWN, UNKNOWN), MooseBench),
+        Case("never full", PACED, 6, 0.0, ("off", KNOWN)),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    case: Case
+    alone: Mapping[str, Sequence[float]]
+    draws: Draws
+    predicted: Sequence[Predicted]
+
+    def report(self, label: str) -> str:
+        lines = [f"{self.case.name}, {label}"]
+        lines += conditions(self.case.workload, self.draws, self.alone)
+        lines += [prediction(self.predicted)] if self.predicted else []
+        return "\n".join(["", *lines, "", table(self.draws), ""])
+
+
+def measure(case: Case, place: Path) -> Measured:
+    options = {"limits": MOOSEFS_LIMITS, "operations": 0} if case.bench is MooseBench else {}
+    drawn = [draw(case.workload, number) for number in range(case.draws)]
+    with TurnsLab(place, case.modes, bench=case.bench, **options) as lab:
+        alone = lab.alone(case.workload.programs)
+        asked = case.goal > 0 and case.bench is Bench
+        predicted = [predict(one, alone, one.number) for one in drawn] if asked else []
+        measured = Measured(case, alone, [lab.run(one, alone) for one in drawn], predicted)
+        print(measured.report(lab.benches[0].targets.label))
+    return measured
+
+
+@pytest.fixture(scope="module")
+def measured_case() -> Iterator[Callable[[str], Measured]]:
+    """Measures a case when it is first asked for."""
+    place = Path(tempfile.mkdtemp(prefix="sluice-turns-"))
+    place.chmod(0o755)
+    known: dict[str, Measured] = {}
+
+    def ask(name: str) -> Measured:
+        if reason := MooseFS.missing():
+            pytest.skip(reason)
+        if name not in known:
+            folder = place / name.replace(" ", "-")
+            folder.mkdir()
+            try:
+                known[name] = measure(CASES[name], folder)
+            except StorageTargetsError as error:
+                pytest.skip(str(error))
+        return known[name]
+
+    yield ask
+    shutil.rmtree(place, ignore_errors=True)
+
+
+FULL = ("streams", "mixed", "moosefs")
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_jobs_lose_less_with_turns(measured_case, name: str) -> None:
+    measured = measured_case(name)
+    assert statistics.median(recoveries(measured.draws, KNOWN)) >= measured.case.goal
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_programs_that_nobody_knows_lose_less_by_half_of_that(measured_case, name: str) -> None:
+    measured = measured_case(name)
+    assert statistics.median(recoveries(measured.draws, UNKNOWN)) >= measured.case.goal / 2
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_no_job_is_much_slower_in_the_median_draw(measured_case, name: str) -> None:
+    assert statistics.median(slowest(measured_case(name).draws, KNOWN)) <= SLOWEST
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_no_burst_is_held_beyond_its_budget(measured_case, name: str) -> None:
+    measured = measured_case(name)
+    for runs in measured.draws:
+        for job in runs[KNOWN].jobs:
+            longest = max(measured.alone[job.job.program.name])
+            for burst in job.bursts:
+                held = sum(
+                    hold.end - hold.start
+                    for hold in job.holds
+                    if burst.start <= hold.end and hold.start <= burst.end
+                )
+                assert held <= BUDGET * longest + LATE
+
+
+@pytest.mark.parametrize("name", ("streams", "mixed"))
+def test_in_shadow_nobody_is_held(measured_case, name: str) -> None:
+    assert all(runs["shadow"].held == 0 for runs in measured_case(name).draws)
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_the_shim_sees_what_is_written(measured_case, name: str) -> None:
+    assert all(runs[KNOWN].covered >= 0.99 for runs in measured_case(name).draws)
+
+
+@pytest.mark.parametrize("name", ("streams", "mixed"))
+def test_the_measured_gain_is_one_that_the_replay_predicts(measured_case, name: str) -> None:
+    measured = measured_case(name)
+    low, high = interval(measured.predicted)
+    assert low <= statistics.median(recoveries(measured.draws, KNOWN)) <= high
+
+
+def test_where_the_storage_is_never_full_nothing_changes(measured_case) -> None:
+    measured = measured_case("never full")
+    changes = [by for runs in measured.draws for by in slowdowns(runs["off"], runs[KNOWN])]
+    assert all(runs[KNOWN].held == 0 for runs in measured.draws)
+    assert statistics.median(changes) == pytest.approx(1.0, abs=0.02)
