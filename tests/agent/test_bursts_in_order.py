@@ -1,5 +1,7 @@
 """Bursts of jobs on several nodes: who is held, where, and until when."""
 
+import time
+
 import pytest
 from turns_daemons import RATE, Cluster, wait_for
 
@@ -67,6 +69,39 @@ def test_the_job_that_waits_goes_when_the_burst_before_it_ends(contended):
     wait_for(lambda: not any(page.words.until for page in narrow))
     moved = cluster.ranks[1].slot.bytes
     wait_for(lambda: cluster.ranks[1].slot.bytes > moved)
+
+
+def test_a_pause_within_a_burst_is_free_for_others(contended):
+    """Something is written every 0.3 s, so the burst does not end."""
+    cluster, _, narrow = contended
+    cluster.ranks[0].finish()
+    written = [time.monotonic()]
+
+    def goes() -> bool:
+        if time.monotonic() > written[-1] + 0.3:
+            cluster.ranks[0].slot.bytes += 1
+            written.append(time.monotonic())
+        return not any(page.is_held for page in narrow)
+
+    wait_for(goes)
+
+
+def test_flushes_are_operations_of_the_target(cluster):
+    """Jobs that write nothing new and flush all the time fill a target of few operations."""
+    cluster.configure(TurnsOperations=10)
+    cluster.start_turns()
+    agent = cluster.agent()
+    pages = [cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 2)]
+    ranks = [cluster.rank(page, rate=0) for page in pages]
+    for rank in ranks:
+        rank.finish()
+
+    def waits() -> bool:
+        for rank in ranks:
+            rank.slot.syncs += 1
+        return pages[0].is_held
+
+    wait_for(waits)
 
 
 def test_the_job_that_waits_goes_when_the_step_before_it_ends(contended):

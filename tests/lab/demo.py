@@ -5,9 +5,10 @@ published, a private Slurm is brought up with the plugin loaded, and jobs are
 submitted through sbatch and srun. Then Sluice explains itself. In the second half
 (demo_enforce.py) jobs write to two throttled storage targets, in observe and in
 enforce. As root it ends with the loop (tests/loop): programs with co-runners, what Sluice learns of
-them, and what is so. Everything lives in one temporary directory and is taken down at the end,
-also after a failure; `--keep` leaves the directory for a look, `--svg FILE` saves the
-table of decisions as a picture, `--png FILE` says where the second half's goes.
+them, and what is so; and with bursts that take turns (demo_turns.py). Everything lives in one
+temporary directory and is taken down at the end, also after a failure; `--keep` leaves the
+directory for a look, `--svg FILE` saves the table of decisions as a picture, `--png FILE` says
+where the second half's goes, and that of turns goes next to it.
 
 The logs come from programs that ran for seconds on two cores, so the thresholds
 below which Sluice leaves a job alone are scaled down with them; a site keeps the
@@ -31,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import demo_enforce
+import demo_turns
 from measured_programs import MeasurementError
 from private_slurm import PrivateSlurm, PrivateSlurmError
 from rich.console import Console
@@ -301,6 +303,7 @@ def main() -> int:
         demo_enforce.show(place / "enforce", arguments.png, say, kinds=kinds)
         if os.geteuid() == 0:  # its jobs are those of several users
             show_loop(place / "loop")
+            demo_turns.show(place / "turns", arguments.png.with_name("turns.png"), say)
     except FAILURES as error:
         print(f"demo: {error}\ndemo: logs are in {place}", file=sys.stderr)
         return 1

@@ -25,7 +25,7 @@ from measured_programs import writer
 from moosefs import MooseFS
 from private_slurm import PrivateSlurm
 from storage_targets import StorageTargets
-from target_kinds import LABELS, Limits
+from target_kinds import Limits
 from turns_cases import LANES, MIB, MODES, WIDTHS, Burst, Draw, Job, Outcome, Program, Run
 from turns_daemons import NOBODY, AgentPage
 from up_and_down import UpAndDown
@@ -35,9 +35,10 @@ PLUGINS = ROOT / "build" / "plugins"
 LIMITS = {
     "streams": Limits(bandwidth=10_000_000, operations=100, dirty=4 * MIB, size=1024 * MIB),
     "mixed": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
+    "never full": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
+    "moosefs": Limits(bandwidth=10_000_000, operations=0, dirty=4 * MIB, size=1500 * MIB),
 }
 OPERATIONS = 60  # a second of a target: writes, flushes and closes
-MOOSEFS_LIMITS = Limits(bandwidth=20_000_000, operations=0, dirty=8 * MIB, size=1500 * MIB)
 LATENCY = 100  # ms, as measured from a burst's begin until it is held: 70 to 160
 SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
 LIMIT_MINUTES = 60  # of a job: it may be held for a twentieth of it
@@ -79,12 +80,9 @@ class Bench(UpAndDown):
         place: Path,
         *,
         limits: Limits,
-        operations: int = OPERATIONS,
-        kinds: Sequence[str] = tuple(LABELS),
     ) -> None:
         self.place = place
-        self.operations = operations
-        self.storage = self._make_storage(place / "storage", limits, kinds)
+        self.storage = self._make_storage(place / "storage", limits)
         self.slurm = PrivateSlurm(
             place / "slurm",
             nodes=sum(WIDTHS),
@@ -96,7 +94,7 @@ class Bench(UpAndDown):
         self._stack = ExitStack()
 
     def up(self) -> None:
-        self.place.mkdir()
+        self.place.mkdir(parents=True)
         self.place.chmod(0o755)
         shutil.copy(writer(), self._writer)
         shutil.copy(turns_page.build(), self._library)
@@ -116,11 +114,11 @@ class Bench(UpAndDown):
 
     # -- storage ------------------------------------------------------------------
 
-    def _make_storage(self, place: Path, limits: Limits, kinds: Sequence[str]) -> UpAndDown:
-        self.targets = StorageTargets(place, lanes=LANES, limits=limits, kinds=kinds)
+    def _make_storage(self, place: Path, limits: Limits) -> UpAndDown:
+        self.targets = StorageTargets(place, lanes=LANES, limits=limits, kinds=("blkio",))
         return self.targets
 
-    def path(self, lane: str, job: int) -> Path:
+    def path(self, lane: str, job: int) -> Path:  # noqa: ARG002 - of a file system with clients
         """Where the job of that number in its draw writes to a lane."""
         return self.targets.path(lane)
 
@@ -134,7 +132,7 @@ class Bench(UpAndDown):
             mode={"off": "off", "shadow": "observe"}.get(mode, "enforce"),
             bandwidth=self.targets.limits.bandwidth,
             lanes=LANES,
-            TurnsOperations=self.operations,
+            TurnsOperations=OPERATIONS if self.targets.limits.operations else 0,
             TurnsLatency=LATENCY,
         )
 
@@ -298,7 +296,7 @@ def profile_of(program: Program, alone: Sequence[float] | None) -> dict[str, Any
 class MooseBench(Bench):
     """One whose targets are those of a MooseFS; each job has a client of its own."""
 
-    def _make_storage(self, place: Path, limits: Limits, kinds: Sequence[str]) -> UpAndDown:
+    def _make_storage(self, place: Path, limits: Limits) -> UpAndDown:
         self._moosefs = MooseFS(place, lanes=LANES, limits=limits, clients=len(WIDTHS))
         self.targets = self._moosefs.targets
         return self._moosefs

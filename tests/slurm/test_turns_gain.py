@@ -17,7 +17,7 @@ import pytest
 from moosefs import MooseFS
 from storage_targets import StorageTargetsError
 from turns_cases import MIXED, PACED, STREAMS, Workload, draw, slowdowns
-from turns_lab import MOOSEFS_LIMITS, Bench, MooseBench, TurnsLab
+from turns_lab import LIMITS, Bench, MooseBench, TurnsLab
 from turns_predicted import Predicted, predict
 from turns_report import (
     Draws,
@@ -74,12 +74,12 @@ class Measured:
 
 
 def measure(case: Case, place: Path) -> Measured:
-    options = {"limits": MOOSEFS_LIMITS, "operations": 0} if case.bench is MooseBench else {}
     drawn = [draw(case.workload, number) for number in range(case.draws)]
-    with TurnsLab(place, case.modes, bench=case.bench, **options) as lab:
+    limits = LIMITS[case.name]
+    with TurnsLab(place, case.modes, bench=case.bench, limits=limits) as lab:
         alone = lab.alone(case.workload.programs)
         asked = case.goal > 0 and case.bench is Bench
-        predicted = [predict(one, alone, one.number) for one in drawn] if asked else []
+        predicted = [predict(one, limits, alone, one.number) for one in drawn] if asked else []
         measured = Measured(case, alone, [lab.run(one, alone) for one in drawn], predicted)
         print(measured.report(lab.benches[0].targets.label))
     return measured
@@ -143,7 +143,7 @@ def test_no_burst_is_held_beyond_its_budget(measured_case, name: str) -> None:
                 assert held <= BUDGET * longest + LATE
 
 
-@pytest.mark.parametrize("name", ("streams", "mixed"))
+@pytest.mark.parametrize("name", ["streams", "mixed"])
 def test_in_shadow_nobody_is_held(measured_case, name: str) -> None:
     assert all(runs["shadow"].held == 0 for runs in measured_case(name).draws)
 
@@ -153,7 +153,7 @@ def test_the_shim_sees_what_is_written(measured_case, name: str) -> None:
     assert all(runs[KNOWN].covered >= 0.99 for runs in measured_case(name).draws)
 
 
-@pytest.mark.parametrize("name", ("streams", "mixed"))
+@pytest.mark.parametrize("name", ["streams", "mixed"])
 def test_the_measured_gain_is_one_that_the_replay_predicts(measured_case, name: str) -> None:
     measured = measured_case(name)
     low, high = interval(measured.predicted)
