@@ -16,6 +16,7 @@ static const double backlog = 1.0; /* s at a burst's begin that say nothing of i
 static const double quiet = SLUICE_TURNS_QUIET_NS * 1e-9;
 static const double memory = 60.0; /* s of undisturbed writing that a rate is the mean of */
 static const double negligible = 0.01; /* of the last burst: says nothing of the next */
+static const double nearly_full = 0.9; /* of a station: by what is seen to be served */
 static const double noticeable = 0.1;  /* of a rate: a change worth telling */
 
 /* Bytes and operations, or rates of these. */
@@ -61,6 +62,7 @@ struct job {
 	struct volume clean; /* while nobody else wrote */
 	double clean_seconds;
 	struct volume best; /* rates */
+	struct volume seen; /* rate in its last window */
 	/* the burst before */
 	struct volume last;
 	/* what its profile predicts; 0: unknown */
@@ -281,6 +283,7 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	job->saving = NAN;
 	job->since = began;
 	job->was_window_clean = 0;
+	job->seen = (struct volume){ 0.0, 0.0 };
 	begin_window (job, clock);
 	jobs->counts.bursts++;
 	jobs->have_changed = 1;
@@ -323,6 +326,7 @@ end_window (struct job *job, double clock)
 	struct volume rate;
 	if (measure (job, &rate) < 0)
 		return;
+	job->seen = rate;
 	if (is_settled && job->waited <= 0.0) {
 		job->best.bytes = larger (job->best.bytes, rate.bytes);
 		job->best.operations = larger (job->best.operations, rate.operations);
@@ -679,11 +683,61 @@ seek_silent (struct jobs *jobs, double clock)
 	}
 }
 
+/* The share of its fullest station that a rate takes of one lane of a job. */
+static double
+share_of_lane (struct volume rate, uint32_t lanes, int lane,
+	       const struct sluice_turns_storage *storage)
+{
+	const struct sluice_turns_lane *here = &storage->lanes[lane];
+	double targets = 0.0, bytes, operations;
+	for (uint32_t rest = lanes; rest; rest &= rest - 1u)
+		targets += storage->lanes[__builtin_ctz (rest)].targets;
+	double part = targets > 0.0 ? here->targets / targets : 0.0;
+	bytes = here->bytes > 0.0 ? part * rate.bytes / here->bytes : 0.0;
+	operations
+	    = here->operations > 0.0 ? part * rate.operations / here->operations : 0.0;
+	return larger (bytes, operations);
+}
+
+static void
+see_lanes (const struct jobs *jobs, const struct jobs_rules *rules,
+	   double seen[SLUICE_MAX_LANES])
+{
+	for (uint32_t i = 0; i < jobs->active_count; i++) {
+		uint32_t lanes = lanes_of (jobs->active[i], rules);
+		for (uint32_t rest = lanes; rest; rest &= rest - 1u)
+			seen[__builtin_ctz (rest)]
+			    += share_of_lane (jobs->active[i]->seen, lanes,
+					      __builtin_ctz (rest), &rules->storage);
+	}
+}
+
+/* What is seen of a job that shares a full lane says what it got, not what it would take.
+ * Until it has been measured undisturbed it is taken to fill the lane: so it is measured
+ * in its first turn. */
+static void
+stretch_best (struct job *job, const struct jobs_rules *rules, const double *seen)
+{
+	double most = 0.0;
+	uint32_t lanes = lanes_of (job, rules);
+	for (uint32_t rest = lanes; rest; rest &= rest - 1u) {
+		int lane = __builtin_ctz (rest);
+		if (seen[lane] >= nearly_full)
+			most = larger (
+			    most, share_of_lane (job->best, lanes, lane, &rules->storage));
+	}
+	if (job->clean_seconds > 0.0 || !(most > 0.0 && most < 1.0))
+		return;
+	job->best.bytes /= most;
+	job->best.operations /= most;
+}
+
 /* Windows stay clean in which nobody else writes on the job's lanes. */
 static void
 watch_windows (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 {
 	uint32_t writing[SLUICE_MAX_LANES] = { 0 };
+	double seen[SLUICE_MAX_LANES] = { 0.0 };
 	for (uint32_t i = 0; i < jobs->active_count; i++)
 		if (jobs->active[i]->share > 0.0 || !rules->holds)
 			for (uint32_t rest = lanes_of (jobs->active[i], rules); rest;
@@ -698,6 +752,9 @@ watch_windows (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 		if (clock - job->window_began >= window)
 			end_window (job, clock);
 	}
+	see_lanes (jobs, rules, seen);
+	for (uint32_t i = 0; i < jobs->active_count; i++)
+		stretch_best (jobs->active[i], rules, seen);
 }
 
 static uint64_t

@@ -167,6 +167,17 @@ def test_volumes_that_nobody_predicted_are_learned(cluster):
     wait_for(lambda: pages[0].is_held or pages[1].is_held)
 
 
+def test_of_jobs_that_only_met_on_a_full_lane_one_goes_first(cluster):
+    """Each got half of the lane; that does not say that half is all they want."""
+    cluster.configure(TurnsLatency=100)
+    cluster.start_turns()
+    agent = cluster.agent()
+    pages = [cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 2)]
+    for page in pages:
+        cluster.rank(page, rate=RATE // 2)
+    wait_for(lambda: pages[0].is_held)
+
+
 def test_a_job_is_held_no_longer_than_its_run_allows(cluster):
     start(cluster)
     agent = cluster.agent()

@@ -21,7 +21,7 @@ from typing import Any
 
 import turns_daemons
 import turns_page
-from measured_programs import writer
+from measured_programs import MeasurementError, writer
 from moosefs import MooseFS
 from private_slurm import PrivateSlurm
 from storage_targets import StorageTargets
@@ -36,7 +36,7 @@ LIMITS = {
     "streams": Limits(bandwidth=10_000_000, operations=100, dirty=4 * MIB, size=1024 * MIB),
     "mixed": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
     "never full": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
-    "moosefs": Limits(bandwidth=10_000_000, operations=0, dirty=4 * MIB, size=1500 * MIB),
+    "moosefs": Limits(bandwidth=10_000_000, operations=0, dirty=4 * MIB, size=4500 * MIB),
 }
 OPERATIONS = 60  # a second of a target: writes, flushes and closes
 LATENCY = 100  # ms, as measured from a burst's begin until it is held: 70 to 160
@@ -243,7 +243,9 @@ class Bench(UpAndDown):
         results = [output / f"{job.program.name}.json" for job in draw.jobs]
         deadline = time.monotonic() + PATIENCE
         while any(not path.exists() or not path.stat().st_size for path in results):
-            assert time.monotonic() < deadline, [p.read_text() for p in output.glob("*.err")]
+            complaints = "".join(path.read_text() for path in output.glob("*.err"))
+            if complaints or time.monotonic() > deadline:
+                raise MeasurementError(complaints or f"after {PATIENCE:.0f} s jobs still write")
             for page in pages:
                 page.look(time.time() - zero)
             time.sleep(PERIOD if pages else 0.5)
