@@ -30,6 +30,18 @@ def table(draws: Draws) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def raw(draws: Draws) -> str:
+    """A row for each draw: node-seconds lost in each mode, the slowest job, the machine's load."""
+    modes = modes_of(draws)
+    head = ("draw", *modes, "slowest job, times off", "load average")
+    rows = [head, ("---",) * len(head)]
+    for runs, most in zip(draws, slowest(draws, "on"), strict=True):
+        lost = (f"{runs[mode].lost:.0f}" for mode in modes)
+        load = max(run.load for run in runs.values())
+        rows.append((str(runs["off"].draw.number), *lost, f"{most:.2f}", f"{load:.0f}"))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def modes_of(draws: Draws) -> list[str]:
     return [mode for mode in MODES if mode in draws[0]]
 

@@ -24,6 +24,7 @@ from turns_report import (
     conditions,
     interval,
     prediction,
+    raw,
     recoveries,
     slowest,
     table,
@@ -70,7 +71,7 @@ class Measured:
         lines = [f"{self.case.name}, {label}"]
         lines += conditions(self.case.workload, self.draws, self.alone)
         lines += [prediction(self.predicted)] if self.predicted else []
-        return "\n".join(["", *lines, "", table(self.draws), ""])
+        return "\n".join(["", *lines, "", table(self.draws), "", raw(self.draws), ""])
 
 
 def measure(case: Case, place: Path) -> Measured:
