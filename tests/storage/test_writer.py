@@ -3,6 +3,7 @@
 import itertools
 import resource
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,29 @@ def test_wrong_usage_is_told_from_failed_io(writer: Path, words: list[str], reas
     output, complaint = process.communicate(timeout=60)
     assert (process.returncode, output) == (2, "")
     assert reason in complaint
+
+
+def test_bursts_take_their_volumes_in_turn(writer: Path, tmp_path: Path) -> None:
+    words = ("--pattern", "ws", "--chunk", "64K", "--volume", "128K,64K", "--bursts", "3")
+    answer = report(start([writer, *words, tmp_path]))
+    assert [burst["bytes"] for burst in answer["bursts"]] == [128 * KIB, 64 * KIB, 128 * KIB]
+    assert answer["operations"] == 5
+
+
+def test_a_stream_writes_over_its_ring(writer: Path, tmp_path: Path) -> None:
+    words = ("--pattern", "aw", "--chunk", "64K", "--volume", "320K", "--ring", "128K", "--flush")
+    answer = report(start([writer, *words, tmp_path]))
+    assert sizes(tmp_path) == [128 * KIB]
+    assert answer["bytes"] == 320 * KIB
+
+
+def test_the_first_burst_waits_for_its_moment(writer: Path, tmp_path: Path) -> None:
+    at = time.time() + 0.5
+    words = ("--pattern", "ws", "--volume", "1M", "--at", f"{at:.3f}", "--processes", "2")
+    assert report(start([writer, *words, tmp_path]))["started"] >= at - 0.001
+
+
+def test_a_rate_is_not_exceeded(writer: Path, tmp_path: Path) -> None:
+    words = ("--pattern", "aw", "--chunk", "64K", "--volume", "256K", "--rate", "1M")
+    answer = report(start([writer, *words, tmp_path]))
+    assert answer["io_seconds"] >= 3 / 16  # before the last of four chunks
