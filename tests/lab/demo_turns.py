@@ -25,12 +25,14 @@ def show(place: Path, picture: Path, say: Callable[[str], None]) -> None:
     place.mkdir()
     limits = LIMITS[STREAMS.name]
     drawn = [draw(STREAMS, number) for number in range(DRAWS)]
-    first, second = (TurnsLab(place / f"{i}", MODES, limits=limits) for i in range(DRAWS))
-    with first, second, ThreadPoolExecutor(DRAWS) as threads:
-        alone = first.alone(STREAMS.programs)
+    labs = [TurnsLab(place / f"{i}", MODES, limits=limits) for i in range(DRAWS)]
+    with labs[0], labs[1], ThreadPoolExecutor(DRAWS) as threads:
+        parts = [STREAMS.programs[i::DRAWS] for i in range(DRAWS)]
+        found = threads.map(lambda lab, part: lab.alone(part), labs, parts)
+        alone = {name: bursts for part in found for name, bursts in part.items()}
         print(prediction([predict(one, limits, alone, seed) for one in drawn for seed in range(5)]))
-        runs = list(threads.map(lambda lab, one: lab.run(one, alone), (first, second), drawn))
-        label = first.benches[0].targets.label
+        runs = list(threads.map(lambda lab, one: lab.run(one, alone), labs, drawn))
+        label = labs[0].benches[0].targets.label
     show_jobs(runs[0]["off"], runs[0]["on"])
     for one in runs:
         print(f"Node-seconds lost: {one['off'].lost:.0f}, with turns {one['on'].lost:.0f}.")
