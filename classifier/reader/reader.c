@@ -97,9 +97,6 @@ read_job (struct reading *r)
 	log->start = (double)job.start_sec + (double)job.start_nsec * 1e-9;
 	log->end = (double)job.end_sec + (double)job.end_nsec * 1e-9;
 	log->partial = r->handle->partial;
-	for (int module = 1; module < DARSHAN_MODULES; module++)
-		if (r->handle->modules[module].length > 0)
-			log->modules |= 1ull << module;
 	return check_job (r, &job, log->runtime);
 }
 
@@ -321,19 +318,13 @@ sluice_log_read (const struct sluice_library *library, const char *path,
 void
 sluice_log_free (struct sluice_log *log)
 {
-	sluice_rows_free (log->rows);
+	free (log->rows);
 	free (log->targets);
 	free (log->bins_written);
 	free (log->bins_read);
 	log->rows = NULL;
 	log->targets = NULL;
 	log->bins_written = log->bins_read = NULL;
-}
-
-void
-sluice_rows_free (struct sluice_file_row *rows)
-{
-	free (rows);
 }
 
 static int64_t

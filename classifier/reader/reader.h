@@ -1,5 +1,5 @@
 /*
- * One Darshan log, read through libdarshan-util and added up file by file.
+ * One Darshan log, read through libdarshan-util, added up file by file, and measured.
  *
  * The library is not linked: it comes with the `darshan` wheel under a name of its own, so
  * it is loaded by path, and what of it is used is declared in darshan.h. It finds its way
@@ -90,8 +90,8 @@ struct sluice_log {
 	double start; /* UTC seconds */
 	double end;
 	double runtime;	  /* seconds */
-	uint64_t modules; /* bits by Darshan's module number */
-	uint64_t partial; /* those that ran out of memory for records */
+	uint64_t partial; /* modules that ran out of memory for records: bits by Darshan's
+			     number */
 	int64_t row_count;
 	/* without standard streams that carry messages; order of first sight */
 	struct sluice_file_row *rows;
@@ -110,20 +110,120 @@ struct sluice_log {
 struct sluice_library *sluice_library_load (const char *path, struct sluice_error *err);
 void sluice_library_unload (struct sluice_library *library);
 
-/* Read one log; 0, or -1 and a reason without the log's name. Free it in either case, or
- * take the rows, set them to NULL here and free them later. */
+/* Read one log; 0, or -1 and a reason without the log's name. Free it in either case. */
 int sluice_log_read (const struct sluice_library *library, const char *path,
 		     struct sluice_log *log, struct sluice_error *err);
 void sluice_log_free (struct sluice_log *log);
-void sluice_rows_free (struct sluice_file_row *rows);
 
 /* What there is no reader without: open, job, the records of the same modules, close. The
  * measure of speed in `make bench`. Returns the number of records, or -1. */
 int64_t sluice_log_scan (const struct sluice_library *library, const char *path);
 
-/* The sum of each part of an array: part i begins at bounds[i] and ends before
- * bounds[i + 1]. Added in the order of numpy's sum(), on which the last bit depends: what a
- * log says is the same whichever logs it is measured with. */
-void sluice_sums (const double *values, const int64_t *bounds, int64_t parts, double *sums);
+/* Log -> measurement */
+
+enum {
+	SLUICE_METADATA_OPERATIONS
+	= 100, /* opens and stats, before a run can be called metadata-heavy */
+	SLUICE_METADATA_BYTES = 4096,	     /* of a file; with more the data matter more */
+	SLUICE_SIGNIFICANT_BYTES = 96 << 10, /* that are an I/O to speak of */
+	SLUICE_READ_MOSTLY = 4, /* bytes read over bytes written, of a run that reads */
+};
+
+/* Bytes written over a file's size, from which it was written again. */
+extern const double sluice_rewritten;
+/* Share of a file that was written: below, there are gaps. */
+extern const double sluice_filled;
+/* Coverage of a partial log, whose heatmap is cut off like its records, */
+extern const double sluice_unseen_coverage;
+/* of a log of which a stream's data may have passed where Darshan does not look, */
+extern const double sluice_silent_coverage;
+/* and from which the recorded files speak for the rest. */
+extern const double sluice_enough_coverage;
+
+/* What the pattern classifier sees, in order. */
+struct sluice_features {
+	float share_owc;
+	float share_ws;
+	float share_aw;
+	float share_read;
+	float share_metadata;
+	float significance;
+	float read_ratio;
+	float supplied_share;
+	float log2_bytes;
+	float log2_written;
+	float log2_operations;
+	float log2_operations_per_process;
+	float log2_bytes_per_operation;
+	float log2_files_per_writer;
+	float log2_even_files_per_writer;
+	float log2_successive_files;
+	float log2_named_files;
+	float log2_opens_per_file;
+	float log2_writes_per_open;
+	float log2_overwrite;
+	float reopened_share;
+	float truncated_share;
+	float stdio_share;
+	float streamed_share;
+	float mpiio_share;
+	float random_share;
+	float consecutive_ratio;
+	float log2_chunk;
+	float flushes_per_write;
+	float shared_share;
+	float metadata_time_ratio;
+	float program_files_ratio;
+	float coverage;
+	float mapped;
+};
+
+/* Shares by pattern; they sum to 1. */
+struct sluice_shares {
+	double owc;
+	double ws;
+	double aw;
+	double read;
+	double metadata;
+	double none;
+};
+
+/* Numbers of a profile (policies/core/profile.h) that a log tells, in its units; NaN: not
+ * known. */
+struct sluice_log_numbers {
+	double nprocs;
+	double write_bytes;
+	double read_bytes;
+	double runtime_seconds;
+	double chunk_bytes;
+	double targets;
+	double burst_seconds;
+	double period_seconds; /* these two are found in the heatmap, not here */
+	double io_share;
+	double rate;
+	double metadata_rate;
+	double files;
+	double bytes_per_flush;
+	double unflushed_bytes;
+	double creates_per_mib;
+	double shared_share;
+	double collective_share;
+	double async_io;
+	double direct_share;
+};
+
+/* What one log says about storage. */
+struct sluice_measurement {
+	struct sluice_features features;
+	struct sluice_shares of_bytes;
+	struct sluice_shares of_time; /* of the seconds spent in I/O */
+	struct sluice_log_numbers numbers;
+	double coverage; /* share of the bytes that per-file records account for, 0..1 */
+	double slowest_seconds; /* in I/O, of the slowest process */
+};
+
+/* Say what a log tells. 0, or -1 and a reason: no job can have done that. */
+int sluice_log_measure (const struct sluice_log *log, struct sluice_measurement *out,
+			struct sluice_error *err);
 
 #endif

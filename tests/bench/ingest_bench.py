@@ -4,10 +4,11 @@
 
 The loop is the simplest reader of every format: in C, it opens a log, reads job and records of the
 same modules, and forgets them. `read` is the C reader: streams at once, checks, one row a file,
-names. The others add what Python does: numpy arrays and digest of the file, profiles of as many
-logs at a time as a worker takes, SQLite. Rates are logs by processor time, whichever process spent
-it. Each is compared with the loop in pairs of runs, one behind the other, by turns the one first
-and the other: what else the machine does then slows both alike. Medians of the pairs are printed.
+names. `measure` adds what C makes of the rows. The others add what Python does: the digest of the
+file, profiles of as many logs at a time as a worker takes, SQLite. Rates are logs by processor
+time, whichever process spent it. Each is compared with the loop in pairs of runs, one behind the
+other, by turns the one first and the other: what else the machine does then slows both alike.
+Medians of the pairs are printed.
 
 The loop reads no names, which is what logs cost most whose files have random names: a name of 30
 random signs does not pack, while small records alike pack to a few bytes each.
@@ -20,6 +21,7 @@ import string
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "lab"))
@@ -30,12 +32,12 @@ from sluice.darshan import log as darshan_log
 from sluice.darshan._reader import ffi, lib
 from sluice.history_db.store import Store
 from sluice.ingest.ingest import ingest
-from sluice.ingest.workers import BATCH, ROWS_AT_ONCE
+from sluice.ingest.workers import BATCH
 from sluice.patterns.profile import measured, readings
 
 ROUNDS = 16
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
-SIZES = {1: 1200, 32: 1200, 1024: 60}  # records in a log: logs
+SIZES = {1: 3000, 32: 3000, 1024: 300}  # records in a log: logs
 NAMED, NAME = 20, 30  # logs full of names; random signs of a name
 SIGNS = string.ascii_letters + string.digits + "-_"
 
@@ -85,31 +87,23 @@ def bare_loop(paths: list[Path]) -> None:
         lib.sluice_log_scan(library, bytes(path))
 
 
-def read(paths: list[Path]) -> None:
+def read(paths: list[Path], *, measured: bool = False) -> None:
     library, error = darshan_log.load_library(), ffi.new("struct sluice_error *")
-    log = ffi.new("struct sluice_log *")
+    log, out = ffi.new("struct sluice_log *"), ffi.new("struct sluice_measurement *")
     for path in paths:
         lib.sluice_log_read(library, bytes(path), log, error)
+        if measured:
+            lib.sluice_log_measure(log, out, error)
         lib.sluice_log_free(log)
 
 
-def read_into_numpy(paths: list[Path]) -> None:
-    for path in paths:
-        darshan_log.read_unchecked(path)
+def measure(paths: list[Path]) -> None:
+    read(paths, measured=True)
 
 
 def profile(paths: list[Path]) -> None:
-    """Of logs that need about the same number of rows."""
-    rows = max(1, len(darshan_log.read_unchecked(paths[0]).rows))
-    size = min(BATCH, max(1, ROWS_AT_ONCE // rows))
-    for start in range(0, len(paths), size):
-        batch = [darshan_log.read_unchecked(path) for path in paths[start : start + size]]
-        readings(measured(batch)[1])
-
-
-def whole_ingest(paths: list[Path]) -> None:
-    with tempfile.TemporaryDirectory() as place, Store(f"{place}/h.db", create=True) as store:
-        ingest(store, paths, workers=1)
+    for start in range(0, len(paths), BATCH):
+        readings([measured(path) for path in paths[start : start + BATCH]])
 
 
 def processor_seconds() -> float:
@@ -125,35 +119,41 @@ def rate(work: Callable[[list[Path]], None], paths: list[Path]) -> float:
     return len(paths) / (processor_seconds() - before)
 
 
+def ingest_rate(paths: list[Path]) -> float:
+    """Likewise, into a new history; to make it is no part of the work."""
+    with tempfile.TemporaryDirectory() as place, Store(f"{place}/h.db", create=True) as store:
+        return rate(lambda new: ingest(store, new, workers=1), paths)
+
+
 STEPS = {
-    "bare loop": bare_loop,
-    "read": read,
-    "to numpy": read_into_numpy,
-    "profile": profile,
-    "ingest": whole_ingest,
+    "bare loop": partial(rate, bare_loop),
+    "read": partial(rate, read),
+    "measure": partial(rate, measure),
+    "profile": partial(rate, profile),
+    "ingest": ingest_rate,
 }
 
 
 def pair(
-    work: Callable[[list[Path]], None], paths: list[Path], *, first: bool
+    step: Callable[[list[Path]], float], paths: list[Path], *, first: bool
 ) -> tuple[float, float]:
-    """The rates of one run of the work and one of the loop, and which comes first."""
+    """The rates of one run of the step and one of the loop, and which comes first."""
     if first:
-        own = rate(work, paths)
+        own = step(paths)
         return own, rate(bare_loop, paths)
     loop = rate(bare_loop, paths)
-    return rate(work, paths), loop
+    return step(paths), loop
 
 
 def compare(name: str, paths: list[Path]) -> dict[str, float]:
     """Print the rate of each step; return its share of the loop's."""
     profile(paths[:3])  # load what is loaded once
     shares = {}
-    for step, work in STEPS.items():
-        pairs = [pair(work, paths, first=number % 2 == 0) for number in range(ROUNDS)]
+    for name_of_step, step in STEPS.items():
+        pairs = [pair(step, paths, first=number % 2 == 0) for number in range(ROUNDS)]
         logs = statistics.median(own for own, _ in pairs)
-        shares[step] = statistics.median(own / loop for own, loop in pairs)
-        print(f"{name:14} {step:10} {logs:9.0f}/s  {shares[step]:6.1%}", flush=True)
+        shares[name_of_step] = statistics.median(own / loop for own, loop in pairs)
+        print(f"{name:14} {name_of_step:10} {logs:9.0f}/s  {shares[name_of_step]:6.1%}", flush=True)
     return shares
 
 

@@ -115,6 +115,7 @@ main (int argc, char **argv)
 {
 	struct sluice_error err;
 	struct sluice_log log;
+	struct sluice_measurement found;
 	names_test ();
 	CHECK (sluice_library_load ("/nowhere", &err) == NULL);
 	struct sluice_library *library
@@ -123,6 +124,8 @@ main (int argc, char **argv)
 	for (int i = 2; library && i < argc; i++) {
 		CHECK (sluice_log_read (library, argv[i], &log, &err) == 0);
 		CHECK (log.nprocs >= 1);
+		CHECK (sluice_log_measure (&log, &found, &err) == 0);
+		CHECK (found.coverage > 0 && found.coverage <= 1);
 		CHECK (sluice_log_scan (library, argv[i]) >= 0);
 		sluice_log_free (&log);
 		same_records_test (library, argv[i], DARSHAN_POSIX,

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_logs import MIB, MadeLog, appended
+from made_logs import MIB, STANDARD_STREAMS, MadeLog, appended
 from synthetic.corpus import synthesise
 
-from sluice.darshan.behaviour import find_series
 from sluice.darshan.bursts import Heatmap, find_bursts
 from sluice.darshan.features import FEATURES, PATTERNS, measure
 from sluice.darshan.log import read_log
-from sluice.darshan.rows import STANDARD_STREAMS, files_of
 from sluice.history_db.records import NUMBERS
 from sluice.patterns.classifier import packaged_classifier
 from sluice.patterns.profile import evidence, profiles_of, read_profile
@@ -201,24 +199,22 @@ def test_streams_side_by_side_are_no_series(tmp_path):
 
 @pytest.mark.parametrize("files", [1, 2, 5])
 def test_the_series_of_a_process_do_not_depend_on_what_others_write(tmp_path, files):
-    log = MadeLog(nprocs=3)
-    for rank in (0, 1):
-        appended(log, file=1000 + rank, rank=rank)
-    series(log, rank=2, files=files)
-    rows = read_log(log.write(tmp_path / "made.darshan")).rows
-    length = find_series(files_of([rows])).length
-    assert length[rows["owner"] < 2].tolist() == [1, 1]
-    assert length[rows["owner"] == 2].tolist() == [files] * files
+    lengths = []
+    for others in ((), (0, 1)):
+        log = MadeLog(nprocs=3)
+        for rank in others:
+            appended(log, file=1000 + rank, rank=rank)
+        series(log, rank=2, files=files)
+        found = measure(read_log(log.write(tmp_path / f"{len(others)}.darshan")))
+        lengths.append(found.features[FEATURES.index("log2_successive_files")])
+    assert lengths == pytest.approx([np.log2(1 + files)] * 2)
 
 
 def test_a_file_of_several_processes_is_in_common_however_it_is_recorded(tmp_path):
     log = MadeLog(nprocs=3)
     for file, rank in ((1, 0), (2, 0), (2, 1), (3, -1), (4, 2), (2, 2)):
         appended(log, file=file, rank=rank)
-    rows = read_log(log.write(tmp_path / "made.darshan")).rows
-    found = files_of([rows]).in_common
-    assert {int(file) for file in rows["id"][found]} == {2, 3}
-    assert found.sum() == 4
+    assert profile(log, tmp_path).numbers["shared_share"] == pytest.approx(4 / 6)
 
 
 def test_a_file_written_over_and_over_is_rewritten(tmp_path):

@@ -26,7 +26,7 @@ def built(folder: Path, *flags: str) -> Path:
     sources = [Path(__file__).with_name("reader_test.c"), *READER.glob("*.c"), CORE / "base.c"]
     warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
     subprocess.run(
-        ["cc", *warnings, *flags, *includes, "-o", program, *sources, "-ldl", "-ldeflate"],
+        ["cc", *warnings, *flags, *includes, "-o", program, *sources, "-lm", "-ldl", "-ldeflate"],
         check=True,
     )
     return program

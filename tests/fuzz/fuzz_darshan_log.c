@@ -1,6 +1,7 @@
 /*
  * Any bytes as the regions of a Darshan log: the reader refuses them with a reason, or
- * every row it hands over is one that can be computed with.
+ * every row it hands over is one that can be computed with; and they are measured, or
+ * refused with a reason.
  *
  * A library made of the input stands in for libdarshan-util: whatever that reads out of a
  * log is chosen by the fuzzer, within what its calls promise (the arrays of a record are as
@@ -293,6 +294,21 @@ check_log (const struct sluice_log *log)
 }
 
 static void
+check_measurement (const struct sluice_log *log)
+{
+	struct sluice_measurement found;
+	struct sluice_error err = { "" };
+	if (sluice_log_measure (log, &found, &err) < 0) {
+		if (!err.text[0])
+			abort (); /* refused without a reason */
+		return;
+	}
+	if (!(found.coverage > 0 && found.coverage <= 1)
+	    || found.numbers.nprocs != (double)log->nprocs)
+		abort ();
+}
+
+static void
 start (const uint8_t *data, size_t size)
 {
 	memset (&input, 0, sizeof input);
@@ -324,9 +340,10 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 	if (!library.unpacker)
 		library.unpacker = libdeflate_alloc_decompressor ();
 	start (data, size);
-	if (sluice_log_read (&library, "", &log, &err) == 0)
+	if (sluice_log_read (&library, "", &log, &err) == 0) {
 		check_log (&log);
-	else if (!err.text[0])
+		check_measurement (&log);
+	} else if (!err.text[0])
 		abort (); /* refused without a reason */
 	sluice_log_free (&log);
 	return 0;

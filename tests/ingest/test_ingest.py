@@ -193,7 +193,7 @@ def test_an_unreadable_log_is_tried_again_once_it_can_be_read(sluice, logs, hist
         def refuse(path):
             raise PermissionError(13, "Permission denied", str(path))
 
-        patch.setattr("sluice.ingest.workers.read_unchecked", refuse)
+        patch.setattr("sluice.ingest.workers.measured", refuse)
         patch.setattr("sluice.ingest.workers.digest_file", refuse)
         assert last_line(sluice("history", "ingest", path)).endswith(f"quarantined 1{TRUSTED}")
     assert (

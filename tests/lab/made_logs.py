@@ -55,6 +55,21 @@ MODULES = {
     "DXT_POSIX": (10, 1),
     "HEATMAP": (15, 1),
 }
+STANDARD_STREAMS = (14734109647742566553, 15920181672442173319, 7238257241479193519)
+"""Ids of <STDIN>, <STDOUT> and <STDERR>."""
+
+BUCKETS = {
+    100: "0_100",
+    1024: "100_1K",
+    10 << 10: "1K_10K",
+    100 << 10: "10K_100K",
+    1 << 20: "100K_1M",
+    4 << 20: "1M_4M",
+    10 << 20: "4M_10M",
+    100 << 20: "10M_100M",
+    1 << 30: "100M_1G",
+}
+"""Darshan's classes of access sizes, by the largest size that is in them."""
 MIB = 1 << 20
 HEATMAP_OF_POSIX = 16592106915301738621
 
@@ -73,6 +88,11 @@ def time_index(module: str) -> dict[str, int]:
 
 def _index(names: list[str]) -> dict[str, int]:
     return {name.split("_", 1)[1]: place for place, name in enumerate(names)}
+
+
+def bucket_of(size: float) -> str:
+    """Return the class of an access of so many bytes, as counters are called after it."""
+    return next((name for edge, name in BUCKETS.items() if size <= edge), "1G_PLUS")
 
 
 @dataclass

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from made_logs import MadeLog
+from made_logs import MadeLog, bucket_of
 from synthetic.run import RECORD_CAP, Run, bins
-
-from sluice.darshan.rows import BUCKETS
-from sluice.darshan.totals import EDGES
 
 CALL = re.compile(
     r"(?P<pid>\d+) (?P<time>[\d.]+) (?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>\d+)"
@@ -131,8 +128,7 @@ def _finished(file: _File) -> dict[str, float]:
     counters = dict(file.counters)
     for verb, sizes in file.sizes.items():
         for size, count in sizes.items():
-            bucket = BUCKETS[int(np.searchsorted(EDGES, size, side="left"))]
-            name = f"SIZE_{verb}_{bucket}"
+            name = f"SIZE_{verb}_{bucket_of(size)}"
             counters[name] = counters.get(name, 0) + count
     both = file.sizes["WRITE"] + file.sizes["READ"]
     for place, (size, count) in enumerate(both.most_common(COMMONEST), start=1):

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from log_rows import rows_of
 from shim_programs import built
 from turns_page import SHIM, TurnsPage
-
-from sluice.darshan.log import read_log
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loop"))
 from darshan_runtime import find_runtime
@@ -40,7 +39,7 @@ def run(page: TurnsPage, place: Path, command: list[str | Path], *libraries: Pat
 
 def written(log: Path, module: str) -> tuple[int, int]:
     """Bytes and calls that Darshan counted, of one module."""
-    rows = read_log(log).rows
+    rows = rows_of(log)
     return int(rows[f"{module}_bytes_written"].sum()), int(rows[f"{module}_writes"].sum())
 
 

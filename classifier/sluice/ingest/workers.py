@@ -1,6 +1,6 @@
 """Reads logs in processes of their own, because a damaged log may crash or hang the library.
 
-A worker reads several logs and computes what they say together. If it dies, hangs or needs too
+A worker is handed several logs. If it dies, hangs or needs too
 much memory, the logs that it has not answered for are read again one by one, and the one that
 does it again is given up; a new worker takes its place. Results come in the order in which they
 are ready.
@@ -24,13 +24,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from sluice.darshan.log import DarshanLogError, digest_file, read_unchecked
+from sluice.darshan.log import DarshanLogError, digest_file
 from sluice.patterns.profile import Reading, measured, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sluice.darshan.log import DarshanLog
     from sluice.patterns.classifier import PatternClassifier
 
 T = TypeVar("T")
@@ -39,7 +38,6 @@ SECONDS = 60.0  # for one log; the largest known takes less than one
 MEMORY = 8 << 30  # of address space, which is more than a log may need: 1 KiB a record
 SHARE = 0.5  # of the machine's memory, for all workers alongside what they have when they start
 BATCH = 128  # logs handed to a worker at once
-ROWS_AT_ONCE = 1 << 12  # of them, rows computed with together: more do not fit into its caches
 PAUSE = 1.0  # seconds after which a worker answers for what it has read
 
 # A child must not inherit threads or locks; workers are started from one thread, before any other.
@@ -66,11 +64,6 @@ class Failure:
     reason: str
     digest: bytes | None = None
     """None where the bytes could not be read, or are too many."""
-
-
-Answer = tuple[list[Failure | None], Any]
-"""Of some logs, in order: why it could not be read, or None; and what the others say together,
-None without any."""
 
 
 @dataclass(slots=True)
@@ -111,18 +104,6 @@ class _Todo:
         return [self.alone.popleft()] if self.alone else list(islice(self.paths, BATCH))
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What workers do with logs."""
-
-    read: Callable[[Path], Any]
-    """May fail, crash or hang."""
-    together: Callable[[list[Any]], tuple[list[str | None], Any]]
-    """Why each of several logs that were read cannot be believed, and what the others say."""
-    rows: Callable[[Any], int]
-    """How much of ROWS_AT_ONCE a log takes that was read."""
-
-
 def read_profiles(
     paths: Iterable[Path],
     *,
@@ -132,15 +113,11 @@ def read_profiles(
     classifier: PatternClassifier | None = None,
 ) -> Iterator[Reading | Failure]:
     """Read the profiles of logs, in processes that may die of them."""
-    task = _Task(read_unchecked, measured, _row_count)
-    for failures, logs in _answers(paths, task, workers, seconds, memory):
-        named = iter(readings(logs, classifier) if logs else ())
-        for failure in failures:
-            yield failure or next(named)
-
-
-def _row_count(log: DarshanLog) -> int:
-    return len(log.rows)
+    for answers in _answers(paths, measured, workers, seconds, memory):
+        read = [answer for answer in answers if not isinstance(answer, Failure)]
+        named = iter(readings(read, classifier))
+        for answer in answers:
+            yield answer if isinstance(answer, Failure) else next(named)
 
 
 def read_each(
@@ -152,39 +129,28 @@ def read_each(
     memory: int = MEMORY,
 ) -> Iterator[T | Failure]:
     """Yield read(path) of every log, in processes that may die of them."""
-    task = _Task(read, _as_they_are, _nothing)
-    for failures, results in _answers(paths, task, workers, seconds, memory):
-        each = iter(results or ())
-        for failure in failures:
-            yield failure or next(each)
-
-
-def _as_they_are(results: list[T]) -> tuple[list[str | None], list[T]]:
-    return [None] * len(results), results
-
-
-def _nothing(_: object) -> int:
-    return 0
+    for answers in _answers(paths, read, workers, seconds, memory):
+        yield from answers
 
 
 def _answers(
-    paths: Iterable[Path], task: _Task, workers: int, seconds: float, memory: int
-) -> Iterator[Answer]:
-    """Yield what workers answer; each log that one of them dies of is a Failure."""
+    paths: Iterable[Path], read: Callable[[Path], T], workers: int, seconds: float, memory: int
+) -> Iterator[list[T | Failure]]:
+    """Yield what workers answer, several at a time; a log that one of them dies of is a Failure."""
     todo = _Todo(iter(paths))
     crew: list[_Worker] = []
     try:
         while True:
             while len(crew) < workers and (paths_to_read := todo.batch()):
-                crew.append(_hire(min(memory, _fair_memory(workers)), task, crew))
+                crew.append(_hire(min(memory, _fair_memory(workers)), read, crew))
                 crew[-1].hand(paths_to_read)
             if not crew:
                 return
             for worker in _ready(crew, seconds):
-                answer, alive = _answer(worker, seconds)
+                answers, alive = _take_answers(worker, seconds)
                 if alive or len(worker.todo) == 1:
-                    worker.answered(len(answer[0]))
-                    yield answer
+                    worker.answered(len(answers))
+                    yield answers
                 if alive and not worker.todo:
                     worker.hand(todo.batch())
                 if not alive or not worker.todo:
@@ -208,21 +174,21 @@ def _ready(crew: list[_Worker], seconds: float) -> list[_Worker]:
     return [worker for worker in crew if worker.pipe in pipes or worker.since <= late]
 
 
-def _answer(worker: _Worker, seconds: float) -> tuple[Answer, bool]:
+def _take_answers(worker: _Worker, seconds: float) -> tuple[list[Any], bool]:
     """Return what became of logs that a worker was reading, and whether the worker lives on.
 
     If not, it says what became of the first one, provided that this was the only one.
     """
     path = worker.todo[0]
     if not worker.pipe.poll():
-        return ([_failure(path, f"reading it took longer than {seconds:.0f} s")], None), False
+        return [_failure(path, f"reading it took longer than {seconds:.0f} s")], False
     try:
         return worker.pipe.recv(), True
     except EOFError:
         worker.process.join()
         code = worker.process.exitcode
         how = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
-        return ([_failure(path, f"libdarshan-util crashed on it ({how})")], None), False
+        return [_failure(path, f"libdarshan-util crashed on it ({how})")], False
 
 
 def _failure(path: Path, reason: str) -> Failure:
@@ -246,18 +212,20 @@ def _fair_memory(workers: int) -> int:
 # In the worker
 
 
-def _hire(memory: int, task: _Task, crew: Iterable[_Worker]) -> _Worker:
+def _hire(memory: int, read: Callable[[Path], Any], crew: Iterable[_Worker]) -> _Worker:
     ours, theirs = context.Pipe()
     others = [worker.pipe for worker in crew]
     process = context.Process(
-        target=_work, args=(theirs, [ours, *others], memory, task), daemon=True
+        target=_work, args=(theirs, [ours, *others], memory, read), daemon=True
     )
     process.start()
     theirs.close()
     return _Worker(process, ours)
 
 
-def _work(pipe: Connection, inherited: list[Connection], memory: int, task: _Task) -> None:
+def _work(
+    pipe: Connection, inherited: list[Connection], memory: int, read: Callable[[Path], Any]
+) -> None:
     for other in inherited:  # else a worker would not notice that its parent is gone
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -269,63 +237,40 @@ def _work(pipe: Connection, inherited: list[Connection], memory: int, task: _Tas
         os.dup2(words.fileno(), 2)
         with contextlib.suppress(EOFError, BrokenPipeError):
             while True:
-                for answer in _read_batch(pipe.recv(), task, words):
-                    pipe.send(answer)
+                for answers in _read_batch(pipe.recv(), read, words):
+                    pipe.send(answers)
 
 
-def _read_batch(paths: list[Path], task: _Task, words: IO[bytes]) -> Iterator[Answer]:
-    """Read logs, and answer for as many at a time as are worth computing with together."""
-    held: list[tuple[Path, Any]] = []
-    rows, since = 0, time.monotonic()
+def _read_batch(
+    paths: list[Path], read: Callable[[Path], T], words: IO[bytes]
+) -> Iterator[list[T | Failure]]:
+    """Read logs, and answer for those of a pause together."""
+    answers: list[T | Failure] = []
+    since = time.monotonic()
     for path in paths:
-        words.truncate(0)
-        words.seek(0)
-        one = _attempt(path, task.read, words)
-        held.append((path, one))
-        rows += 0 if isinstance(one, Failure) else task.rows(one)
-        if rows >= ROWS_AT_ONCE or time.monotonic() - since > PAUSE:
-            yield from _together(held, task)
-            held, rows, since = [], 0, time.monotonic()
-    if held:
-        yield from _together(held, task)
-
-
-def _together(held: list[tuple[Path, Any]], task: _Task) -> Iterator[Answer]:
-    """Answer for logs; for one after the other where they cannot be computed with together."""
-    read = [(path, one) for path, one in held if not isinstance(one, Failure)]
-    try:
-        reasons, results = task.together([one for _, one in read]) if read else ([], None)
-    except Exception as error:  # noqa: BLE001 - see _why
-        if len(held) == 1:
-            yield [_failure(held[0][0], _why(error))], None
-            return
-        for each in held:
-            yield from _together([each], task)
-        return
-    refused = iter(
-        _failure(path, reason) if reason else None
-        for (path, _), reason in zip(read, reasons, strict=True)
-    )
-    yield [one if isinstance(one, Failure) else next(refused) for _, one in held], results
+        answers.append(_attempt(path, read, words))
+        if time.monotonic() - since > PAUSE:
+            yield answers
+            answers, since = [], time.monotonic()
+    if answers:
+        yield answers
 
 
 def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Failure:
+    if os.lseek(words.fileno(), 0, os.SEEK_CUR):  # a log before made the library say something
+        words.seek(0)
+        words.truncate()
     try:
         return read(path)
     except DarshanLogError as error:
         said = _last_line(words)
         return _failure(path, f"{error} (libdarshan-util: {said})" if said else str(error))
+    except OSError as error:
+        return _failure(path, f"cannot be read: {error.strerror}")
+    except MemoryError:
+        return _failure(path, "reading it needs too much memory")
     except Exception as error:  # noqa: BLE001 - whatever a log provokes costs that log alone
-        return _failure(path, _why(error))
-
-
-def _why(error: Exception) -> str:
-    """Say why a log cannot be read: whatever it provokes costs that log alone."""
-    if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return "reading it needs too much memory"
-    return f"cannot be understood: {error!r}"
+        return _failure(path, f"cannot be understood: {error!r}")
 
 
 def _last_line(words: IO[bytes]) -> str:

@@ -28,10 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.darshan.bursts import QUIET, runs_of
-from sluice.darshan.features import ENOUGH
+from sluice.darshan.features import ENOUGH, measure
 from sluice.darshan.log import DarshanLogError, read_log
-from sluice.darshan.rows import files_of
-from sluice.darshan.totals import totals_of
 from sluice.history_db.records import program_name
 
 if TYPE_CHECKING:
@@ -249,9 +247,9 @@ def _timeline(log: DarshanLog) -> Timeline | None:
 
 def _io_seconds(log: DarshanLog) -> float | None:
     """Return what the slowest process spent in I/O, where files were timed that had most of it."""
-    totals = totals_of([log], files_of([log.rows]))
-    seconds, coverage = float(totals.times.slowest[0]), float(totals.coverage[0])
-    return seconds if seconds > 0 and coverage >= ENOUGH else None
+    found = measure(log)
+    seconds = found.slowest_seconds
+    return seconds if seconds > 0 and found.coverage >= ENOUGH else None
 
 
 BINS = 200  # at most, as in one log

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.behaviour import SIGNIFICANT_BYTES
-from sluice.darshan.features import FEATURES, measure
+from sluice.darshan.features import FEATURES, SIGNIFICANT_BYTES, measure
 from sluice.darshan.log import DarshanLogError, read_log
 from sluice.policies.core import UNKNOWN
 
@@ -32,7 +31,7 @@ CERTAIN = 0.97  # share from which a rule's answer may teach
 
 
 def pattern_by_rules(shares: Mapping[str, float]) -> tuple[str, float]:
-    """Return the pattern that the shares (behaviour.PATTERNS) amount to, and how clear it is."""
+    """Return the pattern that the shares (features.PATTERNS) amount to, and how clear it is."""
     for name in ("none", "metadata"):
         if shares.get(name, 0.0) > 0.5:
             return name, shares[name]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sluice.darshan.behaviour import SIGNIFICANT_BYTES
 from sluice.darshan.bursts import find_bursts, io_seconds_of_all, packed, together, unpacked
+from sluice.darshan.features import SIGNIFICANT_BYTES
 from sluice.history_db.records import Profile
 from sluice.policies.core import UNKNOWN
 

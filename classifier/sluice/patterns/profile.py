@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan.behaviour import FILLED, REWRITTEN
 from sluice.darshan.bursts import packed
-from sluice.darshan.features import FEATURES, Measurement, Measurements, measure_all
-from sluice.darshan.log import impossible_in, read_log
-from sluice.darshan.rows import Rows
-from sluice.darshan.totals import METADATA_OPERATIONS, SILENT_COVERAGE, UNSEEN_COVERAGE
+from sluice.darshan.features import (
+    FEATURES,
+    FILLED,
+    METADATA_OPERATIONS,
+    REWRITTEN,
+    SILENT_COVERAGE,
+    UNSEEN_COVERAGE,
+    Measurement,
+    measurements_of,
+)
+from sluice.darshan.log import read_log
 from sluice.history_db.records import Log, Profile
 from sluice.patterns.classifier import PatternClassifier, packaged_classifier
 from sluice.policies.core import UNKNOWN
@@ -21,8 +27,6 @@ from sluice.policies.core import UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from sluice.darshan.log import DarshanLog
 
 
 MOST_OSTS = 32  # of a run, to be kept: the more there are, the less it tells of each
@@ -54,33 +58,17 @@ def modified_ns(status: os.stat_result) -> int:
     return max(-LATEST_NS, min(LATEST_NS, status.st_mtime_ns))
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What several logs say, before anybody gave them a name: small on its way to who does."""
-
-    logs: list[tuple[Any, ...]]
-    """The values of Log."""
-    measurements: Measurements
-    owners: list[int]
-    """Of each file: the uid that owns it."""
+Measured = tuple[tuple[Any, ...], bytes, int]
+"""What a log says before anybody gave it a name, small on its way to who does: the values of Log,
+its measurement (features.MEASUREMENT), and the uid that owns the file."""
 
 
-def measured(logs: Sequence[DarshanLog]) -> tuple[list[str | None], Measured]:
-    """Return why each log cannot be believed, or None, and what those say that can be."""
-    rows = Rows([log.rows for log in logs])
-    reasons = impossible_in(logs, rows)
-    if any(reasons):
-        logs = [log for log, reason in zip(logs, reasons, strict=True) if not reason]
-        rows = Rows([log.rows for log in logs])
-    entries = [_entry(log) for log in logs]
-    return reasons, Measured(entries, measure_all(logs, rows), [log.file.st_uid for log in logs])
-
-
-def _entry(log: DarshanLog) -> tuple[Any, ...]:
-    """Return the values of Log, in order."""
-    return (
+def measured(path: Path) -> Measured:
+    """Read one log. Raises DarshanLogError or OSError."""
+    log = read_log(path)
+    about = (
         log.digest,
-        path_text(log.path),
+        path_text(path),
         log.file.st_size,
         modified_ns(log.file),
         None,
@@ -90,11 +78,12 @@ def _entry(log: DarshanLog) -> tuple[Any, ...]:
         int(log.start),
         int(log.end),
         log.nprocs,
-        bool(log.partial),
+        log.partial,
         log.format,
         _few(log.targets),
         packed(log.start, log.heatmap),
     )
+    return about, log.measurement, log.file.st_uid
 
 
 def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
@@ -102,28 +91,27 @@ def _few(osts: frozenset[int] | None) -> tuple[int, ...] | None:
     return tuple(sorted(osts)) if osts and len(osts) <= MOST_OSTS else None
 
 
-def readings(measured: Measured, classifier: PatternClassifier | None = None) -> list[Reading]:
+def readings(
+    measured: Sequence[Measured], classifier: PatternClassifier | None = None
+) -> list[Reading]:
     """Name what several logs do; in one go, which costs little more than a single one."""
-    measurements = measured.measurements.each()
+    measurements = measurements_of(content for _, content, _ in measured)
     profiles = profiles_of(measurements, classifier or packaged_classifier())
     return [
         Reading(
-            Log(*log),
+            Log(*about),
             profile,
             one.features.astype("<f4").tobytes(),
             {name: share for name, share in one.time_shares.items() if share > 0},
             owner,
         )
-        for log, one, profile, owner in zip(
-            measured.logs, measurements, profiles, measured.owners, strict=True
-        )
+        for (about, _, owner), one, profile in zip(measured, measurements, profiles, strict=True)
     ]
 
 
 def read_profile(path: Path, classifier: PatternClassifier | None = None) -> Reading:
     """Read one log and say what it does. Raises DarshanLogError or OSError."""
-    _, one = measured([read_log(path)])
-    return readings(one, classifier)[0]
+    return readings([measured(path)], classifier)[0]
 
 
 def profiles_of(

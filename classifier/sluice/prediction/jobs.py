@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.darshan.behaviour import METADATA_BYTES, SIGNIFICANT_BYTES
-from sluice.darshan.totals import METADATA_OPERATIONS, READ_MOSTLY
+from sluice.darshan.features import (
+    METADATA_BYTES,
+    METADATA_OPERATIONS,
+    READ_MOSTLY,
+    SIGNIFICANT_BYTES,
+)
 from sluice.history_db.records import Profile, program_name
 from sluice.ingest.trust import by_job
 from sluice.patterns.job_profile import heatmap_of, profile_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sluice.darshan.rows import STANDARD_STREAMS
+from made_logs import STANDARD_STREAMS
+
 from synthetic.style import LOG, PLAIN, draw_style
 from synthetic.writers import KIB, Program, draw_chunk
 from synthetic.writing import Writes, read_file, write_file

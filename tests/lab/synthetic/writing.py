@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sluice.darshan.rows import BUCKETS
-from sluice.darshan.totals import EDGES
+from made_logs import bucket_of
 
 if TYPE_CHECKING:
     from synthetic.run import Run
@@ -163,4 +160,4 @@ def read_file(run: Run, file: int, rank: int, *, volume: float, calls: int) -> N
 
 
 def _bucket(verb: str, size: float) -> str:
-    return f"SIZE_{verb}_{BUCKETS[int(np.searchsorted(EDGES, size, side='left'))]}"
+    return f"SIZE_{verb}_{bucket_of(size)}"
