@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -160,6 +161,7 @@ def arguments_text(job: FinishedJob) -> str:
 
 USER_ARGUMENTS, BY_ARGUMENTS = "user_arguments", "user_script"
 MAX_ARGUMENTS = 16  # sets of them that one key may have entries for, the commonest
+NO_SLOPES: Mapping[str, float] = {}
 KEPT_LOGS = 20  # listed behind an entry; the newest
 MIN_SIZED_RUNS = 3  # of about one size, for it to have an entry of its own
 MAX_SIZED = 8  # entries for sizes that one key may have
@@ -258,19 +260,57 @@ def _calibrated(entry: Learned, calibration: Mapping[str, Reliability]) -> Profi
 
 
 class Expectations:
-    """What all jobs under a key let expect: most are all that another key has, too."""
+    """What lists of jobs let expect, each found once: a script's runs are often all of a name."""
 
     def __init__(self) -> None:
-        self._profiles: dict[tuple[int, ...], Profile] = {}
+        self._known: dict[tuple[int, ...], Expectation] = {}
 
-    def of(self, level: Level, jobs: Sequence[FinishedJob], weights: Array) -> Profile:
-        """Return what these jobs let expect at any size, by the level's weights."""
-        if level.witness is not None and len({level.witness(job) for job in jobs}) > 1:
-            return expected(jobs, weights)
+    def of(self, jobs: list[FinishedJob]) -> Expectation:
+        """Return what these let expect, by the weights of one witness's runs."""
         key = tuple(map(id, jobs))
-        if key not in self._profiles:
-            self._profiles[key] = expected(jobs, weights)
-        return self._profiles[key]
+        if key not in self._known:
+            self._known[key] = Expectation(jobs)
+        return self._known[key]
+
+
+class Expectation:
+    """What jobs, the oldest first, let expect at one size or another."""
+
+    def __init__(self, jobs: list[FinishedJob]) -> None:
+        self.jobs = jobs
+        self.weights = recency(jobs)
+        self._at: dict[float, Profile] = {}
+
+    @cached_property
+    def slopes(self) -> dict[str, float]:
+        """How numbers follow the size."""
+        return exponents(self.jobs, self.weights, np.array([job.size for job in self.jobs]))
+
+    @cached_property
+    def law(self) -> ArgumentLaw | None:
+        return argument_law(self.jobs, self.weights, self.slopes)
+
+    @cached_property
+    def at_any_size(self) -> Profile:
+        """What is expected where no law carries numbers over."""
+        return expected(self.jobs, self.weights)
+
+    @property
+    def usual(self) -> Profile:
+        """What is expected at the mean size and argument."""
+        if not self.slopes and self.law is None:
+            return self.at_any_size
+        return self._carried_to(_mean_size(self.jobs), self.weights)
+
+    def at(self, size: float) -> Profile:
+        """Return what is expected at a size, by runs of about that size."""
+        if size not in self._at:
+            self._at[size] = self._carried_to(size, self.weights * likeness(self.jobs, size))
+        return self._at[size]
+
+    def _carried_to(self, size: float, weights: Array) -> Profile:
+        laws = laws_of(self.jobs, size, self.slopes, self.law)
+        return expected(self.jobs, weights, laws=laws)
 
 
 def _entries(
@@ -281,18 +321,21 @@ def _entries(
     expectations: Expectations,
 ) -> Iterator[Learned]:
     """Yield the entry of a key, and those of sizes that it does not fit."""
-    weights = weights_of(level, jobs)
     if level.witness is not None:
-        every = expectations.of(level, jobs, weights)
-        yield _entry(level, key, jobs, weights, {}, profile=every)
+        several = len({level.witness(job) for job in jobs}) > 1
+        yield _entry(
+            level,
+            key,
+            jobs,
+            expected(jobs, weights_of(level, jobs))
+            if several
+            else expectations.of(jobs).at_any_size,
+        )
         return
-    sizes = np.array([job.size for job in jobs])
-    slopes = exponents(jobs, weights, sizes)
-    law = argument_law(jobs, weights, slopes)
+    known = expectations.of(jobs)
+    laws = {"slopes": known.slopes, "law": known.law}
     everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
-    profile = None if slopes or law else expectations.of(level, jobs, weights)
-    entry = _entry(level, key, jobs, weights, slopes, law=law, profile=profile)
-    general = _borne_out(entry, everything)
+    general = _borne_out(_entry(level, key, jobs, known.usual, **laws), everything)
     yield general
     yield from _entries_by_arguments(level, general, jobs, everything)
     octaves: dict[int, list[float]] = defaultdict(list)
@@ -304,8 +347,7 @@ def _entries(
         alike = octaves[sized]
         if MIN_SIZED_RUNS <= len(alike) < len(jobs):
             size = float(2.0 ** round(np.log2(np.median(alike))))
-            near = weights * likeness(jobs, size)
-            entry = _entry(level, sized, jobs, near, slopes, law=law, size=size, runs=len(alike))
+            entry = _entry(level, sized, jobs, known.at(size), size=size, runs=len(alike), **laws)
             if _differs(entry, general):
                 same = [job for job in everything if core.size_key(key, job.size) == sized]
                 yield _borne_out(entry, same)
@@ -323,13 +365,13 @@ def _entries_by_arguments(
     traces = by_arguments(level.evidence, everything)
     for key in sorted(common):
         group = groups[key]
+        laws = laws_of(group, _mean_size(group), general.exponents, None)
         entry = _entry(
             replace(level, evidence=USER_ARGUMENTS),
             key,
             group,
-            recency(group),
-            general.exponents,
-            first_spread=first,
+            expected(group, recency(group), laws=laws, first_spread=first),
+            slopes=general.exponents,
         )
         yield _borne_out(entry, traces[key])
 
@@ -342,24 +384,24 @@ def _borne_out(entry: Learned, jobs: list[FinishedJob]) -> Learned:
     return replace(entry, agreement=float(weights[same].sum() / weights.sum()))
 
 
+def _mean_size(jobs: Sequence[FinishedJob]) -> float:
+    return _mean(np.array([job.size for job in jobs]))
+
+
 def _entry(
     level: Level,
     key: int,
     jobs: list[FinishedJob],
-    weights: Array,
-    slopes: Mapping[str, float],
+    profile: Profile,
     *,
+    slopes: Mapping[str, float] = NO_SLOPES,
     law: ArgumentLaw | None = None,
     size: float = 0.0,
     runs: int = 0,
-    first_spread: float = FIRST_SPREAD,
-    profile: Profile | None = None,
 ) -> Learned:
+    """Return an entry for jobs; size: the one that the profile is for, of so many runs."""
     known = [job.size for job in jobs if job.size > 0]
-    size = size or (float(np.exp(np.mean(np.log(known)))) if known else 0.0)
-    if profile is None:
-        laws = laws_of(jobs, size, slopes, law)
-        profile = expected(jobs, weights, laws=laws, first_spread=first_spread)
+    size = size or _mean_size(jobs)
     confidence = profile.confidence * breadth(level, jobs, profile.pattern)
     logs = [log for job in jobs for log in job.logs][-KEPT_LOGS:]
     return Learned(

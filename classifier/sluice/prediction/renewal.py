@@ -39,7 +39,7 @@ from sluice.prediction.train import (
     TrainedModel,
     bundle_of,
     fit,
-    fit_quickly,
+    fit_to_predict,
     keep,
     pack,
     past_of,
@@ -89,7 +89,10 @@ def compare(in_use: Model, jobs: Sequence[FinishedJob]) -> Comparison | None:
     if len(new) < MIN_NEW:
         return None
     tested = new[len(new) // 2 :][:MOST_TESTED]
-    model, _ = fit_quickly(ended_before(ordered, tested[0].submit), asked=tested)
+    judgement = old.metrics.get("new_applications") or {}
+    model = fit_to_predict(
+        tested, ended_before(ordered, tested[0].submit), scale=judgement.get("scale", 1.0)
+    )
     old_squares = _squares(predict_past(bundle_of(old), tested))
     new_squares = _squares(predict_past(bundle_of(model), tested))
     return Comparison(

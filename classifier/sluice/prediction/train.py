@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 
 PATTERN_TREES, NUMBER_TREES = 120, 80  # 200 in all: what the submit path has time for
+JUDGED_TREES = 40  # of each forest that is only judged: more say the same, in more time
 LEAF_SIZE = 2
 MAX_DEPTH = 10  # bounds the time of one evaluation
 MIN_JOBS, MIN_APPLICATIONS = 20, 3  # with fewer there is nothing to generalise from
@@ -103,22 +104,19 @@ def empty_model() -> SubmitModel:
 
 def fit_submit_model(jobs: Sequence[FinishedJob]) -> tuple[SubmitModel, Judgement | None]:
     """Fit both forests; deterministic. Without enough jobs, an empty model and no judgement."""
-    latest = newest_of_each(jobs, most=MAX_JOBS)
-    applications = [job.stem for job in latest]
-    if len(latest) < MIN_JOBS or len(set(applications)) < MIN_APPLICATIONS:
+    examples = _examples_of(jobs)
+    if examples is None:
         return empty_model(), None
-    judgement = _judge(latest, applications)
-    patterns, forest = _fit_patterns(latest)
-    numbers, number_forest = _fit_numbers(latest)
-    return (
-        SubmitModel(
-            patterns=patterns,
-            pattern_forest=replace(forest, value=forest.value * judgement.scale),
-            numbers=numbers,
-            number_forest=number_forest,
-        ),
-        judgement,
-    )
+    judgement = _judge(examples)
+    return replace(
+        _fit_pattern_model(examples, judgement.scale), **_fit_numbers(examples)
+    ), judgement
+
+
+def fit_patterns(jobs: Sequence[FinishedJob], *, scale: float) -> SubmitModel:
+    """Fit the forest of patterns alone, without judging it; scale is of another judgement."""
+    examples = _examples_of(jobs)
+    return empty_model() if examples is None else _fit_pattern_model(examples, scale)
 
 
 def newest_of_each(jobs: Sequence[FinishedJob], *, most: int) -> list[FinishedJob]:
@@ -144,25 +142,68 @@ def _no_trees() -> Forest:
     return Forest(none, none, np.zeros(0), none, none, np.zeros((0, 0)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Examples:
+    """What forests learn from."""
+
+    jobs: Sequence[FinishedJob]
+    patterns: NDArray[np.str_]
+    weights: NDArray[np.float64]
+    rows: NDArray[np.float32]
+    """Features of the jobs' submissions,"""
+    strangers: NDArray[np.float32]
+    """and of as many made-up ones."""
+
+
+def _examples_of(jobs: Sequence[FinishedJob]) -> _Examples | None:
+    """Return what forests learn from these jobs; None: too little."""
+    latest = newest_of_each(jobs, most=MAX_JOBS)
+    if len(latest) < MIN_JOBS or len({job.stem for job in latest}) < MIN_APPLICATIONS:
+        return None
+    return _Examples(
+        latest,
+        np.array([job.profile.pattern for job in latest]),
+        _weights(latest),
+        _features(latest),
+        _features(_strangers(latest)),
+    )
+
+
+def _features(jobs: Sequence[FinishedJob]) -> NDArray[np.float32]:
+    return core.features([submission_of(job) for job in jobs])
+
+
 def _weights(jobs: Sequence[FinishedJob]) -> NDArray[np.float64]:
     """Weigh jobs so that a program that ran a thousand times does not outweigh all others."""
     runs = Counter((job.uid, job.stem) for job in jobs)
     return np.array([runs[job.uid, job.stem] ** -0.5 for job in jobs])
 
 
-def _fit_patterns(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
-    """Return the patterns that jobs are known to have, and what tells them: nothing of none."""
-    if all(job.profile.pattern == core.UNKNOWN for job in jobs):
+def _fit_pattern_model(examples: _Examples, scale: float) -> SubmitModel:
+    every = np.ones(len(examples.jobs), dtype=bool)
+    patterns, forest = _fit_patterns(examples, every, trees=PATTERN_TREES)
+    return replace(
+        empty_model(),
+        patterns=patterns,
+        pattern_forest=replace(forest, value=forest.value * scale),
+    )
+
+
+def _fit_patterns(
+    examples: _Examples, chosen: NDArray[np.bool_], *, trees: int
+) -> tuple[tuple[str, ...], Forest]:
+    """Return the patterns that chosen jobs are known to have, and what tells them.
+
+    Nothing of none.
+    """
+    labels, weights = examples.patterns[chosen], examples.weights[chosen]
+    if (labels == core.UNKNOWN).all():
         return (), _no_trees()
-    weights = _weights(jobs)
-    strangers = _strangers(jobs)
-    rows = core.features([submission_of(job) for job in [*jobs, *strangers]])
-    labels = [job.profile.pattern for job in jobs] + [core.UNKNOWN] * len(strangers)
     forest, patterns = fit_classifier(
-        rows,
-        np.array(labels),
-        weights=np.concatenate([weights, np.full(len(strangers), weights.mean())]),
-        trees=PATTERN_TREES,
+        np.concatenate([examples.rows[chosen], examples.strangers[chosen]]),
+        np.concatenate([labels, np.full(len(labels), core.UNKNOWN)]),
+        weights=np.concatenate([weights, np.full(len(labels), weights.mean())]),
+        trees=trees,
         leaf_size=LEAF_SIZE,
         max_depth=MAX_DEPTH,
     )
@@ -195,52 +236,48 @@ def _strangers(jobs: Sequence[FinishedJob]) -> list[FinishedJob]:
     return [stranger(job) for job in jobs]
 
 
-def _fit_numbers(jobs: Sequence[FinishedJob]) -> tuple[tuple[str, ...], Forest]:
+def _fit_numbers(examples: _Examples) -> dict[str, Any]:
+    """Return the members of a model that tell numbers."""
+    jobs = examples.jobs
     names = tuple(
         name for name in NUMBERS if sum(name in job.profile.numbers for job in jobs) > len(jobs) / 2
     )
     if not names:
-        return (), _no_trees()
+        return {}
     targets = np.array([[job.profile.numbers.get(name, np.nan) for name in names] for job in jobs])
     targets = np.log2(1 + targets)
     unknown = np.isnan(targets)
     targets[unknown] = np.broadcast_to(np.nanmedian(targets, axis=0), targets.shape)[unknown]
     forest = fit_regressor(
-        core.features([submission_of(job) for job in jobs]),
+        examples.rows,
         targets,
-        weights=_weights(jobs),
+        weights=examples.weights,
         trees=NUMBER_TREES,
         leaf_size=LEAF_SIZE,
         max_depth=MAX_DEPTH,
     )
-    return names, forest
+    return {"numbers": names, "number_forest": forest}
 
 
-def _judge(jobs: Sequence[FinishedJob], applications: Sequence[str]) -> Judgement:
+def _judge(examples: _Examples) -> Judgement:
     """Hold out every application once, in FOLDS groups."""
-    fold = np.array([zlib.crc32(name.encode()) % FOLDS for name in applications])
-    confidence, correct = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for i in range(FOLDS):
-        rest = [job for job, its in zip(jobs, fold, strict=True) if its != i]
-        tested = [job for job, its in zip(jobs, fold, strict=True) if its == i]
-        if not rest or not tested:
-            continue
-        patterns, forest = _fit_patterns(rest)
-        if not patterns:  # it says nothing of the others
-            confidence.append(np.zeros(len(tested)))
-            correct.append(np.zeros(len(tested), dtype=bool))
-            continue
-        shares = forest.evaluate(core.features([submission_of(job) for job in tested]))
-        answers = np.array(patterns)[shares.argmax(axis=1)]
-        confidence.append(shares.max(axis=1))
-        correct.append(answers == np.array([job.profile.pattern for job in tested]))
-    return _judgement(np.concatenate(confidence), np.concatenate(correct))
+    fold = np.array([zlib.crc32(job.stem.encode()) % FOLDS for job in examples.jobs])
+    groups = np.unique(fold)
+    if len(groups) == 1:
+        return Judgement(0, 0.0, 0.0, None, 0.5)
+    confidence, correct = np.zeros(len(fold)), np.zeros(len(fold), dtype=bool)
+    for tested in (fold == group for group in groups):
+        patterns, forest = _fit_patterns(examples, ~tested, trees=JUDGED_TREES)
+        if patterns:  # else it says nothing of the others
+            shares = forest.evaluate(examples.rows[tested])
+            answers = np.array(patterns)[shares.argmax(axis=1)]
+            confidence[tested] = shares.max(axis=1)
+            correct[tested] = answers == examples.patterns[tested]
+    return _judgement(confidence, correct)
 
 
 def _judgement(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> Judgement:
     """Lower the confidence until it promises no more than it keeps."""
-    if not len(correct):
-        return Judgement(0, 0.0, 0.0, None, 0.5)
     scale = min(1.0, float(correct.sum() / max(confidence.sum(), 1e-9)))
     while scale > 0.01:
         said = confidence * scale >= USUAL_THRESHOLD
@@ -383,7 +420,7 @@ def fit(jobs: Sequence[FinishedJob], silent: Sequence[FinishedJob] = ()) -> Trai
             "until": max(job.end for job in jobs),
             "entries": len(model.table),
             "calibration": model.metrics["calibration"],
-            "later_jobs": _later_jobs(jobs),
+            "later_jobs": _later_jobs(jobs, judgement),
             "new_applications": asdict(judgement) if judgement else None,
         },
     )
@@ -409,10 +446,23 @@ def fit_quickly(
     return TrainedModel(forests, table, {"calibration": plain}), judgement
 
 
-def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
+def fit_to_predict(
+    asked: Sequence[FinishedJob], jobs: Sequence[FinishedJob], *, scale: float
+) -> TrainedModel:
+    """Learn from jobs no more than what their score over those that are asked about takes.
+
+    No score asks for the numbers of a job that only resembles earlier ones.
+    """
+    return fit_quickly(jobs, fit_patterns(jobs, scale=scale), asked=asked)[0]
+
+
+def _later_jobs(
+    jobs: Sequence[FinishedJob], judgement: Judgement | None
+) -> dict[str, object] | None:
     """Learn from the earlier jobs and let the core predict the later ones.
 
     Where there are many later ones, as many lie between two of those that are predicted.
+    judgement: of a forest of all jobs.
     """
     ordered = sorted(jobs, key=lambda job: (job.submit, job.logs))
     split = int(len(ordered) * (1 - TESTED_SHARE))
@@ -422,7 +472,7 @@ def _later_jobs(jobs: Sequence[FinishedJob]) -> dict[str, object] | None:
     if not earlier:
         return None
     later = ordered[split :: -(-(len(ordered) - split) // MOST_TESTED)]
-    model, _ = fit_quickly(earlier, asked=later)
+    model = fit_to_predict(later, earlier, scale=judgement.scale if judgement else 1.0)
     return asdict(judge(predict_past(bundle_of(model), later), earlier))
 
 
