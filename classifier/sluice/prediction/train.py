@@ -13,7 +13,7 @@ import json
 import string
 import zlib
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -315,12 +315,12 @@ class TrainedModel:
         about = {
             "patterns": self.forests.patterns,
             "numbers": self.forests.numbers,
-            "table": [asdict(entry) for entry in self.table],
+            "table": self.table,
             "metrics": self.metrics,
         }
         np.savez_compressed(
             buffer,
-            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+            about=np.frombuffer(json.dumps(about, default=_members).encode(), dtype=np.uint8),
             **self.forests.pattern_forest.arrays("pattern"),
             **self.forests.number_forest.arrays("number"),
         )
@@ -340,6 +340,11 @@ class TrainedModel:
                 table=tuple(_learned(entry) for entry in about["table"]),
                 metrics=about["metrics"],
             )
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON takes it; asdict copies all that is below, which takes longest."""
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _text_of(kept: NDArray[Any]) -> str:

@@ -75,26 +75,21 @@ class Applications(Runs):
 
 def put_applications(db: Database, model: int, applications: Iterable[Application]) -> None:
     """Keep a model's applications, within a transaction; one that it has is replaced."""
-    for application in applications:
-        db.execute("DELETE FROM application_runs WHERE application = ?", [application.id])
-        db.execute(
-            "INSERT INTO applications (id, model, evidence, key, label, runs) "
-            "VALUES (?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT (id) DO UPDATE SET label = excluded.label, runs = excluded.runs",
-            [
-                application.id,
-                model,
-                application.evidence,
-                signed(application.key),
-                application.label,
-                application.runs,
-            ],
-        )
-        db.executemany(
-            # Not those that were forgotten while the model learned from them.
-            "INSERT INTO application_runs (application, log) SELECT ?, id FROM logs WHERE id = ?",
-            ((application.id, log) for log in application.logs),
-        )
+    kept = list(applications)
+    db.executemany(
+        "DELETE FROM application_runs WHERE application = ?", ((one.id,) for one in kept)
+    )
+    db.executemany(
+        "INSERT INTO applications (id, model, evidence, key, label, runs) "
+        "VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (id) DO UPDATE SET label = excluded.label, runs = excluded.runs",
+        ((one.id, model, one.evidence, signed(one.key), one.label, one.runs) for one in kept),
+    )
+    db.executemany(
+        # Not those that were forgotten while the model learned from them.
+        "INSERT INTO application_runs (application, log) SELECT ?, id FROM logs WHERE id = ?",
+        ((one.id, log) for one in kept for log in one.logs),
+    )
 
 
 def model_of(row: Sequence[Any]) -> Model:
