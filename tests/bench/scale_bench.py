@@ -32,7 +32,7 @@ import feed_frames as frames  # noqa: E402  found through the line above
 import followed_queue  # noqa: E402
 import made_model  # noqa: E402
 from compile_c import compiled, make  # noqa: E402
-from followed_queue import NAMES, Follower, memory_mb  # noqa: E402
+from followed_queue import BOOT, NAMES, Follower, memory_mb  # noqa: E402
 from plugin_harness import PluginFiles, install  # noqa: E402
 from private_slurm import PrivateSlurm  # noqa: E402
 from sluiced import Sluiced  # noqa: E402
@@ -270,7 +270,7 @@ def told(number: int, request: dict[str, Any], submit: int, state: str, start: i
         time_limit=request["time_limit"],
         account=request["account"].encode(),
         licenses=b"sl0_stream" if number % 2 else b"",
-        notes=b"sluice(v=1,rec=1-%d," % number,
+        notes=b"sluice(v=1,rec=%x-%d," % (BOOT, number),
         name=request["name"].encode(),
     )
 

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import struct
 import subprocess
+import zlib
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,11 @@ from sluice.history_db.errors import (
     OldHistoryError,
     ReadOnlyHistoryError,
 )
-from sluice.history_db.migrations import MIGRATIONS, m022_capacity_of_targets
+from sluice.history_db.migrations import (
+    MIGRATIONS,
+    m022_capacity_of_targets,
+    m025_smaller_decisions,
+)
 from sluice.history_db.records import (
     NUMBERS,
     Application,
@@ -283,6 +288,28 @@ def test_a_dictionary_that_was_not_stored_is_not_used(store):
     assert len(store.latest_decisions(100)) == 39
 
 
+def test_a_base_that_somebody_else_has_forgotten_is_kept_anew(store):
+    record = random.Random(2).randbytes(2000)
+    store.insert_decisions([a_decision(number=i, record=record) for i in (1, 2)])
+    with Store(store.path) as other:
+        other.insert_decisions([a_decision(number=3, record=record[::-1], uid=9)] * 2)
+        other.insert_decisions([a_decision(number=4, record=record[::-1], uid=9)])
+        other.prune(before=1 << 40)
+    store.insert_decisions([a_decision(number=5, record=record)])
+    assert [row.record for row in store.latest_decisions(9)] == [record]
+
+
+def test_a_bundle_that_decisions_were_made_with_outlasts_later_ones(store):
+    for number in (1, 2, 3):
+        store.add_bundle(Bundle(number, None, "here", number, random.Random(number).randbytes(500)))
+    store.insert_decisions([a_decision(bundle=1)])
+    store.prune_models(1)
+    assert [one.checksum for one in store.publications()] == [1, 3]
+    store.prune(before=1 << 40)
+    store.prune_models(1)
+    assert [one.checksum for one in store.publications()] == [3]
+
+
 def test_lost_records_are_counted(store):
     store.add_loss(100, 7)
     store.add_loss(200, 5)
@@ -393,6 +420,34 @@ def test_co_runs_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path,
     with Store(path) as store:
         store.add_corun(number, new)
         assert store.coruns([number]) == [old, new]
+
+
+def test_an_upgrade_reads_records_as_they_were_compressed_before(tmp_path, monkeypatch):
+    path, like = tmp_path / "history.db", random.Random(3).randbytes(3000)
+    records = {1: like[500:2500] + b"new", 2: bytes(2000)}
+    with monkeypatch.context() as older:
+        older.setattr(
+            connection, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m025_smaller_decisions)]
+        )
+        Store(path, create=True).close()
+    squeeze = zlib.compressobj(zdict=like)
+    rows = [
+        (1, squeeze.compress(records[1]) + squeeze.flush(), 7),
+        (2, zlib.compress(records[2]), None),
+    ]
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO dictionaries VALUES (7, ?)", [zlib.compress(like)])
+        db.executemany(
+            "INSERT INTO decisions (boot, number, now, cluster, uid, bundle, snapshot, record, "
+            "dictionary) VALUES (5, ?, 9, 'c', 0, 6, 0, ?, ?)",
+            rows,
+        )
+    with Store(path) as store:
+        assert {row.number: row.record for row in store.latest_decisions(9)} == records
+        store.insert_decisions([a_decision(number=3, record=records[1])])
+        assert store.latest_decisions(1)[0].record == records[1]
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT checksum FROM decided_bundles WHERE checksum = 6").fetchone()
 
 
 def test_an_upgraded_history_has_the_tables_of_a_new_one(tmp_path):

@@ -27,6 +27,7 @@ from sluice.slurm.records import QueuedJob
 from sluice.slurm.snapshot import Publisher, Settings
 
 NOW = 1_800_000_000
+BOOT = 0x9E3779B97F4A7C15  # random, as the plugin draws it
 NAMES = ("writer", "flusher", "reader", "unheard")
 TOKENS = {"sl0_stream": (0, "stream"), "sl0_flush": (0, "flush")}
 STAND_IN = Path(__file__).with_name("feed_stand_in.py")
@@ -99,7 +100,7 @@ class Follower:
             config,
             core.submission_of(request),
             now,
-            boot=1,
+            boot=BOOT,
             number=number,
             cluster="lab",
         )

@@ -635,6 +635,49 @@ def m024_held_bursts(db: Database) -> None:
     db.execute("CREATE INDEX held_bursts_began ON held_bursts (began)")
 
 
+def m025_smaller_decisions(db: Database) -> None:
+    """Drop the indices that only upkeep asked, and let records be kept by one that is like them."""
+    # of a base, whose records it is for; NULL: a dictionary of all users' latest
+    db.execute("ALTER TABLE dictionaries ADD COLUMN uid INTEGER")
+    for index in ("now", "job", "snapshot", "bundle", "dictionary"):
+        db.execute(f"DROP INDEX decisions_{index}")
+    db.execute("ALTER TABLE decisions RENAME TO decisions_before")
+    db.execute(  # without the foreign key, for which each dictionary asked all decisions
+        """
+        CREATE TABLE decisions (
+            boot        INTEGER NOT NULL,
+            number      INTEGER NOT NULL,
+            now         INTEGER NOT NULL,         -- UTC seconds
+            cluster     TEXT    NOT NULL,
+            uid         INTEGER NOT NULL,
+            job_id      INTEGER,                  -- NULL until joined
+            joined_by   TEXT CHECK (joined_by IN ('mark', 'key', 'tie')),
+            bundle      INTEGER NOT NULL,         -- checksums; 0: none
+            snapshot    INTEGER NOT NULL,
+            record      BLOB    NOT NULL,         -- struct sluice_record, compressed
+            is_second   INTEGER NOT NULL DEFAULT 0,
+            dictionary  INTEGER,                  -- that it is compressed with; NULL: none
+            PRIMARY KEY (boot, number)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+    db.execute(
+        "INSERT INTO decisions SELECT boot, number, now, cluster, uid, job_id, joined_by, bundle, "
+        "snapshot, record, is_second, dictionary FROM decisions_before"
+    )
+    db.execute("DROP TABLE decisions_before")
+    db.execute("CREATE INDEX decisions_now ON decisions (now)")
+    db.execute("CREATE INDEX decisions_job ON decisions (job_id)")
+    db.execute("DROP INDEX jobs_user")  # sluiced knows numbers, the accounting names
+    db.execute("CREATE INDEX jobs_user ON jobs (user, submit) WHERE user IS NOT NULL")
+    db.execute("CREATE TABLE decided_bundles (checksum INTEGER PRIMARY KEY) STRICT")
+    db.execute("INSERT INTO decided_bundles SELECT DISTINCT bundle FROM decisions")
+    db.execute(
+        "CREATE TRIGGER decided_after_insert AFTER INSERT ON decisions BEGIN "
+        "INSERT OR IGNORE INTO decided_bundles VALUES (new.bundle); END"
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -660,4 +703,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m022_capacity_of_targets,
     m023_totals_without_harm,
     m024_held_bursts,
+    m025_smaller_decisions,
 )

@@ -83,18 +83,24 @@ WINDOW = 1 << 15
 """Bytes that zlib looks back."""
 
 
+WRAPPED = b"x"
+"""How zlib's own format begins; without it a stream never does."""
+
+
 def packed(content: bytes, like: bytes = b"") -> bytes:
     """Compress content, with the end of another that is like it."""
     if not like:
         return zlib.compress(content)
-    squeeze = zlib.compressobj(zdict=like[-WINDOW:])
+    # zlib's header and checksums would take ten bytes, a tenth of what is alike
+    squeeze = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=like[-WINDOW:])
     return squeeze.compress(content) + squeeze.flush()
 
 
 def unpacked(content: bytes, like: bytes = b"") -> bytes:
     if not like:
         return zlib.decompress(content)
-    return zlib.decompressobj(zdict=like[-WINDOW:]).decompress(content)
+    bits = zlib.MAX_WBITS if content.startswith(WRAPPED) else -zlib.MAX_WBITS
+    return zlib.decompressobj(wbits=bits, zdict=like[-WINDOW:]).decompress(content)
 
 
 STEP = 8

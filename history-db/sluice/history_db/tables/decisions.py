@@ -1,14 +1,16 @@
 """The decision records, and what sluiced's gates saw and did.
 
-What a user submits again and again is decided in the same way, so records are compressed with
-some of the latest as a dictionary: they take a third of the room.
+What a user submits again and again is decided in the same way. A record that is like one before is
+compressed with that one, its base, and takes a twentieth of the room; others with some of the latest
+as a dictionary. Bases and dictionaries are kept in one table.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
+from collections import defaultdict
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
@@ -38,13 +40,32 @@ DICTIONARY_ROWS = 20_000
 SEARCHED = 200_000
 """The latest decisions, which are searched for some jobs' where no time says how far back."""
 ALL_JOBS = Selection()
+ALIKE = 128
+"""One is like another if at most one in so many bits differs: time, number, snapshot, load."""
+MOST_KNOWN = 4000
+"""Records that may be bases; then half of them are forgotten."""
 ZEROS = re.compile(rb"\0{32,}")
 """Unused room in records, which a dictionary has better things to do with than to repeat."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A record that later ones may be like."""
+
+    bits: int
+    record: bytes
+    number: int | None = None
+    """Its id as a base; None: it is none yet."""
+
+    def differs_by(self, bits: int) -> int:
+        return (self.bits ^ bits).bit_count()
 
 
 class Decisions(Connection):
     """Table `decisions`."""
 
+    _known: dict[int, list[_Known]] | None = None
+    """By user."""
     _dictionary: tuple[int, bytes] | None = None
     """Id and content of the one in use."""
     _rows_left = 0
@@ -58,11 +79,13 @@ class Decisions(Connection):
             with self._transaction() as db:
                 return sum(self._insert(db, decision) for decision in decisions)
         except BaseException:
-            self._dictionary = None  # it may be one that was not stored
+            self._dictionary = self._known = None  # they may be some that were not stored
             raise
 
     def _insert(self, db: Database, decision: Decision) -> int:
-        number, dictionary = self._dictionary_for(db, decision.record)
+        number, dictionary = self._base_for(db, decision) or self._dictionary_for(
+            db, decision.record
+        )
         values = {name: getattr(decision, name) for name in DECISION_COLUMNS}
         values["record"] = packed(decision.record, dictionary)
         values["dictionary"] = number
@@ -74,6 +97,37 @@ class Decisions(Connection):
             list(values.values()),
         ).rowcount
 
+    def _base_for(self, db: Database, decision: Decision) -> tuple[int, bytes] | None:
+        """Return id and content of a record of the user that this one is like, if there is one."""
+        if self._known is None or sum(map(len, self._known.values())) >= MOST_KNOWN:
+            self._known = self._latest_bases(db)
+        record, own = decision.record, self._known[decision.uid]
+        bits = int.from_bytes(record, "little")
+        nearest = min(own, key=lambda one: one.differs_by(bits), default=None)
+        if nearest is None or ALIKE * nearest.differs_by(bits) > 8 * len(record):
+            own.append(_Known(bits, record))
+            return None
+        # another process may have forgotten it together with the last that was like it
+        known = db.execute("SELECT 1 FROM dictionaries WHERE id = ?", [nearest.number]).fetchone()
+        if not known:
+            row = db.execute(
+                "INSERT INTO dictionaries (content, uid) VALUES (?, ?)",
+                [packed(nearest.record), decision.uid],
+            )
+            nearest.number = row.lastrowid or 0
+        return nearest.number or 0, nearest.record
+
+    def _latest_bases(self, db: Database) -> dict[int, list[_Known]]:
+        known: dict[int, list[_Known]] = defaultdict(list)
+        for number, uid, content in db.execute(
+            "SELECT id, uid, content FROM dictionaries WHERE uid IS NOT NULL "
+            "ORDER BY id DESC LIMIT ?",
+            [MOST_KNOWN // 2],
+        ):
+            record = unpacked(content)
+            known[uid].append(_Known(int.from_bytes(record, "little"), record, number))
+        return known
+
     def _dictionary_for(self, db: Database, record: bytes) -> tuple[int | None, bytes]:
         """Return id and content of the dictionary for a record; None: there is none yet."""
         self._recent = (self._recent + ZEROS.sub(b"", record))[-WINDOW:]
@@ -82,7 +136,9 @@ class Decisions(Connection):
             return self._dictionary
         made: tuple[int, bytes] | None = None
         if self._dictionary is None:  # go on with the latest of before
-            found = db.execute("SELECT id, content FROM dictionaries ORDER BY id DESC LIMIT 1")
+            found = db.execute(
+                "SELECT id, content FROM dictionaries WHERE uid IS NULL ORDER BY id DESC LIMIT 1"
+            )
             made = next(((number, unpacked(content)) for number, content in found), None)
         if made is None:
             if len(self._recent) < WINDOW:

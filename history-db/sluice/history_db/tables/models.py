@@ -286,7 +286,7 @@ class Bundles(Connection):
             db.execute(
                 """
                 DELETE FROM bundles
-                WHERE base IS NOT NULL AND checksum NOT IN (SELECT bundle FROM decisions)
+                WHERE base IS NOT NULL AND checksum NOT IN (SELECT checksum FROM decided_bundles)
                   AND checksum NOT IN (
                       SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT :keep
                   )
@@ -296,7 +296,7 @@ class Bundles(Connection):
             db.execute(  # now that it is known which deltas are left
                 """
                 DELETE FROM bundles
-                WHERE base IS NULL AND checksum NOT IN (SELECT bundle FROM decisions)
+                WHERE base IS NULL AND checksum NOT IN (SELECT checksum FROM decided_bundles)
                   AND checksum NOT IN (SELECT base FROM bundles WHERE base IS NOT NULL)
                   AND checksum NOT IN (
                       SELECT checksum FROM bundles ORDER BY published_at DESC LIMIT :keep

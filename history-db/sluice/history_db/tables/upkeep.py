@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sluice.history_db.sql import Database
 
 
-LONGEST = 128
+LONGEST = 512
 """Deltas behind one that is kept whole: reading one takes all before it."""
 AT_ONCE = 10_000
 """Rows forgotten in a transaction."""
@@ -177,9 +177,12 @@ class Upkeep(Snapshots):
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
             db.execute("DELETE FROM losses WHERE found < ?", [before])
             db.execute(
-                "DELETE FROM dictionaries WHERE NOT EXISTS "
-                "(SELECT 1 FROM decisions WHERE decisions.dictionary = dictionaries.id) "
-                "AND id != (SELECT max(id) FROM dictionaries)"
+                "DELETE FROM dictionaries WHERE id NOT IN "
+                "(SELECT dictionary FROM decisions WHERE dictionary IS NOT NULL) "
+                "AND id NOT IN (SELECT max(id) FROM dictionaries GROUP BY uid IS NULL)"
+            )
+            db.execute(
+                "DELETE FROM decided_bundles WHERE checksum NOT IN (SELECT bundle FROM decisions)"
             )
         return Pruned(logs, jobs, decisions)
 
