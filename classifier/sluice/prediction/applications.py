@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -322,20 +322,16 @@ def _entries(
 ) -> Iterator[Learned]:
     """Yield the entry of a key, and those of sizes that it does not fit."""
     if level.witness is not None:
-        several = len({level.witness(job) for job in jobs}) > 1
-        yield _entry(
-            level,
-            key,
-            jobs,
-            expected(jobs, weights_of(level, jobs))
-            if several
-            else expectations.of(jobs).at_any_size,
-        )
+        if len({level.witness(job) for job in jobs}) > 1:
+            profile = expected(jobs, weights_of(level, jobs))
+        else:
+            profile = expectations.of(jobs).at_any_size
+        yield _entry(level, key, jobs, profile)
         return
     known = expectations.of(jobs)
-    laws = {"slopes": known.slopes, "law": known.law}
+    entry_of = partial(_entry, level, slopes=known.slopes, law=known.law)
     everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
-    general = _borne_out(_entry(level, key, jobs, known.usual, **laws), everything)
+    general = _borne_out(entry_of(key, jobs, known.usual), everything)
     yield general
     yield from _entries_by_arguments(level, general, jobs, everything)
     octaves: dict[int, list[float]] = defaultdict(list)
@@ -347,7 +343,7 @@ def _entries(
         alike = octaves[sized]
         if MIN_SIZED_RUNS <= len(alike) < len(jobs):
             size = float(2.0 ** round(np.log2(np.median(alike))))
-            entry = _entry(level, sized, jobs, known.at(size), size=size, runs=len(alike), **laws)
+            entry = entry_of(sized, jobs, known.at(size), size=size, runs=len(alike))
             if _differs(entry, general):
                 same = [job for job in everything if core.size_key(key, job.size) == sized]
                 yield _borne_out(entry, same)

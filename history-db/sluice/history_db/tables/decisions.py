@@ -1,8 +1,8 @@
 """The decision records, and what sluiced's gates saw and did.
 
-What a user submits again and again is decided in the same way. A record that is like one before is
-compressed with that one, its base, and takes a twentieth of the room; others with some of the latest
-as a dictionary. Bases and dictionaries are kept in one table.
+What a user submits again and again is decided in the same way. A record that is like one before
+is compressed with that one, its base, and takes a twentieth of the room; others with some of the
+latest as a dictionary. Bases and dictionaries are kept in one table.
 """
 
 from __future__ import annotations
