@@ -1,42 +1,60 @@
 # One front door. `make` or `make help` lists what there is.
-PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 BUILD  := build
+# Compiles and runs the Python part: the one of `make deps` where that was made.
+PYTHON ?= $(abspath $(firstword $(wildcard $(BIN)/python) $(shell command -v python3)))
 # A second's worth of figures per fuzz target unless told: make fuzz SECONDS=60
 SECONDS ?= 60
 # Of make chaos: what its steps are drawn from, and how many jobs are in flight
 SEED ?= 1
 JOBS ?= 200
 
-C_FILES := $(shell git ls-files '*.c' '*.h')
+include slurm-plugin/site.mk
+
+C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build plugin probe agent install demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe agent install install-plugin deb rpm demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.ready ## Install Debian packages and the Python environment, where missing
+deps: $(VENV)/.linked ## Install what developers and tests need: Debian packages, a Python environment
 
-$(VENV)/.ready: requirements.lock pyproject.toml tests/lab/packages.txt
+$(VENV)/.ready: requirements.lock tests/lab/packages.txt
 	tests/lab/install-packages.sh
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/python || python3 -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-build: $(VENV)/.built plugin probe agent ## Build the C core, the Python packages, the Slurm plugins and programs
-	@$(BIN)/python -m compileall -q $(wildcard */sluice) # the user of a command may not write here
-
-$(VENV)/.built: $(VENV)/.ready $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
-		policies/build_core.py classifier/build_reader.py sim/build_engine.py
+$(VENV)/.linked: $(VENV)/.ready pyproject.toml # commands and imports of the sources as they lie here
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	mkdir -p $(BUILD) && touch $@ $(BUILD)/.bindings # it has compiled them, too
+
+build: core plugin programs ## Compile everything; installs nothing (needs: docs/guide/install.md)
+	@$(PYTHON) -m compileall -q $(wildcard */sluice) # the user of a command may not write here
+
+BINDINGS := $(BUILD)/.bindings
+core: $(BINDINGS)
+$(BINDINGS): setup.py pyproject.toml $(wildcard policies/core/* classifier/reader/* sim/engine/*/*) \
+		policies/build_core.py classifier/build_reader.py sim/build_engine.py
+	@$(PYTHON) -c 'import cffi, setuptools' || { echo "$(PYTHON) cannot build the Python part:" \
+		"install its cffi and setuptools (python3-cffi python3-setuptools)," \
+		"or name a Python that has them: make build PYTHON=/opt/sluice/bin/python" >&2; exit 1; }
+	$(call need,libdeflate.h,install libdeflate's (libdeflate-dev or libdeflate-devel))
+	$(PYTHON) setup.py -q build_ext --inplace --build-lib $(BUILD)/lib --build-temp $(BUILD)/temp
 	touch $@
 
-plugin: $(VENV)/.ready
+# Those that Slurm loads: they need its headers and nothing else.
+plugin:
 	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD))
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD))
+
+feed:
 	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD))
+
+programs: feed probe agent
 	$(MAKE) --no-print-directory -C slurm-plugin/shim BUILD=$(abspath $(BUILD))
 
 probe:
@@ -45,20 +63,27 @@ probe:
 agent:
 	$(MAKE) --no-print-directory -C slurm-plugin/agent BUILD=$(abspath $(BUILD))
 
-install: build ## Copy plugins, programs and man pages into DESTDIR (see docs/guide/operating.md)
+INSTALLED := slurm-plugin/job_submit slurm-plugin/spank slurm-plugin/feed slurm-plugin/shim \
+	slurm-plugin/agent classifier/probe slurm-plugin/packaging slurm-plugin/systemd
+
+install: build ## Copy everything into DESTDIR, below PREFIX and PLUGIN_DIR (see docs/guide/install.md)
+	for folder in $(INSTALLED); do \
+		$(MAKE) --no-print-directory -C $$folder BUILD=$(abspath $(BUILD)) PYTHON=$(PYTHON) install \
+			|| exit 1; \
+	done
+
+install-plugin: plugin ## Copy the two plugins alone
 	$(MAKE) --no-print-directory -C slurm-plugin/job_submit BUILD=$(abspath $(BUILD)) install
 	$(MAKE) --no-print-directory -C slurm-plugin/spank BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C slurm-plugin/feed BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C slurm-plugin/shim BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C slurm-plugin/agent BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C classifier/probe BUILD=$(abspath $(BUILD)) install
-	$(MAKE) --no-print-directory -C slurm-plugin/systemd install
-	install -d $(DESTDIR)/usr/share/man/man1 $(DESTDIR)/usr/share/man/man5 $(DESTDIR)/usr/share/man/man8
-	install -m 644 docs/man/*.1 $(DESTDIR)/usr/share/man/man1
-	install -m 644 docs/man/*.5 $(DESTDIR)/usr/share/man/man5
-	install -m 644 docs/man/*.8 $(DESTDIR)/usr/share/man/man8
 
-demo: build ## A real Slurm controller decides on a mixed workload, then makes jobs wait (KEEP=1: keep its files)
+deb: ## Make Debian packages for the Slurm whose headers are here
+	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) deb
+
+rpm: ## Make RPM packages, likewise
+	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) rpm
+
+demo: deps ## A real Slurm controller decides on a mixed workload, then makes jobs wait (KEEP=1: keep its files)
+	@$(MAKE) --no-print-directory build
 	$(BIN)/python tests/lab/demo.py $(if $(KEEP),--keep)
 
 picture: build ## Take the pictures in README and docs anew, from the demo and from replays
@@ -73,7 +98,8 @@ figures: build ## Measure anew the tables of docs/evidence/replays.md, and write
 # core at a time, so that what its fixtures train and start is made once.
 ALONE := tests/probe tests/storage
 
-test: build lint ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
+test: deps ## Everything CI does: linters, unit, property, fuzz-corpus and real-Slurm tests
+	@$(MAKE) --no-print-directory build lint
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going test-shared test-alone
 
 test-shared:
@@ -85,7 +111,7 @@ test-alone:
 retest: ## Ask again the tests that failed last, and name them
 	$(BIN)/python -m pytest -m 'not acceptance' --last-failed --last-failed-no-failures none -rA
 
-lint: $(VENV)/.built probe agent ## Formatters, ruff, mypy, import layers, generated docs
+lint: core probe agent ## Formatters, ruff, mypy, import layers, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	clang-format --dry-run --Werror $(C_FILES)
@@ -93,7 +119,7 @@ lint: $(VENV)/.built probe agent ## Formatters, ruff, mypy, import layers, gener
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
 
-format: $(VENV)/.built ## Let the formatters decide
+format: core ## Let the formatters decide
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	clang-format -i $(C_FILES)
@@ -114,20 +140,24 @@ loop: build ## Real programs with co-runners, and what Sluice learns of them nex
 	place=$$(mktemp -d) && chmod 755 $$place && \
 	$(BIN)/python tests/loop/loop.py $$place/loop --seconds $(SECONDS) --seed $(SEED)
 
-docs: $(VENV)/.built probe agent ## Regenerate the command reference and the man pages
+docs: core probe agent ## Regenerate the command reference and the man pages
 	$(BIN)/python docs/generate.py
 
-patterns: $(VENV)/.built ## Train anew the classifier of patterns that ships
+patterns: core ## Train anew the classifier of patterns that ships
 	$(BIN)/python tests/lab/shipped_patterns.py tests/data/darshan/index.csv \
 		tests/data/programs/labels.csv tests/data/programs/round6.csv \
 		tests/data/programs/round7.csv tests/data/programs/round8.csv \
 		tests/data/programs/round9.csv tests/data/programs/round10.csv
 
-lock: ## Pin every Python dependency with its hash
+LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --quiet
+SITE_LOCK := slurm-plugin/packaging/requirements.lock
+lock: ## Pin every Python dependency with its hash: of developers, and of a site
 	$(BIN)/pip install --quiet uv
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet \
-		--upgrade -o requirements.lock
+	$(LOCK) --extra dev --upgrade -o requirements.lock
+	$(LOCK) --extra build --constraint requirements.lock -o $(SITE_LOCK)
+	$(LOCK) --extra build --extra reports --constraint requirements.lock \
+		-o $(SITE_LOCK:.lock=-reports.lock)
 
 clean: ## Remove what was built
 	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so \

@@ -1,15 +1,15 @@
 #!/bin/sh
 # Makes the service group and Sluice's directories, also where there is no systemd.
-# Usage: make-group.sh SLURM_USER [ROOT]     ROOT: of the directories, for tests
+# Usage: make-group.sh [SLURM_USER [ROOT]]     ROOT: of the directories, for tests
 set -eu
-user=$1
+user=${1:-@SLURM_USER@}
 root=${2:-}
 
 getent group sluice > /dev/null || groupadd --system sluice
 if getent passwd "$user" > /dev/null; then
 	usermod --append --groups sluice "$user"
 else
-	echo "there is no user $user: give SlurmUser's name, make install SLURM_USER=NAME" >&2
+	echo "there is no user $user: give SlurmUser's name, $0 NAME, and in the units (make install SLURM_USER=NAME)" >&2
 	exit 1
 fi
 install -d -m 2755 -o "$user" -g sluice "$root/run/sluice"

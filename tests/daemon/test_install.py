@@ -1,13 +1,19 @@
-"""`make install` makes the service group and the directories that belong to it."""
+"""`make install` copies all there is, and makes the service group and its directories."""
 
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-SYSTEMD = Path(__file__).parents[2] / "slurm-plugin" / "systemd"
+from sluice.policies import core
+
+ROOT = Path(__file__).parents[2]
+SYSTEMD = ROOT / "slurm-plugin" / "systemd"
+PACKAGING = ROOT / "slurm-plugin" / "packaging"
+UNITS = ("sluiced", "sluice-learn", "sluice-turns", "sluice-agent")
 # users and groups of its own: nothing of this machine changes
 OWN_ETC = 'cp -a /etc "$0/etc" && mount --bind "$0/etc" /etc && exec "$@"'
 
@@ -28,27 +34,157 @@ def test_the_service_group_and_its_directories_are_made_once(tmp_path):
     assert modes == {"run/sluice": 0o2755, "var/lib/sluice": 0o2750}
 
 
-def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
-    done = subprocess.run(
-        ["make", "-C", SYSTEMD, "install", f"DESTDIR={tmp_path}", "SLURM_USER=hpc"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "systemd-sysusers && systemd-tmpfiles" in done.stdout
-    installed = {
-        path.relative_to(tmp_path).as_posix(): path.read_text()
-        for path in tmp_path.rglob("*")
+def installed(place: Path, folder: Path, *words: str) -> dict[str, str]:
+    """What `make install` of a folder puts into DESTDIR, with the text of each file."""
+    command = ["make", "--no-print-directory", "-C", folder, "install", f"DESTDIR={place}", *words]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+    return {
+        path.relative_to(place).as_posix(): path.read_text(errors="replace")
+        for path in place.rglob("*")
         if path.is_file()
     }
-    assert installed.keys() == {
+
+
+def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
+    files = installed(tmp_path, SYSTEMD, "SLURM_USER=hpc", "PREFIX=/opt/sluice")
+    assert files.keys() == {
         "usr/lib/sysusers.d/sluice.conf",
         "usr/lib/tmpfiles.d/sluice.conf",
-        "usr/lib/systemd/system/sluiced.service",
-        "usr/lib/systemd/system/sluice-learn.service",
-        "usr/lib/systemd/system/sluice-agent.service",
-        "usr/lib/systemd/system/sluice-turns.service",
+        *(f"usr/lib/systemd/system/{unit}.service" for unit in UNITS),
+        "opt/sluice/lib/sluice/make-group.sh",
     }
-    assert not any(re.search("@[A-Z_]+@", text) for text in installed.values())
-    for unit in ("sluiced", "sluice-learn"):
-        assert "User=hpc" in installed[f"usr/lib/systemd/system/{unit}.service"]
+    assert not any(re.search("@[A-Z_]+@", text) for text in files.values())
+    for unit in UNITS:
+        text = files[f"usr/lib/systemd/system/{unit}.service"]
+        assert "User=hpc\n" in text
+        assert re.search(rf"^ExecStart=/opt/sluice/s?bin/{unit} ", text, re.MULTILINE)
+
+
+def directives(unit: str) -> dict[str, list[str]]:
+    lines = (SYSTEMD / f"{unit}.service").read_text().splitlines()
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        if re.match(r"[A-Z]\w*=", line):
+            name, _, value = line.partition("=")
+            found.setdefault(name, []).append(value)
+        else:
+            assert not line or line.startswith(("#", "[")), f"{unit}: {line}"
+    return found
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_may_do_what_its_daemon_needs_and_no_more(unit):
+    """No systemd runs here: this reads what systemd.exec(5) calls sandboxing."""
+    found = directives(unit)
+    for name in ("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute"):
+        assert found[name] == ["yes"]
+    assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
+    assert found["ProtectSystem"] == ["strict"]
+    assert found["ProtectHome"] == ["read-only" if unit == "sluice-learn" else "yes"]
+    is_python = unit in {"sluiced", "sluice-learn"}
+    written = "/run/sluice /var/lib/sluice" if is_python else "/run/sluice"
+    assert found["ReadWritePaths"] == [written]
+    assert found["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]
+    assert found["SystemCallFilter"] == ["@system-service"]
+    assert found["User"] == ["@SLURM_USER@"]
+
+
+def test_python_runs_where_memory_cannot_be_both_written_and_run():
+    """The kernel's own switch for what MemoryDenyWriteExecute= asks of systemd."""
+    done = subprocess.run(
+        [sys.executable, "-c", DENIED], capture_output=True, text=True, check=True
+    )
+    if done.stdout.startswith("no such switch"):
+        pytest.skip("this kernel has no PR_SET_MDWE (6.3)")
+    assert done.stdout == "denied\n2 trees\n"
+
+
+def test_commands_are_installed_with_all_that_they_import_and_read(tmp_path):
+    place = tmp_path / "root"
+    files = installed(place, PACKAGING, f"BUILD={tmp_path}/build", f"PYTHON={sys.executable}")
+    for name in (
+        *("usr/bin/sluice", "usr/bin/sluiced", "usr/bin/sluice-learn"),
+        *("usr/share/man/man1/sluice.1", "usr/share/man/man5/sluice.conf.5"),
+        *("usr/share/man/man8/sluiced.8", "usr/share/doc/sluice/sluice.conf.example"),
+        "usr/share/bash-completion/completions/sluice",
+        "usr/share/zsh/vendor-completions/_sluice",
+        "usr/share/fish/vendor_completions.d/sluice.fish",
+        "etc/default/sluice-agent",
+    ):
+        assert files[name], name
+    program = place / "usr/bin/sluice"
+    code = program.read_text().replace('"/usr/lib', f'"{place}/usr/lib')
+    program.write_text(code)
+    done = subprocess.run(
+        [program, "config", "explain", "Mode"], capture_output=True, text=True, check=True, cwd="/"
+    )
+    assert "Mode=observe" in done.stdout
+    example = files["usr/share/doc/sluice/sluice.conf.example"]
+    assert core.parse_config("example", example.encode()).mode == "observe"
+    settings = re.sub(r"^#(?=\w+=)", "", example, flags=re.MULTILINE)
+    settings = re.sub(r"^Mode=(advise|enforce).*$", "", settings, flags=re.MULTILINE)
+    assert len(core.parse_config("example", settings.encode()).policy.lanes) == 2
+
+
+@pytest.mark.parametrize("plugin", ["job_submit", "spank"])
+def test_what_a_plugin_cannot_find_is_named_with_the_remedy(plugin, tmp_path):
+    folder = PACKAGING.parent / plugin
+    words = ["make", "-C", folder, f"BUILD={tmp_path}"]
+    nothing = [f"CPPFLAGS=-nostdinc -isystem {tmp_path}"]
+    done = subprocess.run([*words, *nothing], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "no header slurm/slurm.h: install" in done.stderr
+    assert "make SLURM_PREFIX=/opt/slurm" in done.stderr
+    done = subprocess.run(
+        [*words, "-n", "install", f"SLURM_PREFIX={tmp_path}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "make install PLUGIN_DIR=/opt/slurm/lib/slurm" in done.stderr
+
+
+def test_a_build_asks_nothing_of_a_package_manager():
+    """Neither apt nor pip, whatever is out of date."""
+    words = ["make", "--dry-run", "--always-make", "build", "install", "DESTDIR=/nowhere"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "setup.py -q build_ext" in done.stdout
+    assert not re.search(r"\b(apt|apt-get|pip|install-packages)\b", done.stdout)
+
+
+def test_a_site_installs_no_library_that_draws():
+    lock = (PACKAGING / "requirements.lock").read_text()
+    packages = set(re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE))
+    assert {"numpy", "scikit-learn", "click"} <= packages
+    assert not packages & {"pandas", "seaborn", "matplotlib", "darshan", "pyarrow"}
+    assert lock.count("--hash=sha256:") > len(packages)
+    assert "://" not in lock
+
+
+DENIED = """
+import ctypes, mmap
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN
+    raise SystemExit(print("no such switch"))
+try:
+    mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE | mmap.PROT_EXEC)
+except OSError:
+    print("denied")
+import numpy as np
+from sluice.interference import site_model
+from sluice.patterns.fit import fit_classifier
+from sluice.policies import core
+core.parse_config("made", b"ExemptUsers=root")
+rows = np.arange(200, dtype=np.float32).reshape(100, 2)
+weights = np.ones(100)
+with site_model.threadpool_limits(1):
+    labels = np.array(["a", "b"] * 50)
+    forest, _ = fit_classifier(rows, labels, weights=weights, trees=2, leaf_size=2)
+print(len(forest.roots), "trees")
+"""
+
+
+def test_the_recipe_for_spack_is_python():
+    """No Spack is here: nothing but its syntax can be checked."""
+    recipe = PACKAGING / "spack/packages/sluice/package.py"
+    assert compile(recipe.read_text(), recipe, "exec")

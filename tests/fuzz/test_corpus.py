@@ -9,7 +9,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.mark.skipif(not shutil.which("clang"), reason="libFuzzer needs clang; `make setup`")
+@pytest.mark.skipif(not shutil.which("clang"), reason="libFuzzer needs clang; `make deps`")
 def test_every_seed_is_refused_with_a_reason_or_can_be_decided_with(tmp_path):
     """As `make fuzz` begins, without going on to look for more."""
     done = subprocess.run(

@@ -364,7 +364,7 @@ class PrivateSlurm(UpAndDown):
     ) -> None:
         """Start a daemon that puts itself into the background."""
         if not shutil.which(str(command[0])):
-            raise PrivateSlurmError(f"{command[0]} is not installed; `make setup` installs it")
+            raise PrivateSlurmError(f"{command[0]} is not installed; `make deps` installs it")
         with (self.directory / "log" / f"{daemon}.out").open("w") as output:
             done = subprocess.run(
                 [str(word) for word in command],
@@ -450,7 +450,7 @@ def system_plugin_dir() -> str:
     """Where the distribution keeps Slurm's own plugins."""
     found = next(Path("/usr").glob("lib*/**/slurm*/auth_munge.so"), None)
     if found is None:
-        raise PrivateSlurmError("Slurm's plugins are not installed; `make setup` installs them")
+        raise PrivateSlurmError("Slurm's plugins are not installed; `make deps` installs them")
     return str(found.parent)
 
 

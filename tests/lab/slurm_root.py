@@ -21,7 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,9 +124,11 @@ class SlurmRootError(Exception):
 class SlurmRoot:
     """The root with one version of Slurm."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, name: str = "", packages: Sequence[str] = ()) -> None:
+        """With a name: another root of the release, with these packages instead of the usual."""
         self.release = RELEASES[version]
-        self.path = cache_directory() / self.release.suite
+        self.path = cache_directory() / "-".join(filter(None, (self.release.suite, name)))
+        self._own = packages
 
     def make(self) -> None:
         """Make the root unless it is there, and copy the project as it is now into it."""
@@ -135,7 +137,7 @@ class SlurmRoot:
             if not made.exists() or made.read_text() != self._packages():
                 self._bootstrap()
             self._copy_sources()
-            if self.release.runs:
+            if self.release.runs and not self._own:
                 self._install_requirements()
 
     def run(self, *command: str | Path, timeout: float = 600) -> subprocess.CompletedProcess[str]:
@@ -153,9 +155,9 @@ class SlurmRoot:
             env=environment(),
         )
 
-    def build(self, target: str) -> subprocess.CompletedProcess[str]:
-        """Run `make` for a target of the project; the root has what `make setup` would install."""
-        return self.run("make", f"--assume-old={VENV}/.ready", f"VENV={VENV}", target)
+    def build(self, *targets: str) -> subprocess.CompletedProcess[str]:
+        """Run `make` for targets of the project; the root has the packages of `make deps`."""
+        return self.run("make", f"--assume-old={VENV}/.ready", f"VENV={VENV}", *targets)
 
     def _bootstrap(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)  # of a run that was killed
@@ -178,6 +180,8 @@ class SlurmRoot:
         (self.path / "made").write_text(self._packages())
 
     def _packages(self) -> str:
+        if self._own:
+            return ",".join(self._own)
         return ",".join((*(RUNS if self.release.runs else COMPILES), *self.release.more))
 
     def _keyrings(self) -> Path:
@@ -191,7 +195,7 @@ class SlurmRoot:
     def _copy_sources(self) -> None:
         place = self.path / SOURCES.relative_to("/")
         shutil.rmtree(place, ignore_errors=True)
-        (self.path / VENV.relative_to("/") / ".built").unlink(missing_ok=True)
+        (self.path / VENV.relative_to("/") / ".linked").unlink(missing_ok=True)
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=PROJECT,

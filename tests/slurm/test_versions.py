@@ -42,7 +42,7 @@ def test_the_plugins_build_without_a_warning(version: str) -> None:
     if not RELEASES[version].is_within_reach:
         pytest.skip(f"{UBUNTU} does not say where Ubuntu's archive is")
     root = made(version)
-    done = root.build("plugin")
+    done = root.build("plugin", "feed")
     assert_succeeded(done)
     assert "warning:" not in done.stdout
     place = root.path / SOURCES.relative_to("/") / "build/plugins"
@@ -55,7 +55,7 @@ def test_the_plugins_build_without_a_warning(version: str) -> None:
 @pytest.mark.parametrize("version", RUNNING)
 def test_the_tests_of_real_controllers_pass(version: str) -> None:
     root = made(version)
-    assert_succeeded(root.build("build"))
+    assert_succeeded(root.build(f"{VENV}/.linked", "build"))
     for chosen in (
         ("-m", "not acceptance", "tests/slurm", "tests/spank"),
         ("-m", "slurm", "-k", GATES, "tests/slurm/test_gatekeeping.py"),

@@ -507,7 +507,7 @@ class Feed:
         self._pause = min(max(FIRST_PAUSE, 2 * self._pause), LONGEST_PAUSE)
 
 
-REMEDY = "`make build install` builds and installs it (docs/guide/operating.md)"
+REMEDY = "`make build install` builds and installs it (docs/guide/install.md)"
 
 
 def find_program() -> Path:
