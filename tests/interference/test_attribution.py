@@ -13,13 +13,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_logs import MadeLog
+from scipy.stats import false_discovery_control
 
 from sluice.cli.main import main
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
 from sluice.interference import attribution
 from sluice.interference.attribution import CLEAR, UNDER, Findings, attribute
-from sluice.interference.pairs import pooled
+from sluice.interference.pairs import false_discovery_rates, pooled
 from sluice.interference.timeline import (
     OTHER_LOAD,
     ServerLoadError,
@@ -385,3 +386,9 @@ def test_shares_between_clear_and_under_count_on_neither_side(runs):
         victims = [run for run in runs if run.application == one.victim]
         slices = sum(len(slices_of(run)) for run in victims)
         assert one.disturbed + one.undisturbed <= slices
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_rates_of_false_discovery_are_those_of_newer_releases_of_scipy(p_values):
+    np.testing.assert_allclose(false_discovery_rates(p_values), false_discovery_control(p_values))

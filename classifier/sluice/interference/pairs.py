@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import combine_pvalues, false_discovery_control
+from scipy.stats import combine_pvalues
 
 from sluice.history_db.records import program_name
 from sluice.interference.observations import Seen, alone_rates, of_writers, site_coruns
@@ -20,6 +20,8 @@ from sluice.prediction.undisturbed import latest_undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from sluice.history_db.records import ObservedInterference
     from sluice.history_db.store import Store
@@ -63,7 +65,7 @@ def pooled(rows: Iterable[ObservedInterference]) -> list[Pair]:
         return []
     p_values = [_p_value(group) for group in by_pair.values()]
     latest = max((row for group in by_pair.values() for row in group), key=lambda row: row.found)
-    called = false_discovery_control(p_values) <= latest.false_rate
+    called = false_discovery_rates(p_values) <= latest.false_rate
     pairs = [
         _pair(group, p_value, is_called=bool(is_called))
         for group, p_value, is_called in zip(by_pair.values(), p_values, called, strict=True)
@@ -71,6 +73,19 @@ def pooled(rows: Iterable[ObservedInterference]) -> list[Pair]:
     return sorted(
         pairs, key=lambda one: (not one.is_attributed, one.rho, one.victim, one.aggressor)
     )
+
+
+def false_discovery_rates(p_values: Sequence[float]) -> NDArray[np.float64]:
+    """Return the share of chance findings among those as sure as each, by Benjamini-Hochberg.
+
+    SciPy has it only from 1.11 on.
+    """
+    order = np.argsort(p_values)
+    ranks = np.arange(1, len(p_values) + 1)
+    rates = np.asarray(p_values)[order] * (len(p_values) / ranks)
+    found = np.empty_like(rates)
+    found[order] = np.minimum.accumulate(rates[::-1])[::-1]
+    return np.minimum(found, 1.0)
 
 
 def _p_value(group: Sequence[ObservedInterference]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 
 from sluice.patterns.classifier import LEAF, Forest
@@ -73,6 +74,8 @@ def export(estimators: Sequence[Any]) -> Forest:
         tree = estimator.tree_
         order, position = _preorder(tree)
         values = tree.value[order]
+        if is_classifier(estimator):
+            values = _of_shares(values)
         leaf = tree.children_left[order] < 0
         parts["roots"].append(offset)
         parts["feature"].append(np.where(leaf, LEAF, tree.feature[order]))
@@ -90,6 +93,12 @@ def export(estimators: Sequence[Any]) -> Forest:
         right=np.concatenate(parts["right"]).astype(np.int32),
         value=np.concatenate(parts["value"]),
     )
+
+
+def _of_shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return shares of the classes; before 1.3 scikit-learn keeps the weights behind them."""
+    sums = values.sum(axis=-1, keepdims=True)
+    return values if np.allclose(sums, 1) else values / sums
 
 
 def _preorder(tree: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -31,13 +31,25 @@ from sluice.slurm.texts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from sluice.history_db.records import Coverage
     from sluice.history_db.store import Store
     from sluice.interference.cost import Grounds, Pair, Party
     from sluice.policies.core import Config
+    from sluice.slurm.doctor.findings import Finding
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType
+else:
+
+    class ParamType(click.ParamType):
+        """click's, of which older ones cannot be told the type of their values."""
+
+        def __class_getitem__(cls, _value: type) -> type[click.ParamType]:
+            return cls
+
 
 VERSION = "0.1.0"
 """The distribution's, without the time that asking for it takes; a test compares them."""
@@ -364,6 +376,18 @@ def show_facts(facts: Sequence[tuple[str, object]]) -> None:
         click.echo(f"  {click.style(f'{name:<{title}}', bold=True)}  {lines[0]}")
         for line in lines[1:]:
             click.echo(f"{' ' * (title + 4)}{line}")
+
+
+LEVEL_COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
+
+
+def show_findings(findings: Iterable[Finding]) -> None:
+    """Print what checks found, each with its remedy unless it is well."""
+    for finding in findings:
+        level = click.style(f"{finding.level:4}", fg=LEVEL_COLOURS[finding.level], bold=True)
+        click.echo(f"{level}  {finding.topic}: {finding.text}")
+        if finding.remedy and finding.level != "OK":
+            click.echo(f"      → {finding.remedy}")
 
 
 def is_terminal() -> bool:

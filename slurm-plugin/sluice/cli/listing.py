@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import Function, Layout
+from sluice.cli.common import Function, Layout, ParamType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ WHAT = {
 }
 
 
-class Age(click.ParamType[int]):
+class Age(ParamType[int]):
     """A span of time in seconds: 36h, 90d, 12w, 2y."""
 
     name = "AGE"
@@ -60,7 +60,7 @@ class Since(Age):
             self.fail(f"{value!r} is no date; say e.g. 2026-11-20 or 2026-11-20T08:30", param, ctx)
 
 
-class Words(click.ParamType[tuple[str, ...]]):
+class Words(ParamType[tuple[str, ...]]):
     """Words with commas between them."""
 
     name = "LIST"

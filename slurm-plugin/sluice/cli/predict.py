@@ -14,6 +14,7 @@ from sluice.cli.common import (
     NO_COVERAGE,
     NOTHING,
     CommandError,
+    ParamType,
     bytes_text,
     config_option,
     coverage_text,
@@ -41,7 +42,7 @@ SCRIPT_CHARACTERS = 1 << 17
 NOBODY = (1 << 32) - 1  # a uid that no user has
 
 
-class Minutes(click.ParamType[int]):
+class Minutes(ParamType[int]):
     """A time limit as sbatch takes it: minutes, mm:ss, hh:mm:ss, d-hh[:mm[:ss]]."""
 
     name = "TIME"

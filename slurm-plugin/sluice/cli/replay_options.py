@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sluice.cli.common import ParamType
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -26,7 +28,7 @@ def pairs(
     return dict(value.split("=", 1) for value in values)
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class Names(ParamType[tuple[str, ...]]):
     """Names separated by commas."""
 
     name = "names"

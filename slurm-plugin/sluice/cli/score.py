@@ -12,6 +12,7 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    ParamType,
     answer,
     config_option,
     coverage_alongside,
@@ -146,7 +147,7 @@ def _left_out(rows: list[Facts], shown: list[Facts]) -> None:
         click.echo(f"… and {len(rows) - len(shown)} more (--all)")
 
 
-class Span(click.ParamType[float]):
+class Span(ParamType[float]):
     """A span of time, in days."""
 
     name = "TIME"

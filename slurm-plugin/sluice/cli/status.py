@@ -22,6 +22,7 @@ from sluice.cli.common import (
     one_line,
     open_history,
     share_text,
+    show_findings,
     show_json,
     show_table,
     time_text,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sluice.slurm.doctor.findings import Site
-
-
-COLOURS = {"OK": "green", "WARN": "yellow", "FAIL": "red", "SKIP": "cyan"}
 
 
 @click.command()
@@ -80,11 +78,7 @@ def doctor(
     if as_json:
         show_json({"findings": [asdict(finding) for finding in findings]})
     else:
-        for finding in findings:
-            level = click.style(f"{finding.level:4}", fg=COLOURS[finding.level], bold=True)
-            click.echo(f"{level}  {finding.topic}: {finding.text}")
-            if finding.remedy and finding.level != "OK":
-                click.echo(f"      → {finding.remedy}")
+        show_findings(findings)
     sys.exit(any(finding.level == "FAIL" for finding in findings))
 
 
