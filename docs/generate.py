@@ -162,6 +162,7 @@ def page_of(name: str) -> str:
 
 FAILURES = {
     "sluice doctor": "A check fails.",
+    "sluice init": "It failed, or --check found something wrong.",
     "sluice history ingest": "Something could not be read; it is named.",
     "sluice lab profile": "A log could not be read; it is named.",
     "sluice off": "A step failed; the text says which.",

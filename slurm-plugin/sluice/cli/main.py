@@ -52,6 +52,7 @@ DAILY = (
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
+    Verb("init", "Write the first configuration of a site, for observe."),
     Verb("config", "Show, check and explain the settings."),
 )
 MODEL = (
@@ -199,6 +200,10 @@ def _renamed(word: str, *, tell: bool) -> str:
     return "=".join([RENAMED[option], *value])
 
 
+FOR_REPORTS = ("jinja2", "matplotlib")
+"""What a site installs only if it wants pages with pictures."""
+
+
 class Sluice(Verbs):
     """The verbs of every day, the groups of the others, and their names of before."""
 
@@ -238,6 +243,13 @@ class Sluice(Verbs):
             return super().invoke(ctx)
         except library_errors() as error:
             raise CommandError(str(error)) from error
+        except ModuleNotFoundError as error:
+            if error.name not in FOR_REPORTS:
+                raise
+            raise CommandError(
+                f"pages with pictures need {error.name}: install python3-jinja2 and "
+                "python3-matplotlib, or the extra `reports` of the Python package"
+            ) from error
         except OSError as error:
             if error.filename is None and error.errno != errno.ENOSPC:
                 raise
