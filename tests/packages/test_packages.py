@@ -1,0 +1,113 @@
+"""Packages, built in one root and used in another that has Slurm alone."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from slurm_root import SOURCES, SlurmRoot
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.acceptance,
+    pytest.mark.skipif(os.geteuid() != 0, reason="makes roots and enters them"),
+]
+
+BUILDS = (
+    *("build-essential", "debhelper", "dh-python", "rpm", "ca-certificates", "mount"),
+    *("libdeflate-dev", "libmunge-dev", "libslurm-dev"),
+    *("python3-cffi", "python3-click", "python3-dev", "python3-setuptools"),
+)
+SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to enter the root
+NAMES = ("sluice", "sluice-plugins", "sluice-node")
+PATIENCE = 3000  # seconds; far more than any of it takes
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def builder() -> SlurmRoot:
+    root = SlurmRoot("22.05", "builds", BUILDS)
+    root.make()
+    return root
+
+
+def made(root: SlurmRoot, kind: str) -> Path:
+    """Make packages of a kind in the root; returns the directory that they are in."""
+    done = root.run("make", kind, "RPMBUILD=--nodeps", timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout[-12_000:]
+    return root.path / SOURCES.relative_to("/") / "build/packages"
+
+
+@pytest.fixture(scope="module")
+def debs(builder: SlurmRoot) -> dict[str, Path]:
+    place = made(builder, "deb")
+    return {name: next(place.glob(f"{name}_*.deb")) for name in NAMES}
+
+
+@pytest.fixture
+def site() -> Iterator[SlurmRoot]:
+    """A copy of a root with Slurm and nothing else."""
+    root = SlurmRoot("22.05", "slurm-alone", SLURM)
+    root.make()
+    clean, root.path = root.path, root.path.with_name("site-of-packages")
+    subprocess.run(["rm", "-rf", root.path], check=True)
+    subprocess.run(["cp", "-a", clean, root.path], check=True)
+    yield root
+    subprocess.run(["rm", "-rf", root.path], check=True)
+
+
+def field(deb: Path, name: str) -> str:
+    words = ["dpkg-deb", "--field", deb, name]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_plugins_depend_on_the_very_slurm_that_they_were_built_for(debs):
+    depends = field(debs["sluice-plugins"], "Depends")
+    low, high = re.findall(r"slurm-wlm-basic-plugins \((?:>=|<<) ([^)]+)\)", depends)
+    assert (low, high) == ("22.05.8", "22.05.9~")
+
+
+def newer(deb: Path, place: Path) -> None:
+    """Make the same package once more, as a later version."""
+    tree = place / deb.name.partition("_")[0]
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, tree], check=True)
+    control = tree / "DEBIAN" / "control"
+    control.write_text(control.read_text().replace("0.1.0", "0.1.1"))
+    subprocess.run(["dpkg-deb", "--build", tree, place], check=True, capture_output=True)
+    subprocess.run(["rm", "-r", tree], check=True)
+
+
+def test_a_site_installs_upgrades_and_removes_and_slurm_is_as_before(debs, site):
+    """The commands are in life_of_packages.sh, which ends at the first that surprises it."""
+    for folder in ("debs", "newer"):
+        (site.path / "srv" / folder).mkdir()
+    for deb in debs.values():
+        subprocess.run(["cp", deb, site.path / "srv/debs"], check=True)
+        newer(deb, site.path / "srv/newer")
+    subprocess.run(["cp", HERE / "life_of_packages.sh", site.path / "srv"], check=True)
+    done = site.run("bash", "/srv/life_of_packages.sh", timeout=PATIENCE)
+    assert done.stdout.endswith("Slurm is as before\n"), done.stdout[-12_000:]
+
+
+def test_rpms_have_what_the_debs_have(builder, debs):
+    made(builder, "rpm")
+    [folder] = [
+        path.parent for path in builder.path.glob("sluice/build/packages/rpm/RPMS/*/sluice-0*.rpm")
+    ]
+    inside = Path("/") / folder.relative_to(builder.path)
+    listed = builder.run("sh", "-c", f"rpm -qlp {inside}/*.rpm").stdout
+    in_debs = subprocess.run(
+        ["sh", "-c", 'for deb; do dpkg-deb --fsys-tarfile "$deb" | tar -t; done', "sh"]
+        + [str(deb) for deb in debs.values()],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    programs = r"/s?bin/(sluice\S*)$|/(\w+_sluice\.so|libsluice\w+\.so|[\w-]+\.service)$"
+    found = [sorted(set(re.findall(programs, text, re.MULTILINE))) for text in (listed, in_debs)]
+    assert found[0] == found[1]
+    assert len(found[0]) >= 14
+    requires = builder.run("sh", "-c", f"rpm -qp --requires {inside}/sluice-plugins-*.rpm").stdout
+    assert "slurm = 22.05.8\n" in requires
