@@ -102,8 +102,9 @@ test: deps ## Everything CI does: linters, unit, property, fuzz-corpus and real-
 	@$(MAKE) --no-print-directory build lint
 	@$(MAKE) --no-print-directory --jobs=1 --keep-going test-shared test-alone
 
+# One process more than there are cores: a third of the time, tests wait for daemons and clocks.
 test-shared:
-	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=auto --dist=loadfile $(ALONE:%=--ignore=%)
+	$(BIN)/python -m pytest -m 'not acceptance' --numprocesses=$(shell expr $$(nproc) + 1) --dist=loadfile $(ALONE:%=--ignore=%)
 
 test-alone:
 	$(BIN)/python -m pytest -m 'not acceptance' $(ALONE)
