@@ -547,10 +547,9 @@ decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *
 	record->submission = *submission;
 	sluice_record_decide (c->workspace, situation, config, record);
 	sluice_tokens_of (situation->policy, &record->decision, &tokens);
-	sluice_tokens_grant (config->mode, situation->policy, submission, &record->decision,
-			     facts->totals[tokens.klass], &record->grant);
-	record->grant.in_turns
-	    = sluice_in_turns (record->turns, submission, &record->decision);
+	sluice_tokens_grant (config->mode, record->turns, situation->policy, submission,
+			     &record->decision, facts->totals[tokens.klass],
+			     &record->grant);
 	return record;
 }
 

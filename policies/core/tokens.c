@@ -60,20 +60,6 @@ outcome_of (uint32_t mode, const struct sluice_submission *submission,
 	return SLUICE_GRANT_TAKEN;
 }
 
-void
-sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
-		     const struct sluice_submission *submission,
-		     const struct sluice_decision *decision,
-		     const uint32_t totals[SLUICE_MAX_LANES], struct sluice_grant *out)
-{
-	memset (out, 0, sizeof *out);
-	sluice_tokens_of (policy, decision, &out->tokens);
-	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
-			out->totals[lane] = totals[lane];
-	out->outcome = outcome_of (mode, submission, out);
-}
-
 /* Of a job that nobody asked about. */
 static uint32_t
 decided_turns (uint32_t scope, const struct sluice_decision *decision)
@@ -88,9 +74,9 @@ decided_turns (uint32_t scope, const struct sluice_decision *decision)
 					     : SLUICE_IN_TURNS_UNKNOWN;
 }
 
-uint32_t
-sluice_in_turns (uint32_t scope, const struct sluice_submission *submission,
-		 const struct sluice_decision *decision)
+static uint32_t
+turns_of (uint32_t scope, const struct sluice_submission *submission,
+	  const struct sluice_decision *decision)
 {
 	if (scope == SLUICE_TURNS_FOR_OFF)
 		return SLUICE_IN_TURNS_NONE;
@@ -103,6 +89,21 @@ sluice_in_turns (uint32_t scope, const struct sluice_submission *submission,
 	if (scope == SLUICE_TURNS_FOR_ASKED)
 		return SLUICE_IN_TURNS_NOT_ASKED;
 	return decided_turns (scope, decision);
+}
+
+void
+sluice_tokens_grant (uint32_t mode, uint32_t turns, const struct sluice_policy *policy,
+		     const struct sluice_submission *submission,
+		     const struct sluice_decision *decision,
+		     const uint32_t totals[SLUICE_MAX_LANES], struct sluice_grant *out)
+{
+	memset (out, 0, sizeof *out);
+	sluice_tokens_of (policy, decision, &out->tokens);
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
+			out->totals[lane] = totals[lane];
+	out->outcome = outcome_of (mode, submission, out);
+	out->in_turns = turns_of (turns, submission, decision);
 }
 
 int

@@ -53,20 +53,16 @@ struct sluice_grant {
 void sluice_tokens_of (const struct sluice_policy *policy,
 		       const struct sluice_decision *decision, struct sluice_tokens *out);
 
-/* Whether the job gets the tokens that the decision asks for, given how many
- * of each the controller has. mode is enum sluice_mode. */
-void sluice_tokens_grant (uint32_t mode, const struct sluice_policy *policy,
+/* What becomes of a decision: whether the job gets the tokens that it asks for, given how
+ * many of each the controller has, and whether it takes turns. mode is enum sluice_mode,
+ * turns enum sluice_turns_scope. */
+void sluice_tokens_grant (uint32_t mode, uint32_t turns, const struct sluice_policy *policy,
 			  const struct sluice_submission *submission,
 			  const struct sluice_decision *decision,
 			  const uint32_t totals[SLUICE_MAX_LANES],
 			  struct sluice_grant *out);
 
-/* Whether the job's bursts take turns: enum sluice_in_turns. scope is enum
- * sluice_turns_scope. */
-uint32_t sluice_in_turns (uint32_t scope, const struct sluice_submission *submission,
-			  const struct sluice_decision *decision);
-
-/* Whether that is one who takes them. */
+/* Whether in_turns, enum sluice_in_turns, is of one who takes them. */
 int sluice_takes_turns (uint32_t in_turns);
 
 /* Whether a job that has the tokens `held` should exchange them for those that a new

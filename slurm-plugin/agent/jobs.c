@@ -53,7 +53,7 @@ struct job {
 	uint32_t sake, is_out_of_budget;
 	uint32_t sake_nodes, burst_holds;
 	const char *ended; /* why it was last released */
-	double burst_first_held, saving, since;
+	double saving, since;
 	uint32_t is_decided; /* its nodes know of a verdict on this burst */
 	struct wire_word word;
 	/* the rate it is measured at */
@@ -377,7 +377,6 @@ tell_held (const struct jobs *jobs, const struct job *job, double clock)
 		.is_held = job->waited > 0.0,
 		.ended = job->share < 1.0 ? "burst" : job->ended,
 		.began = job->began,
-		.first_held = job->burst_first_held,
 		.held = job->held,
 		.bytes = job->done.bytes,
 		.saving = job->saving,
@@ -797,7 +796,7 @@ note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double
 	if (is_held && !was_held) {
 		jobs->counts.holds++;
 		job->first_held = job->holds++ ? job->first_held : clock;
-		job->burst_first_held = job->burst_holds++ ? job->burst_first_held : clock;
+		job->burst_holds++;
 	}
 	if (is_held != was_held)
 		job->since = clock;
@@ -970,11 +969,9 @@ jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n)
 		const struct job *job = jobs->active[i];
 		out[i] = (struct jobs_burst){
 			.job_id = job->id,
-			.nodes = job->nodes,
 			.lane_mask = job->lane_mask,
 			.sake = job->sake,
 			.share = job->share,
-			.began = job->began,
 			.since = job->since,
 		};
 	}

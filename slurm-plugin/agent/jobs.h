@@ -81,7 +81,7 @@ struct jobs_held_burst {
 	uint32_t holds;		   /* times */
 	uint32_t is_held;	   /* 0: in observe, it would have been */
 	const char *ended;	   /* why the last hold did: turn, budget, off or burst */
-	double began, first_held;
+	double began;
 	double held;   /* s, slower ones in part */
 	double bytes;  /* that it wrote */
 	double saving; /* node-seconds that the first hold was to save; NAN: unknown */
@@ -116,10 +116,10 @@ uint32_t jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_
 
 /* A job in a burst. */
 struct jobs_burst {
-	uint32_t job_id, nodes, lane_mask;
-	uint32_t sake;	     /* job for whose sake it is held now */
-	double share;	     /* of full speed that it may have; 0: it is held */
-	double began, since; /* clocks: of the burst, and of what it is held at now */
+	uint32_t job_id, lane_mask;
+	uint32_t sake; /* job for whose sake it is held now */
+	double share;  /* of full speed that it may have; 0: it is held */
+	double since;  /* clock of its last change between going and being held */
 };
 /* The bursts of now, up to n of them. */
 uint32_t jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n);

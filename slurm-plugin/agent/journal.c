@@ -129,7 +129,6 @@ describe (const struct journal *journal, const struct jobs_held_burst *burst, do
 		  burst->sake_nodes, burst->lane_mask, burst->holds,
 		  burst->is_held ? "true" : "false", burst->ended);
 	put_number (&json, "began", now - (clock - burst->began));
-	put_number (&json, "first_held", now - (clock - burst->first_held));
 	put_number (&json, "lasted", clock - burst->began);
 	put_number (&json, "held", burst->held);
 	put_number (&json, "bytes", burst->bytes);

@@ -1,6 +1,6 @@
 /*
  * The held bursts, one JSON object a line, for sluiced, which keeps them in the history
- * (sluice/slurm/held_bursts.py).
+ * (sluice/slurm/turns.py).
  *
  * A thread of its own writes, because a disk may hang. The file is bounded: a full one is
  * kept as PATH.1 in place of the one before. Lines that find no room, on their way or on

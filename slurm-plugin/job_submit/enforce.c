@@ -139,8 +139,9 @@ note_format (const struct view *view, const struct sluice_record *record,
 		PUT (&w, ",token=");
 		put_text (&w, sluice_grant_name (record->grant.outcome));
 	}
-	if (turns_mark (view, record))
-		put_text (&w, turns_mark (view, record));
+	const char *turns = turns_mark (view, record);
+	if (turns)
+		put_text (&w, turns);
 	PUT (&w, ")");
 	*w.at = '\0';
 }
@@ -247,10 +248,8 @@ enforce_grant (const struct view *view, job_desc_msg_t *job, struct sluice_recor
 		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
 			if (wanted.lane_mask >> lane & 1)
 				totals[lane] = promised_total (view, lane, wanted.klass);
-	sluice_tokens_grant (record->mode, policy, &record->submission, &record->decision,
-			     totals, grant);
-	grant->in_turns
-	    = sluice_in_turns (record->turns, &record->submission, &record->decision);
+	sluice_tokens_grant (record->mode, record->turns, policy, &record->submission,
+			     &record->decision, totals, grant);
 	if (grant->outcome == SLUICE_GRANT_TAKEN && take (policy, &grant->tokens, job) != 0)
 		grant->outcome = SLUICE_GRANT_NO_MEMORY;
 }

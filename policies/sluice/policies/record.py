@@ -224,12 +224,10 @@ def replay_grant(record: Record, situation: Situation | None) -> bytes:
 def _grant(situation: Situation | None, record: Any, totals: Sequence[int], out: Any) -> None:
     lib.sluice_tokens_grant(
         record.mode,
+        record.turns,
         situation.bundle.policy.struct if situation else ffi.NULL,
         ffi.addressof(record, "submission"),
         ffi.addressof(record, "decision"),
         ffi.new("uint32_t[]", [*totals, *[0] * (MAX_LANES - len(totals))]),
         out,
-    )
-    out.in_turns = lib.sluice_in_turns(
-        record.turns, ffi.addressof(record, "submission"), ffi.addressof(record, "decision")
     )

@@ -438,7 +438,7 @@ def _held_burst(burst: Facts, lanes: list[str]) -> str:
         f"{'held' if burst['is_held'] else 'would have been held'} "
         f"{duration_text(burst['held'])} of {duration_text(burst['lasted'])} "
         f"for the sake of {sake}; expected saving {saving}; released because "
-        f"{RELEASED[burst['ended']]}."
+        f"{RELEASED.get(burst['ended'], burst['ended'])}."
     )
 
 

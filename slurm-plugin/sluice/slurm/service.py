@@ -19,7 +19,7 @@ import click
 
 from sluice.policies import core
 from sluice.policies.container import GROUP_READS
-from sluice.slurm.status import learner_path, lock_path, status_path, turns_path
+from sluice.slurm.status import held_path, learner_path, lock_path, status_path, turns_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +63,7 @@ UMASK = 0o027
 def files(config: Config) -> Iterator[Path]:
     """Yield those of Sluice's files that are there and may be seen."""
     history, snapshot = Path(config.history), Path(config.snapshot)
+    held = held_path(snapshot)
     for path in (
         *(history.with_name(history.name + end) for end in ("", "-wal", "-shm")),
         *(snapshot.with_name(snapshot.name + end) for end in ("", ".previous")),
@@ -72,7 +73,7 @@ def files(config: Config) -> Iterator[Path]:
         status_path(learner_path(history)),
         lock_path(turns_path(snapshot)),
         status_path(turns_path(snapshot)),
-        *(snapshot.with_name(snapshot.name + f".turns.held{end}") for end in ("", ".1")),
+        *(held.with_name(held.name + end) for end in ("", ".1")),
         Path(config.bundle),
         *off_files(config),
     ):

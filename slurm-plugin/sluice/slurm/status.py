@@ -89,6 +89,12 @@ def turns_path(snapshot: Path) -> Path:
     return snapshot.with_name(snapshot.name + ".turns")
 
 
+def held_path(snapshot: Path) -> Path:
+    """Return the file in which sluice-turns leaves a line for each burst that it held."""
+    turns = turns_path(snapshot)
+    return turns.with_name(turns.name + ".held")
+
+
 def is_locked(snapshot: Path) -> bool:
     """Whether the process that keeps this file up to date is alive.
 

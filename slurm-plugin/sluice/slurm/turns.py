@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import HeldBurst
-from sluice.slurm.status import is_locked, read_status, turns_path
+from sluice.slurm.status import held_path, is_locked, read_status, turns_path
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
@@ -59,12 +59,6 @@ def turns_since(store: Store, since: int) -> dict[str, Any]:
         name: asdict(store.held_totals(since=since, is_held=is_held))
         for name, is_held in (("held", True), ("in_thought", False))
     }
-
-
-def held_path(snapshot: Path) -> Path:
-    """Return the file in which sluice-turns leaves a line for each burst that it held."""
-    turns = turns_path(snapshot)
-    return turns.with_name(turns.name + ".held")
 
 
 @dataclass(slots=True)
