@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from sluice.cli.main import main as sluice
 from sluice.history_db import records
 from sluice.history_db.store import Store
+from sluice.patterns.profile import read_profile
 from sluice.policies import core
 from sluice.policies.bundle import name_of
 from sluice.policies.record import Record, Situation, decide
@@ -22,6 +23,7 @@ from sluice.slurm import answers
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.viewers import Viewer, user_text
 
+PROGRAMS = Path(__file__).parents[1] / "data/programs"
 NOW = storage_models.NOW
 BOOT = 0xAB
 USER = user_text(1000)
@@ -325,6 +327,23 @@ def test_names_of_jobs_cannot_draw_on_the_terminal(site):
     assert "\x1b" not in story
     assert "\nJob 4711 \N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}Job" in story
     assert "\x1b" not in site.run("decisions")
+
+
+def test_the_owner_is_told_what_to_change(site):
+    log = read_profile(PROGRAMS / "sqlite.darshan").log
+    start, end = log.start, log.end
+    site.add_jobs(replace(JOB, job_id=900017, uid=0, submit=start, start=start, end=end))
+    ingested = CliRunner().invoke(
+        sluice, ["history", "ingest", log.path, "--history", str(site.history)]
+    )
+    assert ingested.exit_code == 0, ingested.output
+    story = site.run("why", "900017")
+    assert "What its owner could change" in story
+    assert "  It flushes to disk after every 5,245 bytes.\n    → Flush (fsync, O_SYNC)" in story
+    (flushes,) = [
+        one for one in site.facts("900017")["outcome"]["advice"] if one["kind"] == "flushes"
+    ]
+    assert set(flushes) == {"kind", "finding", "remedy"}
 
 
 # sluice decisions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -130,6 +131,7 @@ def profile(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
 
 def _as_json(reading: Reading) -> dict[str, object]:
     from sluice.history_db.records import NUMBERS
+    from sluice.patterns.advice import advice
     from sluice.patterns.profile import evidence
 
     log, profile = reading.log, reading.profile
@@ -142,6 +144,7 @@ def _as_json(reading: Reading) -> dict[str, object]:
         "duty_cycle": _duty_cycle(profile.numbers),
         **{name: _json_number(profile.numbers.get(name)) for name in NUMBERS},
         "evidence": evidence(profile, reading.features),
+        "advice": [asdict(one) for one in advice(profile, reading.features)],
         "jobid": log.jobid,
         "uid": log.uid,
         "exe": log.exe,
@@ -157,9 +160,11 @@ def _json_number(value: float | None) -> float | int | None:
 
 
 def _print(reading: Reading) -> None:
+    from sluice.patterns.advice import advice
     from sluice.patterns.profile import evidence
 
     log, profile = reading.log, reading.profile
+    remarks = advice(profile, reading.features)
     click.echo(one_line(log.path))
     show_facts(
         [
@@ -170,6 +175,7 @@ def _print(reading: Reading) -> None:
             ("job", f"{log.jobid} of {user_text(log.uid or 0)}, {time_text(log.start)}"),
             ("program", (log.exe or NOTHING)[:100]),
             *((title, text) for title, text in _numbers(profile.numbers) if text != NOTHING),
+            *(("advice", f"It {one.finding}. {one.remedy}") for one in remarks),
         ],
     )
 

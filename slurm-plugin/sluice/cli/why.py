@@ -68,7 +68,7 @@ def command(
     Which earlier runs it was judged by, what was predicted and how surely, who was writing at
     the time, what each choice would have cost, what was decided and why, what Slurm did, which of
     its bursts were held in turns and for whose sake, and what the job then did to storage,
-    alongside what was predicted.
+    alongside what was predicted, and how its owner could write less or in larger pieces.
 
     JOB is a number as sbatch prints it, 4711_3 for a task of an array, or 4711+1 for a component
     of a heterogeneous job.
@@ -127,6 +127,7 @@ def story(facts: Facts) -> Iterator[str]:
     yield from _what_slurm_did(facts["slurm"])
     yield from _held_bursts(facts["turns"], facts["lanes"])
     yield from _what_it_did(facts["outcome"])
+    yield from _advice(facts["outcome"])
     if "replay" in facts:
         yield from _heading("Replay")
         yield f"  {facts['replay']['text']}"
@@ -485,6 +486,15 @@ def _what_it_did(outcome: Facts | None) -> Iterator[str]:
         return
     yield f"  {_verdict(predicted)}"
     yield from _alongside_alone(predicted)
+
+
+def _advice(outcome: Facts | None) -> Iterator[str]:
+    if outcome is None or not outcome.get("advice"):
+        return  # it left no log, or has little I/O
+    yield from _heading("What its owner could change")
+    for one in outcome["advice"]:
+        yield f"  It {one['finding']}."
+        yield f"    → {one['remedy']}"
 
 
 def _inside(predicted: Facts | None, name: str) -> str:

@@ -271,7 +271,16 @@ def _outcome(job: Job | None, record: Record | None, store: Store) -> dict[str, 
         "confidence": did.confidence,
         **{name: did.numbers.get(name) for name in SCORED},
         "predicted": _alongside(predicted, did, job.end - job.start) if predicted else None,
+        "advice": _advice(runs),
     }
+
+
+def _advice(runs: list[Run]) -> list[dict[str, str]]:
+    """Return what the owner could change, by the log that wrote most."""
+    from sluice.patterns.advice import advice  # noqa: PLC0415 - numpy is large
+
+    most = max(runs, key=lambda run: run.profile.numbers.get("write_bytes", 0.0), default=None)
+    return [] if most is None else [asdict(one) for one in advice(most.profile, most.features)]
 
 
 def _profile_of(job: Job, runs: list[Run]) -> Profile:
