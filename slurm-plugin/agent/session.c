@@ -10,7 +10,7 @@
 enum { TTL = 60 }; /* s for which a credential holds: clocks of hosts differ */
 
 static const char hello_purpose[16] = "sluice hello 1";
-static const char welcome_purpose[16] = "sluice welcome 1";
+static const char welcome_purpose[16] = "sluice reply 1";
 
 struct content {
 	char purpose[16];

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Where slurm_load_job wants a step's id instead of a job's (26.05), slurm.h then
+ * takes either. */
+#define SLURM_BACKWARD_COMPAT
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
@@ -26,10 +29,6 @@ report (const char *format, ...)
 	else
 		slurm_verbose ("sluice: %s", text);
 }
-
-/* Where slurm_load_job wants a step's id instead of a job's (26.05), slurm.h then
- * takes either. */
-#define SLURM_BACKWARD_COMPAT
 
 /* Weak: a Slurm program that does not have it must still load us. */
 extern __typeof__ (slurm_load_job) slurm_load_job __attribute__ ((weak));
