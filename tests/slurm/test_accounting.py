@@ -22,7 +22,7 @@ from sluice.slurm.follower import join_late
 from sluice.slurm.ledger import HOPE
 from sluice.slurm.records import ENDED
 
-pytest.importorskip("darshan", reason="there is no wheel for this Python")
+pytest.importorskip("darshan.backend", reason="there is no wheel for this Python")
 from made_logs import MadeLog
 
 pytestmark = [

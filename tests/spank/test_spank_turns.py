@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import turns_daemons
 import turns_page
-from spank_lab import OTHER_USER, Lab, needs_root
+from spank_lab import OTHER_USER, Lab, needs_root, printed
 from turns_daemons import Agent
 
 pytestmark = [pytest.mark.slurm, needs_root]
@@ -90,7 +90,7 @@ def test_a_step_without_a_page_loses_what_the_script_preloads(turns: Lab, librar
 
 
 def test_a_wrong_word_is_the_users_mistake(turns: Lab) -> None:
-    done = turns.slurm.run("srun", *USER, "--io-turns=maybe", "true", check=False)
+    done = turns.slurm.run("srun", "--io-turns=maybe", "true", check=False)
     assert done.returncode != 0
     assert "--io-turns: give no value, or =no" in done.stderr
 
@@ -108,7 +108,7 @@ def noted(lab: Lab, note: str, *options: str) -> list[str]:
     lab.slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={note}")
     lab.slurm.run("scontrol", "release", str(job))
     lab.slurm.wait_for_job(job, "COMPLETED")
-    return output.read_text().splitlines()
+    return printed(output).splitlines()
 
 
 def test_a_job_takes_turns_where_its_decision_says_so(turns: Lab, library: Path) -> None:
