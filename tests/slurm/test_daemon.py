@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,26 +194,34 @@ def test_the_switch_reaches_the_snapshot(sluiced):
 
 
 def submit_equals(slurm: PrivateSlurm) -> tuple[str, list[int]]:
-    """Submit three jobs of one name within a second: on a busy machine that takes several tries."""
+    """Submit three jobs of one name in one second: on a busy machine that takes several tries."""
     while True:
         name = known_name()
         one = f"sbatch --parsable --output=/dev/null --job-name={name} {' '.join(HELD)}"
         answers = slurm.run("sh", "-c", f"{one} & {one} & {one} & wait").stdout
         jobs = [int(line) for line in answers.split()]
-        times = sorted(datetime.fromisoformat(slurm.job(job)["SubmitTime"]) for job in jobs)
-        if times[-1] - times[0] <= timedelta(seconds=1):
+        if len({slurm.job(job)["SubmitTime"] for job in jobs}) == 1:
             return name, jobs
 
 
+def tied_equals(
+    sluiced: Sluiced, slurm: PrivateSlurm
+) -> tuple[str, list[int], list[dict[str, Any]]]:
+    """Submit equals between two polls: name, jobs and rows of their decisions."""
+    while True:
+        name, jobs = submit_equals(slurm)
+
+        def joined(name: str = name, count: int = len(jobs)) -> list[dict[str, Any]]:
+            rows = [row for row in sluiced.decisions() if row["name"] == name and row["joined_by"]]
+            return rows if len(rows) == count else []
+
+        rows = wait_for(joined)
+        if all(row["joined_by"] == "tie" for row in rows):
+            return name, jobs, rows
+
+
 def test_equal_submissions_are_a_tie_in_observe_and_certain_in_advise(sluiced, guarded):
-    name, tied = submit_equals(guarded)
-
-    def ties() -> list[dict[str, Any]]:
-        rows = sluiced.decisions()
-        return [row for row in rows if row["name"] == name and row["joined_by"] == "tie"]
-
-    wait_for(lambda: len(ties()) == 3)
-    rows = ties()
+    name, tied, rows = tied_equals(sluiced, guarded)
     assert [row["job_id"] for row in rows] == [None] * 3
     assert sluiced.sluice("why", str(tied[1]))["tied_with"] == 3
 
