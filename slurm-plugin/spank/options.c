@@ -55,8 +55,9 @@ is_valid (int which, const char *value)
 
 	switch (which) {
 	case IO_TURNS:
-		/* Slurm prints the value that is missing, for the steps of a script */
-		return !value || strcmp (value, "(null)") == 0 || strcmp (value, "no") == 0;
+		/* To the steps of a script Slurm hands a missing value on as text. */
+		return !value || !*value || strcmp (value, "(null)") == 0
+		       || strcmp (value, "no") == 0;
 	case IO_PATTERN:
 		return sluice_hint_pattern (value, &pattern) == 0;
 	case IO_CHUNK:

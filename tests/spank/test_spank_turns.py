@@ -70,6 +70,13 @@ def test_one_step_may_ask_for_it_by_itself(turns: Lab, library: Path) -> None:
     assert said(turns, body=body) == [str(library), ""]
 
 
+@pytest.mark.parametrize("missing", ["", "(null)"])
+def test_a_missing_value_may_be_handed_on_as_text(turns: Lab, library: Path, missing: str) -> None:
+    """What releases of Slurm make of it for the steps of a script."""
+    body = f"srun --quiet --io-turns='{missing}' sh -c 'echo $LD_PRELOAD'"
+    assert said(turns, body=body) == [str(library)]
+
+
 @pytest.mark.parametrize("options", [(), ("--io-turns=no",), ("--io-turns", "--no-sluice")])
 def test_a_job_that_did_not_ask_or_opted_out_gets_nothing(
     turns: Lab, options: tuple[str, ...]
