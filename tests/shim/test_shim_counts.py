@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from shim_programs import PROGRAMS, Program
+from shim_programs import Program, parameters
 from turns_page import TurnsPage
 
 KIB = 1024
@@ -96,7 +96,7 @@ def _target(line: str) -> str:
     return words[2 if line.startswith(("copy_file_range", "splice")) else 0]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", parameters())
 def test_a_real_programs_writes_equal_those_that_strace_sees(
     page: TurnsPage, tmp_path: Path, program: Program
 ):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from log_rows import rows_of
-from shim_programs import built
+from shim_programs import MPI_COMPILER, built
 from turns_page import SHIM, TurnsPage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "loop"))
@@ -63,9 +63,9 @@ def test_both_count_all(page, kinds, tmp_path, is_first, hold, kind):  # noqa: P
 @needs_darshan
 @pytest.mark.parametrize("is_first", [True, False], ids=["shim first", "Darshan first"])
 def test_both_count_what_mpi_io_writes(page, tmp_path, is_first):
-    if RUNTIME.mpi is None or not shutil.which("mpicc"):
-        pytest.skip("no Darshan runtime for MPI, or no mpicc")
-    program = built(HERE / "mpi_writes.c", "mpicc")
+    if RUNTIME.mpi is None or not shutil.which(MPI_COMPILER):
+        pytest.skip("no Darshan runtime for MPI, or no MPI compiler")
+    program = built(HERE / "mpi_writes.c", MPI_COMPILER)
     order = (SHIM, RUNTIME.mpi) if is_first else (RUNTIME.mpi, SHIM)
     log = run(page, tmp_path, [program, tmp_path], *order)
     assert written(log, "posix") == (512 << 10, 8)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shim_programs import PROGRAMS, Program
+from shim_programs import Program, parameters
 from turns_page import FFI_OF_PAGE, SEALS, Holding, TurnsPage
 
 # Of those that end by themselves, as they end alone.
@@ -48,6 +48,11 @@ def tree(place: Path) -> dict[str, bytes]:
     """All files below a directory with their bytes."""
     paths = sorted(path for path in place.rglob("*") if path.is_file())
     return {str(path.relative_to(place)): path.read_bytes() for path in paths}
+
+
+def made(place: Path) -> Path:
+    place.mkdir()
+    return place
 
 
 def ended(job: subprocess.Popen[bytes], place: Path) -> tuple[object, ...]:
@@ -86,7 +91,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("words", [WORDS[1], pytest.param("go", marks=ACCEPTANCE), *WORDS[2:]])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", parameters())
 def test_a_real_program_ends_the_same(page: TurnsPage, place: Path, program: Program, words: str):
     if missing := program.missing():
         pytest.skip(f"{missing} is not installed")
@@ -95,7 +100,28 @@ def test_a_real_program_ends_the_same(page: TurnsPage, place: Path, program: Pro
     assert outcome_with(page, command, place, words) == alone
     assert page.sum("bytes") > 0
     if words == "held":
-        assert page.sum("holds") > 0 or program.locks
+        assert (page.sum("holds") > 0) != program.locks
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("program", parameters())
+def test_a_real_program_takes_its_own_time_and_that_of_its_holds(page, place, program):
+    """And 2 s; on a busy machine as long again as it takes without."""
+    if missing := program.missing():
+        pytest.skip(f"{missing} is not installed")
+    began = time.monotonic()
+    outcome(program.command(place), place)
+    alone = time.monotonic() - began
+    with Holding(page):
+        job = page.start(*program.command(made(place)), stdout=subprocess.DEVNULL)
+        began = time.monotonic()
+        while job.poll() is None and not page.sum("holds"):
+            time.sleep(0.01)
+        held = time.monotonic()
+        time.sleep(1)
+    held = time.monotonic() - held if job.poll() is None else 0.0
+    assert job.wait(PATIENCE) == 0
+    assert time.monotonic() - began <= held + 2 * alone + 2
 
 
 @pytest.mark.parametrize("words", WORDS)
