@@ -97,6 +97,14 @@ make_words (struct pages *pages, const struct sluice_agent_request *request,
 	return pages->words_fd < 0 ? -1 : 0;
 }
 
+/* 0: unknown, and so is whose pids are ours. */
+static uint64_t
+own_namespace (void)
+{
+	struct stat status;
+	return stat ("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
 int
 pages_make (struct pages *pages, const struct sluice_agent_request *request,
 	    struct sluice_error *err)
@@ -106,6 +114,7 @@ pages_make (struct pages *pages, const struct sluice_agent_request *request,
 		.words_fd = -1,
 		.slot_count = slots_for (request),
 		.uid = request->uid,
+		.pid_namespace = own_namespace (),
 	};
 	pages->hosts = calloc (pages->slot_count, sizeof *pages->hosts);
 	if (!pages->hosts)
@@ -230,6 +239,27 @@ inner_pid (int pid)
 	return numbers > 1 ? (uint32_t)found : 0;
 }
 
+/* Whether a process here may be of the slot's container. Only root may ask about others';
+ * unknown counts as yes. */
+static int
+is_of_container (const struct sluice_turns_slot *slot, int pid)
+{
+	uint64_t space = LOAD (slot->pid_namespace);
+	char path[64];
+	struct stat status;
+	snprintf (path, sizeof path, "/proc/%d/ns/pid", pid);
+	return !space || stat (path, &status) < 0 || (uint64_t)status.st_ino == space;
+}
+
+static int
+is_of_another (const struct pages *pages, int pid)
+{
+	for (uint32_t i = 0; i < pages->slot_count; i++)
+		if (pages->hosts[i] == pid)
+			return 1;
+	return 0;
+}
+
 /* The pid here of a process that is in a container, or 0. */
 static int32_t
 find_in_containers (const struct pages *pages, const struct sluice_turns_slot *slot)
@@ -240,7 +270,8 @@ find_in_containers (const struct pages *pages, const struct sluice_turns_slot *s
 	while (proc && !found && (entry = readdir (proc))) {
 		int pid = atoi (entry->d_name);
 		if (pid > 0 && inner_pid (pid) == LOAD (slot->pid)
-		    && is_of_slot (pages, slot, pid))
+		    && is_of_container (slot, pid) && is_of_slot (pages, slot, pid)
+		    && !is_of_another (pages, pid))
 			found = pid;
 	}
 	if (proc)
@@ -254,14 +285,37 @@ exists (int pid)
 	return pid > 0 && (kill (pid, 0) == 0 || errno != ESRCH);
 }
 
+/* 0: it is in a container, and not found yet. */
+static int
+host_of (const struct pages *pages, uint32_t i)
+{
+	const struct sluice_turns_slot *slot = &pages->page->slots[i];
+	uint64_t space = LOAD (slot->pid_namespace);
+	if (pages->hosts[i])
+		return pages->hosts[i];
+	return space && pages->pid_namespace && space != pages->pid_namespace
+		   ? 0
+		   : (int)LOAD (slot->pid);
+}
+
+static int
+is_there (const struct pages *pages, uint32_t i, int thorough)
+{
+	int pid = host_of (pages, i);
+	return exists (pid)
+	       && (!thorough || is_of_slot (pages, &pages->page->slots[i], pid));
+}
+
+/* A process that ended in good order may have left its slot to another. */
 static int
 lives (struct pages *pages, uint32_t i, int thorough)
 {
-	const struct sluice_turns_slot *slot = &pages->page->slots[i];
-	int pid = pages->hosts[i] ? pages->hosts[i] : (int)LOAD (slot->pid);
-	if (exists (pid) && (!thorough || is_of_slot (pages, slot, pid)))
+	if (is_there (pages, i, thorough))
 		return 1;
-	pages->hosts[i] = find_in_containers (pages, slot);
+	pages->hosts[i] = 0;
+	if (is_there (pages, i, thorough))
+		return 1;
+	pages->hosts[i] = find_in_containers (pages, &pages->page->slots[i]);
 	return pages->hosts[i] != 0;
 }
 
@@ -302,19 +356,23 @@ free_slot (struct sluice_turns_page *page, struct sluice_turns_slot *slot)
 	__atomic_store_n (&slot->pid, 0, __ATOMIC_RELEASE);
 }
 
+static void
+bury (struct pages *pages, uint32_t i)
+{
+	struct sluice_turns_slot *slot = &pages->page->slots[i];
+	STORE (slot->writing, 0);
+	STORE (slot->syncing, 0);
+	STORE (slot->waiting, 0);
+	if (may_have_left_locks (slot))
+		return;
+	pages->hosts[i] = 0;
+	free_slot (pages->page, slot);
+}
+
 void
 pages_free_dead (struct pages *pages, int thorough)
 {
-	for (uint32_t i = 0; i < pages->slot_count; i++) {
-		struct sluice_turns_slot *slot = &pages->page->slots[i];
-		if (!LOAD (slot->pid) || lives (pages, i, thorough))
-			continue;
-		STORE (slot->writing, 0);
-		STORE (slot->syncing, 0);
-		STORE (slot->waiting, 0);
-		if (may_have_left_locks (slot))
-			continue;
-		pages->hosts[i] = 0;
-		free_slot (pages->page, slot);
-	}
+	for (uint32_t i = 0; i < pages->slot_count; i++)
+		if (LOAD (pages->page->slots[i].pid) && !lives (pages, i, thorough))
+			bury (pages, i);
 }

@@ -21,7 +21,8 @@ struct pages {
 	uint32_t uid;
 	struct sluice_turns_page *page;
 	struct sluice_turns_words *words;
-	int32_t *hosts; /* by slot: its process's pid here, where that is another */
+	uint64_t pid_namespace; /* our own */
+	int32_t *hosts;		/* by slot: its process's pid here, where that is another */
 };
 
 /* What the processes of a job on this node do. Counters of those that ended included. */
@@ -38,8 +39,8 @@ int pages_make (struct pages *pages, const struct sluice_agent_request *request,
 void pages_destroy (struct pages *pages);
 
 void pages_add_up (const struct pages *pages, struct pages_sum *sum);
-/* Free the slots of processes that are gone. `thorough`: also of those whose pid is
- * another's now, which takes reading /proc. */
+/* Free the slots of processes that are gone. `thorough`:
+ * also of those whose pid is another's now, which takes reading /proc. */
 void pages_free_dead (struct pages *pages, int thorough);
 
 /* Writes wait, or trickle at `rate` B/s a process, until then; 0: they go. */

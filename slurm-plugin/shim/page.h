@@ -108,7 +108,9 @@ struct sluice_turns_slot {
 	uint64_t burst_bytes;
 	uint64_t burst_operations;
 	SLUICE_TURNS_COUNTERS (SLUICE_TURNS_COUNTER)
-	uint64_t reserved[8];
+	/* Inode of the pid namespace that `pid` is of (/proc/self/ns/pid); 0: unknown. */
+	uint64_t pid_namespace;
+	uint64_t reserved[7];
 };
 
 struct sluice_turns_page {

@@ -167,14 +167,37 @@ boot_time (void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+/* Containers of one job may have processes of one pid. 0 without /proc. */
+static uint64_t
+pid_namespace (void)
+{
+	struct stat status;
+	int before = errno, found = stat ("/proc/self/ns/pid", &status) == 0;
+
+	errno = before;
+	return found ? (uint64_t)status.st_ino : 0;
+}
+
+/* That of an earlier program of this process, which called exec. */
 static struct sluice_turns_slot *
-find_slot (uint32_t pid, uint32_t wanted)
+find_own_slot (uint32_t pid, uint64_t space)
 {
 	for (uint32_t i = 0; i < slot_count; i++) {
 		struct sluice_turns_slot *slot = &page->slots[(pid + i) % slot_count];
-		uint32_t found = wanted;
-		if (LOAD (slot->pid) == wanted
-		    && __atomic_compare_exchange_n (&slot->pid, &found, pid, 0,
+		if (LOAD (slot->pid) == pid && LOAD (slot->pid_namespace) == space)
+			return slot;
+	}
+	return NULL;
+}
+
+static struct sluice_turns_slot *
+find_free_slot (uint32_t pid)
+{
+	for (uint32_t i = 0; i < slot_count; i++) {
+		struct sluice_turns_slot *slot = &page->slots[(pid + i) % slot_count];
+		uint32_t none = 0;
+		if (LOAD (slot->pid) == 0
+		    && __atomic_compare_exchange_n (&slot->pid, &none, pid, 0,
 						    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return slot;
 	}
@@ -184,9 +207,10 @@ find_slot (uint32_t pid, uint32_t wanted)
 /* What an earlier program of this pid had under way when it called exec is over; its
  * locks may have stayed. */
 static void
-begin_slot (struct sluice_turns_slot *slot)
+begin_slot (struct sluice_turns_slot *slot, uint64_t space)
 {
 	STORE (slot->taken, boot_time ());
+	STORE (slot->pid_namespace, space);
 	STORE (slot->writing, 0);
 	STORE (slot->syncing, 0);
 	STORE (slot->waiting, 0);
@@ -209,6 +233,7 @@ COLD static struct sluice_turns_slot *
 take_slot (void)
 {
 	uint32_t pid, none = 0;
+	uint64_t space;
 	struct sluice_turns_slot *slot;
 
 	if (LOAD (is_restricted) || LOAD (identity->is_refused))
@@ -217,11 +242,12 @@ take_slot (void)
 	if (!__atomic_compare_exchange_n (&identity->pid, &none, pid, 0, __ATOMIC_RELAXED,
 					  __ATOMIC_RELAXED))
 		return await_slot ();
-	slot = find_slot (pid, pid);
+	space = pid_namespace ();
+	slot = find_own_slot (pid, space);
 	if (!slot)
-		slot = find_slot (pid, 0);
+		slot = find_free_slot (pid);
 	if (slot)
-		begin_slot (slot);
+		begin_slot (slot, space);
 	else
 		ADD (page->refused, 1);
 	STORE (identity->is_refused, !slot);
@@ -286,6 +312,7 @@ free_slot (struct sluice_turns_slot *slot)
 	STORE (slot->burst_began, 0);
 	STORE (slot->burst_bytes, 0);
 	STORE (slot->burst_operations, 0);
+	STORE (slot->pid_namespace, 0);
 	__atomic_store_n (&slot->pid, 0, __ATOMIC_RELEASE);
 }
 

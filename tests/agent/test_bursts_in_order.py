@@ -121,6 +121,17 @@ def test_a_process_that_is_killed_in_a_write_does_not_keep_others_waiting(conten
     assert wide.sum("bytes") >= written
 
 
+def test_a_process_of_a_container_that_is_gone_does_not_keep_others_waiting(contended):
+    """Though a process here has the pid that it had there."""
+    cluster, wide, narrow = contended
+    cluster.ranks[0].finish()
+    wait_for(lambda: not any(page.words.until for page in narrow))
+    slot = wide.page.slots[1]
+    slot.taken, slot.pid_namespace, slot.writing = wide.page.slots[0].taken, 1, 1
+    slot.pid = 1
+    wait_for(lambda: slot.pid == 0)
+
+
 def test_the_ranks_of_a_node_are_added_up(cluster):
     start(cluster)
     page = cluster.page(cluster.agent(), 1)
