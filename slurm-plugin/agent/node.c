@@ -150,7 +150,7 @@ node_scan (struct node *node, uint64_t now)
 	int is_thorough = node->scans % (NODE_REAP_SCANS * NODE_THOROUGH) == 0;
 	for (uint32_t i = 0; i < node->job_count; i++) {
 		if (is_check)
-			pages_free_dead (&node->jobs[i]->pages, is_thorough);
+			pages_see_processes (&node->jobs[i]->pages, is_thorough);
 		scan (node->jobs[i], now);
 	}
 }

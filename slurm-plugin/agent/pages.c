@@ -162,6 +162,13 @@ add_counters (struct pages_sum *sum, const struct sluice_turns_slot *slot)
 	sum->last = last > sum->last ? last : sum->last;
 }
 
+/* Threads in a call that writes or syncs, or that wait. */
+static uint32_t
+under_way (const struct sluice_turns_slot *slot)
+{
+	return LOAD (slot->writing) + LOAD (slot->syncing) + LOAD (slot->waiting);
+}
+
 void
 pages_add_up (const struct pages *pages, struct pages_sum *sum)
 {
@@ -173,8 +180,7 @@ pages_add_up (const struct pages *pages, struct pages_sum *sum)
 			continue;
 		add_counters (sum, slot);
 		sum->writers += LOAD (slot->operations) > 0;
-		sum->busy
-		    += LOAD (slot->writing) + LOAD (slot->syncing) + LOAD (slot->waiting);
+		sum->busy += pages->hosts[i].is_stopped ? 0 : under_way (slot);
 		sum->locks += LOAD (slot->locks) > 0;
 	}
 }
@@ -255,7 +261,7 @@ static int
 is_of_another (const struct pages *pages, int pid)
 {
 	for (uint32_t i = 0; i < pages->slot_count; i++)
-		if (pages->hosts[i] == pid)
+		if (pages->hosts[i].pid == pid)
 			return 1;
 	return 0;
 }
@@ -291,8 +297,8 @@ host_of (const struct pages *pages, uint32_t i)
 {
 	const struct sluice_turns_slot *slot = &pages->page->slots[i];
 	uint64_t space = LOAD (slot->pid_namespace);
-	if (pages->hosts[i])
-		return pages->hosts[i];
+	if (pages->hosts[i].pid)
+		return pages->hosts[i].pid;
 	return space && pages->pid_namespace && space != pages->pid_namespace
 		   ? 0
 		   : (int)LOAD (slot->pid);
@@ -312,11 +318,21 @@ lives (struct pages *pages, uint32_t i, int thorough)
 {
 	if (is_there (pages, i, thorough))
 		return 1;
-	pages->hosts[i] = 0;
+	pages->hosts[i].pid = 0;
 	if (is_there (pages, i, thorough))
 		return 1;
-	pages->hosts[i] = find_in_containers (pages, &pages->page->slots[i]);
-	return pages->hosts[i] != 0;
+	pages->hosts[i].pid = find_in_containers (pages, &pages->page->slots[i]);
+	return pages->hosts[i].pid != 0;
+}
+
+/* By Slurm's suspend, a debugger, a signal of the user's. */
+static int
+is_stopped (int pid)
+{
+	char text[1024];
+	const char *rest
+	    = read_proc (pid, "stat", text, sizeof text) == 0 ? strrchr (text, ')') : NULL;
+	return rest && rest[1] == ' ' && (rest[2] == 'T' || rest[2] == 't');
 }
 
 /* Whether a lock may have outlived its process, by being inherited: those of flock are
@@ -365,14 +381,25 @@ bury (struct pages *pages, uint32_t i)
 	STORE (slot->waiting, 0);
 	if (may_have_left_locks (slot))
 		return;
-	pages->hosts[i] = 0;
+	pages->hosts[i] = (struct pages_host){ 0, 0 };
 	free_slot (pages->page, slot);
 }
 
+/* One that goes on is enough for the job to be busy, so no others are asked about. */
 void
-pages_free_dead (struct pages *pages, int thorough)
+pages_see_processes (struct pages *pages, int thorough)
 {
-	for (uint32_t i = 0; i < pages->slot_count; i++)
-		if (LOAD (pages->page->slots[i].pid) && !lives (pages, i, thorough))
+	int is_busy = 0;
+	for (uint32_t i = 0; i < pages->slot_count; i++) {
+		struct sluice_turns_slot *slot = &pages->page->slots[i];
+		if (!LOAD (slot->pid))
+			continue;
+		if (!lives (pages, i, thorough)) {
 			bury (pages, i);
+			continue;
+		}
+		pages->hosts[i].is_stopped
+		    = !is_busy && under_way (slot) && is_stopped (host_of (pages, i));
+		is_busy |= under_way (slot) && !pages->hosts[i].is_stopped;
+	}
 }

@@ -13,6 +13,12 @@
 
 enum { PAGES_SLOTS = 256, PAGES_MAX_SLOTS = 4096 };
 
+/* The process of a slot. */
+struct pages_host {
+	int32_t pid;	    /* here, where that is another; 0: that of the slot */
+	int32_t is_stopped; /* what it has under way goes on when it does */
+};
+
 struct pages {
 	int page_fd;
 	int words_fd; /* read-only: for the job */
@@ -21,8 +27,8 @@ struct pages {
 	uint32_t uid;
 	struct sluice_turns_page *page;
 	struct sluice_turns_words *words;
-	uint64_t pid_namespace; /* our own */
-	int32_t *hosts;		/* by slot: its process's pid here, where that is another */
+	uint64_t pid_namespace;	  /* our own */
+	struct pages_host *hosts; /* by slot */
 };
 
 /* What the processes of a job on this node do. Counters of those that ended included. */
@@ -30,7 +36,8 @@ struct pages_sum {
 	uint64_t bytes, operations, uncovered, uncovered_bytes, refused;
 	uint64_t last;	  /* end of the last call */
 	uint32_t writers; /* processes that wrote and live */
-	uint32_t busy;	  /* threads in a call that writes or syncs, or that wait */
+	uint32_t busy;	  /* threads in a call that writes or syncs, or that wait; not of
+			   * processes that are stopped */
 	uint32_t locks;
 };
 
@@ -39,9 +46,9 @@ int pages_make (struct pages *pages, const struct sluice_agent_request *request,
 void pages_destroy (struct pages *pages);
 
 void pages_add_up (const struct pages *pages, struct pages_sum *sum);
-/* Free the slots of processes that are gone. `thorough`:
+/* See which processes are stopped, and free the slots of those that are gone. `thorough`:
  * also of those whose pid is another's now, which takes reading /proc. */
-void pages_free_dead (struct pages *pages, int thorough);
+void pages_see_processes (struct pages *pages, int thorough);
 
 /* Writes wait, or trickle at `rate` B/s a process, until then; 0: they go. */
 void pages_say (struct pages *pages, uint64_t until, uint64_t rate);

@@ -121,6 +121,17 @@ def test_a_process_that_is_killed_in_a_write_does_not_keep_others_waiting(conten
     assert wide.sum("bytes") >= written
 
 
+def test_a_process_that_is_stopped_in_a_write_does_not_keep_others_waiting(contended):
+    """As Slurm's suspend leaves it; when it goes on, it writes on."""
+    cluster, wide, narrow = contended
+    rank = cluster.ranks[0]
+    rank.stop()
+    assert wide.page.slots[0].writing
+    wait_for(lambda: not any(page.words.until for page in narrow))
+    rank.go_on()
+    wait_for(lambda: all(page.is_held for page in narrow), "for the narrow job to be held")
+
+
 def test_a_process_of_a_container_that_is_gone_does_not_keep_others_waiting(contended):
     """Though a process here has the pid that it had there."""
     cluster, wide, narrow = contended

@@ -176,10 +176,13 @@ class Rank:
     def __init__(self, page: AgentPage, slot: int = 0, *, rate: int = RATE) -> None:
         self.process = subprocess.Popen(["sleep", "1000"])
         self._page, self._rate = page, rate
-        self._ends = threading.Event()
         self.slot = page.page.slots[slot]
         self.slot.taken = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self.slot.pid = self.process.pid
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._ends = threading.Event()
         self._thread = threading.Thread(target=self._write)
         self._thread.start()
 
@@ -206,6 +209,16 @@ class Rank:
         self.kill_thread()
         self.process.kill()
         self.process.wait()
+
+    def stop(self) -> None:
+        """SIGSTOP in the midst of a write."""
+        self.kill_thread()
+        self.slot.writing, self.slot.waiting = 1, 0
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self._start_thread()
 
     def kill_thread(self) -> None:
         self._ends.set()
