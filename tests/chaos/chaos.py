@@ -75,6 +75,7 @@ class Driver:
         except ChaosError as error:
             raise ChaosError(f"step {number}, {fault.name}: {error}") from error
         self.say(number, fault, made, length, did)
+        found += self.lab.turns.violations
         self.raise_if([*self.sampler.violations, *found], f"step {number}, {fault.name} ({made})")
         self.survived[fault.name] += 1
 
@@ -124,6 +125,8 @@ class Driver:
                 shown = text
             self.wait(STEP)
         self.raise_if(checks.after_step(lab, self.workload), "at the end")
+        lab.turns.finish()
+        self.raise_if(lab.turns.violations, "at the end")
         lab.sluiced.stop()
         lab.kill_sluiced()
         self.raise_if(checks.at_the_end(lab), "at the end")
@@ -149,10 +152,19 @@ class Driver:
             f"{len(self.workload.jobs)} jobs ({len(self.workload.refused)} refused by Slurm), "
             f"{self.acted} changes by users and operators, {self.sampler.polls} polls"
         )
+        turns = self.lab.turns
+        written = f"{turns.ended} programs ended under the shim, which held {turns.holds} writes"
         lost = [f"Lost by Slurm: {name} {why}" for name, why in self.lost.found.items()]
         longest = f"Longest that a job was kept from starting: {self.account.longest:.1f} s"
         return "\n".join(
-            ["Survived:", *lines, *lost, account, f"{longest} (allowed {LIMITS.alive:g} s)"]
+            [
+                "Survived:",
+                *lines,
+                *lost,
+                account,
+                written,
+                f"{longest} (allowed {LIMITS.alive:g} s)",
+            ]
         )
 
 

@@ -25,6 +25,8 @@ from workload import Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from turns_daemons import Daemon
+
 Made = Callable[[ChaosLab, Workload, Random], AbstractContextManager[str]]
 
 
@@ -117,6 +119,43 @@ def node_killed(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
         processes.wait_gone(pid, 10)
     yield f"kill -9 of slurmd on {name}"
     lab.slurm.start_node(name)
+
+
+# Daemons of turns; sluice-turns writes status and journal to the disk of run
+
+
+def _of_turns(lab: ChaosLab, rng: Random) -> Daemon:
+    cluster = lab.turns.cluster
+    return rng.choice((*cluster.agents, cluster.turns, cluster.munged))
+
+
+@fault("turns: daemon killed", longest=4)
+def turns_killed(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
+    daemon = _of_turns(lab, rng)
+    daemon.kill()
+    yield f"kill -9 of {daemon.name}"
+    lab.turns.start(daemon)
+
+
+@fault("turns: daemon stopped", longest=8)
+def turns_stopped(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
+    daemon = _of_turns(lab, rng)
+    daemon.signal(signal.SIGSTOP)
+    yield f"SIGSTOP of {daemon.name}"
+    daemon.signal(signal.SIGCONT)
+
+
+@fault("turns: switched off", longest=4)
+def turns_off(lab: ChaosLab, _: Workload, rng: Random) -> Iterator[str]:
+    off_file = lab.turns.cluster.off_file
+    how = rng.choice(("off", "Mode=observe", "Turns=off"))
+    if how == "off":
+        off_file.touch()
+    else:
+        lab.turns.configure(**dict([how.split("=")]))
+    yield how
+    off_file.unlink(missing_ok=True)
+    lab.turns.configure()
 
 
 @fault("clock stepped", longest=8)

@@ -25,6 +25,7 @@ from gated import KINDS, LANE_TOKENS, TOKENS, licenses, reservations
 from plugin_harness import PluginFiles, install
 from private_slurm import PrivateSlurm, parse_record
 from sluiced import Sluiced
+from turns_writers import TurnsWriters
 from up_and_down import UpAndDown
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class ChaosLab(UpAndDown):
         )
         self.sluiced = Sluiced(self.slurm, self.files)
         self.sluiced.history = self.place.history / "history.db"
+        self.turns = TurnsWriters(root / "turns", snapshot=self.place.run / "turns.snapshot")
         self.is_killed = False
         self.alive_since: float | None = None
         self.dead_since: float | None = None
@@ -136,6 +138,7 @@ class ChaosLab(UpAndDown):
             stack.enter_context(self.slurm)
             stack.callback(self.kill_sluiced)
             self.start_sluiced()
+            stack.enter_context(self.turns)
             self._stack = stack.pop_all()
 
     def down(self) -> None:

@@ -62,6 +62,10 @@ class Daemon:
         return self
 
     @property
+    def name(self) -> str:
+        return self.log.stem
+
+    @property
     def pid(self) -> int:
         return self.process.pid
 
@@ -147,6 +151,7 @@ class Agent(Daemon):
         most_held: int = NO_LIMIT,
         step_id: int = 0,
         version: int = VERSION,
+        patience: float = PATIENCE,
     ) -> AgentPage:
         """As slurmstepd does; raises RefusedError."""
         devices = [place.stat().st_dev for place in places]
@@ -156,10 +161,14 @@ class Agent(Daemon):
             *(devices + [0] * 32)[:32],
         )
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        connection.settimeout(PATIENCE)
-        connection.connect(str(self.socket))
-        connection.send(request)
-        reply, descriptors, _, _ = socket.recv_fds(connection, REPLY.size, 2)
+        connection.settimeout(patience)
+        try:
+            connection.connect(str(self.socket))
+            connection.send(request)
+            reply, descriptors, _, _ = socket.recv_fds(connection, REPLY.size, 2)
+        except OSError:
+            connection.close()
+            raise
         error = REPLY.unpack(reply)[2]
         if error:
             connection.close()
