@@ -141,6 +141,53 @@ def test_a_held_job_goes_on_when_the_agent_is_killed(held) -> None:
     assert taken.said(narrow) == "wrote 100\n"
 
 
+def test_a_held_job_that_is_cancelled_ends_at_once(held) -> None:
+    taken, _, _, narrow = held
+    wait_for(lambda: not taken.moves("narrow"), "for the narrow job to wait")
+    taken.lab.slurm.run("scancel", str(narrow))
+    assert taken.lab.slurm.wait_for_job(narrow, "CANCELLED", timeout=120)["ExitCode"] == "0:15"
+    taken.cluster.wait_for_status(lambda found: found["facts"]["holding"] == 0)
+
+
+@pytest.mark.acceptance
+def test_a_suspended_job_keeps_nobody_waiting_and_goes_on_where_it_was(held) -> None:
+    taken, _, wide, narrow = held
+    run = taken.lab.slurm.run
+    run("scontrol", "suspend", str(wide))
+    wait_for(lambda: taken.moves("narrow"), "for the narrow job to go")
+    run("scontrol", "resume", str(wide))
+    wait_for(lambda: not taken.moves("narrow"), "for it to wait again")
+    run("scontrol", "suspend", str(narrow))
+    taken.cluster.wait_for_status(lambda found: found["facts"]["holding"] == 0)
+    run("scontrol", "resume", str(narrow))
+    run("scancel", str(wide))
+    taken.end("narrow")
+    assert "wrote 100\n" in taken.said(narrow)  # srun tells of SIGCONT as well
+
+
+@pytest.mark.acceptance
+def test_a_held_job_that_is_requeued_runs_from_its_beginning(held) -> None:
+    taken, _, wide, narrow = held
+    run = taken.lab.slurm.run
+    wait_for(lambda: not taken.moves("narrow"), "for the narrow job to wait")
+    run("scontrol", "requeue", str(narrow))
+    taken.lab.slurm.wait_for_job(narrow, "PENDING")
+    run("scancel", str(wide))
+    taken.end("narrow")
+    # nodes refuse it for two minutes: Slurm revoked its credential
+    taken.lab.slurm.wait_for_job(narrow, "COMPLETED", timeout=300)
+    assert taken.said(narrow) == "wrote 100\n"
+    assert taken.lab.slurm.job(narrow)["Restarts"] == "1"
+
+
+@pytest.mark.acceptance
+def test_the_time_limit_ends_a_held_job(held) -> None:
+    taken, _, _, narrow = held
+    taken.lab.slurm.run("scontrol", "update", f"jobid={narrow}", "timelimit=1")
+    taken.lab.slurm.wait_for_job(narrow, "TIMEOUT", timeout=240)
+    taken.cluster.wait_for_status(lambda found: found["facts"]["holding"] == 0)
+
+
 def test_switching_sluice_off_lets_a_held_job_go_and_on_holds_it_again(held) -> None:
     taken, _, _, narrow = held
     config = f"--config={taken.cluster.config}"
