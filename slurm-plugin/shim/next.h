@@ -20,9 +20,10 @@
 	X (fcntl) X (fcntl64) X (mmap) X (mmap64) X (aio_write) X (aio_write64)       \
 	X (prctl) X (_exit) X (_Exit)
 
-/* Of libaio and liburing, in few programs. */
+/* Of libaio, liburing and libseccomp, in few programs. */
 #define NEXT_OF_OTHERS(X)                                                             \
-	X (io_submit) X (io_uring_queue_init) X (io_uring_queue_init_params)
+	X (io_submit) X (io_uring_queue_init) X (io_uring_queue_init_params)          \
+	X (seccomp_load)
 /* clang-format on */
 
 #define NEXT_ENUM(name) NEXT_##name,

@@ -24,6 +24,10 @@ static struct sluice_turns_page *page;
 static uint32_t slot_count;
 static const struct sluice_turns_words *words;
 static struct identity *identity;
+static struct inherited {
+	int fd;
+	ino_t inode; /* the program may have another file there by now */
+} inherited[2];
 static int is_restricted;
 static uint32_t locks_held;
 static pthread_key_t thread_key;
@@ -52,6 +56,24 @@ parse_descriptor (const char **text, char end)
 		return -1;
 	++*text;
 	return number;
+}
+
+/* By calls that the loader makes, too: where the descriptors are gone, a filter that this
+ * program was started under may kill it for others. */
+static int
+is_open (int fd)
+{
+	void *mapped = mmap (NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+
+	return mapped != MAP_FAILED && munmap (mapped, 1) == 0;
+}
+
+static ino_t
+inode_of (int fd)
+{
+	struct stat status;
+
+	return fstat (fd, &status) == 0 ? status.st_ino : 0;
 }
 
 /* Maps all of a sealed memfd; sets its length. */
@@ -136,13 +158,15 @@ attach (const char *text)
 	int page_fd = parse_descriptor (&text, ':');
 	int words_fd = page_fd < 0 ? -1 : parse_descriptor (&text, '\0');
 
-	if (words_fd < 0 || !(mapped = map_words (words_fd)))
+	if (words_fd < 0 || !is_open (words_fd) || !(mapped = map_words (words_fd)))
 		return;
 	if (geteuid () == 0 && !(mapped->flags & SLUICE_TURNS_ROOT_TOO))
 		return;
 	if (map_page (page_fd) < 0 || map_identity () < 0
 	    || pthread_key_create (&thread_key, withdraw) != 0)
 		return;
+	inherited[0] = (struct inherited){ page_fd, inode_of (page_fd) };
+	inherited[1] = (struct inherited){ words_fd, inode_of (words_fd) };
 	STORE (words, mapped);
 }
 
@@ -347,6 +371,21 @@ void
 process_restrict (void)
 {
 	STORE (is_restricted, 1);
+}
+
+void
+process_end_at_exec (void)
+{
+	int before = errno;
+	static int is_done;
+
+	/* a second time, a filter may be in force */
+	if (!LOAD (words) || __atomic_exchange_n (&is_done, 1, __ATOMIC_RELAXED))
+		return;
+	for (int i = 0; i < 2; i++)
+		if (inode_of (inherited[i].fd) == inherited[i].inode)
+			fcntl (inherited[i].fd, F_SETFD, FD_CLOEXEC);
+	errno = before;
 }
 
 int

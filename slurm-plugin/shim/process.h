@@ -39,6 +39,8 @@ int process_job_has_lock (void);
 
 /* A process that restricts its own system calls makes none for us from then on. */
 void process_restrict (void);
+/* Nor does a program that it starts by exec, which a filter would follow there. */
+void process_end_at_exec (void);
 int process_is_restricted (void);
 
 /* Descriptors with locks of this process, which its children start out with. */

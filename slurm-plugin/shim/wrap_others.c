@@ -4,6 +4,7 @@
  */
 #include <aio.h>
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -110,11 +111,25 @@ prctl (int option, ...)
 	for (int i = 0; i < 4; i++)
 		values[i] = va_arg (list, unsigned long);
 	va_end (list);
+	if (option == PR_SET_SECCOMP && values[0] == SECCOMP_MODE_FILTER)
+		process_end_at_exec ();
 	if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) {
 		turn_uncovered (-1, 0);
 		process_restrict ();
 	}
 	return NEXT (prctl) (option, values[0], values[1], values[2], values[3]);
+}
+
+/* libseccomp's own system call is not seen. */
+extern int seccomp_load (void *context);
+
+EXPORT int
+seccomp_load (void *context)
+{
+	process_end_at_exec ();
+	turn_uncovered (-1, 0);
+	process_restrict ();
+	return NEXT (seccomp_load) ? NEXT (seccomp_load) (context) : -ENOSYS;
 }
 
 /* ---- ended without destructors ---- */

@@ -23,7 +23,7 @@ KINDS = sorted(
 )
 NEVER_HELD = {
     *("text", "seek", "descriptors"),  # nothing but what libc writes at exit or at a close
-    *("strict", "filter", "mapped", "aio"),
+    *("strict", "filter", "sandbox", "mapped", "aio"),
     *("flock", "fcntl", "ofd", "lockf", "inherited"),
 }
 PATIENCE = 120
