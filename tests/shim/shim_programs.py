@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -211,8 +211,9 @@ PROGRAMS = [
 ]
 
 
-def parameters() -> Iterator[Any]:
+def parameters() -> list[Any]:
     """All of them, for pytest."""
-    for program in PROGRAMS:
-        marks = [pytest.mark.acceptance] if program.is_long else []
-        yield pytest.param(program, id=program.name, marks=marks)
+    return [
+        pytest.param(one, id=one.name, marks=[pytest.mark.acceptance] if one.is_long else [])
+        for one in PROGRAMS
+    ]
