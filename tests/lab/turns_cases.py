@@ -2,7 +2,8 @@
 
 A draw gives the same programs other widths and offsets. Jobs of a draw run with the same
 offsets without turns (`off`), with turns that decide and hold nobody (`shadow`), with
-turns (`on`), and with turns that know the programs from what they see only (`unknown`).
+turns (`on`), with turns that know the programs from what they see only (`unknown`), and with
+turns that know all of `on` and go by who began first (`first-come`).
 What a job loses is nodes x (its time - its time with nobody else there).
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 KIB, MIB = 1 << 10, 1 << 20
 LANES = ("sl0", "sl1")
-MODES = ("off", "shadow", "on", "unknown")
+MODES = ("off", "shadow", "on", "unknown", "first-come")
 WIDTHS = (1, 1, 2, 4, 8, 16)
 """Nodes of the jobs of a draw; which job has how many is drawn."""
 OFFSETS = 12.0  # seconds within which the first bursts begin

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import turns_page
-from compile_c import BUILD, make
+from compile_c import BUILD, ROOT, compiled, make
 from private_slurm import free_ports
 from turns_page import FFI_OF_PAGE, TurnsPage, now_ns
 
@@ -36,6 +36,18 @@ def build() -> Path:
     """The folder with both programs; built if need be."""
     make("slurm-plugin/agent")
     return BUILD / "bin"
+
+
+def build_first_come() -> Path:
+    """A sluice-turns that lets bursts go in the order in which they began."""
+    wrap = compiled(
+        Path(__file__).with_name("first_come.c"), "-c", f"-I{ROOT}/policies/core", suffix=".o"
+    )
+    place = BUILD / "first-come"
+    program = place / "bin" / "sluice-turns"
+    linked = f"LDFLAGS=-Wl,--wrap=sluice_turns_decide {wrap}"
+    make("slurm-plugin/agent", place, linked, str(program))
+    return program
 
 
 def wait_for(condition: Callable[[], Any], what: str = "") -> Any:
@@ -324,6 +336,16 @@ class Cluster:
         self.turns.start()
         self.turns.wait_for_log("listening")
 
+    def change_turns(self, program: Path) -> None:
+        """Let it be the coordinator; agents find it by themselves."""
+        if self.turns.command[0] == str(program):
+            return
+        self.turns.kill()
+        self._status.unlink(missing_ok=True)
+        self.turns.command[0] = str(program)
+        self.restart_turns()
+        self.wait_for_status(lambda _: True)
+
     def restart_turns(self) -> None:
         self.turns.log.unlink()
         self.turns.start()
@@ -348,10 +370,13 @@ class Cluster:
 
     # -- what the coordinator tells -----------------------------------------------
 
+    @property
+    def _status(self) -> Path:
+        return self.snapshot.with_name(self.snapshot.name + ".turns.status")
+
     def status(self) -> dict[str, Any]:
-        path = self.snapshot.with_name(self.snapshot.name + ".turns.status")
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
+            found: dict[str, Any] = json.loads(self._status.read_text())
         except FileNotFoundError:
             return {"counts": {}, "facts": {}, "named": {"held": {}}}
         return found

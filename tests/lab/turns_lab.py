@@ -32,8 +32,10 @@ from up_and_down import UpAndDown
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "build" / "plugins"
+SLOW = Limits(bandwidth=10_000_000, operations=100, dirty=4 * MIB, size=1024 * MIB)
 LIMITS = {
-    "streams": Limits(bandwidth=10_000_000, operations=100, dirty=4 * MIB, size=1024 * MIB),
+    "streams": SLOW,
+    "first come": SLOW,
     "mixed": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
     "never full": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
     "moosefs": Limits(bandwidth=10_000_000, operations=0, dirty=4 * MIB, size=4500 * MIB),
@@ -91,6 +93,7 @@ class Bench(UpAndDown):
         )
         self._writer = place / "writer"  # where every user can read it
         self._library = place / "libsluice_turns.so"
+        self._programs = (turns_daemons.build() / "sluice-turns", turns_daemons.build_first_come())
         self._stack = ExitStack()
 
     def up(self) -> None:
@@ -167,6 +170,8 @@ class Bench(UpAndDown):
     ) -> Run:
         """Run the jobs of a draw. alone: of each program, as `alone` measured it."""
         self.configure(mode)
+        is_first_come = mode == "first-come"
+        self.cluster.change_turns(self._programs[is_first_come])
         self.targets.settle()
         output = self.place / f"{draw.number}-{mode}-{time.monotonic_ns()}"
         output.mkdir()
