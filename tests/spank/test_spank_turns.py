@@ -110,7 +110,7 @@ def noted(lab: Lab, note: str, *options: str) -> list[str]:
         "--hold",
         *options,
         f"--output={output}",
-        f"--wrap={BODY}; srun sh -c 'echo $SLUICE_TURNS'",
+        f"--wrap={BODY}; srun --quiet sh -c 'echo $SLUICE_TURNS'",
     )
     lab.slurm.run("scontrol", "update", f"jobid={job}", f"admincomment={note}")
     lab.slurm.run("scontrol", "release", str(job))
