@@ -18,9 +18,10 @@
  *
  * A process that is held uses ppoll, rt_sigprocmask, fstat (of the file that it writes) and
  * clock_gettime, which is no system call on most machines. At its first write it uses
- * getpid, fstat, fcntl (F_GETFL) and stat (of its pid namespace). None of these once it has
- * asked for PR_SET_NO_NEW_PRIVS or PR_SET_SECCOMP. When it begins, it uses fcntl
- * (F_GET_SEALS), fstat, madvise and geteuid; not where PR_SET_SECCOMP came before its exec.
+ * getpid, fstat, fcntl (F_GETFL), stat (of its pid namespace) and, where threads begin at
+ * once, sched_yield. None of these once it has asked for PR_SET_NO_NEW_PRIVS or
+ * PR_SET_SECCOMP. When it begins, it uses fcntl (F_GET_SEALS), fstat, madvise and geteuid;
+ * not where PR_SET_SECCOMP came before its exec.
  */
 #include "next.h"
 #include "process.h"

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -241,15 +242,19 @@ begin_slot (struct sluice_turns_slot *slot, uint64_t space)
 	ADD (slot->locks, LOAD (locks_held));
 }
 
-/* While another thread takes the slot; in a handler that interrupted it, in vain. */
+/* While another thread takes the slot, which may have lost its processor meanwhile; in a
+ * handler that interrupted it, in vain. */
 static struct sluice_turns_slot *
 await_slot (void)
 {
 	struct sluice_turns_slot *slot = NULL;
 
-	for (int spins = 0; spins < 1000000 && !slot && !LOAD (identity->is_refused);
-	     spins++)
+	for (int spins = 1; spins < 1000000 && !slot && !LOAD (identity->is_refused);
+	     spins++) {
+		if (spins % 10000 == 0)
+			sched_yield ();
 		slot = LOAD (identity->slot);
+	}
 	return slot;
 }
 
