@@ -41,7 +41,12 @@ class Advice:
 
 
 def advice(profile: Profile, features: bytes) -> list[Advice]:
-    """Return what would help, the most general remark first; none where I/O hardly matters."""
+    """Return what would help, the most general remark first; none where I/O hardly matters.
+
+    A run whose features nobody kept gets none.
+    """
+    if not features:
+        return []
     values = dict(zip(FEATURES, np.frombuffer(features, dtype="<f4").tolist(), strict=True))
     numbers = profile.numbers
     if not values["significance"] or numbers.get("io_share", 1.0) < NOTABLE_SHARE:
