@@ -97,12 +97,12 @@ make_words (struct pages *pages, const struct sluice_agent_request *request,
 	return pages->words_fd < 0 ? -1 : 0;
 }
 
-/* 0: unknown, and so is whose pids are ours. */
+/* By a file of /proc. 0: unknown; only root may ask about the processes of others. */
 static uint64_t
-own_namespace (void)
+pid_namespace (const char *path)
 {
 	struct stat status;
-	return stat ("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+	return stat (path, &status) == 0 ? (uint64_t)status.st_ino : 0;
 }
 
 int
@@ -114,7 +114,7 @@ pages_make (struct pages *pages, const struct sluice_agent_request *request,
 		.words_fd = -1,
 		.slot_count = slots_for (request),
 		.uid = request->uid,
-		.pid_namespace = own_namespace (),
+		.pid_namespace = pid_namespace ("/proc/self/ns/pid"),
 	};
 	pages->hosts = calloc (pages->slot_count, sizeof *pages->hosts);
 	if (!pages->hosts)
@@ -245,16 +245,15 @@ inner_pid (int pid)
 	return numbers > 1 ? (uint32_t)found : 0;
 }
 
-/* Whether a process here may be of the slot's container. Only root may ask about others';
- * unknown counts as yes. */
+/* Whether a process here may be of the slot's container: unknown counts as yes. */
 static int
 is_of_container (const struct sluice_turns_slot *slot, int pid)
 {
-	uint64_t space = LOAD (slot->pid_namespace);
+	uint64_t space = LOAD (slot->pid_namespace), found;
 	char path[64];
-	struct stat status;
 	snprintf (path, sizeof path, "/proc/%d/ns/pid", pid);
-	return !space || stat (path, &status) < 0 || (uint64_t)status.st_ino == space;
+	found = pid_namespace (path);
+	return !space || !found || found == space;
 }
 
 static int

@@ -100,6 +100,15 @@ io_uring_queue_init_params (unsigned entries, struct io_uring *ring,
 
 /* ---- restricted ---- */
 
+static void
+restricted (int has_filter)
+{
+	if (has_filter)
+		process_end_at_exec ();
+	turn_uncovered (-1, 0);
+	process_restrict ();
+}
+
 /* libseccomp, too, first gives up new privileges by this call. */
 EXPORT int
 prctl (int option, ...)
@@ -111,12 +120,8 @@ prctl (int option, ...)
 	for (int i = 0; i < 4; i++)
 		values[i] = va_arg (list, unsigned long);
 	va_end (list);
-	if (option == PR_SET_SECCOMP && values[0] == SECCOMP_MODE_FILTER)
-		process_end_at_exec ();
-	if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) {
-		turn_uncovered (-1, 0);
-		process_restrict ();
-	}
+	if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS)
+		restricted (option == PR_SET_SECCOMP && values[0] == SECCOMP_MODE_FILTER);
 	return NEXT (prctl) (option, values[0], values[1], values[2], values[3]);
 }
 
@@ -126,9 +131,7 @@ extern int seccomp_load (void *context);
 EXPORT int
 seccomp_load (void *context)
 {
-	process_end_at_exec ();
-	turn_uncovered (-1, 0);
-	process_restrict ();
+	restricted (1);
 	return NEXT (seccomp_load) ? NEXT (seccomp_load) (context) : -ENOSYS;
 }
 

@@ -368,6 +368,14 @@ def test_profile_explains_itself_to_people(sluice):
     assert "64 KiB" in result.stdout
 
 
+def test_profile_says_what_its_owner_could_change(sluice):
+    log = DATA.parent / "programs/sqlite.darshan"
+    told = sluice("lab", "profile", log).stdout
+    assert "It flushes to disk after every 5,245 bytes. Flush (fsync, O_SYNC) once" in told
+    found = json.loads(sluice("lab", "profile", "--json", log).stdout)
+    assert "flushes" in {remark["kind"] for remark in found["advice"]}
+
+
 def test_profile_of_several_logs_is_a_list(sluice):
     found = json.loads(sluice("lab", "profile", "--json", SMALL, OTHER).stdout)["profiles"]
     assert [item["pattern"] for item in found] == ["owc", "ws"]

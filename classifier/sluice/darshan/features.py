@@ -104,3 +104,13 @@ def measurements_of(contents: Iterable[bytes]) -> list[Measurement]:
             strict=True,
         )
     ]
+
+
+def values_of(features: bytes) -> dict[str, float]:
+    """Return features as they are kept (float32, little-endian), by name."""
+    return dict(zip(FEATURES, np.frombuffer(features, dtype="<f4").tolist(), strict=True))
+
+
+def counted(log2: float) -> float:
+    """Return the count of a feature that holds log2 (1 + count)."""
+    return float(2**log2 - 1)

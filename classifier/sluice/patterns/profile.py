@@ -17,7 +17,9 @@ from sluice.darshan.features import (
     SILENT_COVERAGE,
     UNSEEN_COVERAGE,
     Measurement,
+    counted,
     measurements_of,
+    values_of,
 )
 from sluice.darshan.log import read_log
 from sluice.history_db.records import Log, Profile
@@ -147,7 +149,7 @@ def reclassified(profile: Profile, features: bytes, classifier: PatternClassifie
 
 def evidence(profile: Profile, features: bytes) -> list[str]:
     """Return the signals in a log that speak for its pattern, each a clause."""
-    values = dict(zip(FEATURES, np.frombuffer(features, dtype="<f4").tolist(), strict=True))
+    values = values_of(features)
     signals = [
         *_volume(values),
         *_writing(values, profile),
@@ -180,9 +182,9 @@ def _volume(values: dict[str, float]) -> list[str]:
     elif values["read_ratio"] > 0.05:
         fed = ", most of them its input" if values["supplied_share"] > 0.5 else ""
         signals.append(f"{values['read_ratio']:.0%} of its bytes are reads{fed}")
-    operations = _count(values["log2_operations"])
+    operations = counted(values["log2_operations"])
     if operations >= METADATA_OPERATIONS:
-        each = _count(values["log2_bytes_per_operation"])
+        each = counted(values["log2_bytes_per_operation"])
         signals.append(f"opens and looks at files {operations:.0f} times, {each:.0f} B each")
     return signals
 
@@ -191,8 +193,8 @@ def _writing(values: dict[str, float], profile: Profile) -> list[str]:
     if not profile.numbers.get("write_bytes"):
         return []
     signals = []
-    successive = _count(values["log2_successive_files"])
-    overwrite = _count(values["log2_overwrite"])
+    successive = counted(values["log2_successive_files"])
+    overwrite = counted(values["log2_overwrite"])
     if overwrite > REWRITTEN:
         how = "emptying it each time" if values["truncated_share"] > 0.5 else "in place"
         signals.append(f"writes the same bytes of a file {overwrite:.1f} times, {how}")
@@ -203,7 +205,7 @@ def _writing(values: dict[str, float], profile: Profile) -> list[str]:
     elif overwrite < FILLED and profile.shares.get("ws", 0) > 0.5:
         signals.append("leaves gaps in a file, which was there before")
     elif overwrite <= REWRITTEN and successive < 2.5:
-        writes = _count(values["log2_writes_per_open"])
+        writes = counted(values["log2_writes_per_open"])
         signals.append(f"appends to a file, {max(1.0, writes):.0f} writes for each open")
     if values["stdio_share"] > 0.5:
         signals.append("through buffered streams (STDIO)")
@@ -222,8 +224,3 @@ def _flushing(values: dict[str, float], numbers: dict[str, float]) -> list[str]:
     if values["flushes_per_write"] >= 0.9:
         return ["flushes every write"]
     return [f"flushes once in {1 / values['flushes_per_write']:.0f} writes"]
-
-
-def _count(log2: float) -> float:
-    """Undo log2 (1 + n)."""
-    return float(2**log2 - 1)
