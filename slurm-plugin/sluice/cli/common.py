@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -23,11 +22,13 @@ from sluice.slurm.texts import (
     bytes_text,
     duration_text,
     error_text,
+    intervals,
     one_line,
     rate_text,
     share_text,
     time_text,
     times_text,
+    with_range,
 )
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ __all__ = [
     "bytes_text",
     "duration_text",
     "error_text",
+    "intervals",
     "one_line",
     "rate_text",
     "share_text",
     "time_text",
     "times_text",
+    "with_range",
 ]
 """What commands take from here and is made below them, for `sluice doctor` too."""
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
@@ -492,27 +495,3 @@ def _numeric_columns(count: int, cells: list[list[str]]) -> list[bool]:
     """Which columns hold nothing but numbers and NOTHING."""
     columns = [[row[i] for row in cells if row[i] != NOTHING] for i in range(count)]
     return [bool(column) and all(map(NUMBER.fullmatch, column)) for column in columns]
-
-
-# Numbers in words
-
-
-def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return between which two values nine in ten runs are to be expected, by number."""
-    from sluice.policies.core import Z90
-
-    found = {}
-    for name, spread in profile["spread"].items():
-        value, factor = profile[name], math.exp(Z90 * spread)
-        if value is not None:
-            most = value * factor
-            found[name] = [value / factor, min(most, 1.0) if name.endswith("_share") else most]
-    return found
-
-
-def with_range(profile: Mapping[str, Any], name: str, text: Callable[[float | None], str]) -> str:
-    """Write a number of a profile with the interval of nine in ten runs, where that is known."""
-    ends = intervals(profile).get(name)
-    if not profile[name] or ends is None:
-        return text(profile[name])
-    return f"{text(profile[name])} ({text(ends[0])} to {text(ends[1])})"

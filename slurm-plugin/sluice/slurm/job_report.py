@@ -1,6 +1,6 @@
 """Everything that is known of one job, and its decision made again.
 
-The result is what `sluice why --json` prints; the words in `why.py` are made from it.
+The result is what `sluice why --json` prints; `story.py` makes words of it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 NOTHING = "–"
 """What stands for a number that is not known."""
@@ -76,6 +81,27 @@ def time_text(seconds: int | None) -> str:
     if not seconds:
         return NOTHING
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def intervals(profile: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return between which two values nine in ten runs are to be expected, by number."""
+    from sluice.policies.core import Z90  # noqa: PLC0415 - texts are there before the core
+
+    found = {}
+    for name, spread in profile["spread"].items():
+        value, factor = profile[name], math.exp(Z90 * spread)
+        if value is not None:
+            most = value * factor
+            found[name] = [value / factor, min(most, 1.0) if name.endswith("_share") else most]
+    return found
+
+
+def with_range(profile: Mapping[str, Any], name: str, text: Callable[[float | None], str]) -> str:
+    """Write a number of a profile with the interval of nine in ten runs, where that is known."""
+    ends = intervals(profile).get(name)
+    if not profile[name] or ends is None:
+        return text(profile[name])
+    return f"{text(profile[name])} ({text(ends[0])} to {text(ends[1])})"
 
 
 def _short(number: float) -> str:
