@@ -48,7 +48,11 @@ struct sluice_lane {
 	X (MetadataCapacity, metadata_capacity, 20000.0, 1.0, 1e12,                        \
 	   "creates, opens and stats a second that the metadata server serves")            \
 	X (MaxSnapshotAge, max_snapshot_age, 60.0, 1.0, 86400.0,                           \
-	   "seconds after which a cluster snapshot is no longer believed")
+	   "seconds after which a cluster snapshot is no longer believed")                 \
+	X (Holdout, holdout, 0.0, 0.0, 1.0,                                                \
+	   "share of the jobs that enforce would act on which are left alone, drawn by "   \
+	   "lot, to compare the others with them")                                         \
+	X (HoldoutSeed, holdout_seed, 0.0, 0.0, 1e9, "another number draws other jobs")
 
 #define SLUICE_POLICY_MEMBER(key, member, def, low, high, text) double member;
 

@@ -31,9 +31,10 @@ struct sluice_record {
 	struct sluice_grant grant;
 };
 
-/* Complete the record's submission by the snapshot, and decide on it at record->now. The
- * caller has filled in boot, number, now, config_checksum, cluster and submission; the
- * grant is left to it. situation NULL: there is no valid bundle. */
+/* Complete the record's submission by the snapshot, draw its lot unless it has one, and
+ * decide on it at record->now. The caller has filled in boot, number, now, config_checksum,
+ * cluster and submission; the grant is left to it. situation NULL: there is no valid
+ * bundle. */
 void sluice_record_decide (struct sluice_workspace *workspace,
 			   const struct sluice_situation *situation,
 			   const struct sluice_config *config,

@@ -368,6 +368,19 @@ sluice_name_stem (const char *name, char *out)
 	sluice_copy_text (out, SLUICE_NAME_SIZE, stem);
 }
 
+uint32_t
+sluice_submission_lot (const struct sluice_submission *submission, int64_t now)
+{
+	uint64_t hash = sluice_hash_text (submission->name, submission->uid);
+	hash = sluice_hash_bytes (&submission->script_signature,
+				  sizeof submission->script_signature, hash);
+	hash = sluice_hash_bytes (&submission->submit_line_hash,
+				  sizeof submission->submit_line_hash, hash);
+	hash = sluice_hash_bytes (&now, sizeof now, hash);
+	uint32_t lot = (uint32_t)(hash >> 32);
+	return lot ? lot : 1; /* 0 means: not drawn */
+}
+
 void
 sluice_submission_question (const struct sluice_submission *submission,
 			    struct sluice_submission *out)
@@ -375,6 +388,7 @@ sluice_submission_question (const struct sluice_submission *submission,
 	*out = *submission;
 	sluice_name_stem (submission->name, out->name);
 	out->submit_line_hash = 0;
+	out->lot = 0;
 }
 
 uint64_t

@@ -70,7 +70,7 @@ struct sluice_submission {
 	uint32_t time_limit; /* minutes */
 	uint32_t array_tasks;
 	uint32_t license_length; /* bytes of the licences that the user asked for */
-	uint32_t reserved;
+	uint32_t lot;		 /* sluice_submission_lot; 0: not drawn yet */
 	struct sluice_hints hints;
 	uint64_t memory_mib;	   /* a node */
 	uint64_t script_signature; /* sluice_script_signature; 0: no script */
@@ -83,8 +83,16 @@ struct sluice_submission {
 };
 
 /*
+ * What tells a submission at a time (UTC seconds) from others, as one number, never 0. It
+ * decides whether the job is held out, and stays with it: later decisions keep the lot of
+ * the first. Of one user, equal submissions in one second share it.
+ */
+uint32_t sluice_submission_lot (const struct sluice_submission *submission, int64_t now);
+
+/*
  * What a decision depends on: the submission with its name's stem for a name, and no
- * submit line. Of two with the same question all else in a decision is the same too.
+ * submit line nor lot. Of two with the same question all else in a decision is the same
+ * too.
  */
 void sluice_submission_question (const struct sluice_submission *submission,
 				 struct sluice_submission *out);

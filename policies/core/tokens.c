@@ -39,9 +39,18 @@ sluice_tokens_of (const struct sluice_policy *policy,
 	out->klass = decision->prediction.klass;
 }
 
+/* Whether the lot of a job that would be acted on leaves it alone. */
+static int
+is_held_out (const struct sluice_policy *policy, uint32_t lot)
+{
+	uint64_t drawn
+	    = sluice_hash_bytes (&lot, sizeof lot, (uint64_t)policy->holdout_seed);
+	return (double)(drawn >> 11) * 0x1p-53 < policy->holdout;
+}
+
 static uint32_t
-outcome_of (uint32_t mode, const struct sluice_submission *submission,
-	    const struct sluice_grant *grant)
+outcome_of (uint32_t mode, const struct sluice_policy *policy,
+	    const struct sluice_submission *submission, const struct sluice_grant *grant)
 {
 	if (mode != SLUICE_MODE_ENFORCE)
 		return SLUICE_GRANT_NONE;
@@ -49,6 +58,8 @@ outcome_of (uint32_t mode, const struct sluice_submission *submission,
 		return SLUICE_GRANT_NOT_NEEDED;
 	if (submission->flags & SLUICE_SUBMIT_TEST_ONLY)
 		return SLUICE_GRANT_TEST_ONLY;
+	if (submission->lot && is_held_out (policy, submission->lot))
+		return SLUICE_GRANT_HELD_OUT;
 	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++) {
 		if (!(grant->tokens.lane_mask >> lane & 1))
 			continue;
@@ -62,8 +73,10 @@ outcome_of (uint32_t mode, const struct sluice_submission *submission,
 
 /* Of a job that nobody asked about. */
 static uint32_t
-decided_turns (uint32_t scope, const struct sluice_decision *decision)
+decided_turns (uint32_t scope, const struct sluice_decision *decision, uint32_t outcome)
 {
+	if (outcome == SLUICE_GRANT_HELD_OUT)
+		return SLUICE_IN_TURNS_EXEMPT;
 	if (decision->action == SLUICE_ACTION_TURNS)
 		return SLUICE_IN_TURNS_PAYS;
 	if (decision->action == SLUICE_ACTION_LEAVE)
@@ -76,7 +89,7 @@ decided_turns (uint32_t scope, const struct sluice_decision *decision)
 
 static uint32_t
 turns_of (uint32_t scope, const struct sluice_submission *submission,
-	  const struct sluice_decision *decision)
+	  const struct sluice_decision *decision, uint32_t outcome)
 {
 	if (scope == SLUICE_TURNS_FOR_OFF)
 		return SLUICE_IN_TURNS_NONE;
@@ -88,7 +101,7 @@ turns_of (uint32_t scope, const struct sluice_submission *submission,
 		return SLUICE_IN_TURNS_ASKED;
 	if (scope == SLUICE_TURNS_FOR_ASKED)
 		return SLUICE_IN_TURNS_NOT_ASKED;
-	return decided_turns (scope, decision);
+	return decided_turns (scope, decision, outcome);
 }
 
 void
@@ -102,8 +115,8 @@ sluice_tokens_grant (uint32_t mode, uint32_t turns, const struct sluice_policy *
 	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
 		if (mode == SLUICE_MODE_ENFORCE && out->tokens.lane_mask >> lane & 1)
 			out->totals[lane] = totals[lane];
-	out->outcome = outcome_of (mode, submission, out);
-	out->in_turns = turns_of (turns, submission, decision);
+	out->outcome = outcome_of (mode, policy, submission, out);
+	out->in_turns = turns_of (turns, submission, decision, out->outcome);
 }
 
 int
@@ -353,6 +366,9 @@ sluice_record_decide (struct sluice_workspace *workspace,
 		record->snapshot_checksum = sluice_snapshot_checksum (snapshot);
 		record->snapshot_sequence = sluice_snapshot_state (snapshot)->sequence;
 	}
+	if (!record->submission.lot)
+		record->submission.lot
+		    = sluice_submission_lot (&record->submission, record->now);
 	sluice_submission_complete (&record->submission, snapshot);
 	sluice_decide (workspace, situation, config, &record->submission, record->now,
 		       &record->decision);

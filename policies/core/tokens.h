@@ -53,9 +53,9 @@ struct sluice_grant {
 void sluice_tokens_of (const struct sluice_policy *policy,
 		       const struct sluice_decision *decision, struct sluice_tokens *out);
 
-/* What becomes of a decision: whether the job gets the tokens that it asks for, given how
- * many of each the controller has, and whether it takes turns. mode is enum sluice_mode,
- * turns enum sluice_turns_scope. */
+/* What becomes of a decision: whether the job gets the tokens that it asks for, given its
+ * lot and how many of each the controller has, and whether it takes turns. mode is enum
+ * sluice_mode, turns enum sluice_turns_scope. */
 void sluice_tokens_grant (uint32_t mode, uint32_t turns, const struct sluice_policy *policy,
 			  const struct sluice_submission *submission,
 			  const struct sluice_decision *decision,

@@ -110,7 +110,9 @@
 	   "this slurmctld does not tell which licenses it has, so no token is taken")     \
 	X (UNDEFINED, "undefined",                                                         \
 	   "slurm.conf defines no such token or fewer than 100,000, so none is taken")     \
-	X (NO_MEMORY, "no_memory", "slurmctld had no memory left for its licenses")
+	X (NO_MEMORY, "no_memory", "slurmctld had no memory left for its licenses")        \
+	X (HELD_OUT, "held_out",                                                           \
+	   "it was drawn for the holdout, so it is left alone to compare others with it")
 
 /* X(NAME, word, sentence): which jobs take turns, the setting `Turns`. */
 #define SLUICE_TURNS_SCOPES(X)                                                             \

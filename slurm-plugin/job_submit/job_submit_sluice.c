@@ -215,6 +215,7 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 		sluice_copy_text (out->cluster, sizeof out->cluster,
 				  slurm_conf.cluster_name);
 	adapter_read (job, submit_uid, &out->submission);
+	out->submission.lot = sluice_submission_lot (&out->submission, out->now);
 	sluice_submission_complete (&out->submission, view->snapshot);
 	if (decider_decide (&plugin->decider, view, &out->submission, out->now,
 			    &out->decision))

@@ -10,7 +10,8 @@ from plugin_harness import Change, Harness, build, drain, install
 from test_plugin import KINDS
 
 from sluice.policies import core
-from sluice.policies.record import Record
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Record, Situation, replay_grant
 
 USER = 1000
 STRANGER = 4321  # has no runs of these names
@@ -115,6 +116,20 @@ def test_each_token_must_be_there_in_plenty(harness: Harness, total: int, outcom
     assert harness.submit(**WRITER).licenses == (BOTH if outcome == "taken" else None)
     grant = last_record(harness).grant
     assert (grant.outcome, grant.totals[:3]) == (outcome, (PLENTY, total, 0))
+
+
+def test_a_job_that_is_held_out_stays_as_it_was_but_for_the_note(harness: Harness) -> None:
+    path = harness.files.bundle
+    install(path, made_model.named_bundle(f"{LANES}Holdout=1\n"))
+    wait_for_outcome(harness, "held_out")
+    outcome = harness.submit(**WRITER)
+    assert (outcome.rc, outcome.altered, outcome.licenses) == (0, False, None)
+    assert outcome.admin_comment.endswith(",token=held_out)")
+    record = last_record(harness)
+    assert record.submission.lot != 0
+    assert replay_grant(record, Situation(Bundle.parse(path.read_bytes()), None)) == (
+        record.grant.bytes
+    )
 
 
 def outcome_of_next(harness: Harness) -> str:

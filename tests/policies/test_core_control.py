@@ -759,6 +759,8 @@ def test_the_record_of_a_decision_can_be_made_again():
     cluster.look()
     [(key, record)] = list(cluster.loop.decisions())
     assert (key, record.key) == (1, (7, 41))
+    assert record.submission.lot != 0
+    record.struct.submission.lot = 0
     assert record.submission.bytes == storage_models.submission().bytes
     assert record.bundle_checksum == cluster.bundle.checksum
 

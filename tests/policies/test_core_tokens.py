@@ -202,6 +202,72 @@ def test_what_is_said_to_fit_fits(length, mask, klass):
     assert fits == (wanted if len(wanted) <= 1023 else None)
 
 
+# The holdout
+
+HOLDOUT = 0.3
+DRAWN = 2000  # jobs; 5 standard deviations of the share held out of so many are 0.05
+
+
+def outcomes(settings: str, *, seconds: range = range(DRAWN), mode: str = "enforce") -> list[str]:
+    """What becomes of equal jobs that are submitted in these seconds."""
+    config = core.parse_config("sluice.conf", f"Mode={mode}\n".encode())
+    made_ready = situation(profile=FLUSHING, conf=f"{LANES}MaxSnapshotAge=86400\n{settings}")
+    records = (
+        decide(made_ready, config, submission(), NOW + second, totals=PLENTY) for second in seconds
+    )
+    return [record.grant.outcome for record in records]
+
+
+def test_by_default_nobody_is_held_out():
+    assert set(outcomes("")) == {"taken"}
+
+
+def test_the_holdout_is_a_share_of_those_that_would_take_tokens():
+    drawn = outcomes(f"Holdout={HOLDOUT}\n")
+    assert set(drawn) == {"taken", "held_out"}
+    assert drawn.count("held_out") / DRAWN == pytest.approx(HOLDOUT, abs=0.05)
+    assert set(outcomes("Holdout=1\n", seconds=range(20))) == {"held_out"}
+
+
+def test_the_same_lots_are_drawn_again_and_others_by_another_seed():
+    settings = f"Holdout={HOLDOUT}\n"
+    again, others = outcomes(settings), outcomes(f"{settings}HoldoutSeed=7\n")
+    assert outcomes(settings) == again
+    both = sum("held_out" == one == other for one, other in zip(again, others, strict=True))
+    assert both / DRAWN == pytest.approx(HOLDOUT**2, abs=0.04)
+
+
+def test_a_larger_share_holds_out_the_same_jobs_and_more():
+    few, many = outcomes("Holdout=0.1\n"), outcomes("Holdout=0.4\n")
+    assert {one for one, other in zip(many, few, strict=True) if other == "held_out"} == {
+        "held_out"
+    }
+
+
+def test_a_job_that_is_held_out_takes_no_turns_but_those_its_user_asked_for():
+    config = enforce("TurnsPort=1\nTurns=all\n")
+    assert decided(conf=f"{LANES}Holdout=1\n", config=config).grant.in_turns == "exempt"
+    asked = decided(conf=f"{LANES}Holdout=1\n", config=config, job=submission(flags=["io_turns"]))
+    assert asked.grant.in_turns == "asked"
+
+
+@pytest.mark.parametrize("mode", ["observe", "advise"])
+def test_below_enforce_nobody_is_held_out(mode):
+    assert set(outcomes("Holdout=1\n", seconds=range(3), mode=mode)) == {"none"}
+
+
+def test_a_job_that_is_decided_again_keeps_its_lot():
+    made_ready = situation(profile=FLUSHING, conf=f"{LANES}Holdout={HOLDOUT}\n")
+    first = decide(made_ready, enforce(), submission(), NOW, totals=PLENTY)
+    again = [
+        decide(made_ready, enforce(), first.submission, NOW + second, totals=PLENTY)
+        for second in range(50)
+    ]
+    assert {one.submission.lot for one in again} == {first.submission.lot}
+    assert {one.grant.outcome for one in again} == {first.grant.outcome}
+    assert first.submission.lot != 0
+
+
 # The same again
 
 
@@ -213,7 +279,9 @@ def test_what_is_said_to_fit_fits(length, mask, klass):
 )
 def test_a_record_replays_to_the_same_bits(profile, flags, length, totals):
     config = enforce()
-    made_ready = situation(neighbour_on_lane_0(), profile=profile, conf=LANES)
+    made_ready = situation(
+        neighbour_on_lane_0(), profile=profile, conf=f"{LANES}Holdout={HOLDOUT}\n"
+    )
     job = submission(flags=sorted(flags), license_length=length)
     record = Record.parse(decide(made_ready, config, job, NOW, totals=totals).bytes)
     assert replay(record, made_ready, config) == record.decision.bytes
