@@ -15,7 +15,7 @@ include slurm-plugin/site.mk
 C_FILES := $(shell git ls-files '*.c' '*.h' 2> /dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build core plugin feed programs probe agent install install-plugin deb rpm demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
+.PHONY: help deps build core plugin feed programs probe agent darshan-util install install-plugin deb rpm demo picture figures test test-shared test-alone retest lint format acceptance bench fuzz chaos loop docs patterns lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ agent:
 
 INSTALLED := slurm-plugin/job_submit slurm-plugin/spank slurm-plugin/feed slurm-plugin/shim \
 	slurm-plugin/agent classifier/probe slurm-plugin/packaging slurm-plugin/systemd
+
+darshan-util: ## Fetch libdarshan-util, pinned by its hash, for make install and packages
+	$(MAKE) --no-print-directory -C slurm-plugin/packaging BUILD=$(abspath $(BUILD)) \
+		PYTHON=$(PYTHON) darshan-util
 
 install: build ## Copy everything into DESTDIR, below PREFIX and PLUGIN_DIR (see docs/guide/install.md)
 	for folder in $(INSTALLED); do \

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import darshan
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from log_rows import rows_of
 from made_logs import STANDARD_STREAMS, MadeLog
 
-from sluice.darshan.log import DarshanLogError, digest_file, read_log
+from sluice.darshan.log import (
+    DarshanLibraryError,
+    DarshanLogError,
+    digest_file,
+    library_paths,
+    load_library,
+    read_log,
+)
 from sluice.ingest.workers import Failure, read_each, read_one, read_profiles
 from sluice.patterns.profile import read_profile
 
@@ -297,6 +305,36 @@ def test_a_log_that_crashes_its_reader_costs_only_itself(tmp_path):
     assert [failure.path for failure in failures] == [crashing, crashing]
     assert all("crashed on it (SIGABRT)" in failure.reason for failure in failures)
     assert len(results) == 5
+
+
+@pytest.fixture
+def place_of_packages(tmp_path, monkeypatch):
+    """The one folder in which Python finds packages, and so libdarshan-util."""
+    load_library.cache_clear()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    (tmp_path / "darshan.libs").mkdir()
+    yield tmp_path
+    load_library.cache_clear()
+
+
+def test_the_library_is_found_next_to_packages_without_pydarshan(place_of_packages):
+    """A useless one does not keep the next from being found."""
+    [wheel, *_] = library_paths_of_this_python()
+    libs = place_of_packages / "darshan.libs"
+    (libs / "libdarshan-util-0.so").write_text("no library")
+    shutil.copy(wheel, libs / "libdarshan-util-1.so")
+    assert library_paths()[:2] == [str(libs / f"libdarshan-util-{i}.so") for i in (0, 1)]
+    assert read_log(SMALL).format == "3.41"
+
+
+def library_paths_of_this_python() -> list[Path]:
+    return sorted(Path(darshan.__file__).parents[1].glob("darshan.libs/libdarshan-util*"))
+
+
+@pytest.mark.usefixtures("place_of_packages")
+def test_no_log_is_blamed_where_the_library_is_missing():
+    with pytest.raises(DarshanLibraryError, match="make darshan-util"):
+        list(read_profiles([SMALL, SMALL]))
 
 
 def test_no_flipped_bit_of_a_header_crashes_the_reader(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from stored_logs import LACKING, packed, record, write_log
 
-from sluice.darshan.log import library_path
+from sluice.darshan.log import library_paths
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "policies" / "core"
@@ -63,10 +63,10 @@ def run(*command: str | Path) -> None:
 def test_whole_logs_are_read_under_sanitizers_as_the_library_reads_them(tmp_path):
     flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     made = logs_of_every_form(tmp_path)
-    run(built(tmp_path, *flags), library_path(), *LOGS, *OLD_LOGS, *made)
+    run(built(tmp_path, *flags), library_paths()[0], *LOGS, *OLD_LOGS, *made)
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_valgrind_finds_nothing_in_the_reader(tmp_path):
     program = built(tmp_path, "-O2", "-g")
-    run("valgrind", "--quiet", "--error-exitcode=9", program, library_path(), *LOGS[:3])
+    run("valgrind", "--quiet", "--error-exitcode=9", program, library_paths()[0], *LOGS[:3])

@@ -106,9 +106,10 @@ for file in /etc/hosts /etc/resolv.conf; do
     touch "$1$file"
     mount --bind "$file" "$1$file"
 done
-if test -d /etc/ssl/certs; then # for pip
+if test -d /etc/ssl/certs; then # for pip; a copy, because packages in the root change theirs
     mkdir -p "$1/etc/ssl/certs"
-    mount --bind /etc/ssl/certs "$1/etc/ssl/certs"
+    mount -t tmpfs tmpfs "$1/etc/ssl/certs"
+    cp -r --dereference /etc/ssl/certs/. "$1/etc/ssl/certs"
 fi
 cd "$1"
 pivot_root . . # no chroot: tests call unshare and nsenter, which go to the namespace's root
@@ -171,7 +172,7 @@ class SlurmRoot:
             f"--include={self._packages()}",
             # a mirror may be older than its Release file allows; the signature is still checked
             '--aptopt=Acquire::Check-Valid-Until "false"',
-            *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "locale", "man")),
+            *(f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in self._left_out()),
             self.release.suite,
             self.path,
             self.release.archive,
@@ -183,6 +184,10 @@ class SlurmRoot:
         if self._own:
             return ",".join(self._own)
         return ",".join((*(RUNS if self.release.runs else COMPILES), *self.release.more))
+
+    def _left_out(self) -> tuple[str, ...]:
+        """What tests of Slurm do without; tests of packages want all that these bring."""
+        return () if self._own else ("doc", "locale", "man")
 
     def _keyrings(self) -> Path:
         """Where the keys of the archive are; Debian 13 has those of Ubuntu."""

@@ -70,6 +70,12 @@ sbatch --wrap true
 await sh -c 'sluice decisions | grep -q wrap'
 sluice init --check
 
+# Reads Darshan logs, with the libdarshan-util that came along.
+sluice lab profile /srv/*.darshan | grep -q '^pattern *ws'
+cp /srv/*.darshan /var/log/darshan
+sluice history ingest /var/log/darshan
+sluice history show | grep -Eq 'logs +1$'
+
 # Upgraded: the gates open meanwhile, and slurmctld goes on with the file that it has mapped.
 apt install /srv/newer/*.deb
 grep -q "package sluice is being replaced" /tmp/apt.log || grep -q "Sluice is off" /tmp/apt.log

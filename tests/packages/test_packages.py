@@ -18,12 +18,13 @@ pytestmark = [
 BUILDS = (
     *("build-essential", "debhelper", "dh-python", "rpm", "ca-certificates", "mount"),
     *("libdeflate-dev", "libmunge-dev", "libslurm-dev"),
-    *("python3-cffi", "python3-click", "python3-dev", "python3-setuptools"),
+    *("python3-cffi", "python3-click", "python3-dev", "python3-pip", "python3-setuptools"),
 )
 SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to enter the root
 NAMES = ("sluice", "sluice-plugins", "sluice-node")
 PATIENCE = 3000  # seconds; far more than any of it takes
 HERE = Path(__file__).parent
+A_LOG = HERE.parent / "data/darshan/015_ior_ws_posix_128K_n1_fpp.darshan"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_a_site_installs_upgrades_and_removes_and_slurm_is_as_before(debs, site)
     for deb in debs.values():
         subprocess.run(["cp", deb, site.path / "srv/debs"], check=True)
         newer(deb, site.path / "srv/newer")
-    subprocess.run(["cp", HERE / "life_of_packages.sh", site.path / "srv"], check=True)
+    subprocess.run(["cp", HERE / "life_of_packages.sh", A_LOG, site.path / "srv"], check=True)
     done = site.run("bash", "/srv/life_of_packages.sh", timeout=PATIENCE)
     assert done.stdout.endswith("Slurm is as before\n"), done.stdout[-12_000:]
 

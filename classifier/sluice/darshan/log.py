@@ -13,10 +13,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 PIECE = 1 << 18  # bytes of a file that are digested at once
+LIBRARY = "libdarshan-util.so"
 LARGEST_DIGESTED = 1 << 28  # bytes of a file that could not be read as a log
 
 
@@ -142,24 +144,28 @@ def opened(handle: int) -> Any:
 
 @cache
 def load_library() -> Any:
-    """Load the libdarshan-util of the installed `darshan` package, which need not be imported."""
-    error = ffi.new("struct sluice_error *")
-    path = library_path()
-    library = lib.sluice_library_load(os.fsencode(path), error)
-    if library == ffi.NULL:
-        raise DarshanLibraryError(f"{path}: {_text(error.text)}")
-    return ffi.gc(library, lib.sluice_library_unload)
+    """Load the first libdarshan-util that is of use. Raises DarshanLibraryError."""
+    failed = []
+    for path in library_paths():
+        error = ffi.new("struct sluice_error *")
+        library = lib.sluice_library_load(os.fsencode(path), error)
+        if library != ffi.NULL:
+            return ffi.gc(library, lib.sluice_library_unload)
+        failed.append(f"{path}: {_text(error.text)}")
+    raise DarshanLibraryError(
+        f"no libdarshan-util: {'; '.join(failed)}. A package of Sluice has one; see `make "
+        "darshan-util` in the guide's page on installation"
+    )
 
 
-def library_path() -> Path:
-    spec = find_spec("darshan")
-    if spec is None or spec.origin is None:
-        raise DarshanLibraryError("no package darshan; install it with `pip install darshan`")
-    folder = Path(spec.origin).parents[1] / "darshan.libs"
-    found = sorted(folder.glob("libdarshan-util*.so*"))
-    if not found:
-        raise DarshanLibraryError(f"{folder}: no libdarshan-util in it; install darshan's wheel")
-    return found[0]
+def library_paths() -> list[str]:
+    """Return where libdarshan-util may lie, the likeliest place first.
+
+    Wheels put what they need next to the packages, and packages of Sluice do, too. A site's own
+    is found as the dynamic linker finds libraries.
+    """
+    found = (sorted(Path(entry).glob("darshan.libs/libdarshan-util*.so*")) for entry in sys.path)
+    return [*map(str, chain.from_iterable(found)), LIBRARY]
 
 
 def _text(field: Any) -> str:

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from sluice.darshan.log import DarshanLogError, digest_file
+from sluice.darshan.log import DarshanLibraryError, DarshanLogError, digest_file
 from sluice.patterns.profile import Reading, measured, readings
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def read_profiles(
     memory: int = MEMORY,
     classifier: PatternClassifier | None = None,
 ) -> Iterator[Reading | Failure]:
-    """Read the profiles of logs, in processes that may die of them."""
+    """Read the profiles of logs, in processes that may die of them. Raises DarshanLibraryError."""
     for answers in _answers(paths, measured, workers, seconds, memory):
         read = [answer for answer in answers if not isinstance(answer, Failure)]
         named = iter(readings(read, classifier))
@@ -128,7 +128,10 @@ def read_each(
     seconds: float = SECONDS,
     memory: int = MEMORY,
 ) -> Iterator[T | Failure]:
-    """Yield read(path) of every log, in processes that may die of them."""
+    """Yield read(path) of every log, in processes that may die of them.
+
+    Raises DarshanLibraryError.
+    """
     for answers in _answers(paths, read, workers, seconds, memory):
         yield from answers
 
@@ -183,12 +186,15 @@ def _take_answers(worker: _Worker, seconds: float) -> tuple[list[Any], bool]:
     if not worker.pipe.poll():
         return [_failure(path, f"reading it took longer than {seconds:.0f} s")], False
     try:
-        return worker.pipe.recv(), True
+        answers = worker.pipe.recv()
     except EOFError:
         worker.process.join()
         code = worker.process.exitcode
         how = signal.Signals(-code).name if code and code < 0 else f"exit code {code}"
         return [_failure(path, f"libdarshan-util crashed on it ({how})")], False
+    if isinstance(answers, DarshanLibraryError):
+        raise answers
+    return answers, True
 
 
 def _failure(path: Path, reason: str) -> Failure:
@@ -237,8 +243,11 @@ def _work(
         os.dup2(words.fileno(), 2)
         with contextlib.suppress(EOFError, BrokenPipeError):
             while True:
-                for answers in _read_batch(pipe.recv(), read, words):
-                    pipe.send(answers)
+                try:
+                    for answers in _read_batch(pipe.recv(), read, words):
+                        pipe.send(answers)
+                except DarshanLibraryError as error:  # no fault of any log
+                    pipe.send(error)
 
 
 def _read_batch(
@@ -267,6 +276,8 @@ def _attempt(path: Path, read: Callable[[Path], T], words: IO[bytes]) -> T | Fai
         return _failure(path, f"{error} (libdarshan-util: {said})" if said else str(error))
     except OSError as error:
         return _failure(path, f"cannot be read: {error.strerror}")
+    except DarshanLibraryError:
+        raise
     except MemoryError:
         return _failure(path, "reading it needs too much memory")
     except Exception as error:  # noqa: BLE001 - whatever a log provokes costs that log alone

@@ -89,6 +89,7 @@ class CommandError(click.ClickException):
 
 def library_errors() -> tuple[type[Exception], ...]:
     """Return the errors whose text is written for users; imported once one may be there."""
+    from sluice.darshan.log import DarshanLibraryError
     from sluice.history_db.errors import HistoryError
     from sluice.history_db.intake import LabelsError
     from sluice.history_db.sacct import JobStatsError, SacctError
@@ -98,7 +99,8 @@ def library_errors() -> tuple[type[Exception], ...]:
     from sluice.slurm.records import SlurmError
 
     texts = (SacctError, JobStatsError, LabelsError)
-    return (CalibrationError, HistoryError, *texts, CoreError, SlurmError, SimError)
+    darshan = (DarshanLibraryError,)
+    return (CalibrationError, *darshan, HistoryError, *texts, CoreError, SlurmError, SimError)
 
 
 @contextmanager

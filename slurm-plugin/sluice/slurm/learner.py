@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sluice.darshan.log import DarshanLibraryError
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
@@ -227,7 +228,7 @@ class Learner:
                 raise CommandFailedError("`sacct` is not installed here; install Slurm's commands")
             self._follower.ask_sacct(store, now)
             self._status.facts["accounting"] = int(now)
-        with self._troubles.about("logs"):
+        with self._troubles.about("logs", (*EXPECTED, DarshanLibraryError)):
             summary = self._follower.read_logs(store, now)
             if summary.read:
                 self._status.facts["log"] = int(now)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sluice.darshan.log import DarshanLibraryError, load_library
 from sluice.slurm.doctor.controller import preflight
 from sluice.slurm.doctor.controller import slurm as slurm_findings
 from sluice.slurm.doctor.findings import Finding
@@ -197,6 +198,10 @@ def _logs(config: Config) -> Finding:
     if missing:
         text = f"DarshanLogs={missing[0]} is no directory, or this user may not see it"
         return Finding("FAIL", "Darshan's logs", text, "mount it here, or name where they lie")
+    try:
+        load_library()
+    except DarshanLibraryError as error:
+        return Finding("FAIL", "Darshan's logs", "cannot be read", str(error))
     return Finding("OK", "Darshan's logs", config.darshan_logs)
 
 

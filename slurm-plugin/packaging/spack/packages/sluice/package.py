@@ -20,6 +20,7 @@ class Sluice(MakefilePackage):
     depends_on("slurm@20-11:")
     depends_on("munge")
     depends_on("libdeflate")
+    depends_on("darshan-util@3.5")
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-setuptools@66:", type="build")
     for package in (
@@ -42,6 +43,7 @@ class Sluice(MakefilePackage):
             f"SLURM_PREFIX={slurm}",
             f"SYSTEM={self.prefix}/lib",
             f"ETC={self.prefix}/etc",
+            f"DARSHAN_UTIL={self.spec['darshan-util'].prefix.lib}",
             f"PLUGIN_DIR={join_path(self.prefix, 'lib', 'slurm')}",
         ]
 
