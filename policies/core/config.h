@@ -78,6 +78,9 @@ enum {
 	   "milliseconds between sluiced's polls of the controller")                       \
 	X (LearnInterval, learn_seconds, 60, 1, 86400,                                     \
 	   "seconds between two polls of sluice-learn for logs and accounting")            \
+	X (KeepDays, keep_days, 0, 0, 36500,                                               \
+	   "days after which sluice-learn forgets runs, jobs and decisions, but for the "  \
+	   "newest runs of each application; 0: never")                                    \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from made_logs import MIB, MadeLog, appended
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
+from sluice.history_db.tables.upkeep import KEPT_RUNS
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.prediction.jobs import finished_jobs
@@ -24,8 +27,10 @@ from sluice.prediction.renewal import CurrentModel
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
 from sluice.slurm.learner import Learner
 from sluice.slurm.records import AnotherDaemonError
+from sluice.slurm.status import LEARNER
 
 ME = os.geteuid()
+DAY = 86400
 FIELDS = ("JobIDRaw", "Cluster", "JobName", "User", "UID", "Submit", "Start", "End", "State")
 
 
@@ -284,6 +289,77 @@ def test_the_status_says_how_far_behind_it_is_and_why(site, learner):
     found = json.loads(CliRunner().invoke(main, words).stdout)["findings"]
     (finding,) = (row for row in found if row["topic"] == "sluice-learn")
     assert (finding["level"], "does not run" in finding["text"]) == ("WARN", True)
+
+
+def services_of(site: Site) -> dict[str, dict]:
+    return {one["service"].removeprefix("sluice-learn, "): one for one in site.status()["services"]}
+
+
+def test_the_status_says_of_each_service_when_it_ran_whether_that_worked_and_when_it_is_due(
+    site, learner
+):
+    site.ran()
+    said = site.sacct.read_text()
+    site.sacct.write_text("#!/bin/sh\nexit 1\n")
+    before = int(time.time())
+    learner.poll()
+    found = services_of(site)
+    assert set(found) == {"sluiced", *LEARNER} - {"retention"}
+    accounting, logs = found["accounting"], found["logs"]
+    assert (accounting["works"], logs["works"]) == (False, True)
+    assert "sacct" in accounting["why"]
+    assert logs["ran"] >= before
+    assert logs["due"] > logs["ran"]
+    assert (found["sluiced"]["works"], found["sluiced"]["is_running"]) == (None, False)
+    site.sacct.write_text(said)
+    learner.poll()
+    assert services_of(site)["accounting"]["works"]
+    learner.close()
+    shown = CliRunner().invoke(main, ["status", "--config", str(site.config)]).stdout
+    assert "does not run" in re.search(r"sluice-learn, logs.*", shown)[0]
+
+
+def test_what_is_older_than_keep_days_goes_once_a_day_but_the_newest_runs_of_an_application(
+    site, learner
+):
+    with site.config.open("a") as config:
+        config.write("KeepDays=100\n")
+    shift = int(time.time()) - 200 * DAY - list(made_history(200, seed=4))[-1].log.end
+    old = [moved(run, shift) for run in made_history(200, seed=4)]
+    with Store(site.place / "history.db", create=True) as store:
+        add(store, old)
+        assert store.counts().logs == 200
+    assert learner.poll()
+    kept = Counter((run.log.uid, core.name_stem(run.job.name)) for run in old)
+    with site.history() as store:
+        assert store.counts().logs == sum(min(KEPT_RUNS, runs) for runs in kept.values()) < 200
+    add_old = [replace(run, log=replace(run.log, digest=b"x" + run.log.digest[1:])) for run in old]
+    with site.history() as store:
+        add(store, add_old)
+        more = store.counts().logs
+    learner.poll()
+    with site.history() as store:
+        assert store.counts().logs == more  # not before a day is over
+    retention = services_of(site)["retention"]
+    assert retention["works"]
+    assert retention["due"] >= retention["ran"] + DAY - 1
+    learner.close()
+    again = Learner(site.config)  # nor at its next start
+    again.poll()
+    again.close()
+    with site.history() as store:
+        assert store.counts().logs == more
+
+
+def moved(run, seconds: int):
+    """The same run, at another time."""
+    job, log = run.job, run.log
+    times = {name: getattr(job, name) + seconds for name in ("submit", "start", "end")}
+    return replace(
+        run,
+        job=replace(job, **times),
+        log=replace(log, start=log.start + seconds, end=log.end + seconds),
+    )
 
 
 # What was learned one by one

@@ -74,7 +74,7 @@ sluice init --check
 sluice lab profile /srv/*.darshan | grep -q '^pattern *ws'
 cp /srv/*.darshan /var/log/darshan
 sluice history ingest /var/log/darshan
-sluice history show | grep -Eq 'logs +1$'
+sluice history show | grep -Eq '^logs read +1$'
 
 # Upgraded: the gates open meanwhile, and slurmctld goes on with the file that it has mapped.
 apt install /srv/newer/*.deb

@@ -112,7 +112,8 @@ def command(
     What `sluice doctor` finds wrong; the jobs that wait and want tokens, those that have waited
     for longest first; decisions by action, and releases; bursts that were held in turns, what that
     cost and was expected to save; how far behind learning is, and why: what fails in sluice-learn
-    and since when, or that it rests to stay within 1 % of a core.
+    and since when, or that it rests to stay within 1 % of a core; and of each service when it ran
+    last, whether that worked, and when it is due.
 
     \b
     Examples:
@@ -124,7 +125,7 @@ def command(
     from sluice.slurm.answers import activity
     from sluice.slurm.doctor.checks import all_findings
     from sluice.slurm.doctor.findings import Site
-    from sluice.slurm.status import learning_state
+    from sluice.slurm.status import learning_state, services
     from sluice.slurm.turns import turns_now
     from sluice.slurm.viewers import uid_of
 
@@ -142,6 +143,7 @@ def command(
         "is_well": not wrong,
         "findings": wrong,
         "waiting": waiting,
+        "services": services(site.config) if site.config else None,
         "activity": did,
         "turns": turns_now(site.config) if site.config else None,
     }
@@ -152,6 +154,7 @@ def command(
     _show_waiting(waiting)
     for title, text in (("did", _did(did)), *_turns(found["turns"], did), *_lines(found)):
         _show(title, text)
+    _show_services(found["services"] or [], now)
 
 
 def _waiting(site: Site, now: int) -> list[Facts] | None:
@@ -205,6 +208,24 @@ def _show_waiting(waiting: list[Facts] | None) -> None:
             ],
             least=("Reason", "Account", "Name"),
         )
+
+
+def _show_services(found: list[Facts], now: int) -> None:
+    show_table(
+        ("Service", "What it does", "Ran last", "Works", "Due"),
+        [(one["service"], one["does"], _ago(one["ran"], now), *_fares(one, now)) for one in found],
+        least=("What it does",),
+    )
+
+
+def _fares(one: Facts, now: int) -> tuple[str, str]:
+    works = {None: NOTHING, True: "yes", False: one["why"] or "no"}[one["works"]]
+    if not one["is_running"]:
+        return works, "does not run"
+    if one["due"] is None:
+        return works, NOTHING
+    ahead = one["due"] - now
+    return works, f"in {duration_text(ahead)}" if ahead > 0 else "now"
 
 
 def _did(did: Facts) -> str:

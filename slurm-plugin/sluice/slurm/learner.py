@@ -14,8 +14,8 @@ import os
 import shutil
 import sys
 import time
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +31,19 @@ from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
 from sluice.slurm.follower import Follower
 from sluice.slurm.records import CommandFailedError, SlurmError
-from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, learner_path
+from sluice.slurm.status import (
+    EXPECTED,
+    LEARNER,
+    SnapshotLock,
+    Status,
+    Troubles,
+    learner_path,
+    read_status,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sluice.history_db.records import Bundle, Model
     from sluice.interference.site_model import Basis, SiteModel
     from sluice.policies.core import Config, View
@@ -108,6 +118,10 @@ READ_SHARE = 0.002
 """For reading the history as a whole."""
 FIT_SHARE = 0.003
 """For fitting models."""
+KEEP_SHARE = 0.001
+"""For forgetting what is old."""
+KEEP_SECONDS = 86400.0
+"""From one time to the next that it is forgotten."""
 GROWN = 0.1
 """By this share, and MIN_NEW jobs, the history grows until a model is fitted anew."""
 INTERFERENCE_SECONDS = 3600.0
@@ -147,14 +161,18 @@ class Learner:
         self._lock = SnapshotLock("sluice-learn", "History")
         self._store: Store | None = None
         self._current: CurrentModel | None = None
-        self._polls, self._reads, self._fits = (
-            Ration(share) for share in (POLL_SHARE, READ_SHARE, FIT_SHARE)
+        self._polls, self._reads, self._fits, self._keeps = (
+            Ration(share) for share in (POLL_SHARE, READ_SHARE, FIT_SHARE, KEEP_SHARE)
         )
         self._published: tuple[object, ...] = ()
         """What the bundle was made of, and how its file was left."""
         self._interference: tuple[float, SiteModel | None] = (0.0, None)
         self._began = time.time()
         self._take_config()
+        before = read_status(learner_path(Path(self.config.history)))
+        if before is not None:  # what is done once a day is not done again at each start
+            self._status.ran = before.ran
+            self._keeps.due = before.ran.get("retention", 0) + KEEP_SECONDS
 
     @property
     def pause(self) -> float:
@@ -176,10 +194,11 @@ class Learner:
                 store = self._open_history()
                 self._follow(store, now)
                 self._learn(store, int(now))
-            with self._troubles.about("status"):
-                self._tell(now)
+                self._forget(store, now)
         if is_first:
             self._polls.due = now  # what it took to start is no poll's cost
+        with self._troubles.about("status"):
+            self._tell(now)
         return not self._troubles
 
     # Settings and files
@@ -223,22 +242,44 @@ class Learner:
 
     def _follow(self, store: Store, now: float) -> None:
         """Take up accounting first: a log counts only if it fits a job."""
-        with self._troubles.about("accounting"):
+        with self._service("accounting"):
             if shutil.which("sacct") is None:
                 raise CommandFailedError("`sacct` is not installed here; install Slurm's commands")
             self._follower.ask_sacct(store, now)
             self._status.facts["accounting"] = int(now)
-        with self._troubles.about("logs", (*EXPECTED, DarshanLibraryError)):
+        with self._service("logs", DarshanLibraryError):
             summary = self._follower.read_logs(store, now)
             if summary.read:
                 self._status.facts["log"] = int(now)
-        with self._troubles.about("totals"):
+        with self._service("totals"):
             self._follower.add_up(store, now)
 
+    @contextmanager
+    def _service(self, name: str, *errors: type[Exception]) -> Iterator[None]:
+        """Do what `sluice status` lists by this name; go on where it fails as expected."""
+        with self._troubles.about(name, (*EXPECTED, *errors)):
+            try:
+                yield
+            finally:
+                self._status.ran[name] = int(time.time())
+
+    def _forget(self, store: Store, now: float) -> None:
+        """Once a day, forget what is older than KeepDays."""
+        if not self.config.keep_days or now < self._keeps.due:
+            return
+        with self._service("retention"), self._keeps:
+            pruned = store.prune(
+                before=int(now) - 86400 * self.config.keep_days, application=core.name_stem
+            )
+            store.update_coverage()
+            log.info("forgot %d runs, %d jobs, %d decisions", *astuple(pruned))
+        if "retention" not in self._status.failing:
+            self._keeps.due = max(self._keeps.due, time.time() + KEEP_SECONDS)
+
     def _learn(self, store: Store, now: int) -> None:
-        with self._troubles.about("learning"):
+        with self._service("learning"):
             self._learn_new(store, now)
-        with self._troubles.about("publishing"):
+        with self._service("publishing"):
             if self._current is not None:
                 self._publish(store, self._current, now)
 
@@ -287,6 +328,7 @@ class Learner:
     def _fit(self, store: Store, past: Past, now: int) -> None:
         renewal = renew(store, now=now, past=past)
         self._status.facts["fitted"] = now
+        self._status.ran["model"] = now
         if renewal.is_new:
             log.info("fitted model %d to %d jobs", renewal.model_id, len(past.jobs))
             self._current = CurrentModel(renewal.model_id, renewal.model)
@@ -332,6 +374,10 @@ class Learner:
         self._status.facts["polled"] = int(now)
         self._status.facts["since"] = int(self._began)
         self._status.facts["cpu_ms"] = round(1000 * cpu_seconds())
+        due = dict.fromkeys(LEARNER, now + self.pause)
+        due["model"] = max(self._fits.due, due["model"])
+        due["retention"] = max(self._keeps.due, due["retention"])
+        self._status.due = {name: int(moment) for name, moment in due.items()}
         self._status.write(learner_path(Path(self.config.history)))
 
 
@@ -363,6 +409,7 @@ def main(config: Path, log_level: str, directories: tuple[Path, ...], *, once: b
       reads the Darshan logs that came in DIRECTORY (else in DarshanLogs),
       learns from the new runs,
       publishes the bundle that slurmctld loads,
+      forgets once a day what is older than KeepDays,
       and prunes models and bundles that no decision refers to.
     A model is fitted anew when the history has grown by a tenth; a new one that does worse on the
     newest runs is dropped. `sluice status` says how far behind it is, and why.

@@ -18,6 +18,7 @@ import os
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
@@ -27,10 +28,10 @@ from sluice.slurm.records import AnotherDaemonError, SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
     from typing import IO, Self
 
     from sluice.history_db.store import Store
+    from sluice.policies.core import Config
 
 
 PAUSES = (0.01, 0.1, 1.0)
@@ -153,6 +154,10 @@ class Status:
     """Since sluiced started."""
     facts: dict[str, int | str] = field(default_factory=dict)
     """What sluice-learn tells of its work; times are UTC seconds."""
+    ran: dict[str, int] = field(default_factory=dict)
+    """When each service of sluice-learn ran last, by topic; UTC seconds."""
+    due: dict[str, int] = field(default_factory=dict)
+    """When it runs next, at the earliest."""
     _written: str = ""
 
     def fails(self, topic: str, text: str) -> None:
@@ -182,6 +187,8 @@ class Status:
                 },
                 "counts": self.counts,
                 "facts": self.facts,
+                "ran": self.ran,
+                "due": self.due,
             }
         )
         path = status_path(snapshot)
@@ -206,6 +213,8 @@ def read_status(snapshot: Path) -> Status | None:
             },
             counts=dict(found["counts"]),
             facts=dict(found.get("facts", {})),
+            ran=dict(found.get("ran", {})),
+            due=dict(found.get("due", {})),
         )
     except (OSError, CoreError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -254,6 +263,64 @@ class Troubles:
                 self._log.info("%s: works again", topic)
 
 
+LEARNER = {
+    "accounting": "asks sacct which jobs ended",
+    "logs": "reads the Darshan logs that came",
+    "totals": "adds up what rankings show",
+    "learning": "learns from new runs",
+    "model": "fits the model anew",
+    "publishing": "writes the bundle",
+    "retention": "forgets what is older than KeepDays",
+}
+"""What each service of sluice-learn does, in their order."""
+
+
+def services(config: Config) -> list[dict[str, Any]]:
+    """Return what runs for Sluice here: when it ran last, whether that worked, when it is due.
+
+    Times are UTC seconds. `works` is None of what has never run, or does not say how it fares.
+    """
+    snapshot = Path(config.snapshot)
+    found = [_daemon("sluiced", "follows the controller", snapshot, snapshot)]
+    if config.turns_port:
+        turns = turns_path(snapshot)
+        found.append(_daemon("sluice-turns", "orders bursts", turns, status_path(turns)))
+    path = learner_path(Path(config.history))
+    status, is_alive = read_status(path) or Status(), _is_alive(path)
+    for name, does in LEARNER.items():
+        trouble, ran = status.failing.get(name), status.ran.get(name)
+        if name != "retention" or config.keep_days:
+            found.append(
+                {
+                    "service": f"sluice-learn, {name}",
+                    "does": does,
+                    "ran": ran,
+                    "works": trouble is None if ran else None,
+                    "why": trouble.text if trouble else None,
+                    "due": status.due.get(name) if is_alive else None,
+                    "is_running": is_alive,
+                }
+            )
+    return found
+
+
+def _daemon(name: str, does: str, path: Path, written: Path) -> dict[str, Any]:
+    """Return likewise of a daemon that writes a file all the time."""
+    status, ran, is_alive = read_status(path), None, _is_alive(path)
+    with suppress(OSError):
+        ran = int(written.stat().st_mtime)
+    failing = status.failing if status else {}
+    return {
+        "service": name,
+        "does": does,
+        "ran": ran,
+        "works": None if status is None else is_alive and not failing,
+        "why": "; ".join(f"{topic}: {trouble.text}" for topic, trouble in failing.items()) or None,
+        "due": ran if is_alive else None,
+        "is_running": is_alive,
+    }
+
+
 SETTLED = 120
 """Seconds from a job's end to a model that knows it, at most, where all is well."""
 
@@ -267,7 +334,7 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
     trained_until = model.metrics.get("until") if model else None
     until = facts.get("until", trained_until) if model else None
     first, unknown = store.runs_ended_after(int(str(until or 0)))
-    running = _is_running(history)
+    running = _is_alive(learner_path(history))
     begun, polled = facts.get("since"), facts.get("polled")
     seconds = int(polled) - int(begun) if begun and polled else 0
     state = {
@@ -297,9 +364,10 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
     return state | {"reasons": _reasons(state, status, facts.get("why"))}
 
 
-def _is_running(history: Path) -> bool:
+def _is_alive(path: Path) -> bool:
+    """Whether the daemon that locks next to this file lives, as far as this user may see."""
     with suppress(OSError):
-        return is_locked(learner_path(history))
+        return is_locked(path)
     return False
 
 

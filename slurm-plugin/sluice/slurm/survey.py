@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TIMEOUT = 20.0
 """Seconds: these commands hang while a server of the file system is away."""
 MOST_LANES = 8
+KEEP_DAYS = 400
+"""A year, and what is late of it."""
 MOUNTS = Path("/proc/self/mounts")
 LOG_PLACES = ("/var/log/darshan", "/var/log/darshan-logs", "/darshan-logs", "/scratch/darshan-logs")
 """Where sites let Darshan write, unless darshan-config says so."""
@@ -168,6 +170,7 @@ def settings(logs: Path | None, found: Storage | None) -> str:
         "Mode=observe  # predict and record, touch no job",
     ]
     lines.append(f"DarshanLogs={logs}" if logs else "#DarshanLogs=/var/log/darshan")
+    lines.append(f"KeepDays={KEEP_DAYS}  # what the history remembers")
     lanes = found.lanes if found else ()
     if found:
         lines.append(f"# {found.source}")

@@ -113,7 +113,10 @@ class Snapshots(Connection):
 
 PAGE = 2000  # rows read at once
 FORGOTTEN_AT_ONCE = 10_000  # rows in a transaction
+KEPT_RUNS = 20
+"""Of each user's application, however old: those that a model learns most from."""
 TURN = 0.12  # seconds; SQLite looks every 0.1 s whether it may write
+JOBS_OF_LOGS = "FROM logs LEFT JOIN jobs ON jobs.id = logs.job WHERE logs.reason IS NULL"
 LEFT_OUT = (
     "id",
     "log",
@@ -147,22 +150,33 @@ class Upkeep(Snapshots):
         *,
         before: int,
         labelled: bool = False,
+        application: Callable[[str], str] | None = None,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Pruned:
         """Forget runs, jobs and decisions of before a time (UTC seconds).
 
-        Labelled logs are kept unless told otherwise: they teach what patterns look like. Records
+        Labelled logs are kept unless told otherwise: they teach what patterns look like. With a
+        function that gives the application of a name, the newest KEPT_RUNS of each user's stay
+        whatever their age, so that a model still knows what runs once a year. Records
         of gates and snapshots that no decision refers to any more go too. What is interrupted has
         forgotten a part, and the next time goes on. `advance` is told how many rows went.
         """
+        if application is not None:
+            self._choose_needed(before, application)
+        needed = {
+            table: "" if application is None else f"AND id NOT IN (SELECT id FROM needed_{table})"
+            for table in ("logs", "jobs")
+        }
         keep = "" if labelled else "AND id NOT IN (SELECT log FROM labels)"
-        logs = self._forget("logs", "id", f"start < :before {keep}", before, advance)
+        logs = self._forget(
+            "logs", "id", f"start < :before {keep} {needed['logs']}", before, advance
+        )
         jobs = self._forget(
             "jobs",
             "id",
             # The first line is for the index on start: no job ends before it began.
             "(start < :before OR start IS NULL) AND coalesce(end, start, submit) < :before "
-            "AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id)",
+            f"AND NOT EXISTS (SELECT 1 FROM logs WHERE logs.job = jobs.id) {needed['jobs']}",
             before,
             advance,
         )
@@ -185,6 +199,29 @@ class Upkeep(Snapshots):
                 "DELETE FROM decided_bundles WHERE checksum NOT IN (SELECT bundle FROM decisions)"
             )
         return Pruned(logs, jobs, decisions)
+
+    def _choose_needed(self, before: int, application: Callable[[str], str]) -> None:
+        """Fill `needed_logs` and `needed_jobs`, tables of this connection."""
+        with self._named_errors():
+            self._db.create_function("application", 1, application, deterministic=True)
+            for table, name, source in (
+                ("logs", "coalesce(jobs.name, logs.exe, '')", JOBS_OF_LOGS),
+                ("jobs", "coalesce(jobs.name, '')", "FROM jobs"),
+            ):
+                self._db.execute(f"DROP TABLE IF EXISTS temp.needed_{table}")
+                self._db.execute(
+                    f"""
+                    CREATE TEMP TABLE needed_{table} AS
+                    SELECT id FROM (
+                        SELECT {table}.id, {table}.start, dense_rank() OVER (
+                            PARTITION BY {table}.uid, application({name})
+                            ORDER BY coalesce(jobs.start, {table}.start) DESC
+                        ) AS age
+                        {source}
+                    )
+                    WHERE age <= {KEPT_RUNS} AND start < {int(before)}
+                    """
+                )
 
     def _forget(
         self, table: str, key: str, condition: str, before: int, advance: Callable[[int], None]
