@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
@@ -21,11 +21,13 @@ from sluice.history_db.errors import (
     FullDiskError,
     HistoryError,
     MissingHistoryError,
+    NetworkedHistoryError,
     NewerHistoryError,
     OldHistoryError,
     ReadOnlyHistoryError,
 )
 from sluice.history_db.migrations import MIGRATIONS
+from sluice.history_db.place import network_file_system
 from sluice.history_db.records import program_name
 from sluice.history_db.sql import Database, transaction
 
@@ -46,6 +48,17 @@ def check_ownership(db: Database, path: Path) -> None:
         )
 
 
+def check_place(path: Path) -> None:
+    """Refuse a file that several machines may share."""
+    found = network_file_system(path.parent)
+    if found:
+        raise NetworkedHistoryError(
+            f"{path}: lies on {found}, where SQLite's locks and shared memory do not hold, so that "
+            "two processes would damage it; set History to a file on a disk of this machine, and "
+            "keep copies elsewhere with `sluice history backup`"
+        )
+
+
 def check_migrated(db: Database, path: Path) -> None:
     """Refuse an old schema, where it cannot be changed."""
     if len(_applied(db, path)) < len(MIGRATIONS):
@@ -53,6 +66,15 @@ def check_migrated(db: Database, path: Path) -> None:
             f"{path}: from an older Sluice; a user who may write it should run "
             "`sluice history` once to bring it up to date"
         )
+
+
+def check_integrity(db: Database, path: Path) -> None:
+    """Refuse a file whose pages, indices or references are wrong."""
+    [said] = db.execute("PRAGMA integrity_check(1)").fetchone()
+    torn = db.execute("PRAGMA foreign_key_check").fetchone()
+    if said != "ok" or torn:
+        why = said if said != "ok" else f"rows of {torn[0]} refer to what is not there"
+        raise DamagedHistoryError(f"{path}: damaged ({why}); take another copy")
 
 
 def migrate(db: Database, path: Path) -> None:
@@ -101,7 +123,11 @@ def _connect(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
     return db
 
 
-def _create(path: Path) -> None:
+ALONE = "rwc&vfs=unix-none"
+"""Of a file that nobody else knows yet, and that may lie where locks do not hold."""
+
+
+def create_file(path: Path) -> None:
     """Make the file before SQLite does, which would let everybody read it.
 
     It gets the group of its directory, the service group, and made by root also its owner, so
@@ -145,10 +171,12 @@ class Connection:
         *,
         create: bool = False,
         read_only: bool = False,
+        as_it_is: bool = False,
         busy_seconds: float = 30,
     ) -> None:
         """Open `path`, bring its schema up to date, and create it if asked to.
 
+        as_it_is takes an old schema for what it is: the file can be copied and checked, no more.
         busy_seconds is how long to wait for another process that writes.
 
         Raises a HistoryError that names the file and the remedy.
@@ -160,14 +188,18 @@ class Connection:
                 f"{self.path}: there is no history yet; "
                 "create it with `sluice history ingest PATH…`"
             )
+        if not read_only:
+            check_place(self.path)
         if create:
-            _create(self.path)
+            create_file(self.path)
         with self._named_errors():
             mode = "ro" if read_only else "rwc" if create else "rw"
             self._db = _connect(self.path, mode, busy_seconds)
             try:
                 check_ownership(self._db, self.path)
-                if read_only:
+                if as_it_is:
+                    _applied(self._db, self.path)  # refuses what a newer Sluice wrote
+                elif read_only:
                     check_migrated(self._db, self.path)
                 else:
                     self._db.execute("PRAGMA journal_mode = WAL")
@@ -191,6 +223,31 @@ class Connection:
         """Write something that changes nothing; raises the HistoryError that sluiced would meet."""
         [[version]] = self._rows("PRAGMA user_version")
         self._rows(f"PRAGMA user_version = {int(version)}")
+
+    def back_up(self, path: Path) -> None:
+        """Write a copy as of now, while others write; the file must be empty, or not there.
+
+        It has no files next to it, and may lie anywhere. Raises HistoryError.
+        """
+        with self._named_errors(path), closing(_connect(path, ALONE, self._busy_seconds)) as copy:
+            copy.execute("PRAGMA locking_mode = EXCLUSIVE")  # WAL without shared memory
+            self._db.backup(copy)  # in one step: what others write goes to the log of this one
+            copy.execute("PRAGMA journal_mode = DELETE")
+            check_integrity(copy, path)
+
+    def check(self) -> None:
+        """Read all of it. Raises DamagedHistoryError, or ForeignFileError where it is empty."""
+        with self._named_errors():
+            if not _applied(self._db, self.path):
+                raise ForeignFileError(f"{self.path}: empty, so no history of Sluice")
+            check_integrity(self._db, self.path)
+
+    def settle(self) -> None:
+        """Leave all in the one file, with none next to it.
+
+        Raises BusyHistoryError while another process has it open.
+        """
+        self._rows("PRAGMA journal_mode = DELETE")
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open.

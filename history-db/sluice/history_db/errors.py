@@ -27,6 +27,10 @@ class ReadOnlyHistoryError(HistoryError):
     """The user may not write the file or its directory."""
 
 
+class NetworkedHistoryError(HistoryError):
+    """The file lies on a network file system, where SQLite cannot keep it whole."""
+
+
 class FullDiskError(HistoryError):
     """The disk is full."""
 

@@ -20,6 +20,7 @@ from sluice.cli.common import (
     duration_text,
     grounds_line,
     history_option,
+    history_path,
     json_option,
     open_history,
     read_config,
@@ -295,6 +296,65 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
     except formats.NoParquetError as error:
         raise CommandError(str(error)) from error
     click.echo(f"{file}: {rows} runs, {bytes_text(file.stat().st_size)}")
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@config_option
+@history_option
+def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
+    """Write a copy of the history to FILE, at any moment.
+
+    sluiced and sluice-learn go on meanwhile; the copy is of one moment, is checked, and takes the
+    place of an earlier FILE only when it is whole. FILE may lie on a network file system.
+
+    \b
+        sluice history backup /backup/sluice.db
+        systemctl enable --now sluice-backup.timer
+    """
+    from sluice.policies.container import draft_of
+    from sluice.slurm.service import UMASK
+    from sluice.slurm.status import note_backup
+
+    os.umask(UMASK)
+    with (
+        open_history(config, history, read_only=True) as store,
+        draft_of(file, mode=0o640) as draft,
+    ):
+        store.back_up(draft)
+    note_backup(store.path, int(time.time()))
+    click.echo(f"{file}: {bytes_text(file.stat().st_size)}")
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@config_option
+@history_option
+def restore(file: Path, *, config: Path | None, history: Path | None) -> None:
+    """Put the copy FILE in the history's place.
+
+    FILE is checked and brought up to date first. The history of before stays next to it, under the
+    name that is printed. Refuses while sluiced, sluice-learn or a command has the history open.
+
+    \b
+        systemctl stop sluiced sluice-learn
+        sluice history restore /backup/sluice.db
+        systemctl start sluiced sluice-learn
+    """
+    from sluice.history_db.restore import restore as put_in_place
+    from sluice.slurm.records import AnotherDaemonError
+    from sluice.slurm.status import daemons_stopped
+
+    path = history_path(config, history)
+    try:
+        with daemons_stopped(Path(read_config(config).snapshot), path):
+            before = put_in_place(file, path)
+    except AnotherDaemonError as error:
+        raise CommandError(
+            f"{path} is in use: `systemctl stop sluiced sluice-learn` first, and start them "
+            f"afterwards ({error})"
+        ) from error
+    click.echo(f"{path}: restored" + (f"; what was there is now {before}" if before else ""))
 
 
 @click.command("anonymise")

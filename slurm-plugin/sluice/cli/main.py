@@ -79,6 +79,8 @@ HISTORY = (
     Verb(
         "export", "Write all runs into FILE, one row each: .csv or .parquet.", "history", "export"
     ),
+    Verb("backup", "Write a copy of the history to FILE, at any moment.", "history", "backup"),
+    Verb("restore", "Put the copy FILE in the history's place.", "history", "restore"),
     Verb(
         "anonymise",
         "Write a copy of the history that can be shared into FILE.",

@@ -19,7 +19,14 @@ import click
 
 from sluice.policies import core
 from sluice.policies.container import GROUP_READS
-from sluice.slurm.status import held_path, learner_path, lock_path, status_path, turns_path
+from sluice.slurm.status import (
+    backup_path,
+    held_path,
+    learner_path,
+    lock_path,
+    status_path,
+    turns_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +78,7 @@ def files(config: Config) -> Iterator[Path]:
         status_path(snapshot),
         lock_path(learner_path(history)),
         status_path(learner_path(history)),
+        status_path(backup_path(history)),
         lock_path(turns_path(snapshot)),
         status_path(turns_path(snapshot)),
         *(held.with_name(held.name + end) for end in ("", ".1")),

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,11 @@ def learner_path(history: Path) -> Path:
     return history.with_name(history.name + ".learn")
 
 
+def backup_path(history: Path) -> Path:
+    """Return the name by which `sluice history backup` leaves word."""
+    return history.with_name(history.name + ".backup")
+
+
 def turns_path(snapshot: Path) -> Path:
     """Return the name by which sluice-turns locks a cluster, and leaves its status."""
     return snapshot.with_name(snapshot.name + ".turns")
@@ -94,6 +99,17 @@ def held_path(snapshot: Path) -> Path:
     """Return the file in which sluice-turns leaves a line for each burst that it held."""
     turns = turns_path(snapshot)
     return turns.with_name(turns.name + ".held")
+
+
+@contextmanager
+def daemons_stopped(snapshot: Path, history: Path) -> Iterator[None]:
+    """Keep sluiced and sluice-learn from starting. Raises AnotherDaemonError while one runs."""
+    with ExitStack() as held:
+        for who, path in (("sluiced", snapshot), ("sluice-learn", learner_path(history))):
+            if lock_path(path).exists():  # made by the user who is to own it
+                lock = held.enter_context(SnapshotLock(who))
+                lock.move(path)
+        yield
 
 
 def is_locked(snapshot: Path) -> bool:
@@ -301,7 +317,28 @@ def services(config: Config) -> list[dict[str, Any]]:
                     "is_running": is_alive,
                 }
             )
-    return found
+    return [*found, *_backup(Path(config.history))]
+
+
+def _backup(history: Path) -> Iterator[dict[str, Any]]:
+    """Say likewise when the history was copied last, where it ever was."""
+    status = read_status(backup_path(history))
+    if status is not None:
+        yield {
+            "service": "sluice-backup",
+            "does": "copies the history",
+            "ran": status.ran.get("backup"),
+            "works": True,
+            "why": None,
+            "due": None,
+            "is_running": True,
+        }
+
+
+def note_backup(history: Path, now: int) -> None:
+    """Leave word of a backup for `sluice status`, where this user may."""
+    with suppress(OSError):
+        Status(ran={"backup": now}).write(backup_path(history))
 
 
 def _daemon(name: str, does: str, path: Path, written: Path) -> dict[str, Any]:

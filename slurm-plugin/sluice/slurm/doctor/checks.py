@@ -15,6 +15,7 @@ from sluice.history_db.errors import (
     FullDiskError,
     HistoryError,
     MissingHistoryError,
+    NetworkedHistoryError,
     ReadOnlyHistoryError,
 )
 from sluice.history_db.store import Store
@@ -177,6 +178,8 @@ def _history_remedy(error: HistoryError, path: Path) -> str:
         return _remount(path)
     remedies: dict[type[HistoryError], str] = {
         MissingHistoryError: "start sluiced, or `sluice history ingest`: both create it",
+        NetworkedHistoryError: "History=/var/lib/sluice/history.db in sluice.conf; "
+        f"`sluice history restore {path}` takes along what was learned",
         FullDiskError: f"free some space (`df {path.parent}`), or `sluice history prune`; "
         "sluiced goes on by itself",
         BusyHistoryError: f"`fuser {path}` says who writes: wait for it, or end it if it hangs",
