@@ -161,8 +161,8 @@ lock: ## Pin every Python dependency with its hash: of developers, and of a site
 	$(BIN)/pip install --quiet uv
 	$(LOCK) --extra dev --upgrade -o requirements.lock
 	$(LOCK) --extra build --constraint requirements.lock -o $(SITE_LOCK)
-	$(LOCK) --extra build --extra reports --constraint requirements.lock \
-		-o $(SITE_LOCK:.lock=-reports.lock)
+	for extra in reports serve; do $(LOCK) --extra build --extra $$extra \
+		--constraint requirements.lock -o $(SITE_LOCK:.lock=-$$extra.lock) || exit 1; done
 
 clean: ## Remove what was built
 	rm -rf $(BUILD) $(VENV) *.egg-info policies/sluice/policies/_core.*.so \

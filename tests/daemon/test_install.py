@@ -13,7 +13,7 @@ from sluice.policies import core
 ROOT = Path(__file__).parents[2]
 SYSTEMD = ROOT / "slurm-plugin" / "systemd"
 PACKAGING = ROOT / "slurm-plugin" / "packaging"
-UNITS = ("sluiced", "sluice-learn", "sluice-turns", "sluice-agent", "sluice-backup")
+UNITS = ("sluiced", "sluice-learn", "sluice-serve", "sluice-turns", "sluice-agent", "sluice-backup")
 # users and groups of its own: nothing of this machine changes
 OWN_ETC = 'cp -a /etc "$0/etc" && mount --bind "$0/etc" /etc && exec "$@"'
 
@@ -58,7 +58,7 @@ def test_a_package_gets_files_for_systemd_and_changes_no_machine(tmp_path):
     for unit in UNITS:
         text = files[f"usr/lib/systemd/system/{unit}.service"]
         assert "User=hpc\n" in text
-        program = unit.replace("-backup", " history backup")
+        program = unit.replace("-backup", " history backup").replace("-serve", " serve")
         assert re.search(rf"^ExecStart=.*/opt/sluice/s?bin/{program} ", text, re.MULTILINE)
 
 
@@ -83,7 +83,7 @@ def test_a_unit_may_do_what_its_daemon_needs_and_no_more(unit):
     assert found["CapabilityBoundingSet"] == found["AmbientCapabilities"] == [""]
     assert found["ProtectSystem"] == ["strict"]
     assert found["ProtectHome"] == ["read-only" if unit == "sluice-learn" else "yes"]
-    is_python = unit in {"sluiced", "sluice-learn", "sluice-backup"}
+    is_python = unit in {"sluiced", "sluice-learn", "sluice-serve", "sluice-backup"}
     written = "/run/sluice /var/lib/sluice" if is_python else "/run/sluice"
     assert found["ReadWritePaths"] == [written]
     assert found["RestrictAddressFamilies"] == ["AF_UNIX AF_INET AF_INET6"]

@@ -233,6 +233,13 @@ class SiteModel:
     def profile_interval(self, victim: Profile, others: Sequence[Profile]) -> tuple[float, float]:
         return _interval(self.struct(), victim, others, self.policy())
 
+    def losses(
+        self, programs: Sequence[Program], rates: Mapping[Program, float]
+    ) -> list[list[float]]:
+        """Return what each loses alongside each: a row for each that loses; rates alone in B/s."""
+        profiles = [program.profile(rates.get(program)) for program in programs]
+        return [[1 - self.profile_share(a, [b]) for b in profiles] for a in profiles]
+
     def struct(self) -> View:
         return View(new("struct sluice_interference", self.interference))
 

@@ -5,7 +5,7 @@ Times are UTC seconds, sizes bytes; None means unknown or unlimited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 
@@ -129,6 +129,12 @@ class Selection:
     """As Slurm names them, in capitals."""
     since: int = 0
     """UTC seconds."""
+    before: tuple[int, int] | None = None
+    """Only decisions before this one, by time and number; None: up to the latest."""
+
+    def until(self, before: tuple[int, int] | None) -> Selection:
+        """Return the same, before another decision."""
+        return replace(self, before=before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,18 @@ class Application:
     """The latest logs behind it."""
     id: int = 0
     """Given by the history; the bundle's application table carries it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An application that a model knows, in a word, without the list of its runs."""
+
+    id: int
+    evidence: str
+    label: str
+    runs: int
+    uid: int | None
+    """Of a run behind it; None: none is kept any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,10 +344,9 @@ def _matrix(model: SiteModel, chunk: int, rates: Rates) -> dict[str, Any]:
     from sluice.interference.programs import Program, size_text
 
     programs = [Program(pattern, chunk) for pattern in MATRIX_PATTERNS]
-    profiles = [program.profile(rates.get(program)) for program in programs]
     return {
         "chunk": size_text(chunk),
         "processes": programs[0].processes,
         "patterns": MATRIX_PATTERNS,
-        "loss": [[1 - model.profile_share(a, [b]) for b in profiles] for a in profiles],
+        "loss": model.losses(programs, rates),
     }

@@ -49,6 +49,7 @@ DAILY = (
         "gates",
         "Show the gates: tokens let out, held and waited for; and the bursts that take turns.",
     ),
+    Verb("serve", "Serve the pages on which a site reads and questions Sluice."),
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),

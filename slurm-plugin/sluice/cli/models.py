@@ -27,9 +27,6 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sluice.history_db.records import Publication, Training
     from sluice.policies.bundle import Bundle
     from sluice.policies.core import View
 
@@ -50,17 +47,16 @@ def list_(*, config: Path | None, history: Path | None, as_json: bool) -> None:
         sluice model publish 7            # the model with this number
         sluice model publish --rollback   # the one in use before
     """
+    from sluice.slurm.answers import models
+
     with open_history(config, history, read_only=True) as store:
-        models, bundles = store.trainings(), store.publications()
-        in_use = store.model_in_use()
+        rows = models(store)
         coverage, shares = coverage_line(store), asdict(store.coverage())
-    published = {model.id: [b for b in bundles if b.model == model.id] for model in models}
     if as_json:
-        rows = [_fields(model, published[model.id], in_use) for model in models]
         show_json({"coverage": shares, "models": rows})
         return
     click.echo(coverage)
-    if not models:
+    if not rows:
         click.echo("no model yet; see `sluice model train`")
         return
     show_table(
@@ -77,36 +73,17 @@ def list_(*, config: Path | None, history: Path | None, as_json: bool) -> None:
         ),
         [
             (
-                f"→ {model.id}" if model.id == in_use else str(model.id),
-                time_text(model.created),
-                model.metrics["jobs"],
-                *_range(model.metrics),
-                *_quality(model.metrics),
-                _latest(published[model.id]),
+                f"→ {row['model']}" if row["in_use"] else str(row["model"]),
+                time_text(row["trained"]),
+                row["metrics"]["jobs"],
+                *_range(row["metrics"]),
+                *_quality(row["metrics"]),
+                time_text(max((one["published_at"] for one in row["bundles"]), default=None)),
             )
-            for model in models
+            for row in rows
         ],
         least=("squared error", "from", "until", "of those right", "certain of"),
     )
-
-
-def _fields(
-    model: Training, published: Sequence[Publication], in_use: int | None
-) -> dict[str, Any]:
-    return {
-        "model": model.id,
-        "in_use": model.id == in_use,
-        "trained": model.created,
-        "metrics": model.metrics,
-        "bundles": [
-            {
-                "checksum": f"{bundle.checksum:016x}",
-                "path": bundle.path,
-                "published_at": bundle.published_at,
-            }
-            for bundle in published
-        ],
-    }
 
 
 def _range(metrics: dict[str, Any]) -> tuple[str, str]:
@@ -119,10 +96,6 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
         return NOTHING, NOTHING, NOTHING
     answered, right = later["answered"], later["accuracy_answered"]
     return share_text(answered), share_text(right), f"{later['brier']:.3f}"
-
-
-def _latest(published: Sequence[Publication]) -> str:
-    return time_text(max((bundle.published_at for bundle in published), default=None))
 
 
 FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
@@ -45,12 +45,13 @@ def why(
     job: str,
     cluster: str | None = None,
     replay_with: Config | None = None,
+    is_live: bool = True,
 ) -> Facts:
-    """Tell everything of one job."""
+    """Tell everything of one job; is_live: also what Slurm says of it now."""
     name = JobNumber.parse(job)
     if name is None:
         raise QueryError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
-    facts = gather(store, name, cluster, viewer=viewer, replay_with=replay_with)
+    facts = gather(store, name, cluster, viewer=viewer, replay_with=replay_with, is_live=is_live)
     return {"coverage": _coverage(store, viewer), **facts}
 
 
@@ -66,27 +67,37 @@ def decisions(
     since: int = 0,
 ) -> Facts:
     """List the latest decisions on such jobs, the latest last; count those of another version."""
-    rows: list[Facts] = []
-    others = 0
+    words = Selection((), tuple(accounts), tuple(clusters), tuple(map(str.upper, states)), since)
+    wanted = visible(store, viewer, words, users)
+    if wanted is None:
+        return {"decisions": [], "others": 0}
+    made = store.latest_decisions(limit, wanted)
+    rows = [row for decision in made if (row := described(store, viewer, decision)) is not None]
+    return {"decisions": rows[::-1], "others": len(made) - len(rows)}
+
+
+def visible(
+    store: Store, viewer: Viewer, wanted: Selection, users: Sequence[str]
+) -> Selection | None:
+    """Narrow a selection to these users and to what the viewer may see; None: nothing is left."""
     # whether the history knows a user is for operators alone
     uids = {uid_of(name, store if viewer.sees_all else None) for name in users}
     if not viewer.sees_all:
         if uids and viewer.uid not in uids:
-            return {"decisions": [], "others": 0}
+            return None
         uids = {viewer.uid}
-    wanted = Selection(
-        tuple(uids), tuple(accounts), tuple(clusters), tuple(map(str.upper, states)), since
-    )
-    for decision in store.latest_decisions(limit, wanted):
-        try:
-            record = Record.parse(decision.record)
-        except CoreError:
-            others += 1
-        else:
-            again = _latest_again(store, decision)
-            later = shown(again, store, viewer)["decision"] if again else None
-            rows.append(_summary(decision, shown(record, store, viewer), later))
-    return {"decisions": rows[::-1], "others": others}
+    return replace(wanted, uids=tuple(uids))
+
+
+def described(store: Store, viewer: Viewer, decision: Decision) -> Facts | None:
+    """Return what is reviewed of a decision; None for one of another version of Sluice."""
+    try:
+        record = Record.parse(decision.record)
+    except CoreError:
+        return None
+    again = _latest_again(store, decision)
+    later = shown(again, store, viewer)["decision"] if again else None
+    return _summary(decision, shown(record, store, viewer), later)
 
 
 def activity(store: Store, wanted: Selection) -> Facts:
@@ -152,6 +163,29 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
             "reason_text": core.sentence("reason", later["reason"]),
         },
     }
+
+
+def models(store: Store) -> list[Facts]:
+    """Tell of the models that are kept and the bundles with them, the latest last."""
+    bundles, in_use = store.publications(), store.model_in_use()
+    return [
+        {
+            "model": model.id,
+            "in_use": model.id == in_use,
+            "trained": model.created,
+            "metrics": model.metrics,
+            "bundles": [
+                {
+                    "checksum": f"{bundle.checksum:016x}",
+                    "path": bundle.path,
+                    "published_at": bundle.published_at,
+                }
+                for bundle in bundles
+                if bundle.model == model.id
+            ],
+        }
+        for model in store.trainings()
+    ]
 
 
 def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = None) -> Facts:

@@ -44,6 +44,7 @@ from sluice.slurm.records import SlurmError
 from sluice.slurm.snapshot import LaneSpeeds, Publisher, Settings
 from sluice.slurm.status import EXPECTED, SnapshotLock, Status, Troubles, log
 from sluice.slurm.turns import HeldBurstReader
+from sluice.slurm.viewers import Privacy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -343,8 +344,14 @@ class Daemon:
         return self._store
 
     def _tell(self) -> None:
-        """Leave word for the doctor."""
+        """Leave word for the doctor, and for `sluice serve`, which never asks Slurm."""
         self._status.count("records lost", self._drainer.dropped)
+        if self._settings.controller is not None:
+            privacy = Privacy.of(self._settings.controller, self._settings.users)
+            self._status.facts |= {
+                "cluster": self._settings.controller.cluster,
+                "privacy": str(privacy),
+            }
         self._status.write(Path(self.config.snapshot))
 
     def _summarise(self) -> None:

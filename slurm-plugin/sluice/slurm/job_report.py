@@ -105,12 +105,13 @@ def gather(
     *,
     viewer: Viewer,
     replay_with: Config | None = None,
+    is_live: bool = True,
 ) -> dict[str, Any]:
     """Collect what the viewer may know of the latest job with this number.
 
-    With a configuration the decision is also made again.
+    With a configuration the decision is also made again. Unless is_live, Slurm is not asked.
     """
-    queued = _ask_slurm(name)
+    queued = _ask_slurm(name) if is_live else None
     jobs = store.jobs_with_id(
         queued.job_id if name.task is not None and queued else name.number, cluster
     )

@@ -169,7 +169,7 @@ class Status:
     counts: dict[str, int] = field(default_factory=dict)
     """Since sluiced started."""
     facts: dict[str, int | str] = field(default_factory=dict)
-    """What sluice-learn tells of its work; times are UTC seconds."""
+    """What a daemon tells of its work and of the site; times are UTC seconds."""
     ran: dict[str, int] = field(default_factory=dict)
     """When each service of sluice-learn ran last, by topic; UTC seconds."""
     due: dict[str, int] = field(default_factory=dict)

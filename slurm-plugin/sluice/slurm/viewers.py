@@ -37,17 +37,46 @@ OWNER = Viewer(uid=0, sees_all=True)
 """Who can read the history itself."""
 
 
-def viewer(uid: int, controller: Controller, users: Iterable[UserDefaults]) -> Viewer:
-    """Judge a user by the controller's settings and the accounting.
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """Whose jobs Slurm shows to whom."""
 
-    Coordinators of an account count as users: they see their own jobs alone.
-    """
-    return Viewer(
-        uid=uid,
-        sees_all="jobs" not in controller.private_data
-        or uid in {0, controller.slurm_uid}
-        or any(user.uid == uid and user.is_operator for user in users),
-    )
+    is_private: bool
+    """PrivateData lists jobs."""
+    operators: frozenset[int]
+    """Users who see all jobs whatever PrivateData lists."""
+
+    @classmethod
+    def of(cls, controller: Controller, users: Iterable[UserDefaults]) -> Privacy:
+        """Take it from the controller's settings and the accounting.
+
+        Coordinators of an account count as users: they see their own jobs alone.
+        """
+        operators = {user.uid for user in users if user.is_operator}
+        return cls(
+            is_private="jobs" in controller.private_data,
+            operators=frozenset({0, controller.slurm_uid} | operators),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Privacy:
+        """Read what `str` made; anything else hides all jobs from everybody but root."""
+        word, _, numbers = text.partition(":")
+        listed = numbers.split(",")
+        known = word in {"private", "open"} and all(map(str.isdecimal, listed))
+        return cls(word != "open" or not known, frozenset(map(int, listed if known else ["0"])))
+
+    def __str__(self) -> str:
+        word = "private" if self.is_private else "open"
+        return f"{word}:{','.join(map(str, sorted(self.operators)))}"
+
+    def viewer(self, uid: int) -> Viewer:
+        return Viewer(uid, sees_all=not self.is_private or uid in self.operators)
+
+
+def viewer(uid: int, controller: Controller, users: Iterable[UserDefaults]) -> Viewer:
+    """Judge a user by the controller's settings and the accounting."""
+    return Privacy.of(controller, users).viewer(uid)
 
 
 def hidden(uid: int, controller: Controller, what: Iterable[str]) -> tuple[str, ...]:

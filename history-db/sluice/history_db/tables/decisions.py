@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
@@ -259,8 +259,12 @@ class Decisions(Connection):
         Without a time, some jobs' are searched among the latest SEARCHED: no index finds them.
         """
         conditions = ["is_second = 0", "now >= ?"]
-        is_bounded = selection.since or selection == ALL_JOBS
+        is_bounded = selection.since or replace(selection, before=None) == ALL_JOBS
         values: list[Any] = [selection.since if is_bounded else self._searched_from()]
+        if selection.before is not None:
+            now, number = selection.before
+            conditions += ["now <= ?", "(now, number) < (?, ?)"]
+            values += [now, now, signed(number)]
         for column, words in (("uid", selection.uids), ("cluster", selection.clusters)):
             if words:
                 conditions.append(f"{column} IN (SELECT value FROM json_each(?))")
@@ -354,16 +358,22 @@ class Gates(Connection):
                 ],
             )
 
+    def latest_running_set(self) -> RunningSet | None:
+        """Return who ran together last, and which gates there were."""
+        rows = self._rows(
+            "SELECT cluster, taken, content FROM running_sets "
+            "ORDER BY taken DESC, rowid DESC LIMIT 1"
+        )
+        return _running_set(*rows[0]) if rows else None
+
     def running_sets(self, *, since: int = 0) -> Iterator[RunningSet]:
         """Yield what sluiced saw running together, oldest first."""
-        for cluster, taken, text in self._rows(
+        for row in self._rows(
             "SELECT cluster, taken, content FROM running_sets WHERE taken >= ? "
             "ORDER BY taken, rowid",
             [since],
         ):
-            content = json.loads(text)
-            holders = tuple(Holder(*holder) for holder in content["holders"])
-            yield RunningSet(cluster, taken, holders, content["gates"])
+            yield _running_set(*row)
 
     def prune_running_sets(self, *, before: int) -> int:
         """Forget the sets seen before a time; return how many."""
@@ -424,6 +434,12 @@ class HeldBursts(Connection):
         )
         bursts, holds, seconds, node_seconds, budgets, saving = row
         return HeldTotals(bursts, int(holds), seconds, node_seconds, int(budgets), saving)
+
+
+def _running_set(cluster: str, taken: int, text: str) -> RunningSet:
+    content = json.loads(text)
+    holders = tuple(Holder(*holder) for holder in content["holders"])
+    return RunningSet(cluster, taken, holders, content["gates"])
 
 
 def _with_corunners(holders: Sequence[Holder]) -> list[Holder]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Application, Bundle, Model, Publication, Run, Training
+from sluice.history_db.records import Application, Bundle, Known, Model, Publication, Run, Training
 from sluice.history_db.sql import Base, Database, packed, restore, signed, unpacked, unsigned
 from sluice.history_db.tables.logs import Runs
 
@@ -64,6 +64,20 @@ class Applications(Runs):
             logs=tuple(row[0] for row in logs),
             id=application_id,
         )
+
+    def known_applications(self, model: int | None) -> list[Known]:
+        """Tell of all applications of a model; None: of none."""
+        rows = self._rows(
+            """
+            SELECT id, evidence, label, runs,
+                   (SELECT logs.uid FROM application_runs
+                    JOIN logs ON logs.id = application_runs.log
+                    WHERE application_runs.application = applications.id LIMIT 1)
+            FROM applications WHERE model = ? ORDER BY id
+            """,
+            [model],
+        )
+        return [Known(*row) for row in rows]
 
     def runs_behind(self, application_id: int) -> list[Run]:
         """Return the runs an application's profile was learned from, the latest first."""

@@ -1,0 +1,148 @@
+"""`sluice serve`: the pages on which a site reads, questions and overrules Sluice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sluice.cli.common import (
+    DEFAULT_CONFIG,
+    VERSION,
+    CommandError,
+    config_option,
+    history_option,
+)
+
+DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
+
+
+@click.command()
+@config_option
+@history_option
+@click.option(
+    "--listen",
+    default=DEFAULT_LISTEN,
+    show_default=True,
+    envvar="SLUICE_SERVE_LISTEN",
+    show_envvar=True,
+    metavar="unix:PATH|ADDRESS:PORT",
+    help="Where to listen; an address must be loopback's.",
+)
+@click.option(
+    "--socket-group",
+    envvar="SLUICE_SERVE_SOCKET_GROUP",
+    show_envvar=True,
+    metavar="GROUP",
+    help="Who may connect to the unix socket: the group of the site's proxy.",
+)
+@click.option(
+    "--user-header",
+    envvar="SLUICE_SERVE_USER_HEADER",
+    show_envvar=True,
+    metavar="NAME",
+    help="The header in which the proxy says who has logged in, as X-Remote-User.",
+)
+@click.option(
+    "--trust-loopback",
+    is_flag=True,
+    envvar="SLUICE_SERVE_TRUST_LOOPBACK",
+    show_envvar=True,
+    help="Believe the header on loopback, too: any user of this machine could send it.",
+)
+@click.option(
+    "--tokens",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="SLUICE_SERVE_TOKENS",
+    show_envvar=True,
+    help="A file of users and tokens, a line each, which nobody else can read.",
+)
+@click.option(
+    "--operators",
+    default="",
+    envvar="SLUICE_SERVE_OPERATORS",
+    show_envvar=True,
+    metavar="USER,…",
+    help="Who may change something; all others may look.",
+)
+@click.option(
+    "--prefix",
+    default="",
+    envvar="SLUICE_SERVE_PREFIX",
+    show_envvar=True,
+    metavar="/PATH",
+    help="Below which path the proxy has the pages.",
+)
+def command(
+    *,
+    listen: str,
+    socket_group: str | None,
+    user_header: str | None,
+    trust_loopback: bool,
+    tokens: Path | None,
+    operators: str,
+    prefix: str,
+    config: Path | None,
+    history: Path | None,
+) -> None:
+    """Serve the pages on which a site reads and questions Sluice.
+
+    \b
+    Now           lanes with load and tokens; who writes, who waits and how much longer at most
+    Predictions   what each program will do, and the runs that say so
+    Interference  who loses how much alongside whom, and which pairs cost most
+    Decisions     what was decided, searchable, each with the whole story of `sluice why`
+    Models        what was trained and published, how good it was, how two differ
+
+    Each page is there as JSON (now.json) and each table as CSV. It reads the history and what
+    sluiced leaves on disk, and never asks slurmctld.
+
+    It listens on a unix socket or on loopback alone: the site's own web server stands in front,
+    with its TLS and its login, and names the user in a header (--user-header). Without one, users
+    log in with a token (--tokens). Users see what the commands show them: with PrivateData=jobs
+    their own jobs, and of others' what concerns them, without names.
+
+    It needs Flask and waitress (python3-flask, python3-waitress), runs as SlurmUser or as a member
+    of the service group, stays in the foreground, and stops at SIGTERM.
+
+    \b
+    Examples:
+        sluice serve --user-header X-Remote-User --socket-group www-data --operators ann
+        install -m 600 /dev/null tokens && echo "ann $(openssl rand -hex 32)" > tokens
+        sluice serve --listen 127.0.0.1:8642 --tokens tokens
+        curl --oauth2-bearer "$TOKEN" http://127.0.0.1:8642/now.json
+    """
+    try:
+        from sluice.serve.app import create_app
+        from sluice.serve.server import bind, is_unix, serve
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"the pages need {error.name}: install python3-flask and python3-waitress, or "
+            "`pip install sluice[serve]`"
+        ) from error
+    from sluice.serve.access import AccessError, Door
+    from sluice.serve.site import Site
+    from sluice.slurm.service import leave_at_signals
+
+    if user_header and not (is_unix(listen) or trust_loopback):
+        raise CommandError(
+            f"{listen}: any user of this machine could send {user_header}; listen on a unix "
+            "socket, or say --trust-loopback where only administrators have accounts"
+        )
+    if config is None and DEFAULT_CONFIG.exists():
+        config = DEFAULT_CONFIG
+    site = Site(config, history)
+    try:
+        door = Door(
+            site,
+            user_header=user_header,
+            tokens=tokens,
+            operators=frozenset(name for name in operators.split(",") if name),
+        )
+        listener = bind(listen, socket_group)
+    except AccessError as error:
+        raise CommandError(str(error)) from error
+    click.echo(f"serving at {listen}", err=True)
+    leave_at_signals()
+    app = create_app(site, door, version=VERSION, is_secure=is_unix(listen))
+    serve(app, listener, prefix=prefix)

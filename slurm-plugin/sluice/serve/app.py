@@ -1,0 +1,263 @@
+"""Answers requests: who asks, which page, in which form, and the headers that go with it.
+
+Nothing is loaded from elsewhere, no script or style stands in a page, everything that users wrote
+is escaped, and what changes something is a POST with the word of a form of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, abort, g, redirect, render_template, request, session, url_for
+from jinja2 import StrictUndefined
+from werkzeug.exceptions import HTTPException
+
+from sluice.history_db.errors import HistoryError
+from sluice.policies.core import CoreError
+from sluice.serve import decisions, models, now, predictions
+from sluice.serve.access import AccessError
+from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
+from sluice.slurm.story import Heading, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.history_db.store import Store
+    from sluice.serve.access import Door, Who
+    from sluice.serve.site import Site
+    from sluice.serve.tables import Page
+
+    Answer = Response | str | tuple[str, int]
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+MOST_BYTES = 1 << 16
+"""Of a request."""
+SESSION = timedelta(hours=12)
+OPEN = frozenset({"login", "log_in", "static"})
+"""What is answered to anybody."""
+NAVIGATION = ("now", "predictions", "interference", "decisions", "models")
+
+
+def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flask:
+    """Return the application; is_secure: browsers reach it by HTTPS alone."""
+    app = Flask(__name__)
+    app.secret_key = secrets.token_bytes(32)
+    app.config |= {
+        "MAX_CONTENT_LENGTH": MOST_BYTES,
+        "PERMANENT_SESSION_LIFETIME": SESSION,
+        "SESSION_COOKIE_NAME": "sluice",
+        "SESSION_COOKIE_HTTPONLY": True,
+        "SESSION_COOKIE_SAMESITE": "Lax",
+        "SESSION_COOKIE_SECURE": is_secure,
+    }
+    app.jinja_env.undefined = StrictUndefined
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+    app.jinja_env.tests |= {
+        "heading": lambda part: isinstance(part, Heading),
+        "rows": lambda part: isinstance(part, Rows),
+    }
+    app.context_processor(lambda: _context(door))
+    app.before_request(lambda: _admit(door))
+    app.after_request(_harden)
+    app.register_error_handler(Exception, _failed)
+    _add_login(app, door)
+    _add_pages(app, site, version)
+    return app
+
+
+# Who asks
+
+
+def _context(door: Door) -> dict[str, Any]:
+    who: Who | None = g.get("who")
+    return {
+        "who": who,
+        "navigation": NAVIGATION,
+        "form_token": door.form_token(who.name if who else ""),
+        "takes_tokens": door.takes_tokens,
+        "has_session": "user" in session,
+    }
+
+
+def _admit(door: Door) -> Any:
+    """Let somebody in, or send them to the login; refuse forms that are not ours."""
+    g.who = _who(door)
+    if request.method not in {"GET", "HEAD", "OPTIONS"}:
+        _check_form(door)
+    if g.who is not None or request.endpoint in OPEN:
+        return None
+    if door.takes_tokens and request.endpoint and _wanted_form() == "html":
+        return redirect(url_for("login"))
+    return abort(401, "Log in through the site's proxy, or with a token of your own.")
+
+
+def _who(door: Door) -> Who | None:
+    """Return who asks: by a token, by the proxy's word, or by the login before."""
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        token = door.token(text)
+        return door.who(token.user) if token else None
+    if door.user_header and (user := request.headers.get(door.user_header)):
+        return door.who(user)
+    user, digest = session.get("user", ""), session.get("token", "")
+    return door.who(user) if user and door.is_valid(user, digest) else None
+
+
+def _check_form(door: Door) -> None:
+    """Refuse what another site made a browser send."""
+    user = g.who.name if g.who else ""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+        abort(403, "This form came from another site.")
+    if not door.is_own_form(user, request.form.get("form_token", "")):
+        abort(403, "This form is too old; go back, load the page again and repeat it.")
+
+
+def _add_login(app: Flask, door: Door) -> None:
+    @app.get("/login")
+    def login() -> str:
+        return render_template("login.html", title="Log in", failed=False)
+
+    @app.post("/login")
+    def log_in() -> Any:
+        token = door.token(request.form.get("token", ""))
+        if token is None or door.who(token.user) is None:
+            return render_template("login.html", title="Log in", failed=True), 403
+        session.clear()
+        session.permanent = True
+        session["user"], session["token"] = token.user, token.digest
+        return redirect(url_for("now"))
+
+    @app.post("/logout")
+    def logout() -> Any:
+        session.clear()
+        return redirect(url_for("login" if door.takes_tokens else "now"))
+
+
+# Pages
+
+
+def _add_pages(app: Flask, site: Site, version: str) -> None:
+    def add(name: str, rule: str, make: Callable[..., Page]) -> None:
+        """Answer a page at its rule, and in other forms at RULE.json and RULE.csv."""
+
+        def answer(form: str = "", **words: Any) -> Answer:
+            with site.store() as store:
+                page = make(store, **words)
+            return _answer(page, form or _wanted_form(), version)
+
+        app.add_url_rule(rule, name, answer)
+        app.add_url_rule(f"{rule}.<any(json, csv):form>", f"{name}_as", answer)
+
+    def query() -> dict[str, str]:
+        return request.args.to_dict()
+
+    def of_job(store: Store, job: str) -> Page:
+        return decisions.job_page(store, g.who, job)
+
+    def of_program(store: Store, number: int) -> Page:
+        return predictions.program_page(site, store, g.who, number)
+
+    @app.get("/")
+    def home() -> Any:
+        return redirect(url_for("now"))
+
+    @app.before_request
+    def find_job() -> Any:
+        """Go to the job that somebody typed into the form of decisions."""
+        job = request.args.get("job", "").strip()
+        if request.endpoint == "decisions" and job:
+            return redirect(url_for("job", job=job))
+        return None
+
+    add("now", "/now", lambda store: now.page(site, store, g.who))
+    add("predictions", "/predictions", lambda s: predictions.page(site, s, g.who, query()))
+    add("program", "/predictions/<int:number>", of_program)
+    add("interference", "/interference", lambda s: predictions.matrix_page(site, s, g.who))
+    add("decisions", "/decisions", lambda s: decisions.page(site, s, g.who, query()))
+    add("job", "/decisions/<job>", of_job)
+    add("models", "/models", lambda store: models.page(store, g.who))
+    add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))
+
+
+def _wanted_form() -> str:
+    form = (request.view_args or {}).get("form") or request.args.get("format", "html")
+    return form if form in {"json", "csv"} else "html"
+
+
+def _answer(page: Page, form: str, version: str) -> Answer:
+    arranged = page.arranged(request.args)
+    if form == "json":
+        return _json({"version": version, **page.facts})
+    if form == "csv":
+        wanted = request.args.get("table", arranged.tables[0].name if arranged.tables else "")
+        for table in arranged.tables:
+            if table.name == wanted:
+                named = {"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
+                return Response(table.csv(), mimetype="text/csv", headers=named)
+        abort(404, f"This page has no table {wanted}.")
+    return render_template("page.html", title=page.title, page=arranged, link=_link)
+
+
+def _json(value: dict[str, Any], status: int = 200) -> Response:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return Response(f"{text}\n", status, mimetype="application/json")
+
+
+def _link(form: str = "", **changes: str) -> str:
+    """Return the address of this page with a changed query, or in another form."""
+    words = dict(request.view_args or {}) | request.args.to_dict() | changes
+    words.pop("format", None)
+    words.pop("form", None)
+    name = (request.endpoint or "now").removesuffix("_as")
+    if form:
+        return url_for(f"{name}_as", **words, form=form)
+    return url_for(name, **words)
+
+
+# What goes with every answer
+
+
+def _harden(response: Response) -> Response:
+    response.headers.update(HEADERS)
+    if request.endpoint != "static":
+        response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _failed(error: Exception) -> Any:
+    """Say what is wrong in the form that was asked for; a fault of ours says nothing more."""
+    if isinstance(error, HTTPException):
+        status, text = error.code or 500, error.description or ""
+    else:
+        status, text = _status_of(error), str(error)
+    if status >= 500 and not text:
+        raise error
+    if _wanted_form() != "html":
+        return _json({"error": text}, status)
+    return render_template("error.html", title="This did not work", text=text), status
+
+
+def _status_of(error: Exception) -> int:
+    kinds = (
+        (UnknownJobError, 404),
+        (QueryError, 400),
+        ((HistoryError, SlurmError, CoreError, AccessError, OSError), 503),
+    )
+    for kind, status in kinds:
+        if isinstance(error, kind):
+            return status
+    raise error

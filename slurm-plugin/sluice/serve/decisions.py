@@ -1,0 +1,187 @@
+"""The pages of decisions: a list that is searched, and the whole story of one job."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import Selection
+from sluice.policies.core import ACTIONS, PATTERNS
+from sluice.serve.tables import Cell, Column, Field, Page, Table, number, words
+from sluice.slurm.answers import described, visible, why
+from sluice.slurm.job_report import JobNumber
+from sluice.slurm.records import QueryError
+from sluice.slurm.story import story
+from sluice.slurm.texts import (
+    NOTHING,
+    bytes_text,
+    duration_text,
+    share_text,
+    time_text,
+    times_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sluice.history_db.records import Decision
+    from sluice.history_db.store import Store
+    from sluice.serve.access import Who
+    from sluice.serve.site import Site
+
+Facts = dict[str, Any]
+
+SHOWN = 50
+"""Decisions on a page."""
+SEARCHED = 1000
+"""Records that are read for a page whose words no index finds; older ones take another click."""
+BLOCK = 200
+AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
+
+COLUMNS = (
+    Column("time", "Time", is_number=True),
+    Column("job", "Job", is_number=True),
+    Column("name", "Name"),
+    Column("user", "User"),
+    Column("action", "Action"),
+    Column("reason", "Reason"),
+    Column("pattern", "Pattern"),
+    Column("confidence", "Confidence", is_number=True),
+    Column("state", "State"),
+    Column("waited", "Waited", is_number=True),
+    Column("alongside", "Alongside", is_number=True),
+    Column("own", "It takes", is_number=True),
+    Column("other", "Other takes", is_number=True),
+    Column("chunk", "Chunk", is_number=True),
+    Column("nodes", "Nodes", is_number=True),
+)
+
+
+def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
+    """List decisions, the latest first; raises QueryError for what cannot be asked."""
+    rows, rest = _search(site, store, who, query)
+    return Page(
+        name="decisions",
+        title="Decisions",
+        facts={"decisions": rows, "before": rest},
+        fields=(
+            Field("job", "Job", query.get("job", "")),
+            Field("find", "Find", query.get("find", "")),
+            Field("user", "User", query.get("user", "")),
+            Field("action", "Action", query.get("action", ""), ("", *ACTIONS)),
+            Field("pattern", "Pattern", query.get("pattern", ""), ("", *PATTERNS)),
+            Field("since", "Of the last", query.get("since", ""), ("", *AGES)),
+        ),
+        tables=[
+            Table(
+                "decisions",
+                "Decisions, the latest first",
+                COLUMNS,
+                [_row(row) for row in rows],
+                empty="No decision of this kind among those that were searched.",
+                note=_note(rest),
+            )
+        ],
+        links=[("earlier ones", {"before": rest})] if rest else [],
+    )
+
+
+def _note(rest: str | None) -> str:
+    if rest is None:
+        return "These are all."
+    return f"Searched back to {time_text(int(rest.partition('.')[0]))}."
+
+
+def _search(
+    site: Site, store: Store, who: Who, query: Mapping[str, str]
+) -> tuple[list[Facts], str | None]:
+    """Return decisions that are asked for, and where to go on; None: there are no more."""
+    users = [name for name in query.get("user", "").split(",") if name]
+    wanted = visible(store, who.viewer, _selection(site, query), users)
+    found: list[Facts] = []
+    if wanted is None:
+        return found, None
+    before, searched = _before(query), 0
+    while searched < SEARCHED:
+        block = store.latest_decisions(BLOCK, wanted.until(before))
+        for decision in block:
+            before, searched = (decision.now, decision.number), searched + 1
+            row = described(store, who.viewer, decision)
+            if row is not None and _is_wanted(row, query):
+                found.append(row | _outcome(store, decision))
+                if len(found) == SHOWN:
+                    return found, f"{before[0]}.{before[1]}"
+        if len(block) < BLOCK:
+            return found, None
+    return found, f"{before[0]}.{before[1]}" if before else None
+
+
+def _selection(site: Site, query: Mapping[str, str]) -> Selection:
+    age = AGES.get(query.get("since", ""))
+    return Selection(since=site.now - age if age else 0)
+
+
+def _before(query: Mapping[str, str]) -> tuple[int, int] | None:
+    match = re.fullmatch(r"(\d{1,12})\.(\d{1,18})", query.get("before", ""))
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _is_wanted(row: Facts, query: Mapping[str, str]) -> bool:
+    latest = row["near_start"] or row
+    text = f"{row['name']} {row['user']} {row['pattern']} {latest['reason_text']}".casefold()
+    return (
+        query.get("action", "") in {"", latest["action"]}
+        and query.get("pattern", "") in {"", row["pattern"]}
+        and all(word in text for word in query.get("find", "").casefold().split())
+    )
+
+
+def _outcome(store: Store, decision: Decision) -> Facts:
+    """Say what became of the job, as far as sluiced or the accounting saw."""
+    job = store.job(decision.job_id, decision.cluster) if decision.job_id else None
+    if job is None or job.uid not in {None, decision.uid}:
+        return {"state": None, "waited": None}
+    waited = None if job.start is None else job.start - job.submit
+    return {"state": job.state, "waited": waited}
+
+
+def _row(row: Facts) -> list[Cell]:
+    latest = row["near_start"] or row
+    is_known = row["evidence"] != "none"
+    worst = latest["coruns"][0] if latest["coruns"] else None
+    return [
+        number(row["time"], lambda moment: time_text(int(moment))),
+        _job(row),
+        words(row["name"]),
+        words(row["user"]),
+        words(latest["action"], tone=TONES.get(latest["action"], "")),
+        words(latest["reason_text"]),
+        words(row["pattern"] if is_known else None),
+        number(row["confidence"] if is_known else None, share_text),
+        words(row["state"]),
+        number(row["waited"], duration_text),
+        number(worst["job_id"] if worst else None),
+        number(worst["own_slowdown"] if worst else None, times_text),
+        number(worst["other_slowdown"] if worst else None, times_text),
+        number(row["chunk_bytes"] if is_known else None, bytes_text),
+        number(row["nodes"] or 1),
+    ]
+
+
+TONES = {"delay": "warn", "disjoint": "warn", "abstain": "dim", "leave": "dim"}
+
+
+def _job(row: Facts) -> Cell:
+    number_ = row["job_id"]
+    if number_ is None:
+        return words("tie" if row["joined_by"] == "tie" else NOTHING)
+    return Cell(str(number_), float(number_), f"/decisions/{number_}")
+
+
+def job_page(store: Store, who: Who, job: str) -> Page:
+    """Tell the whole story of one job; raises SlurmError where the viewer may not hear it."""
+    name = JobNumber.parse(job)
+    if name is None:
+        raise QueryError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
+    facts = why(store, who.viewer, job=job, is_live=False)
+    return Page(name="decisions", title=f"Job {name}", facts=facts, story=list(story(facts)))

@@ -1,0 +1,486 @@
+"""The page *now*: lanes, who writes, who waits for I/O reasons, slow targets, metadata.
+
+Everything is of the latest snapshot, of the history, and of what the daemons left word of. Who may
+not see others' jobs sees their own, and of the lanes how busy they are, not how many bytes that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
+from sluice.policies.core import CLASSES
+from sluice.policies.record import token_name
+from sluice.serve.tables import Cell, Column, Page, Table, number, words
+from sluice.slurm.texts import NOTHING, duration_text, rate_text, share_text, time_text
+from sluice.slurm.turns import turns_now
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sluice.history_db.records import Job
+    from sluice.history_db.store import Store
+    from sluice.policies.core import View
+    from sluice.serve.access import Who
+    from sluice.serve.site import Site
+
+Facts = dict[str, Any]
+
+TARGETS_SECONDS = 60
+"""For so long the speeds of targets stand, as in sluiced."""
+REFRESH_SECONDS = 5
+"""A page that is looked at is renewed no faster, whatever FollowInterval is."""
+LEVELS = ((0.05, "idle"), (0.35, "little"), (0.7, "some"), (1.0, "busy"))
+"""What users who may not see all jobs are told of a lane's load."""
+FULL = "full"
+
+
+@dataclass(slots=True)
+class _Jobs:
+    """What the history knows of jobs, and whose the viewer may see."""
+
+    store: Store
+    who: Who
+    cluster: str | None
+
+    def job(self, job_id: int) -> Job | None:
+        return self.store.job(job_id, self.cluster)
+
+    def visible(self, job: Job | None) -> bool:
+        return self.who.viewer.sees(job.uid if job else None)
+
+    def facts(self, job_id: int, job: Job | None) -> Facts:
+        uid = job.uid if job else None
+        return {
+            "job_id": job_id,
+            "name": job.name if job else None,
+            "user": None if uid is None else user_text(uid),
+        }
+
+
+class Now:
+    """Collects the facts of one request."""
+
+    def __init__(self, site: Site, store: Store, who: Who) -> None:
+        self._site, self._store, self._who = site, store, who
+        self._jobs = _Jobs(store, who, site.cluster)
+        self._snapshot = site.snapshot
+        self._policy = site.policy
+        self._now = site.now
+
+    def facts(self) -> Facts:
+        """Return what programs get; of others' jobs only what the viewer may see."""
+        turns = turns_now(self._site.config)
+        return {
+            "now": self._now,
+            "mode": self._site.config.mode,
+            "is_off": self._site.is_off,
+            "is_followed": self._site.is_followed,
+            "snapshot": self._state(),
+            "lanes": list(self._lanes()),
+            "writing": self._writing,
+            "waiting": list(self._waiting()),
+            "targets": self._targets(),
+            "turns": None if turns is None else self._turns(turns),
+        }
+
+    def _state(self) -> Facts | None:
+        if self._snapshot is None:
+            return None
+        state = self._snapshot.state
+        age = max(0, self._now - state.taken)
+        counts = {"running": state.running, "pending": state.pending, "unknown": state.unknown}
+        return {
+            "taken": state.taken,
+            "age": age,
+            "is_stale": age > self._policy.max_snapshot_age,
+            **(counts if self._who.viewer.sees_all else {}),
+        }
+
+    @cached_property
+    def _corunners(self) -> list[View]:
+        return self._snapshot.corunners() if self._snapshot else []
+
+    @cached_property
+    def _writing(self) -> list[Facts]:
+        """Running jobs that matter to storage, as the viewer may see them, the heaviest first."""
+        found = []
+        for corunner in self._corunners:
+            job = self._jobs.job(corunner.job_id)
+            if not self._jobs.visible(job):
+                continue
+            profile = corunner.profile
+            found.append(
+                {
+                    **self._jobs.facts(corunner.job_id, job),
+                    "nodes": corunner.nodes,
+                    "lanes": self._lane_names(corunner.lane_mask),
+                    "class": corunner.klass,
+                    "pattern": profile.pattern,
+                    "chunk_bytes": profile.chunk_bytes,
+                    "confidence": profile.confidence,
+                    "load": _load(profile),
+                    "metadata": _metadata(profile),
+                    "expected_end": corunner.expected_end,
+                }
+            )
+        return sorted(found, key=lambda row: -(row["load"] or 0.0))
+
+    def _lane_names(self, mask: int) -> list[str]:
+        """Name the lanes of a mask; none: all of them."""
+        lanes = self._policy.lanes
+        return [lane.name for bit, lane in enumerate(lanes) if mask >> bit & 1]
+
+    def _lanes(self) -> Iterator[Facts]:
+        gates, holders = self._gates(), self._holders()
+        lanes = self._policy.lanes or (None,)
+        for bit, lane in enumerate(lanes):
+            yield {
+                "lane": lane.name if lane else "all",
+                "bandwidth": (lane.bandwidth or None) if lane else None,
+                "speed": self._speed(lane.name) if lane else 1.0,
+                **self._lane_load(bit, lane, len(lanes)),
+                "tokens": [
+                    self._token(bit, klass, gates, holders) for klass in CLASSES if klass != "none"
+                ],
+            }
+
+    def _speed(self, lane: str) -> float:
+        return self._snapshot.lane_speed(lane) if self._snapshot else 1.0
+
+    def _lane_load(self, bit: int, lane: View | None, count: int) -> Facts:
+        """Add up what jobs are expected to write to a lane, on the average."""
+        here = [one for one in self._corunners if not one.lane_mask or one.lane_mask >> bit & 1]
+        load = sum(
+            (_load(one.profile) or 0.0) / (one.lane_mask.bit_count() or count) for one in here
+        )
+        share = load / lane.bandwidth if lane and lane.bandwidth else None
+        if self._who.viewer.sees_all:
+            return {"jobs": len(here), "load": load, "share": share, "level": _level(share)}
+        return {"jobs": None, "load": None, "share": None, "level": _level(share)}
+
+    def _holders(self) -> list[tuple[View, Job | None]]:
+        """Return who holds or wants tokens, and their jobs."""
+        if self._snapshot is None:
+            return []
+        holders = map(self._snapshot.holder, self._snapshot.waited())
+        return [(one, self._jobs.job(one.job_id)) for one in holders if one is not None]
+
+    def _gates(self) -> Mapping[str, int]:
+        """Return the tokens that gates let out, where sluiced lives to tell; others are open."""
+        if self._site.config.mode != "enforce" or self._site.is_off or not self._site.is_followed:
+            return {}
+        latest = self._store.latest_running_set()
+        return latest.gates if latest else {}
+
+    def _token(
+        self,
+        bit: int,
+        klass: str,
+        gates: Mapping[str, int],
+        holders: list[tuple[View, Job | None]],
+    ) -> Facts:
+        name = token_name(self._policy, bit, klass)
+        here = [job for one, job in holders if one.klass == klass and one.lane_mask >> bit & 1]
+        waiting = sum(_is_waiting(job) for job in here)
+        return {
+            "token": name,
+            "class": klass,
+            "gate": gates.get(name),
+            "held": len(here) - waiting,
+            "waiting": waiting,
+        }
+
+    def _waiting(self) -> Iterator[Facts]:
+        """Yield the jobs that wait and want tokens: how long, and how much longer at most."""
+        waited = self._snapshot.waited() if self._snapshot else {}
+        for holder, job in self._holders():
+            if not _is_waiting(job) or not self._jobs.visible(job):
+                continue
+            seconds = waited[holder.job_id]
+            yield {
+                **self._jobs.facts(holder.job_id, job),
+                "class": holder.klass,
+                "lanes": self._lane_names(holder.lane_mask),
+                "waited": seconds,
+                "at_most": max(0.0, self._policy.max_delay - seconds),
+            }
+
+    def _targets(self) -> list[Facts]:
+        """Return the storage targets that are slow, judged at most once a minute."""
+        config, store = self._site.config, self._store
+
+        def judge() -> list[Facts]:
+            found = target_speeds(store, Lanes.of(config), self._now)
+            return [asdict(one) | {"published": one.published} for one in found]
+
+        judged: list[Facts] = self._site.latest.for_seconds(TARGETS_SECONDS, "targets", judge)
+        return [one for one in judged if one["verdict"] == "slow"]
+
+    def _turns(self, found: Facts) -> Facts:
+        """Leave out the bursts of jobs that the viewer may not see, and for whose sake they are."""
+        bursts = []
+        for burst in found["bursts"]:
+            job = self._jobs.job(burst["job_id"])
+            if self._jobs.visible(job):
+                bursts.append(self._jobs.facts(burst["job_id"], job) | burst)
+        if self._who.viewer.sees_all:
+            return found | {"bursts": bursts}
+        own = [burst | {"state": burst["state"].partition(" ")[0]} for burst in bursts]
+        return {"mode": found["mode"], "bursts": own}
+
+
+def _load(profile: View) -> float | None:
+    """Return the mean rate at which a job writes while it runs, in B/s; None: not known."""
+    if profile.rate is None:
+        return None
+    return float(profile.rate * (1.0 if profile.io_share is None else profile.io_share))
+
+
+def _metadata(profile: View) -> float | None:
+    """Return the mean number of metadata operations a second."""
+    if profile.metadata_rate is None:
+        return None
+    return float(profile.metadata_rate * (1.0 if profile.io_share is None else profile.io_share))
+
+
+def _is_waiting(job: Job | None) -> bool:
+    return job is not None and job.start is None and job.end is None
+
+
+def _level(share: float | None) -> str:
+    if share is None:
+        return NOTHING
+    return next((word for end, word in LEVELS if share < end), FULL)
+
+
+# How it looks
+
+WRITING = (
+    Column("job", "Job", is_number=True),
+    Column("name", "Name"),
+    Column("user", "User"),
+    Column("nodes", "Nodes", is_number=True),
+    Column("lanes", "Lanes"),
+    Column("pattern", "Pattern"),
+    Column("load", "Writes on average", is_number=True),
+    Column("metadata", "Metadata a second", is_number=True),
+    Column("ends", "Expected end", is_number=True),
+)
+
+
+def page(site: Site, store: Store, who: Who) -> Page:
+    """Lay the facts out."""
+    facts = Now(site, store, who).facts()
+    return Page(
+        name="now",
+        title="Now",
+        facts=facts,
+        sentences=list(_sentences(facts, sees_all=who.viewer.sees_all)),
+        figures=list(_figures(facts)),
+        tables=[_lane_table(facts), _waiting_table(facts), _writing_table(facts), *_more(facts)],
+        refresh=max(REFRESH_SECONDS, round(site.config.follow_ms / 1000)),
+    )
+
+
+def _sentences(facts: Facts, *, sees_all: bool) -> Iterator[str]:
+    snapshot = facts["snapshot"]
+    if snapshot is None:
+        yield "There is no snapshot that this version reads: sluiced has not published any."
+    elif not facts["is_followed"]:
+        yield (
+            f"sluiced does not run: this is how things were at {time_text(snapshot['taken'])}. "
+            "Jobs start as they would without Sluice."
+        )
+    elif snapshot["is_stale"]:
+        yield (
+            f"The snapshot is {duration_text(snapshot['age'])} old: the plugin abstains until "
+            "sluiced publishes the next one."
+        )
+    if facts["is_off"]:
+        yield "Sluice is switched off: no job is touched."
+    if not sees_all:
+        yield "Slurm shows you your own jobs alone (PrivateData); so does this page."
+
+
+def _figures(facts: Facts) -> Iterator[tuple[str, Cell]]:
+    yield "Mode", words("off" if facts["is_off"] else facts["mode"])
+    snapshot = facts["snapshot"]
+    if snapshot is not None:
+        tone = "warn" if snapshot["is_stale"] else ""
+        yield "Snapshot age", number(snapshot["age"], duration_text, tone=tone)
+        if "running" in snapshot:
+            yield "Jobs running", number(snapshot["running"])
+            yield "of them unknown", number(snapshot["unknown"])
+            yield "Jobs waiting", number(snapshot["pending"])
+    yield "Wait for I/O", number(len(facts["waiting"]))
+    turns = facts["turns"]
+    if turns is not None and "holding" in turns:
+        yield "Bursts held", number(turns["holding"])
+
+
+def _lane_table(facts: Facts) -> Table:
+    return Table(
+        "lanes",
+        "Lanes",
+        (
+            Column("lane", "Lane"),
+            Column("load", "Expected load", is_number=True),
+            Column("share", "Of its bandwidth", is_number=True),
+            Column("speed", "Speed", is_number=True),
+            Column("jobs", "Jobs", is_number=True),
+            *(
+                Column(token["class"], f"Tokens {token['class']}")
+                for token in facts["lanes"][0]["tokens"]
+            ),
+        ),
+        [
+            [
+                words(lane["lane"]),
+                number(lane["load"], rate_text),
+                _share_cell(lane),
+                number(lane["speed"], share_text, tone="warn" if lane["speed"] < 1 else ""),
+                number(lane["jobs"]),
+                *map(_token_cell, lane["tokens"]),
+            ]
+            for lane in facts["lanes"]
+        ],
+        note="Tokens are those held, of those that the gate lets out, and how many jobs wait for "
+        "one; a gate without a number is open.",
+        is_headed=True,
+    )
+
+
+def _share_cell(lane: Facts) -> Cell:
+    share = lane["share"]
+    if share is None:
+        return words(lane["level"])
+    return number(share, share_text, share=min(1.0, share), tone="bad" if share > 1 else "")
+
+
+def _token_cell(token: Facts) -> Cell:
+    if not token["held"] and not token["waiting"] and token["gate"] is None:
+        return words(None, tone="dim")
+    gate = "" if token["gate"] is None else f" of {token['gate']}"
+    waits = f", wanted by {token['waiting']} more" if token["waiting"] else ""
+    return words(f"{token['held']}{gate}{waits}", tone="warn" if token["waiting"] else "")
+
+
+def _waiting_table(facts: Facts) -> Table:
+    return Table(
+        "waiting",
+        "Who waits for I/O reasons",
+        (
+            Column("job", "Job", is_number=True),
+            Column("name", "Name"),
+            Column("user", "User"),
+            Column("class", "Class"),
+            Column("lanes", "Lanes"),
+            Column("waited", "Waits for", is_number=True),
+            Column("at_most", "Longer at most", is_number=True),
+        ),
+        [
+            [
+                _job_cell(row["job_id"]),
+                words(row["name"]),
+                words(row["user"]),
+                words(row["class"]),
+                words(", ".join(row["lanes"]) or "all"),
+                number(row["waited"], duration_text),
+                number(row["at_most"], duration_text),
+            ]
+            for row in facts["waiting"]
+        ],
+        empty="Nobody waits for I/O reasons.",
+    )
+
+
+def _writing_table(facts: Facts) -> Table:
+    return Table(
+        "writing",
+        "Who writes",
+        WRITING,
+        [
+            [
+                _job_cell(row["job_id"]),
+                words(row["name"]),
+                words(row["user"]),
+                number(row["nodes"]),
+                words(", ".join(row["lanes"]) or "all"),
+                words(row["pattern"]),
+                number(row["load"], rate_text),
+                number(row["metadata"], "{:.3g}".format),
+                number(row["expected_end"], lambda end: time_text(int(end))),
+            ]
+            for row in facts["writing"]
+        ],
+        empty="No running job's I/O matters.",
+        note="As their earlier runs let expect; sort by metadata to see who presses on the "
+        "metadata server.",
+        sorted_by="-load",
+    )
+
+
+def _more(facts: Facts) -> Iterator[Table]:
+    if facts["targets"]:
+        yield _target_table(facts)
+    if facts["turns"] is not None:
+        yield _burst_table(facts)
+
+
+def _target_table(facts: Facts) -> Table:
+    return Table(
+        "targets",
+        "Slow targets",
+        (
+            Column("target", "Target"),
+            Column("speed", "Speed", is_number=True),
+            Column("low", "at least", is_number=True),
+            Column("high", "at most", is_number=True),
+            Column("latest", "Seen last", is_number=True),
+        ),
+        [
+            [
+                words(one["target"]),
+                number(one["speed"], share_text, tone="warn"),
+                number(one["low"], share_text),
+                number(one["high"], share_text),
+                number(one["latest"], lambda moment: time_text(int(moment))),
+            ]
+            for one in facts["targets"]
+        ],
+        note="Compared with their peers over the last week, with 95 % confidence.",
+        is_headed=True,
+    )
+
+
+def _burst_table(facts: Facts) -> Table:
+    return Table(
+        "bursts",
+        "Bursts in turns",
+        (
+            Column("job", "Job", is_number=True),
+            Column("name", "Name"),
+            Column("user", "User"),
+            Column("state", "State"),
+            Column("since", "For", is_number=True),
+        ),
+        [
+            [
+                _job_cell(row["job_id"]),
+                words(row["name"]),
+                words(row["user"]),
+                words(row["state"]),
+                number(max(0, facts["now"] - row["since"]), duration_text),
+            ]
+            for row in facts["turns"]["bursts"]
+        ],
+        empty="No burst is under way.",
+    )
+
+
+def _job_cell(job_id: int) -> Cell:
+    return Cell(str(job_id), float(job_id), f"/decisions/{job_id}")

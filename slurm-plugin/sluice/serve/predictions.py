@@ -1,0 +1,471 @@
+"""The pages of predictions: the programs that the bundle knows, the runs behind one, the matrix.
+
+The worst pairs read the newest 50,000 logs, which takes a minute: they are those that were computed
+last, by a process of their own, and say when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import program_name
+from sluice.interference.cost import default_model
+from sluice.interference.observations import alone_rates, site_coruns
+from sluice.interference.programs import WRITES, Program, size_text
+from sluice.policies.core import PATTERNS
+from sluice.serve.tables import Cell, Column, Field, Page, Table, number, words
+from sluice.slurm.records import UnknownJobError
+from sluice.slurm.texts import (
+    amount_text,
+    bytes_text,
+    duration_text,
+    intervals,
+    rate_text,
+    share_text,
+    time_text,
+)
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sluice.history_db.store import Store
+    from sluice.serve.access import Who
+    from sluice.serve.site import Site
+
+Facts = dict[str, Any]
+
+SHOWN = 100
+"""Programs on a page."""
+CHUNKS = (1 << 16, 1 << 20, 1 << 24)
+"""Of the matrix."""
+OWN = ("user_script", "user_name")
+"""Evidence that is of one user's own runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A program as the bundle's table knows it; numbers are those of its usual run."""
+
+    id: int
+    evidence: str
+    label: str
+    uid: int | None
+    """None: of several users."""
+    runs: int
+    pattern: str
+    confidence: float
+    chunk_bytes: float | None
+    nprocs: float | None
+    write_bytes: float | None
+    io_share: float | None
+
+
+def entries(site: Site, store: Store) -> list[Entry]:
+    """Return what the published bundle knows, those that write most first."""
+    return site.latest.of(Path(site.config.bundle), "entries", lambda: _entries(site, store))
+
+
+def _entries(site: Site, store: Store) -> list[Entry]:
+    bundle = site.bundle
+    if bundle is None:
+        return []
+    known = {one.id: one for one in store.known_applications(store.model_in_use())}
+    found = []
+    for one in bundle.applications():
+        label, profile = known.get(one.id), one.profile
+        if label is None:
+            continue  # of a model that the history does not keep any more
+        found.append(
+            Entry(
+                id=label.id,
+                evidence=label.evidence,
+                label=label.label,
+                uid=label.uid if label.evidence.startswith("user_") else None,
+                runs=label.runs,
+                pattern=profile.pattern,
+                confidence=profile.confidence,
+                chunk_bytes=profile.chunk_bytes,
+                nprocs=profile.nprocs,
+                write_bytes=profile.write_bytes,
+                io_share=profile.io_share,
+            )
+        )
+    return sorted(found, key=lambda one: -(one.write_bytes or 0.0))
+
+
+COLUMNS = (
+    Column("program", "Program"),
+    Column("user", "User"),
+    Column("pattern", "Pattern"),
+    Column("chunk", "Chunk", is_number=True),
+    Column("processes", "Processes", is_number=True),
+    Column("written", "Written a run", is_number=True),
+    Column("io_share", "I/O share", is_number=True),
+    Column("confidence", "Confidence", is_number=True),
+    Column("runs", "Runs", is_number=True),
+)
+
+
+def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
+    """List programs, as many as fit on a page; `find`, `pattern` and `evidence` choose."""
+    visible = [one for one in entries(site, store) if _is_visible(one, who)]
+    chosen = _chosen(visible, query)
+    start = _start(query, len(chosen))
+    shown = chosen[start : start + SHOWN]
+    return Page(
+        name="predictions",
+        title="Predictions",
+        facts={
+            "programs": [_facts(one) for one in shown],
+            "first": start + 1 if shown else 0,
+            "chosen": len(chosen),
+            "known": len(visible),
+        },
+        sentences=[ABOUT.format(share_text(site.policy.min_confidence))],
+        fields=(
+            Field("find", "Find", query.get("find", "")),
+            Field("pattern", "Pattern", query.get("pattern", ""), ("", *PATTERNS)),
+            Field("evidence", "Known by", query.get("evidence", "user_name"), EVIDENCE),
+        ),
+        tables=[
+            Table(
+                "programs",
+                f"Programs {start + 1} to {start + len(shown)} of {len(chosen)}",
+                COLUMNS,
+                [_row(one, site) for one in shown],
+                empty="No program of this kind is known.",
+                sorted_by=query.get("sort", "programs:-written").partition(":")[2],
+                is_headed=True,
+            )
+        ],
+        links=_links(start, len(chosen)),
+    )
+
+
+ABOUT = (
+    "What the next run of each program will do to storage, as its earlier runs let expect. "
+    "Below MinConfidence ({}) Sluice abstains."
+)
+EVIDENCE = ("user_name", "user_script", "name", "account", "site", "all")
+
+
+def _is_visible(one: Entry, who: Who) -> bool:
+    return who.viewer.sees_all or (one.uid is not None and who.viewer.sees(one.uid))
+
+
+def _chosen(visible: Sequence[Entry], query: Mapping[str, str]) -> list[Entry]:
+    evidence, pattern = query.get("evidence", "user_name"), query.get("pattern", "")
+    wanted = query.get("find", "").casefold().split()
+    found = [
+        one
+        for one in visible
+        if evidence in {"all", one.evidence}
+        and pattern in {"", one.pattern}
+        and all(word in one.label.casefold() for word in wanted)
+    ]
+    table, _, order = query.get("sort", "").partition(":")
+    name = ORDERS.get(order.removeprefix("-"))
+    if table == "programs" and name:
+        found.sort(key=lambda one: _order(getattr(one, name)), reverse=order.startswith("-"))
+    return found
+
+
+ORDERS = {
+    "program": "label",
+    "user": "uid",
+    "pattern": "pattern",
+    "chunk": "chunk_bytes",
+    "processes": "nprocs",
+    "written": "write_bytes",
+    "io_share": "io_share",
+    "confidence": "confidence",
+    "runs": "runs",
+}
+"""What a column is sorted by: before the page is cut out, not after."""
+
+
+def _order(value: str | float | None) -> tuple[int, float, str]:
+    if value is None:
+        return 0, 0.0, ""
+    return (2, 0.0, value) if isinstance(value, str) else (1, float(value), "")
+
+
+def _start(query: Mapping[str, str], count: int) -> int:
+    text = query.get("from", "")
+    return min(int(text), max(0, count - 1)) if text.isascii() and text.isdecimal() else 0
+
+
+def _links(start: int, count: int) -> list[tuple[str, dict[str, str]]]:
+    found = []
+    if start > 0:
+        found.append(("earlier ones", {"from": str(max(0, start - SHOWN))}))
+    if start + SHOWN < count:
+        found.append(("more", {"from": str(start + SHOWN)}))
+    return found
+
+
+def _facts(one: Entry) -> Facts:
+    return {
+        "application": one.id,
+        "evidence": one.evidence,
+        "label": one.label,
+        "uid": one.uid,
+        "user": None if one.uid is None else user_text(one.uid),
+        "runs": one.runs,
+        "pattern": one.pattern,
+        "confidence": one.confidence,
+        "chunk_bytes": one.chunk_bytes,
+        "nprocs": one.nprocs,
+        "write_bytes": one.write_bytes,
+        "io_share": one.io_share,
+    }
+
+
+def _row(one: Entry, site: Site) -> list[Cell]:
+    is_sure = one.confidence >= site.policy.min_confidence
+    return [
+        Cell(words(_name(one)).text, None, f"/predictions/{one.id}"),
+        words(None if one.uid is None else user_text(one.uid)),
+        words(one.pattern),
+        number(one.chunk_bytes, bytes_text),
+        number(one.nprocs),
+        number(one.write_bytes, bytes_text),
+        number(one.io_share, share_text),
+        number(one.confidence, share_text, tone="" if is_sure else "dim", share=one.confidence),
+        number(one.runs),
+    ]
+
+
+def _name(one: Entry) -> str:
+    """Return the label without the user, who has a column."""
+    return one.label.replace(f" of user {one.uid}", "")
+
+
+RUNS = (
+    Column("started", "Run", is_number=True),
+    Column("job", "Job", is_number=True),
+    Column("program", "Program"),
+    Column("pattern", "Pattern"),
+    Column("confidence", "Confidence", is_number=True),
+    Column("written", "Written", is_number=True),
+    Column("chunk", "Chunk", is_number=True),
+    Column("processes", "Processes", is_number=True),
+    Column("log", "Darshan log"),
+)
+
+
+def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
+    """Show one program: its profile and the runs behind it; raises UnknownJobError."""
+    one = next((one for one in entries(site, store) if one.id == application), None)
+    if one is None or not _is_visible(one, who):
+        raise UnknownJobError(f"no program {application} is in the bundle in use")
+    runs = [run for run in store.runs_behind(application) if who.viewer.sees(run.log.uid)]
+    return Page(
+        name="predictions",
+        title=_name(one),
+        facts={
+            "program": _facts(one),
+            "profile": _profile(site, application),
+            "runs": [
+                {
+                    "started": run.log.start,
+                    "job_id": run.log.jobid,
+                    "exe": run.log.exe,
+                    "pattern": run.profile.pattern,
+                    "confidence": run.profile.confidence,
+                    "numbers": run.profile.numbers,
+                    "path": run.log.path,
+                }
+                for run in runs
+            ],
+        },
+        sentences=[f"{one.label}: {one.runs} runs."],
+        tables=[
+            _profile_table(_profile(site, application)),
+            Table(
+                "runs",
+                "The latest runs behind it",
+                RUNS,
+                [
+                    [
+                        number(run.log.start, lambda moment: time_text(int(moment))),
+                        Cell(str(run.log.jobid), run.log.jobid, f"/decisions/{run.log.jobid}")
+                        if run.log.jobid
+                        else words(None),
+                        words(program_name(run.log.exe or "")),
+                        words(run.profile.pattern),
+                        number(run.profile.confidence, share_text),
+                        number(run.profile.numbers.get("write_bytes"), bytes_text),
+                        number(run.profile.numbers.get("chunk_bytes"), bytes_text),
+                        number(run.log.nprocs),
+                        words(Path(run.log.path).name),
+                    ]
+                    for run in runs
+                ],
+            ),
+        ],
+    )
+
+
+NUMBERS = (
+    ("write_bytes", "Written", bytes_text),
+    ("read_bytes", "Read", bytes_text),
+    ("chunk_bytes", "Chunk", bytes_text),
+    ("nprocs", "Writing processes", "{:.0f}".format),
+    ("files", "Files", "{:.0f}".format),
+    ("rate", "Rate alone", rate_text),
+    ("metadata_rate", "Metadata a second", "{:.3g}".format),
+    ("io_share", "I/O share of the run time", share_text),
+    ("burst_seconds", "Bursts of", duration_text),
+    ("period_seconds", "every", duration_text),
+    ("runtime_seconds", "Run time", duration_text),
+    ("bytes_per_flush", "Bytes per flush", bytes_text),
+)
+
+
+def _profile(site: Site, application: int) -> Facts:
+    bundle = site.bundle
+    for one in bundle.applications() if bundle else ():
+        if one.id == application:
+            return one.profile.to_dict()  # type: ignore[no-any-return] # View hands over Any
+    return {}
+
+
+def _profile_table(profile: Facts) -> Table:
+    between = intervals(profile) if profile else {}
+    return Table(
+        "profile",
+        "What its next run will do",
+        (
+            Column("what", "What"),
+            Column("value", "Expected", is_number=True),
+            Column("low", "nine in ten from", is_number=True),
+            Column("high", "to", is_number=True),
+        ),
+        [
+            [
+                words(title),
+                number(profile[name], text),
+                *(number(end, text) for end in between.get(name, (None, None))),
+            ]
+            for name, title, text in NUMBERS
+            if profile.get(name) is not None
+        ],
+        is_headed=True,
+    )
+
+
+ABOUT_MATRIX = (
+    "The share of its rate that the program of a row loses while that of a column writes all the "
+    "time, {} processes each. By {}."
+)
+
+
+def matrix_page(site: Site, store: Store, who: Who) -> Page:
+    """Show who loses how much alongside whom, and which pairs cost most."""
+    programs = [Program(pattern, chunk) for pattern in WRITES for chunk in CHUNKS]
+    titles = [f"{one.pattern} {size_text(one.chunk_bytes)}" for one in programs]
+    facts: Facts = {"programs": titles, "loss": [], "interference_model": None}
+    sentences = ["No bundle is published: `sluice model publish` makes one."]
+    if site.bundle is not None:
+        model = default_model(store, site.config)
+        facts["loss"] = site.latest.of(
+            Path(site.config.bundle),
+            "matrix",
+            lambda: model.site.losses(programs, alone_rates(site_coruns(store))),
+        )
+        facts["interference_model"] = model.as_json()
+        sentences = [ABOUT_MATRIX.format(programs[0].processes, model)]
+    pairs = _pairs(site, who)
+    return Page(
+        name="interference",
+        title="Interference",
+        facts=facts | {"worst_pairs": pairs},
+        sentences=sentences,
+        tables=[_matrix_table(titles, facts["loss"]), *_pair_tables(pairs)],
+    )
+
+
+def _matrix_table(titles: Sequence[str], losses: Sequence[Sequence[float]]) -> Table:
+    return Table(
+        "matrix",
+        "Who loses how much alongside whom",
+        (
+            Column("loses", "Loses"),
+            *(Column(title.replace(" ", "_"), title, is_number=True) for title in titles),
+        ),
+        [
+            [words(title), *(number(loss, share_text, tone=_heat(loss)) for loss in row)]
+            for title, row in zip(titles, losses, strict=False)
+        ],
+        is_headed=True,
+    )
+
+
+def _heat(loss: float) -> str:
+    return f"heat{max(0, min(9, int(10 * loss)))}"
+
+
+def _pairs(site: Site, who: Who) -> Facts | None:
+    """Return the worst pairs as computed last, with the names that the viewer may see."""
+    found = site.worst_pairs
+    if found is None:
+        return None
+    rows = []
+    for row in found["rows"]:
+        sides = [who.viewer.sees(row[f"{side}_uid"]) for side in ("victim", "aggressor")]
+        if any(sides):
+            rows.append(
+                row
+                | {
+                    name: None
+                    for side, seen in zip(("victim", "aggressor"), sides, strict=True)
+                    if not seen
+                    for name in (side, f"{side}_uid", f"{side}_user")
+                }
+            )
+    return found | {"rows": rows}
+
+
+def _pair_tables(pairs: Facts | None) -> list[Table]:
+    note = (
+        "They are being computed, from the newest 50,000 logs; come back in a minute."
+        if pairs is None
+        else f"They could not be computed: {pairs['failed']}"
+        if pairs["failed"]
+        else f"Computed {time_text(pairs['computed'])}, from the newest 50,000 logs."
+    )
+    return [
+        Table(
+            "pairs",
+            "Pairs that cost most",
+            (
+                Column("victim_user", "User"),
+                Column("victim", "Application"),
+                Column("aggressor_user", "Alongside user"),
+                Column("aggressor", "Application"),
+                Column("lost", "Lost node-hours", is_number=True),
+            ),
+            [
+                [
+                    *(
+                        words(text or "another user's")
+                        for side in ("victim", "aggressor")
+                        for text in (_user(row, side), row[side])
+                    ),
+                    number(row["lost"], amount_text),
+                ]
+                for row in (pairs or {"rows": []})["rows"]
+            ],
+            empty="None that is known.",
+            note=note,
+        )
+    ]
+
+
+def _user(row: Facts, side: str) -> str:
+    uid = row[f"{side}_uid"]
+    return row[f"{side}_user"] or ("" if uid is None else user_text(uid))

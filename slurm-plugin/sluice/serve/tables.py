@@ -1,0 +1,175 @@
+"""Tables of a page: sorted and filtered by the query, and written as HTML, JSON or CSV.
+
+Text from users stays text: templates escape it, and CSV keeps a spreadsheet from running it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sluice.slurm.texts import NOTHING, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell begins with that a spreadsheet computes."""
+
+
+class Cell(NamedTuple):
+    """What stands in a place of a table."""
+
+    text: str
+    value: float | str | None = None
+    """By which it is sorted, and which programs get; None: the text."""
+    href: str = ""
+    tone: str = ""
+    """A class of the style sheet: good, warn, bad, dim, heat0 to heat9."""
+    share: float | None = None
+    """Shown as a meter from 0 to 1."""
+
+    @property
+    def plain(self) -> float | str:
+        return self.text if self.value is None else self.value
+
+
+class Column(NamedTuple):
+    """A column, by the name that queries and programs use."""
+
+    name: str
+    title: str
+    is_number: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a page."""
+
+    name: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    empty: str = "None."
+    """What stands there instead of no rows."""
+    note: str = ""
+    sorted_by: str = ""
+    """Name of a column, with - before it where the largest comes first."""
+    is_headed: bool = False
+    """Whether the first cell of a row names it."""
+
+    def found(self, text: str) -> Table:
+        """Return the rows that contain all words of a text."""
+        wanted = text.casefold().split()
+        rows = [row for row in self.rows if all(word in _line(row) for word in wanted)]
+        return replace(self, rows=rows)
+
+    def arranged(self, sort: str) -> Table:
+        """Return the rows in the order of TABLE:COLUMN, if that names this table."""
+        rows = self.rows
+        table, _, wanted = sort.partition(":")
+        names = [column.name for column in self.columns]
+        if table != self.name or wanted.removeprefix("-") not in names:
+            return self
+        place = names.index(wanted.removeprefix("-"))
+        rows = sorted(rows, key=lambda row: _order(row[place]), reverse=wanted.startswith("-"))
+        return replace(self, rows=rows, sorted_by=wanted)
+
+    def next_order(self, column: Column) -> str:
+        """Return what `sort` says to order by this column, the other way where it is so now."""
+        first = f"-{column.name}" if column.is_number else column.name
+        second = column.name if column.is_number else f"-{column.name}"
+        return f"{self.name}:{second if self.sorted_by == first else first}"
+
+    def direction(self, column: Column) -> str:
+        """Return the value of aria-sort."""
+        if self.sorted_by.removeprefix("-") != column.name:
+            return "none"
+        return "descending" if self.sorted_by.startswith("-") else "ascending"
+
+    def csv(self) -> str:
+        """Return the rows below the columns' names."""
+        out = io.StringIO()
+        writer = csv.writer(out)
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows([_csv(cell) for cell in row] for row in self.rows)
+        return out.getvalue()
+
+
+def _line(row: Sequence[Cell]) -> str:
+    return " ".join(cell.text for cell in row).casefold()
+
+
+def _order(cell: Cell) -> tuple[int, float, str]:
+    """Put what is not known first, then numbers, then texts."""
+    plain = cell.plain
+    if not isinstance(plain, str):
+        return 1, float(plain), ""
+    return (2, 0.0, plain.casefold()) if plain not in {"", NOTHING} else (0, 0.0, "")
+
+
+def _csv(cell: Cell) -> str | float:
+    plain = cell.plain
+    if not isinstance(plain, str):
+        return plain
+    text = "" if plain == NOTHING else one_line(plain)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def words(text: str | None, href: str = "", tone: str = "") -> Cell:
+    """Return a cell with a text that may come from a user."""
+    return Cell(one_line(text) if text else NOTHING, None, href, tone)
+
+
+def number(
+    value: float | None, text: Callable[[float], str] = "{:.0f}".format, **more: Any
+) -> Cell:
+    """Return a cell with a number, which programs get as it is."""
+    return Cell(NOTHING, "", **more) if value is None else Cell(text(value), float(value), **more)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something that a page can be asked for, in its form."""
+
+    name: str
+    title: str
+    value: str = ""
+    choices: Sequence[str] = ()
+    """Empty: any text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page, before it is known in which form it is wanted."""
+
+    name: str
+    title: str
+    facts: Mapping[str, Any]
+    """For programs: as the commands' --json."""
+    tables: Sequence[Table] = ()
+    sentences: Sequence[str] = ()
+    figures: Sequence[tuple[str, Cell]] = ()
+    """Few numbers that say how things are."""
+    fields: Sequence[Field] = ()
+    links: Sequence[tuple[str, Mapping[str, str]]] = ()
+    """Texts and what the query says of them: other parts of the same list."""
+    story: Sequence[Any] = ()
+    """Parts of `slurm/story.py`."""
+    refresh: int = 0
+    """Seconds after which it is worth looking again; 0: it stays as it is."""
+
+    def arranged(self, query: Mapping[str, str]) -> Page:
+        """Return the page with its tables as the query wants them.
+
+        A page that has fields has chosen its rows itself; others are searched for `find`.
+        """
+        tables = [table.arranged(query.get("sort", "")) for table in self.tables]
+        if self.fields or not tables:
+            return replace(self, tables=tables)
+        text = query.get("find", "")
+        fields = (Field("find", "Find", text),)
+        return replace(self, tables=[table.found(text) for table in tables], fields=fields)

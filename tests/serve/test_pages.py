@@ -1,0 +1,228 @@
+"""The pages: what stands on them, in every form, and that text stays text."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from served_site import ANN, BOB, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
+
+from sluice.serve.access import AccessError
+from sluice.serve.server import bind
+from sluice.serve.tables import Column, Table, number, words
+
+PAGES = (
+    "/now",
+    "/predictions",
+    "/predictions/1",
+    "/predictions/2",
+    "/interference",
+    "/decisions",
+    "/decisions/601",
+    "/decisions/701",
+    "/models",
+    "/models/1",
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    site = ServedSite(tmp_path_factory.mktemp("served"))
+    site.make_busy()
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def ask(served):
+    """Return a page's text, or the JSON of a page, as an operator who sees all jobs."""
+    client = served.app().test_client()
+
+    def get(path: str, status: int = 200, token: str = TOKEN):
+        answer = client.get(path, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == status, answer.text
+        return json.loads(answer.data) if answer.is_json else answer.text
+
+    return get
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_there_as_html_and_as_versioned_json(ask, path):
+    assert "<h1>" in ask(path)
+    assert ask(f"{path}.json")["version"] == "0"
+    assert ask(f"{path}?format=json").keys() == ask(f"{path}.json").keys()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_hostile_names_of_jobs_and_logs_stand_as_text(ask, path):
+    page = ask(path)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "49" not in page.partition("onerror")[2][:60]  # {{7*7}} is not computed
+    if path == "/decisions/701":
+        assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_loads_anything_from_elsewhere_or_carries_script_or_style(served, path):
+    client = served.app().test_client()
+    answer = client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+    policy = answer.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert "://" not in answer.text
+    assert not re.search(r"<[^>]*\s(on\w+|style)\s*=", answer.text)
+
+
+def test_now_says_who_writes_who_waits_and_how_much_longer_at_most(ask):
+    facts = ask("/now.json")
+    assert [row["job_id"] for row in facts["writing"]] == [501, 502]
+    waits = {row["job_id"]: (row["waited"], row["at_most"]) for row in facts["waiting"]}
+    assert waits == {601: (240, 1560.0), 701: (610, 1190.0)}
+    lanes = {lane["lane"]: lane for lane in facts["lanes"]}
+    assert lanes["sl0"]["load"] == pytest.approx(2e8)
+    assert lanes["sl1"]["speed"] == pytest.approx(0.55)
+    assert lanes["sl1"]["tokens"][1] == {
+        "token": "sl1_flush",
+        "class": "flush",
+        "gate": None,
+        "held": 0,
+        "waiting": 1,
+    }
+    page = ask("/now")
+    assert "19 min 50 s" in page
+    assert "55%" in page
+
+
+def test_a_stale_snapshot_is_named_as_one(served, ask):
+    served.now -= 3600
+    try:
+        served.publish_snapshot()
+        assert "The snapshot is 1 h old" in ask("/now")
+    finally:
+        served.now += 3600
+        served.publish_busy()
+
+
+def test_the_runs_behind_a_program_are_one_click_away(ask):
+    assert 'href="/predictions/1"' in ask("/predictions")
+    facts = ask("/predictions/1.json")
+    assert facts["program"]["label"] == "ensemble of user 1"
+    assert len(facts["runs"]) == 8
+    assert 'href="/decisions/101"' in ask("/predictions/1")
+
+
+def test_programs_are_found_by_name_and_by_pattern(ask):
+    def found(query: str) -> list[str]:
+        return [row["pattern"] for row in ask(f"/predictions.json?{query}")["programs"]]
+
+    assert sorted(found("")) == ["aw", "owc"]
+    assert found("find=ensemble") == ["owc"]
+    assert found("pattern=aw") == ["aw"]
+    assert found("find=nobody") == []
+    assert found("evidence=site") == []
+
+
+def test_the_page_of_a_job_tells_the_story_of_why(ask):
+    page = ask("/decisions/601")
+    for heading in (
+        "What was known before it ran",
+        "Who was writing at the time",
+        "What could be done, in lost node-seconds",
+        "What Slurm did",
+    ):
+        assert heading in page
+    assert ask("/decisions/601.json")["record"]["submission"]["name"] == "ensemble"
+
+
+def test_decisions_are_found_by_name_user_and_action(ask):
+    def found(query: str) -> list[int]:
+        return [row["job_id"] for row in ask(f"/decisions.json?{query}")["decisions"]]
+
+    assert found("")[:3] == [701, 608, 607]
+    assert found("find=script") == [701, 501]
+    assert found(f"user={BOB}") == [701, 501]
+    assert found("action=abstain") == []
+    assert found("since=1+h")[-1] == 501
+
+
+def test_older_decisions_follow_where_a_page_ends(ask, monkeypatch):
+    monkeypatch.setattr("sluice.serve.decisions.SHOWN", 4)
+    monkeypatch.setattr("sluice.serve.decisions.BLOCK", 3)
+    seen, before = [], ""
+    while before is not None:
+        facts = ask(f"/decisions.json?before={before}")
+        seen += [row["job_id"] for row in facts["decisions"]]
+        before = facts["before"]
+    assert seen == [701, *range(608, 600, -1), 502, 501]
+
+
+def test_the_number_of_a_job_leads_to_it(served):
+    client = served.app().test_client()
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    answer = client.get("/decisions?job=601", headers=headers)
+    assert answer.headers["Location"] == "/decisions/601"
+
+
+def test_a_table_is_sorted_by_a_column_without_javascript(ask):
+    page = ask("/now?sort=waiting:-waited")
+    assert page.index(">701<") < page.index(">601<")
+    assert 'aria-sort="descending"' in page
+    assert ask("/now?sort=waiting:nothing")
+
+
+def test_a_table_is_downloaded_as_csv_that_no_spreadsheet_computes(ask):
+    rows = list(csv.DictReader(io.StringIO(ask("/decisions.csv?table=decisions"))))
+    assert rows[0]["name"] == HOSTILE
+    assert [row["job"] for row in rows[:2]] == ["701.0", "608.0"]
+    table = Table("t", "T", (Column("a", "A"),), [[words("=1+1")], [number(None)]])
+    assert table.csv().split() == ["a", "'=1+1", '""']
+
+
+def test_a_job_nobody_knows_is_not_found_in_any_form(ask):
+    assert "no job 99999 is known" in ask("/decisions/99999", 404)
+    assert "no job 99999 is known" in ask("/decisions/99999.json", 404)["error"]
+    assert ask("/decisions/nonsense.json", 400)["error"].startswith("nonsense is no job number")
+
+
+def test_a_model_has_its_card_alongside_the_one_in_use(ask):
+    assert ask("/models.json")["models"][0]["in_use"]
+    assert "later_jobs.accuracy_answered" in ask("/models/1")
+    assert "there is no model 9" in ask("/models/9", 400)
+
+
+def test_the_matrix_is_that_of_the_bundle(ask):
+    facts = ask("/interference.json")
+    assert facts["interference_model"]["source"] == "bundle"
+    assert len(facts["loss"]) == len(facts["programs"]) == 9
+    assert all(0 <= loss <= 1 for row in facts["loss"] for loss in row)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:80", "10.0.0.1:8080", "[::]:80", "host:80", "1:2:3"])
+def test_nothing_but_loopback_and_unix_sockets_is_listened_on(listen):
+    with pytest.raises(AccessError, match="the site's own web server"):
+        bind(listen)
+
+
+def test_the_socket_is_for_the_service_and_the_proxy_alone(tmp_path):
+    path = tmp_path / "serve.sock"
+    listener = bind(f"unix:{path}")
+    try:
+        assert path.stat().st_mode & 0o777 == 0o660
+        listener.listen()
+        with pytest.raises(AccessError, match="another `sluice serve`"):
+            bind(f"unix:{path}")
+    finally:
+        listener.close()
+    bind(f"unix:{path}").close()
+
+
+def test_ann_is_an_operator_and_bob_is_not(ask):
+    assert f"{ANN} <span" in ask("/now")
+    assert "operator" in ask("/now")
+    assert "viewer" in ask("/now", token=OTHER_TOKEN)
