@@ -27,6 +27,7 @@ class Plugin:
     def __init__(self, path: Path) -> None:
         self.ring: list[Record] = []
         self.boot = 0xB0
+        self.stats = b'{"submissions": 7}\n'
         self._made = 0
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(path))
@@ -46,7 +47,11 @@ class Plugin:
         while True:
             client, _ = self._server.accept()
             with client:
-                _, boot, after, count = client.makefile().readline().split()
+                words = client.makefile().readline().split()
+                if words == ["stats"]:
+                    client.sendall(self.stats)
+                    continue
+                _, boot, after, count = words
                 if int(boot, 16) == self.boot:
                     self.ring = [one for one in self.ring if one.number > int(after)]
                 rows = self.ring[: int(count)]
@@ -142,3 +147,16 @@ def test_a_plugin_that_nobody_serves_is_told(tmp_path):
     with pytest.raises(SlurmError, match=r"none\.sock"):
         drained.raise_error(SlurmError)
     drained.close()
+
+
+def test_what_the_plugin_counts_is_known_and_nonsense_holds_no_record_up(
+    plugin, drained, monkeypatch
+):
+    monkeypatch.setattr(drainer, "STATS_SECONDS", 0.0)
+    assert drained.wait(PATIENCE)
+    assert drained.stats == {"submissions": 7}
+    plugin.stats = b"hello\n"
+    plugin.submit(3)
+    assert drained.wait(PATIENCE)
+    assert len(drained.arrived()) == 3
+    assert drained.stats == {}

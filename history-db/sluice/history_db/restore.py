@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS = 2.0
-"""To wait for a command that has the history open; daemons do not let go of it."""
+"""To wait for a command that has the history open; daemons keep it open."""
 NEXT_TO_IT = ("-wal", "-shm", "-journal")
 
 
@@ -44,18 +44,18 @@ def restore(backup: Path, history: Path) -> Path | None:
 def _exchange(draft: Path, history: Path) -> Path | None:
     before = None
     if history.exists():
-        _let_go(history)
+        _close_off(history)
         before = history.with_name(f"{history.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
         before.hardlink_to(history)
     for suffix in NEXT_TO_IT:  # of one that is damaged: SQLite must not take them for the copy's
         with suppress(FileNotFoundError):
-            beside = history.with_name(history.name + suffix)
-            beside.rename(history.with_name((before or history).name + ".left" + suffix))
+            left = history.with_name(history.name + suffix)
+            left.rename(history.with_name((before or history).name + ".left" + suffix))
     draft.replace(history)
     return before
 
 
-def _let_go(history: Path) -> None:
+def _close_off(history: Path) -> None:
     """Refuse while somebody has the history open; one that is damaged nobody can use."""
     with (
         suppress(DamagedHistoryError, ForeignFileError),

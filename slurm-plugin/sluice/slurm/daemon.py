@@ -33,10 +33,11 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE, Situation, decide
 from sluice.policies.snapshot import Snapshot
-from sluice.slurm import service
+from sluice.slurm import metrics, service
 from sluice.slurm.drainer import Drainer, decision_of
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.ledger import Ledger
+from sluice.slurm.metrics import Metrics
 from sluice.slurm.plugin_client import PluginClient
 from sluice.slurm.query_server import QueryServer
 from sluice.slurm.queue import Changes, Queue
@@ -175,6 +176,7 @@ class Daemon:
         self._lane_speeds = LaneSpeeds()
         self._held_bursts = HeldBurstReader()
         self._queries = QueryServer()
+        self._metrics = Metrics()
         self._store: Store | None = None
         self._ledger: Ledger | None = None
         self._summary_due = time.monotonic() + SUMMARY_SECONDS
@@ -185,7 +187,7 @@ class Daemon:
         What bounds the waits comes first, and needs the queue alone. Nothing renews a lease in a
         round that could not read the queue.
         """
-        now = int(time.time())
+        now, began = int(time.time()), time.monotonic()
         seen: Seen | None = None
         changes: Changes | None = None
         with self._troubles.about("configuration"):
@@ -220,7 +222,24 @@ class Daemon:
         self._summarise()
         with self._troubles.about("status"):
             self._tell()
+        self._metrics.add_waits(self._gatekeeper.waits())
+        self._metrics.add_poll(time.monotonic() - began)
+        if self._metrics.is_due():
+            with self._troubles.about("metrics"):
+                self._metrics.write(self.config, self._situation())
         return not self._troubles
+
+    def _situation(self) -> metrics.Situation:
+        return metrics.Situation(
+            status=self._status,
+            running=len(self._queue.running),
+            pending=self._queue.pending,
+            accounts=self._gatekeeper.balance,
+            releases=self._gatekeeper.released,
+            plugin=self._drainer.stats,
+            lost=self._drainer.lost,
+            coverage=self._store.coverage() if self._store else None,
+        )
 
     @property
     def _slurm_uid(self) -> int:
@@ -309,7 +328,9 @@ class Daemon:
         if changes is not None:
             self._ledger.take(changes)
         self._is_drained = self._drainer.wait(DRAIN_SECONDS)
-        for record in self._drainer.arrived():
+        records = self._drainer.arrived()
+        self._metrics.add_records(records)
+        for record in records:
             self._ledger.add(record)
         self._drainer.raise_error(SlurmError)
 
@@ -318,6 +339,7 @@ class Daemon:
         if self._ledger is None:
             return
         rows = self._held_bursts.poll(Path(self.config.snapshot), self._ledger.cluster)
+        self._metrics.add_bursts(rows)
         if rows:
             self._gatekeeper.unstored.add(lambda store: store.add_held_bursts(rows))
 

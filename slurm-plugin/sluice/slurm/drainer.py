@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import Decision
@@ -35,6 +35,8 @@ KEPT = 50_000
 """Records in memory that the history has not taken."""
 PAUSE = 0.2
 """Seconds between two polls of an empty ring."""
+STATS_SECONDS = 15.0
+"""Seconds between two looks at what the plugin counts."""
 LONG_PAUSE = 1.0
 """Seconds until the next try after a failure."""
 BUSY_SECONDS = 2.0
@@ -56,6 +58,9 @@ class Drainer:
         """Records that neither the history nor memory had room for."""
         self.dropped = 0
         """Records that the plugin lost in its present life because nobody took them in time."""
+        self.stats: dict[str, Any] = {}
+        """What the plugin counts; empty while it does not answer."""
+        self._stats_due = 0.0
         self._client = client
         self._history = history
         self._kept_snapshot = kept_snapshot
@@ -139,11 +144,13 @@ class Drainer:
         try:
             records = self._fetch()
         except SlurmError as error:
+            self.stats = {}
             with self._changed:
                 self._errors[SlurmError] = error
                 self._changed.notify_all()
             return LONG_PAUSE
         self._errors.pop(SlurmError, None)
+        self._look_at_counts(begin)
         is_all = len(records) < BATCH
         try:
             self._put(records)
@@ -168,6 +175,15 @@ class Drainer:
             return [Record.parse(row) for row in answer.records]
         except CoreError as error:
             raise PluginAnswerError(f"{self._client.path}: {error}") from error
+
+    def _look_at_counts(self, now: float) -> None:
+        """Now and then; records do not wait for what the plugin says of itself."""
+        if now >= self._stats_due:
+            self._stats_due = now + STATS_SECONDS
+            try:
+                self.stats = self._client.stats()
+            except SlurmError:
+                self.stats = {}
 
     def _hand_over(self, records: list[Record], drained: float | None) -> None:
         with self._changed:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,8 +134,10 @@ class GateKeeper:
         self, status: Status, change: Callable[[Sequence[LicenseChange]], Mapping[int, str]]
     ) -> None:
         """Change is what tells Slurm jobs' licences (queue.py)."""
-        self.releases = 0
-        """Jobs whose tokens were taken off since sluiced started."""
+        self.released: Counter[str] = Counter()
+        """Jobs whose tokens were taken off since sluiced started, by reason."""
+        self.balance: list[Account] = []
+        """The tokens as audited at the last poll; empty where nothing is enforced."""
         self.unstored = Unstored()
         self._status = status
         self._change = change
@@ -214,6 +217,7 @@ class GateKeeper:
         """Decide again, exchange tokens, and impose the gates; `bound` has been called."""
         is_enforcing = config.mode == "enforce" and not self._facts.is_off
         if self._bundle is None or snapshot is None or not is_enforcing:
+            self.balance = []
             self.open_all()
             return
         parsed = Snapshot.parse(snapshot.content)
@@ -386,7 +390,8 @@ class GateKeeper:
         """Renew the leases that hold back what the gates do not let out."""
         present = leases(seen.reservations)
         self._may_have_leases = True
-        self._compare(accounts(self.holdings, seen.licenses, present, self._names, seen.now))
+        self.balance = accounts(self.holdings, seen.licenses, present, self._names, seen.now)
+        self._compare(self.balance)
         self._tell(NOT_RENEWED, self._late(gates.given_up(self._names)))
         held = self._foreign_tokens()
         sizes = {
@@ -461,7 +466,7 @@ class GateKeeper:
         ]
         if done:
             self.unstored.add(lambda store: store.add_releases(done))
-            self.releases += len(done)
+            self.released.update(release.reason for release in done)
         self._commanded = {k: r for k, r in self._commanded.items() if k in self._holdings}
         self._refusals = {k: why for k, why in self._refusals.items() if k in self._holdings}
 

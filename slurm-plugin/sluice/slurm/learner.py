@@ -26,6 +26,7 @@ from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
+from sluice.prediction.backtest import live_predictions, score
 from sluice.prediction.renewal import MIN_NEW, CurrentModel, model_in_use, publish, renew
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
@@ -118,6 +119,10 @@ READ_SHARE = 0.002
 """For reading the history as a whole."""
 FIT_SHARE = 0.003
 """For fitting models."""
+SCORE_SHARE = 0.001
+"""For laying predictions alongside what jobs did."""
+SCORE_SECONDS, SCORED_SECONDS = 3600.0, 7 * 86400
+"""From one time to the next that it is done, and how far back."""
 KEEP_SHARE = 0.001
 """For forgetting what is old."""
 KEEP_SECONDS = 86400.0
@@ -161,9 +166,8 @@ class Learner:
         self._lock = SnapshotLock("sluice-learn", "History")
         self._store: Store | None = None
         self._current: CurrentModel | None = None
-        self._polls, self._reads, self._fits, self._keeps = (
-            Ration(share) for share in (POLL_SHARE, READ_SHARE, FIT_SHARE, KEEP_SHARE)
-        )
+        shares = (POLL_SHARE, READ_SHARE, FIT_SHARE, SCORE_SHARE, KEEP_SHARE)
+        self._polls, self._reads, self._fits, self._scores, self._keeps = map(Ration, shares)
         self._published: tuple[object, ...] = ()
         """What the bundle was made of, and how its file was left."""
         self._interference: tuple[float, SiteModel | None] = (0.0, None)
@@ -194,6 +198,7 @@ class Learner:
                 store = self._open_history()
                 self._follow(store, now)
                 self._learn(store, int(now))
+                self._score(store, now)
                 self._forget(store, now)
         if is_first:
             self._polls.due = now  # what it took to start is no poll's cost
@@ -262,6 +267,23 @@ class Learner:
                 yield
             finally:
                 self._status.ran[name] = int(time.time())
+
+    def _score(self, store: Store, now: float) -> None:
+        """Once an hour, say how good the predictions of the last week were."""
+        if now < self._scores.due:
+            return
+        with self._service("scoring"), self._scores:
+            found = score(live_predictions(store, since=int(now) - SCORED_SECONDS))
+            told = {
+                "scored": found.jobs,
+                "came_true": found.came_true,
+                "within_2": found.within_2.get("write_bytes"),
+            }
+            for name, value in told.items():
+                self._status.facts.pop(name, None)
+                if value is not None:
+                    self._status.facts[name] = value
+        self._scores.due = max(self._scores.due, now + SCORE_SECONDS)
 
     def _forget(self, store: Store, now: float) -> None:
         """Once a day, forget what is older than KeepDays."""
@@ -376,6 +398,7 @@ class Learner:
         self._status.facts["cpu_ms"] = round(1000 * cpu_seconds())
         due = dict.fromkeys(LEARNER, now + self.pause)
         due["model"] = max(self._fits.due, due["model"])
+        due["scoring"] = max(self._scores.due, due["scoring"])
         due["retention"] = max(self._keeps.due, due["retention"])
         self._status.due = {name: int(moment) for name, moment in due.items()}
         self._status.write(learner_path(Path(self.config.history)))

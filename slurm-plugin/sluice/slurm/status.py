@@ -168,7 +168,7 @@ class Status:
     """By topic, and job or token."""
     counts: dict[str, int] = field(default_factory=dict)
     """Since sluiced started."""
-    facts: dict[str, int | str] = field(default_factory=dict)
+    facts: dict[str, float | str] = field(default_factory=dict)
     """What a daemon tells of its work and of the site; times are UTC seconds."""
     ran: dict[str, int] = field(default_factory=dict)
     """When each service of sluice-learn ran last, by topic; UTC seconds."""
@@ -286,6 +286,7 @@ LEARNER = {
     "learning": "learns from new runs",
     "model": "fits the model anew",
     "publishing": "writes the bundle",
+    "scoring": "lays predictions alongside what jobs did",
     "retention": "forgets what is older than KeepDays",
 }
 """What each service of sluice-learn does, in their order."""

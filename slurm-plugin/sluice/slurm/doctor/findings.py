@@ -154,6 +154,7 @@ TOPICS = {
     "turns": "let the user of sluiced read what sluice-turns writes next to Snapshot",
     "snapshot": "let the user of sluiced write the directory of Snapshot; jobs are left alone",
     "status": "let the user of sluiced write the directory of Snapshot",
+    "metrics": "let the user of sluiced write the directory of Snapshot",
     "queries": "let the user of sluiced write the directory of Socket; users cannot ask until then",
 }
 """What to do where sluiced fails, by topic."""
