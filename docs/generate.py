@@ -29,6 +29,7 @@ HERE = Path(__file__).parent
 BIN = HERE.parent / "build" / "bin"
 KINDS = {
     "mode": "Mode",
+    "rule": "Mode of some jobs",
     "path": "Paths",
     "list": "Who is left alone, and other lists",
     "number": "Plugin and daemon",

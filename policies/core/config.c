@@ -5,10 +5,19 @@
 
 #define REMEDY "remove the line or see sluice.conf(5)"
 
-enum { KIND_MODE, KIND_SCOPE, KIND_PATH, KIND_LIST, KIND_NUMBER, KIND_SETTING, KIND_LANE };
+enum {
+	KIND_MODE,
+	KIND_SCOPE,
+	KIND_PATH,
+	KIND_LIST,
+	KIND_NUMBER,
+	KIND_SETTING,
+	KIND_LANE,
+	KIND_RULE
+};
 
 static const char *const kind_names[]
-    = { "mode", "mode", "path", "list", "number", "setting", "lane" };
+    = { "mode", "mode", "path", "list", "number", "setting", "lane", "rule" };
 
 /* Everything that can stand before a `=`, once. */
 struct key {
@@ -33,6 +42,12 @@ struct key {
 static const struct key keys[] = {
 	{ "Mode", "what Sluice may do: off, observe, advise or enforce", "observe",
 	  MEMBER (mode), 0, 0, KIND_MODE },
+	{ "ModeOf",
+	  "the mode of some jobs, in place of Mode; one line a rule, as in "
+	  "ModeOf=enforce Accounts=phys Partitions=long,short, with any of Users, "
+	  "Accounts, "
+	  "Qos, Partitions and Lanes",
+	  "", MEMBER (mode_rules), 0, 0, KIND_RULE },
 	{ "Turns",
 	  "which jobs take turns where TurnsPort is set: off, asked (those with "
 	  "--io-turns), decided (also those whose bursts are predicted to matter) or all; "
@@ -68,6 +83,15 @@ const char *
 sluice_mode_name (unsigned int mode)
 {
 	return mode < SLUICE_MODE_COUNT ? mode_names[mode] : "?";
+}
+
+#define MODE_GROUND(word, member, bit, ground) ground,
+
+const char *
+sluice_mode_by_text (unsigned int selector)
+{
+	static const char *const grounds[] = { SLUICE_MODE_SELECTORS (MODE_GROUND) };
+	return selector < SLUICE_MODE_SELECTOR_COUNT ? grounds[selector] : NULL;
 }
 
 uint32_t
@@ -247,17 +271,18 @@ parse_path (const struct key *key, struct span value, char *path, struct sluice_
 
 /* Kept without blanks: `a, b` becomes `a,b`. */
 static int
-parse_list (const struct key *key, struct span value, char *list, struct sluice_error *err)
+parse_list (const char *key, struct span value, char *list, size_t size,
+	    struct sluice_error *err)
 {
 	size_t used = 0;
 	while (value.length > 0) {
 		struct span item = trimmed (take_until (&value, ','));
 		if (item.length == 0)
 			return sluice_fail (err, "%s has an empty item; remove a comma",
-					    key->key);
-		if (used + (used > 0) + item.length >= SLUICE_LIST_SIZE)
-			return sluice_fail (err, "%s is longer than %d bytes; shorten it",
-					    key->key, SLUICE_LIST_SIZE - 1);
+					    key);
+		if (used + (used > 0) + item.length >= size)
+			return sluice_fail (err, "%s is longer than %zu bytes; shorten it",
+					    key, size - 1);
 		if (used > 0)
 			list[used++] = ',';
 		memcpy (list + used, item.text, item.length);
@@ -333,6 +358,56 @@ parse_lane (struct span value, struct sluice_policy *policy, struct sluice_error
 	return sluice_policy_check (policy, err);
 }
 
+#define SELECTOR(word, member, bit, ground)                                                \
+	{ #word, offsetof (struct sluice_mode_rule, member) },
+
+/* `Accounts=phys,chem`: one list of a rule. */
+static int
+parse_selector (struct span word, struct sluice_mode_rule *rule, struct sluice_error *err)
+{
+	static const struct {
+		const char *word;
+		size_t offset;
+	} selectors[] = { SLUICE_MODE_SELECTORS (SELECTOR) };
+	struct span key = take_until (&word, '=');
+
+	for (uint32_t i = 0; i < SLUICE_MODE_SELECTOR_COUNT; i++) {
+		if (!is_word (key, selectors[i].word) || rule->by >> i & 1)
+			continue;
+		rule->by |= 1u << i;
+		if (word.length == 0)
+			break;
+		return parse_list (selectors[i].word, word,
+				   (char *)rule + selectors[i].offset,
+				   SLUICE_MODE_LIST_SIZE, err);
+	}
+	return sluice_fail (err, "after ModeOf=MODE one each of Users=, Accounts=, Qos=, "
+				 "Partitions= and Lanes= may follow, with a list");
+}
+
+/* `enforce Accounts=phys,chem Partitions=long` */
+static int
+parse_rule (struct span value, struct sluice_config *config, struct sluice_error *err)
+{
+	if (config->mode_rule_count == SLUICE_MAX_MODE_RULES)
+		return sluice_fail (err, "more than %d lines of ModeOf; remove one",
+				    SLUICE_MAX_MODE_RULES);
+	struct sluice_mode_rule *rule = &config->mode_rules[config->mode_rule_count];
+	if (parse_mode (take_word (&value), &rule->mode, err) < 0)
+		return -1;
+	if (rule->mode == SLUICE_MODE_OFF)
+		return sluice_fail (err, "ModeOf is observe, advise or enforce; to leave "
+					 "jobs alone, see ExemptUsers");
+	while (value.length > 0)
+		if (parse_selector (take_word (&value), rule, err) < 0)
+			return -1;
+	if (rule->by == 0)
+		return sluice_fail (err, "ModeOf names no jobs; add Users=, Accounts=, "
+					 "Qos=, Partitions= or Lanes=, or set Mode");
+	config->mode_rule_count++;
+	return 0;
+}
+
 static int
 parse_value (const struct key *key, struct span value, struct sluice_config *config,
 	     struct sluice_error *err)
@@ -351,7 +426,9 @@ parse_value (const struct key *key, struct span value, struct sluice_config *con
 		if (member == config->include
 		    && parse_include (value, &config->include_kinds, err) < 0)
 			return -1;
-		return parse_list (key, value, member, err);
+		return parse_list (key->key, value, member, SLUICE_LIST_SIZE, err);
+	case KIND_RULE:
+		return parse_rule (value, config, err);
 	case KIND_LANE:
 		return parse_lane (value, &config->policy, err);
 	case KIND_SETTING:
@@ -386,7 +463,7 @@ parse_line (struct span line, uint64_t *seen, struct sluice_config *config,
 	if (i == KEYS)
 		return sluice_fail (err, "unknown key %.*s; " REMEDY,
 				    (int)(word.length > 40 ? 40 : word.length), word.text);
-	if (keys[i].kind != KIND_LANE && *seen & (uint64_t)1 << i)
+	if (keys[i].kind < KIND_LANE && *seen & (uint64_t)1 << i)
 		return sluice_fail (err, "%s is there twice; remove one", keys[i].key);
 	*seen |= (uint64_t)1 << i;
 	/* A path, list or lane replaces the default as a whole. */
@@ -434,9 +511,10 @@ parse_uid (struct span s, uint32_t *uid)
 	return number < UINT32_MAX ? 0 : -1;
 }
 
+/* size: of the list, at most SLUICE_LIST_SIZE. */
 static int
-resolve_list (const char *key, char *list, int (*uid_of) (const char *, uint32_t *),
-	      struct sluice_error *err)
+resolve_list (const char *key, char *list, size_t size,
+	      int (*uid_of) (const char *, uint32_t *), struct sluice_error *err)
 {
 	char resolved[SLUICE_LIST_SIZE] = "";
 	struct span rest = { list, strlen (list) };
@@ -452,14 +530,26 @@ resolve_list (const char *key, char *list, int (*uid_of) (const char *, uint32_t
 					    "%s: no user %.60s; correct the name or "
 					    "give a uid",
 					    key, name);
-		int n = snprintf (resolved + used, sizeof resolved - used, "%s%lu",
-				  used ? "," : "", (unsigned long)uid);
-		if (n < 0 || (size_t)n >= sizeof resolved - used)
-			return sluice_fail (err, "%s is longer than %d bytes; shorten it",
-					    key, SLUICE_LIST_SIZE - 1);
+		int n = snprintf (resolved + used, size - used, "%s%lu", used ? "," : "",
+				  (unsigned long)uid);
+		if (n < 0 || (size_t)n >= size - used)
+			return sluice_fail (err, "%s is longer than %zu bytes; shorten it",
+					    key, size - 1);
 		used += (size_t)n;
 	}
-	sluice_copy_text (list, SLUICE_LIST_SIZE, resolved);
+	sluice_copy_text (list, size, resolved);
+	return 0;
+}
+
+static int
+resolve_rules (struct sluice_config *config, int (*uid_of) (const char *, uint32_t *),
+	       struct sluice_error *err)
+{
+	for (uint32_t i = 0; i < config->mode_rule_count; i++)
+		if (resolve_list ("ModeOf", config->mode_rules[i].users,
+				  SLUICE_MODE_LIST_SIZE, uid_of, err)
+		    < 0)
+			return -1;
 	return 0;
 }
 
@@ -468,10 +558,12 @@ sluice_config_resolve_users (struct sluice_config *config,
 			     int (*uid_of) (const char *name, uint32_t *uid),
 			     struct sluice_error *err)
 {
-	if (resolve_list ("ExemptUsers", config->exempt_users, uid_of, err) < 0
-	    || resolve_list ("OnlyUsers", config->only_users, uid_of, err) < 0
-	    || resolve_list ("ControlledUsers", config->controlled_users, uid_of, err)
-		   < 0) {
+	const size_t size = SLUICE_LIST_SIZE;
+	if (resolve_list ("ExemptUsers", config->exempt_users, size, uid_of, err) < 0
+	    || resolve_list ("OnlyUsers", config->only_users, size, uid_of, err) < 0
+	    || resolve_list ("ControlledUsers", config->controlled_users, size, uid_of, err)
+		   < 0
+	    || resolve_rules (config, uid_of, err) < 0) {
 		sluice_config_init (config);
 		return -1;
 	}

@@ -28,6 +28,35 @@ enum {
 	SLUICE_PATH_SIZE = 256,
 	SLUICE_LIST_SIZE = 1024,	   /* a comma-separated list, with its end */
 	SLUICE_CONFIG_MAX_BYTES = 1 << 20, /* of the file */
+	SLUICE_MAX_MODE_RULES = 16,
+	SLUICE_MODE_LIST_SIZE = 256, /* a list of a rule, with its end */
+};
+
+/* X(Word, member, BIT, ground): what a rule of ModeOf can name of a job. Users are as in
+ * the lists below; lanes are those that the job may write to, by what was decided. */
+#define SLUICE_MODE_SELECTORS(X)                                                           \
+	X (Users, users, USER, "its user")                                                 \
+	X (Accounts, accounts, ACCOUNT, "its account")                                     \
+	X (Qos, qos, QOS, "its QoS")                                                       \
+	X (Partitions, partitions, PARTITION, "its partition")                             \
+	X (Lanes, lanes, LANE, "its lanes")
+
+#define SLUICE_MODE_SELECTOR_MEMBER(word, member, bit, ground)                             \
+	char member[SLUICE_MODE_LIST_SIZE];
+#define SLUICE_ENUM_MODE_SELECTOR(word, member, bit, ground) SLUICE_MODE_SELECTOR_##bit,
+#define SLUICE_ENUM_MODE_BY(word, member, bit, ground)                                     \
+	SLUICE_MODE_BY_##bit = 1 << SLUICE_MODE_SELECTOR_##bit,
+
+enum sluice_mode_selector {
+	SLUICE_MODE_SELECTORS (SLUICE_ENUM_MODE_SELECTOR) SLUICE_MODE_SELECTOR_COUNT
+};
+enum sluice_mode_by { SLUICE_MODE_SELECTORS (SLUICE_ENUM_MODE_BY) };
+
+/* One line of ModeOf: a job fits that is in each of the lists; an empty one names all. */
+struct sluice_mode_rule {
+	uint32_t mode; /* enum sluice_mode; never OFF */
+	uint32_t by;   /* enum sluice_mode_by: lists that are not empty */
+	SLUICE_MODE_SELECTORS (SLUICE_MODE_SELECTOR_MEMBER)
 };
 
 /* X(Key, member, default, meaning): paths. */
@@ -83,6 +112,12 @@ enum {
 	   "newest runs of each application; 0: never")                                    \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
+	X (UserBudget, user_budget, 0, 0, 1000000000,                                      \
+	   "seconds that the jobs of one user wait for I/O reasons in 24 hours, added "    \
+	   "up, "                                                                          \
+	   "at most: then they are released; 0: as many as come about")                    \
+	X (AccountBudget, account_budget, 0, 0, 1000000000,                                \
+	   "the same of the jobs of one account")                                          \
 	X (ReleasesPerRound, releases, 50, 1, 10000,                                       \
 	   "jobs whose tokens sluiced takes off in one poll of the controller, at most")   \
 	X (TurnsPort, turns_port, 0, 0, 65535,                                             \
@@ -108,6 +143,9 @@ enum {
 struct sluice_config {
 	uint32_t mode;	/* enum sluice_mode */
 	uint32_t turns; /* enum sluice_turns_scope, as it was given */
+	uint32_t mode_rule_count;
+	uint32_t reserved;
+	struct sluice_mode_rule mode_rules[SLUICE_MAX_MODE_RULES];
 	SLUICE_CONFIG_NUMBERS (SLUICE_CONFIG_NUMBER_MEMBER)
 	uint32_t include_kinds; /* enum sluice_include: `include`, parsed */
 	SLUICE_CONFIG_PATHS (SLUICE_CONFIG_PATH_MEMBER)
@@ -141,7 +179,7 @@ int sluice_config_resolve_users (struct sluice_config *config,
 				 struct sluice_error *err);
 
 /* The i-th key with its kind ("path", "list", "number", "setting", "mode",
- * "lane"), default and meaning, for docs and `sluice config`; 0 at the end. */
+ * "lane", "rule"), default and meaning, for docs and `sluice config`; 0 at the end. */
 struct sluice_config_key {
 	const char *key;
 	const char *member; /* of struct sluice_config; "policy.x": of its policy */
@@ -152,6 +190,9 @@ struct sluice_config_key {
 int sluice_config_describe (unsigned int i, struct sluice_config_key *out);
 
 const char *sluice_mode_name (unsigned int mode);
+
+/* What the bit of enum sluice_mode_by stands for: `its account`; NULL at the end. */
+const char *sluice_mode_by_text (unsigned int selector);
 
 /* Which jobs take turns: none where no coordinator listens (TurnsPort=0). */
 uint32_t sluice_turns_scope (const struct sluice_config *config);

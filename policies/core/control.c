@@ -334,14 +334,83 @@ meet_first (struct sluice_control_job *job, const struct sluice_control_facts *f
 		memory->waited += (double)(facts->now - job->eligible);
 }
 
+/* The hours up to this one begin without waits. */
+static void
+turn_to (struct sluice_control_payer *payer, int64_t hour)
+{
+	if (hour - payer->hour >= SLUICE_CONTROL_HOURS)
+		payer->hour = hour - SLUICE_CONTROL_HOURS;
+	while (payer->hour < hour)
+		payer->waited[++payer->hour % SLUICE_CONTROL_HOURS] = 0.0;
+}
+
+static int64_t
+hour_of (int64_t now)
+{
+	return now > 0 ? now / 3600 : 0;
+}
+
+void
+sluice_control_pay (struct sluice_control_payer *payer, int64_t now, double seconds)
+{
+	turn_to (payer, hour_of (now));
+	payer->waited[payer->hour % SLUICE_CONTROL_HOURS] += seconds;
+}
+
+double
+sluice_control_paid (const struct sluice_control_payer *payer, int64_t now)
+{
+	int64_t first = hour_of (now) - SLUICE_CONTROL_HOURS + 1;
+	double sum = 0.0;
+	for (int64_t i = 0; i < SLUICE_CONTROL_HOURS; i++) {
+		int64_t hour = payer->hour - i;
+		if (hour >= 0 && hour >= first)
+			sum += payer->waited[hour % SLUICE_CONTROL_HOURS];
+	}
+	return sum;
+}
+
+static void
+pay (struct sluice_control_job *job, double seconds,
+     const struct sluice_control_facts *facts)
+{
+	job->memory.paid += seconds;
+	if (!facts->payers)
+		return;
+	if (job->user)
+		sluice_control_pay (&facts->payers[job->user], facts->now, seconds);
+	if (job->account)
+		sluice_control_pay (&facts->payers[job->account], facts->now, seconds);
+}
+
+static double
+left_of (uint32_t payer, double budget, const struct sluice_control_facts *facts)
+{
+	if (budget <= 0.0 || payer == 0 || !facts->payers)
+		return INFINITY;
+	return larger (0.0,
+		       budget - sluice_control_paid (&facts->payers[payer], facts->now));
+}
+
+double
+sluice_control_budget_left (const struct sluice_control_job *job,
+			    const struct sluice_control_facts *facts)
+{
+	return smaller (left_of (job->user, facts->user_budget, facts),
+			left_of (job->account, facts->account_budget, facts));
+}
+
 static void
 charge (struct sluice_control_job *job, const struct sluice_control_facts *facts)
 {
 	struct sluice_control_memory *memory = &job->memory;
-	if (memory->since <= 0.0)
+	if (memory->since <= 0.0) {
 		meet_first (job, facts);
-	else if (is_charged (job, facts))
-		memory->waited += larger (0.0, facts->clock - memory->polled);
+	} else if (is_charged (job, facts)) {
+		double seconds = larger (0.0, facts->clock - memory->polled);
+		memory->waited += seconds;
+		pay (job, seconds, facts);
+	}
 	memory->polled = facts->clock;
 }
 
@@ -356,6 +425,21 @@ release_of_stranger (const struct sluice_control_job *job,
 		   : SLUICE_RELEASE_NONE;
 }
 
+/* Those who have waited enough for others wait no more: where the tokens of a job would
+ * keep it now, it is released. */
+static uint32_t
+release_by_budget (const struct sluice_control_job *job,
+		   const struct sluice_control_facts *facts)
+{
+	if (!is_charged (job, facts))
+		return SLUICE_RELEASE_NONE;
+	if (left_of (job->user, facts->user_budget, facts) <= 0.0)
+		return SLUICE_RELEASE_USER_BUDGET;
+	if (left_of (job->account, facts->account_budget, facts) <= 0.0)
+		return SLUICE_RELEASE_ACCOUNT_BUDGET;
+	return SLUICE_RELEASE_NONE;
+}
+
 static uint32_t
 release_due (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
 {
@@ -368,11 +452,13 @@ release_due (const struct sluice_control_job *job, const struct sluice_control_f
 		return SLUICE_RELEASE_SWITCHED_OFF;
 	if (!(job->flags & SLUICE_CONTROL_GRANTED))
 		return release_of_stranger (job, facts);
+	if (is_pending (job) && job->flags & SLUICE_CONTROL_SPARED)
+		return SLUICE_RELEASE_MODE;
 	/* also with MaxDelay=0 a job has its lanes where nothing keeps it waiting */
-	return job->state == SLUICE_CONTROL_WAITS && job->memory.waited > 0.0
-		       && job->memory.waited >= facts->max_delay
-		   ? SLUICE_RELEASE_MAX_DELAY
-		   : SLUICE_RELEASE_NONE;
+	if (job->state == SLUICE_CONTROL_WAITS && job->memory.waited > 0.0
+	    && job->memory.waited >= facts->max_delay)
+		return SLUICE_RELEASE_MAX_DELAY;
+	return release_by_budget (job, facts);
 }
 
 static void
@@ -435,9 +521,14 @@ sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs,
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_control_job *job = &jobs[i];
 		memset (&job->verdict, 0, sizeof job->verdict);
+		if (job->state != SLUICE_CONTROL_ABSENT)
+			charge (job, facts);
+	}
+	/* once all have paid: who comes first shall make no difference to a budget */
+	for (uint32_t i = 0; i < n; i++) {
+		struct sluice_control_job *job = &jobs[i];
 		if (job->state == SLUICE_CONTROL_ABSENT)
 			continue;
-		charge (job, facts);
 		if (!job->tokens.lane_mask) {
 			job->memory.tries = 0;
 			job->memory.retry = 0.0;
@@ -547,7 +638,7 @@ decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *
 	record->submission = *submission;
 	sluice_record_decide (c->workspace, situation, config, record);
 	sluice_tokens_of (situation->policy, &record->decision, &tokens);
-	sluice_tokens_grant (config->mode, record->turns, situation->policy, submission,
+	sluice_tokens_grant (record->mode, record->turns, situation->policy, submission,
 			     &record->decision, facts->totals[tokens.klass],
 			     &record->grant);
 	return record;

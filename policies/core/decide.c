@@ -797,15 +797,15 @@ static void
 decide_alongside_others (struct sluice_workspace *workspace,
 			 const struct sluice_situation *s,
 			 const struct sluice_config *config,
-			 const struct sluice_submission *submission, int64_t now,
-			 struct sluice_decision *out)
+			 const struct sluice_submission *submission, int is_enforced,
+			 int64_t now, struct sluice_decision *out)
 {
 	workspace->situation = s;
 	workspace->job.nodes = submission->nodes ? submission->nodes : 1;
 	/* a lane that nobody holds the job to would be a wrong promise; where nothing
 	 * is enforced it shows what control would gain */
-	workspace->is_confinable = config->mode != SLUICE_MODE_ENFORCE
-				   || sluice_is_controlled (config, submission);
+	workspace->is_confinable
+	    = !is_enforced || sluice_is_controlled (config, submission);
 	workspace->now = (double)now;
 	weigh_job (workspace, &out->prediction.profile, submission, out);
 	if (!is_steady (workspace, submission, out))
@@ -922,6 +922,10 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 	if (out->reason != SLUICE_REASON_NONE)
 		return; /* action 0 is ABSTAIN */
 
+	struct sluice_job_mode mode;
+	sluice_mode_of (config, situation->policy, submission, 0, &mode);
+	int is_enforced = mode.mode == SLUICE_MODE_ENFORCE;
+
 	/* Also without a snapshot: what it would have been is worth recording. */
 	sluice_predict (situation->bundle, submission, &out->prediction);
 	if (config->user_hints)
@@ -931,8 +935,8 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 	if (out->reason == SLUICE_REASON_NONE)
 		out->reason = judge_prediction (&out->prediction, situation->policy);
 	if (out->reason == SLUICE_REASON_NONE)
-		decide_alongside_others (workspace, situation, config, submission, now,
-					 out);
+		decide_alongside_others (workspace, situation, config, submission,
+					 is_enforced, now, out);
 	else if (out->reason == SLUICE_REASON_INSIGNIFICANT
 		 || out->reason == SLUICE_REASON_FEW_BYTES) {
 		if (may_matter (workspace, &out->prediction.profile, situation->policy))
@@ -940,6 +944,6 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 		else
 			out->action = SLUICE_ACTION_LEAVE;
 	}
-	if (config->mode == SLUICE_MODE_ENFORCE)
+	if (is_enforced)
 		check_tokens_fit (situation->policy, submission, out);
 }

@@ -11,6 +11,7 @@
 
 #include "config.h"
 #include "predict.h"
+#include "scope.h"
 #include "snapshot.h"
 
 enum {
@@ -82,26 +83,6 @@ void sluice_corunner_set_remove (struct sluice_corunner_set *set, uint32_t job_i
 /* The situation must have been created with the set's bundle and a snapshot. */
 void sluice_situation_renew (struct sluice_situation *situation,
 			     struct sluice_corunner_set *set);
-
-/* Fill in what Slurm would where the user gave nothing: the default partition,
- * the user's default account and QoS. snapshot may be NULL. */
-void sluice_submission_complete (struct sluice_submission *submission,
-				 const struct sluice_snapshot *snapshot);
-
-/* Why Sluice keeps its hands off this job, or SLUICE_REASON_NONE, by the completed
- * submission. snapshot may be NULL: defaults that nobody published count as unknown. */
-uint32_t sluice_scope (const struct sluice_config *config,
-		       const struct sluice_snapshot *snapshot,
-		       const struct sluice_submission *submission);
-
-/* Whether a decision for this reason leaves a job alone that the site exempts, or whose
- * user opted out. */
-int sluice_is_left_alone (uint32_t reason);
-
-/* Whether the job writes only where Sluice puts it, as its user (--io-dir) or
- * the site says. Any other job counts against all lanes. */
-int sluice_is_controlled (const struct sluice_config *config,
-			  const struct sluice_submission *submission);
 
 /*
  * Where decisions are worked out, one at a time: 16 KiB that a caller keeps. On a stack

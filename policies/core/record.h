@@ -9,7 +9,7 @@
 
 #include "tokens.h"
 
-enum { SLUICE_RECORD_VERSION = 4 };
+enum { SLUICE_RECORD_VERSION = 5 };
 
 struct sluice_record {
 	uint32_t version;	    /* SLUICE_RECORD_VERSION */
@@ -21,9 +21,14 @@ struct sluice_record {
 	uint64_t snapshot_checksum; /* 0: none */
 	uint64_t snapshot_sequence;
 	uint64_t config_checksum; /* CRC-64 of the text of sluice.conf */
-	uint32_t mode;		  /* enum sluice_mode */
+	uint32_t mode;		  /* enum sluice_mode: how far Sluice goes with the job */
 	uint32_t
 	    turns; /* enum sluice_turns_scope; OFF also where nobody decides on turns */
+	/* struct sluice_job_mode: what gave the mode */
+	uint32_t mode_rule;
+	uint32_t mode_by;
+	uint32_t mode_at_most; /* before its lanes were decided */
+	uint32_t reserved;
 	char cluster[SLUICE_NAME_SIZE];
 	struct sluice_submission submission;
 	struct sluice_decision decision;
@@ -39,5 +44,11 @@ void sluice_record_decide (struct sluice_workspace *workspace,
 			   const struct sluice_situation *situation,
 			   const struct sluice_config *config,
 			   struct sluice_record *record);
+
+/* Fill in how far Sluice goes with the job of a record that has been decided: its mode and
+ * its scope of turns. Where some jobs are enforced, the others take no turns. */
+void sluice_record_set_mode (const struct sluice_config *config,
+			     const struct sluice_policy *policy,
+			     struct sluice_record *record);
 
 #endif

@@ -350,6 +350,25 @@ sluice_licenses_strip (const struct sluice_policy *policy,
 }
 
 void
+sluice_record_set_mode (const struct sluice_config *config,
+			const struct sluice_policy *policy, struct sluice_record *record)
+{
+	struct sluice_job_mode at_most, mode;
+	struct sluice_tokens tokens;
+
+	sluice_tokens_of (policy, &record->decision, &tokens);
+	sluice_mode_of (config, policy, &record->submission, 0, &at_most);
+	sluice_mode_of (config, policy, &record->submission, tokens.lane_mask, &mode);
+	record->mode = mode.mode;
+	record->mode_rule = mode.rule;
+	record->mode_by = mode.by;
+	record->mode_at_most = at_most.mode;
+	int is_spared = mode.mode != SLUICE_MODE_ENFORCE
+			&& sluice_furthest_mode (config) == SLUICE_MODE_ENFORCE;
+	record->turns = is_spared ? SLUICE_TURNS_FOR_OFF : sluice_turns_scope (config);
+}
+
+void
 sluice_record_decide (struct sluice_workspace *workspace,
 		      const struct sluice_situation *situation,
 		      const struct sluice_config *config, struct sluice_record *record)
@@ -358,8 +377,6 @@ sluice_record_decide (struct sluice_workspace *workspace,
 
 	record->version = SLUICE_RECORD_VERSION;
 	record->size = sizeof *record;
-	record->mode = config->mode;
-	record->turns = sluice_turns_scope (config);
 	if (situation)
 		record->bundle_checksum = sluice_bundle_checksum (situation->bundle);
 	if (snapshot) {
@@ -372,4 +389,6 @@ sluice_record_decide (struct sluice_workspace *workspace,
 	sluice_submission_complete (&record->submission, snapshot);
 	sluice_decide (workspace, situation, config, &record->submission, record->now,
 		       &record->decision);
+	sluice_record_set_mode (config, situation ? situation->policy : &config->policy,
+				record);
 }

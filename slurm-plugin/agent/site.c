@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bundle.h"
+#include "scope.h"
 #include "slurm_file.h"
 
 /* What was read at one moment. */
@@ -162,7 +163,9 @@ make_view (struct site *site)
 	view->rules.policy = &view->policy;
 	view->rules.is_off = site->was_off = is_off (site);
 	site->was_fresh = is_fresh (site);
-	view->rules.holds = site->config.mode == SLUICE_MODE_ENFORCE && !site->observes;
+	/* jobs that the site does not enforce for do not come here: scope.h */
+	view->rules.holds = sluice_furthest_mode (&site->config) == SLUICE_MODE_ENFORCE
+			    && !site->observes;
 	sluice_turns_settings_init (&view->rules.settings);
 	view->rules.settings.latency = site->config.turns_latency_ms / 1e3;
 	describe_storage (site, view->snapshot, &view->rules.storage);

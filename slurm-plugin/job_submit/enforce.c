@@ -46,8 +46,8 @@ note_is_wanted (const struct view *view, const struct sluice_record *record)
 		return 0;
 	if (turns_mark (view, record))
 		return 1;
-	return view->config.mode >= SLUICE_MODE_ADVISE
-	       && is_decided (record->decision.reason) && view->bundle && view->snapshot
+	return record->mode >= SLUICE_MODE_ADVISE && is_decided (record->decision.reason)
+	       && view->bundle && view->snapshot
 	       && sluice_snapshot_is_fresh (
 		   view->snapshot, sluice_bundle_policy (view->bundle), record->now);
 }

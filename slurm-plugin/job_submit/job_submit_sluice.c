@@ -201,8 +201,6 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	out->size = sizeof *out;
 	out->boot = plugin->boot;
 	out->now = time (NULL);
-	out->mode = view->config.mode;
-	out->turns = sluice_turns_scope (&view->config);
 	out->config_checksum = view->config_checksum;
 	if (view->bundle)
 		out->bundle_checksum = sluice_bundle_checksum (view->bundle);
@@ -220,6 +218,7 @@ decide (const struct view *view, const job_desc_msg_t *job, uint32_t submit_uid,
 	if (decider_decide (&plugin->decider, view, &out->submission, out->now,
 			    &out->decision))
 		count (&plugin->counters.repeated);
+	sluice_record_set_mode (&view->config, view_policy (view), out);
 }
 
 /* A job whose prediction came from the user's own runs alone; else others' were asked,

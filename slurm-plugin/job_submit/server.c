@@ -106,19 +106,24 @@ report_write (const struct report_sources *sources, const char *socket_path,
 	struct counters *counters = sources->counters;
 	struct ring_state ring = ring_state (sources->ring);
 	struct file_status files[FILE_COUNT];
-	uint32_t mode = SLUICE_MODE_OFF;
+	uint32_t mode = SLUICE_MODE_OFF, furthest_mode = SLUICE_MODE_OFF;
 
 	loader_get_status (sources->loader, files);
 	const struct view *view = loader_acquire (sources->loader);
-	if (view)
+	if (view) {
 		mode = view->config.mode;
+		furthest_mode = sluice_furthest_mode (&view->config);
+	}
 	loader_release (sources->loader);
 
 	json_put (&json, "{\"version\":\"%s\",\"slurm_version\":\"%u.%02u.%u\",",
 		  SLUICE_VERSION, SLURM_VERSION_NUMBER >> 16,
 		  SLURM_VERSION_NUMBER >> 8 & 0xff, SLURM_VERSION_NUMBER & 0xff);
-	json_put (&json, "\"boot\":\"%016" PRIx64 "\",\"pid\":%d,\"mode\":\"%s\",",
-		  sources->boot, (int)getpid (), sluice_mode_name (mode));
+	json_put (&json,
+		  "\"boot\":\"%016" PRIx64 "\",\"pid\":%d,\"mode\":\"%s\","
+		  "\"furthest_mode\":\"%s\",",
+		  sources->boot, (int)getpid (), sluice_mode_name (mode),
+		  sluice_mode_name (furthest_mode));
 	json_put (&json,
 		  "\"submissions\":%" PRIu64 ",\"modifications\":%" PRIu64
 		  ",\"decided\":%" PRIu64 ",\"repeated\":%" PRIu64 ",\"notes\":%" PRIu64

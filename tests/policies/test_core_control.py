@@ -962,3 +962,122 @@ def test_verdicts_do_not_depend_on_the_order_of_the_array(order):
 def test_every_release_has_a_sentence():
     assert {release: control.release_text(release) for release in RELEASES}.keys() == set(RELEASES)
     assert control.release_text("max_delay") == "it has waited for MaxDelay seconds"
+
+
+# Budgets
+
+
+def test_what_a_user_waits_is_added_up_over_his_jobs_and_then_all_of_them_are_released():
+    queue = Queue(max_delay=1e9, user_budget=10.0)
+    payers = control.Payers(queue.facts)
+    user = payers.index("user", 1000)
+    for job_id in (1, 2):
+        queue.add(job_id, user=user)
+    queue.add(3, user=payers.index("user", 1001))
+    queue.poll(1.0)
+    for _ in range(4):
+        assert not queue.poll(1.0)
+    assert payers.paid("user", 1000, NOW + 5) == 8.0
+    assert queue.poll(1.0) == {1: "user_budget", 2: "user_budget"}
+    assert queue.waited(3) > 0.0
+
+
+def test_an_account_has_a_budget_of_its_own():
+    queue = Queue(max_delay=1e9, user_budget=100.0, account_budget=4.0)
+    payers = control.Payers(queue.facts)
+    for job_id in (1, 2):
+        queue.add(job_id, user=payers.index("user", job_id), account=payers.index("account", "p"))
+    queue.add(3, user=payers.index("user", 3))
+    queue.poll(1.0)
+    assert queue.poll(2.0) == {1: "account_budget", 2: "account_budget"}
+
+
+def test_a_job_beyond_the_budget_keeps_tokens_that_do_not_keep_it():
+    queue = Queue(max_delay=1e9, user_budget=1.0)
+    payers = control.Payers(queue.facts)
+    queue.add(1, user=payers.index("user", 1000))
+    payers.pay("user", 1000, NOW, 60.0)
+    queue.facts.free[STREAM][0] = 1
+    assert not queue.poll()
+    queue.facts.free[STREAM][0] = 0
+    assert queue.poll() == {1: "user_budget"}
+
+
+def test_without_budgets_and_without_payers_only_the_bound_releases():
+    for members in ({}, {"user": 1}):
+        queue = Queue(max_delay=30.0)
+        if members:
+            control.Payers(queue.facts).index("user", 1000)
+        queue.add(1, **members)
+        assert not queue.poll()
+        assert not queue.poll(20.0)
+        assert queue.poll(20.0) == {1: "max_delay"}
+
+
+def test_a_wait_that_nobody_saw_is_charged_to_the_job_alone():
+    queue = Queue(max_delay=1e9, user_budget=1000.0)
+    payers = control.Payers(queue.facts)
+    queue.add(1, user=payers.index("user", 1000), eligible=NOW - 500)
+    queue.poll()
+    assert queue.waited() >= 500.0
+    assert payers.paid("user", 1000, NOW) == 0.0
+
+
+def test_waits_leave_the_budget_after_a_day():
+    facts = control.new_facts()
+    payers = control.Payers(facts)
+    begin = NOW // 3600 * 3600
+    payers.pay("user", 1, begin, 5.0)
+    payers.pay("user", 1, begin + 3600, 7.0)
+    assert payers.paid("user", 1, begin + 23 * 3600 + 3599) == 12.0
+    assert payers.paid("user", 1, begin + 24 * 3600) == 7.0
+    payers.pay("user", 1, begin + 24 * 3600, 1.0)
+    assert payers.paid("user", 1, begin + 24 * 3600) == 8.0
+    assert payers.paid("user", 1, begin + 100 * 3600) == 0.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 1000)), max_size=40))
+def test_a_budget_is_the_sum_of_the_last_24_hours_however_they_come(steps):
+    """Also after long pauses, and over more payers than there was room for at first."""
+    payers = control.Payers(control.new_facts())
+    for other in range(control.FIRST_CAPACITY):
+        payers.index("account", other)
+    hour, paid = NOW // 3600, []
+    for pause, seconds in steps:
+        hour += pause
+        payers.pay("user", 1, hour * 3600 + 1800, seconds)
+        paid.append((hour, seconds))
+        expected = sum(one for when, one in paid if when > hour - control.HOURS)
+        assert payers.paid("user", 1, hour * 3600 + 1800) == expected
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40)), min_size=1, max_size=12),
+    st.integers(1, 200),
+    st.integers(1, 9),
+)
+def test_no_user_waits_beyond_the_budget_by_more_than_his_jobs_and_one_poll(jobs, budget, step):
+    queue = Queue(max_delay=1e9, user_budget=float(budget))
+    payers = control.Payers(queue.facts)
+    for job_id, (user, _) in enumerate(jobs, start=1):
+        queue.add(job_id, user=payers.index("user", user))
+    queue.poll()
+    for _ in range(2 * budget // step + 4):
+        queue.take_tokens_off(queue.poll(float(step)))
+    for user in (1, 2, 3):
+        count = sum(one == user for one, _ in jobs)
+        waited = payers.paid("user", user, queue.facts.now)
+        assert waited <= budget - 1 + count * step or count == 0
+        owned = [i for i, (one, _) in enumerate(jobs, start=1) if one == user]
+        assert all(not queue.loop[i].tokens.lane_mask for i in owned)
+
+
+# Modes
+
+
+def test_a_waiting_job_that_the_site_enforces_no_more_for_is_released():
+    queue = Queue()
+    queue.add(1, flags=OURS | control.SPARED)
+    queue.add(2)
+    queue.add(3, state=control.RUNS, flags=OURS | control.SPARED)
+    assert queue.poll() == {1: "mode"}

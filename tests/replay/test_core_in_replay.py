@@ -135,6 +135,31 @@ def test_sluice_delays_no_job_longer_than_max_delay(policy, seed, most, wrong):
     assert np.all(outcomes.wait + 1e-6 >= outcomes.delay)
 
 
+@pytest.mark.parametrize("budget", ["user_budget", "account_budget"])
+def test_a_budget_bounds_what_jobs_of_a_user_wait_in_a_day(budget):
+    replayable, profiles = work(400)
+    users = replayable.workload.jobs["user"] = np.arange(400) % 3
+
+    def waits(**options):
+        outcomes = replay_with_io(
+            replayable,
+            SITE,
+            profiles=profiles,
+            storage=STORAGE,
+            policy="sluice-delay",
+            options=Options(max_delay=86400, wait_price=0.0, **options),
+        )
+        assert outcomes.ran.all()
+        day = replayable.workload.jobs["submit"] // 86400
+        return np.array([[outcomes.delay[(users == u) & (day == d)].sum() for u in range(3)]
+                         for d in np.unique(day)])  # fmt: skip
+
+    assert waits().max() > 4 * 600.0
+    bounded = waits(**{budget: 600.0})
+    # submitted on one day, they may wait on this and the next one
+    assert 0.0 < bounded.max() <= 2 * 600.0 + 1.0
+
+
 def test_a_replay_is_the_same_on_any_number_of_threads():
     replayable, profiles = work()
 

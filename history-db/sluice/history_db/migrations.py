@@ -678,6 +678,22 @@ def m025_smaller_decisions(db: Database) -> None:
     )
 
 
+def m026_io_waits(db: Database) -> None:
+    """Keep how long users and accounts waited for tokens, for their budgets."""
+    db.execute(
+        """
+        CREATE TABLE io_waits (
+            cluster     TEXT    NOT NULL,
+            hour        INTEGER NOT NULL,         -- its begin; UTC seconds
+            uid         INTEGER NOT NULL,
+            account     TEXT    NOT NULL,         -- empty: none
+            seconds     REAL    NOT NULL,         -- of all their jobs together
+            PRIMARY KEY (cluster, hour, uid, account)
+        ) STRICT, WITHOUT ROWID
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -704,4 +720,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m023_totals_without_harm,
     m024_held_bursts,
     m025_smaller_decisions,
+    m026_io_waits,
 )

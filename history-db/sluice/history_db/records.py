@@ -307,6 +307,18 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class IoWait:
+    """How long jobs of a user in an account waited for tokens in an hour, added up."""
+
+    cluster: str
+    hour: int
+    """Its begin, in UTC seconds."""
+    uid: int
+    account: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class HeldBurst:
     """A burst of a running job that was held in turns, or would have been (`is_held`)."""
 

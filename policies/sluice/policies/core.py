@@ -19,6 +19,7 @@ from sluice.policies.structs import (
     GRANTS,
     IN_TURNS,
     LAUNCHERS,
+    MODE_BY,
     MODES,
     PATTERNS,
     REASONS,
@@ -46,6 +47,7 @@ __all__ = [
     "IN_TURNS",
     "LAUNCHERS",
     "MODES",
+    "MODE_BY",
     "PATTERNS",
     "REASONS",
     "UNKNOWN",
@@ -76,7 +78,7 @@ def crc64(content: bytes) -> int:
 def sentence(list_name: str, word: str) -> str:
     """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
 
-    The lists are pattern, class, action, reason, grant, in_turns and evidence.
+    The lists are pattern, class, action, reason, grant, in_turns, evidence and mode_by.
     """
     words = {
         "pattern": PATTERNS,
@@ -86,6 +88,7 @@ def sentence(list_name: str, word: str) -> str:
         "grant": GRANTS,
         "in_turns": IN_TURNS,
         "evidence": EVIDENCE,
+        "mode_by": MODE_BY,
     }[list_name]
     text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))
     return str(ffi.string(text).decode())
@@ -130,7 +133,7 @@ class ConfigKey:
 
     key: str
     kind: str
-    """path, list, number, setting, mode or lane."""
+    """path, list, number, setting, mode, lane or rule."""
     member: str
     """Of struct sluice_config; `policy.x`: of its policy."""
     fallback: str
@@ -147,6 +150,36 @@ def config_keys() -> list[ConfigKey]:
     return keys
 
 
+def setting(config: View, key: ConfigKey) -> Any:
+    """Return the value of a key of sluice.conf; of one that may be repeated, a tuple."""
+    value: Any = config
+    for member in key.member.split("."):
+        value = getattr(value, member)
+    return value
+
+
+def setting_texts(config: View) -> dict[str, str]:
+    """Return each key of sluice.conf with its value, as it would stand there."""
+    return {key.key: _setting_text(setting(config, key)) for key in config_keys()}
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, tuple):
+        texts = (_rule_text(one) if hasattr(one, "by") else _lane_text(one) for one in value)
+        return "; ".join(texts)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
+def _lane_text(lane: View) -> str:
+    return f"{lane.name} Targets={lane.targets} Bandwidth={lane.bandwidth:.15g}"
+
+
+def _rule_text(rule: View) -> str:
+    members = ("users", "accounts", "qos", "partitions", "lanes")
+    lists = [f"{name.title()}={getattr(rule, name)}" for name in members if getattr(rule, name)]
+    return " ".join([rule.mode, *lists])
+
+
 class Config(View):
     """The settings in sluice.conf, by the member names of struct sluice_config."""
 
@@ -156,6 +189,25 @@ class Config(View):
         super().__init__(struct)
         self.checksum = checksum
         """CRC-64 of the text; 0 for the defaults."""
+
+
+def furthest_mode(config: View) -> str:
+    """Return the mode of the jobs with which Sluice goes furthest."""
+    return str(MODES[lib.sluice_furthest_mode(config.struct)])
+
+
+def mode_text(config: View) -> str:
+    """Say how far Sluice goes: `observe`, `observe, for some enforce`."""
+    furthest = furthest_mode(config)
+    mode = str(config.mode)
+    return mode if furthest == mode else f"{mode}, for some {furthest}"
+
+
+def mode_of(config: View, policy: View, submission: View, lane_mask: int) -> str:
+    """Return how far Sluice goes with a job on these lanes; 0: they are not decided."""
+    out = ffi.new("struct sluice_job_mode *")
+    lib.sluice_mode_of(config.struct, policy.struct, submission.struct, lane_mask, out)
+    return str(MODES[out.mode])
 
 
 @ffi.def_extern(error=-1)  # type: ignore[untyped-decorator]  # cffi has no types

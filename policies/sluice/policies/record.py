@@ -191,7 +191,7 @@ def decide(
 def replay(record: Record, situation: Situation | None, config: Config) -> bytes:
     """Make a record's decision again; the bytes equal record.decision.bytes."""
     mode = ffi.new("struct sluice_config *", config.struct[0])
-    mode.mode = MODES.index(record.mode)
+    mode.mode, mode.mode_rule_count = MODES.index(record.mode_at_most), 0
     out = ffi.new("struct sluice_decision *")
     _decide(situation, mode, ffi.addressof(record.struct, "submission"), record.now, out)
     return bytes(ffi.buffer(out))

@@ -55,6 +55,8 @@ GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
 TURNS_SCOPES = _named(lib.SLUICE_TURNS_FOR_COUNT, lib.sluice_turns_scope_name)
 IN_TURNS = _named(lib.SLUICE_IN_TURNS_COUNT, lib.sluice_in_turns_name)
 MODES = _named(lib.SLUICE_MODE_COUNT, lib.sluice_mode_name)
+MODE_BY = _words("sluice_mode_by", "SLUICE_MODE_BY_")
+"""What a rule of ModeOf can name of a job."""
 RELEASES = _named(lib.SLUICE_RELEASE_COUNT, lib.sluice_release_name)
 FIELD_NAMES = _named(lib.SLUICE_PROFILE_FIELD_COUNT, lib.sluice_profile_field_name)
 LAUNCHERS = _words("sluice_launcher", "SLUICE_LAUNCHER_")
@@ -69,6 +71,7 @@ _WORDS = {
     "turns": TURNS_SCOPES,
     "in_turns": IN_TURNS,
     "mode": MODES,
+    "mode_at_most": MODES,
     "launcher": LAUNCHERS,
 }
 """Members that hold a value of an enum."""
@@ -77,6 +80,8 @@ _FLAGS = {
     ("struct sluice_submission", "flags"): _words("sluice_submission_flags", "SLUICE_SUBMIT_"),
     ("struct sluice_prediction", "hinted"): _words("sluice_hinted", "SLUICE_HINTED_"),
     ("struct sluice_state", "flags"): _words("sluice_state_flags", "SLUICE_STATE_"),
+    ("struct sluice_record", "mode_by"): MODE_BY,
+    ("struct sluice_mode_rule", "by"): MODE_BY,
     ("struct sluice_partition", "flags"): _words("sluice_partition_flags", "SLUICE_PARTITION_"),
 }
 """What the bits of a member are called, from bit 0."""
@@ -85,6 +90,7 @@ _COUNTS = {
     "alternatives": "alternative_count",
     "coruns": "corun_count",
     "lanes": "lane_count",
+    "mode_rules": "mode_rule_count",
     "meaning": "outputs",
     "points": "point_count",
 }

@@ -81,8 +81,9 @@ struct sluice_core_setup {
 	const struct sluice_submission *submissions; /* one an application */
 	const uint32_t *application;		     /* by job, into submissions */
 	uint32_t job_count;
-	uint32_t reserved;
-	int64_t epoch; /* UTC seconds of time 0 */
+	uint32_t association_count;
+	const struct sluice_association *associations; /* by user: who pays for waits */
+	int64_t epoch;				       /* UTC seconds of time 0 */
 };
 
 struct sluice_core_policy;

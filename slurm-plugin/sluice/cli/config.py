@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,11 +48,13 @@ def show(config: Path | None, *, as_json: bool) -> None:
         sluice config show
         sluice config show --json | jq .Mode
     """
-    settings = _settings(read_config(config))
+    from sluice.policies.core import setting_texts
+
+    settings = read_config(config)
     if as_json:
-        show_json(settings)
+        show_json(_settings(settings))
         return
-    show_table(("Key", "Value"), [(key, _shown(value)) for key, value in settings.items()])
+    show_table(("Key", "Value"), list(setting_texts(settings).items()))
 
 
 @command.command()
@@ -129,20 +131,8 @@ def _settings(config: Config) -> dict[str, object]:
 
     settings: dict[str, object] = {}
     for key in core.config_keys():
-        value: Any = config
-        for member in key.member.split("."):
-            value = getattr(value, member)
+        value = core.setting(config, key)
         settings[key.key] = (
-            [lane.to_dict() for lane in value] if isinstance(value, tuple) else value
+            [line.to_dict() for line in value] if isinstance(value, tuple) else value
         )
     return settings
-
-
-def _shown(value: object) -> object:
-    """Write a value as it would stand in sluice.conf."""
-    if isinstance(value, list):
-        return "; ".join(
-            f"{lane['name']} Targets={lane['targets']} Bandwidth={lane['bandwidth']:.15g}"
-            for lane in value
-        )
-    return f"{value:.15g}" if isinstance(value, float) else value

@@ -93,8 +93,10 @@ def command(config: Path | None, *, layout: Layout, as_json: bool) -> None:
 def _below(facts: Facts) -> Iterator[str]:
     if facts["is_off"]:
         yield "Sluice is switched off: all gates are open. `sluice on` closes them again."
-    elif facts["mode"] != "enforce":
+    elif facts["furthest_mode"] != "enforce":
         yield f"Mode is {facts['mode']}: there are gates in enforce alone."
+    elif facts["mode"] != "enforce":
+        yield f"Mode is {facts['mode']}, and enforce for the jobs that ModeOf names."
     if facts["turns"] is not None:
         yield _turns(facts["turns"])
         yield from _bursts(facts["turns"]["bursts"], int(time.time()))

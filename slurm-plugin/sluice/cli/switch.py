@@ -116,6 +116,7 @@ def _leave_off_file(site: Site, reason: str) -> None:
 
 def _open_gates(site: Site) -> Opened | None:
     """Delete the leases; None where Slurm cannot be asked which there are."""
+    from sluice.policies.core import furthest_mode
     from sluice.slurm import slurm_commands
     from sluice.slurm.overview import TIDY_SECONDS, open_gates
     from sluice.slurm.records import SlurmError
@@ -127,7 +128,7 @@ def _open_gates(site: Site) -> Opened | None:
             return None
         opened = open_gates()
     except SlurmError as error:
-        if site.is_known and site.config.mode != "enforce":
+        if site.is_known and furthest_mode(site.config) != "enforce":
             return None  # no gate was ever closed
         site.report(
             f"the leases could not be deleted: {error}. They run out by themselves within "
@@ -148,10 +149,11 @@ def _open_gates(site: Site) -> Opened | None:
 
 def _take_tokens_off(site: Site, opened: Opened | None) -> None:
     """Free the waiting jobs of tokens, as far as sluiced may not be there to do it."""
+    from sluice.policies.core import furthest_mode
     from sluice.slurm.overview import policy_in_use, release_all
     from sluice.slurm.records import SlurmError
 
-    if opened is None or (site.config.mode != "enforce" and not opened.tokens):
+    if opened is None or (furthest_mode(site.config) != "enforce" and not opened.tokens):
         return
     if _is_tidied_by_daemon(site):
         return
@@ -191,6 +193,7 @@ def on(config: Path | None) -> None:
     Example:
         sluice on
     """
+    from sluice.policies.core import mode_text
     from sluice.slurm import service
 
     site = _site(config)
@@ -201,6 +204,6 @@ def on(config: Path | None) -> None:
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}; {HOW}") from error
     if found:
-        click.echo(f"Sluice is on: {found[0]} is gone. Mode is {site.config.mode}.")
+        click.echo(f"Sluice is on: {found[0]} is gone. Mode is {mode_text(site.config)}.")
     else:
         click.echo(f"Sluice was not off: there is no {site.config.off_file}.")

@@ -99,6 +99,8 @@ class Starts:
             known = ledger.known(job)
             if known is None or known.prediction is None or known.prediction.klass == "none":
                 continue
+            if known.mode == "enforce":
+                continue  # the control loop decides on it
             self._done[job.job_id] = job.start or now
             before = [other for other in running.values() if _order(other) < _order(job)]
             if not _is_news(job, before):
@@ -262,7 +264,7 @@ class Daemon:
     def _decide_at_starts(self, seen: Seen) -> None:
         """Say what enforce would decide of jobs that started; the history hears of it next."""
         bundle = self._gatekeeper.bundle
-        if self.config.mode not in {"observe", "advise"} or service.is_off(self.config):
+        if self.config.mode == "off" or service.is_off(self.config):
             return
         if self._ledger is not None and bundle is not None:
             write = self._starts.poll(
@@ -284,6 +286,9 @@ class Daemon:
             self._gatekeeper.open_all(LEAVE_TIMEOUT)
         self._queue.close()
         self._queries.close()
+        with self._troubles.about("history"):
+            if self._store:
+                self._gatekeeper.leave(self._store)
         self._close_history()
         self._lock.close()
 
@@ -355,6 +360,7 @@ class Daemon:
         self._drainer.raise_error(HistoryError)
         if self._ledger is not None:
             self._ledger.write(store)
+            self._gatekeeper.budgets.restore(store, self._ledger.cluster, now)
         self._gatekeeper.unstored.flush(store)
 
     def _open_history(self) -> Store:

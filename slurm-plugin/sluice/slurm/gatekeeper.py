@@ -26,6 +26,7 @@ from sluice.policies.record import MIN_TOTAL, Situation, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import text_of
 from sluice.slurm import service, slurm_commands
+from sluice.slurm.budgets import Budgets
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.leases import (
     Account,
@@ -144,6 +145,7 @@ class GateKeeper:
         self._loop: control.Loop[Key] = control.Loop()
         self._facts = control.new_facts()
         self._facts.boot = secrets.randbits(64) or 1
+        self.budgets = Budgets(self._facts)
         self._rows: dict[Key, tuple[QueuedJob, Known | None]] = {}
         self._holdings: dict[Key, Holding] = {}
         self._others: dict[Key, QueuedJob] = {}
@@ -151,7 +153,8 @@ class GateKeeper:
         self._partitions: dict[str, int] = {}
         self._bundle: Bundle | None = None
         self._bundle_stamp: service.Stamp | None = None
-        self._policy: View = core.default_config().policy
+        self._config: Config = core.default_config()
+        self._policy: View = self._config.policy
         self._names: dict[str, tuple[int, str]] = {}
         self._restored: dict[int, int] = {}
         self._restored_at = 0
@@ -197,13 +200,14 @@ class GateKeeper:
 
     def bound(self, seen: Seen, ledger: Ledger | None, config: Config, slurm_uid: int) -> None:
         """Release the jobs that have waited long enough, and those that Sluice gave no tokens."""
-        self._take_policy(config, slurm_uid)
+        self._take_settings(config, slurm_uid)
         self._follow(seen, ledger)
         self._keep_effects(seen)
         self._state_facts(seen, config, ledger)
         rooms = self._rooms(seen.room)
         self._loop.find_room(rooms, len(rooms), self._facts)
         self._loop.bound(self._facts)
+        self._keep_waits(seen.now)
         self._release(self._loop.actions(), seen)
         self._restored = {}
         self._tell(REFUSED, self._refused())
@@ -215,7 +219,7 @@ class GateKeeper:
         snapshot: StoredSnapshot | None,
     ) -> None:
         """Decide again, exchange tokens, and impose the gates; `bound` has been called."""
-        is_enforcing = config.mode == "enforce" and not self._facts.is_off
+        is_enforcing = not self._facts.is_off
         if self._bundle is None or snapshot is None or not is_enforcing:
             self.balance = []
             self.open_all()
@@ -237,10 +241,22 @@ class GateKeeper:
             self._may_have_leases = False
             self._wanted = {}
 
+    def leave(self, store: Store) -> None:
+        """Tell the history what it has not heard; raises HistoryError."""
+        rest = self.budgets.rest(text_of(self._facts.cluster))
+        self.unstored.add(lambda store: store.add_io_waits(rest))
+        self.unstored.flush(store)
+
     # What the loop starts from
 
-    def _take_policy(self, config: Config, slurm_uid: int) -> None:
-        """Take up a changed bundle; as in the plugin, a bad one leaves the last good one in use."""
+    def _take_settings(self, config: Config, slurm_uid: int) -> None:
+        """Take up changed settings and a changed bundle.
+
+        As in the plugin, a bad bundle leaves the last good one in use.
+        """
+        if config is not self._config:
+            self._config = config
+            self._rows.clear()  # modes of jobs may be others now
         path = Path(config.bundle)
         stamp = service.stamp_of(path)
         if stamp is not None and stamp != self._bundle_stamp:
@@ -292,9 +308,12 @@ class GateKeeper:
         row.array_id = job.submission_id if job.is_array else 0
         row.state = _state(job)
         row.flags = _flags(job, known, holding)
+        if known and holding and not self._is_enforced(known, holding):
+            row.flags |= control.SPARED
         row.tasks = job.tasks_waiting
         row.partition = self._partitions.setdefault(job.partition, len(self._partitions))
         row.nodes, row.cpus, row.priority = job.nodes, job.cpus, job.priority
+        self.budgets.describe(row, job)
         row.submit, row.eligible, row.start = job.submit, job.eligible or 0, job.start or 0
         row.tokens.klass = CLASSES.index(prediction.klass) if prediction else 0
         row.tokens.lane_mask = 0
@@ -316,13 +335,18 @@ class GateKeeper:
         else:
             self._others.pop(key, None)
 
+    def _is_enforced(self, known: Known, holding: Holding) -> bool:
+        mode = core.mode_of(self._config, self._policy, known.submission, holding.lane_mask)
+        return mode == "enforce"
+
     def _state_facts(self, seen: Seen, config: Config, ledger: Ledger | None) -> None:
         facts = self._facts
         interval = seen.clock - facts.clock if facts.clock else 0.0
         facts.grace = GRACE * max(config.follow_ms / 1000, interval)
         facts.clock, facts.now = seen.clock, seen.now
         facts.max_delay = self._policy.max_delay
-        facts.is_off = config.mode != "enforce" or service.is_off(config)
+        facts.user_budget, facts.account_budget = config.user_budget, config.account_budget
+        facts.is_off = core.furthest_mode(config) != "enforce" or service.is_off(config)
         facts.releases = config.releases
         facts.config_checksum = config.checksum
         facts.cluster = (ledger.cluster if ledger else "").encode()[: core.NAME_SIZE - 1]
@@ -469,6 +493,19 @@ class GateKeeper:
             self.released.update(release.reason for release in done)
         self._commanded = {k: r for k, r in self._commanded.items() if k in self._holdings}
         self._refusals = {k: why for k, why in self._refusals.items() if k in self._holdings}
+
+    def _keep_waits(self, now: int) -> None:
+        """Note who waited how long since the last poll."""
+        self.budgets.take(
+            (
+                (key, holding.job, self._loop[key].memory.paid)
+                for key, holding in self._holdings.items()
+                if holding.job.is_pending
+            ),
+            now,
+        )
+        if rows := self.budgets.due(text_of(self._facts.cluster), now):
+            self.unstored.add(lambda store: store.add_io_waits(rows))
 
     def _keep_decisions(self, actions: Iterable[Action[Key]], snapshot: StoredSnapshot) -> None:
         """Keep the decisions that are acted on, with what they were made from."""

@@ -57,6 +57,8 @@ class Known:
     script_signature: int
     is_granted: bool
     """The decision gave the job tokens."""
+    mode: str
+    """How far Sluice goes with the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +432,7 @@ def known_of(record: Record) -> Known:
         prediction=None if record.decision.reason in UNSURE else record.prediction,
         script_signature=record.submission.script_signature,
         is_granted=record.grant.outcome == "taken",
+        mode=record.mode,
     )
 
 

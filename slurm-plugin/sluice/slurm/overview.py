@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError
+from sluice.policies.core import CoreError, furthest_mode
 from sluice.policies.record import token_names
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.leases import (
@@ -60,6 +60,7 @@ def overview(config: Config, now: int, hidden: Collection[str] = ()) -> dict[str
         balance, found = settled_balance(queue, config, now, tries=1 if hidden else TRIES)
     return {
         "mode": config.mode,
+        "furthest_mode": furthest_mode(config),
         "is_off": service.is_off(config),
         "gates": [_gate(account, found, now) for account in balance],
         "differences": [] if hidden else list(differences(balance).values()),

@@ -274,11 +274,11 @@ def _decision(record: Facts, facts: Facts) -> Iterator[Part]:
     yield f"  {decision['action']}: {sentence('action', decision['action'])}."
     yield f"  Because {sentence('reason', decision['reason'])} ({decision['reason']})."
     effect = {
-        "advise": "Mode was advise: a note went into the admin comment, nothing else was touched.",
-        "enforce": f"Mode was enforce: {sentence('grant', record['grant']['outcome'])}"
-        f"{_tokens(record['grant']['tokens'], facts['lanes'])}.",
-    }.get(record["mode"], f"Mode was {record['mode']}: the job was not touched.")
-    yield f"  {effect}"
+        "advise": "a note went into the admin comment, nothing else was touched",
+        "enforce": f"{sentence('grant', record['grant']['outcome'])}"
+        f"{_tokens(record['grant']['tokens'], facts['lanes'])}",
+    }.get(record["mode"], "the job was not touched")
+    yield f"  Mode was {record['mode']}{_rule(record)}: {effect}."
     if record["turns"] != "off":
         yield f"  {_takes_turns(record)}"
     how = {
@@ -292,6 +292,14 @@ def _decision(record: Facts, facts: Facts) -> Iterator[Part]:
     )
     if name := facts["interference_model"]["name"]:
         yield f"  Interference by {name}."
+
+
+def _rule(record: Facts) -> str:
+    """Say which rule gave the mode, where it was not Mode itself."""
+    if not record["mode_rule"]:
+        return ""
+    grounds = " and ".join(sentence("mode_by", word) for word in record["mode_by"])
+    return f" by rule {record['mode_rule']} of ModeOf, for {grounds}"
 
 
 def _takes_turns(record: Facts) -> str:

@@ -20,6 +20,7 @@ from sluice.history_db.records import (
     HeldBurst,
     HeldTotals,
     Holder,
+    IoWait,
     Release,
     RunningSet,
     Selection,
@@ -397,6 +398,25 @@ class Gates(Connection):
             [since, job_id, job_id],
         )
         return [Release(*row) for row in rows]
+
+    def add_io_waits(self, rows: Iterable[IoWait]) -> None:
+        """Add these seconds to those that are there."""
+        with self._transaction() as db:
+            db.executemany(
+                "INSERT INTO io_waits (cluster, hour, uid, account, seconds) "
+                "VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET seconds = seconds + excluded.seconds",
+                [(row.cluster, row.hour, row.uid, row.account, row.seconds) for row in rows],
+            )
+
+    def io_waits(self, *, since: int = 0, cluster: str | None = None) -> list[IoWait]:
+        """Return how long users waited for tokens, hour by hour, oldest first."""
+        rows = self._rows(
+            "SELECT cluster, hour, uid, account, seconds FROM io_waits "
+            "WHERE hour >= ? AND (? IS NULL OR cluster = ?) ORDER BY hour, cluster, uid, account",
+            [since, cluster, cluster],
+        )
+        return [IoWait(*row) for row in rows]
 
 
 class HeldBursts(Connection):

@@ -109,10 +109,11 @@ class Gates:
 class Core:
     """Sluice: the decision core, by a bundle, deciding as it is deployed."""
 
-    def __init__(self, site: SiteBundle, jobs: NDArray[Any], *, epoch: float) -> None:
-        """Take the jobs of a workload (engine.JOB); epoch is the UTC second of time 0."""
+    def __init__(self, site: SiteBundle, workload: Workload, *, epoch: float) -> None:
+        """Take the jobs of a workload; epoch is the UTC second of time 0."""
         self.site = site
-        self._jobs = np.ascontiguousarray(jobs)
+        self._jobs = jobs = np.ascontiguousarray(workload.jobs)
+        self._associations = np.ascontiguousarray(workload.associations)
         self._application = np.ascontiguousarray(site.application, np.uint32)
         self._submissions = ffi.from_buffer(
             "struct sluice_submission[]", b"".join(one.bytes for one in site.submissions)
@@ -132,6 +133,10 @@ class Core:
                 "submissions": self._submissions,
                 "application": ffi.cast("uint32_t *", self._application.ctypes.data),
                 "job_count": len(jobs),
+                "association_count": len(self._associations),
+                "associations": ffi.cast(
+                    "struct sluice_association *", self._associations.ctypes.data
+                ),
                 "epoch": int(epoch),
             },
         )
@@ -266,6 +271,10 @@ class Options:
     """`two-groups`: I/O-heavy jobs that may run at a time."""
     wait_price: float = 0.2
     """Sluice: slot-seconds that one slot-second of added wait costs (WaitPrice)."""
+    user_budget: float = 0.0
+    """Sluice: seconds that jobs of a user wait in a day, added up (UserBudget); 0: no limit."""
+    account_budget: float = 0.0
+    """Sluice: the same of an account (AccountBudget)."""
     source_rate: float = 0.16
     """`rate-cap`: of a node, as a share of the rate at which it can write."""
     turns: float = 0.0
@@ -450,8 +459,9 @@ def sluice(
             wait_price=options.wait_price,
             turns_gain=options.turns_gain * options.covered if options.turns > 0 else 0.0,
             is_confinable=lanes,
+            budgets=(options.user_budget, options.account_budget),
         )
-        decider = Core(site, question.workload.jobs, epoch=question.epoch)
+        decider = Core(site, question.workload, epoch=question.epoch)
         plan = Plan(decider, question.storage)
         return _with_turns(plan, question) if options.turns > 0 else plan
 

@@ -20,7 +20,13 @@ from sluice.history_db.errors import (
 )
 from sluice.history_db.store import Store
 from sluice.policies.bundle import Bundle
-from sluice.policies.core import CoreError, check_trust, default_config, read_config
+from sluice.policies.core import (
+    CoreError,
+    check_trust,
+    default_config,
+    mode_text,
+    read_config,
+)
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import service
 from sluice.slurm import service as switch_file
@@ -73,7 +79,7 @@ def configuration(site: Site) -> Iterator[Finding]:
     except CoreError as error:
         yield Finding("FAIL", "configuration", str(error), "until then the plugin does nothing")
         return
-    yield Finding("OK", "configuration", f"{path}, Mode={site.config.mode}")
+    yield Finding("OK", "configuration", f"{path}, Mode={mode_text(site.config)}")
 
 
 def switch(site: Site) -> Iterator[Finding]:

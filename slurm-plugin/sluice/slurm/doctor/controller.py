@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.store import Store
-from sluice.policies.core import CoreError
+from sluice.policies.core import CoreError, furthest_mode
 from sluice.policies.record import MIN_TOTAL, Record, token_names
 from sluice.slurm import plugin_client, service, slurm_commands
 from sluice.slurm.doctor.findings import Finding, Site, skipped
@@ -206,7 +206,7 @@ def library(site: Site) -> Iterator[Finding]:
 
 def tokens(site: Site) -> Iterator[Finding]:
     """Say what enforce does, and whether slurm.conf defines what it needs."""
-    if site.config is None or site.stats.get("mode") != "enforce":
+    if site.config is None or site.stats.get("furthest_mode") != "enforce":
         return
     names = token_names(policy_in_use(site.config))
     try:
@@ -280,7 +280,9 @@ def quantile(histogram: dict[str, Any], share: float) -> float:
 
 def gates(site: Site) -> Iterator[Finding]:
     """Look whether the tokens balance and every gate that should be is closed."""
-    if site.config is None or site.controller is None or site.config.mode != "enforce":
+    if site.config is None or site.controller is None:
+        return
+    if furthest_mode(site.config) != "enforce":
         return
     unseen = hidden(os.geteuid(), site.controller, ("jobs", "reservations"))
     if unseen:
@@ -363,7 +365,9 @@ Names = dict[str, tuple[int, str]]
 
 def reservations(site: Site) -> Iterator[Finding]:
     """Find reservations that are in the way of a lease."""
-    if site.config is None or site.controller is None or site.config.mode != "enforce":
+    if site.config is None or site.controller is None:
+        return
+    if furthest_mode(site.config) != "enforce":
         return
     names = token_names(policy_in_use(site.config))
     try:

@@ -1,0 +1,78 @@
+"""Who has waited how long for tokens: the budgets of users and accounts, across restarts.
+
+The core charges and judges (policies/core/control.h). Here is who pays for which job, and what the
+history keeps of it: seconds by hour, user and account, from which a new sluiced goes on. Without a
+history it begins at 0, and MaxDelay bounds each wait as always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import IoWait
+from sluice.policies.control import HOURS, Payers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sluice.history_db.store import Store
+    from sluice.slurm.leases import Key
+    from sluice.slurm.records import QueuedJob
+
+HOUR = 3600
+STORED_SECONDS = 10
+"""How often the history hears of waits: what a killed sluiced forgets of them, at most."""
+
+
+class Budgets:
+    """Keeps the payers of the control loop, and what the history has not heard of."""
+
+    def __init__(self, facts: Any) -> None:
+        """Facts are those of the control loop."""
+        self._payers = Payers(facts)
+        self._seen: dict[Key, float] = {}
+        """Seconds that were paid for a job at the last poll."""
+        self._unstored: dict[tuple[int, int, str], float] = {}
+        """Seconds by hour, uid and account."""
+        self._due = 0
+        self._is_restored = False
+
+    def describe(self, row: Any, job: QueuedJob) -> None:
+        """Say who pays for a job, in its row of the loop."""
+        row.user = self._payers.index("user", job.uid)
+        row.account = self._payers.index("account", job.account) if job.account else 0
+
+    def restore(self, store: Store, cluster: str, now: int) -> None:
+        """Go on where an earlier sluiced ended; once. Raises HistoryError."""
+        if self._is_restored:
+            return
+        for row in store.io_waits(since=(now // HOUR - HOURS) * HOUR, cluster=cluster):
+            self._payers.pay("user", row.uid, row.hour, row.seconds)
+            if row.account:
+                self._payers.pay("account", row.account, row.hour, row.seconds)
+        self._is_restored = True
+
+    def take(self, rows: Iterable[tuple[Key, QueuedJob, float]], now: int) -> None:
+        """Take up what was paid for each job with tokens, until now."""
+        before, self._seen = self._seen, {}
+        for key, job, paid in rows:
+            self._seen[key] = paid
+            if seconds := paid - before.get(key, 0.0):
+                who = (now // HOUR * HOUR, job.uid, job.account or "")
+                self._unstored[who] = self._unstored.get(who, 0.0) + seconds
+
+    def due(self, cluster: str, now: int) -> list[IoWait]:
+        """Return what the history is to be told now."""
+        if now < self._due or not self._unstored:
+            return []
+        self._due = now + STORED_SECONDS
+        return self.rest(cluster)
+
+    def rest(self, cluster: str) -> list[IoWait]:
+        """Return all that the history has not been told."""
+        rows = [
+            IoWait(cluster, hour, uid, account, seconds)
+            for (hour, uid, account), seconds in self._unstored.items()
+        ]
+        self._unstored = {}
+        return rows

@@ -1,0 +1,133 @@
+"""Modes of some jobs and budgets on a real slurmctld: who waits for tokens, and who does not."""
+
+from collections.abc import Iterator
+
+import pytest
+from gated import (
+    LONG,
+    STREAM,
+    TOKENS,
+    configure,
+    gates,
+    leases,
+    licenses,
+    running,
+    submit,
+    waits,
+)
+from plugin_harness import PluginFiles, drain
+from private_slurm import PrivateSlurm
+from sluiced import Sluiced, wait_for
+
+from sluice.history_db.store import Store
+
+pytestmark = pytest.mark.slurm
+
+PARTITIONS = {"main": "Default=YES", "trial": ""}
+# Sharing costs more than waiting, so nobody is released to share.
+WAITING_IS_FREE = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
+TRIAL = {"Mode": "observe", "ModeOf": "enforce Partitions=trial"}
+
+
+@pytest.fixture(scope="module")
+def slurm(guarded_slurm) -> Iterator[PrivateSlurm]:
+    with guarded_slurm("trust", {"Licenses": licenses()}, nodes=4, partitions=PARTITIONS) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
+    """Enforces in one partition alone, and all of its gates are closed."""
+    for leftover in files.directory.iterdir():
+        leftover.unlink()
+    daemon = Sluiced(slurm, files)
+    configure(daemon, WAITING_IS_FREE, **TRIAL)
+    daemon.start()
+    files.wait_for(
+        lambda seen: (
+            seen["furthest_mode"] == "enforce"
+            and seen["bundle"]["loaded"]
+            and seen["snapshot"]["loaded"]
+        )
+    )
+    wait_for(lambda: set(leases(slurm)) == set(TOKENS))
+    drain(files.socket)
+    yield daemon
+    slurm.run("scancel", "--quiet", "--user=root", check=False)
+    wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
+    assert daemon.stop() == 0
+    assert not leases(slurm)
+
+
+def releases(daemon: Sluiced) -> dict[int, str]:
+    with Store(daemon.history, read_only=True) as store:
+        return {row.job_id: row.reason for row in store.releases()}
+
+
+def holder_and_waiter(slurm: PrivateSlurm) -> tuple[int, int]:
+    holder = submit(slurm, "heavy", "--partition=trial", LONG)
+    running(slurm, holder)
+    waiter = submit(slurm, "heavy", "--partition=trial", LONG)
+    waits(slurm, waiter)
+    return holder, waiter
+
+
+def test_jobs_wait_in_the_partition_that_is_enforced_and_nowhere_else(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    others = [submit(slurm, "heavy", LONG), submit(slurm, "heavy", "-p", "main,trial", LONG)]
+    running(slurm, *others)
+    for job in others:
+        assert slurm.job(job)["Licenses"] in {"", "(null)"}
+    told = wait_for(lambda: sluiced.run("why", str(waiter)).stdout)
+    assert "Mode was enforce by rule 1 of ModeOf, for its partition" in told
+    wait_for(lambda: "Mode was observe: the job was not touched" in
+             sluiced.run("why", str(others[0])).stdout)  # fmt: skip
+
+
+def test_status_gates_and_doctor_raise_no_alarm_where_some_jobs_are_enforced(sluiced, slurm):
+    holder_and_waiter(slurm)
+    running(slurm, submit(slurm, "heavy", LONG))
+    found = wait_for(lambda: not sluiced.diagnose("gates", "tokens", "reservations") or None)
+    assert found
+    facts = gates(sluiced)
+    assert (facts["mode"], facts["furthest_mode"]) == ("observe", "enforce")
+    assert facts["gates"][STREAM]["gate"] is not None
+    assert not facts["differences"]
+    assert "enforce for the jobs that ModeOf names" in sluiced.command("gates")
+    assert any("observe, for some enforce" in row["text"] for row in sluiced.findings())
+
+
+def test_a_step_down_releases_the_jobs_that_it_concerns(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    stuck = submit(slurm, "heavy", "--partition=trial", "-N4", "--exclusive", LONG)
+    wait_for(lambda: slurm.job(stuck)["Licenses"] == STREAM)
+    configure(sluiced, WAITING_IS_FREE, Mode="enforce", ModeOf="advise Partitions=trial")
+    running(slurm, waiter)
+    wait_for(lambda: releases(sluiced).get(waiter) == releases(sluiced).get(stuck) == "mode")
+    assert set(leases(slurm)) == set(TOKENS)
+
+
+def test_a_user_whose_jobs_waited_for_the_budget_waits_no_more_even_after_a_restart(sluiced, slurm):
+    holder_and_waiter(slurm)
+    configure(sluiced, WAITING_IS_FREE, **TRIAL, UserBudget=4)
+    wait_for(lambda: "user_budget" in releases(sluiced).values())
+    assert sluiced.stop() == 0
+    sluiced.start()
+    with Store(sluiced.history, read_only=True) as store:
+        rows = store.io_waits()
+    assert {row.uid for row in rows} == {0}
+    assert sum(row.seconds for row in rows) >= 4
+    wait_for(lambda: set(leases(slurm)) == set(TOKENS))
+    late = submit(slurm, "heavy", "--partition=trial", LONG)
+    running(slurm, late)
+    said = "waited for UserBudget seconds in a day"
+    wait_for(lambda: said in sluiced.run("why", str(late)).stdout)
+
+
+def test_budgets_need_no_history(sluiced, slurm):
+    _, waiter = holder_and_waiter(slurm)
+    sluiced.history.unlink()
+    sluiced.history.mkdir()
+    configure(sluiced, WAITING_IS_FREE, **TRIAL, AccountBudget=0, UserBudget=2)
+    running(slurm, waiter)
+    sluiced.history.rmdir()
