@@ -29,8 +29,9 @@ may_scale (unsigned int field)
 static int
 is_kept (uint32_t evidence)
 {
-	return evidence != SLUICE_EVIDENCE_NONE && evidence != SLUICE_EVIDENCE_FOREST
-	       && evidence != SLUICE_EVIDENCE_CONFIRMED && evidence < SLUICE_EVIDENCE_COUNT;
+	return (evidence > SLUICE_EVIDENCE_NONE && evidence <= SLUICE_EVIDENCE_SITE
+		&& evidence != SLUICE_EVIDENCE_FOREST)
+	       || evidence == SLUICE_EVIDENCE_USER_ARGUMENTS;
 }
 
 static int
@@ -138,8 +139,9 @@ struct sluice_bundle {
 	const struct sluice_application *applications;
 	const uint32_t *index;
 	const char *text;
+	const struct sluice_review *reviews;
 	uint64_t tree_count, node_count, leaf_count;
-	uint64_t application_count, index_size, text_size;
+	uint64_t application_count, index_size, text_size, review_count;
 	struct sluice_block *blocks; /* of all trees */
 	struct sluice_tree trees[SLUICE_MAX_TREES];
 };
@@ -165,7 +167,8 @@ find_sections (struct sluice_bundle *b, struct sluice_error *err)
 	    || !FIND (applications, APPLICATION, SLUICE_MAX_APPLICATIONS,
 		      &b->application_count)
 	    || !FIND (index, APPLICATION_INDEX, 4 * SLUICE_MAX_APPLICATIONS, &b->index_size)
-	    || !FIND (text, TEXT, SLUICE_MAX_TEXT, &b->text_size))
+	    || !FIND (text, TEXT, SLUICE_MAX_TEXT, &b->text_size)
+	    || !FIND (reviews, REVIEW, SLUICE_MAX_REVIEWS, &b->review_count))
 		return -1;
 #undef FIND
 	return 0;
@@ -315,6 +318,16 @@ check_application (const struct sluice_bundle *b, uint32_t i, struct sluice_erro
 	return 0;
 }
 
+static int
+check_review (const struct sluice_bundle *b, uint32_t i, struct sluice_error *err)
+{
+	struct sluice_error why;
+	if (sluice_review_check (&b->reviews[i], &why) < 0)
+		return sluice_fail (err, "review %u: %.200s",
+				    (unsigned int)b->reviews[i].number, why.text);
+	return 0;
+}
+
 /* Well-formed UTF-8 (RFC 3629) without NUL. */
 static int
 is_text (const char *text, uint64_t size)
@@ -373,6 +386,9 @@ check_content (void *object, struct sluice_error *err)
 		return -1;
 	for (uint32_t i = 0; i < b->application_count; i++)
 		if (check_application (b, i, err) < 0)
+			return -1;
+	for (uint32_t i = 0; i < b->review_count; i++)
+		if (check_review (b, i, err) < 0)
 			return -1;
 	if (!is_text (b->text, b->text_size))
 		return sluice_fail (err, "the text is not UTF-8");
@@ -489,6 +505,25 @@ sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size)
 {
 	*size = bundle->text_size;
 	return bundle->text;
+}
+
+const struct sluice_review *
+sluice_bundle_reviews (const struct sluice_bundle *bundle, uint32_t *count)
+{
+	*count = (uint32_t)bundle->review_count;
+	return bundle->reviews;
+}
+
+const struct sluice_review *
+sluice_bundle_review_of (const struct sluice_bundle *bundle, uint32_t rulings,
+			 const struct sluice_submission *submission, int64_t now)
+{
+	struct sluice_identity identity;
+	if (bundle->review_count == 0)
+		return NULL;
+	sluice_identity_of (submission, &identity);
+	return sluice_review_find (bundle->reviews, (uint32_t)bundle->review_count, rulings,
+				   &identity, now);
 }
 
 uint32_t

@@ -13,6 +13,7 @@
  *                       least twice as long; 0: free, else application + 1;
  *                       probing starts at key modulo length and goes up by one
  *   TEXT                char: JSON about the training, for people
+ *   REVIEW              struct sluice_review, those that count before others first
  */
 #ifndef SLUICE_BUNDLE_H
 #define SLUICE_BUNDLE_H
@@ -22,6 +23,7 @@
 #include "interference.h"
 #include "policy.h"
 #include "profile.h"
+#include "review.h"
 #include "submission.h"
 
 /*
@@ -86,6 +88,7 @@ enum sluice_bundle_section {
 	SLUICE_SECTION_APPLICATION,
 	SLUICE_SECTION_APPLICATION_INDEX,
 	SLUICE_SECTION_TEXT,
+	SLUICE_SECTION_REVIEW,
 };
 
 enum {
@@ -134,6 +137,13 @@ uint32_t sluice_bundle_node_count (const struct sluice_bundle *bundle);
 const struct sluice_forest *sluice_bundle_forest (const struct sluice_bundle *bundle,
 						  uint32_t forest);
 const char *sluice_bundle_text (const struct sluice_bundle *bundle, size_t *size);
+const struct sluice_review *sluice_bundle_reviews (const struct sluice_bundle *bundle,
+						   uint32_t *count);
+/* The first review with one of the rulings (bits by enum sluice_ruling) that is in force at
+ * now (UTC seconds) and is about the job; NULL: there is none. */
+const struct sluice_review *
+sluice_bundle_review_of (const struct sluice_bundle *bundle, uint32_t rulings,
+			 const struct sluice_submission *submission, int64_t now);
 
 /* The mean leaf vector of forest 0 (patterns) or 1 (numbers) for a row of
  * sluice_feature_count() features, none of them NaN. Returns its length;

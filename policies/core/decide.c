@@ -31,6 +31,7 @@ struct side {
 	const struct sluice_pressure *pressure;
 	struct sluice_load against;
 	struct sluice_load victim;
+	const unsigned char *together;	       /* by member: a review lets the two be */
 	struct pair pairs[SLUICE_MAX_MEMBERS]; /* of those that it was introduced to */
 };
 
@@ -49,6 +50,12 @@ struct tally {
 	double after[SLUICE_MAX_MEMBERS];
 };
 
+/* Those that reviews keep the job apart from. */
+struct kept_from {
+	uint32_t lanes; /* on which they write, as bits */
+	double until;	/* the last of them ends, UTC seconds; 0: there are none */
+};
+
 /* All that an evaluation of one job needs. */
 struct sluice_workspace {
 	const struct sluice_situation *situation;
@@ -59,10 +66,14 @@ struct sluice_workspace {
 	struct side sharing;	       /* with that, introduced to everybody */
 	struct side confined;	       /* as it would press on some of the lanes only */
 	double now;
-	struct tally tally;			 /* of the alternative at hand */
-	struct meeting shared[SLUICE_MAX_LANES]; /* at now, spread over all lanes */
-	struct meeting apart[SLUICE_MAX_LANES];	 /* at now, writing elsewhere */
-	struct meeting later[SLUICE_MAX_LANES];	 /* after a wait, spread over all lanes */
+	struct sluice_pairing pairings[SLUICE_MAX_PAIRINGS];
+	uint32_t pairing_count;
+	struct kept_from kept_from;
+	unsigned char together[SLUICE_MAX_MEMBERS]; /* 1: a review lets the two be */
+	struct tally tally;			    /* of the alternative at hand */
+	struct meeting shared[SLUICE_MAX_LANES];    /* at now, spread over all lanes */
+	struct meeting apart[SLUICE_MAX_LANES];	    /* at now, writing elsewhere */
+	struct meeting later[SLUICE_MAX_LANES]; /* after a wait, spread over all lanes */
 	struct sluice_profile shifted; /* the job as small or as large as it may be */
 	struct sluice_decision if_shifted;
 };
@@ -101,10 +112,19 @@ remaining_of (const struct sluice_situation *s, uint32_t member, double start)
 
 /* load: what the co-runner puts on the lane. */
 static void
-pair_with (const struct sluice_situation *s, const struct side *side,
-	   const struct sluice_situation_member *member, struct sluice_load load,
-	   struct pair *out)
+pair_with (const struct sluice_situation *s, const struct side *side, uint32_t index,
+	   struct sluice_load load, struct pair *out)
 {
+	const struct sluice_situation_member *member = &s->members[index];
+	if (side->together[index]) {
+		*out = (struct pair){
+			.own_stretch = 1.0,
+			.other_stretch = 1.0,
+			.own_slowdown = sluice_job_slowdown (side->pressure, 1.0),
+			.other_slowdown = sluice_job_slowdown (&member->pressure, 1.0),
+		};
+		return;
+	}
 	double own_rho = sluice_load_rate (side->victim, load, s->model);
 	double other_rho = sluice_load_rate (member->victim, side->against, s->model);
 
@@ -120,8 +140,7 @@ pair_with (const struct sluice_situation *s, const struct side *side,
 static void
 introduce (const struct sluice_situation *s, uint32_t member, struct side *side)
 {
-	const struct sluice_situation_member *m = &s->members[member];
-	pair_with (s, side, m, m->against, &side->pairs[member]);
+	pair_with (s, side, member, s->members[member].against, &side->pairs[member]);
 }
 
 /* Shares of their stretched I/O times in which newcomer and co-runner find the
@@ -219,7 +238,7 @@ overlaps_with_kept (const struct sluice_situation *s, const struct sluice_lane_m
 	struct pair pair;
 	if (kept->is_here)
 		return overlaps_of (job, &side->pairs[kept->member], remaining);
-	pair_with (s, side, &s->members[kept->member], kept->load, &pair);
+	pair_with (s, side, kept->member, kept->load, &pair);
 	return overlaps_of (job, &pair, remaining);
 }
 
@@ -254,12 +273,14 @@ meet (const struct sluice_situation *s, const struct sluice_situation_lane *lane
 
 /* Not yet introduced to anybody. */
 static void
-side_of (const struct sluice_situation *s, const struct sluice_pressure *pressure,
+side_of (const struct sluice_workspace *workspace, const struct sluice_pressure *pressure,
 	 struct side *out)
 {
+	double z = workspace->situation->z;
 	out->pressure = pressure;
-	out->against = sluice_load_of (pressure, s->z, SLUICE_AGAINST);
-	out->victim = sluice_load_of (pressure, s->z, SLUICE_VICTIM);
+	out->against = sluice_load_of (pressure, z, SLUICE_AGAINST);
+	out->victim = sluice_load_of (pressure, z, SLUICE_VICTIM);
+	out->together = workspace->together;
 }
 
 static void
@@ -361,7 +382,7 @@ meet_apart (struct sluice_workspace *workspace)
 	if (workspace->spread.metadata > 0.0) {
 		struct sluice_pressure elsewhere = workspace->spread;
 		elsewhere.weight = elsewhere.demand = 0.0;
-		side_of (s, &elsewhere, &workspace->confined);
+		side_of (workspace, &elsewhere, &workspace->confined);
 		introduce_to_all (s, &workspace->confined);
 		meet_on_all_lanes (workspace, &workspace->confined, workspace->now,
 				   workspace->apart);
@@ -406,7 +427,7 @@ visit_lane (struct sluice_workspace *workspace, uint32_t lane, struct visit *out
 			    &out->pressure);
 	sluice_pressure_slow_down (&out->pressure, s->speeds[lane]);
 	const struct sluice_situation_lane *place = &s->lanes[s->lanes[lane].original];
-	side_of (s, &out->pressure, side);
+	side_of (workspace, &out->pressure, side);
 	for (uint32_t k = 0; k < place->count; k++)
 		introduce (s, place->kept[k].member, side);
 	if (place->has_rest)
@@ -666,6 +687,108 @@ price_both_sharings (struct sluice_workspace *workspace, struct sluice_decision 
 	return out->alternative_count - 1;
 }
 
+/*
+ * Reviews of pairs
+ */
+
+static int
+is_let_together (const struct sluice_workspace *workspace,
+		 const struct sluice_identity *other)
+{
+	for (uint32_t i = 0; i < workspace->pairing_count; i++)
+		if (workspace->pairings[i].ruling == SLUICE_RULING_TOGETHER
+		    && sluice_identity_matches (workspace->pairings[i].other, other))
+			return 1;
+	return 0;
+}
+
+static int
+is_to_be_apart (const struct sluice_workspace *workspace,
+		const struct sluice_identity *other)
+{
+	for (uint32_t i = 0; i < workspace->pairing_count; i++)
+		if (workspace->pairings[i].ruling == SLUICE_RULING_APART
+		    && sluice_identity_matches (workspace->pairings[i].other, other))
+			return 1;
+	return 0;
+}
+
+/* What reviews say of the job and those that run. */
+static void
+obey_reviews (struct sluice_workspace *workspace,
+	      const struct sluice_submission *submission)
+{
+	const struct sluice_situation *s = workspace->situation;
+	struct sluice_identity identity;
+	uint32_t n;
+	const struct sluice_review *reviews = sluice_bundle_reviews (s->bundle, &n);
+
+	workspace->kept_from = (struct kept_from){ 0 };
+	memset (workspace->together, 0, s->member_count);
+	workspace->pairing_count = 0;
+	if (n == 0)
+		return;
+	sluice_identity_of (submission, &identity);
+	workspace->pairing_count = sluice_review_pairings (
+	    reviews, n, &identity, (int64_t)workspace->now, workspace->pairings);
+	if (workspace->pairing_count == 0)
+		return;
+	for (uint32_t m = 0; m < s->member_count; m++)
+		workspace->together[m]
+		    = s->members[m].job_id != 0
+		      && is_let_together (workspace, &s->members[m].identity);
+	for (uint32_t i = 0; i < s->corunner_count; i++) {
+		const struct sluice_situation_presence *p = &s->present[i];
+		if (p->end <= workspace->now || !is_to_be_apart (workspace, &p->identity))
+			continue;
+		workspace->kept_from.lanes |= p->lane_mask ? p->lane_mask : UINT32_MAX;
+		workspace->kept_from.until = larger (workspace->kept_from.until, p->end);
+	}
+}
+
+/* The one end to wait for, if it comes soon enough. */
+static struct ends
+end_of_apart (const struct sluice_workspace *workspace)
+{
+	double end = workspace->kept_from.until;
+	double wait = end - workspace->now;
+	struct ends ends = { .count = wait <= workspace->situation->policy->max_delay };
+	ends.at[0] = end;
+	return ends;
+}
+
+/* Choose the cheapest way in which the job does not meet those that it is kept apart from.
+ * Returns 0 where there is none, or nobody. */
+static int
+keep_apart (const struct sluice_workspace *workspace, struct sluice_decision *out)
+{
+	const struct kept_from *others = &workspace->kept_from;
+	int is_found = 0;
+
+	for (uint32_t i = 0; others->until > 0.0 && i < out->alternative_count; i++) {
+		const struct sluice_alternative *a = &out->alternatives[i];
+		int parts = a->action == SLUICE_ACTION_DELAY
+			    || (a->action == SLUICE_ACTION_DISJOINT
+				&& !(a->lane_mask & others->lanes));
+		if (!parts || (is_found && a->cost >= out->alternatives[out->chosen].cost))
+			continue;
+		out->chosen = i;
+		is_found = 1;
+	}
+	return is_found;
+}
+
+/* Of sharing that harms nobody. */
+static uint32_t
+harmless_reason (const struct sluice_workspace *workspace,
+		 const struct sluice_decision *decision)
+{
+	if (memchr (workspace->together, 1, workspace->situation->member_count))
+		return SLUICE_REASON_LET_TOGETHER;
+	return decision->corunner_count ? SLUICE_REASON_HARMLESS
+					: SLUICE_REASON_NO_CORUNNERS;
+}
+
 /* Price every way to run the job; returns the reason for the one chosen. */
 static uint32_t
 consider (struct sluice_workspace *workspace, struct sluice_decision *out)
@@ -673,17 +796,18 @@ consider (struct sluice_workspace *workspace, struct sluice_decision *out)
 	const struct sluice_situation *s = workspace->situation;
 	struct ends ends = { 0 };
 
-	side_of (s, &workspace->spread, &workspace->sharing);
+	side_of (workspace, &workspace->spread, &workspace->sharing);
 	introduce_to_all (s, &workspace->sharing);
 	uint32_t shared = price_both_sharings (workspace, out);
 	const struct sluice_alternative *sharing = &out->alternatives[shared];
 	meet_singly (workspace, &ends, out);
 	if (out->corunner_count == 0 && s->slowest == 1.0)
 		return SLUICE_REASON_NO_CORUNNERS;
-	if (is_harmless (workspace, sharing)) {
+	if (workspace->kept_from.until > 0.0)
+		ends = end_of_apart (workspace);
+	else if (is_harmless (workspace, sharing)) {
 		choose_turns (s->policy, shared, out);
-		return out->corunner_count ? SLUICE_REASON_HARMLESS
-					   : SLUICE_REASON_NO_CORUNNERS;
+		return harmless_reason (workspace, out);
 	}
 
 	if (s->policy->lane_count >= 2 && workspace->is_confinable) {
@@ -698,7 +822,8 @@ consider (struct sluice_workspace *workspace, struct sluice_decision *out)
 	if (price_delay (workspace, &ends, sharing,
 			 &out->alternatives[out->alternative_count]))
 		out->alternative_count++;
-	return weigh (s, shared, out);
+	return keep_apart (workspace, out) ? SLUICE_REASON_KEPT_APART
+					   : weigh (s, shared, out);
 }
 
 /* Longest that any co-runner will be there, for a job of unknown length. */
@@ -807,12 +932,16 @@ decide_alongside_others (struct sluice_workspace *workspace,
 	workspace->is_confinable
 	    = !is_enforced || sluice_is_controlled (config, submission);
 	workspace->now = (double)now;
+	obey_reviews (workspace, submission);
 	weigh_job (workspace, &out->prediction.profile, submission, out);
 	if (!is_steady (workspace, submission, out))
 		abstain_because (SLUICE_REASON_WIDE_SPREAD, out);
 	else if (out->reason == SLUICE_REASON_HARMLESS
 		 && !is_alone_known (&out->prediction.profile))
 		abstain_because (SLUICE_REASON_ALONE_UNKNOWN, out);
+	if (sluice_bundle_review_of (s->bundle, 1u << SLUICE_RULING_NEVER_DELAY, submission,
+				     now))
+		abstain_because (SLUICE_REASON_NEVER_DELAYED, out);
 }
 
 /* Why its I/O does not matter, or SLUICE_REASON_NONE. */
@@ -849,6 +978,8 @@ judge_prediction (const struct sluice_prediction *prediction,
 		  const struct sluice_policy *policy)
 {
 	const struct sluice_profile *p = &prediction->profile;
+	if (prediction->evidence == SLUICE_EVIDENCE_IGNORED)
+		return SLUICE_REASON_IGNORED;
 	if (p->pattern == SLUICE_PATTERN_UNKNOWN && sluice_prediction_counts (prediction)
 	    && (p->write_bytes >= 0.0 || p->read_bytes >= 0.0))
 		return SLUICE_REASON_VOLUME_ONLY;
@@ -927,7 +1058,7 @@ sluice_decide (struct sluice_workspace *workspace, const struct sluice_situation
 	int is_enforced = mode.mode == SLUICE_MODE_ENFORCE;
 
 	/* Also without a snapshot: what it would have been is worth recording. */
-	sluice_predict (situation->bundle, submission, &out->prediction);
+	sluice_predict (situation->bundle, submission, now, &out->prediction);
 	if (config->user_hints)
 		sluice_predict_by_hints (situation->policy, &submission->hints,
 					 &out->prediction);

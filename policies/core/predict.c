@@ -179,9 +179,42 @@ confirm (const struct finding *own, const struct finding *others,
 	out->evidence = SLUICE_EVIDENCE_CONFIRMED;
 }
 
+/* Numbers that say how a job writes would contradict the pattern that a review names;
+ * without them the pattern decides. What it moves, and how long that takes, stays. */
+static void
+treat_as (const struct sluice_review *review, struct sluice_prediction *out)
+{
+	struct sluice_profile *p = &out->profile;
+
+	p->pattern = review->pattern;
+	memset (p->share, 0, sizeof p->share);
+	p->share[p->pattern] = 1.0f;
+	p->confidence = 1.0;
+	p->bytes_per_flush = p->creates_per_mib = SLUICE_UNKNOWN;
+	p->unflushed_bytes = p->direct_share = SLUICE_UNKNOWN;
+	out->evidence = SLUICE_EVIDENCE_REVIEW;
+	out->application = review->number;
+}
+
+static void
+obey_review (const struct sluice_bundle *bundle, const struct sluice_submission *submission,
+	     int64_t now, struct sluice_prediction *out)
+{
+	const uint32_t rulings = 1u << SLUICE_RULING_TREAT | 1u << SLUICE_RULING_IGNORE;
+	const struct sluice_review *review
+	    = sluice_bundle_review_of (bundle, rulings, submission, now);
+	if (!review)
+		return;
+	if (review->ruling == SLUICE_RULING_TREAT)
+		treat_as (review, out);
+	else
+		out->evidence = SLUICE_EVIDENCE_IGNORED;
+}
+
 void
 sluice_predict (const struct sluice_bundle *bundle,
-		const struct sluice_submission *submission, struct sluice_prediction *out)
+		const struct sluice_submission *submission, int64_t now,
+		struct sluice_prediction *out)
 {
 	static const uint32_t of_user[]
 	    = { SLUICE_EVIDENCE_USER_SCRIPT, SLUICE_EVIDENCE_USER_NAME };
@@ -202,6 +235,7 @@ sluice_predict (const struct sluice_bundle *bundle,
 		else
 			confirm (&own, &others, out);
 	}
+	obey_review (bundle, submission, now, out);
 	if (sluice_prediction_counts (out))
 		out->klass = sluice_class_of (&out->profile, sluice_bundle_policy (bundle));
 }
@@ -212,7 +246,8 @@ sluice_prediction_counts (const struct sluice_prediction *prediction)
 	return prediction->evidence == SLUICE_EVIDENCE_USER_SCRIPT
 	       || prediction->evidence == SLUICE_EVIDENCE_USER_NAME
 	       || prediction->evidence == SLUICE_EVIDENCE_CONFIRMED
-	       || prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS;
+	       || prediction->evidence == SLUICE_EVIDENCE_USER_ARGUMENTS
+	       || prediction->evidence == SLUICE_EVIDENCE_REVIEW;
 }
 
 void

@@ -50,6 +50,7 @@ describe (const struct sluice_corunner_set *set, const struct sluice_corunner *c
 	out->job_id = c->job_id;
 	out->nodes = c->nodes ? c->nodes : 1;
 	out->end = (double)c->expected_end;
+	out->identity = c->identity;
 	sluice_pressure_of (&c->profile, sluice_bundle_interference (bundle),
 			    sluice_bundle_policy (bundle), c->lane_mask, &out->pressure);
 	sluice_pressure_slow_down (&out->pressure,
@@ -225,9 +226,21 @@ enlist_rest (struct sluice_situation *s, const struct sluice_corunner_set *set, 
 }
 
 static void
-prepare_lanes (struct sluice_situation *s, struct sluice_corunner_set *set)
+list_present (struct sluice_situation *s, const struct sluice_corunner_set *set)
 {
 	s->corunner_count = set->count;
+	for (uint32_t i = 0; i < set->count; i++)
+		s->present[i] = (struct sluice_situation_presence){
+			.end = set->members[i].end,
+			.lane_mask = set->lane_masks[i],
+			.identity = set->members[i].identity,
+		};
+}
+
+static void
+prepare_lanes (struct sluice_situation *s, struct sluice_corunner_set *set)
+{
+	list_present (s, set);
 	s->member_count = 0;
 	memset (set->is_kept, 0, set->count * sizeof *set->is_kept);
 	for (uint32_t l = 0; l < s->lane_count; l++) {

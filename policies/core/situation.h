@@ -19,6 +19,7 @@ struct sluice_situation_member {
 	uint32_t job_id;
 	double nodes;
 	double end; /* UTC seconds */
+	struct sluice_identity identity;
 	struct sluice_pressure pressure;
 	struct sluice_load against; /* as one of the others, at the quantile */
 	struct sluice_load victim;
@@ -33,6 +34,13 @@ struct sluice_lane_member {
 	double overlaps[SLUICE_KEPT - 1];
 	struct sluice_load_sets others;
 	double rates[SLUICE_MAX_SETS]; /* sluice_load_rates alongside the background */
+};
+
+/* A co-runner as reviews of pairs ask for it, whether or not a lane keeps it. */
+struct sluice_situation_presence {
+	double end;	    /* UTC seconds */
+	uint32_t lane_mask; /* 0: all */
+	struct sluice_identity identity;
 };
 
 struct sluice_situation_lane {
@@ -52,14 +60,15 @@ struct sluice_situation {
 	const struct sluice_snapshot *snapshot; /* may be NULL */
 	const struct sluice_policy *policy;
 	const struct sluice_interference *model;
-	double z; /* of the policy's quantile */
-	uint32_t corunner_count;
+	double z;		 /* of the policy's quantile */
+	uint32_t corunner_count; /* of present */
 	uint32_t member_count;
 	uint32_t lane_count;		 /* at least 1: the undivided file system */
 	double slowest;			 /* of the speeds */
 	double speeds[SLUICE_MAX_LANES]; /* sluice_snapshot_lane_speed */
 	struct sluice_situation_member members[SLUICE_MAX_MEMBERS];
 	struct sluice_situation_lane lanes[SLUICE_MAX_LANES];
+	struct sluice_situation_presence present[SLUICE_MAX_CORUNNERS];
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include "container.h"
 #include "policy.h"
 #include "profile.h"
+#include "review.h"
 
 enum sluice_snapshot_section {
 	SLUICE_SECTION_STATE = 1,
@@ -53,6 +54,7 @@ struct sluice_corunner {
 	uint32_t lane_mask; /* lanes it may write to; 0: all */
 	uint32_t klass;
 	int64_t expected_end; /* UTC seconds, by its time limit or history */
+	struct sluice_identity identity;
 	struct sluice_profile profile;
 };
 

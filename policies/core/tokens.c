@@ -22,7 +22,9 @@ sluice_tokens_of (const struct sluice_policy *policy,
 		  const struct sluice_decision *decision, struct sluice_tokens *out)
 {
 	memset (out, 0, sizeof *out);
-	if (decision->prediction.klass == SLUICE_CLASS_NONE)
+	/* a token could still make the two wait for each other */
+	if (decision->prediction.klass == SLUICE_CLASS_NONE
+	    || decision->reason == SLUICE_REASON_LET_TOGETHER)
 		return;
 	switch (decision->action) {
 	case SLUICE_ACTION_COLOCATE:
@@ -81,7 +83,8 @@ decided_turns (uint32_t scope, const struct sluice_decision *decision, uint32_t 
 		return SLUICE_IN_TURNS_PAYS;
 	if (decision->action == SLUICE_ACTION_LEAVE)
 		return SLUICE_IN_TURNS_NOT_NEEDED;
-	if (decision->action != SLUICE_ACTION_ABSTAIN)
+	if (decision->action != SLUICE_ACTION_ABSTAIN
+	    || decision->reason == SLUICE_REASON_NEVER_DELAYED)
 		return SLUICE_IN_TURNS_MATTERS;
 	return scope == SLUICE_TURNS_FOR_ALL ? SLUICE_IN_TURNS_ALL
 					     : SLUICE_IN_TURNS_UNKNOWN;

@@ -98,7 +98,14 @@
 	   "it hardly ever ran undisturbed: what co-runners cost it is not known")         \
 	X (FEW_BYTES, "few_bytes", "it moves too few bytes to matter")                     \
 	X (TURNS_PAY, "turns_pay",                                                         \
-	   "in turns fewer node-seconds are lost than by sharing without")
+	   "in turns fewer node-seconds are lost than by sharing without")                 \
+	X (IGNORED, "ignored",                                                             \
+	   "a review says that what is predicted of it does not count")                    \
+	X (NEVER_DELAYED, "never_delayed",                                                 \
+	   "a review says that it never waits for I/O reasons")                            \
+	X (KEPT_APART, "kept_apart", "a review keeps it apart from a job that runs")       \
+	X (LET_TOGETHER, "let_together",                                                   \
+	   "a review lets it run together with a job that runs, and it harms no other")
 
 /* X(NAME, json_name, sentence): what became of a decision in `enforce`. */
 #define SLUICE_GRANTS(X)                                                                   \
@@ -145,7 +152,18 @@
 	X (SITE, "site", "earlier runs of all applications here")                          \
 	X (CONFIRMED, "confirmed", "earlier runs by this user, and others' agree")         \
 	X (USER_ARGUMENTS, "user_arguments",                                               \
-	   "earlier runs with these arguments by this user")
+	   "earlier runs with these arguments by this user")                               \
+	X (REVIEW, "review", "a review says how to treat it")                              \
+	X (IGNORED, "ignored", "earlier runs, which a review says do not count")
+
+/* X(NAME, json_name, sentence): what an administrator may rule on programs. */
+#define SLUICE_RULINGS(X)                                                                  \
+	X (NONE, "none", "nothing was ruled")                                              \
+	X (NEVER_DELAY, "never_delay", "they never wait for I/O reasons")                  \
+	X (IGNORE, "ignore", "what is predicted of them does not count")                   \
+	X (TREAT, "treat", "they are treated as jobs of this pattern")                     \
+	X (APART, "apart", "the two are kept apart")                                       \
+	X (TOGETHER, "together", "the two may run together, whatever is predicted")
 
 #define SLUICE_ENUM_PATTERN(name, json, text) SLUICE_PATTERN_##name,
 #define SLUICE_ENUM_CLASS(name, json, text) SLUICE_CLASS_##name,
@@ -155,6 +173,7 @@
 #define SLUICE_ENUM_TURNS_SCOPE(name, json, text) SLUICE_TURNS_FOR_##name,
 #define SLUICE_ENUM_IN_TURNS(name, json, text) SLUICE_IN_TURNS_##name,
 #define SLUICE_ENUM_EVIDENCE(name, json, text) SLUICE_EVIDENCE_##name,
+#define SLUICE_ENUM_RULING(name, json, text) SLUICE_RULING_##name,
 
 enum sluice_pattern { SLUICE_PATTERNS (SLUICE_ENUM_PATTERN) SLUICE_PATTERN_COUNT };
 enum sluice_class { SLUICE_CLASSES (SLUICE_ENUM_CLASS) SLUICE_CLASS_COUNT };
@@ -166,6 +185,7 @@ enum sluice_turns_scope {
 };
 enum sluice_in_turns { SLUICE_IN_TURNS (SLUICE_ENUM_IN_TURNS) SLUICE_IN_TURNS_COUNT };
 enum sluice_evidence { SLUICE_EVIDENCE (SLUICE_ENUM_EVIDENCE) SLUICE_EVIDENCE_COUNT };
+enum sluice_ruling { SLUICE_RULINGS (SLUICE_ENUM_RULING) SLUICE_RULING_COUNT };
 
 /* The JSON name and the sentence of a value; "?" when it is out of range. */
 const char *sluice_pattern_name (unsigned int pattern);
@@ -184,5 +204,7 @@ const char *sluice_in_turns_name (unsigned int in_turns);
 const char *sluice_in_turns_text (unsigned int in_turns);
 const char *sluice_evidence_name (unsigned int evidence);
 const char *sluice_evidence_text (unsigned int evidence);
+const char *sluice_ruling_name (unsigned int kind);
+const char *sluice_ruling_text (unsigned int kind);
 
 #endif

@@ -99,7 +99,7 @@ test_predictions_take_no_memory (const struct sluice_bundle *bundle)
 	unsigned int by_forest = 0;
 	unsigned long before = calls;
 	for (int i = 0; i < JOBS; i++) {
-		sluice_predict (bundle, &jobs[i], &prediction);
+		sluice_predict (bundle, &jobs[i], 0, &prediction);
 		by_forest += prediction.evidence == SLUICE_EVIDENCE_FOREST;
 	}
 	CHECK (calls == before);

@@ -9,6 +9,9 @@ from plugin_harness import install
 from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 
+from sluice.policies import review
+from sluice.policies.review import Review
+
 STREAM, FLUSH, META = "all_stream", "all_flush", "all_meta"
 TOKENS = (STREAM, FLUSH, META)
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
@@ -32,9 +35,11 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def bundle(settings: str = "") -> bytes:
-    """Knows jobs by the names of KINDS, under these settings."""
-    return made_model.bundle_of_names(KINDS, settings, created=int(time.time()))
+def bundle(settings: str = "", *reviews: Review) -> bytes:
+    """Knows jobs by the names of KINDS, under these settings and reviews."""
+    now = int(time.time())
+    section = review.packed(reviews, now, lambda _program: [])
+    return made_model.bundle_of_names(KINDS, settings, created=now, reviews=section)
 
 
 def licenses(total: int = TOTAL, tokens: tuple[str, ...] = TOKENS + LANE_TOKENS) -> str:

@@ -123,7 +123,7 @@ def named_bundle(settings: str = "", *, created: int = CREATED) -> bytes:
 
 
 def bundle_of_names(
-    profiles: Mapping[str, Mapping[str, Any]], settings: str, *, created: int
+    profiles: Mapping[str, Mapping[str, Any]], settings: str, *, created: int, reviews: bytes = b""
 ) -> bytes:
     """The bytes of a bundle that knows a profile for each of these job names, and no model.
 
@@ -141,6 +141,7 @@ def bundle_of_names(
         ],
         text='{"made": "for a test"}',
         created=created,
+        reviews=reviews,
     )
 
 

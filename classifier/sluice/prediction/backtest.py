@@ -98,7 +98,7 @@ def ended_before(jobs: Sequence[FinishedJob], time: int) -> list[FinishedJob]:
 
 
 def predict_past(bundle: Bundle, jobs: Sequence[FinishedJob]) -> list[PastPrediction]:
-    return [PastPrediction(job, bundle.predict(submission_of(job))) for job in jobs]
+    return [PastPrediction(job, bundle.predict(submission_of(job), job.submit)) for job in jobs]
 
 
 def judge(items: Sequence[PastPrediction], earlier: Sequence[FinishedJob]) -> Score:

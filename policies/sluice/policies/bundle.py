@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import read_regular
 from sluice.policies.core import FEATURES
-from sluice.policies.structs import FIELD_NAMES, PATTERNS, CoreError, View, checked
+from sluice.policies.structs import FIELD_NAMES, PATTERNS, RULINGS, CoreError, View, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,11 +112,39 @@ class Bundle:
             )
         return out
 
-    def predict(self, submission: View) -> View:
-        """Return the struct sluice_prediction for a submission."""
+    def predict(self, submission: View, now: int = 0) -> View:
+        """Return the struct sluice_prediction for a submission.
+
+        now: UTC seconds, by which reviews end; 0: none has ended.
+        """
         out = ffi.new("struct sluice_prediction *")
-        lib.sluice_predict(self.handle, submission.struct, out)
+        lib.sluice_predict(self.handle, submission.struct, now, out)
         return View(out)
+
+    def reviews_on(self, submission: View, now: int) -> list[int]:
+        """Return the numbers of the reviews in force at now (UTC seconds) that are about a job."""
+        identity = ffi.new("struct sluice_identity *")
+        lib.sluice_identity_of(submission.struct, identity)
+        found = [
+            review.number
+            for review in self.reviews()
+            if (not review.until or now < review.until)
+            and any(lib.sluice_identity_matches(side, identity) for side in _sides(review.struct))
+        ]
+        return list(dict.fromkeys(found))
+
+    def reviews(self) -> list[View]:
+        """Return each struct sluice_review, those that count before others first."""
+        count = ffi.new("uint32_t *")
+        start = lib.sluice_bundle_reviews(self.handle, count)
+        return [View(start[i]) for i in range(count[0])]
+
+
+def _sides(review: Any) -> list[Any]:
+    """Return the selectors of a struct sluice_review."""
+    pair = ("apart", "together")
+    has_two = RULINGS[review.ruling] in pair
+    return [ffi.addressof(review, "of"), *([ffi.addressof(review, "with")] if has_two else [])]
 
 
 def name_of(path: Path | str, published_at: int) -> str:

@@ -181,6 +181,7 @@ def write_bundle(
     applications: Sequence[BundleApplication],
     text: str,
     created: int,
+    reviews: bytes = b"",
 ) -> bytes:
     """Write a bundle that the core accepts, atomically, and return its content."""
     content = pack_bundle(
@@ -191,6 +192,7 @@ def write_bundle(
         applications=applications,
         text=text,
         created=created,
+        reviews=reviews,
     )
     Bundle.parse(content)  # never publish what the plugin would refuse
     write_atomically(path, content)
@@ -206,8 +208,9 @@ def pack_bundle(
     applications: Sequence[BundleApplication],
     text: str,
     created: int,
+    reviews: bytes = b"",
 ) -> bytes:
-    """Return the bytes of a bundle; created is UTC seconds."""
+    """Return the bytes of a bundle; created is UTC seconds, reviews are review.packed."""
     forests = [_pack_forest(patterns, PATTERNS), _pack_forest(numbers, FIELD_NAMES)]
     heads = ffi.new("struct sluice_forest[2]")
     for head, (meaning, trees) in zip(heads, forests, strict=True):
@@ -252,6 +255,7 @@ def pack_bundle(
             ),
             section("APPLICATION_INDEX", 4, _index([a.key for a in applications]).tobytes()),
             section("TEXT", 1, text.encode()),
+            section("REVIEW", ffi.sizeof("struct sluice_review"), reviews),
         ],
         created=created,
     )

@@ -23,6 +23,7 @@ from sluice.policies.structs import (
     MODES,
     PATTERNS,
     REASONS,
+    RULINGS,
     UNKNOWN,
     CoreError,
     View,
@@ -50,6 +51,7 @@ __all__ = [
     "MODE_BY",
     "PATTERNS",
     "REASONS",
+    "RULINGS",
     "UNKNOWN",
     "CoreError",
     "View",
@@ -78,7 +80,7 @@ def crc64(content: bytes) -> int:
 def sentence(list_name: str, word: str) -> str:
     """Explain a word in a sentence: `sentence("reason", "no_bundle")`.
 
-    The lists are pattern, class, action, reason, grant, in_turns, evidence and mode_by.
+    The lists are pattern, class, action, reason, grant, in_turns, evidence, mode_by and ruling.
     """
     words = {
         "pattern": PATTERNS,
@@ -89,6 +91,7 @@ def sentence(list_name: str, word: str) -> str:
         "in_turns": IN_TURNS,
         "evidence": EVIDENCE,
         "mode_by": MODE_BY,
+        "ruling": RULINGS,
     }[list_name]
     text = getattr(lib, f"sluice_{list_name}_text")(words.index(word))
     return str(ffi.string(text).decode())
@@ -340,6 +343,13 @@ def name_stem(name: str) -> str:
 def application_key(submission: View, evidence: str) -> int:
     """Key of the application table for one kind of evidence; 0 if the submission has none."""
     return int(lib.sluice_application_key(submission.struct, EVIDENCE.index(evidence)))
+
+
+def identity_of(submission: View) -> View:
+    """Return the struct sluice_identity by which reviews know a job."""
+    out = ffi.new("struct sluice_identity *")
+    lib.sluice_identity_of(submission.struct, out)
+    return View(out)
 
 
 def takes_turns(in_turns: str) -> bool:

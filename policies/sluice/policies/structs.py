@@ -51,6 +51,7 @@ CLASSES = _named(lib.SLUICE_CLASS_COUNT, lib.sluice_class_name)
 ACTIONS = _named(lib.SLUICE_ACTION_COUNT, lib.sluice_action_name)
 REASONS = _named(lib.SLUICE_REASON_COUNT, lib.sluice_reason_name)
 EVIDENCE = _named(lib.SLUICE_EVIDENCE_COUNT, lib.sluice_evidence_name)
+RULINGS = _named(lib.SLUICE_RULING_COUNT, lib.sluice_ruling_name)
 GRANTS = _named(lib.SLUICE_GRANT_COUNT, lib.sluice_grant_name)
 TURNS_SCOPES = _named(lib.SLUICE_TURNS_FOR_COUNT, lib.sluice_turns_scope_name)
 IN_TURNS = _named(lib.SLUICE_IN_TURNS_COUNT, lib.sluice_in_turns_name)
@@ -73,6 +74,7 @@ _WORDS = {
     "mode": MODES,
     "mode_at_most": MODES,
     "launcher": LAUNCHERS,
+    "ruling": RULINGS,
 }
 """Members that hold a value of an enum."""
 

@@ -258,7 +258,8 @@ profile_of (struct sluice_core_policy *p, uint32_t job)
 	struct sluice_submission submission;
 	if (p->decided != job) {
 		sluice_core_submission (&p->setup, job, &submission);
-		sluice_predict (p->setup.bundle, &submission, &p->latest.prediction);
+		sluice_predict (p->setup.bundle, &submission, p->state.taken,
+				&p->latest.prediction);
 		p->decided = job;
 	}
 	return &p->latest.prediction.profile;
@@ -522,6 +523,9 @@ started (void *self, double now, uint32_t job)
 		.klass = plan->klass,
 		.profile = *profile_of (p, job),
 	};
+	struct sluice_submission submission;
+	sluice_core_submission (&p->setup, job, &submission);
+	sluice_identity_of (&submission, &corunner.identity);
 	double limit = fmin (p->setup.jobs[job].limit, 1e9);
 	running_jobs_enter (p->running, &corunner, utc (p, now), utc (p, now + limit));
 	if (plan->row == NO_ROW && !add_row (p, job, &corunner.profile))

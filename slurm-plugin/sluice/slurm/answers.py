@@ -5,6 +5,7 @@ Each question says who asks; rows about jobs that this user may not see are left
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -205,7 +206,7 @@ def predict(
     if not viewer.sees(uid if isinstance(uid, int) else None):
         raise QueryError("PrivateData: you may ask about jobs of your own")
     loaded = Bundle.load(bundle, bundle.stat().st_uid)
-    prediction = loaded.predict(core.submission_of(request))
+    prediction = loaded.predict(core.submission_of(request), int(time.time()))
     facts: Facts = {
         "min_confidence": loaded.policy.min_confidence,
         "evidence": prediction.evidence,

@@ -252,6 +252,7 @@ class Daemon:
         self._publisher.publish(
             self._queue.running.values(),
             self._ledger.prediction if self._ledger else lambda _job: None,
+            self._ledger.submission if self._ledger else lambda _job: None,
             self._settings,
             pending=self._queue.pending,
             holdings=self._gatekeeper.holdings,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
+from sluice.policies import core
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
 from sluice.slurm import slurm_commands
@@ -153,6 +154,7 @@ class Publisher:
         self,
         jobs: Iterable[QueuedJob],
         prediction: Callable[[QueuedJob], View | None],
+        submission: Callable[[QueuedJob], View | None],
         settings: Settings,
         *,
         pending: int,
@@ -167,7 +169,7 @@ class Publisher:
         jobs are those that run, and pending is how many wait; waits are the seconds for which
         tokens may have kept a job, where there are any.
         """
-        running = self._follow(jobs, prediction)
+        running = self._follow(jobs, prediction, submission)
         unknown = sum(row.is_unknown for row in running)
         matter = self._acceptable(running, holdings, now)
         self._sequence += 1
@@ -196,7 +198,10 @@ class Publisher:
         )
 
     def _follow(
-        self, jobs: Iterable[QueuedJob], prediction: Callable[[QueuedJob], View | None]
+        self,
+        jobs: Iterable[QueuedJob],
+        prediction: Callable[[QueuedJob], View | None],
+        submission: Callable[[QueuedJob], View | None],
     ) -> list[Row]:
         """Return the running jobs; of those that are as they were, as they were."""
         before, self._rows = self._rows, {}
@@ -204,7 +209,7 @@ class Publisher:
             known = prediction(job)
             row = before.get(job.job_id)
             if row is None or row.job is not job or row.known is not known:
-                row = Row(job, known)
+                row = Row(job, known, submission(job))
             self._rows[job.job_id] = row
         return list(self._rows.values())
 
@@ -303,11 +308,14 @@ def _stored(content: bytes) -> StoredSnapshot:
 class Row:
     """What a running job is in a snapshot; made again only when job or prediction change."""
 
-    __slots__ = ("_packed", "is_unknown", "job", "known", "matters", "runtime", "weight")
+    __slots__ = (
+        *("_packed", "is_unknown", "job", "known", "matters", "runtime", "submission", "weight"),
+    )
 
-    def __init__(self, job: QueuedJob, known: View | None) -> None:
+    def __init__(self, job: QueuedJob, known: View | None, submission: View | None) -> None:
         self.job = job
         self.known = known
+        self.submission = submission
         self.is_unknown = known is None or known.evidence == "none"
         self.matters = known is not None and known.klass != "none"
         self.weight = _weight(known) if known is not None and self.matters else (0.0, 0.0)
@@ -333,6 +341,7 @@ class Row:
             "lane_mask": lane_mask,  # 0: it holds no token and may write anywhere
             "klass": known.klass if known else "none",
             "expected_end": end,
+            "identity": core.identity_of(self.submission) if self.submission else None,
             "profile": known.profile if known else None,
         }
 
