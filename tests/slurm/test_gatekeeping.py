@@ -38,6 +38,7 @@ from sluiced import Sluiced, wait_for
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
+from sluice.policies.review import Review, Selector
 from sluice.policies.structs import View
 
 # With `make acceptance`: they wait for leases, passes and daemons by the clock for minutes.
@@ -184,6 +185,44 @@ def test_the_snapshot_says_who_holds_tokens(sluiced, slurm):
     snapshot = wait_for(lambda: s if (s := sluiced.snapshot()).holder(waiter) else None)
     for job in (holder, waiter):
         assert (snapshot.holder(job).klass, snapshot.holder(job).lane_mask) == ("stream", 1)
+
+
+# Reviews
+
+
+LIGHT, HEAVY = Selector(name="light"), Selector(name="heavy")
+
+
+def rule(daemon: Sluiced, *reviews: Review) -> None:
+    """Publish the model with these reviews, and wait until the plugin has it."""
+    content = bundle("", *reviews)
+    install(daemon.files.bundle, content)
+    checksum = f"{Bundle.parse(content).checksum:016x}"
+    daemon.files.wait_for(lambda seen: seen["bundle"]["checksum"] == checksum)
+    daemon.wait_for_snapshots(3)
+
+
+def test_jobs_that_a_review_keeps_apart_wait_for_each_other(sluiced, slurm):
+    rule(sluiced, Review("apart", LIGHT, Selector(name="dripper")))
+    holder = submit(slurm, "light", "-t", "10", LONG)
+    running(slurm, holder, submit(slurm, "light", "-t", "10", LONG))
+    sluiced.wait_for_snapshots(3)
+    waiter = submit(slurm, "dripper", LONG)
+    waits(slurm, waiter)
+    assert sluiced.sluice("why", str(waiter))["record"]["decision"]["reason"] == "kept_apart"
+    rule(sluiced)
+    running(slurm, waiter)
+
+
+def test_jobs_that_a_review_never_delays_or_lets_together_start_at_once(sluiced, slurm):
+    rule(sluiced, Review("together", HEAVY, HEAVY))
+    running(slurm, submit(slurm, "heavy", LONG))
+    sluiced.wait_for_snapshots(3)
+    running(slurm, submit(slurm, "heavy", LONG))
+    flusher = submit(slurm, "flusher", LONG)
+    waits(slurm, flusher)
+    rule(sluiced, Review("never_delay", Selector(name="flusher")))
+    running(slurm, flusher)
 
 
 # Law 5 on the real controller

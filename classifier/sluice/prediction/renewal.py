@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.history_db.records import Bundle
+from sluice.history_db.records import Bundle, StoredReview
+from sluice.policies import review
 from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
+from sluice.policies.review import Review
 from sluice.prediction.applications import entries_under
 from sluice.prediction.backtest import PastPrediction, ended_before, predict_past
 from sluice.prediction.jobs import finished_jobs
@@ -46,7 +48,7 @@ from sluice.prediction.train import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -108,7 +110,54 @@ def _squares(items: Sequence[PastPrediction]) -> NDArray[np.float64]:
     return np.array([(item.confidence - item.is_right) ** 2 for item in items])
 
 
+def standing_reviews(store: Store, file: Path | None, now: int) -> list[Review]:
+    """Return the reviews that stand, those of the site's file before those of the history.
+
+    The history is told of those in the file, so that `sluice why` knows them later, too.
+    Raises ReviewError, which names the line of the file.
+    """
+    kept = [one for one in store.reviews() if one.undone_at is None]
+    made = [Review.from_json(one.content) for one in kept if one.source != "file"]
+    in_file = review.read_file(file) if file is not None and file.exists() else []
+    known, named = {one.name for one in kept if one.source == "file"}, {r.name for r in in_file}
+    for one in in_file:
+        if one.name not in known:
+            store.add_review(StoredReview(one.name, "file", now, one.to_json()))
+    for name in known - named:
+        store.undo_review(name, "file", now)
+    return review.joined(made, in_file)
+
+
 KEPT_MODELS = 10  # besides those that decisions refer to
+
+
+def packer(
+    store: Store,
+    model: Model,
+    *,
+    policy: core.View,
+    now: int,
+    interference: Mapping[str, Any] | None = None,
+    interference_from: Mapping[str, Any] | None = None,
+    content_of: TrainedModel | None = None,
+    reviews: Sequence[Review] = (),
+) -> Callable[..., bytes]:
+    """Return what packs the bundle of a model, `created` at any time (UTC seconds).
+
+    interference: members of struct sluice_interference; without, the published figures.
+    interference_from: what these rest on, as JSON takes it.
+    content_of: the model as it knows later runs, too; without, as it was trained.
+    reviews: all that stand, see `standing_reviews`; those that ended by now are left out.
+    """
+    text = {"model": model.id, "trained": model.created, "metrics": model.metrics}
+    return partial(
+        pack,
+        content_of or TrainedModel.from_bytes(model.content),
+        policy=policy,
+        text=json.dumps(text | {"interference": interference_from or {}}),
+        interference=interference,
+        reviews=review.packed(reviews, now, store.runs_of_program),
+    )
 
 
 def publish(
@@ -118,27 +167,16 @@ def publish(
     policy: core.View,
     path: Path,
     now: int,
-    interference: Mapping[str, Any] | None = None,
-    interference_from: Mapping[str, Any] | None = None,
-    content_of: TrainedModel | None = None,
+    **parts: Any,
 ) -> Bundle:
     """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
 
-    interference: members of struct sluice_interference; without, the published figures.
-    interference_from: what these rest on, as JSON takes it.
-    content_of: the model as it knows later runs, too; without, as it was trained. Where nothing
-    of it differs from the bundle that was published last, that one stays.
+    parts: as `packer` takes them. Where nothing of it differs from the bundle that was published
+    last, that one stays.
 
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
-    text = {"model": model.id, "trained": model.created, "metrics": model.metrics}
-    packed = partial(
-        pack,
-        content_of or TrainedModel.from_bytes(model.content),
-        policy=policy,
-        text=json.dumps(text | {"interference": interference_from or {}}),
-        interference=interference,
-    )
+    packed = packer(store, model, policy=policy, now=now, **parts)
     latest = store.latest_bundle()
     if latest is not None:
         now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart

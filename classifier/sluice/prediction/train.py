@@ -494,6 +494,7 @@ def pack(
     created: int,
     text: str,
     interference: Mapping[str, Any] | None = None,
+    reviews: bytes = b"",
 ) -> bytes:
     """Return the bundle of a model, as the controller would load it."""
     return pack_bundle(
@@ -517,6 +518,7 @@ def pack(
         ],
         text=text,
         created=created,
+        reviews=reviews,
     )
 
 

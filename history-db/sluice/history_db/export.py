@@ -147,6 +147,11 @@ class Anonymiser:
                 "reason": lambda value: value and "quarantined",
             },
             "profiles": {},
+            "reviews": {
+                "name": words("review"),
+                "content": lambda _value: "{}",
+                "undone_by": words("user"),
+            },
             "weekly_coverage": {},
             "uncovered_weeks": {},
             "labels": {"application": words("application")},

@@ -694,6 +694,24 @@ def m026_io_waits(db: Database) -> None:
     )
 
 
+def m027_reviews(db: Database) -> None:
+    """Keep what administrators ruled on programs and pairs; what was undone stays, too."""
+    db.execute(
+        """
+        CREATE TABLE reviews (
+            id          INTEGER PRIMARY KEY,
+            name        TEXT    NOT NULL,         -- follows from what was ruled
+            source      TEXT    NOT NULL CHECK (source IN ('command', 'page', 'file')),
+            made_at     INTEGER NOT NULL,         -- UTC seconds
+            content     TEXT    NOT NULL,         -- JSON, as `sluice review show --json`
+            undone_at   INTEGER,                  -- UTC seconds; NULL: it stands
+            undone_by   TEXT
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX reviews_name ON reviews (name)")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -721,4 +739,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m024_held_bursts,
     m025_smaller_decisions,
     m026_io_waits,
+    m027_reviews,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
+from typing import Any
 
 NUMBERS = (
     "chunk_bytes",
@@ -249,6 +250,20 @@ class Publication:
     model: int | None
     path: str
     published_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReview:
+    """What an administrator ruled, as it was written down."""
+
+    name: str
+    source: str
+    """`command`, `page` or `file`: there it stands in a file that the site keeps."""
+    made_at: int
+    """UTC seconds."""
+    content: dict[str, Any]
+    undone_at: int | None = None
+    undone_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

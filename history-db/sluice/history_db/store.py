@@ -11,7 +11,7 @@ from sluice.history_db.tables.decisions import Decisions, Gates, HeldBursts
 from sluice.history_db.tables.jobs import CoverageTable, Jobs, Links
 from sluice.history_db.tables.logs import Labels, Logs
 from sluice.history_db.tables.measured import Observed, Probes, Targets
-from sluice.history_db.tables.models import Bundles, Models
+from sluice.history_db.tables.models import Bundles, Models, Reviews
 from sluice.history_db.tables.ranking import Ranking
 from sluice.history_db.tables.upkeep import Snapshots, Upkeep
 
@@ -24,6 +24,7 @@ class Store(
     CoverageTable,
     Models,
     Bundles,
+    Reviews,
     Decisions,
     Upkeep,
     Snapshots,

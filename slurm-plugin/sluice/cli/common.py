@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from sluice.interference.cost import Grounds, Pair, Party
     from sluice.policies.core import Config
     from sluice.slurm.doctor.findings import Finding
+    from sluice.slurm.learner import Published
 
 if TYPE_CHECKING:
     ParamType = click.ParamType
@@ -193,6 +195,39 @@ def open_history(
             raise
     Store(path).close()
     return Store(path, read_only=read_only)
+
+
+def published(
+    config: Path | None,
+    history: Path | None,
+    bundle: Path | None,
+    *,
+    version: int | None = None,
+    rollback: bool = False,
+) -> Published:
+    """Publish where the configuration says, or into another file."""
+    from sluice.slurm.learner import publish_model
+
+    settings = read_config(config)
+    with open_history(config, history) as store:
+        return publish_model(
+            store,
+            bundle or Path(settings.bundle),
+            policy=settings.policy,
+            now=int(time.time()),
+            reviews=Path(settings.reviews),
+            version=version,
+            rollback=rollback,
+        )
+
+
+def bundle_line(published: Published) -> str:
+    bundle = published.bundle
+    return (
+        f"published {bundle.path}: model {bundle.model}, {bytes_text(len(bundle.content))}, "
+        f"checksum {bundle.checksum:016x}, {time_text(bundle.published_at)}\n"
+        f"interference: from {published.basis}"
+    )
 
 
 def answer(

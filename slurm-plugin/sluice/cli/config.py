@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,8 +19,6 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sluice.policies.core import Config
 
 
@@ -63,7 +62,7 @@ def check(config: Path | None) -> None:
     """Say whether the plugin takes a configuration, or which line is wrong.
 
     The file must belong to root or SlurmUser, and nobody else may write it. Where no slurmctld
-    says who SlurmUser is, you stand in for that user.
+    says who SlurmUser is, you stand in for that user. The file of reviews is checked likewise.
 
     \b
     Examples:
@@ -72,14 +71,20 @@ def check(config: Path | None) -> None:
     """
     from sluice.interference.calibrate.target_speeds import Lanes
     from sluice.policies.core import check_trust
+    from sluice.policies.review import read_file
 
-    Lanes.of(read_config(config))
+    settings = read_config(config)
+    Lanes.of(settings)
     path = config or DEFAULT_CONFIG
     if not path.exists():
         click.echo(f"{path} does not exist: the plugin is as if not loaded until it does.")
         return
     check_trust(path, _slurm_uid())
     click.echo(f"{path}: valid.")
+    reviews = Path(settings.reviews)
+    if reviews.exists():
+        check_trust(reviews, _slurm_uid())
+        click.echo(f"{reviews}: valid, {len(read_file(reviews))} reviews.")
 
 
 @command.command()

@@ -51,6 +51,7 @@ DAILY = (
     ),
     Verb("serve", "Serve the pages on which a site reads and questions Sluice."),
     Verb("doctor", "Check that everything works, and say how to repair it.", "status", "doctor"),
+    Verb("review", "Approve, reject or overrule predictions."),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
     Verb("init", "Write the first configuration of a site, for observe."),
@@ -59,6 +60,7 @@ DAILY = (
 MODEL = (
     Verb("train", "Learn from the history what jobs will do."),
     Verb("publish", "Write the bundle that slurmctld loads.", "train", "publish"),
+    Verb("diff", "Say what publishing another model would change.", "train", "diff"),
     Verb("list", "List what was trained and published.", "models", "list_"),
     Verb("bundle", "Look into a model bundle.", "models", "bundle"),
     Verb("score", "Lay live predictions alongside what the jobs then did.", "score", "score"),

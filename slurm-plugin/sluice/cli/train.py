@@ -12,18 +12,21 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    bundle_line,
     bytes_text,
     config_option,
     coverage_line,
     history_option,
     json_option,
     open_history,
+    published,
     read_config,
     share_text,
     show_json,
     show_table,
     time_text,
 )
+from sluice.cli.listing import since_option
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
@@ -31,38 +34,6 @@ if TYPE_CHECKING:
     from sluice.prediction.applications import Learned
     from sluice.prediction.renewal import Comparison, Renewal
     from sluice.slurm.learner import Published
-
-
-def published(
-    config: Path | None,
-    history: Path | None,
-    bundle: Path | None,
-    *,
-    version: int | None = None,
-    rollback: bool = False,
-) -> Published:
-    """Publish where the configuration says, or into another file."""
-    from sluice.slurm.learner import publish_model
-
-    settings = read_config(config)
-    with open_history(config, history) as store:
-        return publish_model(
-            store,
-            bundle or Path(settings.bundle),
-            policy=settings.policy,
-            now=int(time.time()),
-            version=version,
-            rollback=rollback,
-        )
-
-
-def bundle_line(published: Published) -> str:
-    bundle = published.bundle
-    return (
-        f"published {bundle.path}: model {bundle.model}, {bytes_text(len(bundle.content))}, "
-        f"checksum {bundle.checksum:016x}, {time_text(bundle.published_at)}\n"
-        f"interference: from {published.basis}"
-    )
 
 
 def bundle_json(published: Published) -> dict[str, object]:
@@ -121,6 +92,78 @@ def publish(
         show_json(bundle_json(made))
     else:
         click.echo(bundle_line(made))
+
+
+@click.command("diff", short_help="Say what publishing another model would change.")
+@click.argument("version", type=click.IntRange(1), required=False, metavar="[MODEL]")
+@since_option("7d", "Of the jobs that were submitted in this time")
+@config_option
+@history_option
+@json_option
+def diff(
+    version: int | None,
+    since: int,
+    config: Path | None,
+    history: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Say what publishing another model would change.
+
+    The latest jobs are predicted and decided on again, by the bundle in use and by the one that
+    `sluice model publish` would write now: with the model that was trained last or the one with
+    this number, with the settings and the reviews as they stand. Each is decided alongside what
+    ran when it was submitted. Nothing is published.
+
+    A line for each user and job name for which something changes, with the latest job's prediction
+    and decision by either bundle.
+
+    \b
+    Examples:
+        sluice model diff
+        sluice model diff 7 --since 30d
+        sluice model diff --json | jq '.changes[] | select(.decisions > 0)'
+    """
+    from sluice.policies.bundle import Bundle
+    from sluice.slurm.learner import candidate
+    from sluice.slurm.model_diff import difference
+
+    settings = read_config(config)
+    now = int(time.time())
+    with open_history(config, history) as store:
+        new = candidate(
+            store,
+            policy=settings.policy,
+            now=now,
+            reviews=Path(settings.reviews),
+            version=version,
+        )
+        old = Bundle.read(Path(settings.bundle))
+        found = difference(store, old, Bundle.parse(new), settings, since=since)
+    if as_json:
+        show_json(found)
+        return
+    click.echo(
+        f"Of {found['jobs']} jobs since {time_text(found['since'])}, {found['predictions']} would "
+        f"be predicted and {found['decisions']} decided differently."
+    )
+    if found["changes"]:
+        show_table(
+            ("user", "name", "jobs", "predicted", "decided", "in use", "then"),
+            [
+                (
+                    *(row["user"], row["name"], row["jobs"], row["predictions"], row["decisions"]),
+                    *(_predicted_and_decided(row[side]) for side in ("before", "after")),
+                )
+                for row in found["changes"]
+            ],
+            least=("jobs",),
+        )
+
+
+def _predicted_and_decided(side: dict[str, Any]) -> str:
+    written = bytes_text(side["write_bytes"])
+    return f"{side['pattern']}, {written}, {side['confidence']:.2f}: {side['action']}"
 
 
 SHOWN = 30  # entries of the table, unless all are asked for

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sluice.policies.bundle import HEAD_BYTES, Bundle, name_of, policy_in
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, replay
+from sluice.policies.review import Selector
 from sluice.policies.snapshot import Snapshot
 from sluice.prediction.requested import SCORED, SLACK, predicted_in
 from sluice.slurm.queue import queued_job
 from sluice.slurm.records import SlurmError, UnknownJobError
+from sluice.slurm.reviews import facts_behind
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ def gather(
         "record": shown(record, store, viewer) if record else None,
         "interference_model": _interference_model(record, store) if record else None,
         "evidence": _evidence(record, store, viewer) if record else None,
+        "reviews": _reviews(record, store, viewer) if record else [],
         "lanes": _lanes(record, store) if record else [],
         "slow_lanes": _slow_lanes(record, store) if record else {},
         "decided_again": _decided_again(found.decision, store, viewer),
@@ -150,6 +153,27 @@ def gather(
     if record and replay_with:
         facts["replay"] = replay_decision(store, record, replay_with)
     return facts
+
+
+def prediction_of(store: Store, job: str, cluster: str | None = None) -> tuple[Selector, str]:
+    """Return which jobs a job's prediction is about, and the pattern.
+
+    Those of its user with its name; where it has none, with its script. Raises UnknownJobError.
+    """
+    number = JobNumber.parse(job)
+    if number is None:
+        raise UnknownJobError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
+    jobs = store.jobs_with_id(number.number, cluster)
+    decision = find_decision(store, number, jobs, cluster).decision
+    if decision is None:
+        raise UnknownJobError(
+            f"no decision on job {job} is known; `sluice decisions` lists those that are"
+        )
+    record = Record.parse(decision.record)
+    asked = record.submission
+    script = 0 if asked.name else asked.script_signature
+    of = Selector(uid=asked.uid, name=asked.name, script=script)
+    return of, record.prediction.profile.pattern
 
 
 def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str | None) -> Found:
@@ -408,6 +432,16 @@ def _lanes(record: Record, store: Store) -> list[str]:
     """Names of the lanes that the decision chose among, by their bit in lane masks."""
     policy = policy_in(store.bundle_head(record.bundle_checksum, HEAD_BYTES))
     return [lane.name for lane in policy.lanes] if policy else []
+
+
+def _reviews(record: Record, store: Store, viewer: Viewer) -> list[dict[str, Any]]:
+    """Return the reviews that stood when it was decided and are about the job."""
+    if not store.reviews():
+        return []  # a bundle is megabytes
+    bundle = store.bundle(record.bundle_checksum)
+    if bundle is None:
+        return []
+    return facts_behind(store, Bundle.parse(bundle.content), record, sees_all=viewer.sees_all)
 
 
 def _interference_model(record: Record, store: Store) -> dict[str, str | None]:

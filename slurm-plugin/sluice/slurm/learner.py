@@ -27,7 +27,14 @@ from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
 from sluice.prediction.backtest import live_predictions, score
-from sluice.prediction.renewal import MIN_NEW, CurrentModel, model_in_use, publish, renew
+from sluice.prediction.renewal import (
+    MIN_NEW,
+    CurrentModel,
+    model_in_use,
+    publish,
+    renew,
+    standing_reviews,
+)
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
 from sluice.slurm.follower import Follower
@@ -69,12 +76,16 @@ def publish_model(
     *,
     policy: View,
     now: int,
+    reviews: Path | None = None,
     version: int | None = None,
     rollback: bool = False,
 ) -> Published:
-    """Publish the latest model, the one with this number, or the one in use before."""
+    """Publish the latest model, the one with this number, or the one in use before.
+
+    reviews: the file in which the site keeps some.
+    """
     from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
-    from sluice.prediction.renewal import publish  # noqa: PLC0415 - likewise
+    from sluice.prediction.renewal import publish, standing_reviews  # noqa: PLC0415 - likewise
 
     model = _chosen(store, version, rollback=rollback)
     if not path.parent.is_dir():
@@ -90,8 +101,34 @@ def publish_model(
         now=now,
         interference=interference.interference,
         interference_from=interference.for_bundle(),
+        reviews=standing_reviews(store, reviews, now),
     )
     return Published(bundle, interference.basis)
+
+
+def candidate(
+    store: Store,
+    *,
+    policy: View,
+    now: int,
+    reviews: Path | None = None,
+    version: int | None = None,
+) -> bytes:
+    """Return the bundle that `publish_model` would write."""
+    from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
+    from sluice.prediction.renewal import packer, standing_reviews  # noqa: PLC0415 - likewise
+
+    interference = site_evidence(store).model()
+    pack = packer(
+        store,
+        _chosen(store, version, rollback=False),
+        policy=policy,
+        now=now,
+        interference=interference.interference,
+        interference_from=interference.for_bundle(),
+        reviews=standing_reviews(store, reviews, now),
+    )
+    return pack(created=now)
 
 
 def _chosen(store: Store, version: int | None, *, rollback: bool) -> Model:
@@ -363,7 +400,15 @@ class Learner:
         """Publish what is known now; where nothing of it is new, the bundle stays."""
         interference = self._interference_model(store, now)
         path = Path(self.config.bundle)
-        key = (current.version, self.config.checksum, id(interference), service.stamp_of(path))
+        reviews = [
+            one
+            for one in standing_reviews(store, Path(self.config.reviews), now)
+            if one.is_in_force(now)
+        ]
+        key = (
+            *(current.version, self.config.checksum, id(interference), tuple(reviews)),
+            service.stamp_of(path),
+        )
         if key == self._published:
             return
         model = store.model(current.model_id)
@@ -379,6 +424,7 @@ class Learner:
             interference=interference.interference,
             interference_from=interference.for_bundle(),
             content_of=current.model,
+            reviews=reviews,
         )
         self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at

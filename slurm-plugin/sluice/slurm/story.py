@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.policies.control import release_text
 from sluice.policies.core import sentence, takes_turns
+from sluice.slurm.reviews import line_of
 from sluice.slurm.texts import (
     NOTHING,
     amount_text,
@@ -64,6 +65,8 @@ def story(facts: Facts) -> Iterator[Part]:
         decision = record["decision"]
         yield from _what_was_known(decision["prediction"], facts["evidence"])
         yield from _hints(record["submission"]["hints"], decision["prediction"])
+        for review in facts["reviews"]:
+            yield f"  Review: {line_of(review)}."
         yield from _who_was_writing(decision)
         yield from _choices(decision, facts["lanes"])
         for lane, speed in facts["slow_lanes"].items():

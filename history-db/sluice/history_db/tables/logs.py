@@ -176,6 +176,18 @@ class Runs(Connection):
         for batch in batches(self.run_ids() if log_ids is None else log_ids):
             yield from self._runs(batch)
 
+    def runs_of_program(self, program: str) -> list[tuple[int, str]]:
+        """Return the users and job names under which a program ran."""
+        return self._rows(
+            """
+            SELECT DISTINCT logs.uid, jobs.name FROM logs JOIN jobs ON jobs.id = logs.job
+            WHERE instr(logs.exe, ?1) > 0 AND program_name(logs.exe) = ?1 AND logs.reason IS NULL
+              AND jobs.name IS NOT NULL
+            ORDER BY logs.uid, jobs.name
+            """,
+            [program],
+        )
+
     def run_ids(
         self,
         *,

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import Application, Bundle, Known, Model, Publication, Run, Training
+from sluice.history_db.records import (
+    Application,
+    Bundle,
+    Known,
+    Model,
+    Publication,
+    Run,
+    StoredReview,
+    Training,
+)
 from sluice.history_db.sql import Base, Database, packed, restore, signed, unpacked, unsigned
 from sluice.history_db.tables.logs import Runs
 
@@ -326,3 +335,41 @@ class Bundles(Connection):
                 """,
                 [keep],
             )
+
+
+class Reviews(Connection):
+    """Table `reviews`."""
+
+    def add_review(self, review: StoredReview) -> None:
+        """Write a review down; those that stand under the same name are undone by it."""
+        with self._transaction() as db:
+            self._undo(db, review.name, review.content.get("by") or review.source, review.made_at)
+            db.execute(
+                "INSERT INTO reviews (name, source, made_at, content) VALUES (?, ?, ?, ?)",
+                [review.name, review.source, review.made_at, json.dumps(review.content)],
+            )
+
+    def undo_review(self, name: str, by: str, now: int) -> bool:
+        """Take a review back; False if none of this name stands."""
+        with self._transaction() as db:
+            return self._undo(db, name, by, now)
+
+    @staticmethod
+    def _undo(db: Database, name: str, by: str, now: int) -> bool:
+        undone = db.execute(
+            "UPDATE reviews SET undone_at = ?, undone_by = ? WHERE name = ? AND undone_at IS NULL",
+            [now, by, name],
+        )
+        return undone.rowcount > 0
+
+    def reviews(self, name: str | None = None) -> list[StoredReview]:
+        """Return all reviews there ever were, or those of a name, in the order of their making."""
+        chosen, values = ("", []) if name is None else ("WHERE name = ?", [name])
+        return [
+            StoredReview(row[0], row[1], row[2], json.loads(row[3]), *row[4:])
+            for row in self._rows(
+                "SELECT name, source, made_at, content, undone_at, undone_by FROM reviews "
+                f"{chosen} ORDER BY id",
+                values,
+            )
+        ]

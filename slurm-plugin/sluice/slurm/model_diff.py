@@ -1,0 +1,135 @@
+"""What another bundle would change: predictions and decisions of the latest jobs."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import Selection
+from sluice.policies import core
+from sluice.policies.core import CoreError
+from sluice.policies.record import Record, Situation, decide
+from sluice.policies.snapshot import Snapshot
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from sluice.history_db.store import Store
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.core import Config, View
+
+MOST = 5000
+"""Decisions that are made again, the latest."""
+SNAPSHOTS_KEPT = 16
+"""In memory: decisions of one time refer to one of them."""
+NOTABLE = math.log(1.25)
+"""Bytes that differ by less are no change: each run moves them a little."""
+
+
+@dataclass(slots=True)
+class Change:
+    """What changes for the jobs of one user and name."""
+
+    user: str
+    name: str
+    jobs: int = 0
+    predictions: int = 0
+    """Jobs of which something else is predicted."""
+    decisions: int = 0
+    """Jobs on which something else is decided."""
+    before: dict[str, Any] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+    """Of the latest job for which one of them changes."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def difference(
+    store: Store, old: Bundle, new: Bundle, config: Config, *, since: int
+) -> dict[str, Any]:
+    """Predict and decide again, by both bundles, on what was submitted since (UTC seconds)."""
+    changes: dict[tuple[int, str], Change] = {}
+    sides = (_Side(store, old, config), _Side(store, new, config))
+    records = _records(store, since)
+    for record in reversed(records):
+        asked = record.submission
+        key = (asked.uid, core.name_stem(asked.name))
+        change = changes.setdefault(key, Change(user_text(asked.uid), key[1]))
+        change.jobs += 1
+        before, after = (side.decide(record) for side in sides)
+        differs = _is_other_prediction(before.prediction, after.prediction)
+        is_other = before.decision.action != after.decision.action
+        change.predictions += differs
+        change.decisions += is_other
+        if differs or is_other:
+            change.before, change.after = _shown(before), _shown(after)
+    found = [one for one in changes.values() if one.before]
+    found.sort(key=lambda one: (one.decisions, one.predictions), reverse=True)
+    return {
+        "since": since,
+        "jobs": len(records),
+        "has_more": len(records) == MOST,
+        "predictions": sum(one.predictions for one in found),
+        "decisions": sum(one.decisions for one in found),
+        "changes": [one.to_json() for one in found],
+    }
+
+
+def _records(store: Store, since: int) -> list[Record]:
+    """Return the latest decisions that this version can read, the latest first."""
+    found = []
+    for decision in store.latest_decisions(MOST, Selection(since=since)):
+        try:
+            found.append(Record.parse(decision.record))
+        except CoreError:
+            continue
+    return found
+
+
+class _Side:
+    """One of the bundles, and the clusters that it was last asked about."""
+
+    def __init__(self, store: Store, bundle: Bundle, config: Config) -> None:
+        self._store = store
+        self._bundle = bundle
+        self._config = config
+        self._situations: OrderedDict[int, Situation] = OrderedDict()
+
+    def decide(self, record: Record) -> Record:
+        situation = self._situation(record.snapshot_checksum)
+        return decide(situation, self._config, record.submission, record.now)
+
+    def _situation(self, checksum: int) -> Situation:
+        found = self._situations.pop(checksum, None)
+        if found is None:
+            stored = self._store.snapshot(checksum) if checksum else None
+            snapshot = Snapshot.parse(stored.content) if stored else None
+            found = Situation(self._bundle, snapshot)
+        self._situations[checksum] = found
+        if len(self._situations) > SNAPSHOTS_KEPT:
+            self._situations.popitem(last=False)
+        return found
+
+
+def _is_other_prediction(before: View, after: View) -> bool:
+    if (before.profile.pattern, before.klass) != (after.profile.pattern, after.klass):
+        return True
+    was, becomes = before.profile.write_bytes, after.profile.write_bytes
+    if not was or not becomes:
+        return bool(was) != bool(becomes)
+    return abs(math.log(becomes / was)) > NOTABLE
+
+
+def _shown(record: Record) -> dict[str, Any]:
+    prediction = record.prediction
+    return {
+        "pattern": prediction.profile.pattern,
+        "confidence": prediction.profile.confidence,
+        "klass": prediction.klass,
+        "write_bytes": prediction.profile.write_bytes,
+        "evidence": prediction.evidence,
+        "action": record.decision.action,
+        "reason": record.decision.reason,
+    }

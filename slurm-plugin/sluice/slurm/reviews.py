@@ -1,0 +1,140 @@
+"""Reviews as commands and page make, list and undo them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.records import StoredReview
+from sluice.policies.core import UNKNOWN, sentence
+from sluice.policies.review import Review, ReviewError, Selector, day_text, read_file
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from sluice.history_db.store import Store
+    from sluice.policies.bundle import Bundle
+    from sluice.policies.record import Record
+
+Facts = dict[str, Any]
+
+
+def approved(of: Selector, other: Selector, pattern: str) -> Review:
+    """Return the review that says: it is as predicted."""
+    if other:
+        return Review("apart", of, other)
+    if pattern in ("", UNKNOWN):
+        raise ReviewError("no pattern was predicted; say it: `sluice review pin treat --as …`")
+    return Review("treat", of, treat_as=pattern)
+
+
+def rejected(of: Selector, other: Selector) -> Review:
+    """Return the review that says: it is not as predicted."""
+    return Review("together", of, other) if other else Review("ignore", of)
+
+
+def make(
+    store: Store, review: Review, *, source: str, by: str, now: int, file: Path | None
+) -> Review:
+    """Write a review down. One that settles the same is undone by it.
+
+    file: the site's own; raises ReviewError where it settles the same, as it would count.
+    """
+    for other in read_file(file) if file is not None and file.exists() else []:
+        if other.subject == review.subject:
+            raise ReviewError(f"{file} has a review of the same jobs ({other.name}); change it")
+    made = replace(review, by=by, made_at=now)
+    for stored in store.reviews():
+        if stored.undone_at is None and Review.from_json(stored.content).subject == made.subject:
+            store.undo_review(stored.name, by, now)
+    store.add_review(_stored(made, source))
+    return made
+
+
+def _stored(review: Review, source: str) -> StoredReview:
+    return StoredReview(review.name, source, review.made_at, review.to_json())
+
+
+def undo(store: Store, name: str, *, by: str, now: int) -> Review:
+    """Take back the review whose name begins so; raise ReviewError."""
+    standing = [one for one in store.reviews() if one.undone_at is None]
+    found = [one for one in standing if one.name.startswith(name.lower())]
+    if len(found) != 1:
+        what = "no review that stands is" if not found else f"{len(found)} reviews are"
+        raise ReviewError(f"{what} called {name}; `sluice review list` shows them")
+    if found[0].source == "file":
+        raise ReviewError(f"{found[0].name} stands in the site's file; take it out there")
+    store.undo_review(found[0].name, by, now)
+    return Review.from_json(found[0].content)
+
+
+def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list[StoredReview]:
+    """Return the reviews of a file of which the history has not heard."""
+    known = {one.name for one in kept if one.source == "file" and one.undone_at is None}
+    return [_stored(one, "file") for one in in_file if one.name not in known]
+
+
+def facts_of(stored: StoredReview, now: int) -> Facts:
+    """Return a review as `sluice review --json` shows it."""
+    review = Review.from_json(stored.content)
+    state = (
+        "undone"
+        if stored.undone_at is not None
+        else "stands"
+        if review.is_in_force(now)
+        else "ended"
+    )
+    undone = {"undone_at": stored.undone_at, "undone_by": stored.undone_by}
+    return {
+        **review.to_json(),
+        "source": stored.source,
+        "state": state,
+        **undone,
+        "text": text_of(review),
+    }
+
+
+def text_of(review: Review) -> str:
+    """Say it in a sentence."""
+    of = selector_text(review.of)
+    if review.is_pair:
+        sides = f"{of} and {selector_text(review.other)}"
+        return f"{sides}: {sentence('ruling', review.ruling)}"
+    treated = f" ({review.treat_as})" if review.treat_as else ""
+    return f"{of}: {sentence('ruling', review.ruling)}{treated}"
+
+
+def selector_text(selector: Selector) -> str:
+    """Say which jobs a selector means."""
+    given = selector.to_json()
+    if "uid" in given:
+        given["user"] = user_text(given.pop("uid"))
+    order = ("user", "account", "partition", "name", "script", "program")
+    return "jobs of " + ", ".join(f"{term} {given[term]}" for term in order if term in given)
+
+
+def facts_behind(store: Store, bundle: Bundle, record: Record, *, sees_all: bool) -> list[Facts]:
+    """Return the reviews in a record's bundle that are about its job.
+
+    Who does not see all jobs is told what was ruled, not on whom else, by whom or why.
+    """
+    found = []
+    for number in bundle.reviews_on(record.submission, record.now):
+        for stored in store.reviews(f"{number:08x}")[-1:]:
+            facts = facts_of(stored, record.now)
+            if not sees_all:
+                ruled = sentence("ruling", facts["ruling"])
+                facts = {name: facts[name] for name in ("id", "ruling", "treat_as", "until")}
+                facts |= {"text": ruled, "by": "", "comment": ""}
+            found.append(facts)
+    return found
+
+
+def line_of(facts: Mapping[str, Any]) -> str:
+    """Say who ruled, until when and why."""
+    who = f"by {facts['by']}" if facts["by"] else "by the site"
+    until = f" until {day_text(facts['until'])}" if facts["until"] else ""
+    comment = f": {facts['comment']}" if facts["comment"] else ""
+    return f"{facts['text']} ({facts['id']}, {who}{until}){comment}"
