@@ -712,6 +712,11 @@ def m027_reviews(db: Database) -> None:
     db.execute("CREATE INDEX reviews_name ON reviews (name)")
 
 
+def m028_decisions_of_users(db: Database) -> None:
+    """Find a user's decisions, whom PrivateData shows no others, without reading all."""
+    db.execute("CREATE INDEX decisions_user ON decisions (uid, now) WHERE is_second = 0")
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -740,4 +745,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m025_smaller_decisions,
     m026_io_waits,
     m027_reviews,
+    m028_decisions_of_users,
 )

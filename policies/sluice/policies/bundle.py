@@ -83,9 +83,12 @@ class Bundle:
     def node_count(self) -> int:
         return int(lib.sluice_bundle_node_count(self.handle))
 
+    def application(self, place: int) -> View:
+        """Return the application at a place, from 0 to application_count - 1."""
+        return View(lib.sluice_bundle_application(self.handle, place))
+
     def applications(self) -> Iterator[View]:
-        for i in range(self.application_count):
-            yield View(lib.sluice_bundle_application(self.handle, i))
+        return map(self.application, range(self.application_count))
 
     def forest_outputs(self, forest: int) -> tuple[str, ...]:
         """Name what forest 0 (patterns) or 1 (numbers) predicts; empty without that forest."""

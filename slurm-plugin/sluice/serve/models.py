@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.serve.tables import Cell, Column, Page, Table, number, words
+from sluice.serve.tables import Cell, Column, Page, Table, moment, number, words
 from sluice.slurm import answers
 from sluice.slurm.records import QueryError
-from sluice.slurm.texts import share_text, time_text
+from sluice.slurm.texts import share_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,19 +65,15 @@ def _row(one: Facts) -> list[Cell]:
     return [
         Cell(str(one["model"]), float(one["model"]), f"/models/{one['model']}"),
         words("in use", tone="good") if one["in_use"] else words("kept", tone="dim"),
-        _moment(one["trained"]),
+        moment(one["trained"]),
         number(metrics.get("jobs")),
-        _moment(metrics.get("since")),
-        _moment(metrics.get("until")),
+        moment(metrics.get("since")),
+        moment(metrics.get("until")),
         number(later.get("answered"), share_text),
         number(later.get("accuracy_answered"), share_text),
         number(later.get("brier"), "{:.3f}".format),
-        _moment(max((bundle["published_at"] for bundle in one["bundles"]), default=None)),
+        moment(max((bundle["published_at"] for bundle in one["bundles"]), default=None)),
     ]
-
-
-def _moment(seconds: float | None) -> Cell:
-    return number(seconds, lambda moment: time_text(int(moment)))
 
 
 def card(store: Store, who: Who, wanted: int) -> Page:
@@ -144,7 +140,7 @@ def _bundles(one: Facts) -> Table:
             Column("path", "File"),
         ),
         [
-            [_moment(bundle["published_at"]), words(bundle["checksum"]), words(bundle["path"])]
+            [moment(bundle["published_at"]), words(bundle["checksum"]), words(bundle["path"])]
             for bundle in one["bundles"]
         ],
         empty="It was never published.",

@@ -6,14 +6,14 @@ not see others' jobs sees their own, and of the lanes how busy they are, not how
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 from sluice.policies.core import CLASSES
 from sluice.policies.record import token_name
-from sluice.serve.tables import Cell, Column, Page, Table, number, words
+from sluice.serve.tables import Cell, Column, Page, Table, moment, number, words
 from sluice.slurm.texts import NOTHING, duration_text, rate_text, share_text, time_text
 from sluice.slurm.turns import turns_now
 from sluice.slurm.viewers import user_text
@@ -45,6 +45,8 @@ class _Jobs:
     store: Store
     who: Who
     cluster: str | None
+    names: dict[int, str] = field(default_factory=dict)
+    """Of users, by uid: who asks for one asks a directory service."""
 
     def job(self, job_id: int) -> Job | None:
         return self.store.job(job_id, self.cluster)
@@ -52,12 +54,17 @@ class _Jobs:
     def visible(self, job: Job | None) -> bool:
         return self.who.viewer.sees(job.uid if job else None)
 
+    def user(self, uid: int) -> str:
+        if uid not in self.names:
+            self.names[uid] = user_text(uid)
+        return self.names[uid]
+
     def facts(self, job_id: int, job: Job | None) -> Facts:
         uid = job.uid if job else None
         return {
             "job_id": job_id,
             "name": job.name if job else None,
-            "user": None if uid is None else user_text(uid),
+            "user": None if uid is None else self.user(uid),
         }
 
 
@@ -413,7 +420,7 @@ def _writing_table(facts: Facts) -> Table:
                 words(row["pattern"]),
                 number(row["load"], rate_text),
                 number(row["metadata"], "{:.3g}".format),
-                number(row["expected_end"], lambda end: time_text(int(end))),
+                moment(row["expected_end"]),
             ]
             for row in facts["writing"]
         ],
@@ -448,7 +455,7 @@ def _target_table(facts: Facts) -> Table:
                 number(one["speed"], share_text, tone="warn"),
                 number(one["low"], share_text),
                 number(one["high"], share_text),
-                number(one["latest"], lambda moment: time_text(int(moment))),
+                moment(one["latest"]),
             ]
             for one in facts["targets"]
         ],

@@ -14,8 +14,8 @@ from sluice.history_db.records import program_name
 from sluice.interference.cost import default_model
 from sluice.interference.observations import alone_rates, site_coruns
 from sluice.interference.programs import WRITES, Program, size_text
-from sluice.policies.core import PATTERNS
-from sluice.serve.tables import Cell, Column, Field, Page, Table, number, words
+from sluice.policies.core import PATTERNS, sentence
+from sluice.serve.tables import Cell, Column, Field, Page, Table, any_of, moment, number, words
 from sluice.slurm.records import UnknownJobError
 from sluice.slurm.texts import (
     amount_text,
@@ -41,14 +41,14 @@ SHOWN = 100
 """Programs on a page."""
 CHUNKS = (1 << 16, 1 << 20, 1 << 24)
 """Of the matrix."""
-OWN = ("user_script", "user_name")
-"""Evidence that is of one user's own runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A program as the bundle's table knows it; numbers are those of its usual run."""
 
+    place: int
+    """In the bundle's table."""
     id: int
     evidence: str
     label: str
@@ -74,12 +74,13 @@ def _entries(site: Site, store: Store) -> list[Entry]:
         return []
     known = {one.id: one for one in store.known_applications(store.model_in_use())}
     found = []
-    for one in bundle.applications():
+    for place, one in enumerate(bundle.applications()):
         label, profile = known.get(one.id), one.profile
         if label is None:
             continue  # of a model that the history does not keep any more
         found.append(
             Entry(
+                place=place,
                 id=label.id,
                 evidence=label.evidence,
                 label=label.label,
@@ -127,8 +128,8 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
         sentences=[ABOUT.format(share_text(site.policy.min_confidence))],
         fields=(
             Field("find", "Find", query.get("find", "")),
-            Field("pattern", "Pattern", query.get("pattern", ""), ("", *PATTERNS)),
-            Field("evidence", "Known by", query.get("evidence", "user_name"), EVIDENCE),
+            Field("pattern", "Pattern", query.get("pattern", ""), any_of(PATTERNS)),
+            Field("evidence", "Known by", query.get("evidence", "user_name"), _evidences()),
         ),
         tables=[
             Table(
@@ -149,7 +150,11 @@ ABOUT = (
     "What the next run of each program will do to storage, as its earlier runs let expect. "
     "Below MinConfidence ({}) Sluice abstains."
 )
-EVIDENCE = ("user_name", "user_script", "name", "account", "site", "all")
+EVIDENCE = ("user_name", "user_script", "user_arguments", "name", "account", "site")
+
+
+def _evidences() -> dict[str, str]:
+    return {name: sentence("evidence", name) for name in EVIDENCE} | {"all": "any of these"}
 
 
 def _is_visible(one: Entry, who: Who) -> bool:
@@ -262,13 +267,15 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
     one = next((one for one in entries(site, store) if one.id == application), None)
     if one is None or not _is_visible(one, who):
         raise UnknownJobError(f"no program {application} is in the bundle in use")
+    bundle = site.bundle
+    profile = bundle.application(one.place).profile.to_dict() if bundle else {}
     runs = [run for run in store.runs_behind(application) if who.viewer.sees(run.log.uid)]
     return Page(
         name="predictions",
         title=_name(one),
         facts={
             "program": _facts(one),
-            "profile": _profile(site, application),
+            "profile": profile,
             "runs": [
                 {
                     "started": run.log.start,
@@ -282,16 +289,16 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
                 for run in runs
             ],
         },
-        sentences=[f"{one.label}: {one.runs} runs."],
+        sentences=[_grounds(one)],
         tables=[
-            _profile_table(_profile(site, application)),
+            _profile_table(profile),
             Table(
                 "runs",
                 "The latest runs behind it",
                 RUNS,
                 [
                     [
-                        number(run.log.start, lambda moment: time_text(int(moment))),
+                        moment(run.log.start),
                         Cell(str(run.log.jobid), run.log.jobid, f"/decisions/{run.log.jobid}")
                         if run.log.jobid
                         else words(None),
@@ -310,6 +317,14 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
     )
 
 
+def _grounds(one: Entry) -> str:
+    whose = "" if one.uid is None else f" of {user_text(one.uid)}"
+    return (
+        f"Known by {sentence('evidence', one.evidence)}{whose}: {one.runs} runs. Pattern "
+        f"{one.pattern}, {share_text(one.confidence)} certain."
+    )
+
+
 NUMBERS = (
     ("write_bytes", "Written", bytes_text),
     ("read_bytes", "Read", bytes_text),
@@ -324,14 +339,6 @@ NUMBERS = (
     ("runtime_seconds", "Run time", duration_text),
     ("bytes_per_flush", "Bytes per flush", bytes_text),
 )
-
-
-def _profile(site: Site, application: int) -> Facts:
-    bundle = site.bundle
-    for one in bundle.applications() if bundle else ():
-        if one.id == application:
-            return one.profile.to_dict()  # type: ignore[no-any-return] # View hands over Any
-    return {}
 
 
 def _profile_table(profile: Facts) -> Table:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sluice.slurm.texts import NOTHING, one_line
+from sluice.slurm.texts import NOTHING, one_line, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet computes."""
@@ -131,6 +132,21 @@ def number(
     return Cell(NOTHING, "", **more) if value is None else Cell(text(value), float(value), **more)
 
 
+def moment(seconds: float | None) -> Cell:
+    """Return a cell with a time: that of today without the date, others without the second."""
+    return number(seconds, _moment_text)
+
+
+def _moment_text(seconds: float) -> str:
+    text = time_text(int(seconds))
+    return text[11:] if text[:10] == time_text(int(time.time()))[:10] else text[:16]
+
+
+def any_of(names: Iterable[str]) -> dict[str, str]:
+    """Return choices: none of them, or one."""
+    return {"": "any"} | {name: name for name in names}
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """Something that a page can be asked for, in its form."""
@@ -138,8 +154,8 @@ class Field:
     name: str
     title: str
     value: str = ""
-    choices: Sequence[str] = ()
-    """Empty: any text."""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    """What may be chosen, and how it is called; empty: any text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,15 @@ class Decisions(Connection):
             "job_id = ? AND is_second = 1 AND now >= ? ORDER BY now, number", [job_id, since]
         )
 
+    def decided_again(self, job_ids: Iterable[int]) -> set[int]:
+        """Return which of these jobs sluiced decided again on."""
+        rows = self._rows(
+            "SELECT DISTINCT job_id FROM decisions WHERE is_second = 1 "
+            "AND job_id IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(job_ids))],
+        )
+        return {row[0] for row in rows}
+
     def joined_decisions(self, latest: int, *, uid: int | None = None) -> Iterator[Decision]:
         """Yield the latest decisions whose job is known, of a user or of all."""
         return self._each_decision(
