@@ -51,7 +51,7 @@ struct sluice_lane {
 	   "seconds after which a cluster snapshot is no longer believed")                 \
 	X (Holdout, holdout, 0.0, 0.0, 1.0,                                                \
 	   "share of the jobs that enforce would act on which are left alone, drawn by "   \
-	   "lot, to compare the others with them")                                         \
+	   "lot, so that `sluice report` can compare")                                     \
 	X (HoldoutSeed, holdout_seed, 0.0, 0.0, 1e9, "another number draws other jobs")
 
 #define SLUICE_POLICY_MEMBER(key, member, def, low, high, text) double member;

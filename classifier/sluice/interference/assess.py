@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -95,6 +95,17 @@ class Assessment:
                 return floor
             floor = one.load
         return None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "loads": [
+                {**asdict(one), "load": None if math.isinf(one.load) else one.load}
+                for one in self.loads
+            ],
+            "is_anything_at_stake": self.is_anything_at_stake,
+            "matters_from": self.matters_from,
+        }
 
 
 def assess(jobs: Sequence[FinishedJob], found: Costs, model: View, *, seed: int = 0) -> Assessment:

@@ -332,15 +332,21 @@ class Grounds:
         }
 
 
-def grounds_of(store: Store, settings: Config, *, storage: View | None = None) -> Grounds:
+def grounds_of(
+    store: Store, settings: Config, *, storage: View | None = None, since: int = 0
+) -> Grounds:
     """Read them from a history.
+
+    since: UTC seconds; only of jobs that started then or later, although all tell what each does
+    alone.
 
     storage: a struct sluice_policy whose one lane has the bandwidth (`one_lane`); else it is that
     of the lanes in the settings, else the fastest run's.
     """
     jobs = latest_undisturbed(store)
     policy, rate, source = _storage(settings, storage, jobs)
-    return Grounds(jobs, default_model(store, settings, jobs=jobs), policy, rate, source)
+    model = default_model(store, settings, jobs=jobs)
+    return Grounds([job for job in jobs if job.start >= since], model, policy, rate, source)
 
 
 def application_of(job: FinishedJob) -> Application:

@@ -145,6 +145,8 @@ class FinishedJob:
     """None: the profile is as it was seen."""
     user: str = ""
     """By the accounting; empty: not known."""
+    decided_as: tuple[str, int] | None = None
+    """Cluster and job id of decisions on it; None: the accounting does not know the job."""
     predicted: Predicted | None = None
     """What was predicted of it when it was submitted; None: nothing, or nobody knows."""
 
@@ -292,6 +294,7 @@ def described(
         heatmap=heatmap,
         targets=targets,
         user=(job.user if job else None) or "",
+        decided_as=(job.cluster, job.submission_id) if job else None,
         predicted=submission.predicted if submission else None,
     )
 

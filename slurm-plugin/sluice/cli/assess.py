@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +13,8 @@ from sluice.cli.common import (
     amount_text,
     config_option,
     coverage_line,
-    duration_text,
     grounds_line,
     history_option,
-    history_path,
     json_option,
     open_history,
     read_config,
@@ -29,16 +26,21 @@ from sluice.cli.common import (
     times_text,
     usage_errors,
 )
+from sluice.cli.levers import (
+    LEVERS,
+    lever_rows,
+    levers_json,
+    levers_sentence,
+    levers_verdict,
+    replayed_levers,
+)
 from sluice.cli.listing import progress
-from sluice.cli.replay_words import with_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
-    from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.levers import Levers
 
 SHOWN = 10  # applications
@@ -95,7 +97,7 @@ def command(
     from sluice.interference.assess import assess
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
-    from sluice.sim.replay.levers import experiment_of, measured_laws
+    from sluice.sim.replay.levers import measured_laws
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
@@ -112,94 +114,20 @@ def command(
         found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
     levers = None
     if found.is_anything_at_stake and not no_levers:
-        asked = partial(experiment_of, history_path(config, history), settings)
-        levers = _levers(partial(asked, bandwidth=grounds.bandwidth), laws, draws)
+        levers = replayed_levers(
+            config, history, settings, bandwidth=grounds.bandwidth, laws=laws, draws=draws
+        )
     if as_json:
-        told = _levers_json(levers)
-        show_json({"coverage": asdict(covered)} | grounds.as_json() | _as_json(found) | told)
+        told = levers_json(levers)
+        show_json({"coverage": asdict(covered)} | grounds.as_json() | found.as_json() | told)
     else:
         click.echo(line)
         _print(found, grounds, levers)
         if isinstance(levers, str):
             click.echo(f"\nWhat levers would bring is not known: {levers}")
         elif levers is not None:
-            _print_levers(levers)
-
-
-def _levers(asked: Callable[[], Experiment], laws: Sequence[str], draws: int) -> Levers | str:
-    """Replay the last jobs under each lever; a text: why they cannot be."""
-    from sluice.cli.replay_words import cores
-    from sluice.sim.engine import SimError
-    from sluice.sim.replay.levers import levers, replays
-
-    try:
-        experiment = asked()
-        with progress("replays", lambda: replays(laws, draws)) as (_, advance):
-            return levers(experiment, laws=laws, repeats=draws, workers=cores(), advance=advance)
-    except SimError as error:
-        return str(error)
-
-
-def _levers_json(found: Levers | str | None) -> dict[str, Any]:
-    if found is None or isinstance(found, str):
-        return {"levers": None, "no_levers": found}
-    worths = [{**asdict(worth), "pays": worth.pays} for worth in found.worths]
-    return {
-        "levers": worths,
-        "levers_that_pay": list(found.that_pay),
-        "levers_hang_on": asdict(found.bursts),
-        "lost_slot_hours": found.lost,
-    }
-
-
-def _print_levers(found: Levers) -> None:
-    from sluice.sim.replay.levers import ACTS_FROM, LAWS
-
-    bursts = found.bursts
-    burst, short = duration_text(bursts.burst_median or 0.0), share_text(bursts.short_share)
-    click.echo(
-        f"\nReplayed: {bursts.jobs} jobs, {bursts.with_io} with I/O. A burst of the median job "
-        f"takes {burst}; {short} of the time in bursts is in those below "
-        f"{duration_text(ACTS_FROM)}, which turns leave alone. The storage is taken to be full "
-        f"with {bursts.nodes_that_fill:.2g} {found.slot}s; `sluice site calibrate` measures that, "
-        "and the law of the servers."
-    )
-    click.echo()
-    heading = ("servers", "lever", "saved", "of what can be", "delayed", "mean wait", "pays")
-    rows = [
-        (
-            LAWS[worth.law],
-            worth.lever,
-            with_interval(worth.saved, worth.saved_interval, "hours"),
-            share_text(worth.share),
-            amount_text(worth.held),
-            f"{worth.wait_more:+.0f} s",
-            "yes" if worth.pays else "no",
-        )
-        for worth in found.worths
-    ]
-    show_table(heading, rows)
-
-
-def _levers_verdict(found: Levers) -> str:
-    if not found.that_pay:
-        return (
-            "No lever is worth it here: in replays of the last jobs, none saves more than its "
-            "waits cost in every case (table at the end)."
-        )
-    return f"Worth it here, by replays of the last jobs: {'; '.join(found.that_pay)}."
-
-
-def _as_json(found: Assessment) -> dict[str, Any]:
-    return {
-        **asdict(found),
-        "loads": [
-            {**asdict(one), "load": None if one.load == float("inf") else one.load}
-            for one in found.loads
-        ],
-        "is_anything_at_stake": found.is_anything_at_stake,
-        "matters_from": found.matters_from,
-    }
+            click.echo(f"\n{levers_sentence(levers)}\n")
+            show_table(LEVERS, lever_rows(levers))
 
 
 def _print(found: Assessment, grounds: Grounds, levers: Levers | str | None) -> None:
@@ -215,7 +143,7 @@ def _print(found: Assessment, grounds: Grounds, levers: Levers | str | None) -> 
     click.echo(f"{grounds_line(grounds)}\n")
     click.echo(_verdict(found))
     if levers is not None and not isinstance(levers, str):
-        click.echo(_levers_verdict(levers))
+        click.echo(levers_verdict(levers))
     if found.lost_computing > 0:
         click.echo(
             f"Apart from that, {amount_text(found.lost_computing)} node-hours were lost by "

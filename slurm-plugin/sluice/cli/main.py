@@ -43,6 +43,7 @@ class Verb:
 DAILY = (
     Verb("status", "Say whether all is well, who waits, and what Sluice did today."),
     Verb("why", "Tell the whole story of one job."),
+    Verb("report", "Say what Sluice would have done, and whether to go one step up."),
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
     Verb(

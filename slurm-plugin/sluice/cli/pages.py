@@ -43,6 +43,14 @@ class Table(NamedTuple):
     """Whether cells are words, not numbers."""
 
 
+class Section(NamedTuple):
+    """A heading, sentences, and tables below them."""
+
+    heading: str
+    sentences: Sequence[str]
+    tables: Sequence[Table] = ()
+
+
 def _rendered(template: str, **facts: Any) -> bytes:
     """Fill a template; equal facts give equal bytes."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -128,6 +136,22 @@ def _facts(experiment: Experiment, comparison: Comparison) -> list[Sequence[str]
         ("scheduler", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("options of policies", str(draw.options)),
     ]
+
+
+# Reports of a month
+
+
+def report_page(facts: dict[str, Any], sections: Sequence[Section]) -> bytes:
+    """Return the page of a report, with a picture where there is something to show."""
+    from sluice.cli.plots import report_pictures
+
+    drawn = report_pictures(facts)
+    return _rendered(
+        "report.html",
+        title="Sluice: what it did, or would have done",
+        sections=sections,
+        pictures={section.heading: drawn.get(section.heading, []) for section in sections},
+    )
 
 
 # The classifier of patterns

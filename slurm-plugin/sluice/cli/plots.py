@@ -70,6 +70,48 @@ def _style(number: int) -> dict[str, Any]:
     }
 
 
+# Reports of a month
+
+
+def report_pictures(facts: dict[str, Any]) -> dict[str, list[Picture]]:
+    """Return pictures by the heading of the section that they belong to."""
+    users = facts["effects"]["by_user"][:USERS_SHOWN]
+    found: dict[str, list[Picture]] = {}
+    if users:
+        title = "Who gains and who pays, in node-hours"
+        gains = Picture("users", title, f"{title}; the table has them", picture(_gains, users))
+        for heading in ("What Sluice did", "What Sluice would have done"):
+            found[heading] = [gains]
+    rows = facts["predictions"]["reliability"]
+    if rows:
+        title = "How often predictions came true, by the certainty they were made with"
+        whole = {
+            "reliability": [(row["said"], row["came_true"], row["jobs"]) for row in rows],
+            "logs": sum(row["jobs"] for row in rows),
+            "calibration_error": facts["predictions"]["all"]["calibration_error"],
+        }
+        image = picture(reliability_plot, whole)
+        found["How right it was"] = [Picture("reliability", title, title, image)]
+    return found
+
+
+USERS_SHOWN = 12
+
+
+def _gains(axes: Axes, users: Sequence[dict[str, Any]]) -> None:
+    names = [str(row["user"]) for row in users][::-1]
+    for key, label, colour in (
+        ("net_node_hours", "net, less the price of waits", BLUE),
+        ("waited_node_hours", "waited", GREY),
+    ):
+        values = [row[key] for row in users][::-1]
+        axes.barh(names, values, color=colour, alpha=0.7, height=0.4 if colour == GREY else 0.8)
+        axes.plot([], [], color=colour, linewidth=6, label=label)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set(xlabel="node-hours")
+    axes.legend(fontsize="small")
+
+
 # The classifier of patterns
 
 FEATURES_SHOWN = 15

@@ -20,7 +20,7 @@ from sluice.policies.record import Record
 from sluice.slurm.job_report import JobNumber, gather, shown
 from sluice.slurm.records import QueryError
 from sluice.slurm.turns import turns_since
-from sluice.slurm.viewers import uid_of, user_text
+from sluice.slurm.viewers import Viewer, uid_of, user_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
-    from sluice.slurm.viewers import Viewer
 
 MOST_COUNTED = 5000
 """Decisions whose actions are counted, the latest: to read 10,000 takes a second."""
@@ -196,6 +195,17 @@ def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = 
     uid = None if viewer.sees_all else viewer.uid
     jobs = live_predictions(store, since=since, uid=uid, most=most or MOST)
     return {"coverage": _coverage(store, viewer), "since": since, **report(jobs, user_text)}
+
+
+def report(store: Store, viewer: Viewer, *, config: Config, since: int) -> Facts:
+    """Tell what Sluice did, or would have done, with the viewer's jobs since a time (UTC seconds).
+
+    The site as a whole is for the history's own readers: it takes too long for a socket.
+    """
+    from sluice.slurm.report import gather  # noqa: PLC0415 - numpy
+
+    own = Viewer(viewer.uid, sees_all=False)
+    return gather(store, own, config, since=since, now=int(time.time()))
 
 
 def predict(

@@ -178,6 +178,10 @@ class QueryServer:
                 since = _number(arguments, "since")
                 with _history(site.config) as store:
                     return answers.model_score(store, who, since=since, most=MOST_SCORED)
+            case "report":
+                since = _number(arguments, "since")
+                with _history(site.config) as store:
+                    return answers.report(store, who, config=site.config, since=since)
             case "predict":
                 return _predict(site.config, who, _job(arguments.get("request")))
         raise QueryError(

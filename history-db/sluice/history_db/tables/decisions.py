@@ -40,6 +40,8 @@ DICTIONARY_ROWS = 20_000
 
 SEARCHED = 200_000
 """The latest decisions, which are searched for some jobs' where no time says how far back."""
+PAGE = 20_000
+"""Decisions that are read at a time."""
 ALL_JOBS = Selection()
 ALIKE = 128
 """One is like another if at most one in so many bits differs: time, number, snapshot, load."""
@@ -295,6 +297,23 @@ class Decisions(Connection):
         return self._decisions(
             f"{' AND '.join(conditions)} ORDER BY now DESC, number DESC LIMIT ?", [*values, limit]
         )
+
+    def decisions_since(self, since: int, *, uid: int | None = None) -> Iterator[Decision]:
+        """Yield all decisions made from a time on, of a user or of all, the oldest first.
+
+        In pages, since there may be a million.
+        """
+        last: tuple[int, int, int] = (since, -(1 << 63), -1)
+        while True:
+            page = self._decisions(
+                "(now, boot, number) > (?, ?, ?) AND (? IS NULL OR uid = ?) "
+                "ORDER BY now, boot, number LIMIT ?",
+                [*last, uid, uid, PAGE],
+            )
+            yield from page
+            if len(page) < PAGE:
+                return
+            last = (page[-1].now, signed(page[-1].boot), signed(page[-1].number))
 
     def _searched_from(self) -> int:
         rows = self._rows(

@@ -8,7 +8,7 @@ same storage, with and without.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from sluice.policies import turns
 from sluice.sim.policies.policies import POLICIES, Policy, with_options
 from sluice.sim.replay.compare import PLAIN, compare
 from sluice.sim.replay.experiment import Experiment
+from sluice.sim.replay.figures import fairness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,10 +36,11 @@ ACTS_FROM: float = turns.settings().guard * turns.settings().latency
 JOBS = 10_000
 """Of a history that are replayed, the last."""
 
+DELAYS = "delays"
 LEVERS: Mapping[str, Policy] = {
     "turns": POLICIES["turns"],
     "turns, half of the jobs covered": Policy(with_options(POLICIES["turns"].plan, covered=0.5)),
-    "delays": POLICIES["sluice-delay"],
+    DELAYS: POLICIES["sluice-delay"],
     "lanes": POLICIES["sluice-disjoint"],
     "turns, delays and lanes": replace(
         POLICIES["sluice-auto"], plan=with_options(POLICIES["sluice-auto"].plan, turns=1.0)
@@ -102,6 +104,9 @@ class Levers:
     lost: dict[str, float]
     """Slot-hours lost without any lever, by law."""
     slot: str
+    users: tuple[dict[str, Any], ...]
+    """Who gains and who pays where jobs are delayed, as `figures.fairness` has it, by the first
+    law; those with most jobs first."""
 
     @property
     def that_pay(self) -> tuple[str, ...]:
@@ -149,6 +154,7 @@ def levers(
     """Replay the jobs of an experiment with each lever, under each law (a key of LAWS)."""
     worths: list[Worth] = []
     lost = {}
+    users: list[dict[str, Any]] = []
     for law in laws:
         found = compare(
             replace(experiment, sharing=law).draw,
@@ -159,9 +165,11 @@ def levers(
             advance=advance,
         )
         lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
+        users = users or fairness(found.outcomes[DELAYS], found.outcomes[PLAIN], "user")
         worths += [_worth(found, lever, law) for lever in LEVERS]
     draw = experiment.draw()
-    return Levers(tuple(worths), _bursts(draw), lost, draw.replayable.trace.slot)
+    slot = draw.replayable.trace.slot
+    return Levers(tuple(worths), _bursts(draw), lost, slot, tuple(users))
 
 
 def _worth(found: Comparison, lever: str, law: str) -> Worth:

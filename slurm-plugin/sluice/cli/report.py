@@ -1,0 +1,169 @@
+"""`sluice report`: what Sluice did or would have done, and whether to go one step up."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sluice.cli import replay_words
+from sluice.cli.common import (
+    answer,
+    config_option,
+    history_option,
+    json_option,
+    read_config,
+    show_json,
+    show_table,
+    usage_errors,
+)
+from sluice.cli.levers import levers_json, replayed_levers
+from sluice.cli.listing import progress, since_option
+from sluice.cli.replay_options import written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.history_db.store import Store
+    from sluice.policies.core import Config, View
+    from sluice.sim.replay.levers import Levers
+
+Facts = dict[str, Any]
+
+EXIT_CODES = {"stay": 0, "up": 3, "too_little": 4, "down": 5}
+"""By the advice of a verdict."""
+
+
+@click.command(short_help="Say what Sluice would have done, and whether to go one step up.")
+@since_option("30d", "Of this time")
+@written("--html", endings=(".html",), metavar="FILE.html", text="Also write a page with pictures.")
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Bytes a second that the file system writes, as in `sluice site assess`.",
+)
+@click.option(
+    "--draws",
+    type=click.IntRange(0, 199),
+    default=5,
+    show_default=True,
+    help="More draws of each replay, for intervals, as in `sluice site assess`.",
+)
+@click.option("--no-levers", is_flag=True, help="Leave the replays of the last jobs out.")
+@config_option
+@history_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    since: int,
+    html: Path | None,
+    bandwidth: str | None,
+    draws: int,
+    no_levers: bool,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what Sluice would have done, and whether to go one step up.
+
+    From the decisions of live jobs: whom Sluice would have delayed, by how much and for whose
+    sake; what that saves whom; who would be worst off; and how often it was right, where that
+    could be checked once jobs had ended. Where nothing was decided yet, replays of the last jobs
+    stand in, as in `sluice site assess`. In enforce with Holdout=, jobs that were acted on are
+    compared with those that a lot left alone.
+
+    The verdict is to stay, or to go one step up (observe, advise, enforce) or down, with the
+    reasons. Exit codes: 0 stay, 3 one step up, 4 too little evidence, 5 one step down; 1 and 2 are
+    errors, as everywhere.
+
+    Who may not read the history asks sluiced, which tells of the jobs that PrivateData allows,
+    without a verdict.
+
+    \b
+    Examples:
+        sluice report | mail -s 'Sluice, last month' root
+        sluice report --since 7d --html report.html
+        sluice report --json | jq .verdict
+    """
+    from sluice.interference.cost import one_lane
+    from sluice.policies.core import CoreError
+
+    with usage_errors(CoreError):
+        storage = one_lane(bandwidth) if bandwidth is not None else None
+    settings = read_config(config)
+    facts = answer(
+        config,
+        history,
+        lambda store: _gathered(store, settings, since, storage),
+        "report",
+        since=since,
+    )
+    levers: Levers | str | None = None
+    if "stake" in facts:
+        if no_levers:
+            levers = "--no-levers was given"
+        elif facts["stake"] and facts["stake"]["is_anything_at_stake"]:
+            levers = _levers(facts, settings, config, history, draws)
+        facts |= levers_json(levers)
+        facts["verdict"] = _verdict(facts)
+    _show(facts, levers, html, as_json=as_json)
+    ctx.exit(EXIT_CODES[facts["verdict"]["advice"]] if "verdict" in facts else 0)
+
+
+def _gathered(store: Store, settings: Config, since: int, storage: View | None) -> Facts:
+    from sluice.sim.replay.levers import measured_laws
+    from sluice.slurm.report import gather
+    from sluice.slurm.viewers import OWNER
+
+    now = int(time.time())
+    with progress("decisions", lambda: store.count_decisions(since=since, until=now).all) as (
+        _,
+        advance,
+    ):
+        facts = gather(
+            store, OWNER, settings, since=since, now=now, storage=storage, advance=advance
+        )
+    return {**facts, "laws": measured_laws(store)}
+
+
+def _levers(
+    facts: Facts, settings: Config, config: Path | None, history: Path | None, draws: int
+) -> Levers | str:
+    return replayed_levers(
+        config,
+        history,
+        settings,
+        bandwidth=facts["stake"]["bandwidth"],
+        laws=facts["laws"],
+        draws=draws,
+    )
+
+
+def _verdict(facts: Facts) -> Facts:
+    from sluice.slurm.verdict import verdict
+
+    return verdict(facts).as_json()
+
+
+def _show(facts: Facts, levers: Levers | str | None, html: Path | None, *, as_json: bool) -> None:
+    from sluice.cli.report_words import sections
+
+    told = list(sections(facts, levers))
+    if html is not None:
+        from sluice.cli.pages import report_page
+
+        replay_words.write(html, report_page(facts, told))
+    if as_json:
+        show_json(facts)
+        return
+    for section in told:
+        click.echo(click.style(section.heading, bold=True))
+        for sentence in section.sentences:
+            click.echo(f"  {sentence}")
+        for table in section.tables:
+            click.echo(f"\n  {table.caption}:")
+            show_table(table.titles, table.rows)
+        click.echo()

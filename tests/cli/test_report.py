@@ -1,0 +1,273 @@
+"""`sluice report`: what it tells of sites whose truth is known, and what it advises."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from decided_site import DAY, HOUR, STREAM, WIDE, site
+from finished import finished_job
+from history_rows import a_profile
+
+from sluice.cli.main import main
+from sluice.history_db.store import Store
+from sluice.interference.cost import Application
+from sluice.policies import core
+from sluice.sim.replay.levers import experiment_of
+from sluice.slurm import answers
+from sluice.slurm.choices import Choice
+from sluice.slurm.report import units
+from sluice.slurm.verdict import verdict
+from sluice.slurm.viewers import Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.prediction.jobs import FinishedJob
+
+BANDWIDTH = "600M"  # two of the runs do not fit
+
+
+@dataclass(frozen=True)
+class Said:
+    code: int
+    text: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return json.loads(self.text)
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Callable[..., Said]:
+    """Write a history of so many days, and ask for a report."""
+
+    def asked(*words: str, mode: str = "observe", days: int = 20, **changes: Any) -> Said:
+        history, conf = tmp_path / "history.db", tmp_path / "sluice.conf"
+        if not history.exists():
+            site(history, end=int(time.time()) - 3 * HOUR, days=days, mode=mode, **changes)
+        conf.write_text(f"Mode={mode}\nBundle={tmp_path}/none.bundle\n")
+        words = ("report", "--bandwidth", BANDWIDTH, "--config", str(conf), *words)
+        done = CliRunner().invoke(main, [*words, "--history", str(history)])
+        return Said(done.exit_code, done.output)
+
+    return asked
+
+
+def test_a_site_whose_decisions_pay_may_go_one_step_up(ask):
+    said = ask("--no-levers", "--json")
+    assert said.code == 3
+    assert said.facts["verdict"]["advice"] == "up"
+    assert said.facts["verdict"]["mode"] == "advise"
+    assert said.facts["predictions"]["all"]["came_true"] == 1.0
+    assert ask("--no-levers", "--json", mode="advise").facts["verdict"]["mode"] == "enforce"
+
+
+def test_it_tells_who_would_wait_for_whose_sake_and_who_would_be_spared(ask):
+    facts = ask("--no-levers", "--json").facts
+    (waits,) = [row for row in facts["effects"]["by_program"] if row["delayed"]]
+    assert (waits["uid"], waits["program"], waits["delayed"]) == (STREAM, "stream", 20)
+    assert waits["mean_wait"] == waits["longest_wait"] == pytest.approx(600, abs=10)
+    assert waits["waited_node_hours"] == pytest.approx(20 * 64 * waits["mean_wait"] / 3600)
+    (spared,) = [row for row in facts["effects"]["by_program"] if row["spared_node_hours"] > 0]
+    assert (spared["uid"], spared["program"]) == (WIDE, "wide")
+    assert waits["for"][0]["program"] == "wide"
+    assert waits["for"][0]["node_hours"] == pytest.approx(spared["spared_node_hours"])
+    whole = facts["effects"]["by_action"]["delay"]["saved_node_hours"]
+    assert whole == pytest.approx(waits["saved_node_hours"] + spared["spared_node_hours"])
+    users = {row["uid"]: row for row in facts["effects"]["by_user"]}
+    price = facts["effects"]["wait_price"]
+    assert users[STREAM]["net_node_hours"] == pytest.approx(
+        waits["saved_node_hours"] - price * waits["waited_node_hours"]
+    )
+
+
+def test_the_text_says_the_same_in_words(ask):
+    text = ask("--no-levers").text
+    assert "Go one step up, to advise, because:" in text
+    assert "Sluice would delay 20 jobs" in text
+    assert re.search(r"stream +20 +\d+ min", text)
+    assert "100% came true" in text
+    assert "\x1b" not in text
+
+
+def test_predictions_of_a_program_that_went_wrong_keep_a_site_where_it_is_and_are_named(ask):
+    said = ask("--no-levers", "--json", wrong_from=2)
+    assert said.code == 0
+    assert said.facts["verdict"]["advice"] == "stay"
+    (wrong,) = said.facts["predictions"]["wrong"]
+    assert wrong["program"] == "stream"
+    assert wrong["came_true"] == pytest.approx(0.55)
+    assert wrong["pattern_right"] == 1.0
+    assert "would act on: stream" in said.facts["verdict"]["because"][0]
+    text = ask("--no-levers").text
+    assert "lose confidence at the next training" in text
+
+
+def test_a_few_days_are_too_little(ask):
+    said = ask("--no-levers", "--json", days=3)
+    assert (said.code, said.facts["verdict"]["advice"]) == (4, "too_little")
+    span, checked = said.facts["verdict"]["because"]
+    assert span.startswith("decisions span 2 d")
+    assert checked.startswith("12 predictions could be checked")
+
+
+def test_without_logs_nothing_can_be_said(ask, tmp_path):
+    Store(tmp_path / "history.db", create=True).close()
+    said = ask("--json")
+    assert (said.code, said.facts["verdict"]["mode"]) == (4, "off")
+    assert "no Darshan log" in said.facts["verdict"]["because"][0]
+
+
+def test_how_long_conflicts_lasted_is_laid_alongside_what_was_predicted(ask):
+    wait = ask("--no-levers", "--json").facts["predictions"]["wait"]
+    assert wait["checked"] == 20
+    assert wait["within_2"] == 1.0
+    assert wait["median_factor"] == pytest.approx((0.25 * HOUR + 5) / 600)
+
+
+def test_the_holdout_shows_a_gain_that_is_there(ask):
+    changes = {"mode": "enforce", "holdout": 0.5, "helps": 0.9, "days": 80, "meetings": 3}
+    said = ask("--no-levers", "--since", "90d", "--json", **changes)
+    holdout = said.facts["holdout"]
+    lost = holdout["effects"]["lost_share"]
+    assert said.code == 0
+    assert holdout["held_out"] == pytest.approx(0.5 * holdout["drawn"], rel=0.25)
+    assert lost["low"] < lost["mean"] < lost["high"] < 0
+    assert lost["mean"] == pytest.approx(lost["acted_on_mean"] - lost["held_out_mean"], abs=0.01)
+    assert "less than the holdout" in said.facts["verdict"]["because"][0]
+    assert (
+        "no interval is wrong, however often one looks"
+        in ask("--no-levers", "--since=90d", **changes).text
+    )
+
+
+def test_without_a_holdout_enforce_stays_and_is_told_to_draw_one(ask):
+    said = ask("--no-levers", "--json", mode="enforce")
+    assert (said.code, said.facts["holdout"]) == (0, None)
+    assert "Holdout=0.1" in said.facts["verdict"]["because"][0]
+
+
+def test_harm_that_the_holdout_shows_is_a_reason_to_step_down(ask):
+    facts = ask("--no-levers", "--json", mode="enforce").facts
+    sure = {"units": 900, "held_out": 300, "mean": 0.1, "low": 0.05, "high": 0.2}
+    nothing = sure | {"mean": 0.0, "low": -0.1, "high": 0.1}
+    for lost, wait, advice in (
+        (sure, nothing, "down"),
+        (nothing, sure, "down"),
+        (nothing, nothing, "stay"),
+    ):
+        facts["holdout"] = {"effects": {"lost_share": lost, "wait": wait}}
+        assert verdict(facts).advice == advice
+
+
+def test_jobs_that_share_a_lot_are_one_unit():
+    """Equal submissions in one second are drawn together, so they do not tell twice."""
+    drawn = [choice(number, lot=1 + number // 2) for number in range(4)]
+    runs = {one.job: [ran(one, seconds=number)] for number, one in enumerate(drawn) if number < 3}
+    found = units(drawn, runs, lambda job: (job.end - job.start) / 10)
+    assert [one.outcome for one in found] == [0.05, 0.2]
+
+
+def choice(number: int, *, lot: int) -> Choice:
+    return Choice(
+        job=("c1", number),
+        now=1000,
+        owner=Application(STREAM, "stream"),
+        nodes=1,
+        grant="taken",
+        lot=lot,
+        bundle=0,
+        shared_slowdown=1.0,
+        corunners=1,
+        action="delay",
+    )
+
+
+def ran(one: Choice, *, seconds: int) -> FinishedJob:
+    profile = a_profile()
+    return finished_job(profile, submit=one.now, start=one.now, end=one.now + seconds)
+
+
+def test_users_are_told_of_their_own_jobs_and_not_for_whose_sake_by_name(tmp_path):
+    history = tmp_path / "history.db"
+    made = site(history, end=int(time.time()) - 3 * HOUR, days=10)
+    config = core.parse_config("t", b"Bundle=/nowhere/bundle\n")
+    with Store(history, read_only=True) as store:
+        for who in (Viewer(STREAM, sees_all=False), Viewer(STREAM, sees_all=True)):
+            facts = answers.report(store, who, config=config, since=made.end - 30 * DAY)
+            assert {"stake", "coverage", "holdout", "verdict"}.isdisjoint(facts)
+            assert facts["decisions"]["jobs"] == 20
+            assert {row["uid"] for row in facts["effects"]["by_program"]} == {STREAM}
+            (waits,) = facts["effects"]["by_program"]
+            assert [one["user"] for one in waits["for"]] == ["other users"]
+            assert {row["user"] for row in facts["predictions"]["by_user"]} == {str(STREAM)}
+            assert "wide" not in json.dumps(facts)
+
+
+def test_the_page_has_pictures_inside_and_asks_nobody_for_anything(ask, tmp_path):
+    page = tmp_path / "report.html"
+    said = ask("--no-levers", "--html", str(page))
+    text = page.read_text()
+    assert said.code == 3
+    assert text.count("data:image/png;base64,") == 2
+    assert "Go one step up, to advise" in text
+    assert not re.search(r"(src|href)=\"(?!data:)", text)
+    assert "<script" not in text
+    wrong = ask("--html", str(tmp_path / "report.pdf"))
+    assert wrong.code == 2
+
+
+def test_where_nothing_was_decided_replays_of_the_last_jobs_stand_in(ask, tmp_path):
+    ask("--no-levers")
+    with closing(sqlite3.connect(tmp_path / "history.db")) as db, db:
+        db.execute("DELETE FROM decisions")
+    said = ask("--draws", "1", "--json")
+    facts = said.facts
+    assert facts["decisions"]["jobs"] == 0
+    assert {row["lever"] for row in facts["levers"]} >= {"turns", "delays"}
+    assert {row["user"] for row in facts["delays_by_user"]} == {f"user{WIDE}", f"user{STREAM}"}
+    assert facts["verdict"]["mode"] in {"off", "observe"}
+    assert said.code == {"stay": 0, "up": 3}[facts["verdict"]["advice"]]
+    text = ask("--draws", "1").text
+    assert "replays of the last jobs stand in" in text
+    assert "Delays by user, in the replay" in text
+
+
+def test_assess_replay_and_report_agree_on_the_same_history(ask, tmp_path):
+    """The same jobs, the same losses, the same replays: node-hours and slot-hours alike."""
+    words = ("--draws", "0", "--json")
+    told = ask(*words).facts
+    history, conf = str(tmp_path / "history.db"), str(tmp_path / "sluice.conf")
+    assessed = run("site", "assess", "--bandwidth", BANDWIDTH, "--config", conf, *words, at=history)
+    stake = told["stake"]
+    assert {name: assessed[name] for name in stake} == stake
+    for name in ("levers", "levers_that_pay", "levers_hang_on", "lost_slot_hours"):
+        assert assessed[name] == told[name]
+
+    config = core.parse_config("t", b"")
+    asked = experiment_of(Path(history), config, bandwidth=stake["bandwidth"])
+    options = [f"--storage={name}={value}" for name, value in asked.storage]
+    options += [f"--option={name}={value}" for name, value in asked.options]
+    options += ["--lanes", str(asked.lanes), "--policy", "turns", "--json"]
+    replayed = run("site", "replay", history, *options)["policies"]
+    (saved,) = [
+        row["saved"] for row in told["levers"] if (row["lever"], row["law"]) == ("turns", "fifo")
+    ]
+    lost = {name: one["figures"]["lost_slot_hours"]["value"] for name, one in replayed.items()}
+    assert lost["none"] == told["lost_slot_hours"]["fifo"]
+    assert lost["none"] - lost["turns"] == pytest.approx(saved)
+
+
+def run(*words: str, at: str | None = None) -> dict[str, Any]:
+    done = CliRunner().invoke(main, [*words, *(("--history", at) if at else ())])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
