@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 CORE = HERE / "core"
-HEADERS = ("record.h", "request.h", "control.h", "turns.h")
+HEADERS = ("record.h", "request.h", "control.h", "turns_check.h")
 
 # -ffp-contract=off and -fno-fast-math: a decision has the same bits on every
 # machine, and equals scikit-learn's arithmetic. -fno-trapping-math: nobody looks at

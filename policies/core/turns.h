@@ -81,6 +81,9 @@ enum sluice_station {
 	X (patience, 60.0, 0.0, 1e6, "s until that is tried again after it slowed one")    \
 	X (rare, 0.004, 0.0, 1.0,                                                          \
 	   "share of a week for which a station must have been full, for holds to pay")    \
+	X (trial, 10.0, 0.0, 1e6,                                                          \
+	   "latencies for which a held burst goes now and then, to see whether its hold "  \
+	   "helps; 0: never")                                                              \
 	X (exponent, 4.0, 0.1, 16.0, "weight at servers that weigh jobs: index^exponent")  \
 	X (weigh, 0.0, 0.0, 1.0, "1: weigh, where servers can, instead of holding")
 
@@ -136,6 +139,11 @@ struct sluice_turns_job {
 	/* For sluice_turns_learn: the share of full speed that its last verdict gave it,
 	 * and at which it has gone since then; below 0: not known. */
 	double allowed, speed;
+	/* For sluice_turns_check: s at full speed that it has done, as far as that is known
+	 * (turns_check.h), below 0: not; and what it runs: programs of one number do the
+	 * same to storage. */
+	double moved;
+	uint64_t program;
 	uint32_t lane_mask; /* bit i: lane i; 0: all */
 	uint32_t flags;	    /* enum sluice_turns_flags */
 };
@@ -155,7 +163,9 @@ enum sluice_turn_action {
 	X (SHORT, "short")	 /* its burst is too short to be held */                   \
 	X (EXEMPT, "exempt")	 /* it must not be held */                                 \
 	X (BUDGET, "budget")	 /* it was held for as long as its budget allows */        \
-	X (WEIGHED, "weighed")	 /* the servers weigh it by its place in the order */
+	X (WEIGHED, "weighed")	 /* the servers weigh it by its place in the order */      \
+	X (TRIAL, "trial")	 /* it goes for a moment, to see whether its hold helps */ \
+	X (NO_HELP, "no_help")	 /* holds were seen not to help here */
 
 #define SLUICE_ENUM_TURN_REASON(name, json) SLUICE_TURN_##name,
 enum sluice_turn_reason {

@@ -2,7 +2,8 @@
  * turns_test: verdicts on random bursts, as nonsensical as a caller could hand over. A
  * sanitizer sees what is read or written out of place; checked is what holds for any
  * input: each verdict is a complete one, exempt jobs go, the first goes, and equal states
- * give equal bytes. What is learned of a storage is a storage.
+ * give equal bytes. What is learned of a storage is a storage. The check only ever lets
+ * bursts go that were held.
  */
 #include <float.h>
 #include <math.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "turns.h"
+#include "turns_check.h"
 
 enum { MOST = 200, STATES = 3000 };
 
@@ -65,6 +66,8 @@ draw_job (struct sluice_turns_job *job)
 	job->began = number ();
 	job->allowed = number ();
 	job->speed = number ();
+	job->moved = number ();
+	job->program = draw (3);
 	job->lane_mask = draw (4) ? draw (1 << 16) : UINT32_MAX;
 	job->flags = draw (4) ? 0 : draw (256);
 }
@@ -101,6 +104,32 @@ check_learned (const struct sluice_turns_settings *settings,
 	}
 }
 
+/* Trials begin and go on as time passes. */
+static void
+check_checked (const struct sluice_turns_settings *settings,
+	       const struct sluice_turns_storage *storage, struct sluice_turns_job *jobs,
+	       uint32_t n, double clock, const struct sluice_turn *before)
+{
+	static struct sluice_turns_check check;
+	static struct sluice_turn out[MOST];
+	sluice_turns_check_init (&check, draw (2));
+	for (int step = 0; step < 30; step++, clock += draw (8)) {
+		memcpy (out, before, n * sizeof *out);
+		CHECK (sluice_turns_check (settings, storage, jobs, n, clock, &check, out)
+		       >= clock);
+		for (uint32_t i = 0; i < n; i++) {
+			int is_let_go = out[i].reason == SLUICE_TURN_TRIAL
+					|| out[i].reason == SLUICE_TURN_NO_HELP;
+			CHECK (is_let_go || !memcmp (&out[i], &before[i], sizeof *out));
+			CHECK (!is_let_go || before[i].action != SLUICE_TURN_GO);
+			CHECK (!is_let_go || out[i].action == SLUICE_TURN_GO);
+			jobs[i].moved += draw (20) / 10.0;
+		}
+	}
+	for (uint32_t i = 0; i < SLUICE_MAX_LANES; i++)
+		CHECK (isfinite (check.lanes[i].harm) && check.lanes[i].trials <= 16.0);
+}
+
 static void
 check_state (const struct sluice_turns_settings *settings)
 {
@@ -129,6 +158,7 @@ check_state (const struct sluice_turns_settings *settings)
 		going += first[i].action == SLUICE_TURN_GO;
 	}
 	CHECK (!n || going);
+	check_checked (settings, &storage, jobs, n, clock, first);
 }
 
 int

@@ -17,6 +17,7 @@ class Decided:
     settings: bytes
     storage: bytes
     jobs: bytes
+    check: bytes
     clock: float
     out: bytes
     again: float
@@ -30,6 +31,8 @@ class Decided:
         """Decide again from the same state, with the same outcome; return why, of all verdicts."""
         state = _in_core(self.settings, "settings"), _in_core(self.storage, "storage")
         verdicts = turns.decide(*state, self.described, clock=self.clock)
+        check = turns.Check.of(self.check)
+        verdicts = check.check(*state, self.described, verdicts, clock=self.clock)
         assert verdicts.content() == self.out
         assert verdicts.again == self.again
         return {verdicts[i].reason for i in range(len(verdicts))}
@@ -47,6 +50,7 @@ def watcher() -> tuple[Any, list[Decided]]:
                 settings=bytes(ffi.buffer(found.settings)),
                 storage=bytes(ffi.buffer(found.storage)),
                 jobs=bytes(ffi.buffer(found.jobs, jobs)),
+                check=bytes(ffi.buffer(found.check)),
                 clock=found.clock,
                 out=bytes(ffi.buffer(found.turns, out)),
                 again=found.again,

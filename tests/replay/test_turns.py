@@ -117,6 +117,31 @@ def test_what_only_the_storage_counts_may_be_waited_for_and_what_nobody_sees_may
     assert held[0.0] < held[1.0]
 
 
+def test_where_flushes_share_commits_trials_stop_most_holds():
+    """Programs that flush disturb each other less there than their demands say."""
+    shared = replace(BY_REQUEST["storage"], commit_group=1e9)
+    held = {
+        trial: outcome("turns", shared, jobs=120, turn_trial=trial).contention["held"].sum()
+        for trial in (0.0, 10.0)
+    }
+    assert held[10.0] < 0.7 * held[0.0]
+
+
+def test_where_holds_help_trials_stop_few():
+    held = {
+        trial: outcome("turns", turn_trial=trial).contention["held"].sum() for trial in (0.0, 10.0)
+    }
+    assert held[10.0] > 0.7 * held[0.0]
+
+
+@MODELS
+def test_a_burst_goes_on_trial_in_a_replay(on):
+    reasons = set()
+    for decided in decided_in("turns", **on):
+        reasons |= decided.reasons()
+    assert "trial" in reasons
+
+
 def test_the_less_is_known_the_less_is_gained():
     known = {
         "all": {},
@@ -210,7 +235,9 @@ def ends_of(mean_field, *starts):
 
 
 def one_lane(**turns):
-    return MeanField(lanes=((16, 2),), turns={"latency": 0.0, "rare": 0.0, "probe": 0.0, **turns})
+    """A storage that is full at once, on which no hold is put on trial."""
+    certain = {"latency": 0.0, "rare": 0.0, "probe": 0.0, "trial": 0.0}
+    return MeanField(lanes=((16, 2),), turns={**certain, **turns})
 
 
 def known(mean_field, burst, nodes=16.0):

@@ -110,6 +110,39 @@ class Memory:
         return out, float(again)
 
 
+class Check:
+    """Whether holds help, from trials (policies/core/turns_check.h); nothing is known at first."""
+
+    def __init__(self, lag: float = 0.0) -> None:
+        self.struct = ffi.new("struct sluice_turns_check *")
+        lib.sluice_turns_check_init(self.struct, lag)
+
+    @classmethod
+    def of(cls, content: bytes) -> Check:
+        """Make one of its bytes."""
+        check = cls()
+        ffi.buffer(check.struct)[:] = content
+        return check
+
+    def check(
+        self, settings: Any, storage: Any, jobs: Any, verdicts: Verdicts, *, clock: float
+    ) -> Verdicts:
+        """Return the verdicts less the holds that do not help, and without that on trial."""
+        out = ffi.new("struct sluice_turn[]", len(jobs))
+        ffi.buffer(out)[:] = verdicts.content()
+        again = lib.sluice_turns_check(settings, storage, jobs, len(jobs), clock, self.struct, out)
+        return Verdicts(out, min(verdicts.again, float(again)))
+
+    def content(self) -> bytes:
+        """Return the bytes of all that is known."""
+        return bytes(ffi.buffer(self.struct))
+
+    @property
+    def trials(self) -> float:
+        """How many there were, less those that have faded."""
+        return float(sum(pair.evidence.trials for pair in self.struct.pairs))
+
+
 def pair_share(a: tuple[float, float], b: tuple[float, float]) -> float:
     """Return what an order of bursts leaves of what two lose by sharing; of (nodes, burst) each."""
     parties = [ffi.new("struct sluice_turns_party *", one)[0] for one in (a, b)]

@@ -65,6 +65,7 @@ burst_control_init (struct burst_control *control, const struct sluice_turns_con
 	*control = (struct burst_control){ .config = *config, .seed = seed };
 	control->at = INFINITY;
 	sluice_turns_memory_init (&control->memory);
+	sluice_turns_check_init (&control->check, 0.0);
 }
 
 int
@@ -185,6 +186,7 @@ burst_control_see (struct burst_control *control, double now, uint32_t slot,
 	control->slots[control->count++] = slot;
 	*out = *job;
 	out->expected = burst->expected;
+	out->moved = out->done;
 	out->held = burst->held + uncharged (burst, now);
 	out->most_held = INFINITY;
 	out->allowed = burst->allowed;
@@ -209,11 +211,17 @@ burst_control_decide (struct burst_control *control, double now)
 		forget_speeds (control);
 	double learn = sluice_turns_learn (settings, &control->storage, control->jobs,
 					   control->count, now, &control->memory, &storage);
+	struct sluice_turns_check before;
+	if (control->watch)
+		before = control->check;
 	double again
 	    = sluice_turns_decide (settings, &storage, control->jobs, control->count, now,
 				   control->order, control->turns);
+	again = fmin (again,
+		      sluice_turns_check (settings, &storage, control->jobs, control->count,
+					  now, &control->check, control->turns));
 	struct sluice_turns_decided decided
-	    = { settings, &storage, control->jobs,  control->turns,
+	    = { settings, &storage, control->jobs,  &before, control->turns,
 		now,	  again,    control->count, 0 };
 	if (control->watch)
 		control->watch (control->watcher, &decided);

@@ -12,7 +12,7 @@
 #define SLUICE_BURSTS_H
 
 #include "base.h"
-#include "turns.h"
+#include "turns_check.h"
 
 /* Whether bursts take turns, and what lies between them and control. */
 struct sluice_turns_config {
@@ -40,6 +40,7 @@ struct sluice_turns_decided {
 	const struct sluice_turns_settings *settings;
 	const struct sluice_turns_storage *storage;
 	const struct sluice_turns_job *jobs;
+	const struct sluice_turns_check *check; /* before the call */
 	const struct sluice_turn *turns;
 	double clock, again;
 	uint32_t count;
@@ -62,6 +63,7 @@ struct burst_control {
 	struct sluice_turns_config config;
 	struct sluice_turns_storage storage; /* as it is said to be */
 	struct sluice_turns_memory memory;
+	struct sluice_turns_check check;
 	uint64_t seed;		   /* of what differs between bursts, and of noise */
 	double at;		   /* when control decides next; INFINITY: by no event */
 	sluice_turns_watch *watch; /* NULL: nobody watches */
@@ -105,8 +107,8 @@ void burst_end (struct burst *burst, double now); /* it is held no more */
 void burst_control_ask (struct burst_control *control, double now);
 
 /*
- * Decide: begin, see each burst that goes on (its key, nodes, done, began, speed and
- * lanes), decide, and let each job follow its verdict. Returns 1 where that changes
+ * Decide: begin, see each burst that goes on (its key, nodes, done, began, speed, program
+ * and lanes), decide, and let each job follow its verdict. Returns 1 where that changes
  * anything.
  */
 void burst_control_begin (struct burst_control *control);

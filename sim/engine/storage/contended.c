@@ -338,6 +338,7 @@ program_of (const struct sluice_profile *p, const struct sluice_mean_field_load 
 	out->overlaps = load->async;
 	out->coverage = load->coverage;
 	out->expected = load->expected;
+	out->program = load->program;
 	out->target_share = fmin (load->target_share, 1.0);
 	out->link_share = fmin (load->link_share, 1.0);
 	out->metadata_share = fmin (load->metadata_share, 1.0);

@@ -158,6 +158,7 @@ struct sluice_program {
 			       * of them has ended the one before */
 	uint32_t overlaps;    /* 1: in_step, and computes while it writes */
 	uint32_t coverage;    /* enum sluice_coverage: what turns can do about it */
+	uint64_t program;     /* of all that do the same to storage; 0: not told */
 };
 
 struct sluice_program_outcome {

@@ -185,6 +185,7 @@ show_all (struct simulation *s)
 			.done = seconds_done (program),
 			.began = program->burst_began,
 			.speed = -1.0, /* requests come and go: not known */
+			.program = program->is->program,
 			.lane_mask = program->lane_mask,
 		};
 		if (program->in_burst)

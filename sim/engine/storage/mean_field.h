@@ -91,6 +91,7 @@ struct sluice_mean_field_load {
 	uint32_t set;	/* of which one job at a time may be in a burst, in the order
 			 * of asking (Boito et al., IO-Sets); 0: of none */
 	/* What turns start from. A burst that has ended tells better. */
+	uint64_t program;  /* of one that does the same to storage */
 	uint32_t coverage; /* enum sluice_coverage */
 	double expected;   /* s of its first burst; 0: unknown */
 	/* Shares of all targets, links and the metadata server, alone on all lanes; all 0:

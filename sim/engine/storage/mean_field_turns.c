@@ -92,6 +92,7 @@ show_all (struct sluice_mean_field *w)
 				.done = job->burst - mean_field_remaining (w, job),
 				.began = job->burst_began,
 				.speed = job->speed,
+				.program = job->load.program,
 				.lane_mask = job->mask,
 			};
 			if (mean_field_home (job->mask) == i)

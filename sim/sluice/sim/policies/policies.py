@@ -291,6 +291,8 @@ class Options:
     """Turns: bursts shorter than so many latencies are not held."""
     turn_pace: float = 1.0
     """Turns: a burst that fits in part goes at so many times the speed that is left; 0: at full."""
+    turn_trial: float = 10.0
+    """Turns: latencies for which a held burst goes now and then, to see whether holds help."""
     turn_learns: float = 1.0
     """Turns: 1 where the speed of bursts corrects what stations are taken to do."""
     first_burst: float = 1.0
@@ -433,6 +435,7 @@ def _with_turns(plan: Plan, question: Question, **settings: float) -> Plan:
             "trickle": options.trickle,
             "guard": options.turn_guard,
             "pace": options.turn_pace,
+            "trial": options.turn_trial,
             **learning,
             **settings,
         },

@@ -1,0 +1,531 @@
+#include "turns_check.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "turns_stations.h"
+
+static const double shortest_trial = 2.0; /* s: nodes report once a second */
+static const double half_life = 28800.0;  /* s in which evidence loses half of its weight */
+static const double most_trials = 16.0;	  /* of which evidence is the sum */
+static const double least_noise = 0.05;	  /* of a speed that is measured */
+static const double beyond = 3.0;	  /* sd: harm that is believed */
+static const double few = 1.5;		  /* trials that may show harm of a pair */
+static const double some = 3.5;		  /* of a lane, on which pairs differ */
+static const double enough = 6.0;	  /* that ought to show help, by one sd at least */
+static const double pause_after
+    = 20.0;			   /* lengths of a trial to the next one, if it helped */
+static const double little = 0.05; /* of a station: whom a trial does not measure */
+
+enum { WAYS = 4 }; /* places of the table that a pair may have */
+
+/* ---- evidence ---- */
+
+static struct sluice_turns_evidence
+faded (const struct sluice_turns_evidence *evidence, double clock)
+{
+	struct sluice_turns_evidence now = *evidence;
+	double kept = exp2 (-larger (0.0, clock - evidence->faded) / half_life);
+	now.harm *= kept;
+	now.squares *= kept;
+	now.noise *= kept;
+	now.trials *= kept;
+	now.faded = clock;
+	return now;
+}
+
+/* Harm, in its own sd: at least what measuring leaves, or as much as trials differ. */
+static double
+sureness (const struct sluice_turns_evidence *now)
+{
+	double noise = now->noise;
+	if (now->trials > few) {
+		double spread = now->squares - now->harm * now->harm / now->trials;
+		noise = larger (noise, spread * now->trials / (now->trials - 1.0));
+	}
+	return noise > 0.0 ? now->harm / sqrt (noise) : 0.0;
+}
+
+int
+sluice_turns_has_stopped (const struct sluice_turns_evidence *evidence, double clock)
+{
+	struct sluice_turns_evidence now = faded (evidence, clock);
+	double sure = sureness (&now);
+	return (now.trials >= few && sure > beyond)
+	       || (now.trials >= enough && sure > -1.0);
+}
+
+/* Pairs differ: a lane stops only where its harm is sure. */
+static int
+lane_has_stopped (const struct sluice_turns_evidence *evidence, double clock)
+{
+	struct sluice_turns_evidence now = faded (evidence, clock);
+	return now.trials >= some && sureness (&now) > beyond;
+}
+
+static void
+add_trial (struct sluice_turns_evidence *evidence, double harm, double noise, double clock,
+	   double pause)
+{
+	struct sluice_turns_evidence now = faded (evidence, clock);
+	now.harm += harm;
+	now.squares += harm * harm;
+	now.noise += noise * noise;
+	now.trials += 1.0;
+	double kept = smaller (1.0, most_trials / now.trials);
+	now.harm *= kept;
+	now.squares *= kept;
+	now.noise *= kept;
+	now.trials *= kept;
+	/* What harms is tried again at once. */
+	now.due = harm > 0.0 ? clock : clock + pause * exp2 (now.trials - 1.0);
+	*evidence = now;
+}
+
+/* ---- pairs of programs ---- */
+
+static struct sluice_turns_pair *
+set_of (struct sluice_turns_check *check, uint64_t first, uint64_t held)
+{
+	uint64_t both[2] = { first, held };
+	uint64_t hash = sluice_hash_bytes (both, sizeof both, 0);
+	return &check->pairs[hash % (SLUICE_TURNS_PAIRS / WAYS) * WAYS];
+}
+
+static struct sluice_turns_pair *
+find_pair (struct sluice_turns_check *check, uint64_t first, uint64_t held)
+{
+	struct sluice_turns_pair *set = set_of (check, first, held);
+	for (int i = 0; i < WAYS; i++)
+		if (set[i].is_used && set[i].first == first && set[i].held == held)
+			return &set[i];
+	return NULL;
+}
+
+/* In place of the one of which least is known. */
+static struct sluice_turns_pair *
+make_pair (struct sluice_turns_check *check, uint64_t first, uint64_t held, double clock)
+{
+	struct sluice_turns_pair *set = set_of (check, first, held), *least = set;
+	double fewest = INFINITY;
+	for (int i = 0; i < WAYS; i++) {
+		double trials = faded (&set[i].evidence, clock).trials;
+		if (trials < fewest) {
+			fewest = trials;
+			least = &set[i];
+		}
+	}
+	*least = (struct sluice_turns_pair){ .first = first, .held = held, .is_used = 1 };
+	return least;
+}
+
+static int32_t
+size_class (double value)
+{
+	return value > 0.0 ? (int32_t)lround (log2 (value) / 3.0) : INT32_MIN;
+}
+
+uint64_t
+sluice_turns_program (const struct sluice_profile *profile)
+{
+	const int32_t kind[] = {
+		(int32_t)profile->pattern,
+		size_class (profile->chunk_bytes),
+		size_class (profile->bytes_per_flush),
+		size_class (profile->creates_per_mib),
+	};
+	return sluice_hash_bytes (kind, sizeof kind, 0) | 1U;
+}
+
+/* ---- the bursts ---- */
+
+/* Of those that go, the one that takes most. */
+struct leader {
+	uint32_t burst;
+	double taken;
+};
+
+struct bursts {
+	const struct sluice_turns_settings *settings;
+	const struct sluice_turns_storage *storage;
+	const struct sluice_turns_job *jobs;
+	uint32_t n;
+	double clock;
+	struct sluice_turns_check *check;
+	struct sluice_turn *out;
+	struct leader first[SLUICE_MAX_LANES];
+};
+
+enum { NOBODY = UINT32_MAX };
+
+static int
+is_held (const struct bursts *b, uint32_t i)
+{
+	return b->out[i].action != SLUICE_TURN_GO;
+}
+
+/* Whether x and the index of i come before y and that of another. */
+static int
+is_before (const struct bursts *b, double x, uint32_t i, double y, uint32_t other)
+{
+	if (other == NOBODY || x > y || x < y)
+		return other == NOBODY || x > y;
+	x = b->out[i].index;
+	y = b->out[other].index;
+	return x > y || (!(x < y) && b->jobs[i].key < b->jobs[other].key);
+}
+
+static uint32_t
+lanes_of (const struct bursts *b, uint32_t i)
+{
+	return turns_lanes_of (b->storage, &b->jobs[i]);
+}
+
+static double
+share_of (const struct bursts *b, uint32_t i)
+{
+	struct turns_shares want;
+	return turns_want (b->storage, &b->jobs[i], &want);
+}
+
+/* What a burst that others may be held for takes of its fullest station; 0: none may. */
+static double
+taken_by (const struct bursts *b, uint32_t i)
+{
+	if (b->out[i].reason == SLUICE_TURN_NOT_FULL || !(b->out[i].share > 0.0))
+		return 0.0;
+	double share = share_of (b, i) * b->out[i].share;
+	return share >= little ? share : 0.0;
+}
+
+static void
+find_first (struct bursts *b)
+{
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		b->first[lane] = (struct leader){ NOBODY, 0.0 };
+	for (uint32_t i = 0; i < b->n; i++) {
+		double taken = taken_by (b, i);
+		for (uint32_t rest = taken > 0.0 ? lanes_of (b, i) : 0; rest;
+		     rest &= rest - 1U) {
+			struct leader *first = &b->first[__builtin_ctz (rest)];
+			if (is_before (b, taken, i, first->taken, first->burst))
+				*first = (struct leader){ i, taken };
+		}
+	}
+}
+
+/* For whose sake a burst is held: who takes most on its lanes. */
+static uint32_t
+first_of (const struct bursts *b, uint32_t held)
+{
+	struct leader first = { NOBODY, 0.0 };
+	for (uint32_t rest = lanes_of (b, held); rest; rest &= rest - 1U) {
+		struct leader here = b->first[__builtin_ctz (rest)];
+		if (here.burst != NOBODY && here.burst != held
+		    && is_before (b, here.taken, here.burst, first.taken, first.burst))
+			first = here;
+	}
+	return first.burst;
+}
+
+static int
+has_stopped (const struct bursts *b, uint32_t first, uint32_t held)
+{
+	const struct sluice_turns_pair *pair
+	    = find_pair (b->check, b->jobs[first].program, b->jobs[held].program);
+	if (pair && faded (&pair->evidence, b->clock).trials >= 0.5)
+		return sluice_turns_has_stopped (&pair->evidence, b->clock);
+	uint32_t lanes = lanes_of (b, first) & lanes_of (b, held);
+	for (uint32_t rest = lanes; rest; rest &= rest - 1U)
+		if (lane_has_stopped (&b->check->lanes[__builtin_ctz (rest)], b->clock))
+			return 1;
+	return 0;
+}
+
+/* ---- a trial ---- */
+
+static double
+length_of (const struct sluice_turns_settings *settings)
+{
+	return larger (settings->trial * settings->latency, shortest_trial);
+}
+
+/* Clock of a moment of the trial; the held burst is let go from moment 1 to moment 3. */
+static double
+moment_at (const struct bursts *b, uint32_t moment)
+{
+	double settle = b->settings->latency, length = length_of (b->settings);
+	return b->check->trial.began + (moment < 2 ? settle : 2.0 * settle)
+	       + (moment + 1U) / 2U * length;
+}
+
+/* Whether a trial of a burst measures another. */
+static int
+is_other (const struct bursts *b, uint32_t i, uint32_t held)
+{
+	return i != held && (lanes_of (b, i) & lanes_of (b, held)) && taken_by (b, i) > 0.0;
+}
+
+static uint64_t
+others_of (const struct bursts *b, uint32_t held)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (is_other (b, i, held))
+			sum += sluice_hash_bytes (&b->jobs[i].key, sizeof b->jobs[i].key,
+						  0);
+	return sum;
+}
+
+/* -1: there are too many, or nobody knows what one has done. */
+static int
+add_seen (const struct bursts *b, uint32_t i)
+{
+	struct sluice_turns_trial *trial = &b->check->trial;
+	if (trial->count == SLUICE_TURNS_SEEN || !(b->jobs[i].moved >= 0.0))
+		return -1;
+	trial->seen[trial->count++] = (struct sluice_turns_seen){
+		.key = b->jobs[i].key,
+		.nodes = larger (turns_sane (b->jobs[i].nodes), 1.0),
+		.share = share_of (b, i),
+	};
+	return 0;
+}
+
+static void
+begin_trial (const struct bursts *b, uint32_t held, uint32_t first)
+{
+	struct sluice_turns_trial *trial = &b->check->trial;
+	int failed;
+	trial->count = trial->moments = 0;
+	failed = add_seen (b, held) < 0;
+	for (uint32_t i = 0; i < b->n && !failed; i++)
+		failed = is_other (b, i, held) && add_seen (b, i) < 0;
+	if (failed || trial->count < 2)
+		return;
+	trial->held = b->jobs[held].key;
+	trial->first = b->jobs[first].key;
+	trial->others = others_of (b, held);
+	trial->began = b->clock;
+	trial->is_on = 1;
+}
+
+static uint32_t
+find_key (const struct bursts *b, uint64_t key)
+{
+	for (uint32_t i = 0; i < b->n; i++)
+		if (b->jobs[i].key == key)
+			return i;
+	return NOBODY;
+}
+
+/* Measure all. -1: one is gone. */
+static int
+measure (const struct bursts *b)
+{
+	struct sluice_turns_trial *trial = &b->check->trial;
+	trial->at[trial->moments] = b->clock - b->check->lag;
+	for (uint32_t k = 0; k < trial->count; k++) {
+		uint32_t i = find_key (b, trial->seen[k].key);
+		if (i == NOBODY || !(b->jobs[i].moved >= 0.0))
+			return -1;
+		trial->seen[k].moved[trial->moments] = b->jobs[i].moved;
+	}
+	trial->moments++;
+	return 0;
+}
+
+static double
+speed_of (const struct sluice_turns_trial *trial, uint32_t k, int moment)
+{
+	double seconds = trial->at[moment + 1] - trial->at[moment];
+	const double *moved = trial->seen[k].moved;
+	double speed = (moved[moment + 1] - moved[moment]) / larger (seconds, 1e-6);
+	return smaller (turns_sane (speed), 1.0);
+}
+
+/* The harm that the hold does, node-seconds a second; *noise: its sd. */
+static double
+harm_of (const struct sluice_turns_trial *trial, double *noise)
+{
+	double lost = 0.0, slowed = 0.0, shares = 0.0, nodes = 0.0;
+	for (uint32_t k = 1; k < trial->count; k++) {
+		const struct sluice_turns_seen *one = &trial->seen[k];
+		double before = speed_of (trial, k, 0), after = speed_of (trial, k, 2);
+		double part = before > 0.0 ? 1.0 - after / before : 0.0;
+		part = larger (part, -1.0);
+		lost += one->nodes * part;
+		slowed += one->share * part;
+		shares += one->share;
+		nodes += one->nodes * one->nodes;
+	}
+	const struct sluice_turns_seen *held = &trial->seen[0];
+	double won = speed_of (trial, 0, 2) - speed_of (trial, 0, 0);
+	*noise = least_noise * sqrt (2.0 * held->nodes * held->nodes + nodes);
+	return held->nodes * (won - slowed / shares) - lost;
+}
+
+static void
+judge (const struct bursts *b)
+{
+	struct sluice_turns_check *check = b->check;
+	const struct sluice_turns_trial *trial = &check->trial;
+	uint32_t held = find_key (b, trial->held), first = find_key (b, trial->first);
+	if (held == NOBODY || first == NOBODY)
+		return;
+	double noise, harm = harm_of (trial, &noise), length = length_of (b->settings);
+	uint64_t goes = b->jobs[first].program, waits = b->jobs[held].program;
+	struct sluice_turns_pair *pair = find_pair (check, goes, waits);
+	if (!pair)
+		pair = make_pair (check, goes, waits, b->clock);
+	pair->lane_mask = lanes_of (b, first) & lanes_of (b, held);
+	add_trial (&pair->evidence, harm, noise, b->clock, pause_after * length);
+	for (uint32_t rest = pair->lane_mask; rest; rest &= rest - 1U)
+		add_trial (&check->lanes[__builtin_ctz (rest)], harm, noise, b->clock, 0.0);
+	if (harm <= 0.0)
+		check->rest = b->clock + 2.0 * length;
+}
+
+/* Whether the held burst is to go now. */
+static int
+is_let_go (const struct bursts *b, uint32_t i)
+{
+	const struct sluice_turns_trial *trial = &b->check->trial;
+	return trial->is_on && b->jobs[i].key == trial->held && b->clock >= moment_at (b, 1)
+	       && b->clock < moment_at (b, 3);
+}
+
+/* Whether the same bursts go and wait as when the trial began; after its end that does not
+ * matter any more. */
+static int
+is_undisturbed (const struct bursts *b)
+{
+	const struct sluice_turns_trial *trial = &b->check->trial;
+	uint32_t held = find_key (b, trial->held);
+	return b->clock >= moment_at (b, 3)
+	       || (held != NOBODY && is_held (b, held)
+		   && others_of (b, held) == trial->others);
+}
+
+static void
+give_up (const struct bursts *b)
+{
+	if (b->clock >= moment_at (b, 1))
+		b->check->rest = b->clock + pause_after * length_of (b->settings);
+	b->check->trial.is_on = 0;
+}
+
+/* Returns the clock at which something is due. */
+static double
+go_on (const struct bursts *b)
+{
+	struct sluice_turns_trial *trial = &b->check->trial;
+	double lag = b->check->lag, again = INFINITY;
+	int is_lost = !is_undisturbed (b);
+	while (!is_lost && trial->moments < SLUICE_TURNS_MOMENTS
+	       && b->clock >= moment_at (b, trial->moments) + lag)
+		is_lost = measure (b) < 0;
+	if (is_lost) {
+		give_up (b);
+		return INFINITY;
+	}
+	if (trial->moments == SLUICE_TURNS_MOMENTS) {
+		judge (b);
+		trial->is_on = 0;
+		return INFINITY;
+	}
+	for (uint32_t moment = 1; moment < SLUICE_TURNS_MOMENTS; moment += 2)
+		if (b->clock < moment_at (b, moment))
+			again = smaller (again, moment_at (b, moment));
+	return smaller (again, moment_at (b, trial->moments) + lag);
+}
+
+/* ---- all together ---- */
+
+static int
+is_due (const struct bursts *b, uint32_t held)
+{
+	uint32_t first = first_of (b, held);
+	if (b->out[held].reason != SLUICE_TURN_BEHIND || first == NOBODY
+	    || has_stopped (b, first, held))
+		return 0;
+	const struct sluice_turns_pair *pair
+	    = find_pair (b->check, b->jobs[first].program, b->jobs[held].program);
+	return !pair || b->clock >= pair->evidence.due;
+}
+
+/* Try the next in the order of those that are due. */
+static double
+begin_next (const struct bursts *b)
+{
+	uint32_t next = NOBODY;
+	if (b->clock < b->check->rest)
+		return INFINITY;
+	for (uint32_t i = 0; i < b->n; i++)
+		if (is_held (b, i) && is_before (b, 0.0, i, 0.0, next) && is_due (b, i))
+			next = i;
+	if (next == NOBODY)
+		return INFINITY;
+	begin_trial (b, next, first_of (b, next));
+	return b->check->trial.is_on ? go_on (b) : INFINITY;
+}
+
+static void
+let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
+{
+	struct sluice_turn *turn = &b->out[i];
+	turn->action = SLUICE_TURN_GO;
+	turn->reason = reason;
+	turn->share = 1.0;
+	turn->until = INFINITY;
+}
+
+/* Who goes first has to be known of all before one is let go. */
+static void
+let_all_go (const struct bursts *b)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		uint32_t first = is_held (b, i) ? first_of (b, i) : NOBODY;
+		if (first == NOBODY)
+			continue;
+		if (is_let_go (b, i))
+			let_go (b, i, SLUICE_TURN_TRIAL);
+		else if (has_stopped (b, first, i))
+			let_go (b, i, SLUICE_TURN_NO_HELP);
+	}
+}
+
+void
+sluice_turns_check_init (struct sluice_turns_check *check, double lag)
+{
+	memset (check, 0, sizeof *check);
+	check->lag = lag;
+	check->rest = -INFINITY;
+}
+
+double
+sluice_turns_check (const struct sluice_turns_settings *settings,
+		    const struct sluice_turns_storage *storage,
+		    const struct sluice_turns_job *jobs, uint32_t n, double clock,
+		    struct sluice_turns_check *check, struct sluice_turn *out)
+{
+	struct bursts b = {
+		.settings = settings,
+		.storage = storage,
+		.jobs = jobs,
+		.n = n,
+		.clock = clock,
+		.check = check,
+		.out = out,
+	};
+	double again = INFINITY;
+	if (!(settings->trial > 0.0))
+		return again;
+	find_first (&b);
+	if (check->trial.is_on)
+		again = go_on (&b);
+	if (!check->trial.is_on)
+		again = begin_next (&b);
+	let_all_go (&b);
+	return again;
+}
