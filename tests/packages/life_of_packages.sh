@@ -1,43 +1,13 @@
-# The life of packages on a machine that has Slurm alone; run by test_packages.py in a root.
+# The life of packages on a machine that has Slurm and Prometheus alone; run by test_packages.py in a root.
 # Libraries that came as dependencies stay until `apt-get autoremove`, as of any package.
-set -eE
-trap 'echo "line $LINENO: $BASH_COMMAND"' ERR
-export DEBIAN_FRONTEND=noninteractive
-apt() { apt-get -y -qq --no-install-recommends "$@" > /tmp/apt.log 2>&1 || { cat /tmp/apt.log; return 1; }; }
-files_of_slurm() {
-	dpkg -L slurmctld slurmd slurm-client slurm-wlm-basic-plugins | sort -u |
-		while read -r path; do test ! -f "$path" || md5sum "$path"; done
-	ls -A /usr/lib/*/slurm-wlm /etc/slurm
-	getent group
-}
-await() { for _ in $(seq 300); do "$@" > /dev/null 2>&1 && return; sleep 0.2; done; echo "never: $*"; false; }
-plugin_of_slurmctld() { grep job_submit_sluice "/proc/$(cat /run/slurmctld.pid)/maps"; }
-controller() { # starts, or starts again
-	if test -e /run/slurmctld.pid; then
-		local old; old=$(cat /run/slurmctld.pid)
-		kill "$old"
-		await sh -c "! kill -0 $old"
-	fi
-	slurmctld
-	await scontrol ping
-	await sh -c 'scontrol ping | grep -q "is UP"'
-}
+. /srv/site.sh
 
 apt update
+printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d # apt starts no daemon
+chmod 755 /usr/sbin/policy-rc.d
+apt install prometheus prometheus-node-exporter
 files_of_slurm > /tmp/before
-install -d -o munge -g munge /run/munge && runuser -u munge -- munged
-install -d -o slurm /var/spool/slurmctld
-cat > /etc/slurm/slurm.conf <<END
-ClusterName=site
-SlurmctldHost=$(hostname)(127.0.0.1)
-SlurmctldPort=$((20000 + $$ % 10000 + RANDOM % 1000))
-SlurmUser=slurm
-StateSaveLocation=/var/spool/slurmctld
-SlurmctldPidFile=/run/slurmctld.pid
-SlurmctldLogFile=/var/log/slurmctld.log
-NodeName=$(hostname) NodeAddr=127.0.0.1
-PartitionName=all Nodes=ALL Default=YES
-END
+slurm_alone
 
 # Installed: nothing of Slurm changes but that a plugin lies there.
 apt install /srv/debs/*.deb
@@ -75,6 +45,36 @@ sluice lab profile /srv/*.darshan | grep -q '^pattern *ws'
 cp /srv/*.darshan /var/log/darshan
 sluice history ingest /var/log/darshan
 sluice history show | grep -Eq '^logs read +1$'
+
+# Prometheus takes up what sluiced writes, as docs/guide/monitoring.md says.
+ln -s /run/sluice/cluster.snapshot.prom /var/lib/prometheus/node-exporter/sluice.prom
+runuser -u prometheus -- prometheus-node-exporter --web.listen-address=127.0.0.1:29100 \
+	--collector.disable-defaults --collector.textfile \
+	--collector.textfile.directory=/var/lib/prometheus/node-exporter > /tmp/exporter.log 2>&1 &
+exporter=$!
+promtool check rules /usr/share/sluice/sluice.rules.yml
+promtool check metrics < /run/sluice/cluster.snapshot.prom
+cat > /tmp/prometheus.yml <<END
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [/usr/share/sluice/sluice.rules.yml]
+scrape_configs:
+  - job_name: node
+    static_configs: [{targets: ["127.0.0.1:29100"]}]
+END
+install -d -o prometheus /tmp/prometheus
+runuser -u prometheus -- prometheus --config.file=/tmp/prometheus.yml \
+	--storage.tsdb.path=/tmp/prometheus --web.listen-address=127.0.0.1:29090 > /tmp/prometheus.log 2>&1 &
+prometheus=$!
+asked() { promtool query instant http://127.0.0.1:29090 "$1"; }
+holds() { asked "$1" | grep -q '=> 1 '; }
+await holds sluice_plugin_up
+await holds 'sum(sluice_decisions_total)'
+await holds 'count(ALERTS{alertname="SluiceServiceStopped"}) > bool 0' # sluice-learn does not run
+! asked 'ALERTS{alertname="SluicePluginAway"}' | grep -q SluicePluginAway
+python3 -c 'import json; board = json.load(open("/usr/share/sluice/sluice-dashboard.json"))
+print(*(one["expr"] for panel in board["panels"] for one in panel["targets"]), sep="\n")' |
+	while read -r expression; do asked "$expression" > /dev/null; done
+kill $prometheus $exporter
 
 # Upgraded: the gates open meanwhile, and slurmctld goes on with the file that it has mapped.
 apt install /srv/newer/*.deb

@@ -3,10 +3,13 @@
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from made_logs import MadeLog, appended
 from slurm_root import SOURCES, SlurmRoot
 
 pytestmark = [
@@ -24,6 +27,7 @@ SLURM = ("slurmctld", "slurmd", "slurm-client", "munge", "mount")  # mount: to e
 NAMES = ("sluice", "sluice-plugins", "sluice-node")
 PATIENCE = 3000  # seconds; far more than any of it takes
 HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs/guide/first-month.md"
 A_LOG = HERE.parent / "data/darshan/015_ior_ws_posix_128K_n1_fpp.darshan"
 
 
@@ -59,6 +63,10 @@ def site() -> Iterator[SlurmRoot]:
     subprocess.run(["rm", "-rf", root.path], check=True)
 
 
+def put(site: SlurmRoot, *paths: Path) -> None:
+    subprocess.run(["cp", "-r", *paths, site.path / "srv"], check=True)
+
+
 def field(deb: Path, name: str) -> str:
     words = ["dpkg-deb", "--field", deb, name]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
@@ -87,9 +95,59 @@ def test_a_site_installs_upgrades_and_removes_and_slurm_is_as_before(debs, site)
     for deb in debs.values():
         subprocess.run(["cp", deb, site.path / "srv/debs"], check=True)
         newer(deb, site.path / "srv/newer")
-    subprocess.run(["cp", HERE / "life_of_packages.sh", A_LOG, site.path / "srv"], check=True)
+    put(site, HERE / "site.sh", HERE / "life_of_packages.sh", A_LOG)
     done = site.run("bash", "/srv/life_of_packages.sh", timeout=PATIENCE)
     assert done.stdout.endswith("Slurm is as before\n"), done.stdout[-12_000:]
+
+
+def test_the_guide_leads_word_for_word_from_nothing_to_reports_and_back(debs, site, tmp_path):
+    """The commands are those of docs/guide/first-month.md, in first_month.sh; no systemd runs here.
+
+    The loop runs from the installed packages by itself: a job ends, and the next is known.
+    """
+    guide = tmp_path / "guide"
+    guide.mkdir()
+    for section in re.split(r"(?m)^## ", GUIDE.read_text())[1:]:
+        heading = section.partition("\n")[0]
+        name = re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+        commands = re.findall(r"```console\n(.*?)```", section, re.DOTALL)
+        (guide / name).write_text("".join(commands))
+    assert len(list(guide.iterdir())) == 4
+    packages = site.path / SOURCES.relative_to("/") / "build/packages"
+    packages.mkdir(parents=True)
+    subprocess.run(["cp", *debs.values(), packages], check=True)
+    put(site, guide, A_LOG, *(HERE / name for name in ("site.sh", "first_month.sh", "systemctl")))
+    with logs_of_jobs(site):
+        done = site.run("bash", "/srv/first_month.sh", timeout=PATIENCE)
+    assert done.stdout.endswith("Slurm is as before\n"), done.stdout[-12_000:]
+
+
+@contextmanager
+def logs_of_jobs(site: SlurmRoot) -> Iterator[None]:
+    """While jobs run in the root: what Darshan would leave of each."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        seen = 0
+        while not is_over.wait(0.5):
+            ran = site.path / "srv/ran"
+            lines = ran.read_text().splitlines() if ran.exists() else []
+            for line in lines[seen:]:
+                job, start, end = map(int, line.split())
+                log = MadeLog(uid=0, jobid=job, start=start, end=end)
+                appended(log, file=job, F_WRITE_END_TIMESTAMP=4.0, F_WRITE_TIME=3.0)
+                draft = log.write(site.path / f"srv/{job}.log")
+                draft.chmod(0o644)  # a site lets SlurmUser read them
+                draft.rename(site.path / f"var/log/darshan/{job}.darshan")
+            seen = len(lines)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def test_rpms_have_what_the_debs_have(builder, debs):
