@@ -131,3 +131,42 @@ def test_budgets_need_no_history(sluiced, slurm):
     configure(sluiced, WAITING_IS_FREE, **TRIAL, AccountBudget=0, UserBudget=2)
     running(slurm, waiter)
     sluiced.history.rmdir()
+
+
+# The audit
+
+
+def switches(daemon: Sluiced) -> list[tuple[str, str, str | None]]:
+    entries = daemon.sluice("audit")["entries"]
+    found = [one for one in entries if one["subject"] == "switch"]
+    return [(one["after"], one["reason"], one["user"]) for one in found]
+
+
+def test_the_audit_says_who_switched_and_set_what(sluiced):
+    def modes() -> list[str]:
+        entries = sluiced.sluice("audit")["entries"]
+        return [one["after"] for one in entries if one["subject"] == "ModeOf"]
+
+    wait_for(lambda: modes() == ["enforce Partitions=trial"])
+    configure(sluiced, WAITING_IS_FREE, **TRIAL | {"ModeOf": "enforce Partitions=trial,main"})
+    wait_for(lambda: modes() == ["enforce Partitions=trial", "enforce Partitions=trial,main"])
+    assert sluiced.run("off", "--reason", "why not").stderr == ""
+    sluiced.command("on", "--reason", "better now")
+    assert switches(sluiced) == [("off", "why not", "root"), ("on", "better now", "root")]
+    lines = sluiced.command("audit", "--since", "1h", "-P", "--format", "what,after").splitlines()
+    assert "switch|on" in lines
+
+
+def test_off_works_without_a_history_and_the_audit_hears_of_it_from_sluiced(sluiced):
+    history = sluiced.history
+    away = history.with_name("away")
+    wait_for(lambda: sluiced.sluice("audit")["entries"])
+    history.rename(away)
+    history.mkdir()
+    done = sluiced.run("off", "--reason", "no history")
+    assert done.returncode == 0
+    assert "will hear of it from sluiced" in done.stderr
+    history.rmdir()
+    away.rename(history)
+    wait_for(lambda: switches(sluiced) == [("off", "no history", "root")])
+    sluiced.command("on")

@@ -717,6 +717,38 @@ def m028_decisions_of_users(db: Database) -> None:
     db.execute("CREATE INDEX decisions_user ON decisions (uid, now) WHERE is_second = 0")
 
 
+def m029_audit(db: Database) -> None:
+    """Keep who changed what about Sluice, and let nobody change that."""
+    db.execute(
+        """
+        CREATE TABLE audit (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            at          INTEGER NOT NULL,         -- UTC seconds
+            uid         INTEGER,                  -- NULL: nobody knows
+            cluster     TEXT    NOT NULL,         -- empty for bundles
+            subject     TEXT    NOT NULL,         -- a setting, `switch`, a file
+            before      TEXT    NOT NULL,
+            after       TEXT    NOT NULL,
+            reason      TEXT    NOT NULL
+        ) STRICT
+        """
+    )
+    db.execute("CREATE INDEX audit_subject ON audit (cluster, subject)")
+    seal_audit(db)
+
+
+def seal_audit(db: Database) -> None:
+    """Refuse changes of rows; `DROP TRIGGER` is what a copy without names does first."""
+    for name, event in SEALS.items():
+        db.execute(
+            f"CREATE TRIGGER {name} BEFORE {event} ON audit "
+            "BEGIN SELECT RAISE(ABORT, 'rows of the audit stay as they are'); END"
+        )
+
+
+SEALS = {"audit_keeps_rows": "DELETE", "audit_keeps_values": "UPDATE"}
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -746,4 +778,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m026_io_waits,
     m027_reviews,
     m028_decisions_of_users,
+    m029_audit,
 )

@@ -334,6 +334,23 @@ class IoWait:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A change of a setting, of the switch, or of the bundle in use."""
+
+    at: int
+    """UTC seconds."""
+    uid: int | None
+    """Who did it; None: nobody knows."""
+    cluster: str
+    """Empty for bundles."""
+    subject: str
+    """A key of sluice.conf, `switch`, or the file of a bundle."""
+    before: str
+    after: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeldBurst:
     """A burst of a running job that was held in turns, or would have been (`is_held`)."""
 

@@ -7,6 +7,7 @@ Records go in and come out (`records.py`); nothing of the database leaves `conne
 from __future__ import annotations
 
 from sluice.history_db.records import Counts
+from sluice.history_db.tables.audit import Audit
 from sluice.history_db.tables.decisions import Decisions, Gates, HeldBursts
 from sluice.history_db.tables.jobs import CoverageTable, Jobs, Links
 from sluice.history_db.tables.logs import Labels, Logs
@@ -30,6 +31,7 @@ class Store(
     Snapshots,
     Gates,
     HeldBursts,
+    Audit,
     Observed,
     Ranking,
     Probes,

@@ -204,6 +204,7 @@ def published(
     *,
     version: int | None = None,
     rollback: bool = False,
+    reason: str = "",
 ) -> Published:
     """Publish where the configuration says, or into another file."""
     from sluice.slurm.learner import publish_model
@@ -218,6 +219,7 @@ def published(
             reviews=Path(settings.reviews),
             version=version,
             rollback=rollback,
+            reason=one_line(reason),
         )
 
 

@@ -55,6 +55,7 @@ DAILY = (
     Verb("review", "Approve, reject or overrule predictions."),
     Verb("off", "Switch Sluice off at once.", "switch", "off"),
     Verb("on", "Switch Sluice on again.", "switch", "on"),
+    Verb("audit", "List who changed what about Sluice, the latest last."),
     Verb("init", "Write the first configuration of a site, for observe."),
     Verb("config", "Show, check and explain the settings."),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ class Site:
 
 @click.command()
 @config_option
-@click.option("--reason", default="", help="Kept in the file, for those who read it later.")
+@click.option("--reason", default="", help="Kept in the file and the audit, for who reads them.")
 def off(config: Path | None, reason: str) -> None:
     """Switch Sluice off at once.
 
@@ -70,6 +71,7 @@ def off(config: Path | None, reason: str) -> None:
     _leave_off_file(site, reason)
     opened = _open_gates(site)
     _take_tokens_off(site, opened)
+    _tell_audit(site, reason, is_off=True)
     sys.exit(bool(site.problems))
 
 
@@ -182,16 +184,30 @@ def _names(policy: View, leased: Iterable[str]) -> dict[str, tuple[int, str]]:
     return others | token_names(policy)
 
 
+def _tell_audit(site: Site, reason: str, *, is_off: bool) -> None:
+    """Say who did it and why; the switch works all the same."""
+    from sluice.slurm.audit import tell_switch
+    from sluice.slurm.service import is_off as is_now_off
+
+    if is_now_off(site.config) != is_off:
+        return  # it did not work
+    why = tell_switch(site.config, int(time.time()), is_off=is_off, reason=one_line(reason))
+    if why:
+        click.echo(f"sluice: `sluice audit` will hear of it from sluiced: {why}", err=True)
+
+
 @click.command()
 @config_option
-def on(config: Path | None) -> None:
+@click.option("--reason", default="", help="Kept in the audit, for those who read it.")
+def on(config: Path | None, reason: str) -> None:
     """Switch Sluice on again.
 
     Removes the OffFile; the plugin goes on in the Mode of the configuration within PollInterval.
 
     \b
-    Example:
+    Examples:
         sluice on
+        sluice on --reason "the file system is back"
     """
     from sluice.policies.core import mode_text
     from sluice.slurm import service
@@ -205,5 +221,6 @@ def on(config: Path | None) -> None:
             raise CommandError(f"{path}: {error.strerror}; {HOW}") from error
     if found:
         click.echo(f"Sluice is on: {found[0]} is gone. Mode is {mode_text(site.config)}.")
+        _tell_audit(site, reason, is_off=False)
     else:
         click.echo(f"Sluice was not off: there is no {site.config.off_file}.")

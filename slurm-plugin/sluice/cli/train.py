@@ -58,6 +58,7 @@ def bundle_json(published: Published) -> dict[str, object]:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to write it.  [default: Bundle of the configuration]",
 )
+@click.option("--reason", default="", help="Kept in the audit, for those who read it.")
 @config_option
 @history_option
 @json_option
@@ -67,6 +68,7 @@ def publish(
     config: Path | None,
     history: Path | None,
     *,
+    reason: str,
     rollback: bool,
     as_json: bool,
 ) -> None:
@@ -87,7 +89,7 @@ def publish(
     """
     if rollback and version is not None:
         raise click.UsageError("Name a model or say --rollback, not both.")
-    made = published(config, history, bundle, version=version, rollback=rollback)
+    made = published(config, history, bundle, version=version, rollback=rollback, reason=reason)
     if as_json:
         show_json(bundle_json(made))
     else:

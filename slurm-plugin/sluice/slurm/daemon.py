@@ -34,6 +34,7 @@ from sluice.policies import core
 from sluice.policies.record import RECORD_SIZE, Situation, decide
 from sluice.policies.snapshot import Snapshot
 from sluice.slurm import metrics, service
+from sluice.slurm.audit import Auditor
 from sluice.slurm.drainer import Drainer, decision_of
 from sluice.slurm.gatekeeper import LEAVE_TIMEOUT, GateKeeper, Seen
 from sluice.slurm.ledger import Ledger
@@ -174,6 +175,7 @@ class Daemon:
         """The records of all jobs that were seen at the last poll have arrived."""
         self._gatekeeper = GateKeeper(self._status, self._queue.change)
         self._gatekeeper.restore(self._publisher.latest)
+        self._auditor = Auditor(config_path)
         self._starts = Starts()
         self._lane_speeds = LaneSpeeds()
         self._held_bursts = HeldBurstReader()
@@ -362,6 +364,7 @@ class Daemon:
         if self._ledger is not None:
             self._ledger.write(store)
             self._gatekeeper.budgets.restore(store, self._ledger.cluster, now)
+            self._auditor.tell(store, self._ledger.cluster, self.config, now)
         self._gatekeeper.unstored.flush(store)
 
     def _open_history(self) -> Store:

@@ -37,6 +37,7 @@ from sluice.prediction.renewal import (
 )
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
+from sluice.slurm.audit import tell_publication, uid_of_caller
 from sluice.slurm.follower import Follower
 from sluice.slurm.records import CommandFailedError, SlurmError
 from sluice.slurm.status import (
@@ -79,10 +80,11 @@ def publish_model(
     reviews: Path | None = None,
     version: int | None = None,
     rollback: bool = False,
+    reason: str = "",
 ) -> Published:
     """Publish the latest model, the one with this number, or the one in use before.
 
-    reviews: the file in which the site keeps some.
+    reviews: the file in which the site keeps some; reason: kept in the audit.
     """
     from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
     from sluice.prediction.renewal import publish, standing_reviews  # noqa: PLC0415 - likewise
@@ -93,6 +95,7 @@ def publish_model(
             f"{path.parent}: no such directory; create it, or name another file with --bundle"
         )
     interference = site_evidence(store).model()
+    before = store.latest_bundle()
     bundle = publish(
         store,
         model,
@@ -103,6 +106,7 @@ def publish_model(
         interference_from=interference.for_bundle(),
         reviews=standing_reviews(store, reviews, now),
     )
+    tell_publication(store, before, bundle, uid=uid_of_caller(), reason=reason)
     return Published(bundle, interference.basis)
 
 
@@ -415,6 +419,7 @@ class Learner:
         if model is None:
             self._current = None  # forgotten: the next poll starts again
             return
+        before = store.latest_bundle()
         bundle = publish(
             store,
             model,
@@ -426,6 +431,8 @@ class Learner:
             content_of=current.model,
             reviews=reviews,
         )
+        if before is None or before.model != bundle.model:  # else it only knows more runs
+            tell_publication(store, before, bundle, uid=os.geteuid(), reason="sluice-learn")
         self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at
         self._status.facts["until"] = current.until

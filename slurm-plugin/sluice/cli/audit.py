@@ -1,0 +1,85 @@
+"""`sluice audit`: who changed what, when and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.common import (
+    NOTHING,
+    Layout,
+    config_option,
+    history_option,
+    json_option,
+    one_line,
+    open_history,
+    show_json,
+    show_table,
+    time_text,
+)
+from sluice.cli.listing import layout_options, since_option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sluice.history_db.records import AuditEntry
+
+COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
+
+
+@click.command()
+@since_option(None, "Only what was changed in this time")
+@layout_options
+@config_option
+@history_option
+@json_option
+def command(
+    *,
+    since: int | None,
+    layout: Layout,
+    config: Path | None,
+    history: Path | None,
+    as_json: bool,
+) -> None:
+    """List who changed what about Sluice, the latest last.
+
+    Each change of a setting, each switch off and on, and each model put into use by a command or
+    fitted anew by sluice-learn, with the value before and after. Rows are only ever added: the
+    history refuses to change or delete them.
+
+    Commands say who called them, behind sudo the user, and why (--reason). Of a change that
+    sluiced found in sluice.conf, Who is the owner of the file, as nobody knows more.
+
+    \b
+    Examples:
+        sluice audit
+        sluice audit --since 30d --parsable2 --format time,who,what,after
+        sluice audit --json | jq '.entries[] | select(.subject == "Mode")'
+    """
+    with open_history(config, history, read_only=True) as store:
+        entries = store.audit(since=since or 0)
+    if as_json:
+        show_json({"entries": [asdict(entry) | {"user": _who(entry)} for entry in entries]})
+    elif entries or layout.is_for_programs:
+        show_table(COLUMNS, [_cells(entry) for entry in entries], layout=layout)
+    else:
+        click.echo("Nothing was changed, or sluiced has not run since.")
+
+
+def _who(entry: AuditEntry) -> str | None:
+    from sluice.slurm.viewers import user_text
+
+    return None if entry.uid is None else user_text(entry.uid)
+
+
+def _cells(entry: AuditEntry) -> tuple[object, ...]:
+    return (
+        time_text(entry.at),
+        _who(entry) or NOTHING,
+        entry.subject,
+        entry.before or NOTHING,
+        entry.after or NOTHING,
+        one_line(entry.reason),
+    )
