@@ -18,6 +18,8 @@ from finished import finished_job
 from history_rows import a_profile
 
 from sluice.cli.main import main
+from sluice.cli.report_words import sections
+from sluice.history_db.records import Release
 from sluice.history_db.store import Store
 from sluice.interference.cost import Application
 from sluice.policies import core
@@ -150,6 +152,19 @@ def test_the_holdout_shows_a_gain_that_is_there(ask):
     )
 
 
+def test_in_enforce_it_tells_what_became_of_decisions_and_whose_tokens_were_taken_off(
+    ask, tmp_path
+):
+    ask("--no-levers", mode="enforce", holdout=0.5)
+    row = Release("c1", 1, 1, int(time.time()) - DAY, "all_stream", "max_delay", 1800.0)
+    with Store(tmp_path / "history.db") as store:
+        store.add_releases([row])
+    text = ask("--no-levers", mode="enforce").text
+    assert "What Sluice did" in text
+    assert "Tokens were taken off 1 waiting job: 1 max_delay." in text
+    assert re.search(r"^held_out +\d+$", text, re.MULTILINE)
+
+
 def test_without_a_holdout_enforce_stays_and_is_told_to_draw_one(ask):
     said = ask("--no-levers", "--json", mode="enforce")
     assert (said.code, said.facts["holdout"]) == (0, None)
@@ -211,6 +226,12 @@ def test_users_are_told_of_their_own_jobs_and_not_for_whose_sake_by_name(tmp_pat
             assert [one["user"] for one in waits["for"]] == ["other users"]
             assert {row["user"] for row in facts["predictions"]["by_user"]} == {str(STREAM)}
             assert "wide" not in json.dumps(facts)
+            headings = [section.heading for section in sections(facts, None)]
+            assert headings == [
+                "What it is about",
+                "What Sluice would have done",
+                "How right it was",
+            ]
 
 
 def test_the_page_has_pictures_inside_and_asks_nobody_for_anything(ask, tmp_path):

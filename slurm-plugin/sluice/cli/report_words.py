@@ -119,6 +119,8 @@ def _decided(facts: Facts) -> Section:
             )
     if "turns" in facts:
         sentences += _held(facts["turns"])
+    if facts.get("released"):
+        sentences.append(_released(facts["released"]))
     if effects["by_user"]:
         sentences.append(_worst_off(effects))
     rows = [row for row in effects["by_program"] if row["delayed"]][:SHOWN]
@@ -133,6 +135,15 @@ def _decided(facts: Facts) -> Section:
                     "Jobs by action",
                     ("action", "jobs"),
                     [(name, str(n)) for name, n in facts["decisions"]["actions"].items()],
+                ),
+                Table(
+                    "What became of decisions",
+                    ("grant", "jobs"),
+                    [
+                        (name, str(n))
+                        for name, n in facts["decisions"]["grants"].items()
+                        if name != "none"
+                    ],
                 ),
                 Table(
                     "Who waits, and for whose sake",
@@ -167,6 +178,11 @@ def _decided(facts: Facts) -> Section:
             if table.rows
         ],
     )
+
+
+def _released(reasons: dict[str, int]) -> str:
+    told = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+    return f"Tokens were taken off {_count(sum(reasons.values()), 'waiting job')}: {told}."
 
 
 def _held(turns: Facts) -> Iterator[str]:
