@@ -250,7 +250,7 @@ length_of (const struct sluice_turns_settings *settings)
 	return larger (settings->trial * settings->latency, shortest_trial);
 }
 
-/* Clock of a moment of the trial; the held burst is let go from moment 1 to moment 3. */
+/* Clock of a moment of the trial; the held burst goes from moment 1 to moment 3. */
 static double
 moment_at (const struct bursts *b, uint32_t moment)
 {
@@ -480,7 +480,7 @@ let_go (const struct bursts *b, uint32_t i, enum sluice_turn_reason reason)
 	turn->until = INFINITY;
 }
 
-/* Who goes first has to be known of all before one is let go. */
+/* Who goes first has to be known of all before one of them goes. */
 static void
 let_all_go (const struct bursts *b)
 {

@@ -3,12 +3,12 @@
  *
  * A hold is right only where the burst for whose sake it is made goes faster by it. Where
  * programs disturb each other less than their demands say, or where others take the room
- * that a hold leaves, it only loses. So now and then a held burst is let go for a moment,
+ * that a hold leaves, it only loses. So now and then a held burst goes for a moment,
  * and what it does then is compared with what those lose that go before it:
  *
  *   harm = n_h (v_h - d) - sum n_j d_j
  *
- * n: nodes; v_h: the speed of the held burst while it is let go, as a share of full speed;
+ * n: nodes; v_h: the speed of the held burst while it goes, as a share of full speed;
  * d_j: the share of its speed that another loses meanwhile; d: their mean by what they take
  * of their stations, because the held burst waits for as much longer. Of two bursts that
  * share a station without loss, v_h is d, and harm is below 0: the hold helps.
@@ -18,7 +18,7 @@
  * be beyond the noise that trials show, and beyond a least noise. Evidence fades, so that
  * holds are tried again.
  *
- * A trial lasts from four settled moments: held, about to be let go, let go, about to be
+ * A trial lasts from four settled moments: held, about to go, going, about to be
  * held again. It counts only if the same others go all the time.
  *
  * Holds stop for a pair whose trials show harm, or after many show no help: off is the

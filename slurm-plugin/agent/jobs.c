@@ -7,7 +7,7 @@
 #include "load.h"
 #include "page.h"
 
-enum { BUCKETS = 1 << 15 };
+enum { BUCKETS = 1 << 15, KEPT = 6 /* reports, that reach back by more than the lag */ };
 
 static const double never = 1e18;  /* s, in place of INFINITY where it becomes a number */
 static const double window = 1.0;  /* s over which a rate is measured */
@@ -18,10 +18,20 @@ static const double memory = 60.0; /* s of undisturbed writing that a rate is th
 static const double negligible = 0.01; /* of the last burst: says nothing of the next */
 static const double nearly_full = 0.9; /* of a station: by what is seen to be served */
 static const double noticeable = 0.1;  /* of a rate: a change worth telling */
+/* s by which trials look back: nodes report once a second, and what lies between is
+ * interpolated, so that all is measured by one clock. */
+static const double lag = 1.2;
+static const double apart = 0.3; /* s: reports that are kept */
 
 /* Bytes and operations, or rates of these. */
 struct volume {
 	double bytes, operations;
+};
+
+/* What a part had written when it was heard of. */
+struct heard {
+	double clock;
+	struct volume volume;
 };
 
 struct jobs_part {
@@ -33,7 +43,8 @@ struct jobs_part {
 	uint32_t flags; /* enum wire_burst_flags, of the newest report */
 	uint32_t writers;
 	double heard;
-	uint64_t sent; /* agent's clock of the newest report */
+	struct heard kept[KEPT]; /* the newest first */
+	uint64_t sent;		 /* agent's clock of the newest report */
 	uint64_t bytes, operations, uncovered_bytes, refused, exhausted, may_hold;
 	/* at the last report before the job's window began */
 	uint64_t window_sent, window_bytes, window_operations;
@@ -53,6 +64,7 @@ struct job {
 	uint32_t sake, is_out_of_budget;
 	uint32_t sake_nodes, burst_holds;
 	const char *ended; /* why it was last released */
+	uint32_t reason;   /* of its verdict */
 	double saving, since;
 	uint32_t is_decided; /* its nodes know of a verdict on this burst */
 	struct wire_word word;
@@ -61,6 +73,7 @@ struct job {
 	uint32_t is_window_clean, was_window_clean;
 	struct volume clean; /* while nobody else wrote */
 	double clean_seconds;
+	struct volume pace; /* rate by which trials measure it, the same in a burst */
 	struct volume best; /* rates */
 	struct volume seen; /* rate in its last window */
 	/* the burst before */
@@ -68,6 +81,7 @@ struct job {
 	/* what its profile predicts; 0: unknown */
 	uint64_t rules;
 	double rate, operations_rate, metadata_rate, burst_seconds;
+	uint64_t program;
 	uint32_t lane_mask;
 	/* for people */
 	double known_since;
@@ -89,6 +103,7 @@ struct jobs {
 	struct sluice_turns_job described[JOBS_MAX];
 	struct sluice_turn turns[JOBS_MAX];
 	uint32_t order[JOBS_MAX];
+	struct sluice_turns_check check;
 };
 
 struct jobs *
@@ -98,6 +113,7 @@ jobs_create (jobs_say *say, void *speaker)
 	if (jobs) {
 		jobs->say = say;
 		jobs->speaker = speaker;
+		sluice_turns_check_init (&jobs->check, lag);
 	}
 	return jobs;
 }
@@ -278,7 +294,8 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	job->share = 1.0;
 	job->held = job->waited = 0.0;
 	job->is_out_of_budget = job->is_decided = 0;
-	job->done = (struct volume){ 0.0, 0.0 };
+	job->done = job->pace = (struct volume){ 0.0, 0.0 };
+	job->reason = SLUICE_TURN_NOT_FULL;
 	job->burst_holds = job->sake = job->sake_nodes = 0;
 	job->saving = NAN;
 	job->since = began;
@@ -457,6 +474,17 @@ count (struct jobs *jobs, struct jobs_part *part, const struct wire_burst *burst
 	part->exhausted = burst->exhausted;
 }
 
+static void
+keep (struct jobs_part *part, double clock)
+{
+	if (clock - part->kept[1].clock >= apart)
+		memmove (&part->kept[1], &part->kept[0], (KEPT - 1) * sizeof part->kept[0]);
+	part->kept[0] = (struct heard){
+		clock,
+		{ (double)part->bytes, (double)part->operations },
+	};
+}
+
 static double
 age_of (const struct wire_report *report, const struct wire_burst *burst)
 {
@@ -490,6 +518,7 @@ take (struct jobs *jobs, struct jobs_agent *agent, const struct wire_report *rep
 	part->writers = burst->writers;
 	part->may_hold = burst->may_hold;
 	part->heard = clock;
+	keep (part, clock);
 	part->job->nodes = burst->nodes ? burst->nodes : 1;
 	if (part->job->word.action != WIRE_GO || burst->flags & WIRE_HELD)
 		jobs->say (jobs->speaker, agent, &part->job->word);
@@ -547,6 +576,7 @@ look_up (struct job *job, const struct jobs_rules *rules)
 	job->metadata_rate = larger (found->profile.metadata_rate, 0.0);
 	job->burst_seconds = larger (found->profile.burst_seconds, 0.0);
 	job->lane_mask = found->lane_mask;
+	job->program = sluice_turns_program (&found->profile);
 }
 
 /* B/s and operations/s while nobody is in its way. */
@@ -597,8 +627,53 @@ is_quiet (const struct job *job)
 	return 1;
 }
 
+/* What a part had written at a clock, between the reports before and after it. */
+static struct volume
+written_at (const struct jobs_part *part, double clock)
+{
+	const struct heard *before = part->kept, *after = part->kept;
+	while (before < part->kept + KEPT - 1 && before->clock > clock)
+		after = before++;
+	double seconds = after->clock - before->clock;
+	if (!(seconds > 0.0) || !(before->clock > 0.0))
+		return after->volume;
+	double share = smaller (1.0, larger (0.0, (clock - before->clock) / seconds));
+	return (struct volume){
+		before->volume.bytes + share * (after->volume.bytes - before->volume.bytes),
+		before->volume.operations
+		    + share * (after->volume.operations - before->volume.operations),
+	};
+}
+
+/* s at full speed that a job had done a lag ago; below 0: its full speed is not known. */
+static double
+moved (struct job *job, struct volume rate, double clock)
+{
+	struct volume sum = { 0.0, 0.0 };
+	if (!(job->pace.bytes > 0.0 || job->pace.operations > 0.0))
+		job->pace = rate;
+	if (!(job->pace.bytes > 0.0 || job->pace.operations > 0.0))
+		return -1.0;
+	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job) {
+		struct volume one = written_at (part, clock - lag);
+		sum.bytes += one.bytes;
+		sum.operations += one.operations;
+	}
+	return seconds_of (sum, job->pace);
+}
+
+/* Jobs without a profile are alike by the size of their writes, by factors of 8. */
+static uint64_t
+program_of (const struct job *job)
+{
+	struct volume volume = job->last.operations > 0.0 ? job->last : job->done;
+	if (job->program || !(volume.operations > 0.0))
+		return job->program;
+	return 2u * (uint64_t)lround (log2 (1.0 + volume.bytes / volume.operations) / 3.0);
+}
+
 static void
-describe (const struct job *job, double clock, struct sluice_turns_job *out)
+describe (struct job *job, double clock, struct sluice_turns_job *out)
 {
 	struct volume rate = unhindered (job);
 	double last = seconds_of (job->last, rate);
@@ -609,6 +684,8 @@ describe (const struct job *job, double clock, struct sluice_turns_job *out)
 		.done = seconds_of (job->done, rate),
 		.held = job->held,
 		.began = job->began < clock ? job->began : clock,
+		.moved = moved (job, rate, clock),
+		.program = program_of (job),
 		.lane_mask = job->lane_mask,
 	};
 	if (is_quiet (job))
@@ -789,6 +866,21 @@ word_of (const struct job *job, const struct sluice_turn *turn, double clock,
 	word->most_held = nanoseconds (job->held + turn->until - clock);
 }
 
+static const char *
+why_released (uint32_t reason)
+{
+	switch (reason) {
+	case SLUICE_TURN_BUDGET:
+		return "budget";
+	case SLUICE_TURN_TRIAL:
+		return "trial";
+	case SLUICE_TURN_NO_HELP:
+		return "no_help";
+	default:
+		return "turn";
+	}
+}
+
 static void
 note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double clock)
 {
@@ -801,7 +893,12 @@ note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double
 	if (is_held != was_held)
 		job->since = clock;
 	if (was_held && !is_held)
-		job->ended = turn->reason == SLUICE_TURN_BUDGET ? "budget" : "turn";
+		job->ended = why_released (turn->reason);
+	if (turn->reason != job->reason) {
+		jobs->counts.trials += turn->reason == SLUICE_TURN_TRIAL;
+		jobs->counts.let_go += turn->reason == SLUICE_TURN_NO_HELP;
+	}
+	job->reason = turn->reason;
 	if (turn->reason == SLUICE_TURN_BUDGET && !job->is_out_of_budget)
 		jobs->counts.budgets++;
 	job->is_out_of_budget = turn->reason == SLUICE_TURN_BUDGET;
@@ -908,6 +1005,12 @@ jobs_decide (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 	double again
 	    = sluice_turns_decide (&rules->settings, &storage, jobs->described,
 				   jobs->active_count, clock, jobs->order, jobs->turns);
+	/* Where nobody is held in truth, trials show nothing. */
+	if (rules->holds)
+		again = smaller (again,
+				 sluice_turns_check (&rules->settings, &storage,
+						     jobs->described, jobs->active_count,
+						     clock, &jobs->check, jobs->turns));
 	for (uint32_t i = 0; i < jobs->active_count; i++)
 		follow (jobs, rules, jobs->active[i], &jobs->turns[i], clock);
 	note_sakes (jobs, rules);
@@ -971,6 +1074,7 @@ jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n)
 			.job_id = job->id,
 			.lane_mask = job->lane_mask,
 			.sake = job->sake,
+			.reason = job->reason,
 			.share = job->share,
 			.since = job->since,
 		};

@@ -13,7 +13,7 @@
 #define SLUICE_JOBS_H
 
 #include "snapshot.h"
-#include "turns.h"
+#include "turns_check.h"
 #include "wire.h"
 
 enum {
@@ -53,6 +53,8 @@ typedef void jobs_say (void *speaker, struct jobs_agent *agent,
 	X (held_seconds, "s for which bursts were held")                                   \
 	X (held_node_seconds, "the same times the nodes of each job")                      \
 	X (budgets, "times that a burst went on because its budget was used up")           \
+	X (trials, "times that a held burst went for a moment, to see whether holds help") \
+	X (let_go, "times that a burst went on because holds were seen not to help")       \
 	X (bytes, "bytes of writes that were seen")                                        \
 	X (uncovered_bytes, "bytes known to have been written in ways that are not held")  \
 	X (refused, "processes that found no room in their job's page")                    \
@@ -80,7 +82,8 @@ struct jobs_held_burst {
 	uint32_t lane_mask;	   /* 0: all */
 	uint32_t holds;		   /* times */
 	uint32_t is_held;	   /* 0: in observe, it would have been */
-	const char *ended;	   /* why the last hold did: turn, budget, off or burst */
+	const char *ended; /* why the last hold did: turn, budget, trial, no_help, off or
+			    * burst */
 	double began;
 	double held;   /* s, slower ones in part */
 	double bytes;  /* that it wrote */
@@ -117,9 +120,10 @@ uint32_t jobs_list_held (const struct jobs *jobs, struct jobs_held *out, uint32_
 /* A job in a burst. */
 struct jobs_burst {
 	uint32_t job_id, lane_mask;
-	uint32_t sake; /* job for whose sake it is held now */
-	double share;  /* of full speed that it may have; 0: it is held */
-	double since;  /* clock of its last change between going and being held */
+	uint32_t sake;	 /* job for whose sake it is held now */
+	uint32_t reason; /* of its verdict: enum sluice_turn_reason */
+	double share;	 /* of full speed that it may have; 0: it is held */
+	double since;	 /* clock of its last change between going and being held */
 };
 /* The bursts of now, up to n of them. */
 uint32_t jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n);

@@ -65,7 +65,11 @@ put_bursts (struct json *json, const struct jobs *jobs, const struct report_fact
 	for (uint32_t i = 0; i < n; i++) {
 		const struct jobs_burst *burst = &bursts[i];
 		json_put (json, "%s\"%u\":{\"text\":\"", i ? "," : "", burst->job_id);
-		if (burst->share >= 1.0)
+		if (burst->reason == SLUICE_TURN_TRIAL)
+			json_put (json, "writes on trial, to see whether holds help");
+		else if (burst->reason == SLUICE_TURN_NO_HELP)
+			json_put (json, "writes, because holds do not help");
+		else if (burst->share >= 1.0)
 			json_put (json, "writes");
 		else if (burst->share > 0.0)
 			json_put (json, "slowed to %.0f %%", 100.0 * burst->share);

@@ -196,7 +196,7 @@ class Rank:
 
     def __init__(self, page: AgentPage, slot: int = 0, *, rate: int = RATE) -> None:
         self.process = subprocess.Popen(["sleep", "1000"])
-        self._page, self._rate = page, rate
+        self._page, self.rate = page, rate
         self.slot = page.page.slots[slot]
         self.slot.taken = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self.slot.pid = self.process.pid
@@ -214,7 +214,7 @@ class Rank:
             self.slot.waiting = self._page.is_held
             self.slot.writing = not self.slot.waiting
             if self.slot.writing:
-                self.slot.bytes += int(self._rate * (now - before) / 1e9)
+                self.slot.bytes += int(self.rate * (now - before) / 1e9)
                 self.slot.operations += 1
                 self.slot.last = now
             before = now

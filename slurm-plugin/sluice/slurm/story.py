@@ -31,6 +31,8 @@ HELD_SHOWN = 10
 RELEASED = {
     "turn": "its turn came",
     "budget": "its budget was used up",
+    "trial": "it went on trial, to see whether its hold helped",
+    "no_help": "holds were seen not to help there",
     "off": "turns were switched off",
     "burst": "the burst ended",
 }
