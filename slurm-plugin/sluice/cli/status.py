@@ -219,7 +219,7 @@ def _show_services(found: list[Facts], now: int) -> None:
 
 
 def _fares(one: Facts, now: int) -> tuple[str, str]:
-    works = {None: NOTHING, True: "yes", False: one["why"] or "no"}[one["works"]]
+    works = {None: NOTHING, True: "yes", False: "no"}[one["works"]]
     if not one["is_running"]:
         return works, "does not run"
     if one["due"] is None:
