@@ -23,7 +23,9 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record, Situation, decide
+from sluice.policies.review import packed
 from sluice.policies.snapshot import Snapshot, pack_snapshot
+from sluice.prediction.renewal import standing_reviews
 from sluice.serve.access import Door
 from sluice.serve.app import create_app
 from sluice.serve.server import bind, serve
@@ -140,15 +142,21 @@ class ServedSite:
         model = store.add_model(
             b"", metrics | {"later_jobs": later}, applications, created=self.now
         )
-        content = core_cases.bundle_bytes(*entries, conf=LANES)
-        (self.folder / "model.bundle").write_bytes(content)
-        (self.folder / "model.bundle").chmod(0o640)
+        self._entries, self._model = entries, model
+        self.publish(store)
+
+    def publish(self, store: Store) -> bytes:
+        """Publish a bundle with the reviews that stand, as sluice-learn does."""
+        standing = packed(standing_reviews(store, None, self.now), self.now, store.runs_of_program)
+        content = core_cases.bundle_bytes(*self._entries, conf=LANES, reviews=standing)
+        path = self.folder / "model.bundle"
+        path.write_bytes(content)
+        path.chmod(0o640)
         self.bundle = Bundle.parse(content)
         store.add_bundle(
-            records.Bundle(
-                self.bundle.checksum, model, str(self.folder / "model.bundle"), self.now, content
-            )
+            records.Bundle(self.bundle.checksum, self._model, str(path), self.now, content)
         )
+        return content
 
     def publish_snapshot(
         self,

@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 from served_site import TOKEN, ServedSite
 
+from sluice.history_db.store import Store
 from sluice.serve.server import bind, serve
 
 CHROMIUM = "/usr/bin/chromium"
@@ -26,6 +27,7 @@ PAGES = (
     "decisions/99999",
     "models",
     "models/1",
+    "reviews",
 )
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},
@@ -35,13 +37,18 @@ LOOKS = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    """Serve a busy site on loopback."""
+def site(tmp_path_factory):
     with closing(ServedSite(tmp_path_factory.mktemp("served"))) as site:
         site.make_busy()
-        listener = bind("127.0.0.1:0")
-        threading.Thread(target=serve, args=[site.app(), listener], daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield site
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Serve a busy site on loopback."""
+    listener = bind("127.0.0.1:0")
+    threading.Thread(target=serve, args=[site.app(), listener], daemon=True).start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +116,33 @@ def test_an_administrator_finds_why_a_job_waits(visit):
     assert "find=script" in tab.url
     expect(tab.locator("tbody tr").first).to_contain_text("<script>alert(1)")
     assert serious(tab) == []
+
+
+def test_an_administrator_rejects_a_prediction_and_undoes_it(visit, site, address):
+    tab = visit()
+
+    def decided(job: int) -> str:
+        """Let the next bundle come, and the next job; return what its page says."""
+        with Store(site.history) as store:
+            site.publish(store)
+        site.decide(job, *site.running)
+        tab.goto(f"{address}/decisions/{job}")
+        return tab.locator("main").inner_text()
+
+    before = decided(801)
+    assert "colocate" in before
+    tab.get_by_label("Comment").fill("it read the wrong log")
+    tab.get_by_role("button", name="Reject it").click()
+    expect(tab.locator("h1")).to_have_text("Reviews")
+    expect(tab.locator("tbody tr")).to_contain_text("stands")
+    assert serious(tab) == []
+    after = decided(802)
+    assert "colocate" not in after
+    assert "it read the wrong log" in after
+    tab.get_by_role("link", name="Reviews", exact=True).first.click()
+    tab.get_by_role("button", name="Undo").click()
+    expect(tab.locator("tbody tr")).to_contain_text("undone")
+    assert "colocate" in decided(803)
 
 
 @pytest.mark.acceptance

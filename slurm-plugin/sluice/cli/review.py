@@ -33,14 +33,11 @@ from sluice.policies.review import (
     Selector,
     day_text,
     end_of,
-    read_file,
     selector,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from sluice.history_db.store import Store
 
 TERMS = {
     "user": "Jobs of this user, a name or uid.",
@@ -243,8 +240,10 @@ def list_(*, show_all: bool, config: Path | None, history: Path | None, as_json:
         sluice review list
         sluice review list --all --json | jq '.reviews[] | select(.by == "alice")'
     """
+    from sluice.slurm.reviews import listed
+
     with open_history(config, history, read_only=True) as store:
-        rows = _all(store, Path(read_config(config).reviews))
+        rows = listed(store, Path(read_config(config).reviews), int(time.time()))
     shown = [row for row in rows if show_all or row["state"] == "stands"]
     if as_json:
         show_json({"reviews": shown})
@@ -270,16 +269,6 @@ def list_(*, show_all: bool, config: Path | None, history: Path | None, as_json:
     )
 
 
-def _all(store: Store, file: Path) -> list[dict[str, Any]]:
-    """Those of the history, and those of the file that no bundle has had yet."""
-    from sluice.slurm.reviews import facts_of, unpublished
-
-    now = int(time.time())
-    kept = store.reviews()
-    in_file = read_file(file) if file.exists() else []
-    return [facts_of(one, now) for one in [*kept, *unpublished(in_file, kept)]]
-
-
 @command.command()
 @click.argument("name", metavar="ID")
 @config_option
@@ -292,12 +281,12 @@ def show(name: str, *, config: Path | None, history: Path | None, as_json: bool)
     Examples:
         sluice review show 3fa9c210
     """
-    from sluice.slurm.reviews import line_of
+    from sluice.slurm.reviews import line_of, listed
 
     with open_history(config, history, read_only=True) as store:
         rows = [
             row
-            for row in _all(store, Path(read_config(config).reviews))
+            for row in listed(store, Path(read_config(config).reviews), int(time.time()))
             if row["id"].startswith(name.lower())
         ]
     if not rows:

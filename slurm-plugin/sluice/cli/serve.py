@@ -92,6 +92,7 @@ def command(
     Predictions   what each program will do, and the runs that say so
     Interference  who loses how much alongside whom, and which pairs cost most
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
+    Reviews       what administrators ruled; operators rule on the page of a job, and undo here
     Models        what was trained and published, how good it was, how two differ
 
     Each page is there as JSON (now.json) and each table as CSV. It reads the history and what

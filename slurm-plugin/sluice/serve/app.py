@@ -17,7 +17,8 @@ from werkzeug.exceptions import HTTPException
 
 from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
-from sluice.serve import decisions, models, now, predictions
+from sluice.policies.review import ReviewError
+from sluice.serve import decisions, models, now, predictions, rulings
 from sluice.serve.access import AccessError
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
@@ -49,7 +50,7 @@ MOST_BYTES = 1 << 16
 SESSION = timedelta(hours=12)
 OPEN = frozenset({"login", "log_in", "static"})
 """What is answered to anybody."""
-NAVIGATION = ("now", "predictions", "interference", "decisions", "models")
+NAVIGATION = ("now", "predictions", "interference", "decisions", "reviews", "models")
 
 
 def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flask:
@@ -76,6 +77,7 @@ def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flas
     app.register_error_handler(Exception, _failed)
     _add_login(app, door)
     _add_pages(app, site, version)
+    _add_rulings(app, site)
     return app
 
 
@@ -90,6 +92,7 @@ def _context(door: Door) -> dict[str, Any]:
         "form_token": door.form_token(who.name if who else ""),
         "takes_tokens": door.takes_tokens,
         "has_session": "user" in session,
+        "treatments": rulings.TREAT,
     }
 
 
@@ -189,8 +192,19 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     add("interference", "/interference", lambda s: predictions.matrix_page(site, s, g.who))
     add("decisions", "/decisions", lambda s: decisions.page(site, s, g.who, query()))
     add("job", "/decisions/<job>", of_job)
+
+    add("reviews", "/reviews", lambda store: rulings.page(site, store, g.who))
     add("models", "/models", lambda store: models.page(store, g.who))
     add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))
+
+
+def _add_rulings(app: Flask, site: Site) -> None:
+    @app.post("/reviews")
+    def rule() -> Any:
+        if not g.who.is_operator:
+            abort(403, "You may look, not rule: `sluice serve --operators` names who may.")
+        rulings.rule(site, g.who, request.form.to_dict())
+        return redirect(url_for("reviews"), 303)
 
 
 def _wanted_form() -> str:
@@ -254,7 +268,7 @@ def _failed(error: Exception) -> Any:
 def _status_of(error: Exception) -> int:
     kinds = (
         (UnknownJobError, 404),
-        (QueryError, 400),
+        ((QueryError, ReviewError), 400),
         ((HistoryError, SlurmError, CoreError, AccessError, OSError), 503),
     )
     for kind, status in kinds:

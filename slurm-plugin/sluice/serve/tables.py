@@ -31,6 +31,8 @@ class Cell(NamedTuple):
     """A class of the style sheet: good, warn, bad, dim, heat0 to heat9."""
     share: float | None = None
     """Shown as a meter from 0 to 1."""
+    undoes: str = ""
+    """The review that a button here takes back."""
 
     @property
     def plain(self) -> float | str:
@@ -175,6 +177,8 @@ class Page:
     """Texts and what the query says of them: other parts of the same list."""
     story: Sequence[Any] = ()
     """Parts of `slurm/story.py`."""
+    job: str = ""
+    """On which an operator may rule here."""
     refresh: int = 0
     """Seconds after which it is worth looking again; 0: it stays as it is."""
 

@@ -76,6 +76,13 @@ def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list
     return [_stored(one, "file") for one in in_file if one.name not in known]
 
 
+def listed(store: Store, file: Path, now: int) -> list[Facts]:
+    """Return those of the history, and those of the file that no bundle has had yet."""
+    kept = store.reviews()
+    in_file = read_file(file) if file.exists() else []
+    return [facts_of(one, now) for one in [*kept, *unpublished(in_file, kept)]]
+
+
 def facts_of(stored: StoredReview, now: int) -> Facts:
     """Return a review as `sluice review --json` shows it."""
     review = Review.from_json(stored.content)

@@ -61,7 +61,7 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (!form.matches(".choose") || form.elements.job?.value) return;
+  if (!form.matches(".choose") || form.method !== "get" || form.elements.job?.value) return;
   event.preventDefault();
   const chosen = [...new FormData(form)].filter(([, value]) => value !== "");
   const kept = new URLSearchParams(location.search).get("sort");

@@ -1,0 +1,130 @@
+"""The page of reviews, and what its forms do: approve, reject, pin and undo.
+
+The forms call what `sluice review` calls, so that a review is the same wherever it is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.history_db.store import Store
+from sluice.policies.review import PAIRS, RULED, TREATMENTS, Review, Selector, day_text, end_of
+from sluice.serve.site import BUSY_SECONDS
+from sluice.serve.tables import Cell, Column, Page, Table, moment, words
+from sluice.slurm import reviews
+from sluice.slurm.job_report import prediction_of
+from sluice.slurm.records import QueryError, UnknownJobError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sluice.serve.access import Who
+    from sluice.serve.site import Site
+
+Facts = dict[str, Any]
+
+TREAT = tuple(TREATMENTS)
+"""What jobs can be treated as."""
+TONES = {"stands": "good", "ended": "dim", "undone": "dim"}
+ABOUT = (
+    "What administrators ruled on predictions. It counts from the next bundle on, which "
+    "sluice-learn publishes by itself; the page of a job has the form for a new one."
+)
+COLUMNS = (
+    Column("id", "Review"),
+    Column("text", "What holds"),
+    Column("until", "Until"),
+    Column("by", "By"),
+    Column("made", "Made", is_number=True),
+    Column("source", "Made in"),
+    Column("state", "State"),
+    Column("comment", "Comment"),
+    Column("undo", "Undo"),
+)
+
+
+def page(site: Site, store: Store, who: Who) -> Page:
+    """List all reviews, the latest first, as far as they are about jobs that the viewer sees."""
+    listed = reviews.listed(store, Path(site.config.reviews), site.now)
+    rows = [row for row in listed[::-1] if _is_visible(row, who)]
+    return Page(
+        name="reviews",
+        title="Reviews",
+        facts={"reviews": rows},
+        sentences=[ABOUT],
+        tables=[
+            Table(
+                "reviews",
+                "Reviews, the latest first",
+                COLUMNS,
+                [_row(row, who) for row in rows],
+                empty="No review was made.",
+                is_headed=True,
+            )
+        ],
+    )
+
+
+def _is_visible(row: Facts, who: Who) -> bool:
+    sides = [row["of"], *([row["with"]] if "with" in row else [])]
+    return all(who.viewer.sees(side.get("uid")) for side in sides)
+
+
+def _row(row: Facts, who: Who) -> list[Cell]:
+    can_undo = who.is_operator and row["state"] != "undone" and row["source"] != "file"
+    return [
+        words(row["id"]),
+        words(row["text"]),
+        words(day_text(row["until"]) if row["until"] else None),
+        words(row["by"]),
+        moment(row["made_at"] or None),
+        words(row["source"]),
+        words(row["state"], tone=TONES[row["state"]]),
+        words(row["comment"]),
+        Cell("", undoes=row["id"] if can_undo else ""),
+    ]
+
+
+def rule(site: Site, who: Who, form: Mapping[str, str]) -> None:
+    """Do what a form says, for an operator; raises QueryError, ReviewError, UnknownJobError."""
+    with Store(site.history, busy_seconds=BUSY_SECONDS) as store:
+        if form.get("do") == "undo":
+            reviews.undo(store, form.get("id", ""), by=who.name, now=site.now)
+            return
+        of, pattern = _jobs_like(store, who, form.get("job", ""))
+        other = _jobs_like(store, who, form["with"])[0] if form.get("with") else Selector()
+        made = _review(form, of, other, pattern)
+        reviews.make(
+            store,
+            replace(made, until=end_of(form.get("until", "")), comment=form.get("comment", "")),
+            source="page",
+            by=who.name,
+            now=site.now,
+            file=Path(site.config.reviews),
+        )
+
+
+def _jobs_like(store: Store, who: Who, job: str) -> tuple[Selector, str]:
+    """Return which jobs a job's prediction is about, where the viewer may see them."""
+    of, pattern = prediction_of(store, job)
+    if not who.viewer.sees(of.uid):
+        raise UnknownJobError(f"no decision on job {job} is known")
+    return of, pattern
+
+
+def _review(form: Mapping[str, str], of: Selector, other: Selector, pattern: str) -> Review:
+    wanted = form.get("do", "")
+    if wanted == "approve":
+        return reviews.approved(of, Selector(), pattern)
+    if wanted == "reject":
+        return reviews.rejected(of, Selector())
+    if wanted not in RULED:
+        raise QueryError(f"a form says approve, reject, undo or one of {', '.join(RULED)}")
+    return Review(
+        wanted,
+        of,
+        other if wanted in PAIRS else Selector(),
+        treat_as=form.get("treat_as", "") if wanted == "treat" else "",
+    )
