@@ -1,5 +1,6 @@
 #include "enforce.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "adapter.h"
@@ -111,6 +112,20 @@ put_hundredths (struct writer *w, unsigned int value)
 	put_number (w, value % 100, 10, 2);
 }
 
+/* For people, behind what is for programs: that Sluice may make the job wait. When it
+ * could start at the latest nobody knows yet, and its number neither. */
+static void
+put_bound (struct writer *w, double max_delay)
+{
+	uint64_t seconds = (uint64_t)ceil (max_delay);
+	if (seconds == 0)
+		return;
+	PUT (w, " sluice: may wait for storage, at most ");
+	put_number (w, seconds < 120 ? seconds : (seconds + 59) / 60, 10, 1);
+	put_text (w, seconds < 120 ? " s" : " min");
+	PUT (w, "; see sluice why");
+}
+
 void
 note_format (const struct view *view, const struct sluice_record *record,
 	     char out[NOTE_SIZE])
@@ -143,6 +158,8 @@ note_format (const struct view *view, const struct sluice_record *record,
 	if (turns)
 		put_text (&w, turns);
 	PUT (&w, ")");
+	if (record->grant.outcome == SLUICE_GRANT_TAKEN)
+		put_bound (&w, view_policy (view)->max_delay);
 	*w.at = '\0';
 }
 

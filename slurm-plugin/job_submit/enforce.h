@@ -37,13 +37,15 @@
  *
  * rec names the decision record (boot and number), by which sluiced joins
  * record and job; slow is the job's own predicted slowdown. In `enforce` token=taken
- * follows, or why none is.
+ * follows, or why none is. Behind the note of a job with tokens stands a line for people:
+ *
+ *   sluice: may wait for storage, at most 30 min; see sluice why
  *
  * turns=yes at its end tells the nodes that the job takes turns which it did not ask for,
  * turns=no that it takes none whatever its steps ask for (spank/turns.c).
  */
 
-enum { NOTE_SIZE = 256 };
+enum { NOTE_SIZE = 320 };
 
 /* Whether this decision gets a note: from `advise` on, unless the site keeps the
  * admin comment for itself, and only if all that belongs to a decision was

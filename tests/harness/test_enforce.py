@@ -56,8 +56,10 @@ def test_a_token_costs_one_allocation_alongside_the_note(harness: Harness) -> No
     outcome = harness.submit(**WRITER)
     assert (outcome.rc, outcome.altered, outcome.licenses) == (0, False, BOTH)
     assert outcome.allocations == 2
-    assert outcome.admin_comment.endswith(",token=taken)")
-    assert len(outcome.admin_comment) <= 200
+    note, _, words = outcome.admin_comment.partition(" ")
+    assert note.endswith(",token=taken)")
+    assert words == "sluice: may wait for storage, at most 30 min; see sluice why"
+    assert len(outcome.admin_comment) <= 260
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tokens"}))
