@@ -131,8 +131,8 @@ def test_an_administrator_rejects_a_prediction_and_undoes_it(visit, site, addres
 
     before = decided(801)
     assert "colocate" in before
-    tab.get_by_label("Comment").fill("it read the wrong log")
-    tab.get_by_role("button", name="Reject it").click()
+    tab.get_by_label("comment").fill("it read the wrong log")
+    tab.get_by_role("button", name="Wrong").click()
     expect(tab.locator("h1")).to_have_text("Reviews")
     expect(tab.locator("tbody tr")).to_contain_text("stands")
     assert serious(tab) == []

@@ -217,5 +217,9 @@ def job_page(store: Store, who: Who, job: str) -> Page:
         raise QueryError(f"{job} is no job number; write 4711, 4711_3 or 4711+1")
     facts = why(store, who.viewer, job=job, is_live=False)
     return Page(
-        name="decisions", title=f"Job {name}", facts=facts, story=list(story(facts)), job=str(name)
+        name="decisions",
+        title=f"Job {name}",
+        facts=facts,
+        story=list(story(facts)),
+        job=str(name) if facts["record"] else "",
     )
