@@ -334,7 +334,7 @@ def main() -> int:
             ["decisions"],
             ["why", str(last.job_id)],
             ["site", "assess"],
-            ["report", "--since", "2y"],
+            ["report", "--since", "2y", "--no-levers"],  # they are those of assess
             ["site", "interference"],
             ["history", "top", "harmful"],
             ["model", "train"],
