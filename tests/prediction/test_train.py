@@ -20,6 +20,7 @@ from sluice.policies.bundle import Bundle
 from sluice.prediction.applications import learn_applications
 from sluice.prediction.expectation import expected
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
+from sluice.prediction.renewal import publish
 from sluice.prediction.train import (
     EmptyHistoryError,
     TrainedModel,
@@ -376,6 +377,17 @@ def test_the_published_bundle_carries_settings_and_the_way_back(trained):
         runs = store.runs_behind(found.application)
         assert {run.job.name for run in runs if run.job} == {"ior_ws"}
         assert (trained / "model.bundle").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_model_is_published_over_a_bundle_of_another_version(trained, tmp_path):
+    """After an upgrade the latest bundle is one that this version does not read."""
+    path = tmp_path / "model.bundle"
+    with Store(trained / "history.db") as store:
+        model = store.latest_model()
+        latest = store.latest_bundle()
+        store.add_bundle(replace(latest, checksum=1, path=str(path), content=b"of before"))
+        made = publish(store, model, policy=POLICY, path=path, now=latest.published_at)
+    assert path.read_bytes() == made.content != b"of before"
 
 
 def test_predict_asks_the_core_and_shows_the_runs(trained):

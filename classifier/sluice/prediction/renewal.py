@@ -31,6 +31,7 @@ from sluice.policies import review
 from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
 from sluice.policies.review import Review
+from sluice.policies.structs import CoreError
 from sluice.prediction.applications import entries_under
 from sluice.prediction.backtest import PastPrediction, ended_before, predict_past
 from sluice.prediction.jobs import finished_jobs
@@ -181,8 +182,8 @@ def publish(
     if latest is not None:
         now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart
     if latest is not None and latest.path == str(path.absolute()):
-        created = LoadedBundle.parse(latest.content).created
-        if packed(created=created) == latest.content:
+        created = _created(latest.content)
+        if created is not None and packed(created=created) == latest.content:
             _write_where_it_differs(path, latest.content)
             return latest
     content = packed(created=now)
@@ -197,6 +198,14 @@ def publish(
     write_atomically(path, content)
     store.prune_models(KEPT_MODELS)
     return bundle
+
+
+def _created(content: bytes) -> int | None:
+    """Return when a bundle was made; None: it is of another version, as after an upgrade."""
+    try:
+        return LoadedBundle.parse(content).created
+    except CoreError:
+        return None
 
 
 def _write_where_it_differs(path: Path, content: bytes) -> None:
