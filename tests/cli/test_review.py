@@ -95,6 +95,8 @@ def test_a_prediction_is_rejected_seen_in_why_and_taken_back(site):
     assert "no review" in site.run("review", "list")
     listed = json.loads(site.run("review", "list", "--all", "--json"))["reviews"]
     assert [(one["id"], one["state"]) for one in listed] == [(name, "undone")]
+    told = site.run("audit", "--parsable2", "--noheader").splitlines()
+    assert [name in line and "ignore" in line for line in told].count(True) == 2
 
 
 def test_command_and_file_give_the_same_bundle(site):

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.history_db.records import Bundle, StoredReview
+from sluice.history_db.records import AuditEntry, Bundle, StoredReview
 from sluice.policies import review
 from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
@@ -120,12 +120,20 @@ def standing_reviews(store: Store, file: Path | None, now: int) -> list[Review]:
     kept = [one for one in store.reviews() if one.undone_at is None]
     made = [Review.from_json(one.content) for one in kept if one.source != "file"]
     in_file = review.read_file(file) if file is not None and file.exists() else []
-    known, named = {one.name for one in kept if one.source == "file"}, {r.name for r in in_file}
+    known = {one.name: one for one in kept if one.source == "file"}
+    found: list[tuple[Review, bool]] = []
+    """What is new in the file (False), or gone from it."""
     for one in in_file:
-        if one.name not in known:
+        if known.pop(one.name, None) is None:
             store.add_review(StoredReview(one.name, "file", now, one.to_json()))
-    for name in known - named:
+            found.append((one, False))
+    for name, gone in known.items():
         store.undo_review(name, "file", now)
+        found.append((Review.from_json(gone.content), True))
+    store.add_audit(
+        AuditEntry.of_review(now, None, one.name, one.summary, f"read {file}", is_undone=is_undone)
+        for one, is_undone in found
+    )
     return review.joined(made, in_file)
 
 

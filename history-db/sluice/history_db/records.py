@@ -335,19 +335,34 @@ class IoWait:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """A change of a setting, of the switch, or of the bundle in use."""
+    """A change of a setting, of the switch, of the bundle in use, or of a review."""
 
     at: int
     """UTC seconds."""
     uid: int | None
     """Who did it; None: nobody knows."""
     cluster: str
-    """Empty for bundles."""
+    """Empty for bundles and reviews."""
     subject: str
-    """A key of sluice.conf, `switch`, or the file of a bundle."""
+    """A key of sluice.conf, `switch`, the file of a bundle, or `review` and its name."""
     before: str
     after: str
     reason: str
+
+    @classmethod
+    def of_review(
+        cls,
+        at: int,
+        uid: int | None,
+        name: str,
+        summary: str,
+        reason: str,
+        *,
+        is_undone: bool = False,
+    ) -> AuditEntry:
+        """Say that a review was made or undone."""
+        sides = (summary, "") if is_undone else ("", summary)
+        return cls(at, uid, "", f"review {name}", *sides, reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,18 @@ class Review:
     def name(self) -> str:
         return f"{self.number:08x}"
 
+    @property
+    def summary(self) -> str:
+        """Say it in a line, as the audit keeps it."""
+        sides = [
+            ", ".join(f"{term} {value}" for term, value in side.to_json().items())
+            for side in (self.of, self.other)
+            if side
+        ]
+        treated = f" {self.treat_as}" if self.treat_as else ""
+        until = f", until {day_text(self.until)}" if self.until else ""
+        return f"{self.ruling}{treated}: {' / '.join(sides)}{until}"
+
     def is_in_force(self, now: int) -> bool:
         return not self.until or now < self.until
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pwd
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.history_db.records import StoredReview
+from sluice.history_db.records import AuditEntry, StoredReview
 from sluice.policies.core import UNKNOWN, sentence
 from sluice.policies.review import Review, ReviewError, Selector, day_text, read_file
 from sluice.slurm.viewers import user_text
@@ -48,9 +49,25 @@ def make(
     made = replace(review, by=by, made_at=now)
     for stored in store.reviews():
         if stored.undone_at is None and Review.from_json(stored.content).subject == made.subject:
-            store.undo_review(stored.name, by, now)
+            _take_back(store, stored, by, now, reason=f"replaced by review {made.name}")
     store.add_review(_stored(made, source))
+    store.add_audit([AuditEntry.of_review(now, _uid(by), made.name, made.summary, made.comment)])
     return made
+
+
+def _take_back(store: Store, stored: StoredReview, by: str, now: int, *, reason: str) -> Review:
+    undone = Review.from_json(stored.content)
+    store.undo_review(stored.name, by, now)
+    entry = AuditEntry.of_review(now, _uid(by), undone.name, undone.summary, reason, is_undone=True)
+    store.add_audit([entry])
+    return undone
+
+
+def _uid(user: str) -> int | None:
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:  # the proxy of the page knows users that this machine does not
+        return None
 
 
 def _stored(review: Review, source: str) -> StoredReview:
@@ -66,8 +83,7 @@ def undo(store: Store, name: str, *, by: str, now: int) -> Review:
         raise ReviewError(f"{what} called {name}; `sluice review list` shows them")
     if found[0].source == "file":
         raise ReviewError(f"{found[0].name} stands in the site's file; take it out there")
-    store.undo_review(found[0].name, by, now)
-    return Review.from_json(found[0].content)
+    return _take_back(store, found[0], by, now, reason="undone")
 
 
 def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list[StoredReview]:
