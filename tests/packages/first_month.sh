@@ -36,8 +36,11 @@ for _ in 1 2 3; do
 done
 known() { sluice predict --job-name cavity --json | grep -q '"evidence": "user_name"'; }
 PATIENCE=900 await known # two polls of sluice-learn
-sbatch --job-name=cavity --wrap true
-await sh -c 'sluice decisions --json | grep -q "\"evidence\": \"user_name\""'
+decided() { # the plugin takes a bundle up within PollInterval
+	sbatch --output=/dev/null --job-name=cavity --wrap true
+	sluice decisions --json | grep -q '"evidence": "user_name"'
+}
+await decided
 sluice status
 
 guide each-week-look-at-it
