@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests" / "python"))
+sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
 
 import core_cases as storage_models  # noqa: E402  found through the line above
 

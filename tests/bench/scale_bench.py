@@ -31,8 +31,9 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
 import feed_frames as frames  # noqa: E402  found through the line above
 import followed_queue  # noqa: E402
 import made_model  # noqa: E402
+import numpy as np  # noqa: E402
 from compile_c import compiled, make  # noqa: E402
-from followed_queue import BOOT, NAMES, Follower, memory_mb  # noqa: E402
+from followed_queue import BOOT, Follower, memory_mb  # noqa: E402
 from plugin_harness import PluginFiles, install  # noqa: E402
 from private_slurm import PrivateSlurm  # noqa: E402
 from sluiced import Sluiced  # noqa: E402
@@ -45,6 +46,7 @@ from sluice.slurm.queue import Words, parse_job  # noqa: E402
 BURSTS = (1_000, 10_000)
 LONG_BURSTS = (1_000, 10_000, 50_000)
 QUEUES = (1_000, 10_000, 100_000)
+NAMES = ("writer", "flusher", "reader", "unheard")  # of jobs that a real slurmctld takes
 WATCHED = 10.0  # seconds of a steady queue
 SETTLE = 60.0  # seconds in which all records of a burst find their jobs
 TICK = os.sysconf("SC_CLK_TCK")
@@ -182,43 +184,93 @@ def write_answers(place: Path, answers: list[bytes]) -> None:
         (place / f"{number:04}").write_bytes(answer + frames.end())
 
 
-def pending_job(number: int, *, priority: int = 100) -> bytes:
+def bundle_bytes() -> bytes:
+    """A bundle that knows the applications of the queue, by their names."""
+    rng = np.random.default_rng(1)
+    profiles = {
+        name: made_model.profile(rng, "aw") | made_model.HEAVY
+        for name in followed_queue.APPLICATIONS
+    }
+    settings = followed_queue.SETTINGS
+    return made_model.bundle_of_names(profiles, settings, created=followed_queue.NOW)
+
+
+def pending_job(number: int, **members: Any) -> bytes:
+    """Every other one has a token, and the order of priority is not that of submission."""
     return frames.job(
-        job_id=number,
-        submit=made_model.CREATED,
-        eligible=made_model.CREATED,
-        start=0,
-        end=0,
-        state=b"PENDING",
-        reason=b"Priority",
-        priority=priority,
-        licenses=b"sl0_stream" if number % 2 else b"",
-        notes=b"sluice(v=1,rec=b0-%d,klass=stream)" % number,
-        uid=2000 + number % 20,
-        name=NAMES[number % len(NAMES)].encode(),
+        **{
+            "job_id": number,
+            "submit": followed_queue.NOW,
+            "eligible": followed_queue.NOW,
+            "start": 0,
+            "end": 0,
+            "state": b"PENDING",
+            "reason": b"Priority",
+            "priority": 1 + number * 2654435761 % 2**32 // 2,
+            "licenses": b"sl0_stream" if followed_queue.has_tokens(number) else b"",
+            "notes": b"sluice(v=1,rec=b0-%d,klass=stream)" % number,
+            "uid": 2000 + number % followed_queue.USERS,
+            "name": followed_queue.application_of(number).encode(),
+            "nodes": 1 + number % 4,
+        }
+        | members
     )
 
 
+def tokens_and_room(nodes: int) -> bytes:
+    """Licences, all reserved, and a partition with so many idle nodes."""
+    return frames.license_of(b"sl0_stream", 1_000_000, 0, 1_000_000) + frames.room(
+        b"main", nodes, 16 * nodes
+    )
+
+
+POLLS = (
+    *("first", "unchanged", "unchanged, 10 nodes idle", "1 % new"),
+    *("all priorities changed", "all changed"),
+)
+"""What is printed of each queue."""
+
+
+def answers_about(count: int) -> list[bytes]:
+    """Return what slurmctld says at each poll of a queue of so many jobs."""
+    everyone, some = range(1, count + 1), range(1, count + 1, 100)
+    full, idle = tokens_and_room(0), tokens_and_room(10)
+
+    def jobs(numbers: range, **members: Any) -> bytes:
+        return b"".join(pending_job(number, **members) for number in numbers)
+
+    return [
+        frames.hello() + full + jobs(everyone),
+        full,  # knows what records said
+        full,
+        idle,  # whose jobs wait for tokens alone
+        idle,
+        full,
+        full + frames.gone(*some) + jobs(range(count + 1, count + 1 + len(some))),
+        full + jobs(everyone, priority=7),
+        full + jobs(everyone, priority=7, reason=b"Resources"),
+    ]
+
+
+SHOWN = (0, 2, 4, 6, 7, 8)
+"""The polls of these answers that POLLS names."""
+
+
 def simulated(place: Path) -> None:
-    print("\nA stand-in for slurmctld; CPU seconds of sluiced a poll, without the gates")
-    print(f"{'pending':>9} {'first':>8} {'unchanged':>10} {'1 % new':>8} {'all new':>8} {'RSS':>6}")
+    print("\nA stand-in for slurmctld; CPU seconds of a poll of sluiced in enforce, memory in MB")
+    print(f"{'pending':>9}  " + "  ".join(POLLS) + "  RSS")
     for count in QUEUES:
-        everything = b"".join(pending_job(i) for i in range(1, count + 1))
-        few = b"".join(pending_job(i, priority=5) for i in range(1, count + 1, 100))
-        again = b"".join(pending_job(i, priority=7) for i in range(1, count + 1))
-        answers = [frames.hello() + everything, b"", b"", few, again]
-        write_answers(place / str(count), answers)
+        write_answers(place / str(count), answers_about(count))
+        (place / str(count) / "model.bundle").write_bytes(bundle_bytes())
         done = subprocess.run(
             [sys.executable, followed_queue.__file__, place / str(count), str(count)],
             check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
-        first, _, same, few_new, all_new, memory = map(float, done.stdout.split())
-        print(
-            f"{count:>9,} {first:8.3f} {same:10.4f} {few_new:8.3f} {all_new:8.3f} {memory:6.0f}",
-            flush=True,
-        )
+        *seconds, memory = map(float, done.stdout.split())
+        shown = (f"{seconds[at]:>{len(name)}.4f}" for name, at in zip(POLLS, SHOWN, strict=True))
+        print(f"{count:>9,}  " + "  ".join(shown) + f"  {memory:.0f}", flush=True)
 
 
 # What it leaves on the disk

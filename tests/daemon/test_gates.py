@@ -8,6 +8,7 @@ import pytest
 from core_cases import NOW
 from hypothesis import given
 from hypothesis import strategies as st
+from lease_stand_in import LeaseBook
 from waiting_jobs import NAMES, TOKENS, holding, job
 
 from sluice.slurm.leases import (
@@ -72,30 +73,9 @@ def present(draw: st.DrawFn) -> list[Lease]:
     ]
 
 
-class Controller:
-    """Does to leases what slurmctld does on scontrol's commands, and refuses what it refuses."""
-
-    def __init__(self, actual: list[Lease]) -> None:
-        self.leases = {lease.token: lease for lease in actual}
-
-    def run(self, command: str) -> None:
-        token = re.search(r"reservationname=sluice_(\S+)", command)[1]
-        if command.startswith("delete"):
-            del self.leases[token]
-            return
-        end = NOW + int(re.search(r"endtime=now\+(\d+)seconds", command)[1])
-        name, count = re.search(r"licenses=(\S+):(\d+)", command).groups()
-        assert name == token
-        if command.startswith("create"):
-            assert token not in self.leases
-        else:
-            assert self.leases[token].end > NOW  # a lease that ran out cannot be changed
-        self.leases[token] = Lease(token, int(count), end)
-
-
 @given(present(), reserved)
 def test_the_plan_brings_the_leases_to_what_is_wanted(actual, wanted):
-    controller = Controller(actual)
+    controller = LeaseBook(NOW, actual)
     for command in plan(actual, wanted, NOW, LENGTH):
         controller.run(command)
     after = controller.leases
