@@ -324,14 +324,16 @@ is_charged (const struct sluice_control_job *job, const struct sluice_control_fa
 	       && !has_free_tokens (job, facts);
 }
 
-/* A job that is new to us may have waited all the time since it became eligible. */
-static void
-meet_first (struct sluice_control_job *job, const struct sluice_control_facts *facts)
+/* Seconds for which it may have waited since the last poll. A job that is new to us may
+ * have waited all the time since it became eligible. */
+static double
+interval_of (const struct sluice_control_job *job, const struct sluice_control_facts *facts)
 {
-	struct sluice_control_memory *memory = &job->memory;
-	memory->since = facts->clock;
-	if (is_charged (job, facts) && job->eligible > 0 && facts->now > job->eligible)
-		memory->waited += (double)(facts->now - job->eligible);
+	if (job->memory.since > 0.0)
+		return larger (0.0, facts->clock - job->memory.polled);
+	return job->eligible > 0 && facts->now > job->eligible
+		   ? (double)(facts->now - job->eligible)
+		   : 0.0;
 }
 
 /* The hours up to this one begin without waits. */
@@ -401,16 +403,19 @@ sluice_control_budget_left (const struct sluice_control_job *job,
 }
 
 static void
-charge (struct sluice_control_job *job, const struct sluice_control_facts *facts)
+charge (struct sluice_control_job *job, struct sluice_control_facts *facts)
 {
 	struct sluice_control_memory *memory = &job->memory;
-	if (memory->since <= 0.0) {
-		meet_first (job, facts);
-	} else if (is_charged (job, facts)) {
-		double seconds = larger (0.0, facts->clock - memory->polled);
+	int is_new = memory->since <= 0.0;
+	if (is_charged (job, facts)) {
+		double seconds = interval_of (job, facts);
 		memory->waited += seconds;
-		pay (job, seconds, facts);
+		facts->charged += seconds;
+		if (!is_new)
+			pay (job, seconds, facts);
 	}
+	if (is_new)
+		memory->since = facts->clock;
 	memory->polled = facts->clock;
 }
 
@@ -517,6 +522,7 @@ sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs,
 {
 	uint32_t count = 0;
 
+	facts->charged = facts->longest = 0.0;
 	c->action_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_control_job *job = &jobs[i];
@@ -534,6 +540,7 @@ sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs,
 			job->memory.retry = 0.0;
 			continue;
 		}
+		facts->longest = larger (facts->longest, job->memory.waited);
 		uint32_t release = release_due (job, facts);
 		if (release != SLUICE_RELEASE_NONE)
 			release_when_due (c, &count, jobs, i, release, facts);
@@ -1023,6 +1030,45 @@ sluice_control_actions (const struct sluice_control *c, const uint32_t **jobs)
 {
 	*jobs = c->actions;
 	return c->action_count;
+}
+
+static int
+is_longer (const struct sluice_control_job *job, const struct sluice_holder *than)
+{
+	uint32_t waited = (uint32_t)smaller (ceil (job->memory.waited), UINT32_MAX);
+	if (waited != than->waited)
+		return waited > than->waited;
+	return job->tokens.lane_mask > than->lane_mask;
+}
+
+uint32_t
+sluice_control_holders (struct sluice_control *c, const struct sluice_control_job *jobs,
+			uint32_t n, struct sluice_holder *out)
+{
+	uint32_t count = 0, found = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (jobs[i].state != SLUICE_CONTROL_ABSENT && jobs[i].tokens.lane_mask) {
+			uint32_t array_id = jobs[i].array_id;
+			rank (c, &count, array_id ? array_id : jobs[i].job_id, jobs, i);
+		}
+	sort (c, count);
+	for (uint32_t k = 0; k < count; k++) {
+		const struct sluice_control_job *job = &jobs[c->ranked[k].index];
+		uint32_t id = (uint32_t)c->ranked[k].key;
+		if (found > 0 && out[found - 1].job_id == id) {
+			if (!is_longer (job, &out[found - 1]))
+				continue;
+			found--;
+		}
+		out[found++] = (struct sluice_holder){
+			.job_id = id,
+			.klass = job->tokens.klass,
+			.lane_mask = job->tokens.lane_mask,
+			.waited = (uint32_t)smaller (ceil (job->memory.waited), UINT32_MAX),
+		};
+	}
+	return found;
 }
 
 uint32_t

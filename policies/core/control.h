@@ -17,6 +17,7 @@
 
 #include "gates.h"
 #include "record.h"
+#include "snapshot.h"
 
 enum {
 	SLUICE_CONTROL_MOVES = 3,	/* times that a job's tokens are exchanged */
@@ -166,6 +167,9 @@ struct sluice_control_facts {
 	uint32_t releases; /* that may be commanded; counted down */
 	uint32_t sharing;  /* the job that was released last to share; kept by the loop */
 	uint32_t reserved;
+	/* of the jobs with tokens, set by sluice_control_bound: */
+	double charged;	  /* s that it charged them, all together */
+	double longest;	  /* s that the one waited that has waited longest */
 	double shared;	  /* clock then; 0: nobody was; kept by the loop */
 	uint64_t version; /* of the co-runners in the situation */
 	/* of the records of decisions: */
@@ -240,6 +244,12 @@ double sluice_control_budget_left (const struct sluice_control_job *job,
  * order of commanding. Returns how many there are; sets *jobs to their indices. */
 uint32_t sluice_control_actions (const struct sluice_control *control,
 				 const uint32_t **jobs);
+
+/* Who has tokens, as a snapshot tells it: by id, an array once, with the longest wait of
+ * its tasks. out has room for n. Returns how many there are. */
+uint32_t sluice_control_holders (struct sluice_control *control,
+				 const struct sluice_control_job *jobs, uint32_t n,
+				 struct sluice_holder *out);
 
 /* What the last poll decided, in the order of deciding. */
 uint32_t sluice_control_decision_count (const struct sluice_control *control);

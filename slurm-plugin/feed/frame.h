@@ -25,7 +25,8 @@ enum frame_kind {
 	FRAME_ROOM,	   /* nodes, cpus, unlimited, text: partition */
 	FRAME_ERROR,	   /* errno, text: what failed and why */
 	FRAME_END,
-	FRAME_CHANGE, /* job id, outcome, text: why it was not done */
+	FRAME_CHANGE,	  /* job id, outcome, text: why it was not done */
+	FRAME_PRIORITIES, /* job id and priority of those that are new or have another */
 };
 
 void frame_begin (enum frame_kind kind);

@@ -117,6 +117,7 @@ enum { FLAGS = SHOW_ALL | SHOW_LOCAL, NOTE_BYTES = 4096 };
 struct entry {
 	uint32_t job_id; /* 0: free */
 	int is_there;
+	uint32_t priority;
 	uint64_t digest;
 };
 
@@ -174,7 +175,8 @@ notes_of (const slurm_job_info_t *job)
 	return strstr (length > NOTE_BYTES ? text + length - NOTE_BYTES : text, "sluice(");
 }
 
-/* sluice/slurm/queue.py reads the fields in this order. */
+/* sluice/slurm/queue.py reads the fields in this order. The priority is told apart: that
+ * of all jobs changes as they wait. */
 static void
 put_job (const slurm_job_info_t *job)
 {
@@ -189,7 +191,6 @@ put_job (const slurm_job_info_t *job)
 		job->num_tasks,
 		job->num_cpus,
 		job->time_limit,
-		job->priority,
 		job->exit_code,
 	};
 	const int64_t times[]
@@ -223,7 +224,11 @@ write_if_changed (const slurm_job_info_t *job, struct table *now)
 	frame_begin (FRAME_JOB);
 	put_job (job);
 	const unsigned char *payload = frame_payload (&size);
-	*entry = (struct entry){ .job_id = JOB_ID (job), .digest = digest (payload, size) };
+	*entry = (struct entry){
+		.job_id = JOB_ID (job),
+		.priority = job->priority,
+		.digest = digest (payload, size),
+	};
 	if (before && before->job_id)
 		before->is_there = 1;
 	if (before && before->job_id && before->digest == entry->digest)
@@ -242,6 +247,23 @@ write_gone (void)
 	frame_end ();
 }
 
+static void
+write_priorities (const struct table *now)
+{
+	frame_begin (FRAME_PRIORITIES);
+	for (size_t i = 0; i < now->slots; i++) {
+		const struct entry *entry = &now->entries[i];
+		if (!entry->job_id)
+			continue;
+		const struct entry *before = entry_of (&known, entry->job_id);
+		if (before && before->job_id && before->priority == entry->priority)
+			continue;
+		frame_u32 (entry->job_id);
+		frame_u32 (entry->priority);
+	}
+	frame_end ();
+}
+
 int
 jobs_write_changes (void)
 {
@@ -252,6 +274,7 @@ jobs_write_changes (void)
 	for (uint32_t i = 0; i < answer->record_count; i++)
 		write_if_changed (&answer->job_array[i], &now);
 	write_gone ();
+	write_priorities (&now);
 	free (known.entries);
 	known = now;
 	since_told (&since, answer->last_update);

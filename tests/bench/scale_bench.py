@@ -196,7 +196,7 @@ def bundle_bytes() -> bytes:
 
 
 def pending_job(number: int, **members: Any) -> bytes:
-    """Every other one has a token, and the order of priority is not that of submission."""
+    """Return the record of a job; every other one has a token."""
     return frames.job(
         **{
             "job_id": number,
@@ -206,7 +206,6 @@ def pending_job(number: int, **members: Any) -> bytes:
             "end": 0,
             "state": b"PENDING",
             "reason": b"Priority",
-            "priority": 1 + number * 2654435761 % 2**32 // 2,
             "licenses": b"sl0_stream" if followed_queue.has_tokens(number) else b"",
             "notes": b"sluice(v=1,rec=b0-%d,klass=stream)" % number,
             "uid": 2000 + number % followed_queue.USERS,
@@ -217,6 +216,11 @@ def pending_job(number: int, **members: Any) -> bytes:
     )
 
 
+def priorities_of(numbers: range, factor: int) -> bytes:
+    """Return priorities in an order that is not that of submission, and differs by the factor."""
+    return frames.priorities({number: 1 + number * factor % 2**31 for number in numbers})
+
+
 def tokens_and_room(nodes: int) -> bytes:
     """Licences, all reserved, and a partition with so many idle nodes."""
     return frames.license_of(b"sl0_stream", 1_000_000, 0, 1_000_000) + frames.room(
@@ -224,6 +228,7 @@ def tokens_and_room(nodes: int) -> bytes:
     )
 
 
+FACTOR = 2654435761
 POLLS = (
     *("first", "unchanged", "unchanged, 10 nodes idle", "1 % new"),
     *("all priorities changed", "all changed"),
@@ -234,21 +239,22 @@ POLLS = (
 def answers_about(count: int) -> list[bytes]:
     """Return what slurmctld says at each poll of a queue of so many jobs."""
     everyone, some = range(1, count + 1), range(1, count + 1, 100)
+    new = range(count + 1, count + 1 + len(some))
     full, idle = tokens_and_room(0), tokens_and_room(10)
 
     def jobs(numbers: range, **members: Any) -> bytes:
         return b"".join(pending_job(number, **members) for number in numbers)
 
     return [
-        frames.hello() + full + jobs(everyone),
+        frames.hello() + full + jobs(everyone) + priorities_of(everyone, FACTOR),
         full,  # knows what records said
         full,
         idle,  # whose jobs wait for tokens alone
         idle,
         full,
-        full + frames.gone(*some) + jobs(range(count + 1, count + 1 + len(some))),
-        full + jobs(everyone, priority=7),
-        full + jobs(everyone, priority=7, reason=b"Resources"),
+        full + frames.gone(*some) + jobs(new) + priorities_of(new, FACTOR),
+        full + priorities_of(everyone, FACTOR + 2),
+        full + jobs(everyone, reason=b"Resources"),
     ]
 
 

@@ -14,6 +14,7 @@ from waiting_jobs import NAMES, TOKENS, holding, job
 from sluice.slurm.leases import (
     Audit,
     Lease,
+    TokenCount,
     accounts,
     differences,
     exchange_of,
@@ -184,7 +185,7 @@ def test_the_tokens_balance_when_jobs_and_slurm_agree():
         NAMES,
     )
     lease = Lease("sl0_stream", TOTAL - 4, NOW + 10)
-    balance = accounts(found, table(3, TOTAL - 4), [lease], NAMES, NOW)
+    balance = accounts(TokenCount(found), table(3, TOTAL - 4), [lease], NAMES, NOW)
     assert (balance[0].held, balance[0].wanted, balance[0].gate) == (3, 5, 4)
     assert not differences(balance)
     assert not balance[1].is_defined
@@ -194,7 +195,7 @@ def test_the_tokens_balance_when_jobs_and_slurm_agree():
 def test_token_audit_that_disagree_are_named_and_no_others(held, used, leased, reserved_count):
     found = holdings([job(i, state="RUNNING") for i in range(held)], NAMES)
     lease = [Lease("sl0_stream", leased, NOW + 10)] if leased else []
-    balance = accounts(found, table(used, reserved_count), lease, NAMES, NOW)
+    balance = accounts(TokenCount(found), table(used, reserved_count), lease, NAMES, NOW)
     shown = set(differences(balance))
     assert ("sl0_stream held" in shown) == (held != used)
     assert ("sl0_stream reserved" in shown) == (leased != reserved_count)
@@ -202,15 +203,15 @@ def test_token_audit_that_disagree_are_named_and_no_others(held, used, leased, r
 
 def test_a_lease_that_ran_out_closes_nothing():
     lease = Lease("sl0_stream", 7, NOW)
-    balance = accounts([], table(0), [lease], NAMES, NOW)
+    balance = accounts(TokenCount(), table(0), [lease], NAMES, NOW)
     assert balance[0].gate is None
     assert not differences(balance)
 
 
 def test_only_what_stays_is_reported_and_once():
     audit = Audit()
-    good = accounts([], table(0), [], NAMES, NOW)
-    bad = accounts([], table(1), [], NAMES, NOW)
+    good = accounts(TokenCount(), table(0), [], NAMES, NOW)
+    bad = accounts(TokenCount(), table(1), [], NAMES, NOW)
     assert [audit.check(balance) for balance in (bad, good, bad)] == [[], [], []]
     assert len(audit.check(bad)) == 1
     assert audit.check(bad) == []

@@ -124,10 +124,9 @@ def test_the_longest_poll_is_that_since_the_last_file(config, situation):
 
 def test_waits_add_up_but_not_what_an_earlier_sluiced_has_counted(config, situation):
     counted = Metrics()
-    counted.add_waits({"a": 100.0})
-    counted.add_waits({"a": 110.0, "b": 3.0})
-    counted.add_waits({"b": 5.0})
-    counted.add_waits({"a": 1.0})  # it waits anew
+    counted.add_waits(100.0, 100.0)
+    counted.add_waits(13.0, 110.0)
+    counted.add_waits(3.0, 1.0)
     found = written(counted, config, situation)
     assert found["sluice_wait_seconds_total"] == 16
     assert found["sluice_longest_wait_seconds"] == 1

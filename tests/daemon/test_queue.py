@@ -30,7 +30,7 @@ def test_a_frame_is_a_job():
     assert (job.submit, job.start, job.end) == (1795251076, 1795251079, 1795251379)
     assert (job.eligible, job.licenses) == (1795251077, "tool:2,sl0_stream")
     assert (job.account, job.qos, job.time_limit, job.component) == (None, "normal", 5, None)
-    assert (job.priority, job.reason, job.exit_code, job.marks) == (7, "None", "0:0", ())
+    assert (job.reason, job.exit_code, job.marks) == ("None", "0:0", ())
     assert job.is_running
     assert not job.is_array
 
@@ -144,6 +144,21 @@ def test_jobs_stay_the_same_objects_until_they_change_or_go(feed):
         changes = seen.poll()
         assert (changes.changed, changes.gone) == ([], [one])
         assert sorted(seen.jobs) == [2, 3]
+
+
+def test_another_priority_leaves_a_job_as_it_is(feed):
+    first = answer(
+        frames.hello(), frames.job(job_id=1), frames.job(job_id=2), frames.priorities({1: 5, 2: 9})
+    )
+    with feed(first, answer(frames.priorities({1: 7})), answer(frames.gone(2))) as seen:
+        seen.poll()
+        one = seen.jobs[1]
+        changes = seen.poll()
+        assert (changes.changed, changes.gone, changes.priorities) == ([], [], {1: 7})
+        assert seen.jobs[1] is one
+        assert seen.priorities == {1: 7, 2: 9}
+        seen.poll()
+        assert seen.priorities == {1: 7}
 
 
 def test_answers_of_many_pieces_follow_each_other(feed):

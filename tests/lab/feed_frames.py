@@ -16,7 +16,6 @@ JOB = {
     "tasks": 8,
     "cpus": 16,
     "time_limit": 5,
-    "priority": 7,
     "status": 0,
     "submit": 1795251076,
     "eligible": 1795251077,
@@ -53,10 +52,10 @@ def text(value: bytes) -> bytes:
 
 def job_payload(**members: Any) -> bytes:
     values = list((JOB | members).values())
-    texts = values[15:]
+    texts = values[14:]
     return b"".join(
         (
-            queue.JOB_HEAD.pack(*values[:15], *map(len, texts)),
+            queue.JOB_HEAD.pack(*values[:14], *map(len, texts)),
             *texts,
         )
     )
@@ -68,6 +67,11 @@ def job(**members: Any) -> bytes:
 
 def gone(*job_ids: int) -> bytes:
     return frame(queue.GONE, b"".join(map(queue.NUMBER.pack, job_ids)))
+
+
+def priorities(priorities: dict[int, int]) -> bytes:
+    pairs = (queue.PRIORITY.pack(*pair) for pair in priorities.items())
+    return frame(queue.PRIORITIES, b"".join(pairs))
 
 
 def license_of(name: bytes, total: int, used: int = 0, reserved: int = 0) -> bytes:

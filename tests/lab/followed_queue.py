@@ -9,7 +9,7 @@ the bundle, and COUNT jobs have records. A process of its own, whose memory is n
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import Config
 from sluice.policies.record import MIN_TOTAL, Record, Situation, decide
-from sluice.policies.snapshot import Snapshot, pack_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot, packed
 from sluice.slurm import slurm_commands
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.gatekeeper import GateKeeper, Seen
@@ -102,7 +102,7 @@ class Follower:
             self.known.pop(job.job_id, None)
         for holding in holdings(changes.changed, TOKENS):
             self.known[holding.job.job_id] = holding
-        self.publish(list(self.known.values()), {}, now)
+        self.publish(packed_holders(self.known.values()), now)
 
     def keep(self, changes: Changes, now: int) -> None:
         self.ledger.take(changes)
@@ -110,14 +110,15 @@ class Follower:
         self.ledger.join(now)
         self.ledger.write(self.store)
 
-    def publish(self, held: list[Holding], waits: dict[Any, float], now: int) -> None:
+    def publish(self, holders: bytes, now: int, lanes: Mapping[int, int] | None = None) -> None:
         self.publisher.publish(
             self.queue.running.values(),
             self.ledger.prediction,
+            self.ledger.submission,
             Settings(),
             pending=self.queue.pending,
-            holdings=held,
-            waits=waits,
+            holders=holders,
+            lanes=lanes or {},
             lane_speeds={},
             is_off=False,
             now=now,
@@ -159,7 +160,7 @@ class Keeper(Follower):
         )
         self.book = LeaseBook(NOW)
         slurm_commands.control = self.book.control
-        self.publish([], {}, NOW)
+        self.publish(b"", NOW)
 
     def poll(self) -> None:
         changes = self.queue.poll(with_room=True, timeout=120)
@@ -168,12 +169,21 @@ class Keeper(Follower):
         for lease in self.book.leases.values():
             token = self.queue.licenses[lease.token]
             self.queue.licenses[lease.token] = replace(token, reserved=lease.count)
-        seen = Seen.of(self.queue, self.book.now)
+        seen = Seen.of(self.queue, changes, self.book.now)
         self.gatekeeper.bound(seen, self.ledger, self.config, os.geteuid())
         self.keep(changes, seen.now)
         self.gatekeeper.poll(seen, self.config, self.publisher.latest)
         self.gatekeeper.unstored.flush(self.store)
-        self.publish(self.gatekeeper.holdings, self.gatekeeper.waits(), seen.now)
+        self.publish(self.gatekeeper.holders(), seen.now, self.gatekeeper.lanes())
+
+
+def packed_holders(found: Iterable[Holding]) -> bytes:
+    """Pack holders as the gatekeeper does, of jobs that are no arrays and never waited."""
+    rows = sorted((one.job.job_id, one.klass, one.lane_mask) for one in found)
+    return b"".join(
+        packed("struct sluice_holder", {"job_id": job_id, "klass": klass, "lane_mask": lanes})
+        for job_id, klass, lanes in rows
+    )
 
 
 def memory_mb(pid: int) -> float:

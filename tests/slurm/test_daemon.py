@@ -428,8 +428,8 @@ import pathlib, sys
 from sluice.slurm.snapshot import Settings
 from sluice.slurm.snapshot import Publisher
 Publisher(pathlib.Path(sys.argv[1])).publish(
-    [], lambda _: None, Settings(), pending=0, holdings=[], waits={}, lane_speeds={},
-    is_off=False, now=1_600_000_000
+    [], lambda _: None, lambda _: None, Settings(), pending=0, holders=b"", lanes={},
+    lane_speeds={}, is_off=False, now=1_600_000_000
 )
 """
 

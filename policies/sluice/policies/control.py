@@ -50,6 +50,11 @@ def new_rooms(count: int) -> Any:
     return ffi.new("struct sluice_control_room[]", count)
 
 
+def no_pressure() -> Any:
+    """Return the struct sluice_pressure of a job of which nothing is known."""
+    return ffi.new("struct sluice_pressure *")[0]
+
+
 def new_facts() -> Any:
     """Make a struct sluice_control_facts."""
     return ffi.new("struct sluice_control_facts *")
@@ -155,8 +160,18 @@ class Loop(Generic[K]):
         ffi.memmove(ffi.addressof(self._jobs, index), _NOBODY, _SIZE)
         self._unused.append(index)
 
+    def __len__(self) -> int:
+        return len(self._indices)
+
     def __iter__(self) -> Iterator[K]:
         return iter(self._indices)
+
+    def reorder(self, priorities: Mapping[K, int]) -> None:
+        """Take up other priorities of jobs, as far as they are there."""
+        indices, jobs = self._indices, self._jobs
+        for key, priority in priorities.items():
+            if (index := indices.get(key)) is not None:
+                jobs[index].priority = priority
 
     def find_room(self, rooms: Any, count: int, facts: Any) -> None:
         lib.sluice_control_room(self._handle, self._jobs, self._count, rooms, count, facts)
@@ -192,6 +207,12 @@ class Loop(Generic[K]):
             release=RELEASES[verdict.release] if is_release else None,
             tokens=Tokens(CLASSES[verdict.tokens.klass], verdict.tokens.lane_mask),
         )
+
+    def holders(self) -> bytes:
+        """Return who has tokens, as the struct sluice_holder of a snapshot."""
+        out = ffi.new("struct sluice_holder[]", self._count)
+        count = lib.sluice_control_holders(self._handle, self._jobs, self._count, out)
+        return bytes(ffi.buffer(out, count * ffi.sizeof("struct sluice_holder")))
 
     def decisions(self) -> Iterator[tuple[K, Record]]:
         """Yield the decisions of the last poll, with the key of the job of each."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import Section, pack, write_atomically
-from sluice.policies.structs import CLASSES, View, checked, new
+from sluice.policies.structs import View, checked, new
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,16 +152,6 @@ def pack_snapshot(
         ],
         created=state["taken"],
     )
-
-
-def packed_holders(rows: Sequence[tuple[int, str, int, int]]) -> bytes:
-    """Return the bytes of holders: job id, class, lane mask and seconds waited of each."""
-    array = ffi.new("struct sluice_holder[]", len(rows))
-    classes = {klass: number for number, klass in enumerate(CLASSES)}
-    for holder, (job_id, klass, lane_mask, waited) in zip(array, rows, strict=True):
-        holder.job_id, holder.klass = job_id, classes[klass]
-        holder.lane_mask, holder.waited = lane_mask, min(waited, 2**32 - 1)
-    return bytes(ffi.buffer(array))
 
 
 def _sorted(items: Sequence[Item], member: str) -> Sequence[Item]:

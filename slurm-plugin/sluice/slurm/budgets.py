@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.history_db.store import Store
-    from sluice.slurm.leases import Key
     from sluice.slurm.records import QueuedJob
 
 HOUR = 3600
@@ -30,8 +29,8 @@ class Budgets:
     def __init__(self, facts: Any) -> None:
         """Facts are those of the control loop."""
         self._payers = Payers(facts)
-        self._seen: dict[Key, float] = {}
-        """Seconds that were paid for a job at the last poll."""
+        self._seen: dict[int, float] = {}
+        """Seconds that had been paid for a job, by its id."""
         self._unstored: dict[tuple[int, int, str], float] = {}
         """Seconds by hour, uid and account."""
         self._due = 0
@@ -52,14 +51,18 @@ class Budgets:
                 self._payers.pay("account", row.account, row.hour, row.seconds)
         self._is_restored = True
 
-    def take(self, rows: Iterable[tuple[Key, QueuedJob, float]], now: int) -> None:
+    def take(self, rows: Iterable[tuple[int, QueuedJob, float]], now: int) -> None:
         """Take up what was paid for each job with tokens, until now."""
         before, self._seen = self._seen, {}
-        for key, job, paid in rows:
-            self._seen[key] = paid
-            if seconds := paid - before.get(key, 0.0):
+        for job_id, job, paid in rows:
+            self._seen[job_id] = paid
+            if seconds := paid - before.get(job_id, 0.0):
                 who = (now // HOUR * HOUR, job.uid, job.account or "")
                 self._unstored[who] = self._unstored.get(who, 0.0) + seconds
+
+    def forget(self, job_id: int) -> None:
+        """Take up that a job is gone: another may get its number."""
+        self._seen.pop(job_id, None)
 
     def due(self, cluster: str, now: int) -> list[IoWait]:
         """Return what the history is to be told now."""

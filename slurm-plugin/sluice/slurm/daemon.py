@@ -49,7 +49,7 @@ from sluice.slurm.turns import HeldBurstReader
 from sluice.slurm.viewers import Privacy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sluice.history_db.records import Decision
     from sluice.history_db.records import Snapshot as StoredSnapshot
@@ -92,9 +92,10 @@ class Starts:
         """
         now = seen.now
         self._done = {job: start for job, start in self._done.items() if start > now - 2 * WINDOW}
-        running = {job.job_id: job for job in seen.jobs if job.job_id in publisher.corunners}
+        found = [seen.jobs[job_id] for job_id in publisher.corunners if job_id in seen.jobs]
+        running = sorted(found, key=lambda job: _order(job, seen.priorities))
         rows: list[tuple[StoredSnapshot, Decision]] = []
-        for job in sorted(running.values(), key=_order):
+        for place, job in enumerate(running):
             if len(rows) == AT_ONCE or not self._is_due(job, now):
                 continue
             known = ledger.known(job)
@@ -103,7 +104,7 @@ class Starts:
             if known.mode == "enforce":
                 continue  # the control loop decides on it
             self._done[job.job_id] = job.start or now
-            before = [other for other in running.values() if _order(other) < _order(job)]
+            before = running[:place]
             if not _is_news(job, before):
                 continue
             snapshot = publisher.alongside({other.job_id for other in before})
@@ -126,9 +127,9 @@ class Starts:
         return job.start is not None and job.start >= now - WINDOW and is_new
 
 
-def _order(job: QueuedJob) -> tuple[int, int, int]:
+def _order(job: QueuedJob, priorities: Mapping[int, int]) -> tuple[int, int, int]:
     """Return by what jobs come one after the other, as through a gate."""
-    return job.start or 0, -job.priority, job.job_id
+    return job.start or 0, -priorities.get(job.job_id, 0), job.job_id
 
 
 def _is_news(job: QueuedJob, before: Sequence[QueuedJob]) -> bool:
@@ -201,7 +202,7 @@ class Daemon:
             begin = time.monotonic()
             changes = self._queue.poll(with_room=self._gatekeeper.needs_room)
             self.rest = min(LOAD * (time.monotonic() - begin), LONGEST_REST)
-            seen = Seen.of(self._queue, now)
+            seen = Seen.of(self._queue, changes, now)
         if seen is not None:
             self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
         with self._troubles.about("settings"):
@@ -226,7 +227,8 @@ class Daemon:
         self._summarise()
         with self._troubles.about("status"):
             self._tell()
-        self._metrics.add_waits(self._gatekeeper.waits())
+        if seen is not None:
+            self._metrics.add_waits(*self._gatekeeper.charged())
         self._metrics.add_poll(time.monotonic() - began)
         if self._metrics.is_due():
             with self._troubles.about("metrics"):
@@ -257,8 +259,8 @@ class Daemon:
             self._ledger.submission if self._ledger else lambda _job: None,
             self._settings,
             pending=self._queue.pending,
-            holdings=self._gatekeeper.holdings,
-            waits=self._gatekeeper.waits(),
+            holders=self._gatekeeper.holders(),
+            lanes=self._gatekeeper.lanes(),
             lane_speeds=self._lane_speeds.latest,
             is_off=service.is_off(self.config),
             now=seen.now,

@@ -32,11 +32,10 @@ from sluice.slurm.leases import (
     Account,
     Audit,
     Holding,
-    Key,
+    TokenCount,
     accounts,
     exchange_of,
     holding_of,
-    key_of,
     leases,
     plan,
     release_of,
@@ -47,14 +46,14 @@ from sluice.slurm.records import SlurmError
 from sluice.slurm.status import LEASES, NOT_RENEWED, REFUSED, log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sluice.history_db.records import Snapshot as StoredSnapshot
     from sluice.history_db.store import Store
     from sluice.policies.control import Action
     from sluice.policies.core import Config, View
-    from sluice.slurm.ledger import Known, Ledger
-    from sluice.slurm.queue import Queue
+    from sluice.slurm.ledger import Known, Ledger, SubmissionKey
+    from sluice.slurm.queue import Changes, Queue
     from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
     from sluice.slurm.status import Status
 
@@ -66,8 +65,13 @@ LEAVE_TIMEOUT = 5.0
 """Seconds to delete the leases in when sluiced ends; without that they run out."""
 SHOWN = 3
 """Jobs or tokens that a text names."""
+NO_PRESSURE = control.no_pressure()
+PRESSURES = 10_000
+"""Of predictions and lanes, kept for all jobs."""
 KEPT_SETS = 30 * 86400
 """Seconds for which the history keeps who ran together."""
+
+CLASS_NUMBERS = {klass: number for number, klass in enumerate(CLASSES)}
 
 NOT_YET = frozenset(
     {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
@@ -83,7 +87,12 @@ QUEUES = frozenset({"None", "Priority", "Resources"})
 class Seen:
     """What Slurm said at one poll."""
 
-    jobs: Sequence[QueuedJob]
+    jobs: Mapping[int, QueuedJob]
+    """By job id."""
+    priorities: Mapping[int, int]
+    """By job id."""
+    changes: Changes
+    """Since the poll before."""
     licenses: Mapping[str, License]
     reservations: Sequence[Reservation]
     room: Mapping[str, Room]
@@ -94,10 +103,12 @@ class Seen:
     """Seconds that never go back."""
 
     @classmethod
-    def of(cls, queue: Queue, now: int) -> Seen:
+    def of(cls, queue: Queue, changes: Changes, now: int) -> Seen:
         """Take what the latest poll told; now is the time before it."""
         return cls(
-            list(queue.jobs.values()),
+            queue.jobs,
+            queue.priorities,
+            changes,
             queue.licenses,
             queue.reservations,
             queue.room,
@@ -129,7 +140,11 @@ class Unstored:
 
 
 class GateKeeper:
-    """What sluiced remembers of the gates from poll to poll."""
+    """What sluiced remembers of the gates from poll to poll.
+
+    Jobs are described to the loop when they change. After any failure in doing so all of them are,
+    so that nobody's wait is forgotten.
+    """
 
     def __init__(
         self, status: Status, change: Callable[[Sequence[LicenseChange]], Mapping[int, str]]
@@ -142,14 +157,28 @@ class GateKeeper:
         self.unstored = Unstored()
         self._status = status
         self._change = change
-        self._loop: control.Loop[Key] = control.Loop()
+        self._loop: control.Loop[int] = control.Loop()
+        self._is_whole = False
+        """The loop has every job of the last poll as it was."""
         self._facts = control.new_facts()
         self._facts.boot = secrets.randbits(64) or 1
         self.budgets = Budgets(self._facts)
-        self._rows: dict[Key, tuple[QueuedJob, Known | None]] = {}
-        self._holdings: dict[Key, Holding] = {}
-        self._others: dict[Key, QueuedJob] = {}
+        self._ledger: Ledger | None = None
+        """The one that they were described by."""
+        self._restarts: dict[int, int] = {}
+        """By job id, of those that were requeued."""
+        self._holdings: dict[int, Holding] = {}
+        """By job id, as everything here: the jobs that hold or want tokens."""
+        self._running: dict[int, Holding] = {}
+        """Those of them that hold tokens."""
+        self._others: dict[int, QueuedJob] = {}
         """Running jobs that matter to storage and have no tokens."""
+        self._counted = TokenCount()
+        """What all of them hold and want."""
+        self._holders: bytes | None = None
+        """What the snapshot has of them; None where that has changed."""
+        self._pressures: dict[tuple[View, int], Any] = {}
+        """By prediction and lanes: many jobs are alike."""
         self._partitions: dict[str, int] = {}
         self._bundle: Bundle | None = None
         self._bundle_stamp: service.Stamp | None = None
@@ -158,8 +187,8 @@ class GateKeeper:
         self._names: dict[str, tuple[int, str]] = {}
         self._restored: dict[int, int] = {}
         self._restored_at = 0
-        self._commanded: dict[Key, Release] = {}
-        self._refusals: dict[Key, str] = {}
+        self._commanded: dict[int, Release] = {}
+        self._refusals: dict[int, str] = {}
         """Why the latest release of a job was not made."""
         self._wanted: dict[str, int] = {}
         """Of each token, what the leases of the last poll were to reserve."""
@@ -168,10 +197,15 @@ class GateKeeper:
         self._recorded: RunningSet | None = None
         self._may_have_leases = True  # of an earlier sluiced
 
-    @property
-    def holdings(self) -> list[Holding]:
-        """The jobs that hold or want tokens."""
-        return list(self._holdings.values())
+    def holders(self) -> bytes:
+        """Return who has tokens, packed for a snapshot."""
+        if self._holders is None or self._facts.charged:
+            self._holders = self._loop.holders()
+        return self._holders
+
+    def lanes(self) -> dict[int, int]:
+        """Return the mask of the lanes of each job that holds tokens."""
+        return {job_id: holding.lane_mask for job_id, holding in self._running.items()}
 
     @property
     def bundle(self) -> Bundle | None:
@@ -181,7 +215,7 @@ class GateKeeper:
     @property
     def needs_room(self) -> bool:
         """Whether it matters which jobs could start: one waits for tokens."""
-        return any(holding.job.is_pending for holding in self._holdings.values())
+        return len(self._holdings) > len(self._running)
 
     def restore(self, snapshot: StoredSnapshot | None) -> None:
         """Take up the waits that an earlier sluiced had counted."""
@@ -189,14 +223,13 @@ class GateKeeper:
             self._restored = Snapshot.parse(snapshot.content).waited()
             self._restored_at = snapshot.taken
 
-    def waited(self, key: Key) -> float:
+    def waited(self, job_id: int) -> float:
         """Return the seconds for which a job's tokens may have kept it."""
-        return float(self._loop[key].memory.waited) if key in self._loop else 0.0
+        return float(self._loop[job_id].memory.waited) if job_id in self._loop else 0.0
 
-    def waits(self) -> dict[Key, float]:
-        """Return these seconds of the jobs with tokens that have any."""
-        found = ((key, self.waited(key)) for key in self._holdings)
-        return {key: seconds for key, seconds in found if seconds}
+    def charged(self) -> tuple[float, float]:
+        """Return what the latest poll charged all jobs, and the longest wait of one, in seconds."""
+        return float(self._facts.charged), float(self._facts.longest)
 
     def bound(self, seen: Seen, ledger: Ledger | None, config: Config, slurm_uid: int) -> None:
         """Release the jobs that have waited long enough, and those that Sluice gave no tokens."""
@@ -256,54 +289,107 @@ class GateKeeper:
         """
         if config is not self._config:
             self._config = config
-            self._rows.clear()  # modes of jobs may be others now
+            self._forget_descriptions()  # modes of jobs may be others now
         path = Path(config.bundle)
         stamp = service.stamp_of(path)
         if stamp is not None and stamp != self._bundle_stamp:
             self._bundle_stamp = stamp
             try:
                 self._bundle = Bundle.load(path, slurm_uid)
-                self._rows.clear()  # pressures may be others now
+                self._forget_descriptions()  # pressures may be others now
             except (CoreError, OSError) as error:
                 log.warning("bundle: %s", error)
         policy = self._bundle.policy if self._bundle else config.policy
         if policy != self._policy or not self._names:
             self._policy, self._names = policy, token_names(policy)
-            self._rows.clear()  # lanes may be others now
+            self._forget_descriptions()  # lanes may be others now
+
+    def _forget_descriptions(self) -> None:
+        self._pressures.clear()
+        self._is_whole = False
 
     def _follow(self, seen: Seen, ledger: Ledger | None) -> None:
         """Describe new and changed jobs to the loop, and forget those that ended."""
-        before, self._rows = self._rows, {}
-        for job in seen.jobs:
-            if not (job.is_pending or job.holds_licenses):
-                continue
-            key = key_of(job)
-            known = ledger.known(job) if ledger else None
-            row = before.pop(key, None)
-            if row is None or row[0] is not job or row[1] is not known:
-                is_new = key not in self._loop
-                self._describe(key, job, known)
-                if is_new and job.submission_id in self._restored:
-                    self._take_up_wait(key, job, seen)
-            self._rows[key] = (job, known)
-        for key in [key for key in self._loop if key not in self._rows]:
-            self._loop.remove(key)
-            self._holdings.pop(key, None)
-            self._others.pop(key, None)
+        is_whole = self._is_whole and ledger is self._ledger
+        self._is_whole, self._ledger = False, ledger
+        learned = ledger.learned() if ledger else set()
+        if is_whole:
+            self._follow_changes(seen, learned)
+        else:
+            self._follow_all(seen)
+        self._is_whole = True
 
-    def _take_up_wait(self, key: Key, job: QueuedJob, seen: Seen) -> None:
+    def _follow_changes(self, seen: Seen, learned: Collection[SubmissionKey]) -> None:
+        for job in seen.changes.changed:
+            self._meet(job, seen)
+        for job in seen.changes.gone:
+            self._forget(job.job_id)
+        self._loop.reorder(seen.changes.priorities)
+        for job in _jobs_of(learned, seen):
+            self._meet(job, seen)
+
+    def _follow_all(self, seen: Seen) -> None:
+        for job_id in [job_id for job_id in self._loop if job_id not in seen.jobs]:
+            self._forget(job_id)
+        for job in seen.jobs.values():
+            self._meet(job, seen)
+
+    def _meet(self, job: QueuedJob, seen: Seen) -> None:
+        """Take up a job as it is now."""
+        if not (job.is_pending or job.holds_licenses):
+            self._forget(job.job_id)
+            return
+        if job.job_id in self._loop and self._is_another(job):
+            self._forget(job.job_id)
+        is_new = job.job_id not in self._loop
+        self._describe(job, seen.priorities.get(job.job_id, 0))
+        if is_new and job.submission_id in self._restored:
+            self._take_up_wait(job, seen)
+
+    def _is_another(self, job: QueuedJob) -> bool:
+        """Whether the number stands for another job, or another attempt, than before."""
+        before = (self._loop[job.job_id].submit, self._restarts.get(job.job_id, 0))
+        return before != (job.submit, job.restarts)
+
+    def _forget(self, job_id: int) -> None:
+        if job_id not in self._loop:
+            return
+        self._loop.remove(job_id)
+        self._restarts.pop(job_id, None)
+        self._others.pop(job_id, None)
+        self.budgets.forget(job_id)
+        self._hold(job_id, None)
+
+    def _hold(self, job_id: int, holding: Holding | None) -> None:
+        """Note which tokens a job holds or wants."""
+        before = self._holdings.pop(job_id, None)
+        self._running.pop(job_id, None)
+        if before is not None:
+            self._counted.add(before, -1)
+        if holding is not None:
+            self._holdings[job_id] = holding
+            self._counted.add(holding)
+            if not holding.job.is_pending:
+                self._running[job_id] = holding
+        if before is not None or holding is not None:
+            self._holders = None
+
+    def _take_up_wait(self, job: QueuedJob, seen: Seen) -> None:
         """Go on with the wait that an earlier sluiced had counted."""
         if job.submit > self._restored_at:
             return  # another job with this number
-        memory = self._loop[key].memory
+        memory = self._loop[job.job_id].memory
         memory.waited = self._restored[job.submission_id]
         memory.since = seen.clock
         memory.polled = seen.clock - max(0, seen.now - self._restored_at)
 
-    def _describe(self, key: Key, job: QueuedJob, known: Known | None) -> None:
-        row = self._loop.add(key)
+    def _describe(self, job: QueuedJob, priority: int) -> None:
+        known = self._ledger.known(job) if self._ledger else None
+        row = self._loop.add(job.job_id)
         holding = holding_of(job, self._names)
         prediction = known.prediction if known else None
+        if job.restarts:
+            self._restarts[job.job_id] = job.restarts
         row.job_id = job.job_id
         row.array_id = job.submission_id if job.is_array else 0
         row.state = _state(job)
@@ -312,28 +398,35 @@ class GateKeeper:
             row.flags |= control.SPARED
         row.tasks = job.tasks_waiting
         row.partition = self._partitions.setdefault(job.partition, len(self._partitions))
-        row.nodes, row.cpus, row.priority = job.nodes, job.cpus, job.priority
+        row.nodes, row.cpus, row.priority = job.nodes, job.cpus, priority
         self.budgets.describe(row, job)
         row.submit, row.eligible, row.start = job.submit, job.eligible or 0, job.start or 0
-        row.tokens.klass = CLASSES.index(prediction.klass) if prediction else 0
+        row.tokens.klass = CLASS_NUMBERS[prediction.klass] if prediction else 0
         row.tokens.lane_mask = 0
-        if holding is None:
-            self._holdings.pop(key, None)
-        else:
-            self._holdings[key] = holding
-            row.tokens.klass = CLASSES.index(holding.klass)
+        self._hold(job.job_id, holding)
+        if holding is not None:
+            row.tokens.klass = CLASS_NUMBERS[holding.klass]
             row.tokens.lane_mask = holding.lane_mask
+        row.pressure = NO_PRESSURE
         if prediction is not None and self._bundle is not None and row.tokens.klass:
-            pressure = core.pressure_of(
-                prediction.profile, self._bundle.interference, self._policy, row.tokens.lane_mask
-            )
-            row.pressure = pressure.struct[0]
-        self._loop.describe(key, known.submission if known and holding else None)
+            row.pressure = self._pressure(self._bundle, prediction, row.tokens.lane_mask)
+        self._loop.describe(job.job_id, known.submission if known and holding else None)
         is_other = job.is_running and holding is None and row.tokens.klass != 0
         if is_other:
-            self._others[key] = job
+            self._others[job.job_id] = job
         else:
-            self._others.pop(key, None)
+            self._others.pop(job.job_id, None)
+
+    def _pressure(self, bundle: Bundle, prediction: View, lane_mask: int) -> Any:
+        found = self._pressures.get((prediction, lane_mask))
+        if found is None:
+            if len(self._pressures) >= PRESSURES:
+                self._pressures.clear()
+            found = core.pressure_of(
+                prediction.profile, bundle.interference, self._policy, lane_mask
+            ).struct[0]
+            self._pressures[prediction, lane_mask] = found
+        return found
 
     def _is_enforced(self, known: Known, holding: Holding) -> bool:
         mode = core.mode_of(self._config, self._policy, known.submission, holding.lane_mask)
@@ -368,9 +461,9 @@ class GateKeeper:
 
     # What Slurm is told
 
-    def _release(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
+    def _release(self, actions: Iterable[Action[int]], seen: Seen) -> None:
         """Take the tokens off; what came of it, the next poll shows."""
-        wanted: dict[Key, LicenseChange] = {}
+        wanted: dict[int, LicenseChange] = {}
         for action in actions:
             if action.release is None:
                 continue
@@ -387,8 +480,8 @@ class GateKeeper:
             )
         self._refusals |= self._carry_out(wanted)
 
-    def _exchange(self, actions: Iterable[Action[Key]], seen: Seen) -> None:
-        wanted: dict[Key, LicenseChange] = {}
+    def _exchange(self, actions: Iterable[Action[int]], seen: Seen) -> None:
+        wanted: dict[int, LicenseChange] = {}
         for action in actions:
             if action.release is not None:
                 continue
@@ -402,7 +495,7 @@ class GateKeeper:
                 wanted[action.key] = change
         self._carry_out(wanted)
 
-    def _carry_out(self, wanted: Mapping[Key, LicenseChange]) -> dict[Key, str]:
+    def _carry_out(self, wanted: Mapping[int, LicenseChange]) -> dict[int, str]:
         """Have these changes made; return why one was not, empty where it was."""
         said = self._change(list(wanted.values()))
         for one in wanted.values():
@@ -414,7 +507,7 @@ class GateKeeper:
         """Renew the leases that hold back what the gates do not let out."""
         present = leases(seen.reservations)
         self._may_have_leases = True
-        self.balance = accounts(self.holdings, seen.licenses, present, self._names, seen.now)
+        self.balance = accounts(self._counted, seen.licenses, present, self._names, seen.now)
         self._compare(self.balance)
         self._tell(NOT_RENEWED, self._late(gates.given_up(self._names)))
         held = self._foreign_tokens()
@@ -429,7 +522,7 @@ class GateKeeper:
         self._lease_error = _said_against(plan(present, self._wanted, seen.now, length))
         self._keep_set(
             running_set(
-                self.holdings,
+                self._running.values(),
                 self._others.values(),
                 gates.tokens(self._names),
                 text_of(self._facts.cluster),
@@ -440,9 +533,8 @@ class GateKeeper:
     def _foreign_tokens(self) -> dict[str, int]:
         """Count the tokens that running jobs have and Sluice did not give them."""
         held: dict[str, int] = {}
-        for key, holding in self._holdings.items():
-            row = self._loop[key]
-            if row.state == control.RUNS and not row.flags & control.GRANTED:
+        for job_id, holding in self._running.items():
+            if not self._loop[job_id].flags & control.GRANTED:
                 for token, count in holding.counts:
                     held[token] = held.get(token, 0) + count
         return held
@@ -459,19 +551,20 @@ class GateKeeper:
     def _refused(self) -> dict[str, str]:
         """Return the jobs whose tokens Slurm did not let us take off, with its own words."""
         return {
-            str(holding.job.job_id): self._refusals.get(key) or "the release has no effect"
-            for key, holding in self._holdings.items()
-            if self._loop[key].memory.tries > 1
+            str(job_id): self._refusals.get(job_id) or "the release has no effect"
+            for job_id in self._commanded
+            if self._loop[job_id].memory.tries > 1
         }
 
     def _late(self, tokens: Sequence[str]) -> dict[str, str]:
-        """Say for each token who has waited behind its gate beyond the bound."""
+        """Say for each of these tokens who has waited behind its gate beyond the bound."""
         latest = self._facts.max_delay + self._facts.grace
         late: dict[str, list[int]] = {token: [] for token in tokens}
-        for key, holding in self._holdings.items():
-            if holding.job.is_pending and self.waited(key) >= latest:
+        for job_id, holding in self._holdings.items() if tokens else ():
+            if holding.job.is_pending and self.waited(job_id) >= latest:
                 for token, _ in holding.counts:
-                    late.setdefault(token, []).append(holding.job.job_id)
+                    if token in late:
+                        late[token].append(job_id)
         return {token: f"{_some(jobs)} waited too long" for token, jobs in late.items()}
 
     def _compare(self, balance: list[Account]) -> None:
@@ -482,32 +575,39 @@ class GateKeeper:
 
     def _keep_effects(self, seen: Seen) -> None:
         """Note the releases that have come about since the last poll."""
-        present = {key_of(job) for job in seen.jobs} if self._commanded else set()
+        left = {job_id: r for job_id, r in self._commanded.items() if self._has_tokens(job_id, r)}
         done = [
             release
-            for key, release in self._commanded.items()
-            if key in present and key not in self._holdings
+            for job_id, release in self._commanded.items()
+            if job_id not in left and job_id in seen.jobs
+            if seen.jobs[job_id].submit == release.submit
         ]
         if done:
             self.unstored.add(lambda store: store.add_releases(done))
             self.released.update(release.reason for release in done)
-        self._commanded = {k: r for k, r in self._commanded.items() if k in self._holdings}
-        self._refusals = {k: why for k, why in self._refusals.items() if k in self._holdings}
+        self._commanded = left
+        self._refusals = {k: why for k, why in self._refusals.items() if k in left}
+
+    def _has_tokens(self, job_id: int, release: Release) -> bool:
+        """Whether a job that is to be released is still there with its tokens."""
+        holding = self._holdings.get(job_id)
+        return holding is not None and holding.job.submit == release.submit
 
     def _keep_waits(self, now: int) -> None:
         """Note who waited how long since the last poll."""
-        self.budgets.take(
-            (
-                (key, holding.job, self._loop[key].memory.paid)
-                for key, holding in self._holdings.items()
-                if holding.job.is_pending
-            ),
-            now,
-        )
+        if self._facts.charged:
+            self.budgets.take(
+                (
+                    (job_id, holding.job, self._loop[job_id].memory.paid)
+                    for job_id, holding in self._holdings.items()
+                    if holding.job.is_pending
+                ),
+                now,
+            )
         if rows := self.budgets.due(text_of(self._facts.cluster), now):
             self.unstored.add(lambda store: store.add_io_waits(rows))
 
-    def _keep_decisions(self, actions: Iterable[Action[Key]], snapshot: StoredSnapshot) -> None:
+    def _keep_decisions(self, actions: Iterable[Action[int]], snapshot: StoredSnapshot) -> None:
         """Keep the decisions that are acted on, with what they were made from."""
         acted = {action.key: self._holdings[action.key] for action in actions}
         made = [(acted[key], record) for key, record in self._loop.decisions() if key in acted]
@@ -532,6 +632,19 @@ class GateKeeper:
         if latest is None or (latest.holders, latest.gates) != (seen.holders, seen.gates):
             self.unstored.add(lambda store: store.add_running_set(seen))
             self._recorded = seen
+
+
+def _jobs_of(submissions: Iterable[SubmissionKey], seen: Seen) -> Iterator[QueuedJob]:
+    """Yield the jobs of these submissions: one each, and of an array all its tasks."""
+    arrays = set()
+    for submission_id, uid in submissions:
+        job = seen.jobs.get(submission_id)
+        if job is not None and not job.is_array and job.uid == uid:
+            yield job
+        else:
+            arrays.add(submission_id)
+    if arrays:
+        yield from (job for job in seen.jobs.values() if job.submission_id in arrays)
 
 
 def _state(job: QueuedJob) -> int:

@@ -13,6 +13,7 @@ other, so a difference counts only if it stays.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 LICENSE = re.compile(r"([^:,;|]+)(?::(\d+))?")
 
-Key = tuple[int, int, int]
-"""Job id, submit time and restarts: what tells a job from others with its number."""
-
 
 @dataclass(frozen=True, slots=True)
 class Holding:
@@ -42,14 +40,6 @@ class Holding:
     lane_mask: int
     counts: tuple[tuple[str, int], ...]
     """Token and how many of it: 1, unless an administrator gave the job more."""
-
-    @property
-    def key(self) -> Key:
-        return key_of(self.job)
-
-
-def key_of(job: QueuedJob) -> Key:
-    return (job.job_id, job.submit, job.restarts)
 
 
 def holdings(jobs: Iterable[QueuedJob], names: Mapping[str, tuple[int, str]]) -> list[Holding]:
@@ -229,22 +219,33 @@ class Account:
         return None if self.lease is None else self.total - self.lease.count
 
 
+class TokenCount:
+    """How many of each token jobs hold, and want."""
+
+    def __init__(self, holdings: Iterable[Holding] = ()) -> None:
+        self.held: Counter[str] = Counter()
+        self.wanted: Counter[str] = Counter()
+        for holding in holdings:
+            self.add(holding)
+
+    def add(self, holding: Holding, times: int = 1) -> None:
+        """Count a job; with -1, count it no longer."""
+        job = holding.job
+        for token, count in holding.counts:
+            if job.is_pending:
+                self.wanted[token] += times * count * job.tasks_waiting
+            else:
+                self.held[token] += times * count
+
+
 def accounts(
-    holdings: Iterable[Holding],
+    counted: TokenCount,
     licenses: Mapping[str, License],
     leases: Iterable[Lease],
     names: Mapping[str, tuple[int, str]],
     now: int,
 ) -> list[Account]:
     """Audit the tokens at time now (UTC seconds)."""
-    held = dict.fromkeys(names, 0)
-    wanted = dict.fromkeys(names, 0)
-    for holding in holdings:
-        for token, count in holding.counts:
-            if holding.job.is_pending:
-                wanted[token] += count * holding.job.tasks_waiting
-            else:
-                held[token] += count
     living = {lease.token: lease for lease in leases if lease.end > now}
     return [
         Account(
@@ -252,8 +253,8 @@ def accounts(
             lane=lane,
             klass=klass,
             total=licenses[token].total if token in licenses else 0,
-            held=held[token],
-            wanted=wanted[token],
+            held=counted.held[token],
+            wanted=counted.wanted[token],
             used=licenses[token].used if token in licenses else 0,
             reserved=licenses[token].reserved if token in licenses else 0,
             lease=living.get(token),

@@ -130,6 +130,8 @@ class Ledger:
         self._verdicts: list[Verdict] = []
         """Joins and ties that the history has not heard of."""
         self._predictions: dict[bytes, View] = {}
+        self._learned: set[SubmissionKey] = set()
+        """Submissions of which something else is known than at the last `learned`."""
 
     def _load(self, store: Store, now: int) -> None:
         """Take up what an earlier sluiced left without a job."""
@@ -165,6 +167,11 @@ class Ledger:
         submission = self._submissions.get(key_of(job))
         return submission.known if submission else None
 
+    def learned(self) -> set[SubmissionKey]:
+        """Return the submissions of which something else is known than at the last call."""
+        learned, self._learned = self._learned, set()
+        return learned
+
     def prediction(self, job: QueuedJob) -> View | None:
         known = self.known(job)
         return known.prediction if known else None
@@ -195,6 +202,9 @@ class Ledger:
     def _begin(self, job: QueuedJob, jobs: int = 0) -> Submission:
         key = key_of(job)
         submission = Submission(submit=job.submit, candidate=job, jobs=jobs)
+        before = self._submissions.get(key)
+        if before is not None and before.known is not None:
+            self._learned.add(key)
         self._submissions[key] = self._unsettled[key] = submission
         if job.submit <= self._started:
             self._not_looked_up[key] = submission
@@ -283,6 +293,8 @@ class Ledger:
 
     def _learn(self, key: SubmissionKey, known: Known | None) -> None:
         submission = self._submissions[key]
+        if submission.known is not known:
+            self._learned.add(key)
         submission.known = known
         submission.is_settled = True
         self._unsettled.pop(key, None)

@@ -91,7 +91,8 @@ class Metrics:
     polls: int = 0
     poll_seconds: float = 0.0
     longest_poll: float = 0.0
-    _waits: Mapping[Any, float] | None = None
+    longest_wait: float = 0.0
+    _follows: bool = False
     _began: float = field(default_factory=time.time)
     _due: float = 0.0
 
@@ -99,12 +100,12 @@ class Metrics:
         for record in records:
             self.decisions[record.decision.action, record.decision.reason] += 1
 
-    def add_waits(self, waits: Mapping[Any, float]) -> None:
-        """Take up for how long each job with tokens has waited by now."""
-        if self._waits is not None:  # else an earlier sluiced has counted them
-            before = self._waits
-            self.waited += sum(max(0.0, now - before.get(key, 0.0)) for key, now in waits.items())
-        self._waits = waits
+    def add_waits(self, seconds: float, longest: float) -> None:
+        """Take up what jobs with tokens have waited since the last poll, and one of them in all."""
+        if self._follows:  # else an earlier sluiced has counted them
+            self.waited += seconds
+        self._follows = True
+        self.longest_wait = longest
 
     def add_bursts(self, bursts: Sequence[HeldBurst]) -> None:
         held = [burst for burst in bursts if burst.is_held and burst.began >= self._began]
@@ -131,7 +132,7 @@ class Metrics:
         for (action, reason), count in self.decisions.items():
             yield "sluice_decisions_total", {"action": action, "reason": reason}, count
         yield "sluice_wait_seconds_total", {}, self.waited
-        yield "sluice_longest_wait_seconds", {}, max((self._waits or {}).values(), default=0.0)
+        yield "sluice_longest_wait_seconds", {}, self.longest_wait
         yield "sluice_poll_seconds_sum", {}, self.poll_seconds
         yield "sluice_poll_seconds_count", {}, self.polls
         yield "sluice_longest_poll_seconds", {}, self.longest_poll

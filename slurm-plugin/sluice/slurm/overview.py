@@ -26,6 +26,7 @@ from sluice.slurm.leases import (
     Account,
     Holding,
     Lease,
+    TokenCount,
     accounts,
     differences,
     holdings,
@@ -110,7 +111,8 @@ def settled_balance(
             time.sleep(PAUSE)
             queue.poll()
         found = holdings(queue.jobs.values(), names)
-        balance = accounts(found, queue.licenses, leases(queue.reservations), names, now)
+        counted, present = TokenCount(found), leases(queue.reservations)
+        balance = accounts(counted, queue.licenses, present, names, now)
         if not differences(balance):
             break
     return balance, found

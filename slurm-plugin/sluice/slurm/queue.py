@@ -26,7 +26,7 @@ from sluice.slurm.joiner import marks_in
 from sluice.slurm.records import FeedError, License, LicenseChange, QueuedJob, Reservation, Room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import IO
 
 PROGRAM = "sluice-feed"
@@ -45,8 +45,8 @@ BATCH = 25
 WORDS_KEPT = 10_000
 """Accounts, partitions and the like that are kept once for all jobs."""
 
-PROTOCOL = 2
-HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE = range(1, 10)
+PROTOCOL = 3
+HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE, PRIORITIES = range(1, 11)
 """Kinds of frames, slurm-plugin/feed/frame.h."""
 ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1, 2, 4, 8, 16, 32
 """Bits of a request, slurm-plugin/feed/sluice_feed.c."""
@@ -54,7 +54,7 @@ ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1
 HEAD = struct.Struct("=IB")
 REQUEST = struct.Struct("=II")
 HELLO_HEAD = struct.Struct("=II")
-JOB_HEAD = struct.Struct("=11I4q9I")
+JOB_HEAD = struct.Struct("=10I4q9I")
 """Numbers, times, and lengths of the texts behind them."""
 LICENSE_HEAD = struct.Struct("=3I")
 RESERVATION_HEAD = struct.Struct("=qqQI")
@@ -62,6 +62,8 @@ ROOM_HEAD = struct.Struct("=3I")
 CHANGE_HEAD = struct.Struct("=3I")
 OUTCOME_HEAD = struct.Struct("=2I")
 NUMBER = struct.Struct("=I")
+PRIORITY = struct.Struct("=2I")
+"""Job id and priority."""
 
 NO_VAL = 0xFFFFFFFE  # slurm.h: what stands for a number that is not set
 
@@ -74,6 +76,8 @@ class Changes:
     """New jobs, and those that are not as they were."""
     gone: list[QueuedJob]
     """As they were when Slurm forgot them."""
+    priorities: Mapping[int, int] = field(default_factory=dict)
+    """By job id, of the jobs that have another than before."""
 
 
 class Queue:
@@ -87,6 +91,8 @@ class Queue:
         """Those of them that run."""
         self.pending = 0
         """How many of them wait."""
+        self.priorities: dict[int, int] = {}
+        """By job id; 0: held. Apart from the jobs, as those of a whole queue change at once."""
         self.licenses: dict[str, License] = {}
         self.reservations: list[Reservation] = []
         self.room: dict[str, Room] = {}
@@ -117,7 +123,7 @@ class Queue:
         self.reservations = answer.reservations
         if with_room:
             self.room = answer.room
-        return self._take(answer)
+        return self.take(answer)
 
     def change(self, wanted: Sequence[LicenseChange]) -> dict[int, str]:
         """Change jobs' licences, each unless it was changed or started since the latest poll.
@@ -138,12 +144,14 @@ class Queue:
             said |= {one.job.job_id: answer.outcomes.get(one.job.job_id, missing) for one in batch}
         return said
 
-    def _take(self, answer: Answer) -> Changes:
+    def take(self, answer: Answer) -> Changes:
+        """Take up what an answer told of jobs."""
         changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
         for job in changed:
             self.put(job)
         gone = [self.forget(job_id) for job_id in answer.gone if job_id in self.jobs]
-        return Changes(changed, gone)
+        self.priorities |= answer.priorities
+        return Changes(changed, gone, answer.priorities)
 
     def put(self, job: QueuedJob) -> None:
         """Take up a job as it is now."""
@@ -160,6 +168,7 @@ class Queue:
         job = self.jobs.pop(job_id)
         self.pending -= job.is_pending
         self.running.pop(job_id, None)
+        self.priorities.pop(job_id, None)
         return job
 
 
@@ -197,6 +206,8 @@ class Answer:
     room: dict[str, Room] = field(default_factory=dict)
     outcomes: dict[int, str] = field(default_factory=dict)
     """By job id, why a change was not made; empty where it was."""
+    priorities: dict[int, int] = field(default_factory=dict)
+    """By job id."""
 
     def take(self, kind: int, payload: bytes) -> None:
         """Read one frame. Raises struct.error or ValueError where it is none of ours."""
@@ -206,6 +217,8 @@ class Answer:
             self.tasks.append(tasks)
         elif kind == GONE:
             self.gone.update(number for (number,) in NUMBER.iter_unpack(payload))
+        elif kind == PRIORITIES:
+            self.priorities |= dict(PRIORITY.iter_unpack(payload))
         elif kind == LICENSE:
             self.licenses.append(parse_license(payload))
         elif kind == RESERVATION:
@@ -239,9 +252,9 @@ def decoded(text: bytes) -> str:
 def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
     """Return a job, and the tasks of an array that it stands for."""
     head = JOB_HEAD.unpack_from(payload)
-    job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, priority, status = head[:11]
-    submit, eligible, start, end = head[11:15]
-    lengths = head[15:]
+    job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, status = head[:10]
+    submit, eligible, start, end = head[10:14]
+    lengths = head[14:]
     at = JOB_HEAD.size
     cut = []
     for length in lengths:
@@ -275,7 +288,6 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         licenses=words[licenses],
         exit_code=exit_code_of(status),
         name=words[name],
-        priority=priority,
         marks=marks_in(decoded(notes)) if notes else (),
     )
     return job, task_ids

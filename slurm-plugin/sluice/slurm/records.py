@@ -103,8 +103,6 @@ class QueuedJob(NamedTuple):
     exit_code: str | None
     """`exit:signal`."""
     name: str
-    priority: int = 0
-    """0: held."""
     marks: tuple[tuple[int, int], ...] = ()
     """Boot and number of decision records, as the notes on the job have them."""
 

@@ -17,7 +17,7 @@ from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.policies import core
 from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, packed_holders, write_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, write_snapshot
 from sluice.slurm import slurm_commands
 from sluice.slurm.status import log
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from sluice.history_db.store import Store
     from sluice.policies.core import View
-    from sluice.slurm.leases import Holding, Key
     from sluice.slurm.records import Controller, Partition, QueuedJob, UserDefaults
 
 
@@ -118,9 +117,6 @@ class Publisher:
         self._sequence = 0
         self._refused: frozenset[int] = frozenset()
         self._rows: dict[int, Row] = {}
-        self._holdings: list[Holding] = []
-        self._waits: dict[Key, float] = {}
-        self._holder_bytes = b""
         self._users: list[UserDefaults] = []
         self._user_bytes = b""
         self._partitions: list[Partition] = []
@@ -158,20 +154,20 @@ class Publisher:
         settings: Settings,
         *,
         pending: int,
-        holdings: list[Holding],
-        waits: dict[Key, float],
+        holders: bytes,
+        lanes: Mapping[int, int],
         lane_speeds: Mapping[str, float],
         is_off: bool,
         now: int,
     ) -> None:
         """Write the state of the cluster at time now (UTC seconds).
 
-        jobs are those that run, and pending is how many wait; waits are the seconds for which
-        tokens may have kept a job, where there are any.
+        jobs are those that run, and pending is how many wait; holders is packed, of those that
+        have tokens; lanes is a mask by job id, of those of them that run.
         """
         running = self._follow(jobs, prediction, submission)
         unknown = sum(row.is_unknown for row in running)
-        matter = self._acceptable(running, holdings, now)
+        matter = self._acceptable(running, lanes, now)
         self._sequence += 1
         self._save_previous()
         state = {
@@ -187,7 +183,7 @@ class Publisher:
             "state": state,
             "partitions": self._packed_partitions(settings),
             "users": self._packed_users(settings.users),
-            "holders": self._packed_holders(holdings, waits),
+            "holders": [holders],
             "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
             "lane_speeds": dict(lane_speeds),
         }
@@ -214,17 +210,12 @@ class Publisher:
         return list(self._rows.values())
 
     def _acceptable(
-        self, running: Iterable[Row], holdings: Iterable[Holding], now: int
+        self, running: Iterable[Row], lanes: Mapping[int, int], now: int
     ) -> dict[int, bytes]:
         """Describe the co-runners by job id, without those whose profile the core refuses.
 
         One bad record must not leave the plugin without any snapshot.
         """
-        lanes = {
-            holding.job.job_id: holding.lane_mask
-            for holding in holdings
-            if holding.job.job_id in self._rows
-        }
         found: dict[int, bytes] = {}
         refused = set()
         for row in heaviest(row for row in running if row.matters):
@@ -257,19 +248,6 @@ class Publisher:
                 packed("struct sluice_partition", row) for row in _partitions(settings)
             )
         return [self._partition_bytes]
-
-    def _packed_holders(self, holdings: list[Holding], waits: dict[Key, float]) -> list[bytes]:
-        """Describe who has tokens, an array once; anew only where somebody's changed."""
-        if holdings == self._holdings and waits == self._waits:
-            return [self._holder_bytes]
-        longest: dict[int, tuple[int, str, int, int]] = {}
-        for holding in holdings:
-            job_id = holding.job.submission_id
-            row = (job_id, holding.klass, holding.lane_mask, math.ceil(waits.get(holding.key, 0.0)))
-            longest[job_id] = max(row, longest.get(job_id, row))
-        self._holder_bytes = packed_holders([row for _, row in sorted(longest.items())])
-        self._holdings, self._waits = holdings, waits
-        return [self._holder_bytes]
 
     @property
     def _previous(self) -> Path:
