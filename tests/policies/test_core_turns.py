@@ -141,7 +141,8 @@ def test_what_fits_in_part_goes_at_no_less_than_the_speed_that_is_left(queue, li
     for i, job in enumerate(queue):
         if verdicts[i].reason == "partly":
             full = max(taken[place] for place, share in wants(job, listed).items() if share > 0)
-            assert FIT <= verdicts[i].share < 1
+            undisturbed = 1 / max(1.0, *demands(job, listed).values())
+            assert undisturbed * FIT * (1 - 1e-6) <= verdicts[i].share < 1
             assert full >= 1 - 1e-6
         elif verdicts[i].reason != "behind":
             assert verdicts[i].share == 1.0
