@@ -16,14 +16,15 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
 def example(folder: Path) -> str:
-    """What the command prints, with one date for all."""
+    """What the command prints, with dates of before in the place of today's."""
     history, conf = folder / "history.db", folder / "sluice.conf"
     site(history, end=int(time.time()) - 3 * HOUR, days=28)
     conf.write_text(f"Mode=observe\nBundle={folder}/none.bundle\n")
     words = ["report", "--bandwidth", "600M", "--no-levers"]
     done = CliRunner().invoke(main, [*words, "--history", str(history), "--config", str(conf)])
     assert done.exit_code == 3, done.output
-    return DATE.sub("2026-11-24 08:00:00", done.output).strip()
+    since, until = "2026-10-25 08:00:00", "2026-11-24 08:00:00"
+    return DATE.sub(until, done.output).replace(until, since, 1).strip()
 
 
 def test_the_example_is_what_the_command_prints(tmp_path):

@@ -1,9 +1,16 @@
 # docs/guide/first-month.md, word for word: test_packages.py leaves the commands of each of its
 # sections in /srv/guide, and gives jobs that ran here their Darshan logs.
 . /srv/site.sh
+cat > /srv/sudo.sh << 'END'
+sudo() { # `sluice report` ends with its verdict
+	"$@" && return
+	status=$?
+	test "$1 $2" = "sluice report" && test $status -ge 3 && test $status -le 5
+}
+END
 guide() { # the commands of a section, with what an administrator has at hand
 	echo "== $1"
-	bash -ec 'sudo() { "$@"; }; . "$0"' "/srv/guide/$1" < /dev/null
+	bash -ec '. "$0"; . "$1"' /srv/sudo.sh "/srv/guide/$1" < /dev/null
 }
 apt update
 echo 'APT::Get::Assume-Yes "true";' > /etc/apt/apt.conf.d/yes
@@ -18,6 +25,7 @@ cp /srv/*.darshan /var/log/darshan
 begin=$(date +%s)
 guide ten-minutes-what-interference-costs | tee /tmp/report
 grep -q "coverage" /tmp/report
+grep -q "^Verdict" /tmp/report
 echo "minutes to the first report: $((($(date +%s) - begin) / 60))"
 test $(($(date +%s) - begin)) -lt 600
 ! plugin_of_slurmctld
