@@ -95,6 +95,20 @@ def test_the_header_is_refused_on_loopback_unless_the_site_trusts_it(served):
     assert "--trust-loopback" in found.output
 
 
+def test_the_audit_is_for_operators_in_every_form(served):
+    client = served.app().test_client()
+
+    def asked(path: str, token: str):
+        return client.get(path, headers={"Authorization": f"Bearer {token}"})
+
+    for path in ("/audit", "/audit.json", "/audit.csv", "/audit?format=json"):
+        assert "for operators" in asked(path, OTHER_TOKEN).text
+        assert asked(path, OTHER_TOKEN).status_code == 403
+    assert asked("/audit", TOKEN).status_code == 200
+    assert 'href="/audit"' in asked("/now", TOKEN).text
+    assert 'href="/audit"' not in asked("/now", OTHER_TOKEN).text
+
+
 # PrivateData
 
 
@@ -128,6 +142,7 @@ def private(tmp_path_factory):
             "/decisions/601",
             "/models",
             "/models/1",
+            "/audit",
         )
         for form in ("", "&format=json" if "?" in path else "?format=json")
     ],

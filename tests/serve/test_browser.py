@@ -28,6 +28,7 @@ PAGES = (
     "models",
     "models/1",
     "reviews",
+    "audit",
 )
 LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},

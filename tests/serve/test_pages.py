@@ -8,6 +8,8 @@ import re
 import pytest
 from served_site import ANN, BOB, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 
+from sluice.history_db.records import AuditEntry
+from sluice.history_db.store import Store
 from sluice.serve.access import AccessError
 from sluice.serve.server import bind
 from sluice.serve.tables import Column, Table, number, words
@@ -23,6 +25,7 @@ PAGES = (
     "/decisions/701",
     "/models",
     "/models/1",
+    "/audit",
 )
 
 
@@ -194,6 +197,30 @@ def test_a_model_has_its_card_alongside_the_one_in_use(ask):
     assert ask("/models.json")["models"][0]["in_use"]
     assert "later_jobs.accuracy_answered" in ask("/models/1")
     assert "there is no model 9" in ask("/models/9", 400)
+
+
+def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatch):
+    now = served.now
+    with Store(served.history) as store:
+        store.add_audit(
+            [
+                AuditEntry(now - 90000, 1, "lab", "Mode", "observe", "advise", HOSTILE),
+                AuditEntry(now - 60, None, "lab", "switch", "on", "off", "found /run/off"),
+            ]
+        )
+
+    def found(query: str) -> list[str]:
+        return [row["subject"] for row in ask(f"/audit.json?{query}")["entries"]]
+
+    assert found("") == ["switch", "Mode"]
+    assert found("since=1+d") == ["switch"]
+    assert found("find=daemon+advise") == ["Mode"]
+    assert "&lt;script&gt;alert(1)" in ask("/audit")
+    (row,) = csv.DictReader(io.StringIO(ask("/audit.csv?table=audit&find=off")))
+    assert (row["before"], row["after"]) == ("on", "off")
+    monkeypatch.setattr("sluice.serve.audit.SHOWN", 1)
+    assert 'href="/audit?from=1"' in ask("/audit")
+    assert found("from=1") == ["Mode"]
 
 
 def test_the_matrix_is_that_of_the_bundle(ask):

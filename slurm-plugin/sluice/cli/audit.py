@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +22,6 @@ from sluice.cli.listing import layout_options, since_option
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from sluice.history_db.records import AuditEntry
 
 COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
 
@@ -58,28 +55,24 @@ def command(
         sluice audit --since 30d --parsable2 --format time,who,what,after
         sluice audit --json | jq '.entries[] | select(.subject == "Mode")'
     """
+    from sluice.slurm.audit import listed
+
     with open_history(config, history, read_only=True) as store:
-        entries = store.audit(since=since or 0)
+        entries = listed(store, since=since or 0)
     if as_json:
-        show_json({"entries": [asdict(entry) | {"user": _who(entry)} for entry in entries]})
+        show_json({"entries": entries})
     elif entries or layout.is_for_programs:
         show_table(COLUMNS, [_cells(entry) for entry in entries], layout=layout)
     else:
         click.echo("Nothing was changed, or sluiced has not run since.")
 
 
-def _who(entry: AuditEntry) -> str | None:
-    from sluice.slurm.viewers import user_text
-
-    return None if entry.uid is None else user_text(entry.uid)
-
-
-def _cells(entry: AuditEntry) -> tuple[object, ...]:
+def _cells(entry: dict[str, Any]) -> tuple[object, ...]:
     return (
-        time_text(entry.at),
-        _who(entry) or NOTHING,
-        entry.subject,
-        entry.before or NOTHING,
-        entry.after or NOTHING,
-        one_line(entry.reason),
+        time_text(entry["at"]),
+        entry["user"] or NOTHING,
+        entry["subject"],
+        entry["before"] or NOTHING,
+        entry["after"] or NOTHING,
+        one_line(entry["reason"]),
     )

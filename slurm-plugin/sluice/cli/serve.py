@@ -63,7 +63,7 @@ DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
     envvar="SLUICE_SERVE_OPERATORS",
     show_envvar=True,
     metavar="USER,…",
-    help="Who may change something; all others may look.",
+    help="Who may change something, and read the audit; all others may look.",
 )
 @click.option(
     "--prefix",
@@ -94,6 +94,7 @@ def command(
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
     Reviews       what administrators ruled; operators rule on the page of a job, and undo here
     Models        what was trained and published, how good it was, how two differ
+    Audit         who changed what, when and why; for operators
 
     Each page is there as JSON (now.json) and each table as CSV. It reads the history and what
     sluiced leaves on disk, and never asks slurmctld.

@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
 from sluice.policies.review import ReviewError
-from sluice.serve import decisions, models, now, predictions, rulings
+from sluice.serve import audit, decisions, models, now, predictions, rulings
 from sluice.serve.access import AccessError
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
@@ -50,7 +50,9 @@ MOST_BYTES = 1 << 16
 SESSION = timedelta(hours=12)
 OPEN = frozenset({"login", "log_in", "static"})
 """What is answered to anybody."""
-NAVIGATION = ("now", "predictions", "interference", "decisions", "reviews", "models")
+NAVIGATION = ("now", "predictions", "interference", "decisions", "reviews", "models", "audit")
+FOR_OPERATORS = frozenset({"audit", "audit_as"})
+"""What nobody else may look at."""
 
 
 def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flask:
@@ -88,7 +90,7 @@ def _context(door: Door) -> dict[str, Any]:
     who: Who | None = g.get("who")
     return {
         "who": who,
-        "navigation": NAVIGATION,
+        "navigation": [name for name in NAVIGATION if _may_see(who, name)],
         "form_token": door.form_token(who.name if who else ""),
         "takes_tokens": door.takes_tokens,
         "has_session": "user" in session,
@@ -101,6 +103,8 @@ def _admit(door: Door) -> Any:
     g.who = _who(door)
     if request.method not in {"GET", "HEAD", "OPTIONS"}:
         _check_form(door)
+    if g.who is not None and not _may_see(g.who, request.endpoint):
+        abort(403, "This page is for operators: `sluice serve --operators` names them.")
     if g.who is not None or request.endpoint in OPEN:
         return None
     if door.takes_tokens and request.endpoint and _wanted_form() == "html":
@@ -118,6 +122,10 @@ def _who(door: Door) -> Who | None:
         return door.who(user)
     user, digest = session.get("user", ""), session.get("token", "")
     return door.who(user) if user and door.is_valid(user, digest) else None
+
+
+def _may_see(who: Who | None, name: str | None) -> bool:
+    return name not in FOR_OPERATORS or (who is not None and who.is_operator)
 
 
 def _check_form(door: Door) -> None:
@@ -193,6 +201,7 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     add("decisions", "/decisions", lambda s: decisions.page(site, s, g.who, query()))
     add("job", "/decisions/<job>", of_job)
 
+    add("audit", "/audit", lambda store: audit.page(site, store, g.who, query()))
     add("reviews", "/reviews", lambda store: rulings.page(site, store, g.who))
     add("models", "/models", lambda store: models.page(store, g.who))
     add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))

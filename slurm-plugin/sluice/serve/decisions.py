@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sluice.history_db.records import Selection
 from sluice.policies.core import ACTIONS, PATTERNS, CoreError, sentence
 from sluice.policies.record import Record
-from sluice.serve.tables import Cell, Column, Field, Page, Table, any_of, moment, number, words
+from sluice.serve.tables import (
+    AGES,
+    Cell,
+    Column,
+    Field,
+    Page,
+    Table,
+    any_of,
+    moment,
+    number,
+    words,
+)
 from sluice.slurm.answers import described, visible, why
 from sluice.slurm.job_report import JobNumber
 from sluice.slurm.records import QueryError
@@ -38,7 +49,6 @@ SHOWN = 50
 SEARCHED = 1000
 """Records that are read for a page whose words no index finds; older ones take another click."""
 BLOCK = 200
-AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
 
 COLUMNS = (
     Column("time", "Time", is_number=True),

@@ -15,7 +15,19 @@ from sluice.interference.cost import default_model
 from sluice.interference.observations import alone_rates, site_coruns
 from sluice.interference.programs import WRITES, Program, size_text
 from sluice.policies.core import PATTERNS, sentence
-from sluice.serve.tables import Cell, Column, Field, Page, Table, any_of, moment, number, words
+from sluice.serve.tables import (
+    Cell,
+    Column,
+    Field,
+    Page,
+    Table,
+    any_of,
+    links_from,
+    moment,
+    number,
+    start_of,
+    words,
+)
 from sluice.slurm.records import UnknownJobError
 from sluice.slurm.texts import (
     amount_text,
@@ -114,7 +126,7 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
     """List programs, as many as fit on a page; `find`, `pattern` and `evidence` choose."""
     visible = [one for one in entries(site, store) if _is_visible(one, who)]
     chosen = _chosen(visible, query)
-    start = _start(query, len(chosen))
+    start = start_of(query, len(chosen))
     shown = chosen[start : start + SHOWN]
     return Page(
         name="predictions",
@@ -142,7 +154,7 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
                 is_headed=True,
             )
         ],
-        links=_links(start, len(chosen)),
+        links=links_from(start, SHOWN, len(chosen)),
     )
 
 
@@ -196,20 +208,6 @@ def _order(value: str | float | None) -> tuple[int, float, str]:
     if value is None:
         return 0, 0.0, ""
     return (2, 0.0, value) if isinstance(value, str) else (1, float(value), "")
-
-
-def _start(query: Mapping[str, str], count: int) -> int:
-    text = query.get("from", "")
-    return min(int(text), max(0, count - 1)) if text.isascii() and text.isdecimal() else 0
-
-
-def _links(start: int, count: int) -> list[tuple[str, dict[str, str]]]:
-    found = []
-    if start > 0:
-        found.append(("earlier ones", {"from": str(max(0, start - SHOWN))}))
-    if start + SHOWN < count:
-        found.append(("more", {"from": str(start + SHOWN)}))
-    return found
 
 
 def _facts(one: Entry) -> Facts:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet computes."""
+AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
+"""Choices of how far back a page looks; seconds."""
 
 
 class Cell(NamedTuple):
@@ -147,6 +149,22 @@ def _moment_text(seconds: float) -> str:
 def any_of(names: Iterable[str]) -> dict[str, str]:
     """Return choices: none of them, or one."""
     return {"": "any"} | {name: name for name in names}
+
+
+def start_of(query: Mapping[str, str], count: int) -> int:
+    """Return which of so many rows is the first that the query wants, counted from 0."""
+    text = query.get("from", "")
+    return min(int(text), max(0, count - 1)) if text.isascii() and text.isdecimal() else 0
+
+
+def links_from(start: int, shown: int, count: int) -> list[tuple[str, dict[str, str]]]:
+    """Return the links of a page that shows so many rows of all from one on."""
+    found = []
+    if start > 0:
+        found.append(("earlier ones", {"from": str(max(0, start - shown))}))
+    if start + shown < count:
+        found.append(("more", {"from": str(start + shown)}))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

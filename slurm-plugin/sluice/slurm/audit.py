@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import AuditEntry
@@ -18,6 +19,7 @@ from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.records import SlurmError
+from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,6 +85,14 @@ def _bundle(bundle: Bundle) -> str:
 
 def _switch(*, is_off: bool) -> str:
     return "off" if is_off else "on"
+
+
+def listed(store: Store, *, since: int = 0) -> list[dict[str, Any]]:
+    """Return what was changed from a time on (UTC seconds), oldest first, with names of users."""
+    return [
+        asdict(entry) | {"user": None if entry.uid is None else user_text(entry.uid)}
+        for entry in store.audit(since=since)
+    ]
 
 
 class Auditor:
