@@ -313,10 +313,8 @@ def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
         systemctl enable --now sluice-backup.timer
     """
     from sluice.policies.container import draft_of
-    from sluice.slurm.service import UMASK
     from sluice.slurm.status import note_backup
 
-    os.umask(UMASK)
     with (
         open_history(config, history, read_only=True) as store,
         draft_of(file, mode=0o640) as draft,
