@@ -154,8 +154,11 @@ def simulate(
     ]
 
 
-IN_A_SCENARIO = {"rare": 0.0}
-"""Of turns: it lasts minutes, so holds must pay wherever a station is full at the moment."""
+IN_A_SCENARIO = {"rare": 0.0, "trial": 0.0}
+"""Of turns: it lasts minutes, so holds must pay wherever a station is full at the moment.
+
+Trials would cost more than they could still tell.
+"""
 
 
 def storage_struct(
