@@ -89,6 +89,7 @@ def pages(place: Path) -> list[str]:
         f"/decisions?user={user}",
         "/decisions?since=30+d&action=delay",
         f"/decisions/{last.job_id}",
+        "/doubts",
         "/models",
         "/decisions.json",
     ]

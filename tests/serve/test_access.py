@@ -142,6 +142,7 @@ def private(tmp_path_factory):
             "/decisions/601",
             "/models",
             "/models/1",
+            "/doubts",
             "/audit",
         )
         for form in ("", "&format=json" if "?" in path else "?format=json")

@@ -28,6 +28,7 @@ PAGES = (
     "models",
     "models/1",
     "reviews",
+    "doubts",
     "audit",
 )
 LOOKS = {

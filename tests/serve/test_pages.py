@@ -25,6 +25,7 @@ PAGES = (
     "/decisions/701",
     "/models",
     "/models/1",
+    "/doubts",
     "/audit",
 )
 

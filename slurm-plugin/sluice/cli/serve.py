@@ -92,6 +92,7 @@ def command(
     Predictions   what each program will do, and the runs that say so
     Interference  who loses how much alongside whom, and which pairs cost most
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
+    Doubts        what is worth a look, the costliest first: wrong predictions, long delays, …
     Reviews       what administrators ruled; operators rule on the page of a job, and undo here
     Models        what was trained and published, how good it was, how two differ
     Audit         who changed what, when and why; for operators

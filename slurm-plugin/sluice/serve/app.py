@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
 from sluice.policies.review import ReviewError
-from sluice.serve import audit, decisions, models, now, predictions, rulings
+from sluice.serve import attention, audit, decisions, models, now, predictions, rulings
 from sluice.serve.access import AccessError
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
@@ -50,7 +50,16 @@ MOST_BYTES = 1 << 16
 SESSION = timedelta(hours=12)
 OPEN = frozenset({"login", "log_in", "static"})
 """What is answered to anybody."""
-NAVIGATION = ("now", "predictions", "interference", "decisions", "reviews", "models", "audit")
+NAVIGATION = (
+    "now",
+    "predictions",
+    "interference",
+    "decisions",
+    "doubts",
+    "reviews",
+    "models",
+    "audit",
+)
 FOR_OPERATORS = frozenset({"audit", "audit_as"})
 """What nobody else may look at."""
 
@@ -201,6 +210,7 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     add("decisions", "/decisions", lambda s: decisions.page(site, s, g.who, query()))
     add("job", "/decisions/<job>", of_job)
 
+    add("doubts", "/doubts", lambda store: attention.page(site, store, g.who))
     add("audit", "/audit", lambda store: audit.page(site, store, g.who, query()))
     add("reviews", "/reviews", lambda store: rulings.page(site, store, g.who))
     add("models", "/models", lambda store: models.page(store, g.who))

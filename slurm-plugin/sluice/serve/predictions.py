@@ -416,11 +416,11 @@ def _heat(loss: float) -> str:
 
 def _pairs(site: Site, who: Who) -> Facts | None:
     """Return the worst pairs as computed last, with the names that the viewer may see."""
-    found = site.worst_pairs
+    found = site.rankings
     if found is None:
         return None
     rows = []
-    for row in found["rows"]:
+    for row in found["pairs"]:
         sides = [who.viewer.sees(row[f"{side}_uid"]) for side in ("victim", "aggressor")]
         if any(sides):
             rows.append(
@@ -432,7 +432,7 @@ def _pairs(site: Site, who: Who) -> Facts | None:
                     for name in (side, f"{side}_uid", f"{side}_user")
                 }
             )
-    return found | {"rows": rows}
+    return {"computed": found["computed"], "failed": found["failed"], "rows": rows}
 
 
 def _pair_tables(pairs: Facts | None) -> list[Table]:

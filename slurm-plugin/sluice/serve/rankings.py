@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,15 @@ PROGRAM = (
 
 
 class Rankings:
-    """The worst pairs of a history, as they were computed last."""
+    """The worst pairs of a history and what is in doubt, as they were computed last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked: float | None = None
-        self._pairs: dict[str, Any] | None = None
+        self._found: dict[str, Any] | None = None
 
-    def pairs(self, config: Path | None, history: Path) -> dict[str, Any] | None:
-        """Return rows, when they were computed, and what failed in it; None: not yet.
+    def latest(self, config: Path | None, history: Path) -> dict[str, Any] | None:
+        """Return `pairs` and `doubts`, when they were computed, and what failed; None: not yet.
 
         Where that is long ago, or never was, somebody begins to compute them.
         """
@@ -38,7 +37,7 @@ class Rankings:
             if self._asked is None or now - self._asked >= STALE_SECONDS:
                 self._asked = now
                 threading.Thread(target=self._compute, args=[config, history], daemon=True).start()
-            return self._pairs
+            return self._found
 
     def _compute(self, config: Path | None, history: Path) -> None:
         """Let another process compute: this one has pages to answer."""
@@ -51,19 +50,18 @@ class Rankings:
             text=True,
         )
         failed = done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
-        rows = [] if failed else json.loads(done.stdout)
+        found = {"pairs": [], "doubts": []} if failed else json.loads(done.stdout)
         with self._lock:
-            self._pairs = {"computed": int(time.time()), "rows": rows, "failed": failed}
+            self._found = {"computed": int(time.time()), "failed": failed, **found}
 
 
 def main(config: str, history: str) -> None:
-    """Print the pairs of applications that cost each other most, as the commands name them."""
+    """Print what a page waits for."""
     os.nice(NICE)
     from sluice.history_db.store import Store  # noqa: PLC0415 - of this process alone
-    from sluice.interference.cost import grounds_of  # noqa: PLC0415
     from sluice.policies import core  # noqa: PLC0415
+    from sluice.serve.doubts import computed  # noqa: PLC0415
 
     settings = core.read_config(Path(config)) if config else core.default_config()
     with Store(history, read_only=True) as store:
-        grounds = grounds_of(store, settings)
-    print(json.dumps([asdict(one) for one in grounds.costs().worst_pairs()]))
+        print(json.dumps(computed(store, settings, int(time.time()))))

@@ -65,9 +65,9 @@ class Site:
         self._rankings = Rankings()
 
     @property
-    def worst_pairs(self) -> dict[str, Any] | None:
+    def rankings(self) -> dict[str, Any] | None:
         """What was computed last, with its date; None: nothing yet."""
-        return self._rankings.pairs(self._config_path, self.history)
+        return self._rankings.latest(self._config_path, self.history)
 
     @property
     def config(self) -> Config:

@@ -10,17 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import IoWait
-from sluice.policies.control import HOURS, Payers
+from sluice.policies.control import HOURS, Payers, new_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sluice.history_db.store import Store
+    from sluice.policies.core import Config
     from sluice.slurm.records import QueuedJob
 
 HOUR = 3600
 STORED_SECONDS = 10
 """How often the history hears of waits: what a killed sluiced forgets of them, at most."""
+NEAR = 0.8
+"""Share of a budget from which on `near` names who has used it."""
 
 
 class Budgets:
@@ -45,10 +48,7 @@ class Budgets:
         """Go on where an earlier sluiced ended; once. Raises HistoryError."""
         if self._is_restored:
             return
-        for row in store.io_waits(since=(now // HOUR - HOURS) * HOUR, cluster=cluster):
-            self._payers.pay("user", row.uid, row.hour, row.seconds)
-            if row.account:
-                self._payers.pay("account", row.account, row.hour, row.seconds)
+        _pay(self._payers, store, cluster, now)
         self._is_restored = True
 
     def take(self, rows: Iterable[tuple[int, QueuedJob, float]], now: int) -> None:
@@ -79,3 +79,33 @@ class Budgets:
         ]
         self._unstored = {}
         return rows
+
+
+def near(store: Store, config: Config, cluster: str | None, now: int) -> list[dict[str, Any]]:
+    """Return which users and accounts have used NEAR of their budget in the last day, or more.
+
+    cluster: None: all that the history knows.
+    """
+    payers = Payers(new_facts())
+    users, accounts = _pay(payers, store, cluster, now)
+    return [
+        {"kind": kind, "who": who, "seconds": seconds, "budget": budget}
+        for kind, budget, known in (
+            ("user", config.user_budget, users),
+            ("account", config.account_budget, accounts),
+        )
+        for who in known
+        if budget and (seconds := payers.paid(kind, who, now)) >= NEAR * budget
+    ]
+
+
+def _pay(
+    payers: Payers, store: Store, cluster: str | None, now: int
+) -> tuple[list[int], list[str]]:
+    """Let users and accounts have paid what the history knows; return who they are."""
+    rows = store.io_waits(since=(now // HOUR - HOURS) * HOUR, cluster=cluster)
+    for row in rows:
+        payers.pay("user", row.uid, row.hour, row.seconds)
+        if row.account:
+            payers.pay("account", row.account, row.hour, row.seconds)
+    return sorted({row.uid for row in rows}), sorted({row.account for row in rows} - {""})

@@ -208,17 +208,9 @@ class Story:
         found = score_of(jobs, user_text)
         return {
             **found,
-            "wrong": [row for row in found["by_program"] if self._is_wrong(row)],
+            "wrong": [row for row in found["by_program"] if went_wrong(row, self.settings)],
             "wait": self._waits(choices),
         }
-
-    def _is_wrong(self, row: Facts) -> bool:
-        true = row["came_true"]
-        return (
-            true is not None
-            and row["jobs"] * row["answered"] >= FEW
-            and true < self.settings.policy.min_confidence
-        )
 
     def _waits(self, choices: Choices) -> Facts:
         """Compare waits with how long it took until the last of the co-runners had ended."""
@@ -359,6 +351,19 @@ def _stake(grounds: Grounds) -> Facts | None:
         return None
     found = assess(grounds.jobs, grounds.costs(), grounds.model.struct)
     return {**grounds.as_json(), **found.as_json()}
+
+
+def went_wrong(row: Facts, settings: Config) -> bool:
+    """Whether fewer predictions of a program came true than MinConfidence promises.
+
+    row: as `backtest.report` has it.
+    """
+    true = row["came_true"]
+    return (
+        true is not None
+        and row["jobs"] * row["answered"] >= FEW
+        and true < settings.policy.min_confidence
+    )
 
 
 def lost_share(job: FinishedJob) -> float | None:

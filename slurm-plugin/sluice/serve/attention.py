@@ -1,0 +1,139 @@
+"""The page of doubts: what is worth a look, the costliest first, with links to where one rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from sluice.serve.tables import Cell, Column, Page, Table, number, words
+from sluice.slurm.budgets import near
+from sluice.slurm.texts import amount_text, duration_text, share_text, time_text
+from sluice.slurm.viewers import user_text
+
+if TYPE_CHECKING:
+    from sluice.history_db.store import Store
+    from sluice.serve.access import Who
+    from sluice.serve.site import Site
+
+Facts = dict[str, Any]
+
+ABOUT = (
+    "What may be worth a look, the costliest first. The page of a job says why, and has the form "
+    "with which operators rule on jobs like it."
+)
+KINDS = {
+    "wrong": "predictions went wrong",
+    "delay": "long delay",
+    "unmeasured": "pair never measured",
+    "budget": "near a budget",
+}
+COLUMNS = (
+    Column("kind", "Doubt"),
+    Column("user", "User"),
+    Column("program", "Program"),
+    Column("what", "What"),
+    Column("node_hours", "Node-hours", is_number=True),
+    Column("look", "Look at"),
+)
+
+
+def page(site: Site, store: Store, who: Who) -> Page:
+    """List what is in doubt, as far as it is about jobs that the viewer sees."""
+    found = site.rankings
+    rows = [row for row in (found or {"doubts": []})["doubts"] if _is_visible(row, who)]
+    rows += [row for row in _budgets(site, store) if _is_visible(row, who)]
+    rows.sort(key=lambda row: -row["node_hours"])
+    return Page(
+        name="doubts",
+        title="Doubts",
+        facts={
+            "computed": found["computed"] if found else None,
+            "failed": found["failed"] if found else "",
+            "doubts": [row | {"user": _user(row)} for row in rows],
+        },
+        sentences=[ABOUT],
+        tables=[
+            Table(
+                "doubts",
+                "In doubt, the costliest first",
+                COLUMNS,
+                [_row(row) for row in rows],
+                empty="Nothing that is known.",
+                note=_note(found),
+            )
+        ],
+    )
+
+
+def _budgets(site: Site, store: Store) -> list[Facts]:
+    """Return who is near a budget; how many nodes waited is not known, so one."""
+    return [
+        {
+            "kind": "budget",
+            "uid": one["who"] if one["kind"] == "user" else None,
+            "account": one["who"] if one["kind"] == "account" else None,
+            "program": None,
+            "job_id": None,
+            "node_hours": one["seconds"] / 3600,
+            "waited": one["seconds"],
+            "budget": one["budget"],
+        }
+        for one in near(store, site.config, site.cluster, site.now)
+    ]
+
+
+def _is_visible(row: Facts, who: Who) -> bool:
+    sides = [row, *([row["alongside"]] if "alongside" in row else [])]
+    return all(who.viewer.sees(side["uid"]) for side in sides)
+
+
+def _note(found: Facts | None) -> str:
+    if found is None:
+        return "All but budgets is being computed; come back in a minute."
+    if found["failed"]:
+        return f"Nothing but budgets could be computed: {found['failed']}"
+    return (
+        f"Of the week before {time_text(found['computed'])}, budgets of the last 24 hours. "
+        "Node-hours are what a program costs and loses, what a delay takes, what a pair loses by "
+        "the model, and what a budget's jobs waited on a node each."
+    )
+
+
+def _user(row: Facts) -> str | None:
+    return None if row["uid"] is None else user_text(row["uid"])
+
+
+def _row(row: Facts) -> list[Cell]:
+    return [
+        words(KINDS[row["kind"]]),
+        words(_user(row)),
+        words(row["program"]),
+        words(_what(row)),
+        number(row["node_hours"], amount_text),
+        _look(row),
+    ]
+
+
+def _what(row: Facts) -> str:
+    if row["kind"] == "wrong":
+        return f"{share_text(row['came_true'])} of {row['checked']} predictions came true"
+    if row["kind"] == "delay":
+        return (
+            f"{duration_text(row['wait'])}, to save {amount_text(row['saved_node_hours'])} "
+            "node-hours"
+        )
+    if row["kind"] == "unmeasured":
+        other = row["alongside"]
+        job = f", as job {other['job_id']}" if other["job_id"] else ""
+        return f"alongside {other['program']} of {user_text(other['uid'])}{job}"
+    whose = f"account {row['account']}: " if row["account"] else ""
+    return f"{whose}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
+
+
+def _look(row: Facts) -> Cell:
+    """Return a link to the job with the form, or to the list that has the jobs."""
+    if row["job_id"]:
+        return words(f"job {row['job_id']}", href=f"/decisions/{row['job_id']}")
+    names = {"user": _user(row), "find": row["program"]}
+    query = urlencode({"since": "7 d"} | {key: text for key, text in names.items() if text})
+    return words("decisions", href=f"/decisions?{query}")

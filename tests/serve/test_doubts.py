@@ -1,0 +1,164 @@
+"""The page of doubts: what is worth a look, by what it may cost, and who sees it."""
+
+import time
+from contextlib import closing
+
+import pytest
+from decided_site import STREAM, WIDE, site
+from served_site import ANNS, BOBS, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
+
+from sluice.history_db.records import IoWait, ObservedInterference
+from sluice.history_db.store import Store
+from sluice.policies import core
+from sluice.serve.doubts import computed
+from sluice.serve.rankings import Rankings
+from sluice.serve.site import Site
+
+NOW = 1_750_000_000
+BY_ANN = {"uid": ANNS, "program": "ensemble"}
+BY_BOB = {"uid": BOBS, "program": HOSTILE}
+DOUBTS = [
+    BY_ANN | {"kind": "wrong", "job_id": 601, "node_hours": 3.0, "came_true": 0.5, "checked": 8},
+    BY_BOB
+    | {"kind": "delay", "job_id": 701, "node_hours": 9.0, "wait": 600.0, "saved_node_hours": 1.0},
+    BY_ANN
+    | {
+        "kind": "unmeasured",
+        "job_id": 601,
+        "node_hours": 5.0,
+        "alongside": BY_BOB | {"job_id": 701},
+    },
+]
+
+
+def doubts_of(history, **changes):
+    site(history, end=NOW, days=10, meetings=2, **changes)
+    with Store(history, read_only=True) as store:
+        return {
+            (row["kind"], row["uid"], row["program"]): row
+            for row in computed(store, core.default_config(), NOW)["doubts"]
+        }
+
+
+def test_programs_whose_predictions_went_wrong_come_with_what_is_at_stake(tmp_path):
+    found = doubts_of(tmp_path / "history.db", wrong_from=2)
+    (wrong,) = [row for (kind, *_), row in found.items() if kind == "wrong"]
+    assert (wrong["uid"], wrong["program"]) == (STREAM, "stream")
+    assert wrong["came_true"] < 0.8
+    assert wrong["checked"] == 28
+    assert wrong["node_hours"] > 0
+    assert wrong["job_id"] == 80
+
+
+def test_of_each_program_the_delay_that_costs_most_is_told(tmp_path):
+    found = doubts_of(tmp_path / "history.db")
+    assert [key for key in found if key[0] == "delay"] == [("delay", STREAM, "stream")]
+    delay = found["delay", STREAM, "stream"]
+    assert delay["node_hours"] == pytest.approx(64 * delay["wait"] / 3600)
+    assert delay["saved_node_hours"] > 0
+    assert not [key for key in found if key[0] == "wrong"]
+
+
+def test_a_pair_that_production_showed_is_in_doubt_no_more(tmp_path):
+    history = tmp_path / "history.db"
+    pair = ("unmeasured", STREAM, "stream")
+    found = doubts_of(history)
+    assert found[pair]["alongside"]["program"] == "wide"
+    assert found[pair]["node_hours"] > 0
+    with Store(history) as store:
+        store.put_observed_interference([seen("stream", "wide")])
+        rest = computed(store, core.default_config(), NOW)["doubts"]
+    assert {(row["kind"], row["program"]) for row in rest} == {
+        (kind, program) for kind, _, program in found
+    } - {("unmeasured", "stream")}
+    assert found.keys() >= {("unmeasured", WIDE, "wide")}
+
+
+def seen(victim: str, aggressor: str) -> ObservedInterference:
+    return ObservedInterference(
+        victim=victim,
+        aggressor=aggressor,
+        since=NOW - 86400,
+        until=NOW,
+        rho=0.7,
+        log_sd=0.1,
+        p_value=0.001,
+        disturbed=20,
+        undisturbed=20,
+        false_rate=0.05,
+        found=NOW,
+    )
+
+
+def test_another_process_computes_them_once(tmp_path):
+    history = tmp_path / "history.db"
+    site(history, end=int(time.time()), days=3)
+    rankings = Rankings()
+    until = time.monotonic() + 120
+    while (found := rankings.latest(None, history)) is None and time.monotonic() < until:
+        time.sleep(0.2)
+    assert found is not None
+    assert found["failed"] == ""
+    assert {row["kind"] for row in found["doubts"]} >= {"delay"}
+    assert found["pairs"]
+    assert rankings.latest(None, history) is found
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    found = {"computed": NOW, "failed": "", "pairs": [], "doubts": DOUBTS}
+    monkeypatch.setattr(Site, "rankings", property(lambda _: found))
+    with closing(ServedSite(tmp_path)) as made:
+        made.make_busy()
+        yield made
+
+
+def get(served, path: str, token: str = TOKEN):
+    return served.app().test_client().get(path, headers={"Authorization": f"Bearer {token}"})
+
+
+def test_the_costliest_comes_first_and_leads_to_the_page_with_the_form(served):
+    page = get(served, "/doubts").text
+    rows = get(served, "/doubts.json").json["doubts"]
+    assert [row["kind"] for row in rows] == ["delay", "unmeasured", "wrong"]
+    assert 'href="/decisions/701"' in page
+    assert "50% of 8 predictions came true" in page
+    assert "as job 701" in page
+    assert "Rule on jobs like this one" in get(served, "/decisions/701").text
+    assert "<script>alert" not in page
+    assert "Computed" not in page
+
+
+def test_who_is_near_a_budget_is_named_at_once(served):
+    served.conf.write_text(served.conf.read_text() + "UserBudget=10000\nAccountBudget=10000\n")
+    hour = served.now // 3600 * 3600
+    with Store(served.history) as store:
+        store.add_io_waits(
+            [
+                IoWait("lab", hour, ANNS, "physics", 7000.0),
+                IoWait("lab", hour, BOBS, "physics", 2000.0),
+                IoWait("lab", hour - 30 * 3600, BOBS, "", 9000.0),
+                IoWait("other", hour, BOBS, "", 9000.0),
+            ]
+        )
+
+    def near() -> list[tuple]:
+        rows = get(served, "/doubts.json").json["doubts"]
+        return [(row["uid"], row["account"], row["waited"]) for row in rows if "budget" in row]
+
+    assert near() == [(None, "physics", 9000.0)]
+    with Store(served.history) as store:
+        store.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
+    assert near() == [(None, "physics", 9000.0), (ANNS, None, 8000.0)]
+    assert "account physics: waited 2 h 30 min" in get(served, "/doubts").text
+    assert 'href="/decisions?since=7+d&amp;user=daemon"' in get(served, "/doubts").text
+    served.tell_privacy(is_private=True)
+    assert near() == [(ANNS, None, 8000.0)]
+
+
+def test_doubts_about_jobs_that_slurm_hides_are_hidden(served):
+    served.tell_privacy(is_private=True)
+    assert [row["kind"] for row in get(served, "/doubts.json").json["doubts"]] == ["wrong"]
+    assert "701" not in get(served, "/doubts").text
+    bobs = get(served, "/doubts.json", OTHER_TOKEN).json["doubts"]
+    assert [(row["kind"], row["uid"]) for row in bobs] == [("delay", BOBS)]
