@@ -155,12 +155,13 @@ class Ledger:
 
     def take(self, changes: Changes) -> None:
         """Take up what changed in the queue."""
+        for job in changes.changed:
+            self._follow(job)
+        # only now: the last task of an array may go as its next one comes
         for job in changes.gone:
             place = self._places.pop(job.job_id, None)
             if place is not None:
                 self._leave(place.key)
-        for job in changes.changed:
-            self._follow(job)
 
     def known(self, job: QueuedJob) -> Known | None:
         """Return what is known of a job's submission."""
