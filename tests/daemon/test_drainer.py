@@ -70,6 +70,7 @@ def drained(plugin, tmp_path, monkeypatch) -> Iterator[Drainer]:  # noqa: ARG001
     monkeypatch.setattr(drainer, "BATCH", 10)
     monkeypatch.setattr(drainer, "KEPT", 30)
     monkeypatch.setattr(drainer, "LONG_PAUSE", 0.05)
+    monkeypatch.setattr(drainer, "STATS_SECONDS", 0.0)
     client = PluginClient(tmp_path / "plugin.sock", RECORD_SIZE)
     drained = Drainer(client, tmp_path / "lib" / "history.db", lambda _checksum: None)
     drained.start()
@@ -149,14 +150,10 @@ def test_a_plugin_that_nobody_serves_is_told(tmp_path):
     drained.close()
 
 
-def test_what_the_plugin_counts_is_known_and_nonsense_holds_no_record_up(
-    plugin, drained, monkeypatch
-):
-    monkeypatch.setattr(drainer, "STATS_SECONDS", 0.0)
-    assert drained.wait(PATIENCE)
-    assert drained.stats == {"submissions": 7}
+def test_what_the_plugin_counts_is_known_and_nonsense_holds_no_record_up(plugin, drained):
+    wait_for(lambda: drained.stats == {"submissions": 7})
     plugin.stats = b"hello\n"
     plugin.submit(3)
     assert drained.wait(PATIENCE)
     assert len(drained.arrived()) == 3
-    assert drained.stats == {}
+    wait_for(lambda: drained.stats == {})
