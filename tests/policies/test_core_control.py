@@ -1051,6 +1051,14 @@ def test_a_budget_is_the_sum_of_the_last_24_hours_however_they_come(steps):
         assert payers.paid("user", 1, hour * 3600 + 1800) == expected
 
 
+def test_what_each_of_many_payers_paid_is_kept_while_room_is_made_for_more():
+    payers = control.Payers(control.new_facts())
+    users = range(3 * control.FIRST_CAPACITY)
+    for user in users:
+        payers.pay("user", user, NOW, 1.0 + user)
+    assert [payers.paid("user", user, NOW) for user in users] == [1.0 + user for user in users]
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40)), min_size=1, max_size=12),
     st.integers(1, 200),

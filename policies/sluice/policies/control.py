@@ -83,8 +83,8 @@ class Payers:
 
     def pay(self, kind: str, who: object, now: int, seconds: float) -> None:
         """Add seconds at a time (UTC seconds); what comes late counts as the latest."""
-        payer = ffi.addressof(self._array, self.index(kind, who))
-        lib.sluice_control_pay(payer, now, seconds)
+        index = self.index(kind, who)  # first: it may move the array
+        lib.sluice_control_pay(ffi.addressof(self._array, index), now, seconds)
 
     def paid(self, kind: str, who: object, now: int) -> float:
         """Return the seconds of this and the hours before it, a day in all."""
