@@ -3,7 +3,6 @@
 `make acceptance` prints the figures that docs/evidence/enforce.md states.
 """
 
-import json
 import shutil
 import statistics
 import tempfile
@@ -11,19 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from enforce_cases import BYSTANDER, EQUAL, WIDE, Case, Prediction, Run
 from enforce_lab import EnforceLab
 from measured_programs import STREAM, VICTIM
-
-from sluice.cli.main import main
 
 pytestmark = [pytest.mark.slurm, pytest.mark.storage, pytest.mark.acceptance]
 
 BLOCKS = 5
 MODES = ("observe", "enforce")
-VERDICTS = (0, 3, 4, 5)
-"""Exit codes of `sluice report`."""
 
 
 @pytest.fixture(scope="module")
@@ -128,24 +122,6 @@ def test_where_a_stream_would_starve_a_wide_job_less_is_lost_as_predicted(wide, 
     assert apart < 0.1 * alongside  # it may start when too little is left to be saved
     predicted = wide.predicted()
     assert predicted.low <= statistics.median(wide.falls()) <= predicted.high
-
-
-def test_the_report_says_what_enforce_then_measures(wide, lab, capsys):
-    """By the same decisions: what a delay saves and what its wait costs, a delayed job."""
-    arguments = ["report", "--since", "1d", "--no-levers", "--json"]
-    done = CliRunner().invoke(main, [*arguments, "--config", str(lab.files.config)])
-    assert done.exit_code in VERDICTS, done.output
-    delays = json.loads(done.stdout)["effects"]["by_action"]["delay"]
-    assert delays["jobs"] == len(MODES) * BLOCKS
-    net = 3600 * (delays["saved_node_hours"] - delays["waited_node_hours"]) / delays["jobs"]
-    fall, predicted = statistics.median(wide.falls()), wide.predicted()
-    with capsys.disabled():
-        print(
-            f"\n  report: {net:.1f} node-seconds a delay; measured {fall:.1f} "
-            f"({predicted.low:.1f} to {predicted.high:.1f})"
-        )
-    assert predicted.low <= net <= predicted.high
-    assert predicted.low <= fall <= predicted.high
 
 
 def test_at_equal_widths_nothing_is_done(equal, lab, capsys):
