@@ -120,7 +120,7 @@ def of_bundle(store: Store, bundle: Path) -> str:
     return f"the bundle {bundle}, published "
 
 
-def pack(path: Path, site: SiteModel) -> None:
+def pack(path: Path, site: SiteModel, **text: object) -> None:
     write_bundle(
         path,
         policy=POLICY,
@@ -128,9 +128,24 @@ def pack(path: Path, site: SiteModel) -> None:
         patterns=None,
         numbers=None,
         applications=[],
-        text=json.dumps({"interference": site.for_bundle()}),
+        text=json.dumps({"interference": site.for_bundle()} | text),
         created=NOW,
     )
+
+
+@pytest.mark.parametrize("told", [None, "measured here", 7, ["x"]])
+def test_a_bundle_may_tell_anything_of_its_model(conf, history, told):
+    """Others may write bundles, too: their text is for people."""
+    with Store(history) as store:
+        published(store, conf)
+    pack(
+        conf.parent / "model.bundle",
+        SiteModel(core.default_interference(), 0.0, Basis()),
+        interference=told,
+    )
+    done = CliRunner().invoke(main, ["site", "assess", "--config", str(conf), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["interference_model"]["source"] == "bundle"
 
 
 @pytest.mark.parametrize("source", [published, of_history, of_bundle])

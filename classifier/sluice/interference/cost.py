@@ -102,10 +102,10 @@ def _of_bundle(path: Path) -> NamedModel:
 def _told(text: str) -> dict[str, Any]:
     """Return what a bundle tells of its interference model, for people."""
     try:
-        told: dict[str, Any] = json.loads(text).get("interference", {})
+        told = json.loads(text).get("interference")
     except (ValueError, AttributeError):
         return {}
-    return told
+    return told if isinstance(told, dict) else {}
 
 
 INSTANTS = 16  # of each run
