@@ -691,23 +691,13 @@ price_both_sharings (struct sluice_workspace *workspace, struct sluice_decision 
  * Reviews of pairs
  */
 
+/* Whether a review rules so on the job and another. */
 static int
-is_let_together (const struct sluice_workspace *workspace,
-		 const struct sluice_identity *other)
+is_ruled (const struct sluice_workspace *workspace, enum sluice_ruling ruling,
+	  const struct sluice_identity *other)
 {
 	for (uint32_t i = 0; i < workspace->pairing_count; i++)
-		if (workspace->pairings[i].ruling == SLUICE_RULING_TOGETHER
-		    && sluice_identity_matches (workspace->pairings[i].other, other))
-			return 1;
-	return 0;
-}
-
-static int
-is_to_be_apart (const struct sluice_workspace *workspace,
-		const struct sluice_identity *other)
-{
-	for (uint32_t i = 0; i < workspace->pairing_count; i++)
-		if (workspace->pairings[i].ruling == SLUICE_RULING_APART
+		if (workspace->pairings[i].ruling == ruling
 		    && sluice_identity_matches (workspace->pairings[i].other, other))
 			return 1;
 	return 0;
@@ -734,12 +724,13 @@ obey_reviews (struct sluice_workspace *workspace,
 	if (workspace->pairing_count == 0)
 		return;
 	for (uint32_t m = 0; m < s->member_count; m++)
-		workspace->together[m]
-		    = s->members[m].job_id != 0
-		      && is_let_together (workspace, &s->members[m].identity);
+		workspace->together[m] = s->members[m].job_id != 0
+					 && is_ruled (workspace, SLUICE_RULING_TOGETHER,
+						      &s->members[m].identity);
 	for (uint32_t i = 0; i < s->corunner_count; i++) {
 		const struct sluice_situation_presence *p = &s->present[i];
-		if (p->end <= workspace->now || !is_to_be_apart (workspace, &p->identity))
+		if (p->end <= workspace->now
+		    || !is_ruled (workspace, SLUICE_RULING_APART, &p->identity))
 			continue;
 		workspace->kept_from.lanes |= p->lane_mask ? p->lane_mask : UINT32_MAX;
 		workspace->kept_from.until = larger (workspace->kept_from.until, p->end);

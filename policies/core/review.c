@@ -79,13 +79,23 @@ is_in_force (const struct sluice_review *review, int64_t now)
 	return review->until == 0 || now < review->until;
 }
 
+int
+sluice_review_is_about (const struct sluice_review *review,
+			const struct sluice_identity *identity, int64_t now)
+{
+	return is_in_force (review, now)
+	       && (sluice_identity_matches (&review->of, identity)
+		   || (is_pair (review->ruling)
+		       && sluice_identity_matches (&review->with, identity)));
+}
+
 const struct sluice_review *
 sluice_review_find (const struct sluice_review *reviews, uint32_t n, uint32_t rulings,
 		    const struct sluice_identity *identity, int64_t now)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (rulings >> reviews[i].ruling & 1 && is_in_force (&reviews[i], now)
-		    && sluice_identity_matches (&reviews[i].of, identity))
+		if (rulings >> reviews[i].ruling & 1
+		    && sluice_review_is_about (&reviews[i], identity, now))
 			return &reviews[i];
 	return NULL;
 }

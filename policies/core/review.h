@@ -48,6 +48,11 @@ void sluice_identity_of (const struct sluice_submission *submission,
 int sluice_identity_matches (const struct sluice_identity *selector,
 			     const struct sluice_identity *identity);
 
+/* Whether a review is in force at now (UTC seconds) and about the job, on either side of a
+ * pair. */
+int sluice_review_is_about (const struct sluice_review *review,
+			    const struct sluice_identity *identity, int64_t now);
+
 /* The first review with one of the rulings (bits by enum sluice_ruling) that is in force at
  * now (UTC seconds) and is about the job; NULL: there is none. */
 const struct sluice_review *sluice_review_find (const struct sluice_review *reviews,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.policies._core import ffi, lib
 from sluice.policies.container import read_regular
 from sluice.policies.core import FEATURES
-from sluice.policies.structs import FIELD_NAMES, PATTERNS, RULINGS, CoreError, View, checked
+from sluice.policies.structs import FIELD_NAMES, PATTERNS, CoreError, View, checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,8 +131,7 @@ class Bundle:
         found = [
             review.number
             for review in self.reviews()
-            if (not review.until or now < review.until)
-            and any(lib.sluice_identity_matches(side, identity) for side in _sides(review.struct))
+            if lib.sluice_review_is_about(review.struct, identity, now)
         ]
         return list(dict.fromkeys(found))
 
@@ -141,13 +140,6 @@ class Bundle:
         count = ffi.new("uint32_t *")
         start = lib.sluice_bundle_reviews(self.handle, count)
         return [View(start[i]) for i in range(count[0])]
-
-
-def _sides(review: Any) -> list[Any]:
-    """Return the selectors of a struct sluice_review."""
-    pair = ("apart", "together")
-    has_two = RULINGS[review.ruling] in pair
-    return [ffi.addressof(review, "of"), *([ffi.addressof(review, "with")] if has_two else [])]
 
 
 def name_of(path: Path | str, published_at: int) -> str:
