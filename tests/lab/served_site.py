@@ -147,7 +147,7 @@ class ServedSite:
 
     def publish(self, store: Store) -> bytes:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""
-        standing = packed(standing_reviews(store, None, self.now), self.now, store.runs_of_program)
+        standing = packed(standing_reviews(store, None), self.now, store.runs_of_program)
         content = core_cases.bundle_bytes(*self._entries, conf=LANES, reviews=standing)
         path = self.folder / "model.bundle"
         path.write_bytes(content)

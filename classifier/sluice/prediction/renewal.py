@@ -111,30 +111,41 @@ def _squares(items: Sequence[PastPrediction]) -> NDArray[np.float64]:
     return np.array([(item.confidence - item.is_right) ** 2 for item in items])
 
 
-def standing_reviews(store: Store, file: Path | None, now: int) -> list[Review]:
+def standing_reviews(store: Store, file: Path | None) -> list[Review]:
     """Return the reviews that stand, those of the site's file before those of the history.
 
-    The history is told of those in the file, so that `sluice why` knows them later, too.
     Raises ReviewError, which names the line of the file.
     """
-    kept = [one for one in store.reviews() if one.undone_at is None]
-    made = [Review.from_json(one.content) for one in kept if one.source != "file"]
+    made = [
+        Review.from_json(one.content)
+        for one in store.reviews()
+        if one.undone_at is None and one.source != review.FILE
+    ]
     in_file = review.read_file(file) if file is not None and file.exists() else []
-    known = {one.name: one for one in kept if one.source == "file"}
-    found: list[tuple[Review, bool]] = []
+    return review.joined(made, in_file)
+
+
+def _note_file(store: Store, reviews: Iterable[Review], now: int) -> None:
+    """Tell the history which reviews the file has, so that `sluice why` knows them later, too."""
+    in_file = [one for one in reviews if one.by == review.FILE]
+    known = {
+        one.name: one
+        for one in store.reviews()
+        if one.undone_at is None and one.source == review.FILE
+    }
+    changed: list[tuple[Review, bool]] = []
     """What is new in the file (False), or gone from it."""
     for one in in_file:
         if known.pop(one.name, None) is None:
-            store.add_review(StoredReview(one.name, "file", now, one.to_json()))
-            found.append((one, False))
+            store.add_review(StoredReview(one.name, review.FILE, now, one.to_json()))
+            changed.append((one, False))
     for name, gone in known.items():
-        store.undo_review(name, "file", now)
-        found.append((Review.from_json(gone.content), True))
+        store.undo_review(name, review.FILE, now)
+        changed.append((Review.from_json(gone.content), True))
     store.add_audit(
-        AuditEntry.of_review(now, None, one.name, one.summary, f"read {file}", is_undone=is_undone)
-        for one, is_undone in found
+        AuditEntry.of_review(now, None, one.name, one.summary, "by file", is_undone=is_undone)
+        for one, is_undone in changed
     )
-    return review.joined(made, in_file)
 
 
 KEPT_MODELS = 10  # besides those that decisions refer to
@@ -176,16 +187,18 @@ def publish(
     policy: core.View,
     path: Path,
     now: int,
+    reviews: Sequence[Review] = (),
     **parts: Any,
 ) -> Bundle:
     """Write a bundle atomically and keep a copy in the history, so that decisions can be replayed.
 
-    parts: as `packer` takes them. Where nothing of it differs from the bundle that was published
-    last, that one stays.
+    reviews, parts: as `packer` takes them. Where nothing of it differs from the bundle that was
+    published last, that one stays.
 
     Raises CoreError when the core would refuse it, OSError, or HistoryError.
     """
-    packed = packer(store, model, policy=policy, now=now, **parts)
+    packed = packer(store, model, policy=policy, now=now, reviews=reviews, **parts)
+    _note_file(store, reviews, now)
     latest = store.latest_bundle()
     if latest is not None:
         now = max(now, latest.published_at + 1)  # its name tells bundles of one second apart

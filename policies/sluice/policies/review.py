@@ -31,6 +31,8 @@ CLASS_PATTERNS = {"stream": "aw", "flush": "ws", "meta": "metadata"}
 """Treated as a class is treated as the pattern that the class is made for."""
 TREATMENTS = (*(pattern for pattern in PATTERNS if pattern != UNKNOWN), *CLASS_PATTERNS)
 MAX_FILE_BYTES = 1 << 20
+FILE = "file"
+"""Who rules in the site's file, and where that was made."""
 
 
 class ReviewError(CoreError):
@@ -292,7 +294,7 @@ def _of_table(row: Any) -> Review:
         treat_as=_text(row, "as"),
         until=end_of(row.get("until", "")),
         comment=_text(row, "comment"),
-        by="file",
+        by=FILE,
     )
 
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.store import Store
-from sluice.policies.review import PAIRS, RULED, TREATMENTS, Review, Selector, day_text, end_of
+from sluice.policies.review import (
+    FILE,
+    PAIRS,
+    RULED,
+    TREATMENTS,
+    Review,
+    Selector,
+    day_text,
+    end_of,
+)
 from sluice.serve.site import BUSY_SECONDS
 from sluice.serve.tables import Cell, Column, Page, Table, moment, words
 from sluice.slurm import reviews
@@ -73,7 +82,7 @@ def _is_visible(row: Facts, who: Who) -> bool:
 
 
 def _row(row: Facts, who: Who) -> list[Cell]:
-    can_undo = who.is_operator and row["state"] != "undone" and row["source"] != "file"
+    can_undo = who.is_operator and row["state"] != "undone" and row["source"] != FILE
     return [
         words(row["id"]),
         words(row["text"]),

@@ -24,7 +24,7 @@ from sluice.slurm.viewers import user_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sluice.history_db.records import Bundle
+    from sluice.history_db.records import Publication
     from sluice.policies.core import Config
 
 SWITCH = "switch"
@@ -62,7 +62,7 @@ def tell_switch(config: Config, now: int, *, is_off: bool, reason: str) -> str:
 
 
 def tell_publication(
-    store: Store, before: Bundle | None, after: Bundle, *, uid: int, reason: str
+    store: Store, before: Publication | None, after: Publication, *, uid: int, reason: str
 ) -> None:
     """Say in the audit which bundle replaced which, if another did."""
     if before is not None and before.checksum == after.checksum and before.path == after.path:
@@ -79,7 +79,7 @@ def tell_publication(
     store.add_audit([entry])
 
 
-def _bundle(bundle: Bundle) -> str:
+def _bundle(bundle: Publication) -> str:
     return f"model {bundle.model}, {bundle.checksum:016x}"
 
 
@@ -89,10 +89,10 @@ def _switch(*, is_off: bool) -> str:
 
 def listed(store: Store, *, since: int = 0) -> list[dict[str, Any]]:
     """Return what was changed from a time on (UTC seconds), oldest first, with names of users."""
-    return [
-        asdict(entry) | {"user": None if entry.uid is None else user_text(entry.uid)}
-        for entry in store.audit(since=since)
-    ]
+    entries = store.audit(since=since)
+    # who asks for a name asks a directory service: once each
+    names = {uid: None if uid is None else user_text(uid) for uid in {one.uid for one in entries}}
+    return [asdict(entry) | {"user": names[entry.uid]} for entry in entries]
 
 
 class Auditor:

@@ -95,7 +95,7 @@ def publish_model(
             f"{path.parent}: no such directory; create it, or name another file with --bundle"
         )
     interference = site_evidence(store).model()
-    before = store.latest_bundle()
+    before = store.latest_publication()
     bundle = publish(
         store,
         model,
@@ -104,7 +104,7 @@ def publish_model(
         now=now,
         interference=interference.interference,
         interference_from=interference.for_bundle(),
-        reviews=standing_reviews(store, reviews, now),
+        reviews=standing_reviews(store, reviews),
     )
     tell_publication(store, before, bundle, uid=uid_of_caller(), reason=reason)
     return Published(bundle, interference.basis)
@@ -130,7 +130,7 @@ def candidate(
         now=now,
         interference=interference.interference,
         interference_from=interference.for_bundle(),
-        reviews=standing_reviews(store, reviews, now),
+        reviews=standing_reviews(store, reviews),
     )
     return pack(created=now)
 
@@ -404,13 +404,10 @@ class Learner:
         """Publish what is known now; where nothing of it is new, the bundle stays."""
         interference = self._interference_model(store, now)
         path = Path(self.config.bundle)
-        reviews = [
-            one
-            for one in standing_reviews(store, Path(self.config.reviews), now)
-            if one.is_in_force(now)
-        ]
+        reviews = standing_reviews(store, Path(self.config.reviews))
+        in_force = tuple(one for one in reviews if one.is_in_force(now))
         key = (
-            *(current.version, self.config.checksum, id(interference), tuple(reviews)),
+            *(current.version, self.config.checksum, id(interference), in_force),
             service.stamp_of(path),
         )
         if key == self._published:
@@ -419,7 +416,7 @@ class Learner:
         if model is None:
             self._current = None  # forgotten: the next poll starts again
             return
-        before = store.latest_bundle()
+        before = store.latest_publication()
         bundle = publish(
             store,
             model,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import AuditEntry, StoredReview
 from sluice.policies.core import UNKNOWN, sentence
-from sluice.policies.review import Review, ReviewError, Selector, day_text, read_file
+from sluice.policies.review import FILE, Review, ReviewError, Selector, day_text, read_file
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -81,15 +81,15 @@ def undo(store: Store, name: str, *, by: str, now: int) -> Review:
     if len(found) != 1:
         what = "no review that stands is" if not found else f"{len(found)} reviews are"
         raise ReviewError(f"{what} called {name}; `sluice review list` shows them")
-    if found[0].source == "file":
+    if found[0].source == FILE:
         raise ReviewError(f"{found[0].name} stands in the site's file; take it out there")
     return _take_back(store, found[0], by, now, reason="undone")
 
 
 def unpublished(in_file: Iterable[Review], kept: Iterable[StoredReview]) -> list[StoredReview]:
     """Return the reviews of a file of which the history has not heard."""
-    known = {one.name for one in kept if one.source == "file" and one.undone_at is None}
-    return [_stored(one, "file") for one in in_file if one.name not in known]
+    known = {one.name for one in kept if one.source == FILE and one.undone_at is None}
+    return [_stored(one, FILE) for one in in_file if one.name not in known]
 
 
 def listed(store: Store, file: Path, now: int) -> list[Facts]:

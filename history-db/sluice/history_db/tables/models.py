@@ -246,12 +246,18 @@ class Bundles(Connection):
             content = restore(base, unpacked(content))
         return Bundle(checksum, model, path, published_at, content)
 
+    def latest_publication(self) -> Publication | None:
+        """Tell of the bundle that was published last."""
+        rows = self._rows(
+            "SELECT checksum, model, path, published_at FROM bundles "
+            "ORDER BY published_at DESC, rowid DESC LIMIT 1"
+        )
+        return Publication(unsigned(rows[0][0]), *rows[0][1:]) if rows else None
+
     def latest_bundle(self) -> Bundle | None:
         """Return the one that was published last."""
-        rows = self._rows(
-            "SELECT checksum FROM bundles ORDER BY published_at DESC, rowid DESC LIMIT 1"
-        )
-        return self.bundle(unsigned(rows[0][0])) if rows else None
+        latest = self.latest_publication()
+        return self.bundle(latest.checksum) if latest else None
 
     def bundle_head(self, checksum: int, size: int) -> bytes:
         """Return the first bytes of a bundle that may have many; none if it is not known."""
