@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sluice.cli.common import amount_text, duration_text, history_path, share_text
@@ -11,11 +10,10 @@ from sluice.cli.listing import progress
 from sluice.cli.replay_words import cores, with_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sluice.policies.core import Config
-    from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.levers import Levers
 
 
@@ -29,19 +27,11 @@ def replayed_levers(
     draws: int,
 ) -> Levers | str:
     """Replay the last jobs of a site under each lever; a text: why they cannot be."""
-    from sluice.sim.replay.levers import experiment_of
-
-    path = history_path(config, history)
-    return _levers(partial(experiment_of, path, settings, bandwidth=bandwidth), laws, draws)
-
-
-def _levers(asked: Callable[[], Experiment], laws: Sequence[str], draws: int) -> Levers | str:
-    """Replay the last jobs under each lever; a text: why they cannot be."""
     from sluice.sim.engine import SimError
-    from sluice.sim.replay.levers import levers, replays
+    from sluice.sim.replay.levers import experiment_of, levers, replays
 
     try:
-        experiment = asked()
+        experiment = experiment_of(history_path(config, history), settings, bandwidth=bandwidth)
         with progress("replays", lambda: replays(laws, draws)) as (_, advance):
             return levers(experiment, laws=laws, repeats=draws, workers=cores(), advance=advance)
     except SimError as error:

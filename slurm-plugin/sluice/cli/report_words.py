@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.cli.common import (
     NOTHING,
     amount_text,
+    count_text,
     coverage_text,
     duration_text,
     one_line,
@@ -105,7 +106,7 @@ def _decided(facts: Facts) -> Section:
     sentences = []
     if delays:
         sentences.append(
-            f"Sluice{would or ' did'} delay {_count(delays['jobs'], 'job')}, the longest by "
+            f"Sluice{would or ' did'} delay {count_text(delays['jobs'], 'job')}, the longest by "
             f"{duration_text(delays['longest_wait'])}: {amount_text(delays['waited_node_hours'])} "
             f"node-hours of waiting to save {amount_text(delays['saved_node_hours'])}."
         )
@@ -114,7 +115,7 @@ def _decided(facts: Facts) -> Section:
     for action, what in (("disjoint", "to a lane of its own"), ("turns", "in turns")):
         if found := effects["by_action"].get(action):
             sentences.append(
-                f"{_count(found['jobs'], 'job')}{would} run {what}, which saves "
+                f"{count_text(found['jobs'], 'job')}{would} run {what}, which saves "
                 f"{amount_text(found['saved_node_hours'])} node-hours."
             )
     if "turns" in facts:
@@ -182,14 +183,14 @@ def _decided(facts: Facts) -> Section:
 
 def _released(reasons: dict[str, int]) -> str:
     told = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-    return f"Tokens were taken off {_count(sum(reasons.values()), 'waiting job')}: {told}."
+    return f"Tokens were taken off {count_text(sum(reasons.values()), 'waiting job')}: {told}."
 
 
 def _held(turns: Facts) -> Iterator[str]:
     for name, words in (("held", "were held"), ("in_thought", "would have been held")):
         if turns[name]["bursts"]:
             yield (
-                f"{_count(turns[name]['bursts'], 'burst')} {words} in turns, expected to save "
+                f"{count_text(turns[name]['bursts'], 'burst')} {words} in turns, expected to save "
                 f"{amount_text(turns[name]['saving'] / 3600)} node-hours."
             )
 
@@ -200,7 +201,7 @@ def _worst_off(effects: Facts) -> str:
         return f"Nobody is worse off, at a price of {price:g} for each node-hour of waiting."
     worst = effects["by_user"][0]
     return (
-        f"Worst off is {_user(worst)}: {_count(worst['delayed'], 'job')} delayed, "
+        f"Worst off is {_user(worst)}: {count_text(worst['delayed'], 'job')} delayed, "
         f"{duration_text(worst['longest_wait'])} at most; {_signed(worst['net_node_hours'])} "
         f"node-hours in all, at a price of {price:g} for each node-hour of waiting."
     )
@@ -241,7 +242,7 @@ def _right(facts: Facts) -> Section:
     slowdown = facts.get("slowdown")
     if slowdown and slowdown["checked"]:
         sentences.append(
-            f"Of {_count(slowdown['checked'], 'job')} that shared, "
+            f"Of {count_text(slowdown['checked'], 'job')} that shared, "
             f"{share_text(slowdown['at_most'])} were slowed by no more than predicted "
             f"({share_text(slowdown['quantile'])} should be): predicted in the mean "
             f"{times_text(slowdown['predicted_mean'])}, measured "
@@ -250,9 +251,9 @@ def _right(facts: Facts) -> Section:
     wait = found["wait"]
     if wait["checked"]:
         sentences.append(
-            f"Of {_count(wait['checked'], 'conflict')} to wait for, {share_text(wait['within_2'])} "
-            f"lasted as long as predicted within a factor of two; the median "
-            f"{times_text(wait['median_factor'])} as long."
+            f"Of {count_text(wait['checked'], 'conflict')} to wait for, "
+            f"{share_text(wait['within_2'])} lasted as long as predicted within a factor of two; "
+            f"the median {times_text(wait['median_factor'])} as long."
         )
     wrong = found["wrong"][:SHOWN]
     if wrong:
@@ -356,7 +357,3 @@ def _program(row: Facts) -> str:
 
 def _signed(amount: float) -> str:
     return f"{'-' if amount < 0 else ''}{amount_text(abs(amount))}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

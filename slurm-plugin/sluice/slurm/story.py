@@ -12,6 +12,7 @@ from sluice.slurm.texts import (
     NOTHING,
     amount_text,
     bytes_text,
+    count_text,
     duration_text,
     one_line,
     rate_text,
@@ -86,7 +87,7 @@ def story(facts: Facts) -> Iterator[Part]:
 
 def _introduction(facts: Facts) -> Iterator[Part]:
     job = facts["job"]
-    nodes = f" on {_count(job['nodes'], 'node')}" if job["nodes"] else ""
+    nodes = f" on {count_text(job['nodes'], 'node')}" if job["nodes"] else ""
     yield (
         f"Job {job['job']} {one_line(job['name'] or '(no name)')} of "
         f"{job['user'] or 'an unknown user'}{nodes}, "
@@ -121,7 +122,7 @@ def _what_was_known(prediction: Facts, evidence: Facts) -> Iterator[Part]:
         yield "  Nothing: no earlier run resembles it."
         return
     profile = prediction["profile"]
-    runs = f", {_count(profile['runs'], 'run')}" if profile["runs"] else ""
+    runs = f", {count_text(profile['runs'], 'run')}" if profile["runs"] else ""
     yield f"  Evidence: {sentence('evidence', prediction['evidence'])}{runs}."
     if evidence["logs"]:
         yield from _logs(evidence)
@@ -180,7 +181,7 @@ def _logs(evidence: Facts) -> Iterator[Part]:
     yield Rows(columns, rows, indent=4)
     more = evidence["runs"] - len(rows)
     if more > 0:
-        yield f"    and {_count(more, 'earlier run')}."
+        yield f"    and {count_text(more, 'earlier run')}."
 
 
 def _profile(profile: Facts) -> str:
@@ -215,7 +216,7 @@ def _who_was_writing(decision: Facts) -> Iterator[Part]:
             name, size = "another user's job", ""
         else:
             name = f"job {corun['job_id']}"
-            size = f" ({_count(corun['nodes'], 'node')})"
+            size = f" ({count_text(corun['nodes'], 'node')})"
         yield (
             f"  {name[0].upper()}{name[1:]}{size}: together for "
             f"{duration_text(corun['together'])}; this job would take "
@@ -224,7 +225,7 @@ def _who_was_writing(decision: Facts) -> Iterator[Part]:
         )
     more = decision["corunner_count"] - len(decision["coruns"])
     if more > 0:
-        yield f"  {_count(more, 'other job')} with less effect."
+        yield f"  {count_text(more, 'other job')} with less effect."
 
 
 def _choices(decision: Facts, lanes: list[str]) -> Iterator[Part]:
@@ -355,7 +356,7 @@ def _what_slurm_did(slurm: Facts | None) -> Iterator[Part]:
             )
         )
     if slurm["restarts"]:
-        yield f"  Requeued {_count(slurm['restarts'], 'time')}."
+        yield f"  Requeued {count_text(slurm['restarts'], 'time')}."
     if not slurm["is_live"] and slurm["ended"] is None:
         yield "  (As sluiced saw it last; Slurm cannot be asked or does not know it any more.)"
 
@@ -368,7 +369,7 @@ def _held_bursts(bursts: list[Facts], lanes: list[str]) -> Iterator[Part]:
     was = "" if bursts[-1]["is_held"] else " would have been"
     known = [burst["saving"] for burst in bursts if burst["saving"] is not None]
     yield (
-        f"  {_count(len(bursts), 'burst')}{was} held, for "
+        f"  {count_text(len(bursts), 'burst')}{was} held, for "
         f"{duration_text(sum(burst['held'] for burst in bursts))} in all: "
         f"{amount_text(sum(burst['node_seconds'] for burst in bursts))} node-seconds, where "
         f"{amount_text(sum(known))} were expected to be saved."
@@ -376,14 +377,14 @@ def _held_bursts(bursts: list[Facts], lanes: list[str]) -> Iterator[Part]:
     for burst in bursts[-HELD_SHOWN:]:
         yield f"  {_held_burst(burst, lanes)}"
     if len(bursts) > HELD_SHOWN:
-        yield f"  and {_count(len(bursts) - HELD_SHOWN, 'earlier one')}, in --json."
+        yield f"  and {count_text(len(bursts) - HELD_SHOWN, 'earlier one')}, in --json."
 
 
 def _held_burst(burst: Facts, lanes: list[str]) -> str:
     place = f" on {', '.join(_lane_names(burst['lane_mask'], lanes))}" if burst["lane_mask"] else ""
     sake = "others"
     if burst["sake"] is not None:
-        sake = f"job {burst['sake']} ({_count(burst['sake_nodes'], 'node')})"
+        sake = f"job {burst['sake']} ({count_text(burst['sake_nodes'], 'node')})"
     saving = "not known" if burst["saving"] is None else f"{amount_text(burst['saving'])} node-s"
     return (
         f"{time_text(burst['began'])}{place}: "
@@ -481,7 +482,3 @@ def _alongside_alone(predicted: Facts) -> Iterator[Part]:
 
 def _whole(number: float | None) -> str:
     return NOTHING if number is None else f"{number:.0f}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

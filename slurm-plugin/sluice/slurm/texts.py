@@ -76,6 +76,11 @@ def amount_text(amount: float) -> str:
     return f"{amount:.0f}" if amount >= 99.5 or amount == 0 else f"{amount:.2g}"
 
 
+def count_text(number: int, noun: str) -> str:
+    """Write how many there are: 1 job, 2 jobs."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def time_text(seconds: int | None) -> str:
     """Local time of UTC seconds; nothing for None and 0."""
     if not seconds:
