@@ -95,6 +95,21 @@ def test_a_real_gain_is_found_and_its_size_is_in_the_interval():
     assert found.acted_on_mean < found.held_out_mean
 
 
+@pytest.mark.parametrize(("share", "jobs"), [(0.1, 2000), (0.5, 500)])
+def test_the_guide_says_after_how_many_jobs_an_effect_shows(share, jobs):
+    """Outcomes deviate by a tenth, the effect is a twentieth; of 40 sites most see it by then."""
+    sure = [0, 0]
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        held_out = rng.random(jobs) < share
+        outcomes = np.clip(rng.normal(0.3, 0.1, jobs) - 0.05 * ~held_out, 0, 1)
+        units = [Unit(*row) for row in zip(held_out.tolist(), outcomes.tolist(), strict=True)]
+        for i, looked_at in enumerate((jobs // 2, jobs)):
+            sure[i] += effect(units[:looked_at], share).is_certain
+    assert sure[0] < 10
+    assert sure[1] > 20
+
+
 def test_intervals_narrow_with_the_units_and_hold_less_than_everything():
     site = Site(3, jobs=4000, share=0.2, gain=0.5)
     units = site.units()
