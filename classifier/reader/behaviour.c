@@ -160,7 +160,8 @@ find_patterns (struct run *run)
 					 / rewritten_band
 				     + 0.5);
 		use->ws = larger (later * (1 - use->truncated), use->existed);
-		use->owc = larger (use->again * use->truncated, (1 - use->ws) * once);
+		double anew = larger (use->again * use->truncated, (1 - use->ws) * once);
+		use->owc = smaller (anew, 1 - use->ws);
 	}
 }
 

@@ -320,6 +320,15 @@ def test_every_profile_is_one_that_the_core_accepts():
         assert lib.sluice_profile_check(struct, error) == 0, ffi.string(error.text)
 
 
+@pytest.mark.parametrize("name", ["r11_fio_direct", "r11_maria"])
+def test_no_byte_is_shared_out_twice(name):
+    """Their files are reopened to be written anew, at places that were there before."""
+    found = measure(read_log(LOGS.parent / "programs" / f"{name}.darshan"))
+    for shares in (found.shares, found.time_shares):
+        assert sum(shares.values()) == pytest.approx(1.0)
+        assert min(shares.values()) >= 0
+
+
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 1 << 30))
 def test_any_run_gives_finite_features_and_shares_that_sum_to_one(seed):
