@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -17,14 +18,17 @@ from click.testing import CliRunner
 from made_logs import MIB, MadeLog, appended
 
 from sluice.cli.main import main
+from sluice.history_db.records import Bundle as StoredBundle
 from sluice.history_db.store import Store
 from sluice.history_db.tables.upkeep import KEPT_RUNS
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
+from sluice.policies.bundle_writer import pack_bundle
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.made_history import made_history
 from sluice.prediction.renewal import CurrentModel
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
+from sluice.slurm.audit import tell_learned
 from sluice.slurm.learner import Learner
 from sluice.slurm.records import AnotherDaemonError
 from sluice.slurm.status import LEARNER
@@ -180,6 +184,79 @@ def test_a_model_that_somebody_published_is_kept_up_to_date_from_then_on(site, l
     with site.history() as store:
         assert store.model_in_use() == 1
     assert site.predicted("third").profile.runs == 1
+
+
+def published(site: Site) -> list[tuple[int | None, str]]:
+    """Who published what else than new runs, by the audit: uid and reason."""
+    with site.history() as store:
+        return [(one.uid, one.reason) for one in store.audit() if one.subject == str(site.bundle)]
+
+
+def test_the_audit_has_each_bundle_but_those_that_only_know_more_runs(site, learner):
+    site.ran()
+    learner.poll()
+    assert published(site) == [(ME, "sluice-learn: the first")]
+    site.ran()
+    learner.poll()
+    assert len(published(site)) == 1
+    assert counts(site) == (1, 2)
+
+    site.config.write_text(site.config.read_text() + "MinConfidence=0.9\n")
+    learner.poll()
+    assert published(site)[1:] == [(ME, "sluice-learn: settings")]
+    reviews = site.place / "reviews.toml"
+    reviews.write_text('[[review]]\nruling = "ignore"\nname = "cavity"\n')
+    site.config.write_text(site.config.read_text() + f"Reviews={reviews}\n")
+    learner.poll()
+    name = f"{Bundle.read(site.bundle).reviews()[0].number:08x}"
+    reviews.write_text("")
+    learner.close()
+    again = Learner(site.config)  # what it published before is in the history
+    again.poll()
+    again.close()
+    assert [reason for _, reason in published(site)[2:]] == [
+        f"sluice-learn: review {name}",
+        f"sluice-learn: without review {name}",
+    ]
+
+
+def test_the_audit_says_why_bundles_differ(tmp_path):
+    def kept(store: Store, at: int, *, model: int = 1, path: str = "/b", **parts) -> StoredBundle:
+        content = pack_bundle(
+            **{
+                "policy": core.default_config().policy,
+                "interference": core.default_interference(),
+                "patterns": None,
+                "numbers": None,
+                "applications": [],
+                "text": "{}",
+                "created": at,
+            }
+            | parts
+        )
+        found = StoredBundle(Bundle.parse(content).checksum, model, path, at, content)
+        store.add_bundle(found)
+        return found
+
+    other_interference = core.default_interference() | {"log_sd": 0.5}
+    with Store(tmp_path / "history.db", create=True) as store:
+        for content in (b"x", b"y"):
+            store.add_model(content, {}, [], created=1)
+        steps = [
+            kept(store, 1),
+            kept(store, 2, text='{"runs": 2}'),
+            kept(store, 3, interference=other_interference),
+            kept(store, 4, interference=other_interference, model=2, path="/c"),
+            StoredBundle(5, 2, "/c", 5, b"what another version wrote"),
+        ]
+        store.add_bundle(steps[-1])
+        for before, after in pairwise(steps):
+            tell_learned(store, before, after, uid=7)
+        assert [one.reason for one in store.audit()] == [
+            "sluice-learn: interference model",
+            "sluice-learn: another file, another model",
+            "sluice-learn: another version of Sluice",
+        ]
 
 
 def test_without_the_database_logs_wait_and_come_in_when_it_is_back(site, learner):

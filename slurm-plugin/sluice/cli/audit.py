@@ -42,9 +42,9 @@ def command(
 ) -> None:
     """List who changed what about Sluice, the latest last.
 
-    Each change of a setting, each switch off and on, and each model put into use by a command or
-    fitted anew by sluice-learn, with the value before and after. Rows are only ever added: the
-    history refuses to change or delete them.
+    Each change of a setting, each switch off and on, each review, and each bundle published by a
+    command or by sluice-learn, with the value before and after; but for bundles that only know
+    more runs. Rows are only ever added: the history refuses to change or delete them.
 
     Commands say who called them, behind sudo the user, and why (--reason). Of a change that
     sluiced found in sluice.conf, Who is the owner of the file, as nobody knows more.

@@ -17,6 +17,8 @@ from sluice.history_db.errors import HistoryError
 from sluice.history_db.records import AuditEntry
 from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.policies.bundle import Bundle
+from sluice.policies.core import CoreError
 from sluice.slurm import service, slurm_commands
 from sluice.slurm.records import SlurmError
 from sluice.slurm.viewers import user_text
@@ -24,6 +26,7 @@ from sluice.slurm.viewers import user_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from sluice.history_db.records import Bundle as StoredBundle
     from sluice.history_db.records import Publication
     from sluice.policies.core import Config
 
@@ -77,6 +80,38 @@ def tell_publication(
         reason,
     )
     store.add_audit([entry])
+
+
+def tell_learned(
+    store: Store, before: Publication | None, after: StoredBundle, *, uid: int
+) -> None:
+    """Say in the audit what sluice-learn published, if that is more than new runs of one model."""
+    replaced = None if before is None else store.bundle(before.checksum)
+    changes = ["the first"] if replaced is None else list(_changes(replaced, after))
+    if changes:
+        reason = f"sluice-learn: {', '.join(changes)}"
+        tell_publication(store, before, after, uid=uid, reason=reason)
+
+
+def _changes(before: StoredBundle, after: StoredBundle) -> Iterator[str]:
+    """Name what differs between two bundles, but for the runs that they know."""
+    if before.path != after.path:
+        yield "another file"
+    if before.model != after.model:
+        yield "another model"
+    try:
+        old, new = Bundle.parse(before.content), Bundle.parse(after.content)
+    except CoreError:
+        yield "another version of Sluice"
+        return
+    if old.policy != new.policy:
+        yield "settings"
+    if old.interference != new.interference:
+        yield "interference model"
+    # numbers, as a review of a program has more rows once more users ran it
+    was, becomes = ({one.number for one in bundle.reviews()} for bundle in (old, new))
+    yield from (f"review {number:08x}" for number in sorted(becomes - was))
+    yield from (f"without review {number:08x}" for number in sorted(was - becomes))
 
 
 def _bundle(bundle: Publication) -> str:

@@ -37,7 +37,7 @@ from sluice.prediction.renewal import (
 )
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
-from sluice.slurm.audit import tell_publication, uid_of_caller
+from sluice.slurm.audit import tell_learned, tell_publication, uid_of_caller
 from sluice.slurm.follower import Follower
 from sluice.slurm.records import CommandFailedError, SlurmError
 from sluice.slurm.status import (
@@ -428,8 +428,7 @@ class Learner:
             content_of=current.model,
             reviews=reviews,
         )
-        if before is None or before.model != bundle.model:  # else it only knows more runs
-            tell_publication(store, before, bundle, uid=os.geteuid(), reason="sluice-learn")
+        tell_learned(store, before, bundle, uid=os.geteuid())
         self._published = (*key[:-1], service.stamp_of(path))
         self._status.facts["published"] = bundle.published_at
         self._status.facts["until"] = current.until
