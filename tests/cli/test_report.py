@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +39,9 @@ if TYPE_CHECKING:
     from sluice.prediction.jobs import FinishedJob
 
 BANDWIDTH = "600M"  # two of the runs do not fit
+SLUICE = Path(sys.executable).with_name("sluice")
+PLAIN = [] if os.geteuid() else ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+"""Before a command: root without its rights keeps to the modes of files."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,36 @@ def test_the_text_says_the_same_in_words(ask):
     assert re.search(r"stream +20 +\d+ min", text)
     assert "100% came true" in text
     assert "\x1b" not in text
+
+
+def test_the_history_keeps_what_was_said_for_the_pages(ask, tmp_path):
+    text, facts = ask("--no-levers").text, ask("--no-levers", "--json").facts
+    with Store(tmp_path / "history.db", read_only=True) as store:
+        titles = store.report_titles()
+        first, second = map(store.report, sorted(titles))
+    assert {one.verdict for one in titles.values()} == {"Go one step up, to advise"}
+    assert second.facts | {"version": facts["version"]} == facts
+    for section in first.sections:
+        assert section["heading"] in text
+        for sentence in section["sentences"]:
+            assert sentence in text
+        for table in section["tables"]:
+            assert f"{table['caption']}:" in text
+
+
+def test_who_may_only_read_the_history_keeps_nothing(ask, tmp_path):
+    said = ask("--no-levers")
+    history = tmp_path / "history.db"
+    history.chmod(0o444)
+    words = ["report", "--bandwidth", BANDWIDTH, "--no-levers", "--history", str(history)]
+    done = subprocess.run(
+        [*PLAIN, SLUICE, *words, "--config", tmp_path / "sluice.conf"],
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (said.code, b"")
+    with Store(history, read_only=True) as store:
+        assert len(store.report_titles()) == 1
 
 
 def test_predictions_of_a_program_that_went_wrong_keep_a_site_where_it_is_and_are_named(ask):

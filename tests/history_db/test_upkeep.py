@@ -20,9 +20,9 @@ from pyarrow import parquet
 
 from sluice.cli.main import main
 from sluice.history_db.export import Anonymiser
-from sluice.history_db.records import Application, Label, Run, Total
+from sluice.history_db.records import Application, Label, Run, StoredReport, Total
 from sluice.history_db.store import Store
-from sluice.history_db.tables import ranking, upkeep
+from sluice.history_db.tables import ranking, reports, upkeep
 from sluice.history_db.tables.ranking import SORTED_BY
 from sluice.interference.ranking import application_name, refresh
 from sluice.policies.core import NAME_SIZE, name_stem
@@ -424,3 +424,22 @@ def test_a_weak_key_or_an_existing_file_is_refused(sluice, tmp_path, shared):
     assert not (tmp_path / "x.db").exists()
     said = sluice("anonymise", shared, "--key-file", tmp_path / "site.key", exit_code=1)
     assert "is there already" in said
+
+
+# Reports
+
+
+def test_the_last_reports_are_kept_until_they_are_old(tmp_path, monkeypatch):
+    monkeypatch.setattr(reports, "KEPT", 3)
+    with Store(tmp_path / "history.db", create=True) as store:
+        for made_at in (100, 200, 300, 400):
+            store.add_report(StoredReport(made_at, 0, "Stay", [{"heading": "A"}], {"x": made_at}))
+        assert [one.made_at for one in store.report_titles().values()] == [400, 300, 200]
+        assert store.report(1) is None
+        assert store.report(2) == StoredReport(200, 0, "Stay", [{"heading": "A"}], {"x": 200})
+        store.prune(before=350)
+        assert list(store.report_titles()) == [4]
+        store.copy_to(tmp_path / "copy.db")
+    with Store(tmp_path / "copy.db") as copy:
+        copy.rewrite({})
+        assert not copy.report_titles()

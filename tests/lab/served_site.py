@@ -49,6 +49,26 @@ LANES = "Lane=sl0 Targets=4 Bandwidth=1G\nLane=sl1 Targets=4 Bandwidth=1G\n"
 CLUSTER = "lab"
 
 
+def a_report(now: int) -> records.StoredReport:
+    """Return a report with what can stand in one."""
+    who = {
+        "caption": "Who waits, and for whose sake",
+        "titles": ["user", "program", "node-hours"],
+        "rows": [[BOB, HOSTILE, "299"], [ANN, "ensemble", "1.5"]],
+        "is_text": False,
+    }
+    return records.StoredReport(
+        now,
+        now - 30 * 86400,
+        "Stay in observe",
+        [
+            {"heading": "Verdict", "sentences": ["Stay in observe, because:"], "tables": []},
+            {"heading": "What Sluice did", "sentences": [f"For {HOSTILE}."], "tables": [who]},
+        ],
+        {"since": now - 30 * 86400, "until": now, "verdict": {"advice": "stay"}},
+    )
+
+
 class ServedSite:
     """A configuration, a history, a bundle, a snapshot and a status of sluiced."""
 
@@ -144,6 +164,7 @@ class ServedSite:
         )
         self._entries, self._model = entries, model
         self.publish(store)
+        store.add_report(a_report(self.now))
 
     def publish(self, store: Store) -> bytes:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""

@@ -143,6 +143,8 @@ def private(tmp_path_factory):
             "/models",
             "/models/1",
             "/doubts",
+            "/reports",
+            "/reports/1",
             "/audit",
         )
         for form in ("", "&format=json" if "?" in path else "?format=json")

@@ -29,6 +29,8 @@ PAGES = (
     "models/1",
     "reviews",
     "doubts",
+    "reports",
+    "reports/1",
     "audit",
 )
 LOOKS = {

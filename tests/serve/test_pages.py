@@ -26,6 +26,8 @@ PAGES = (
     "/models",
     "/models/1",
     "/doubts",
+    "/reports",
+    "/reports/1",
     "/audit",
 )
 
@@ -254,3 +256,14 @@ def test_ann_is_an_operator_and_bob_is_not(ask):
     assert f"{ANN} <span" in ask("/now")
     assert "operator" in ask("/now")
     assert "viewer" in ask("/now", token=OTHER_TOKEN)
+
+
+def test_reports_are_shown_as_they_were_told(ask):
+    [title] = ask("/reports.json")["reports"]
+    assert (title["report"], title["verdict"]) == (1, "Stay in observe")
+    assert 'href="/reports/1"' in ask("/reports")
+    page = ask("/reports/1")
+    assert "<h2>What Sluice did</h2>" in page
+    assert "<td>299</td>" in page
+    assert ask("/reports/1.json")["verdict"] == {"advice": "stay"}
+    assert "no report 9" in ask("/reports/9", 404)

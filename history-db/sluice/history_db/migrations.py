@@ -749,6 +749,22 @@ def seal_audit(db: Database) -> None:
 SEALS = {"audit_keeps_rows": "DELETE", "audit_keeps_values": "UPDATE"}
 
 
+def m030_reports(db: Database) -> None:
+    """Keep what reports said, for the pages: to make one takes minutes."""
+    db.execute(
+        """
+        CREATE TABLE reports (
+            id          INTEGER PRIMARY KEY AUTOINCREMENT,
+            made_at     INTEGER NOT NULL,         -- UTC seconds
+            since       INTEGER NOT NULL,         -- UTC seconds
+            verdict     TEXT    NOT NULL,
+            sections    TEXT    NOT NULL,         -- JSON, as they were told
+            facts       BLOB    NOT NULL          -- JSON, compressed
+        ) STRICT
+        """
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -779,4 +795,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m027_reviews,
     m028_decisions_of_users,
     m029_audit,
+    m030_reports,
 )

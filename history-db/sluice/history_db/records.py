@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NUMBERS = (
     "chunk_bytes",
@@ -363,6 +366,27 @@ class AuditEntry:
         """Say that a review was made or undone."""
         sides = (summary, "") if is_undone else ("", summary)
         return cls(at, uid, "", f"review {name}", *sides, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTitle:
+    """A report that `sluice report` made: of what, and what it advised."""
+
+    made_at: int
+    """UTC seconds."""
+    since: int
+    """From when on; UTC seconds."""
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReport(ReportTitle):
+    """A report as it was told, and for programs."""
+
+    sections: Sequence[Any]
+    """JSON: heading, sentences, tables."""
+    facts: dict[str, Any]
+    """As `sluice report --json`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sluice.history_db.tables.logs import Labels, Logs
 from sluice.history_db.tables.measured import Observed, Probes, Targets
 from sluice.history_db.tables.models import Bundles, Models, Reviews
 from sluice.history_db.tables.ranking import Ranking
+from sluice.history_db.tables.reports import Reports
 from sluice.history_db.tables.upkeep import Snapshots, Upkeep
 
 
@@ -32,6 +33,7 @@ class Store(
     Gates,
     HeldBursts,
     Audit,
+    Reports,
     Observed,
     Ranking,
     Probes,

@@ -12,6 +12,7 @@ from sluice.cli.common import (
     answer,
     config_option,
     history_option,
+    history_path,
     json_option,
     read_config,
     show_json,
@@ -23,8 +24,10 @@ from sluice.cli.listing import progress, since_option
 from sluice.cli.replay_options import written
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from sluice.cli.pages import Section
     from sluice.history_db.store import Store
     from sluice.policies.core import Config, View
     from sluice.sim.replay.levers import Levers
@@ -76,7 +79,8 @@ def command(
     compared with those that a lot left alone.
 
     The verdict is to stay, or to go one step up (observe, advise, enforce) or down, with the
-    reasons. Exit codes: 0 stay, 3 one step up, 4 too little evidence, 5 one step down; 1 and 2 are
+    reasons. The history keeps what the last reports said, for the pages of `sluice serve`.
+    Exit codes: 0 stay, 3 one step up, 4 too little evidence, 5 one step down; 1 and 2 are
     errors, as everywhere.
 
     Who may not read the history asks sluiced, which tells of the jobs that PrivateData allows,
@@ -88,6 +92,7 @@ def command(
         sluice report --since 7d --html report.html
         sluice report --json | jq .verdict
     """
+    from sluice.cli.report_words import sections
     from sluice.interference.cost import one_lane
     from sluice.policies.core import CoreError
 
@@ -109,7 +114,10 @@ def command(
             levers = _levers(facts, settings, config, history, draws)
         facts |= levers_json(levers)
         facts["verdict"] = _verdict(facts)
-    _show(facts, levers, html, as_json=as_json)
+    told = list(sections(facts, levers))
+    _show(facts, told, html, as_json=as_json)
+    if "verdict" in facts:
+        _keep(config, history, facts, told)
     ctx.exit(EXIT_CODES[facts["verdict"]["advice"]] if "verdict" in facts else 0)
 
 
@@ -148,10 +156,7 @@ def _verdict(facts: Facts) -> Facts:
     return verdict(facts).as_json()
 
 
-def _show(facts: Facts, levers: Levers | str | None, html: Path | None, *, as_json: bool) -> None:
-    from sluice.cli.report_words import sections
-
-    told = list(sections(facts, levers))
+def _show(facts: Facts, told: Sequence[Section], html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         from sluice.cli.pages import report_page
 
@@ -167,3 +172,23 @@ def _show(facts: Facts, levers: Levers | str | None, html: Path | None, *, as_js
             click.echo(f"\n  {table.caption}:")
             show_table(table.titles, table.rows)
         click.echo()
+
+
+def _keep(config: Path | None, history: Path | None, facts: Facts, told: Sequence[Section]) -> None:
+    """Let the pages show what was said; somebody who only reads the history keeps nothing."""
+    from sluice.cli.report_words import advice_text
+    from sluice.history_db.errors import HistoryError, ReadOnlyHistoryError
+    from sluice.history_db.records import StoredReport
+    from sluice.history_db.store import Store
+
+    plain = [{**one._asdict(), "tables": [table._asdict() for table in one.tables]} for one in told]
+    verdict = advice_text(facts["verdict"])
+    try:
+        with Store(history_path(config, history)) as store:
+            store.add_report(
+                StoredReport(facts["until"], facts["since"], verdict, plain, dict(facts))
+            )
+    except ReadOnlyHistoryError:
+        return
+    except HistoryError as error:
+        click.echo(f"the pages will not show this report: {error}", err=True)

@@ -52,9 +52,13 @@ def sections(facts: Facts, levers: Levers | str | None) -> Iterator[Section]:
         yield from _replayed(levers)
 
 
+def advice_text(verdict: Facts) -> str:
+    return ADVICE[verdict["advice"]].format(mode=verdict["mode"])
+
+
 def _verdict(facts: Facts) -> Iterator[str]:
     found = facts["verdict"]
-    yield f"{ADVICE[found['advice']].format(mode=found['mode'])}, because:"
+    yield f"{advice_text(found)}, because:"
     yield from (f"- {reason}." for reason in found["because"])
 
 

@@ -95,6 +95,7 @@ def command(
     Doubts        what is worth a look, the costliest first: wrong predictions, long delays, …
     Reviews       what administrators ruled; operators rule on the page of a job, and undo here
     Models        what was trained and published, how good it was, how two differ
+    Reports       what `sluice report` said the last times
     Audit         who changed what, when and why; for operators
 
     Each page is there as JSON (now.json) and each table as CSV. It reads the history and what

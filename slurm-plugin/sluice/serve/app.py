@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
 from sluice.policies.review import ReviewError
-from sluice.serve import attention, audit, decisions, models, now, predictions, rulings
+from sluice.serve import attention, audit, decisions, models, now, predictions, reports, rulings
 from sluice.serve.access import AccessError
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
@@ -58,6 +58,7 @@ NAVIGATION = (
     "doubts",
     "reviews",
     "models",
+    "reports",
     "audit",
 )
 FOR_OPERATORS = frozenset({"audit", "audit_as"})
@@ -214,6 +215,8 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     add("audit", "/audit", lambda store: audit.page(site, store, g.who, query()))
     add("reviews", "/reviews", lambda store: rulings.page(site, store, g.who))
     add("models", "/models", lambda store: models.page(store, g.who))
+    add("reports", "/reports", lambda store: reports.page(store, g.who))
+    add("report", "/reports/<int:number>", lambda s, number: reports.one_page(s, g.who, number))
     add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))
 
 

@@ -192,6 +192,7 @@ class Upkeep(Snapshots):
             db.execute("DELETE FROM jobs_in_company WHERE seen < ?", [before])
             db.execute("DELETE FROM target_probes WHERE observed < ?", [before])
             db.execute("DELETE FROM losses WHERE found < ?", [before])
+            db.execute("DELETE FROM reports WHERE made_at < ?", [before])
             db.execute(
                 "DELETE FROM dictionaries WHERE id NOT IN "
                 "(SELECT dictionary FROM decisions WHERE dictionary IS NOT NULL) "
