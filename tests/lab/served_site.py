@@ -79,6 +79,7 @@ class ServedSite:
         self.conf.write_text(
             f"Mode={mode}\n{LANES}History={self.history}\nBundle={folder}/model.bundle\n"
             f"Snapshot={folder}/snapshot\nSocket={folder}/plugin.sock\nOffFile={folder}/off\n"
+            f"Reviews={folder}/reviews.toml\n"
         )
         self.tokens = folder / "tokens"
         self.tokens.write_text(f"{ANN} {TOKEN}\n{BOB} {OTHER_TOKEN}  # another user\n")
@@ -162,6 +163,7 @@ class ServedSite:
         model = store.add_model(
             b"", metrics | {"later_jobs": later}, applications, created=self.now
         )
+        store.add_model(b"", metrics | {"later_jobs": later}, [], created=self.now)
         self._entries, self._model = entries, model
         self.publish(store)
         store.add_report(a_report(self.now))

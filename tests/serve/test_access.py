@@ -142,6 +142,7 @@ def private(tmp_path_factory):
             "/decisions/601",
             "/models",
             "/models/1",
+            "/models/2/difference",
             "/doubts",
             "/reports",
             "/reports/1",

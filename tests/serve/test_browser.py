@@ -27,6 +27,8 @@ PAGES = (
     "decisions/99999",
     "models",
     "models/1",
+    "models/2",
+    "models/2/difference",
     "reviews",
     "doubts",
     "reports",

@@ -10,9 +10,9 @@ from served_site import ANNS, BOBS, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 from sluice.history_db.records import IoWait, ObservedInterference
 from sluice.history_db.store import Store
 from sluice.policies import core
+from sluice.serve.background import Background
 from sluice.serve.doubts import computed
-from sluice.serve.rankings import Rankings
-from sluice.serve.site import Site
+from sluice.serve.site import RANKINGS, Site
 
 NOW = 1_750_000_000
 BY_ANN = {"uid": ANNS, "program": "ensemble"}
@@ -93,15 +93,17 @@ def seen(victim: str, aggressor: str) -> ObservedInterference:
 def test_another_process_computes_them_once(tmp_path):
     history = tmp_path / "history.db"
     site(history, end=int(time.time()), days=3)
-    rankings = Rankings()
+    background = Background()
     until = time.monotonic() + 120
-    while (found := rankings.latest(None, history)) is None and time.monotonic() < until:
+    while (
+        found := background.latest(None, history, RANKINGS)
+    ) is None and time.monotonic() < until:
         time.sleep(0.2)
     assert found is not None
     assert found["failed"] == ""
     assert {row["kind"] for row in found["doubts"]} >= {"delay"}
     assert found["pairs"]
-    assert rankings.latest(None, history) is found
+    assert background.latest(None, history, RANKINGS) is found
 
 
 @pytest.fixture

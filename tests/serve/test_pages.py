@@ -25,6 +25,7 @@ PAGES = (
     "/decisions/701",
     "/models",
     "/models/1",
+    "/models/2/difference",
     "/doubts",
     "/reports",
     "/reports/1",
@@ -197,9 +198,9 @@ def test_a_job_nobody_knows_is_not_found_in_any_form(ask):
 
 
 def test_a_model_has_its_card_alongside_the_one_in_use(ask):
-    assert ask("/models.json")["models"][0]["in_use"]
+    assert [one["in_use"] for one in ask("/models.json")["models"]] == [False, True]
     assert "later_jobs.accuracy_answered" in ask("/models/1")
-    assert "there is no model 9" in ask("/models/9", 400)
+    assert "there is no model 9" in ask("/models/9", 404)
 
 
 def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatch):

@@ -94,7 +94,7 @@ def command(
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
     Doubts        what is worth a look, the costliest first: wrong predictions, long delays, …
     Reviews       what administrators ruled; operators rule on the page of a job, and undo here
-    Models        what was trained and published, how good it was, how two differ
+    Models        what was trained and published, how two differ; operators roll back here
     Reports       what `sluice report` said the last times
     Audit         who changed what, when and why; for operators
 

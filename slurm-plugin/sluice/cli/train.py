@@ -126,22 +126,11 @@ def diff(
         sluice model diff 7 --since 30d
         sluice model diff --json | jq '.changes[] | select(.decisions > 0)'
     """
-    from sluice.policies.bundle import Bundle
-    from sluice.slurm.learner import candidate
-    from sluice.slurm.model_diff import difference
+    from sluice.slurm.model_diff import difference_to
 
     settings = read_config(config)
-    now = int(time.time())
     with open_history(config, history) as store:
-        new = candidate(
-            store,
-            policy=settings.policy,
-            now=now,
-            reviews=Path(settings.reviews),
-            version=version,
-        )
-        old = Bundle.read(Path(settings.bundle))
-        found = difference(store, old, Bundle.parse(new), settings, since=since)
+        found = difference_to(store, settings, version=version, since=since, now=int(time.time()))
     if as_json:
         show_json(found)
         return

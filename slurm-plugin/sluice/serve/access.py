@@ -33,6 +33,10 @@ class AccessError(Exception):
     """The settings let nobody in, or too many; the text says what to do."""
 
 
+class HiddenError(Exception):
+    """PrivateData hides all of this page from who asks; the text says so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Who:
     """Somebody who may read pages."""

@@ -19,7 +19,7 @@ from sluice.history_db.errors import HistoryError
 from sluice.policies.core import CoreError
 from sluice.policies.review import ReviewError
 from sluice.serve import attention, audit, decisions, models, now, predictions, reports, rulings
-from sluice.serve.access import AccessError
+from sluice.serve.access import AccessError, HiddenError
 from sluice.slurm.records import QueryError, SlurmError, UnknownJobError
 from sluice.slurm.story import Heading, Rows
 
@@ -48,6 +48,9 @@ HEADERS = {
 MOST_BYTES = 1 << 16
 """Of a request."""
 SESSION = timedelta(hours=12)
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
+SESSIONS = frozenset({"log_in", "logout"})
 OPEN = frozenset({"login", "log_in", "static"})
 """What is answered to anybody."""
 NAVIGATION = (
@@ -89,7 +92,7 @@ def create_app(site: Site, door: Door, *, version: str, is_secure: bool) -> Flas
     app.register_error_handler(Exception, _failed)
     _add_login(app, door)
     _add_pages(app, site, version)
-    _add_rulings(app, site)
+    _add_changes(app, site)
     return app
 
 
@@ -111,7 +114,7 @@ def _context(door: Door) -> dict[str, Any]:
 def _admit(door: Door) -> Any:
     """Let somebody in, or send them to the login; refuse forms that are not ours."""
     g.who = _who(door)
-    if request.method not in {"GET", "HEAD", "OPTIONS"}:
+    if request.method not in READING:
         _check_form(door)
     if g.who is not None and not _may_see(g.who, request.endpoint):
         abort(403, "This page is for operators: `sluice serve --operators` names them.")
@@ -192,6 +195,9 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     def of_program(store: Store, number: int) -> Page:
         return predictions.program_page(site, store, g.who, number)
 
+    def difference(store: Store, wanted: int) -> Page:
+        return models.difference_page(site, store, g.who, wanted)
+
     @app.get("/")
     def home() -> Any:
         return redirect(url_for("now"))
@@ -218,15 +224,26 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
     add("reports", "/reports", lambda store: reports.page(store, g.who))
     add("report", "/reports/<int:number>", lambda s, number: reports.one_page(s, g.who, number))
     add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))
+    add("difference", "/models/<int:wanted>/difference", difference)
 
 
-def _add_rulings(app: Flask, site: Site) -> None:
+def _add_changes(app: Flask, site: Site) -> None:
+    @app.before_request
+    def check_role() -> None:
+        """Let nobody but operators change anything; to log in and out is no change."""
+        is_change = request.method not in READING and request.endpoint not in SESSIONS
+        if is_change and not (g.who and g.who.is_operator):
+            abort(403, "You may look, not rule: `sluice serve --operators` names who may.")
+
     @app.post("/reviews")
     def rule() -> Any:
-        if not g.who.is_operator:
-            abort(403, "You may look, not rule: `sluice serve --operators` names who may.")
         rulings.rule(site, g.who, request.form.to_dict())
         return redirect(url_for("reviews"), 303)
+
+    @app.post("/models/<int:wanted>")
+    def publish(wanted: int) -> Any:
+        models.publish(site, g.who, wanted, request.form.get("reason", ""))
+        return redirect(url_for("models"), 303)
 
 
 def _wanted_form() -> str:
@@ -290,6 +307,7 @@ def _failed(error: Exception) -> Any:
 def _status_of(error: Exception) -> int:
     kinds = (
         (UnknownJobError, 404),
+        (HiddenError, 403),
         ((QueryError, ReviewError), 400),
         ((HistoryError, SlurmError, CoreError, AccessError, OSError), 503),
     )

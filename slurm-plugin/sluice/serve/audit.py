@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sluice.serve.access import HiddenError
 from sluice.serve.tables import (
     AGES,
     Column,
@@ -17,7 +18,6 @@ from sluice.serve.tables import (
     words,
 )
 from sluice.slurm.audit import listed
-from sluice.slurm.records import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +46,9 @@ COLUMNS = (
 
 
 def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
-    """List changes, the latest first; raises QueryError for who may not see all jobs."""
+    """List changes, the latest first; raises HiddenError for who may not see all jobs."""
     if not who.viewer.sees_all:
-        raise QueryError("reviews tell of all users' jobs, which PrivateData hides from you")
+        raise HiddenError("reviews tell of all users' jobs, which PrivateData hides from you")
     age = AGES.get(query.get("since", ""))
     entries = listed(store, since=site.now - age if age else 0)[::-1]
     wanted = query.get("find", "").casefold().split()

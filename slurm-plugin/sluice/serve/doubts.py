@@ -1,4 +1,4 @@
-"""What is worth a look, as far as it takes a minute to find out: computed for `rankings.py`.
+"""What is worth a look, as far as it takes a minute to find out: computed for `background.py`.
 
 Of the last week: programs whose predictions went wrong, the longest delays, and pairs that cost
 most by the interference model although production never showed what they do to each other.

@@ -1,19 +1,26 @@
-"""The pages of models: what was trained and published, how good it was, and how two differ."""
+"""The pages of models: what was trained and published, how good it was, and how two differ.
+
+Operators put another one into use here, by what `sluice model publish` calls.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sluice.history_db.store import Store
+from sluice.serve.access import HiddenError
+from sluice.serve.site import BUSY_SECONDS
 from sluice.serve.tables import Cell, Column, Page, Table, moment, number, words
 from sluice.slurm import answers
-from sluice.slurm.records import QueryError
-from sluice.slurm.texts import share_text
+from sluice.slurm.records import UnknownJobError
+from sluice.slurm.texts import bytes_text, count_text, one_line, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sluice.history_db.store import Store
     from sluice.serve.access import Who
+    from sluice.serve.site import Site
 
 Facts = dict[str, Any]
 
@@ -32,7 +39,7 @@ COLUMNS = (
 
 
 def page(store: Store, who: Who) -> Page:
-    """List models, the latest first; raises QueryError for who may not see all jobs."""
+    """List models, the latest first; raises HiddenError for who may not see all jobs."""
     models = _models(store, who)[::-1]
     return Page(
         name="models",
@@ -55,7 +62,7 @@ def page(store: Store, who: Who) -> Page:
 
 def _models(store: Store, who: Who) -> list[Facts]:
     if not who.viewer.sees_all:
-        raise QueryError("models are made of all users' jobs, which PrivateData hides from you")
+        raise HiddenError("models are made of all users' jobs, which PrivateData hides from you")
     return answers.models(store)
 
 
@@ -77,18 +84,109 @@ def _row(one: Facts) -> list[Cell]:
 
 
 def card(store: Store, who: Who, wanted: int) -> Page:
-    """Show one model's card alongside that of the one in use; raises QueryError."""
+    """Show a model's card alongside that of the one in use; raises HiddenError, UnknownJobError."""
     models = {one["model"]: one for one in _models(store, who)}
-    if wanted not in models:
-        raise QueryError(f"there is no model {wanted}; `sluice model list` names those kept")
-    one = models[wanted]
+    one = _chosen(models, wanted)
     in_use = next((other for other in models.values() if other["in_use"]), None)
     return Page(
         name="models",
         title=f"Model {wanted}",
         facts={"model": one, "in_use": in_use},
+        sentences=["It is in use."] if one["in_use"] else [],
+        ways=[("What publishing it now would change", f"/models/{wanted}/difference")],
+        model=0 if one["in_use"] else wanted,
         tables=[_comparison(one, in_use), _bundles(one)],
     )
+
+
+def _chosen(models: dict[int, Facts], wanted: int) -> Facts:
+    if wanted not in models:
+        raise UnknownJobError(f"there is no model {wanted}; `sluice model list` names those kept")
+    return models[wanted]
+
+
+def difference_page(site: Site, store: Store, who: Who, wanted: int) -> Page:
+    """Say what publishing a model now would change; raises as `card` does."""
+    one = _chosen({one["model"]: one for one in _models(store, who)}, wanted)
+    found = site.difference(wanted)
+    return Page(
+        name="models",
+        title=f"What publishing model {wanted} would change",
+        facts={"model": wanted} | (found or {"computed": None, "failed": "", "changes": []}),
+        sentences=[_told(found)],
+        ways=[(f"Model {wanted}", f"/models/{wanted}")],
+        model=0 if one["in_use"] else wanted,
+        tables=[
+            Table(
+                "changes",
+                "Users and names for whose jobs something changes",
+                CHANGES,
+                [_change(row) for row in (found or {"changes": []})["changes"]],
+                empty="Nothing that is known.",
+                note="In use and then: what is predicted of the latest of these jobs, and decided "
+                "on it, by either model with the settings and reviews as they stand.",
+            )
+        ],
+        refresh=0 if found else COMPUTING_SECONDS,
+    )
+
+
+COMPUTING_SECONDS = 5
+"""After which it is worth looking whether something is computed."""
+CHANGES = (
+    Column("user", "User"),
+    Column("name", "Name"),
+    Column("jobs", "Jobs", is_number=True),
+    Column("predictions", "Predicted differently", is_number=True),
+    Column("decisions", "Decided differently", is_number=True),
+    Column("before", "In use"),
+    Column("after", "Then"),
+)
+
+
+def _told(found: Facts | None) -> str:
+    if found is None:
+        return "This is being computed; come back in a minute."
+    if found["failed"]:
+        return f"This could not be computed: {found['failed']}."
+    return (
+        f"Computed {time_text(found['computed'])}: of {count_text(found['jobs'], 'job')} since "
+        f"{time_text(found['since'])}, {found['predictions']} would be predicted and "
+        f"{found['decisions']} decided differently."
+    )
+
+
+def _change(row: Facts) -> list[Cell]:
+    return [
+        words(row["user"]),
+        words(row["name"]),
+        *(number(row[name]) for name in ("jobs", "predictions", "decisions")),
+        *(words(_side(row[side])) for side in ("before", "after")),
+    ]
+
+
+def _side(side: Facts) -> str:
+    written = bytes_text(side["write_bytes"])
+    return f"{side['pattern']}, {written}, {share_text(side['confidence'])}: {side['action']}"
+
+
+def publish(site: Site, who: Who, wanted: int, reason: str) -> None:
+    """Put a model into use; raises HiddenError, UnknownJobError, or as `publish_model` does."""
+    from sluice.slurm.learner import publish_model  # noqa: PLC0415 - scikit-learn
+
+    config = site.config
+    with Store(site.history, busy_seconds=BUSY_SECONDS) as store:
+        _chosen({one["model"]: one for one in _models(store, who)}, wanted)
+        publish_model(
+            store,
+            Path(config.bundle),
+            policy=config.policy,
+            now=site.now,
+            reviews=Path(config.reviews),
+            version=wanted,
+            reason=one_line(reason),
+            uid=who.viewer.uid,
+        )
 
 
 def _comparison(one: Facts, in_use: Facts | None) -> Table:

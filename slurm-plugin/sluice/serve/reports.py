@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from sluice.serve.access import HiddenError
 from sluice.serve.tables import Cell, Column, Page, Table, moment, words
-from sluice.slurm.records import QueryError, UnknownJobError
+from sluice.slurm.records import UnknownJobError
 from sluice.slurm.story import Heading, Rows
 from sluice.slurm.texts import time_text
 
@@ -33,7 +34,7 @@ COLUMNS = (
 
 
 def page(store: Store, who: Who) -> Page:
-    """List reports, the latest first; raises QueryError for who may not see all jobs."""
+    """List reports, the latest first; raises HiddenError for who may not see all jobs."""
     _check(who)
     titles = store.report_titles()
     return Page(
@@ -63,14 +64,14 @@ def page(store: Store, who: Who) -> Page:
 
 def _check(who: Who) -> None:
     if not who.viewer.sees_all:
-        raise QueryError(
+        raise HiddenError(
             "reports are made of all users' jobs, which PrivateData hides from you; `sluice "
             "report` makes one of your own"
         )
 
 
 def one_page(store: Store, who: Who, number: int) -> Page:
-    """Show one report as it was told; raises QueryError, UnknownJobError."""
+    """Show one report as it was told; raises HiddenError, UnknownJobError."""
     _check(who)
     found = store.report(number)
     if found is None:

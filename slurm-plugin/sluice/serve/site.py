@@ -12,7 +12,7 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.snapshot import Snapshot
-from sluice.serve.rankings import Rankings
+from sluice.serve.background import Background, Task
 from sluice.slurm import service
 from sluice.slurm.status import Status, is_locked, read_status
 from sluice.slurm.viewers import Privacy
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 2.0
 """A page must not wait for long on somebody who writes the history."""
+
+RANKINGS = Task("rankings", stale_seconds=6 * 3600)
+DIFFERENCE_SECONDS = 7 * 86400
+"""The jobs of so long a time are decided on again."""
+DIFFERENCE_STALE_SECONDS = 600
 
 
 class Latest:
@@ -62,12 +67,20 @@ class Site:
         """Take the files of the commands' --config and --history; None: the defaults."""
         self._config_path, self._history = config, history
         self.latest = Latest()
-        self._rankings = Rankings()
+        self._background = Background()
 
     @property
     def rankings(self) -> dict[str, Any] | None:
-        """What was computed last, with its date; None: nothing yet."""
-        return self._rankings.latest(self._config_path, self.history)
+        """The worst pairs and what is in doubt, as computed last; None: not yet."""
+        return self._background.latest(self._config_path, self.history, RANKINGS)
+
+    def difference(self, model: int) -> dict[str, Any] | None:
+        """Return what publishing a model would change, as computed last; None: not yet."""
+        bundle = self.bundle
+        words = (str(model), str(DIFFERENCE_SECONDS))
+        in_use = f"{bundle.checksum:x}" if bundle else ""
+        task = Task("difference", words, DIFFERENCE_STALE_SECONDS, in_use)
+        return self._background.latest(self._config_path, self.history, task)
 
     @property
     def config(self) -> Config:

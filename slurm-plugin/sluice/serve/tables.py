@@ -193,10 +193,14 @@ class Page:
     fields: Sequence[Field] = ()
     links: Sequence[tuple[str, Mapping[str, str]]] = ()
     """Texts and what the query says of them: other parts of the same list."""
+    ways: Sequence[tuple[str, str]] = ()
+    """Texts and paths: other pages about the same."""
     story: Sequence[Any] = ()
     """Parts of `slurm/story.py`."""
     job: str = ""
     """On which an operator may rule here."""
+    model: int = 0
+    """Which an operator may put into use here; 0: none."""
     refresh: int = 0
     """Seconds after which it is worth looking again; 0: it stays as it is."""
 

@@ -81,10 +81,12 @@ def publish_model(
     version: int | None = None,
     rollback: bool = False,
     reason: str = "",
+    uid: int | None = None,
 ) -> Published:
     """Publish the latest model, the one with this number, or the one in use before.
 
-    reviews: the file in which the site keeps some; reason: kept in the audit.
+    reviews: the file in which the site keeps some; reason: kept in the audit, with the user who
+    did it (None: who runs the command).
     """
     from sluice.interference.pairs import site_evidence  # noqa: PLC0415 - numpy
     from sluice.prediction.renewal import publish, standing_reviews  # noqa: PLC0415 - likewise
@@ -106,7 +108,9 @@ def publish_model(
         interference_from=interference.for_bundle(),
         reviews=standing_reviews(store, reviews),
     )
-    tell_publication(store, before, bundle, uid=uid_of_caller(), reason=reason)
+    tell_publication(
+        store, before, bundle, uid=uid_of_caller() if uid is None else uid, reason=reason
+    )
     return Published(bundle, interference.basis)
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.records import Selection
 from sluice.policies import core
+from sluice.policies.bundle import Bundle
 from sluice.policies.core import CoreError
 from sluice.policies.record import Record, Situation, decide
 from sluice.policies.snapshot import Snapshot
+from sluice.slurm.learner import candidate
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
-    from sluice.policies.bundle import Bundle
     from sluice.policies.core import Config, View
 
 MOST = 5000
@@ -44,6 +46,24 @@ class Change:
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def difference_to(
+    store: Store, settings: Config, *, version: int | None, since: int, now: int
+) -> dict[str, Any]:
+    """Say what publishing a model now would change, the latest or the one with this number.
+
+    since, now: UTC seconds. Raises NothingToPublishError, CoreError, OSError or HistoryError.
+    """
+    new = candidate(
+        store,
+        policy=settings.policy,
+        now=now,
+        reviews=Path(settings.reviews),
+        version=version,
+    )
+    old = Bundle.read(Path(settings.bundle))
+    return difference(store, old, Bundle.parse(new), settings, since=since)
 
 
 def difference(
