@@ -1,15 +1,32 @@
-"""Programs of the loop in Python, as users write them: `python_programs.py NAME [MIB]`.
+"""Programs of the loop in Python, as users write them: `python_programs.py NAME MIB`.
 
-Each writes into the current directory, and computes (sleeps) in between. The Python of Debian
-runs them, which all users can read; a library is imported by the program that needs it.
+Each writes into the current directory, and computes (sleeps) before each burst. How many bursts
+the first three have, how long they compute and when (seconds since the epoch) the first burst
+begins may follow as --bursts, --pause and --at. The Python of Debian runs them, which all users
+can read; a library is imported by the program that needs it.
 """
 
+import argparse
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 MIB = 1 << 20
+
+
+def bursts(count: int, pause: float) -> Iterator[int]:
+    """Compute before each of so many bursts, where the command line says nothing else."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bursts", type=int, default=count)
+    parser.add_argument("--pause", type=float, default=pause)
+    parser.add_argument("--at", type=float)
+    asked = parser.parse_args(sys.argv[3:])
+    for number in range(asked.bursts):
+        is_first = number == 0 and asked.at is not None
+        time.sleep(max(0.0, asked.at - time.time()) if is_first else asked.pause)
+        yield number
 
 
 def arrays(mib: int) -> None:
@@ -17,8 +34,7 @@ def arrays(mib: int) -> None:
     import numpy as np  # noqa: PLC0415
 
     field = np.zeros(mib * MIB // 8)
-    for step in range(4):
-        time.sleep(1.5)
+    for step in bursts(4, 1.5):
         np.save(f"field{step}.npy", field)
 
 
@@ -32,8 +48,7 @@ def series(mib: int) -> None:
         file.createDimension("cell", mib * MIB // 8)
         variable = file.createVariable("t", "f8", ("time", "cell"))
         values = np.random.default_rng(1).random(mib * MIB // 8)
-        for step in range(8):
-            time.sleep(0.7)
+        for step in bursts(8, 0.7):
             variable[step] = values
             file.sync()
 
@@ -42,10 +57,11 @@ def results(mib: int) -> None:
     """A sweep that commits every result to a database."""
     with sqlite3.connect("results.db") as database:
         database.execute("CREATE TABLE result (id INTEGER PRIMARY KEY, data BLOB)")
-        for _ in range(mib):
-            database.execute("INSERT INTO result (data) VALUES (zeroblob(?))", (MIB,))
-            database.commit()
-            time.sleep(0.05)
+        for _ in bursts(1, 0):
+            for _ in range(mib):
+                database.execute("INSERT INTO result (data) VALUES (zeroblob(?))", (MIB,))
+                database.commit()
+                time.sleep(0.05)
 
 
 def farm(mib: int) -> None:
