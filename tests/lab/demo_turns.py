@@ -29,7 +29,7 @@ def show(place: Path, picture: Path, say: Callable[[str], None]) -> None:
     with labs[0], labs[1], ThreadPoolExecutor(DRAWS) as threads:
         parts = [STREAMS.programs[i::DRAWS] for i in range(DRAWS)]
         found = threads.map(lambda lab, part: lab.alone(part), labs, parts)
-        alone = {name: bursts for part in found for name, bursts in part.items()}
+        alone = {name: one for part in found for name, one in part.items()}
         print(prediction([predict(one, limits, alone, seed) for one in drawn for seed in range(5)]))
         runs = list(threads.map(lambda lab, one: lab.run(one, alone), labs, drawn))
         label = labs[0].benches[0].targets.label

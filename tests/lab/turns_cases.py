@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 KIB, MIB = 1 << 10, 1 << 20
 LANES = ("sl0", "sl1")
@@ -20,6 +21,40 @@ WIDTHS = (1, 1, 2, 4, 8, 16)
 OFFSETS = 12.0  # seconds within which the first bursts begin
 SPREAD = 0.3  # standard deviation of the logarithm of a program's volumes
 RING = 32 * MIB  # bytes of a stream's file
+UNKNOWN: Mapping[str, Any] = {"pattern": "unknown"}
+"""The profile of a program that nobody knows."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a program does with nobody else there."""
+
+    seconds: float  # from its first burst to the end of its last
+    bursts: tuple[float, ...]  # seconds of each
+    bytes: float  # that it writes
+    profile: Mapping[str, Any]  # members of struct sluice_profile: what a history says of it
+
+
+class AnyProgram(Protocol):
+    """What all programs of a workload have."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pause(self) -> float:
+        """Seconds of computing between bursts."""
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """That it writes to."""
+
+    @property
+    def processes(self) -> int:
+        """That write."""
+
+
+def lane_mask(program: AnyProgram) -> int:
+    return sum(1 << LANES.index(lane) for lane in program.lanes)
 
 
 @dataclass(frozen=True)
@@ -35,12 +70,12 @@ class Program:
     rate: int = 0  # B/s at most of each process; 0: as fast as it can
 
     @property
-    def lane_mask(self) -> int:
-        return sum(1 << LANES.index(lane) for lane in self.lanes)
+    def processes(self) -> int:
+        return len(self.lanes)
 
     @property
     def bytes(self) -> int:
-        return len(self.lanes) * sum(self.volumes)
+        return self.processes * sum(self.volumes)
 
     def words(self, *, pause: float | None = None) -> list[str]:
         """The writer's options."""
@@ -50,7 +85,7 @@ class Program:
             *("--pattern", self.pattern, "--chunk", str(self.chunk)),
             *("--volume", ",".join(map(str, self.volumes)), "--bursts", str(len(self.volumes))),
             *("--pause", str(self.pause if pause is None else pause)),
-            *("--processes", str(len(self.lanes)), "--remove", *rate, *stream),
+            *("--processes", str(self.processes), "--remove", *rate, *stream),
         ]
 
 
@@ -78,7 +113,7 @@ def program(
 @dataclass(frozen=True)
 class Workload:
     name: str
-    programs: tuple[Program, ...]
+    programs: tuple[AnyProgram, ...]
 
 
 # B/s that a lone process takes of a target of 20 MB/s
@@ -124,7 +159,7 @@ WORKLOADS = {workload.name: workload for workload in (STREAMS, MIXED, PACED)}
 
 @dataclass(frozen=True)
 class Job:
-    program: Program
+    program: AnyProgram
     nodes: int
     offset: float  # seconds of computing before its first burst
 
@@ -161,7 +196,8 @@ class Outcome:
     bursts: tuple[Burst, ...]
     holds: tuple[Burst, ...]  # when it was held or slowed down
     held: float  # while its processes waited; of several, the mean
-    seen: int  # bytes that the shim counted
+    written: float  # bytes
+    seen: int  # of these, that the shim counted
 
     @property
     def lost(self) -> float:
@@ -193,7 +229,7 @@ class Run:
     @property
     def covered(self) -> float:
         """Share of the bytes written that the shim counted."""
-        return sum(job.seen for job in self.jobs) / sum(job.job.program.bytes for job in self.jobs)
+        return sum(job.seen for job in self.jobs) / sum(job.written for job in self.jobs)
 
 
 def recovered(off: Run, other: Run) -> float:
@@ -207,11 +243,10 @@ def slowdowns(off: Run, other: Run) -> Iterator[float]:
         yield after.seconds / before.seconds
 
 
-def load_of(workload: Workload, alone: Mapping[str, float], lane: str) -> float:
-    """Share of the time in which a lane is busy if its jobs never meet; alone: seconds in
-    bursts of each program."""
+def load_of(workload: Workload, alone: Mapping[str, Alone], lane: str) -> float:
+    """Share of the time in which a lane is busy if its jobs never meet."""
     return sum(
-        alone[one.name] / (alone[one.name] + one.pause * len(one.volumes))
+        sum(alone[one.name].bursts) / (alone[one.name].seconds + one.pause)
         for one in workload.programs
         if lane in one.lanes
     )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,22 @@ from moosefs import MooseFS
 from private_slurm import PrivateSlurm
 from storage_targets import StorageTargets
 from target_kinds import Limits
-from turns_cases import LANES, MIB, MODES, WIDTHS, Burst, Draw, Job, Outcome, Program, Run
+from turns_cases import (
+    LANES,
+    MIB,
+    MODES,
+    UNKNOWN,
+    WIDTHS,
+    Alone,
+    AnyProgram,
+    Burst,
+    Draw,
+    Job,
+    Outcome,
+    Program,
+    Run,
+    lane_mask,
+)
 from turns_daemons import NOBODY, AgentPage
 from up_and_down import UpAndDown
 
@@ -37,6 +52,7 @@ LIMITS = {
     "streams": SLOW,
     "first come": SLOW,
     "mixed": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
+    "programs": replace(SLOW, size=2048 * MIB),
     "never full": Limits(bandwidth=20_000_000, operations=100, dirty=8 * MIB, size=1024 * MIB),
     "moosefs": Limits(bandwidth=10_000_000, operations=0, dirty=4 * MIB, size=4500 * MIB),
 }
@@ -45,7 +61,6 @@ LATENCY = 100  # ms, as measured from a burst's begin until it is held: 70 to 16
 SCHEDULER = "batch_sched_delay=0,sched_interval=1,bf_interval=1"
 LIMIT_MINUTES = 60  # of a job: it may be held for a twentieth of it
 PATIENCE = 300.0  # seconds for a job to end
-BETWEEN = 1.0  # seconds from the last job's start to the beginning of a draw
 PERIOD = 0.1  # seconds between two samples of what is held
 ALONE_PAUSE = 1.5  # seconds between bursts that are measured alone
 
@@ -75,7 +90,10 @@ class Sampled:
 
 
 class Bench(UpAndDown):
-    """One cluster on targets of its own."""
+    """One cluster on targets of its own, whose jobs are periodic writers."""
+
+    between = 1.0
+    """Seconds from the last job's start to the beginning of a draw."""
 
     def __init__(
         self,
@@ -150,15 +168,18 @@ class Bench(UpAndDown):
 
     # -- alone ------------------------------------------------------------------
 
-    def alone(self, program: Program) -> list[float]:
-        """Seconds of each of its bursts with nobody else there."""
+    def alone(self, program: AnyProgram) -> Alone:
+        """Run the program with nobody else there."""
+        assert isinstance(program, Program)
         self.targets.settle()
         directories = [self.path(lane, 0) for lane in program.lanes]
         words = [self._writer, *program.words(pause=ALONE_PAUSE), *directories]
         done = subprocess.run(
             self.targets.command(*words), check=True, capture_output=True, text=True
         )
-        return [burst["seconds"] for burst in json.loads(done.stdout)["bursts"]]
+        bursts = tuple(burst["seconds"] for burst in json.loads(done.stdout)["bursts"])
+        seconds = sum(bursts) + program.pause * (len(bursts) - 1)
+        return Alone(seconds, bursts, program.bytes, profile_of(program, bursts))
 
     # -- a draw -----------------------------------------------------------------
 
@@ -166,7 +187,7 @@ class Bench(UpAndDown):
         self,
         draw: Draw,
         mode: str,
-        alone: Mapping[str, Sequence[float]],
+        alone: Mapping[str, Alone],
     ) -> Run:
         """Run the jobs of a draw. alone: of each program, as `alone` measured it."""
         self.configure(mode)
@@ -177,7 +198,7 @@ class Bench(UpAndDown):
         output.mkdir()
         output.chmod(0o1777)
         ids = [self._submit(number, job, mode, output) for number, job in enumerate(draw.jobs)]
-        self._publish(draw, ids, {} if mode == "unknown" else alone)
+        self._publish(draw, ids, None if mode == "unknown" else alone)
         for job_id in ids:
             self.slurm.wait_for_job(job_id, "RUNNING")
         pages = (
@@ -186,7 +207,7 @@ class Bench(UpAndDown):
             else [self._page(*pair) for pair in zip(ids, draw.jobs, strict=True)]
         )
         before = self.cluster.status()["counts"]
-        zero = time.time() + BETWEEN
+        zero = time.time() + self.between
         for job in draw.jobs:
             draft = output / f"{job.program.name}.draft"
             draft.write_text(f"{zero + job.offset:.3f}\n")
@@ -208,13 +229,19 @@ class Bench(UpAndDown):
             os.getloadavg()[0],
         )
 
+    def _script(self, program: AnyProgram, directories: Sequence[Path], output: Path) -> str:
+        """What the job runs: it begins $at, and leaves a .json, or its complaints in an .err."""
+        assert isinstance(program, Program)
+        words = shlex.join(map(str, (self._writer, *program.words(), *directories)))
+        name = output / program.name
+        return f"{words} --at $at > {name}.json 2> {name}.err"
+
     def _submit(self, number: int, job: Job, mode: str, output: Path) -> int:
         name = job.program.name
         directories = [self.path(lane, number) for lane in job.program.lanes]
-        words = shlex.join(map(str, (self._writer, *job.program.words(), *directories)))
         script = (
-            f"until [ -e {output}/{name}.at ]; do sleep 0.2; done; "
-            f"{words} --at $(cat {output}/{name}.at) > {output}/{name}.json 2> {output}/{name}.err"
+            f"until [ -e {output}/{name}.at ]; do sleep 0.2; done; at=$(cat {output}/{name}.at); "
+            + self._script(job.program, directories, output)
         )
         turns = () if mode == "off" else ("--io-turns",)
         return self.slurm.submit(
@@ -222,16 +249,15 @@ class Bench(UpAndDown):
             *(f"--nodes={job.nodes}", "--exclusive", *turns, f"--wrap={script}"),
         )
 
-    def _publish(
-        self, draw: Draw, ids: Sequence[int], alone: Mapping[str, Sequence[float]]
-    ) -> None:
+    def _publish(self, draw: Draw, ids: Sequence[int], alone: Mapping[str, Alone] | None) -> None:
+        """alone: None, nobody knows the programs."""
         self.cluster.publish_jobs(
             *(
                 {
                     "job_id": job_id,
                     "nodes": job.nodes,
-                    "lane_mask": job.program.lane_mask,
-                    "profile": profile_of(job.program, alone.get(job.program.name)),
+                    "lane_mask": lane_mask(job.program),
+                    "profile": alone[job.program.name].profile if alone else UNKNOWN,
                 }
                 for job_id, job in zip(ids, draw.jobs, strict=True)
             )
@@ -258,33 +284,35 @@ class Bench(UpAndDown):
             page.count()
         return pages
 
-    def _outcome(
-        self, job: Job, zero: float, output: Path, alone: Sequence[float], sampled: Sampled | None
-    ) -> Outcome:
-        wrote = json.loads((output / f"{job.program.name}.json").read_text())
-        began = wrote["started"] - zero
-        bursts = tuple(
+    def _bursts(self, told: Mapping[str, Any]) -> tuple[Burst, ...]:
+        """The bursts of a job by its .json, in seconds since the epoch."""
+        began = told["started"]
+        return tuple(
             Burst(
                 began + burst["offset_seconds"], began + burst["offset_seconds"] + burst["seconds"]
             )
-            for burst in wrote["bursts"]
+            for burst in told["bursts"]
         )
-        pauses = job.program.pause * (len(bursts) - 1)
+
+    def _outcome(
+        self, job: Job, zero: float, output: Path, alone: Alone, sampled: Sampled | None
+    ) -> Outcome:
+        told = json.loads((output / f"{job.program.name}.json").read_text())
+        bursts = tuple(Burst(one.start - zero, one.end - zero) for one in self._bursts(told))
         return Outcome(
             job=job,
-            alone=sum(alone) + pauses,
+            alone=alone.seconds,
             seconds=bursts[-1].end - job.offset,
             bursts=bursts,
             holds=tuple(Burst(*hold) for hold in sampled.holds) if sampled else (),
-            held=sampled.counters["held_ns"] / 1e9 / len(job.program.lanes) if sampled else 0.0,
+            held=sampled.counters["held_ns"] / 1e9 / job.program.processes if sampled else 0.0,
+            written=alone.bytes,
             seen=sampled.counters["bytes"] if sampled else 0,
         )
 
 
-def profile_of(program: Program, alone: Sequence[float] | None) -> dict[str, Any]:
-    """What the history says of a program; of an unknown one only that it writes nothing."""
-    if alone is None:
-        return {"pattern": "unknown"}
+def profile_of(program: Program, alone: Sequence[float]) -> dict[str, Any]:
+    """What a history would say of a program; alone: seconds of its bursts."""
     rate = program.bytes / sum(alone)
     seconds = sum(alone) / len(alone)
     return {
@@ -340,21 +368,21 @@ class TurnsLab(UpAndDown):
     def down(self) -> None:
         self._stack.close()
 
-    def alone(self, programs: Sequence[Program]) -> dict[str, list[float]]:
-        """Seconds of the bursts of each program with nobody else there, by its name."""
+    def alone(self, programs: Sequence[AnyProgram]) -> dict[str, Alone]:
+        """Run each program with nobody else there; by their names."""
         parts = [programs[i :: len(self.benches)] for i in range(len(self.benches))]
 
-        def measure(pair: tuple[Bench, Sequence[Program]]) -> list[list[float]]:
+        def measure(pair: tuple[Bench, Sequence[AnyProgram]]) -> list[Alone]:
             return [pair[0].alone(program) for program in pair[1]]
 
         found = self._threads.map(measure, zip(self.benches, parts, strict=True))
         return {
-            program.name: seconds
+            program.name: one
             for part, measured in zip(parts, found, strict=True)
-            for program, seconds in zip(part, measured, strict=True)
+            for program, one in zip(part, measured, strict=True)
         }
 
-    def run(self, draw: Draw, alone: Mapping[str, Sequence[float]]) -> dict[str, Run]:
+    def run(self, draw: Draw, alone: Mapping[str, Alone]) -> dict[str, Run]:
         """The draw in each mode, all at once."""
         turned = draw.number % len(self.modes)
         benches = self.benches[turned:] + self.benches[:turned]

@@ -1,11 +1,11 @@
 """What the replay's discrete-event storage model says of a draw, before it is run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from target_kinds import Limits
-from turns_cases import LANES, Draw, Job
+from turns_cases import LANES, Alone, Draw, Job
 from turns_lab import LATENCY
 
 from sluice.sim.storage.discrete_event import PATTERNS, simulate
@@ -31,10 +31,8 @@ class Predicted:
     recovered: float
 
 
-def predict(
-    draw: Draw, limits: Limits, alone: Mapping[str, Sequence[float]], seed: int
-) -> Predicted:
-    """alone: seconds of the bursts of each program with nobody else there."""
+def predict(draw: Draw, limits: Limits, alone: Mapping[str, Alone], seed: int) -> Predicted:
+    """alone: what is known of each program."""
     storage = STORAGE | {"target_bandwidth": float(limits.bandwidth)}
     programs = [_program(job, alone[job.program.name]) for job in draw.jobs]
     ends = [simulate(storage, [one], seed=seed)[0].end for one in programs]
@@ -50,21 +48,22 @@ def predict(
     return Predicted(without, 1.0 - lost(TURNS) / without)
 
 
-def _program(job: Job, alone: Sequence[float]) -> dict[str, Any]:
-    one = job.program
-    operations = sum(one.volumes) / len(one.volumes) / one.chunk
+def _program(job: Job, alone: Alone) -> dict[str, Any]:
+    one, profile = job.program, alone.profile
+    bursts = len(alone.bursts)
+    operations = alone.bytes / one.processes / bursts / profile["chunk_bytes"]
     return {
-        **PATTERNS[one.pattern],
-        "processes": len(one.lanes),
+        **PATTERNS.get(profile["pattern"], PATTERNS["aw"]),
+        "processes": one.processes,
         "nodes": job.nodes,
-        "operation_bytes": one.chunk,
-        "operations": round(operations),
-        "bursts": len(one.volumes),
+        "operation_bytes": profile["chunk_bytes"],
+        "operations": max(1, round(operations)),
+        "bursts": bursts,
         "compute": one.pause,
         "start": job.offset + LATER - one.pause,
         "stripe_targets": 1,
         "first_target": LANES.index(one.lanes[0]),
         "target_count": len(one.lanes),
         "in_step": 1,
-        "expected": sum(alone) / len(alone),
+        "expected": sum(alone.bursts) / bursts,
     }

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from turns_cases import MODES, Run, Workload, load_of, recovered, slowdowns
+from turns_cases import LANES, MODES, Alone, Outcome, Run, Workload, load_of, recovered, slowdowns
 from turns_predicted import Predicted
 
 Draws = Sequence[Mapping[str, Run]]
@@ -42,6 +42,29 @@ def raw(draws: Draws) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def by_program(draws: Draws) -> str:
+    """A row for each program: what became of it in each mode, over all draws."""
+    modes = modes_of(draws)
+    head = ("program", "alone, s", *(f"{mode}, times alone" for mode in modes), "held, s a run")
+    rows = [head, ("---",) * len(head)]
+    for name in sorted(_programs(draws[0]["off"])):
+        found = {mode: [_programs(runs[mode])[name] for runs in draws] for mode in modes}
+        slower = (with_range([one.slowdown for one in found[mode]], "{:.2f}") for mode in modes)
+        held = statistics.mean(one.held for one in found["on"])
+        rows.append((name, f"{found['off'][0].alone:.0f}", *slower, f"{held:.1f}"))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _programs(run: Run) -> dict[str, Outcome]:
+    return {job.job.program.name: job for job in run.jobs}
+
+
+def pooled(draws: Draws, mode: str) -> float:
+    """Share of the node-seconds lost in all draws together that are not lost in a mode."""
+    lost = {name: sum(runs[name].lost for runs in draws) for name in ("off", mode)}
+    return 1.0 - lost[mode] / lost["off"]
+
+
 def modes_of(draws: Draws) -> list[str]:
     return [mode for mode in MODES if mode in draws[0]]
 
@@ -63,11 +86,8 @@ def _row(draws: Draws, mode: str) -> tuple[str, ...]:
     )
 
 
-def conditions(
-    workload: Workload, draws: Draws, alone: Mapping[str, Sequence[float]]
-) -> Iterator[str]:
-    seconds = {name: sum(bursts) for name, bursts in alone.items()}
-    loads = [load_of(workload, seconds, lane) for lane in ("sl0", "sl1")]
+def conditions(workload: Workload, draws: Draws, alone: Mapping[str, Alone]) -> Iterator[str]:
+    loads = [load_of(workload, alone, lane) for lane in LANES]
     averages = [run.load for runs in draws for run in runs.values()]
     yield f"{len(draws)} draws; lanes busy {loads[0]:.0%} and {loads[1]:.0%} of the time alone"
     yield f"load average of the machine: {with_range(averages, '{:.1f}')}"

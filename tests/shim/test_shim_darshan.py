@@ -2,16 +2,13 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from darshan_runtime import find_runtime
 from log_rows import rows_of
 from shim_programs import MPI_COMPILER, built
 from turns_page import SHIM, TurnsPage
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "loop"))
-from darshan_runtime import find_runtime
 
 HERE = Path(__file__).parent
 RUNTIME = find_runtime()

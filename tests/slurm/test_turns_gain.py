@@ -18,11 +18,14 @@ from pathlib import Path
 import pytest
 from moosefs import MooseFS
 from storage_targets import StorageTargetsError
-from turns_cases import MIXED, PACED, STREAMS, Workload, draw, slowdowns
+from turns_cases import MIXED, PACED, STREAMS, Alone, Workload, draw, slowdowns
 from turns_lab import LIMITS, Bench, MooseBench, TurnsLab
 from turns_predicted import Predicted, predict
+from turns_programs import PROGRAMS, ProgramBench
+from turns_programs import missing as missing_programs
 from turns_report import (
     Draws,
+    by_program,
     conditions,
     interval,
     prediction,
@@ -60,6 +63,7 @@ CASES = {
         Case("mixed", MIXED, 20, 0.25),
         Case("first come", STREAMS, 6, 0.45, ("off", KNOWN, FIRST_COME)),
         Case("moosefs", STREAMS, 6, 0.15, ("off", KNOWN, UNKNOWN), MooseBench),
+        Case("programs", PROGRAMS, 16, 0.1, ("off", KNOWN, UNKNOWN), ProgramBench),
         Case("never full", PACED, 6, 0.0, ("off", KNOWN)),
     )
 }
@@ -68,7 +72,7 @@ CASES = {
 @dataclass(frozen=True)
 class Measured:
     case: Case
-    alone: Mapping[str, Sequence[float]]
+    alone: Mapping[str, Alone]
     draws: Draws
     predicted: Sequence[Predicted]
 
@@ -76,7 +80,8 @@ class Measured:
         lines = [f"{self.case.name}, {label}"]
         lines += conditions(self.case.workload, self.draws, self.alone)
         lines += [prediction(self.predicted)] if self.predicted else []
-        return "\n".join(["", *lines, "", table(self.draws), "", raw(self.draws), ""])
+        tables = (table(self.draws), by_program(self.draws), raw(self.draws))
+        return "\n\n".join(["\n".join(["", *lines]), *tables, ""])
 
     def changes(self) -> list[float]:
         """Of all jobs of all draws: the time with turns over that without."""
@@ -88,7 +93,7 @@ def measure(case: Case, place: Path) -> Measured:
     limits = LIMITS[case.name]
     with TurnsLab(place, case.modes, bench=case.bench, limits=limits) as lab:
         alone = lab.alone(case.workload.programs)
-        asked = case.goal > 0 and case.bench is Bench
+        asked = case.goal > 0 and case.bench is not MooseBench
         predicted = [predict(one, limits, alone, one.number) for one in drawn] if asked else []
         measured = Measured(case, alone, [lab.run(one, alone) for one in drawn], predicted)
         if case.goal > 0:
@@ -106,7 +111,7 @@ def measured_case() -> Iterator[Callable[[str], Measured]]:
     known: dict[str, Measured] = {}
 
     def ask(name: str) -> Measured:
-        if reason := MooseFS.missing():
+        if reason := MooseFS.missing() or (missing_programs() if name == "programs" else ""):
             pytest.skip(reason)
         if name not in known:
             folder = place / name.replace(" ", "-")
@@ -151,7 +156,7 @@ def test_no_burst_is_held_beyond_its_budget(measured_case, name: str) -> None:
     measured = measured_case(name)
     for runs in measured.draws:
         for job in runs[KNOWN].jobs:
-            longest = max(measured.alone[job.job.program.name])
+            longest = max(measured.alone[job.job.program.name].bursts)
             for burst in job.bursts:
                 held = sum(
                     hold.end - hold.start
@@ -166,7 +171,7 @@ def test_in_shadow_nobody_is_held(measured_case, name: str) -> None:
     assert all(runs["shadow"].held == 0 for runs in measured_case(name).draws)
 
 
-@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize("name", [*FULL, "programs"])
 def test_the_shim_sees_what_is_written(measured_case, name: str) -> None:
     """In the median draw: an agent that answers too late leaves a job alone."""
     assert statistics.median(runs[KNOWN].covered for runs in measured_case(name).draws) >= 0.99
