@@ -1,5 +1,7 @@
 """Modes of some jobs and budgets on a real slurmctld: who waits for tokens, and who does not."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -19,13 +21,19 @@ from plugin_harness import PluginFiles, drain
 from private_slurm import PrivateSlurm
 from sluiced import Sluiced, wait_for
 
+from sluice.cli.report import EXIT_CODES
+from sluice.history_db.records import Bundle as StoredBundle
 from sluice.history_db.store import Store
+from sluice.policies.bundle import Bundle
+from sluice.policies.record import Record
 
 pytestmark = pytest.mark.slurm
 
 PARTITIONS = {"main": "Default=YES", "trial": ""}
 # Sharing costs more than waiting, so nobody is released to share.
 WAITING_IS_FREE = "WaitPrice=0\nMargin=0\nMinSaving=0\nHarmlessSlowdown=1\n"
+DRAWN = 24  # jobs: that no lot of a half, or each, leaves one alone has a chance of 2 ** -23
+VERDICTS = EXIT_CODES.values()
 TRIAL = {"Mode": "observe", "ModeOf": "enforce Partitions=trial"}
 
 
@@ -131,6 +139,61 @@ def test_budgets_need_no_history(sluiced, slurm):
     configure(sluiced, WAITING_IS_FREE, **TRIAL, AccountBudget=0, UserBudget=2)
     running(slurm, waiter)
     sluiced.history.rmdir()
+
+
+# The holdout
+
+
+def test_the_lot_leaves_jobs_alone_and_history_why_and_report_show_it(sluiced, slurm):
+    policy = f"{WAITING_IS_FREE}Holdout=0.5\n"
+    configure(sluiced, policy, Mode="enforce")
+    loaded = Bundle.read(sluiced.files.bundle)
+    sluiced.files.wait_for(lambda seen: seen["bundle"]["checksum"] == f"{loaded.checksum:016x}")
+    drain(sluiced.files.socket)  # what was decided by another bundle
+    holder = submit(slurm, "heavy", "--hold", LONG)
+    content = sluiced.files.bundle.read_bytes()
+    with Store(sluiced.history) as store:
+        store.add_model(b"", {}, [], created=loaded.created)
+        store.add_bundle(
+            StoredBundle(loaded.checksum, 1, str(sluiced.files.bundle), loaded.created, content)
+        )
+    jobs = [
+        holder,
+        *(submit(slurm, "heavy", "--hold", f"--comment={i}", LONG) for i in range(1, DRAWN)),
+    ]
+    sluiced.wait_until_joined(*jobs)
+    grants = {job: grant_of(sluiced, job) for job in jobs}
+    assert set(grants.values()) == {"held_out", "taken"}
+    for job, grant in grants.items():
+        licences = slurm.job(job)["Licenses"]
+        assert (licences == STREAM) == (grant == "taken"), (job, grant, licences)
+
+    alone = [job for job, grant in grants.items() if grant == "held_out"]
+    acted_on = [job for job, grant in grants.items() if grant == "taken"]
+    slurm.run("scontrol", "release", str(acted_on[0]))
+    running(slurm, acted_on[0])
+    slurm.run("scontrol", "release", ",".join(map(str, (acted_on[1], alone[0]))))
+    running(slurm, alone[0])
+    waits(slurm, acted_on[1])
+    assert "drawn for the holdout, so it is left alone" in sluiced.command("why", str(alone[0]))
+    assert "holdout" not in sluiced.command("why", str(acted_on[1]))
+
+    done = sluiced.run("report", "--no-levers", "--json")
+    assert done.returncode in VERDICTS, done.stderr
+    told = json.loads(done.stdout)
+    assert told["decisions"]["grants"] == dict(Counter(grants.values()))
+    found = told["holdout"]
+    assert (found["share"], found["drawn"], found["held_out"]) == (0.5, DRAWN, len(alone))
+    said = f"{len(alone)} of {DRAWN}"
+    assert said in sluiced.run("report", "--no-levers").stdout
+
+
+def grant_of(daemon: Sluiced, job: int) -> str:
+    with Store(daemon.history, read_only=True) as store:
+        rows = store.decisions_for_job(job)
+    grants = {str(Record.parse(row.record).grant.outcome) for row in rows if not row.is_second}
+    assert len(grants) == 1
+    return grants.pop()
 
 
 # The audit
