@@ -170,7 +170,8 @@ class ServedSite:
 
     def publish(self, store: Store) -> bytes:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""
-        standing = packed(standing_reviews(store, None), self.now, store.runs_of_program)
+        ruled = standing_reviews(store, self.folder / "reviews.toml")
+        standing = packed(ruled, self.now, store.runs_of_program)
         content = core_cases.bundle_bytes(*self._entries, conf=LANES, reviews=standing)
         path = self.folder / "model.bundle"
         path.write_bytes(content)

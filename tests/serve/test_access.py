@@ -135,6 +135,7 @@ def private(tmp_path_factory):
             "/predictions?evidence=all",
             "/predictions/2",
             "/interference",
+            "/interference/1/2",
             "/decisions",
             "/decisions?find=script",
             "/decisions?user=bin",

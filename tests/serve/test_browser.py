@@ -22,6 +22,7 @@ PAGES = (
     "predictions",
     "predictions/2",
     "interference",
+    "interference/1/2",
     "decisions",
     "decisions/601",
     "decisions/99999",

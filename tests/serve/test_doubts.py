@@ -126,7 +126,7 @@ def test_the_costliest_comes_first_and_leads_to_the_page_with_the_form(served):
     assert 'href="/decisions/701"' in page
     assert "50% of 8 predictions came true" in page
     assert "as job 701" in page
-    assert "Rule on jobs like this one" in get(served, "/decisions/701").text
+    assert "Rule on such jobs" in get(served, "/decisions/701").text
     assert "<script>alert" not in page
     assert "Computed" not in page
 

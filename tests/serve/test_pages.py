@@ -20,6 +20,7 @@ PAGES = (
     "/predictions/1",
     "/predictions/2",
     "/interference",
+    "/interference/1/2",
     "/decisions",
     "/decisions/601",
     "/decisions/701",

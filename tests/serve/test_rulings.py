@@ -1,11 +1,12 @@
 """Reviews on the pages: operators make and undo them, and nobody else does."""
 
+import json
 import re
 from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from served_site import ANN, OTHER_TOKEN, TOKEN, ServedSite
+from served_site import ANN, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 
 from sluice.cli.main import main as sluice
 from sluice.history_db.store import Store
@@ -44,7 +45,7 @@ def test_a_rejected_prediction_changes_the_next_decision_until_it_is_undone(serv
         return record.decision.action, ann.get(f"/decisions/{job}").text
 
     before, page = decided(801)
-    assert "Rule on jobs like this one" in page
+    assert "Rule on such jobs" in page
     answer = ann.rule(job="801", do="reject", comment="<b>read the wrong log</b>")
     assert (answer.status_code, answer.headers["Location"]) == (303, "/reviews")
     [review] = ann.reviews()
@@ -64,25 +65,102 @@ def test_a_rejected_prediction_changes_the_next_decision_until_it_is_undone(serv
     assert decided(803)[0] == before
 
 
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        ({"do": "approve"}, ["approve", "601"]),
-        ({"do": "reject"}, ["reject", "601"]),
-        ({"do": "never_delay", "until": "2100-01-01"}, ["pin", "never-delay", "601", "--until"]),
-        ({"do": "treat", "treat_as": "flush"}, ["pin", "treat", "601", "--as", "flush"]),
-    ],
-)
-def test_a_review_of_the_page_is_that_of_the_command_byte_for_byte(served, form, words):
-    assert Visitor(served).rule(job="601", **form).status_code == 303
-    with Store(served.history) as store:
-        of_page = served.publish(store)
-    Visitor(served).rule(do="undo", id=Visitor(served).reviews()[0]["id"])
-    words += ["2100-01-01"] if words[-1] == "--until" else []
+ANNS_JOBS = "user = '1'\nname = 'ensemble'\n"
+BOBS_JOBS = f"user = '2', name = {json.dumps(HOSTILE)}"
+OF_ANN = ["--user", "1", "--name", "ensemble"]
+OF_BOB = ["--with-user", "2", "--with-name", HOSTILE]
+WAYS = [  # the form, the command, and what stands in the file
+    ({"job": "601", "do": "approve"}, ["approve", "601"], "ruling = 'treat'\nas = 'owc'\n"),
+    ({"job": "601", "do": "reject"}, ["reject", "601"], "ruling = 'ignore'\n"),
+    (
+        {"job": "601", "do": "never_delay", "until": "2100-01-01"},
+        ["pin", "never-delay", "601", "--until", "2100-01-01"],
+        "ruling = 'never-delay'\nuntil = 2100-01-01\n",
+    ),
+    (
+        {"job": "601", "do": "treat", "treat_as": "flush"},
+        ["pin", "treat", "601", "--as", "flush"],
+        "ruling = 'treat'\nas = 'flush'\n",
+    ),
+    (
+        {"program": "1", "do": "approve"},
+        ["pin", "treat", "--as", "owc", *OF_ANN],
+        "ruling = 'treat'\nas = 'owc'\n",
+    ),
+    ({"program": "1", "do": "reject"}, ["reject", *OF_ANN], "ruling = 'ignore'\n"),
+    (
+        {"program": "1", "do": "apart", "with": "701", "until": "2100-01-01"},
+        ["approve", *OF_ANN, *OF_BOB, "--until", "2100-01-01"],
+        f"ruling = 'apart'\nwith = {{ {BOBS_JOBS} }}\nuntil = 2100-01-01\n",
+    ),
+    (
+        {"program": "1", "with_program": "2", "do": "apart"},
+        ["pin", "apart", *OF_ANN, *OF_BOB],
+        f"ruling = 'apart'\nwith = {{ {BOBS_JOBS} }}\n",
+    ),
+    (
+        {"program": "2", "with_program": "1", "do": "together"},
+        ["reject", *OF_ANN, *OF_BOB],
+        f"ruling = 'together'\nwith = {{ {BOBS_JOBS} }}\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "words", "text"), WAYS)
+def test_page_command_and_file_give_the_same_bundle_byte_for_byte(served, form, words, text):
+    def published() -> bytes:
+        with Store(served.history) as store:
+            return served.publish(store)
+
+    ann, nothing = Visitor(served), published()
+    assert ann.rule(**form).status_code == 303
+    of_page = published()
+    assert of_page != nothing
+    [review] = ann.reviews()
+    ann.rule(do="undo", id=review["id"])
+    assert published() == nothing
     made = CliRunner().invoke(sluice, ["review", *words, "--config", str(served.conf)])
     assert made.exit_code == 0, made.output
-    with Store(served.history) as store:
-        assert served.publish(store) == of_page
+    assert published() == of_page
+    ann.rule(do="undo", id=review["id"])
+    assert published() == nothing
+    (served.folder / "reviews.toml").write_text(f"[[review]]\n{ANNS_JOBS}{text}")
+    assert published() == of_page
+    assert {row["id"] for row in ann.reviews()} == {review["id"]}
+
+
+def test_operators_rule_where_a_program_and_a_pair_are_shown(served):
+    ann, bob = Visitor(served), Visitor(served, OTHER_TOKEN)
+    program, pair = "/predictions/1", "/interference/1/2"
+    assert "Rule on such jobs" in ann.get(program).text
+    assert "Jobs of user daemon, name ensemble, from the next bundle on" in ann.get(program).text
+    page = ann.get(pair).text
+    assert "Rule on these two" in page
+    assert "<script>alert" not in page
+    first, second = ann.get(f"{pair}.json").json["programs"]
+    assert (first["application"], second["application"]) == (1, 2)
+    assert 0 < first["loses"] < 1
+    for path in (program, pair):
+        assert "Rule on" not in bob.get(path).text
+        assert "form_token" not in bob.get(path).text
+    assert ann.get("/interference/1/9").status_code == 404
+
+
+def test_nobody_rules_on_a_program_that_slurm_hides(served):
+    served.tell_privacy(is_private=True)
+    ann = Visitor(served)
+    for form in (
+        {"program": "2", "do": "reject"},
+        {"program": "1", "with_program": "2", "do": "apart"},
+        {"program": "1", "with": "701", "do": "apart"},
+    ):
+        answer = ann.rule(**form)
+        assert answer.status_code == 404
+        assert "alert" not in answer.text
+    unknown = ann.rule(job="777", do="reject").text
+    assert ann.rule(job="701", do="reject").text == unknown.replace("777", "701")
+    assert ann.reviews() == []
+    assert ann.get("/interference/1/2").status_code == 404
 
 
 def test_a_pair_is_kept_apart(served):
@@ -97,7 +175,7 @@ def test_a_viewer_can_change_nothing(served):
     ann.rule(job="601", do="reject")
     [review] = ann.reviews()
     assert "<form method=" not in bob.get("/reviews").text
-    assert "Rule on jobs" not in bob.get("/decisions/701").text
+    assert "Rule on" not in bob.get("/decisions/701").text
     client = served.app().test_client()
 
     def word() -> str:
@@ -127,6 +205,10 @@ def test_what_makes_no_sense_is_said_and_not_kept(served):
         {"job": "601", "do": "apart"},
         {"job": "601", "do": "reject", "until": "tomorrow"},
         {"do": "undo", "id": "ffffffff"},
+        {"program": "9", "do": "reject"},
+        {"program": "-1", "do": "reject"},
+        {"do": "reject"},
+        {"program": "1", "do": "together"},
     ):
         assert ann.rule(**form).status_code in {400, 404}
     assert ann.reviews() == []

@@ -93,7 +93,7 @@ def command(
     Interference  who loses how much alongside whom, and which pairs cost most
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
     Doubts        what is worth a look, the costliest first: wrong predictions, long delays, …
-    Reviews       what administrators ruled; operators rule on the page of a job, and undo here
+    Reviews       what administrators ruled; operators rule where a job, program or pair stands
     Models        what was trained and published, how two differ; operators roll back here
     Reports       what `sluice report` said the last times
     Audit         who changed what, when and why; for operators

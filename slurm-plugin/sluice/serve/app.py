@@ -186,18 +186,6 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
         app.add_url_rule(rule, name, answer)
         app.add_url_rule(f"{rule}.<any(json, csv):form>", f"{name}_as", answer)
 
-    def query() -> dict[str, str]:
-        return request.args.to_dict()
-
-    def of_job(store: Store, job: str) -> Page:
-        return decisions.job_page(store, g.who, job)
-
-    def of_program(store: Store, number: int) -> Page:
-        return predictions.program_page(site, store, g.who, number)
-
-    def difference(store: Store, wanted: int) -> Page:
-        return models.difference_page(site, store, g.who, wanted)
-
     @app.get("/")
     def home() -> Any:
         return redirect(url_for("now"))
@@ -210,21 +198,41 @@ def _add_pages(app: Flask, site: Site, version: str) -> None:
             return redirect(url_for("job", job=job))
         return None
 
+    _add_lists(add, site)
+    _add_details(add, site)
+
+
+def _add_lists(add: Callable[[str, str, Callable[..., Page]], None], site: Site) -> None:
+    def query() -> dict[str, str]:
+        return request.args.to_dict()
+
     add("now", "/now", lambda store: now.page(site, store, g.who))
     add("predictions", "/predictions", lambda s: predictions.page(site, s, g.who, query()))
-    add("program", "/predictions/<int:number>", of_program)
     add("interference", "/interference", lambda s: predictions.matrix_page(site, s, g.who))
     add("decisions", "/decisions", lambda s: decisions.page(site, s, g.who, query()))
-    add("job", "/decisions/<job>", of_job)
-
     add("doubts", "/doubts", lambda store: attention.page(site, store, g.who))
     add("audit", "/audit", lambda store: audit.page(site, store, g.who, query()))
     add("reviews", "/reviews", lambda store: rulings.page(site, store, g.who))
     add("models", "/models", lambda store: models.page(store, g.who))
     add("reports", "/reports", lambda store: reports.page(store, g.who))
-    add("report", "/reports/<int:number>", lambda s, number: reports.one_page(s, g.who, number))
+
+
+def _add_details(add: Callable[[str, str, Callable[..., Page]], None], site: Site) -> None:
+    def of_program(store: Store, number: int) -> Page:
+        return predictions.program_page(site, store, g.who, number)
+
+    def of_pair(store: Store, one: int, other: int) -> Page:
+        return predictions.pair_page(site, store, g.who, one, other)
+
+    def difference(store: Store, wanted: int) -> Page:
+        return models.difference_page(site, store, g.who, wanted)
+
+    add("program", "/predictions/<int:number>", of_program)
+    add("pair", "/interference/<int:one>/<int:other>", of_pair)
+    add("job", "/decisions/<job>", lambda store, job: decisions.job_page(store, g.who, job))
     add("model", "/models/<int:wanted>", lambda s, wanted: models.card(s, g.who, wanted))
     add("difference", "/models/<int:wanted>/difference", difference)
+    add("report", "/reports/<int:number>", lambda s, number: reports.one_page(s, g.who, number))
 
 
 def _add_changes(app: Flask, site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from sluice.serve.predictions import number_of, pair_cell
 from sluice.serve.tables import Cell, Column, Page, Table, number, words
 from sluice.slurm.budgets import near
 from sluice.slurm.texts import amount_text, duration_text, share_text, time_text
@@ -57,7 +58,7 @@ def page(site: Site, store: Store, who: Who) -> Page:
                 "doubts",
                 "In doubt, the costliest first",
                 COLUMNS,
-                [_row(row) for row in rows],
+                [_row(row, site, store) for row in rows],
                 empty="Nothing that is known.",
                 note=_note(found),
             )
@@ -103,14 +104,14 @@ def _user(row: Facts) -> str | None:
     return None if row["uid"] is None else user_text(row["uid"])
 
 
-def _row(row: Facts) -> list[Cell]:
+def _row(row: Facts, site: Site, store: Store) -> list[Cell]:
     return [
         words(KINDS[row["kind"]]),
         words(_user(row)),
         words(row["program"]),
         words(_what(row)),
         number(row["node_hours"], amount_text),
-        _look(row),
+        _look(row, site, store),
     ]
 
 
@@ -130,8 +131,14 @@ def _what(row: Facts) -> str:
     return f"{whose}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
 
 
-def _look(row: Facts) -> Cell:
-    """Return a link to the job with the form, or to the list that has the jobs."""
+def _look(row: Facts, site: Site, store: Store) -> Cell:
+    """Return a link to the page with the form, of a pair or a job, or to the list of the jobs."""
+    if "alongside" in row:
+        pair = [
+            number_of(site, store, side["uid"], side["program"]) for side in (row, row["alongside"])
+        ]
+        if all(pair):
+            return pair_cell(*pair)
     if row["job_id"]:
         return words(f"job {row['job_id']}", href=f"/decisions/{row['job_id']}")
     names = {"user": _user(row), "find": row["program"]}

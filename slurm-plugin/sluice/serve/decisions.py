@@ -14,6 +14,7 @@ from sluice.serve.tables import (
     Column,
     Field,
     Page,
+    Subject,
     Table,
     any_of,
     moment,
@@ -231,5 +232,7 @@ def job_page(store: Store, who: Who, job: str) -> Page:
         title=f"Job {name}",
         facts=facts,
         story=list(story(facts)),
-        job=str(name) if facts["record"] else "",
+        subject=Subject("Those of its user and name", {"job": str(name)})
+        if facts["record"]
+        else None,
     )

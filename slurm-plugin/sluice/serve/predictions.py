@@ -20,6 +20,7 @@ from sluice.serve.tables import (
     Column,
     Field,
     Page,
+    Subject,
     Table,
     any_of,
     links_from,
@@ -29,6 +30,7 @@ from sluice.serve.tables import (
     words,
 )
 from sluice.slurm.records import UnknownJobError
+from sluice.slurm.reviews import jobs_of_program, selector_text
 from sluice.slurm.texts import (
     amount_text,
     bytes_text,
@@ -260,13 +262,46 @@ RUNS = (
 )
 
 
-def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
-    """Show one program: its profile and the runs behind it; raises UnknownJobError."""
+def entry(site: Site, store: Store, who: Who, application: int) -> Entry:
+    """Return a program that the viewer may see; raises UnknownJobError."""
     one = next((one for one in entries(site, store) if one.id == application), None)
     if one is None or not _is_visible(one, who):
         raise UnknownJobError(f"no program {application} is in the bundle in use")
+    return one
+
+
+def number_of(site: Site, store: Store, uid: int, name: str) -> int | None:
+    """Return the program that the bundle knows by a user and a job name, without its numbers."""
+
+    def by_label() -> dict[str, int]:
+        known = (one for one in entries(site, store)[::-1] if one.evidence == "user_name")
+        return {one.label: one.id for one in known}
+
+    found = site.latest.of(Path(site.config.bundle), "by_label", by_label)
+    return found.get(f"{name} of user {uid}")
+
+
+def _profile(site: Site, one: Entry) -> Facts:
     bundle = site.bundle
-    profile = bundle.application(one.place).profile.to_dict() if bundle else {}
+    return bundle.application(one.place).profile.to_dict() if bundle else {}
+
+
+def _subject(store: Store, *sides: Entry) -> Subject | None:
+    """Return what is ruled on where these programs are shown; None: nobody can say which jobs."""
+    jobs = [jobs_of_program(store, one.id) for one in sides]
+    if not all(jobs):
+        return None
+    fields = zip(("program", "with_program"), sides, strict=False)
+    return Subject(
+        " and ".join(map(selector_text, jobs)).capitalize(),
+        {name: str(one.id) for name, one in fields},
+    )
+
+
+def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
+    """Show one program: its profile and the runs behind it; raises UnknownJobError."""
+    one = entry(site, store, who, application)
+    profile = _profile(site, one)
     runs = [run for run in store.runs_behind(application) if who.viewer.sees(run.log.uid)]
     return Page(
         name="predictions",
@@ -288,6 +323,7 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
             ],
         },
         sentences=[_grounds(one)],
+        subject=_subject(store, one),
         tables=[
             _profile_table(profile),
             Table(
@@ -384,7 +420,7 @@ def matrix_page(site: Site, store: Store, who: Who) -> Page:
         )
         facts["interference_model"] = model.as_json()
         sentences = [ABOUT_MATRIX.format(programs[0].processes, model)]
-    pairs = _pairs(site, who)
+    pairs = _pairs(site, store, who)
     return Page(
         name="interference",
         title="Interference",
@@ -414,25 +450,33 @@ def _heat(loss: float) -> str:
     return f"heat{max(0, min(9, int(10 * loss)))}"
 
 
-def _pairs(site: Site, who: Who) -> Facts | None:
+def _pairs(site: Site, store: Store, who: Who) -> Facts | None:
     """Return the worst pairs as computed last, with the names that the viewer may see."""
     found = site.rankings
     if found is None:
         return None
     rows = []
     for row in found["pairs"]:
-        sides = [who.viewer.sees(row[f"{side}_uid"]) for side in ("victim", "aggressor")]
+        sides = [who.viewer.sees(row[f"{side}_uid"]) for side in SIDES]
+        programs = {
+            f"{side}_program": number_of(site, store, row[f"{side}_uid"], row[side])
+            for side in SIDES
+        }
         if any(sides):
             rows.append(
                 row
+                | programs
                 | {
                     name: None
-                    for side, seen in zip(("victim", "aggressor"), sides, strict=True)
+                    for side, seen in zip(SIDES, sides, strict=True)
                     if not seen
-                    for name in (side, f"{side}_uid", f"{side}_user")
+                    for name in (side, f"{side}_uid", f"{side}_user", f"{side}_program")
                 }
             )
     return {"computed": found["computed"], "failed": found["failed"], "rows": rows}
+
+
+SIDES = ("victim", "aggressor")
 
 
 def _pair_tables(pairs: Facts | None) -> list[Table]:
@@ -453,15 +497,17 @@ def _pair_tables(pairs: Facts | None) -> list[Table]:
                 Column("aggressor_user", "Alongside user"),
                 Column("aggressor", "Application"),
                 Column("lost", "Lost node-hours", is_number=True),
+                Column("look", "Look at"),
             ),
             [
                 [
                     *(
                         words(text or "another user's")
-                        for side in ("victim", "aggressor")
+                        for side in SIDES
                         for text in (_user(row, side), row[side])
                     ),
                     number(row["lost"], amount_text),
+                    pair_cell(row["victim_program"], row["aggressor_program"]),
                 ]
                 for row in (pairs or {"rows": []})["rows"]
             ],
@@ -469,6 +515,53 @@ def _pair_tables(pairs: Facts | None) -> list[Table]:
             note=note,
         )
     ]
+
+
+def pair_cell(one: int | None, other: int | None) -> Cell:
+    """Return a link to the page of a pair, where the bundle knows both."""
+    known = one is not None and other is not None
+    return words("the two", href=f"/interference/{one}/{other}") if known else words(None)
+
+
+ABOUT_PAIR = (
+    "What each of the two loses of its rate while the other writes, on the same targets. By {}."
+)
+SIDE_COLUMNS = (*COLUMNS, Column("loses", "Loses to the other", is_number=True))
+
+
+def pair_page(site: Site, store: Store, who: Who, one: int, other: int) -> Page:
+    """Show two programs and what they do to each other; raises UnknownJobError."""
+    sides = [entry(site, store, who, number_) for number_ in (one, other)]
+    profiles = [_profile(site, side) for side in sides]
+    model = default_model(store, site.config)
+    losses = [
+        1 - model.site.profile_share(own, [others])
+        for own, others in (profiles, reversed(profiles))
+    ]
+    return Page(
+        name="interference",
+        title=f"{_name(sides[0])} and {_name(sides[1])}",
+        facts={
+            "programs": [
+                _facts(side) | {"loses": loss} for side, loss in zip(sides, losses, strict=True)
+            ],
+            "interference_model": model.as_json(),
+        },
+        sentences=[ABOUT_PAIR.format(model)],
+        subject=_subject(store, *sides),
+        tables=[
+            Table(
+                "programs",
+                "The two programs",
+                SIDE_COLUMNS,
+                [
+                    [*_row(side, site), number(loss, share_text, tone=_heat(loss))]
+                    for side, loss in zip(sides, losses, strict=True)
+                ],
+                is_headed=True,
+            )
+        ],
+    )
 
 
 def _user(row: Facts, side: str) -> str:

@@ -20,11 +20,12 @@ from sluice.policies.review import (
     day_text,
     end_of,
 )
+from sluice.serve.predictions import entry
 from sluice.serve.site import BUSY_SECONDS
 from sluice.serve.tables import Cell, Column, Page, Table, moment, words
 from sluice.slurm import reviews
-from sluice.slurm.job_report import prediction_of
-from sluice.slurm.records import QueryError, UnknownJobError
+from sluice.slurm.job_report import no_decision, prediction_of
+from sluice.slurm.records import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ TREAT = tuple(TREATMENTS)
 TONES = {"stands": "good", "ended": "dim", "undone": "dim"}
 ABOUT = (
     "What administrators ruled on predictions. It counts from the next bundle on, which "
-    "sluice-learn publishes by itself; the page of a job has the form for a new one."
+    "sluice-learn publishes by itself; the pages of jobs, programs and pairs have the forms."
 )
 COLUMNS = (
     Column("id", "Review"),
@@ -102,8 +103,8 @@ def rule(site: Site, who: Who, form: Mapping[str, str]) -> None:
         if form.get("do") == "undo":
             reviews.undo(store, form.get("id", ""), by=who.name, now=site.now)
             return
-        of, pattern = _jobs_like(store, who, form.get("job", ""))
-        other = _jobs_like(store, who, form["with"])[0] if form.get("with") else Selector()
+        of, pattern = _jobs(site, store, who, form, "")
+        other, _ = _jobs(site, store, who, form, "with")
         made = _review(form, of, other, pattern)
         reviews.make(
             store,
@@ -115,12 +116,26 @@ def rule(site: Site, who: Who, form: Mapping[str, str]) -> None:
         )
 
 
-def _jobs_like(store: Store, who: Who, job: str) -> tuple[Selector, str]:
-    """Return which jobs a job's prediction is about, where the viewer may see them."""
-    of, pattern = prediction_of(store, job)
-    if not who.viewer.sees(of.uid):
-        raise UnknownJobError(f"no decision on job {job} is known")
+def _jobs(
+    site: Site, store: Store, who: Who, form: Mapping[str, str], side: str
+) -> tuple[Selector, str]:
+    """Return which jobs a form means, where the viewer may see them, and what is predicted."""
+    program = form.get(f"{side}_program" if side else "program", "")
+    if program:
+        one = entry(site, store, who, int(program) if program.isdecimal() else 0)
+        of, pattern = reviews.jobs_of_program(store, one.id), one.pattern
+    elif job := form.get(side or "job", ""):
+        of, pattern = prediction_of(store, job)
+        if not who.viewer.sees(of.uid):
+            raise no_decision(job)
+    else:
+        return Selector(), ""
+    if not of:
+        raise QueryError(NOBODY)
     return of, pattern
+
+
+NOBODY = "no run tells which jobs these are; `sluice review pin` takes users, accounts and names"
 
 
 def _review(form: Mapping[str, str], of: Selector, other: Selector, pattern: str) -> Review:

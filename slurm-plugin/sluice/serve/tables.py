@@ -179,6 +179,20 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What an operator may rule on here."""
+
+    text: str
+    """Which jobs that are."""
+    fields: Mapping[str, str]
+    """What the form says of them: `job`, or `program`, and of a pair `with_program`."""
+
+    @property
+    def is_pair(self) -> bool:
+        return "with_program" in self.fields
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page, before it is known in which form it is wanted."""
 
@@ -197,8 +211,8 @@ class Page:
     """Texts and paths: other pages about the same."""
     story: Sequence[Any] = ()
     """Parts of `slurm/story.py`."""
-    job: str = ""
-    """On which an operator may rule here."""
+    subject: Subject | None = None
+    """What an operator may rule on here."""
     model: int = 0
     """Which an operator may put into use here; 0: none."""
     refresh: int = 0

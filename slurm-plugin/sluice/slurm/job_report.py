@@ -166,14 +166,19 @@ def prediction_of(store: Store, job: str, cluster: str | None = None) -> tuple[S
     jobs = store.jobs_with_id(number.number, cluster)
     decision = find_decision(store, number, jobs, cluster).decision
     if decision is None:
-        raise UnknownJobError(
-            f"no decision on job {job} is known; `sluice decisions` lists those that are"
-        )
+        raise no_decision(job)
     record = Record.parse(decision.record)
     asked = record.submission
     script = 0 if asked.name else asked.script_signature
     of = Selector(uid=asked.uid, name=asked.name, script=script)
     return of, record.prediction.profile.pattern
+
+
+def no_decision(job: str) -> UnknownJobError:
+    """Return the error for a job on which nothing was decided, or that somebody may not see."""
+    return UnknownJobError(
+        f"no decision on job {job} is known; `sluice decisions` lists those that are"
+    )
 
 
 def find_decision(store: Store, name: JobNumber, jobs: list[Job], cluster: str | None) -> Found:

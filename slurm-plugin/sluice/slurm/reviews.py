@@ -36,6 +36,27 @@ def rejected(of: Selector, other: Selector) -> Review:
     return Review("together", of, other) if other else Review("ignore", of)
 
 
+def jobs_of_program(store: Store, application: int) -> Selector:
+    """Return which jobs an entry of the application table is about; an empty one: nobody can say.
+
+    The latest run behind it tells whose they are and what Slurm calls them.
+    """
+    entry = store.application(application)
+    runs = store.runs_behind(application) if entry else []
+    job, uid = next(((run.job, run.log.uid) for run in runs if run.job), (None, None))
+    if entry is None or job is None:
+        return Selector()
+    name, script = job.name or "", job.script_signature or 0
+    if entry.evidence == "user_script" and script:
+        return Selector(uid=uid, script=script)
+    if entry.evidence.startswith("user_"):
+        return Selector(uid=uid, name=name)
+    return {
+        "name": Selector(name=name),
+        "account": Selector(account=job.account or ""),
+    }.get(entry.evidence, Selector())
+
+
 def make(
     store: Store, review: Review, *, source: str, by: str, now: int, file: Path | None
 ) -> Review:
