@@ -49,6 +49,8 @@ class DecidedSite:
     """Share of what a run loses to others that it loses less where it was acted on."""
     wrong_from: int = 10**9
     """Number of the day from which on `stream` writes a tenth of what was predicted."""
+    changed_from: int = 10**9
+    """Number of the day from which on `stream` creates files instead of writing."""
     bundle: Bundle = field(init=False)
     _number: int = 0
 
@@ -69,15 +71,35 @@ class DecidedSite:
         for day in range(days):
             start = self.end - (days - day) * DAY
             for meeting in range(meetings):
-                self._meet(start + meeting * (DAY // meetings), is_wrong=day >= self.wrong_from)
+                begin = start + meeting * (DAY // meetings)
+                self._meet(begin, is_wrong=day >= self.wrong_from, pattern=self._pattern_of(day))
         self.store.link_logs()
         self.store.update_coverage()
 
-    def _meet(self, start: int, *, is_wrong: bool) -> None:
+    def _pattern_of(self, day: int) -> str:
+        return "metadata" if day >= self.changed_from else "aw"
+
+    def _meet(self, start: int, *, is_wrong: bool, pattern: str) -> None:
         wide = self._run("wide", WIDE, start, nodes=64, alongside=None)
-        self._run("stream", STREAM, start + HOUR, nodes=64, alongside=wide, is_wrong=is_wrong)
+        self._run(
+            "stream",
+            STREAM,
+            start + HOUR,
+            nodes=64,
+            alongside=wide,
+            is_wrong=is_wrong,
+            pattern=pattern,
+        )
         self._run("wide", WIDE, start + 3 * HOUR, nodes=64, alongside=None, met=False)
-        self._run("stream", STREAM, start + 5 * HOUR, nodes=64, alongside=None, met=False)
+        self._run(
+            "stream",
+            STREAM,
+            start + 5 * HOUR,
+            nodes=64,
+            alongside=None,
+            met=False,
+            pattern=pattern,
+        )
 
     def _run(
         self,
@@ -89,6 +111,7 @@ class DecidedSite:
         alongside: int | None,
         is_wrong: bool = False,
         met: bool = True,
+        pattern: str = "aw",
     ) -> int:
         self._number += 1
         number = self._number
@@ -131,7 +154,7 @@ class DecidedSite:
             "creates_per_mib": 0.0,
         }
         profile = a_profile(
-            pattern="aw", confidence=0.95, shares={"aw": 1.0}, numbers=numbers, log_sd=0.1
+            pattern=pattern, confidence=0.95, shares={pattern: 1.0}, numbers=numbers, log_sd=0.1
         )
         self.store.add_logs([(log, profile, b"")])
         return number

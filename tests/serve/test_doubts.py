@@ -20,6 +20,16 @@ BY_BOB = {"uid": BOBS, "program": HOSTILE}
 DOUBTS = [
     BY_ANN | {"kind": "wrong", "job_id": 601, "node_hours": 3.0, "came_true": 0.5, "checked": 8},
     BY_BOB
+    | {
+        "kind": "changed",
+        "job_id": 701,
+        "node_hours": 1.0,
+        "before": "aw",
+        "after": "metadata",
+        "runs": 4,
+        "since": NOW - 86400,
+    },
+    BY_BOB
     | {"kind": "delay", "job_id": 701, "node_hours": 9.0, "wait": 600.0, "saved_node_hours": 1.0},
     BY_ANN
     | {
@@ -48,6 +58,22 @@ def test_programs_whose_predictions_went_wrong_come_with_what_is_at_stake(tmp_pa
     assert wrong["checked"] == 28
     assert wrong["node_hours"] > 0
     assert wrong["job_id"] == 80
+
+
+def test_programs_that_changed_their_behaviour_come_with_what_they_did_before(tmp_path):
+    found = doubts_of(tmp_path / "history.db", changed_from=8)
+    (changed,) = [row for (kind, *_), row in found.items() if kind == "changed"]
+    assert (changed["uid"], changed["program"]) == (STREAM, "stream")
+    assert (changed["before"], changed["after"], changed["runs"]) == ("aw", "metadata", 8)
+    assert changed["since"] == NOW - 2 * 86400 + 3600 + 5
+    assert changed["node_hours"] > 0
+    assert changed["job_id"] == 80
+
+
+@pytest.mark.parametrize("changes", [{}, {"changed_from": 1}], ids=["never", "before last week"])
+def test_programs_that_did_not_change_lately_are_not_in_doubt(tmp_path, changes):
+    found = doubts_of(tmp_path / "history.db", **changes)
+    assert "changed" not in {kind for kind, *_ in found}
 
 
 def test_of_each_program_the_delay_that_costs_most_is_told(tmp_path):
@@ -122,10 +148,11 @@ def get(served, path: str, token: str = TOKEN):
 def test_the_costliest_comes_first_and_leads_to_the_page_with_the_form(served):
     page = get(served, "/doubts").text
     rows = get(served, "/doubts.json").json["doubts"]
-    assert [row["kind"] for row in rows] == ["delay", "unmeasured", "wrong"]
+    assert [row["kind"] for row in rows] == ["delay", "unmeasured", "wrong", "changed"]
     assert 'href="/decisions/701"' in page
     assert "50% of 8 predictions came true" in page
     assert "as job 701" in page
+    assert "metadata in the last 4 runs" in page
     assert "Rule on such jobs" in get(served, "/decisions/701").text
     assert "<script>alert" not in page
     assert "Computed" not in page
@@ -163,4 +190,4 @@ def test_doubts_about_jobs_that_slurm_hides_are_hidden(served):
     assert [row["kind"] for row in get(served, "/doubts.json").json["doubts"]] == ["wrong"]
     assert "701" not in get(served, "/doubts").text
     bobs = get(served, "/doubts.json", OTHER_TOKEN).json["doubts"]
-    assert [(row["kind"], row["uid"]) for row in bobs] == [("delay", BOBS)]
+    assert [(row["kind"], row["uid"]) for row in bobs] == [("delay", BOBS), ("changed", BOBS)]

@@ -56,7 +56,7 @@ def recency_of(groups: Sequence[Sequence[FinishedJob]]) -> Array:
     changed: list[int] = []
     for jobs in groups:
         newest = jobs[-1].start
-        changed.extend(range(len(ages), len(ages) + _change(jobs)))
+        changed.extend(range(len(ages), len(ages) + change(jobs)))
         ages.extend(newest - job.start for job in jobs)
         ranks.extend(range(len(jobs) - 1, -1, -1))
     weights = 0.5 ** (np.array(ages) / HALF_LIFE + np.array(ranks) / HALF_LIFE_RUNS)
@@ -65,8 +65,8 @@ def recency_of(groups: Sequence[Sequence[FinishedJob]]) -> Array:
     return np.asarray(weights)
 
 
-def _change(jobs: Sequence[FinishedJob]) -> int:
-    """Return the first run after the last change; 0 without one."""
+def change(jobs: Sequence[FinishedJob]) -> int:
+    """Return the place of the first run, the oldest first, after the last change; 0: none."""
     if len(jobs) < 2 * STREAK:
         return 0
     patterns = [job.profile.pattern for job in jobs]

@@ -92,7 +92,7 @@ def command(
     Predictions   what each program will do, and the runs that say so
     Interference  who loses how much alongside whom, and which pairs cost most
     Decisions     what was decided, searchable, each with the whole story of `sluice why`
-    Doubts        what is worth a look, the costliest first: wrong predictions, long delays, …
+    Doubts        what is worth a look, the costliest first: wrong predictions, changes, delays
     Reviews       what administrators ruled; operators rule where a job, program or pair stands
     Models        what was trained and published, how two differ; operators roll back here
     Reports       what `sluice report` said the last times

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from sluice.serve.predictions import number_of, pair_cell
 from sluice.serve.tables import Cell, Column, Page, Table, number, words
 from sluice.slurm.budgets import near
-from sluice.slurm.texts import amount_text, duration_text, share_text, time_text
+from sluice.slurm.texts import amount_text, count_text, duration_text, share_text, time_text
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ ABOUT = (
 )
 KINDS = {
     "wrong": "predictions went wrong",
+    "changed": "behaves otherwise",
     "delay": "long delay",
     "unmeasured": "pair never measured",
     "budget": "near a budget",
@@ -118,6 +119,10 @@ def _row(row: Facts, site: Site, store: Store) -> list[Cell]:
 def _what(row: Facts) -> str:
     if row["kind"] == "wrong":
         return f"{share_text(row['came_true'])} of {row['checked']} predictions came true"
+    if row["kind"] == "changed":
+        runs = count_text(row["runs"], "run")
+        began = time_text(row["since"])[:16]
+        return f"{row['after']} in the last {runs}, since {began}; before: {row['before']}"
     if row["kind"] == "delay":
         return (
             f"{duration_text(row['wait'])}, to save {amount_text(row['saved_node_hours'])} "

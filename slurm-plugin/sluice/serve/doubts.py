@@ -1,12 +1,14 @@
 """What is worth a look, as far as it takes a minute to find out: computed for `background.py`.
 
-Of the last week: programs whose predictions went wrong, the longest delays, and pairs that cost
-most by the interference model although production never showed what they do to each other.
+Of the last week: programs whose predictions went wrong or that do something else than before, the
+longest delays, and pairs that cost most by the interference model although production never showed
+what they do to each other.
 Node-hours are those of `sluice site assess`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +22,12 @@ from sluice.interference.cost import (
 from sluice.interference.pairs import pooled
 from sluice.prediction.backtest import live_predictions
 from sluice.prediction.backtest import report as score_of
+from sluice.prediction.expectation import change
 from sluice.slurm.choices import read_choices
 from sluice.slurm.report import went_wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sluice.history_db.store import Store
     from sluice.interference.cost import Costs
@@ -43,9 +46,11 @@ MOST = 20
 def computed(store: Store, settings: Config, now: int) -> Facts:
     """Return the pairs that cost most, and what is in doubt, the costliest of each kind first."""
     since = now - LOOKED_BACK
-    costs = grounds_of(store, settings).costs()
+    grounds = grounds_of(store, settings)
+    costs = grounds.costs()
     kinds = (
         wrong(store, settings, costs, since),
+        changed(grounds.jobs, costs, since),
         delays(store, since),
         unmeasured(store, costs, since),
     )
@@ -61,10 +66,7 @@ def _costliest(rows: Iterable[Facts]) -> list[Facts]:
 
 def wrong(store: Store, settings: Config, costs: Costs, since: int) -> Iterator[Facts]:
     """Yield programs whose predictions went wrong, with what they cost others and lost to them."""
-    at_stake = {
-        Application(one.uid, one.name): one.caused + one.suffered
-        for one in costs.parties(since=since)
-    }
+    at_stake = _at_stake(costs, since)
     jobs = live_predictions(store, since=since)
     latest = _latest_jobs(jobs)
     for row in score_of(jobs, str)["by_program"]:
@@ -77,6 +79,38 @@ def wrong(store: Store, settings: Config, costs: Costs, since: int) -> Iterator[
                 "node_hours": at_stake.get(who, 0.0),
                 "came_true": row["came_true"],
                 "checked": round(row["jobs"] * row["answered"]),
+            }
+
+
+def _at_stake(costs: Costs, since: int) -> dict[Application, float]:
+    """Return the node-hours that each program costs others and loses to them."""
+    return {
+        Application(one.uid, one.name): one.caused + one.suffered
+        for one in costs.parties(since=since)
+    }
+
+
+def changed(jobs: Sequence[FinishedJob], costs: Costs, since: int) -> Iterator[Facts]:
+    """Yield programs whose runs have another pattern than before, since then.
+
+    A change is what the learner takes for one: from then on it goes by the new runs.
+    """
+    at_stake, latest = _at_stake(costs, since), _latest_jobs(jobs)
+    runs: dict[Application, list[FinishedJob]] = defaultdict(list)
+    for job in sorted(jobs, key=lambda job: (job.start, job.logs)):
+        runs[application_of(job)].append(job)
+    for who, found in runs.items():
+        first = change(found)
+        if first and found[first].start >= since:
+            yield {
+                "kind": "changed",
+                **_named(who),
+                "job_id": latest.get(who),
+                "node_hours": at_stake.get(who, 0.0),
+                "before": found[first - 1].profile.pattern,
+                "after": found[first].profile.pattern,
+                "runs": len(found) - first,
+                "since": found[first].start,
             }
 
 
