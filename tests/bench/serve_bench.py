@@ -24,16 +24,22 @@ from pathlib import Path
 
 from history_bench import RUNS, SLUICE, add_decisions, fill, publish_model
 
+from sluice.history_db.records import AuditEntry, IoWait, StoredReport
 from sluice.history_db.store import Store
 from sluice.interference.ranking import refresh
 from sluice.policies.snapshot import write_snapshot
 from sluice.slurm.status import Status
 
 ROUNDS = 50
+OF_ALL = ("/predictions/", "/interference/", "/models", "/decisions/", "/reports", "/audit")
 GOAL_SECONDS = 0.3
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of nothing but benchmarks
 USER = "daemon"
 TICKS = os.sysconf("SC_CLK_TCK")
+AUDITED = 35_000
+"""Entries of the audit."""
+PAYERS = 1000
+"""Users at their budgets."""
 RUNNING = 256
 """Co-runners in the snapshot: all that one holds."""
 
@@ -43,6 +49,7 @@ def make(place: Path, runs: int) -> None:
     history, bundle, config = (place / name for name in ("history.db", "bundle", "sluice.conf"))
     config.write_text(
         f"Bundle={bundle}\nHistory={history}\nSnapshot={place}/snapshot\nOffFile={place}/off\n"
+        f"UserBudget=86400\nAccountBudget=86400\n"
     )
     fill(history, runs)
     with Store(history) as store:
@@ -50,6 +57,32 @@ def make(place: Path, runs: int) -> None:
         store.update_coverage()
     publish_model(history, os.environ | {"SLUICE_CONF": str(config)})
     add_decisions(history, bundle, runs)
+
+
+def add_what_grows(place: Path) -> None:
+    """Add an audit of years, budgets of many users, and reports of a month with all of these."""
+    with Store(place / "history.db") as store:
+        (run,) = store.runs(store.run_ids(latest=1))
+        now = int(time.time())
+        if len(store.audit()) < AUDITED:
+            store.add_audit(
+                AuditEntry(
+                    now - 60 * (AUDITED - i), i % 50, "made", "MaxDelay", str(i), str(i + 1), "so"
+                )
+                for i in range(AUDITED)
+            )
+        hour = now // 3600 * 3600
+        store.add_io_waits(
+            IoWait("made", hour, 10_000 + i, f"account{i % 100}", 86_000.0) for i in range(PAYERS)
+        )
+        row = {"user": "user", "program": "program", "for": [], "waited_node_hours": 1.5}
+        table = {"caption": "Who", "titles": list(row), "rows": [["x"] * len(row)] * 10}
+        section = {"heading": "What", "sentences": ["It did."] * 4, "tables": [table] * 5}
+        facts = {"effects": {"by_program": [row | {"uid": i} for i in range(10 * PAYERS)]}}
+        if not store.report_titles():
+            store.add_report(
+                StoredReport(now, run.log.start or 0, "Stay in observe", [section] * 6, facts)
+            )
 
 
 def leave_word(place: Path, *, is_private: bool) -> None:
@@ -68,7 +101,7 @@ def leave_word(place: Path, *, is_private: bool) -> None:
         place / "snapshot", state={"taken": now, "running": RUNNING}, corunners=corunners
     )
     word = "private:0" if is_private else "open:0"
-    Status(facts={"privacy": word}).write(place / "snapshot")
+    Status(facts={"privacy": word, "cluster": "made"}).write(place / "snapshot")
     (place / "tokens").touch(0o600)
     (place / "tokens").write_text(f"{USER} {TOKEN}\n")
 
@@ -77,20 +110,31 @@ def pages(place: Path) -> list[str]:
     with Store(place / "history.db", read_only=True) as store:
         (last,) = store.latest_decisions(1)
         known = store.known_applications(store.model_in_use())
-    user = USER
+        (report, *_) = store.report_titles()
+    middle = known[len(known) // 2].id
     return [
         "/now",
         "/predictions",
         "/predictions?find=1&sort=programs:-confidence",
-        f"/predictions/{known[len(known) // 2].id}",
+        f"/predictions/{middle}",
         "/interference",
+        f"/interference/{middle}/{middle}",
         "/decisions",
         "/decisions?find=no-such-word",
-        f"/decisions?user={user}",
+        f"/decisions?user={USER}",
         "/decisions?since=30+d&action=delay",
         f"/decisions/{last.job_id}",
         "/doubts",
+        "/doubts?find=user&sort=doubts:user",
+        "/reviews",
         "/models",
+        "/models/1",
+        "/models/1/difference",
+        "/reports",
+        f"/reports/{report}",
+        "/audit",
+        "/audit?find=no-such-word",
+        "/audit?since=30+d",
         "/decisions.json",
     ]
 
@@ -102,6 +146,7 @@ def free_port() -> int:
 
 def started(place: Path, port: int) -> subprocess.Popen[bytes]:
     words = ["--config", place / "sluice.conf", "--tokens", place / "tokens"]
+    words += ["--operators", USER]
     server = subprocess.Popen([SLUICE, "serve", "--listen", f"127.0.0.1:{port}", *words])
     for _ in range(300):
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
@@ -135,8 +180,8 @@ def measure(place: Path, *, is_private: bool) -> bool:
     is_good = True
     try:
         for path in pages(place):
-            if is_private and path.startswith(("/predictions/", "/models", "/decisions/")):
-                continue  # of somebody else
+            if is_private and path.startswith(OF_ALL):
+                continue  # of somebody else, or of all
             first = ask(port, path)
             before = processor_seconds(server)
             times = [ask(port, path) for _ in range(ROUNDS)]
@@ -168,6 +213,7 @@ def main() -> int:
             start = time.perf_counter()
             make(place, runs)
             print(f"{runs} runs made in {time.perf_counter() - start:.0f} s", flush=True)
+        add_what_grows(place)
         good = [measure(place, is_private=is_private) for is_private in (False, True)]
     finally:
         if kept is None:

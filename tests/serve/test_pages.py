@@ -224,8 +224,27 @@ def test_the_audit_says_who_changed_what_and_is_searched(served, ask, monkeypatc
     (row,) = csv.DictReader(io.StringIO(ask("/audit.csv?table=audit&find=off")))
     assert (row["before"], row["after"]) == ("on", "off")
     monkeypatch.setattr("sluice.serve.audit.SHOWN", 1)
-    assert 'href="/audit?from=1"' in ask("/audit")
-    assert found("from=1") == ["Mode"]
+    rest = ask("/audit.json")["before"]
+    assert f'href="/audit?before={rest}"' in ask("/audit")
+    assert found(f"before={rest}") == ["Mode"]
+    monkeypatch.setattr("sluice.serve.audit.BLOCK", 1)
+    monkeypatch.setattr("sluice.serve.audit.SEARCHED", 1)
+    assert found("find=advise") == []
+    assert found(f"find=advise&before={ask('/audit.json?find=advise')['before']}") == ["Mode"]
+
+
+def test_a_long_table_comes_in_parts_but_is_downloaded_as_a_whole(ask, monkeypatch):
+    def numbers(text: str) -> list[str]:
+        return re.findall(r'href="/models/(\d)"', text)
+
+    monkeypatch.setattr("sluice.serve.tables.SHOWN", 1)
+    assert numbers(ask("/models")) == ["2"]
+    assert 'href="/models?from=1"' in ask("/models")
+    assert numbers(ask("/models?from=1")) == ["1"]
+    assert numbers(ask("/models?sort=models:model")) == ["1"]
+    assert numbers(ask("/models?find=in+use")) == ["1"]
+    assert len(list(csv.DictReader(io.StringIO(ask("/models.csv"))))) == 2
+    assert len(ask("/models.json")["models"]) == 2
 
 
 def test_the_matrix_is_that_of_the_bundle(ask):

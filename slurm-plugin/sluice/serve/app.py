@@ -270,7 +270,9 @@ def _answer(page: Page, form: str, version: str) -> Answer:
                 named = {"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
                 return Response(table.csv(), mimetype="text/csv", headers=named)
         abort(404, f"This page has no table {wanted}.")
-    return render_template("page.html", title=page.title, page=arranged, link=_link)
+    return render_template(
+        "page.html", title=page.title, page=arranged.cut(request.args), link=_link
+    )
 
 
 def _json(value: dict[str, Any], status: int = 200) -> Response:

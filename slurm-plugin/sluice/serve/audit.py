@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.serve.access import HiddenError
 from sluice.serve.tables import (
@@ -12,16 +13,16 @@ from sluice.serve.tables import (
     Page,
     Table,
     any_of,
-    links_from,
     moment,
-    start_of,
     words,
 )
-from sluice.slurm.audit import listed
+from sluice.slurm.audit import facts_of, user_of
+from sluice.slurm.texts import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sluice.history_db.records import AuditEntry
     from sluice.history_db.store import Store
     from sluice.serve.access import Who
     from sluice.serve.site import Site
@@ -31,6 +32,9 @@ Facts = dict[str, Any]
 
 SHOWN = 200
 """Changes on a page."""
+SEARCHED = 10_000
+"""That are read for a page; older ones take another click."""
+BLOCK = 1000
 ABOUT = (
     "Each change of a setting, each switch off and on, each review, and each model put into use. "
     "Nothing is ever taken out of this list."
@@ -49,16 +53,12 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
     """List changes, the latest first; raises HiddenError for who may not see all jobs."""
     if not who.viewer.sees_all:
         raise HiddenError("reviews tell of all users' jobs, which PrivateData hides from you")
-    age = AGES.get(query.get("since", ""))
-    entries = listed(store, since=site.now - age if age else 0)[::-1]
-    wanted = query.get("find", "").casefold().split()
-    chosen = [one for one in entries if all(word in _text(one) for word in wanted)]
-    start = start_of(query, len(chosen))
-    shown = chosen[start : start + SHOWN]
+    found, rest = _search(site, store, query)
+    entries = [facts_of(one) for one in found]
     return Page(
         name="audit",
         title="Audit",
-        facts={"entries": shown, "first": start + 1 if shown else 0, "chosen": len(chosen)},
+        facts={"entries": entries, "before": rest.before if rest else None},
         sentences=[ABOUT],
         fields=(
             Field("find", "Find", query.get("find", "")),
@@ -69,17 +69,51 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
                 "audit",
                 "Changes, the latest first",
                 COLUMNS,
-                [_row(one) for one in shown],
-                empty="Nothing was changed, or sluiced has not run since.",
+                [_row(one) for one in entries],
+                empty="Nothing of this kind was changed, or sluiced has not run since.",
+                note=f"Searched back to {time_text(rest.at)}." if rest else "These are all.",
             )
         ],
-        links=links_from(start, SHOWN, len(chosen)),
+        links=[("earlier ones", {"before": str(rest.before)})] if rest else [],
     )
 
 
-def _text(one: Facts) -> str:
-    names = ("user", "subject", "before", "after", "reason")
-    return " ".join(one[name] or "" for name in names).casefold()
+def _search(
+    site: Site, store: Store, query: Mapping[str, str]
+) -> tuple[list[AuditEntry], Rest | None]:
+    """Return changes that are asked for, and where to go on; None: there are no more."""
+    age = AGES.get(query.get("since", ""))
+    since = site.now - age if age else 0
+    wanted = query.get("find", "").casefold().split()
+    text = query.get("before", "")
+    before = int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+    found: list[AuditEntry] = []
+    rest: Rest | None = None
+    for _ in range(SEARCHED // BLOCK):
+        block = store.latest_audit(BLOCK, since=since, before=rest.before if rest else before)
+        for number, entry in block:
+            rest = Rest(number, entry.at)
+            if all(word in _text(entry) for word in wanted):
+                found.append(entry)
+                if len(found) == SHOWN:
+                    return found, rest
+        if len(block) < BLOCK:
+            return found, None
+    return found, rest
+
+
+class Rest(NamedTuple):
+    """Where older entries begin."""
+
+    before: int
+    """All have smaller numbers."""
+    at: int
+    """When the last was made that was searched; UTC seconds."""
+
+
+def _text(one: AuditEntry) -> str:
+    texts = (user_of(one) or "", one.subject, one.before, one.after, one.reason)
+    return " ".join(texts).casefold()
 
 
 def _row(one: Facts) -> list[Cell]:

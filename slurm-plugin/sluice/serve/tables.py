@@ -22,6 +22,10 @@ AGES = {"1 h": 3600, "1 d": 86400, "7 d": 7 * 86400, "30 d": 30 * 86400}
 """Choices of how far back a page looks; seconds."""
 
 
+SHOWN = 200
+"""Rows of a long table on a page; JSON and CSV have all."""
+
+
 class Cell(NamedTuple):
     """What stands in a place of a table."""
 
@@ -229,3 +233,12 @@ class Page:
         text = query.get("find", "")
         fields = (Field("find", "Find", text),)
         return replace(self, tables=[table.found(text) for table in tables], fields=fields)
+
+    def cut(self, query: Mapping[str, str]) -> Page:
+        """Return the page with a part of its only table, where that is long, and with the rest."""
+        if len(self.tables) != 1 or self.links or len(self.tables[0].rows) <= SHOWN:
+            return self
+        (table,) = self.tables
+        start = start_of(query, len(table.rows))
+        shown = replace(table, rows=table.rows[start : start + SHOWN])
+        return replace(self, tables=[shown], links=links_from(start, SHOWN, len(table.rows)))

@@ -124,10 +124,16 @@ def _switch(*, is_off: bool) -> str:
 
 def listed(store: Store, *, since: int = 0) -> list[dict[str, Any]]:
     """Return what was changed from a time on (UTC seconds), oldest first, with names of users."""
-    entries = store.audit(since=since)
-    # who asks for a name asks a directory service: once each
-    names = {uid: None if uid is None else user_text(uid) for uid in {one.uid for one in entries}}
-    return [asdict(entry) | {"user": names[entry.uid]} for entry in entries]
+    return [facts_of(entry) for entry in store.audit(since=since)]
+
+
+def facts_of(entry: AuditEntry) -> dict[str, Any]:
+    """Return an entry as `sluice audit --json` shows it."""
+    return asdict(entry) | {"user": user_of(entry)}
+
+
+def user_of(entry: AuditEntry) -> str | None:
+    return None if entry.uid is None else user_text(entry.uid)
 
 
 class Auditor:

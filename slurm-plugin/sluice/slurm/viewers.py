@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import pwd
 import socket
+import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +105,17 @@ def uid_of(name: str, store: Store | None) -> int:
     return uid
 
 
+NAMES_HOLD = 60
+"""Seconds: a page names a thousand users, and each may ask a directory service."""
+
+
 def user_text(uid: int) -> str:
+    """Return the name of a user, or the number where this machine knows none."""
+    return _user_text(uid, int(time.monotonic()) // NAMES_HOLD)
+
+
+@lru_cache(maxsize=1 << 14)
+def _user_text(uid: int, _moment: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):

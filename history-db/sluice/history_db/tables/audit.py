@@ -12,6 +12,7 @@ from sluice.history_db.sql import marks
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+LARGEST = (1 << 63) - 1
 COLUMNS = ", ".join(field.name for field in fields(AuditEntry))
 
 
@@ -30,6 +31,19 @@ class Audit(Connection):
         """Return what was changed from a time on (UTC seconds), oldest first."""
         rows = self._rows(f"SELECT {COLUMNS} FROM audit WHERE at >= ? ORDER BY id", [since])
         return [AuditEntry(*row) for row in rows]
+
+    def latest_audit(
+        self, limit: int, *, since: int = 0, before: int | None = None
+    ) -> list[tuple[int, AuditEntry]]:
+        """Return the latest changes with their numbers, the latest first.
+
+        since: UTC seconds; before: only those with a smaller number than this.
+        """
+        rows = self._rows(
+            f"SELECT id, {COLUMNS} FROM audit WHERE at >= ? AND id < ? ORDER BY id DESC LIMIT ?",
+            [since, LARGEST if before is None else before, limit],
+        )
+        return [(row[0], AuditEntry(*row[1:])) for row in rows]
 
     def audited(self, cluster: str) -> dict[str, str]:
         """Return the value of each subject of a cluster after its latest change."""
