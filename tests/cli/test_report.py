@@ -201,6 +201,17 @@ def test_in_enforce_it_tells_what_became_of_decisions_and_whose_tokens_were_take
     assert re.search(r"^held_out +\d+$", text, re.MULTILINE)
 
 
+def test_without_the_bundle_of_its_decisions_the_holdout_is_not_passed_over_in_silence(
+    ask, tmp_path
+):
+    ask("--no-levers", mode="enforce", holdout=0.5)
+    with closing(sqlite3.connect(tmp_path / "history.db")) as db, db:
+        db.execute("DELETE FROM bundles")
+    said = ask("--no-levers", mode="enforce", holdout=0.5)
+    assert "jobs that the lot left alone cannot be compared: the bundle of" in said.text
+    assert "What the holdout shows" not in said.text
+
+
 def test_without_a_holdout_enforce_stays_and_is_told_to_draw_one(ask):
     said = ask("--no-levers", "--json", mode="enforce")
     assert (said.code, said.facts["holdout"]) == (0, None)

@@ -48,6 +48,8 @@ def sections(facts: Facts, levers: Levers | str | None) -> Iterator[Section]:
         yield _right(facts)
         if facts.get("holdout"):
             yield _compared(facts["holdout"])
+        if facts.get("held_out_in_vain"):
+            yield Section("What the holdout does not show", [_in_vain(facts["held_out_in_vain"])])
     if "stake" in facts:
         yield from _replayed(levers)
 
@@ -304,6 +306,14 @@ def _compared(holdout: Facts) -> Section:
             ),
         ],
         [Table("Jobs acted on, less those held out", titles, rows)],
+    )
+
+
+def _in_vain(jobs: int) -> str:
+    return (
+        f"{count_text(jobs, 'job')} that the lot left alone cannot be compared: the bundle of the "
+        "decision, which says what share is held out, is not in this history, or of another "
+        "version of Sluice."
     )
 
 

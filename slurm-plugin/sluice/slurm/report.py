@@ -261,7 +261,7 @@ class Story:
 
         Of those drawn with the share that holds now.
         """
-        shares = {bundle: self._share(bundle) for bundle in {one.bundle for one in choices.kept}}
+        shares = self._shares(choices)
         drawn = [
             one for one in choices.kept if one.grant in COMPARED and 0 < shares[one.bundle] < 1
         ]
@@ -286,8 +286,16 @@ class Story:
             "effects": found,
         }
 
+    def held_out_in_vain(self, choices: Choices) -> int:
+        """Count the jobs that were held out by a share that nobody knows any more."""
+        shares = self._shares(choices)
+        return sum(one.grant == HELD_OUT and not shares[one.bundle] for one in choices.kept)
+
+    def _shares(self, choices: Choices) -> dict[int, float]:
+        return {bundle: self._share(bundle) for bundle in {one.bundle for one in choices.kept}}
+
     def _share(self, checksum: int) -> float:
-        """Return the share that a bundle holds out; 0 where it is not kept any more."""
+        """Return the share that a bundle holds out; 0 where it is not kept, or not readable."""
         policy = policy_in(self.store.bundle_head(checksum, HEAD_BYTES))
         return float(policy.holdout) if policy else 0.0
 
@@ -341,6 +349,7 @@ def gather(
         "turns": turns_since(store, since),
         "slowdown": story.slowdowns(choices, grounds.jobs),
         "holdout": story.holdout(choices, grounds.jobs),
+        "held_out_in_vain": story.held_out_in_vain(choices),
         "stake": _stake(grounds),
     }
 
