@@ -552,16 +552,23 @@ find_corunner (const struct sluice_snapshot *snapshot, uint32_t job_id)
 	return NULL;
 }
 
-/* Writes, flushes and closes a byte: what agents count as operations. */
+static double
+times_a_byte (double bytes)
+{
+	return bytes > 0.0 ? 1.0 / bytes : 0.0;
+}
+
+/* Writes, flushes and closes a byte: what agents count as operations, of which caches join
+ * those that nobody waits for. */
 static double
 operations_of (const struct sluice_profile *profile)
 {
-	double operations = larger (profile->creates_per_mib, 0.0) / (1 << 20);
-	if (profile->chunk_bytes > 0.0)
-		operations += 1.0 / profile->chunk_bytes;
-	if (profile->bytes_per_flush > 0.0)
-		operations += 1.0 / profile->bytes_per_flush;
-	return operations;
+	double creates = larger (profile->creates_per_mib, 0.0) / (1 << 20);
+	double writes = times_a_byte (profile->chunk_bytes);
+	double flushes = times_a_byte (profile->bytes_per_flush);
+	double joined = flushes + larger (profile->direct_share, 0.0) * writes
+			+ 1.0 / SLUICE_TURNS_JOINED;
+	return creates + flushes + smaller (writes, joined);
 }
 
 static void
@@ -808,6 +815,17 @@ stretch_best (struct job *job, const struct jobs_rules *rules, const double *see
 	job->best.operations /= most;
 }
 
+/* A call that is under way when the word to wait comes goes on, and may write a whole
+ * checkpoint. */
+static int
+may_write (const struct job *job, const struct jobs_rules *rules)
+{
+	int writes = job->share > 0.0 || !rules->holds;
+	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job)
+		writes |= part->is_active && part->flags & WIRE_WRITING;
+	return writes;
+}
+
 /* Windows stay clean in which nobody else writes on the job's lanes. */
 static void
 watch_windows (struct jobs *jobs, const struct jobs_rules *rules, double clock)
@@ -815,7 +833,7 @@ watch_windows (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 	uint32_t writing[SLUICE_MAX_LANES] = { 0 };
 	double seen[SLUICE_MAX_LANES] = { 0.0 };
 	for (uint32_t i = 0; i < jobs->active_count; i++)
-		if (jobs->active[i]->share > 0.0 || !rules->holds)
+		if (may_write (jobs->active[i], rules))
 			for (uint32_t rest = lanes_of (jobs->active[i], rules); rest;
 			     rest &= rest - 1u)
 				writing[__builtin_ctz (rest)]++;

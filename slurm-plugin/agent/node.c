@@ -126,7 +126,7 @@ scan (struct node_job *job, uint64_t now)
 	pages_add_up (&job->pages, sum);
 	keep_rising (sum, &before);
 	uint32_t was_quiet = job->is_quiet;
-	job->is_quiet = !sum->busy && sum->bytes == before.bytes
+	job->is_quiet = !sum->writing && !sum->waiting && sum->bytes == before.bytes
 			&& sum->operations == before.operations;
 	if (!job->is_quiet) {
 		job->last = now;
@@ -136,7 +136,8 @@ scan (struct node_job *job, uint64_t now)
 		job->is_active = 0;
 		job->is_due = 1;
 	}
-	if (!before.locks != !sum->locks || (job->is_active && job->is_quiet != was_quiet))
+	if (!before.locks != !sum->locks || (job->is_active && job->is_quiet != was_quiet)
+	    || (job->until > now && !before.writing != !sum->writing))
 		job->is_due = 1;
 	if ((job->is_active || job->until > now)
 	    && now - job->reported >= NODE_REPORT_MS * millisecond)
@@ -176,7 +177,8 @@ flags_of (const struct node_job *job, uint64_t now)
 {
 	return (job->is_active ? WIRE_ACTIVE : 0u) | (job->sum.locks ? WIRE_LOCKED : 0u)
 	       | (job->until > now ? WIRE_HELD : 0u) | (job->is_quiet ? WIRE_QUIET : 0u)
-	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u);
+	       | (is_uncovered (&job->sum) ? WIRE_UNCOVERED : 0u)
+	       | (job->sum.writing ? WIRE_WRITING : 0u);
 }
 
 int

@@ -33,11 +33,13 @@ struct pages {
 
 /* What the processes of a job on this node do. Counters of those that ended included. */
 struct pages_sum {
-	uint64_t bytes, operations, uncovered, uncovered_bytes, refused;
-	uint64_t last;	  /* end of the last call */
-	uint32_t writers; /* processes that wrote and live */
-	uint32_t busy;	  /* threads in a call that writes or syncs, or that wait; not of
-			   * processes that are stopped */
+	uint64_t bytes, uncovered, uncovered_bytes, refused;
+	uint64_t operations; /* that a target has to serve */
+	uint64_t last;	     /* end of the last call */
+	uint32_t writers;    /* processes that wrote and live */
+	/* Threads in a call that writes or syncs, and those that wait; not of processes
+	 * that are stopped. */
+	uint32_t writing, waiting;
 	uint32_t locks;
 };
 

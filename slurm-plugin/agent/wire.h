@@ -45,6 +45,7 @@ enum wire_burst_flags {
 	WIRE_UNCOVERED = 1 << 3, /* it also writes in ways that are not held */
 	WIRE_GONE = 1 << 4,	 /* it has left the node; nothing more will be said of it */
 	WIRE_QUIET = 1 << 5,	 /* nothing was under way at the last scan */
+	WIRE_WRITING = 1 << 6,	 /* a call that writes or syncs was */
 };
 
 /* One job on one node. Counters are of all its processes there, and only rise. */

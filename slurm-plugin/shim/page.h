@@ -34,6 +34,7 @@
 #define SLUICE_TURNS_QUIET_NS 500000000	   /* so long without activity ends a burst */
 #define SLUICE_TURNS_SIGNAL_NS 60000000000 /* not held after a signal cut a hold short */
 #define SLUICE_TURNS_MIN_WRITE 4096	   /* a smaller write counts as so many in `rate` */
+#define SLUICE_TURNS_JOINED (1 << 20)	   /* bytes that caches join to one operation */
 #define SLUICE_TURNS_MAX_DEVICES 32
 
 enum sluice_turns_flags_of_words {
@@ -68,6 +69,7 @@ struct sluice_turns_words {
 	   "calls that write, also in vain; of stdio, the writes that it is known to do")  \
 	X (writing_ns, "time inside calls that write, summed over threads; sampled")       \
 	X (durable, "of the bytes, those known to be in the storage")                      \
+	X (through, "of the operations, those that no cache takes: O_DIRECT, O_SYNC")      \
 	X (syncs, "calls of fsync, fdatasync and close")                                   \
 	X (syncing_ns, "time inside these; sampled")                                       \
 	X (bursts, "bursts begun")                                                         \
@@ -110,7 +112,7 @@ struct sluice_turns_slot {
 	SLUICE_TURNS_COUNTERS (SLUICE_TURNS_COUNTER)
 	/* Inode of the pid namespace that `pid` is of (/proc/self/ns/pid); 0: unknown. */
 	uint64_t pid_namespace;
-	uint64_t reserved[7];
+	uint64_t reserved[6];
 };
 
 struct sluice_turns_page {

@@ -207,6 +207,14 @@ leave (struct turn *turn)
 }
 
 static void
+count_operations (struct sluice_turns_slot *slot, int is_durable, uint64_t operations)
+{
+	ADD (slot->operations, operations);
+	if (is_durable)
+		ADD (slot->through, operations);
+}
+
+static void
 count (struct sluice_turns_slot *slot, int fd, int is_durable, uint64_t bytes)
 {
 	ADD (slot->bytes, bytes);
@@ -227,7 +235,7 @@ turn_end (struct turn *turn, int64_t bytes, uint64_t operations)
 		return;
 	if (bytes > 0)
 		count (slot, turn->fd, turn->is_durable, (uint64_t)bytes);
-	ADD (slot->operations, operations);
+	count_operations (slot, turn->is_durable, operations);
 	if (now != turn->began)
 		ADD (slot->writing_ns, now - turn->began);
 	if (__builtin_expect (LOAD (turn->words->rate) != 0, 0))
@@ -247,7 +255,7 @@ turn_count (int fd, uint64_t bytes, uint64_t operations)
 		return;
 	count (slot, fd, file.is_durable, bytes);
 	if (operations)
-		ADD (slot->operations, operations);
+		count_operations (slot, file.is_durable, operations);
 }
 
 int

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from turns_cases import UNKNOWN
 from turns_daemons import RATE, Cluster, wait_for
 
 from sluice.cli.gates import _bursts, _turns
@@ -102,6 +103,46 @@ def test_flushes_are_operations_of_the_target(cluster):
         return pages[0].is_held
 
     wait_for(waits)
+
+
+def test_small_writes_that_caches_join_are_no_operations_of_the_target(cluster):
+    """As tar's and those of stdio; nobody is held for them until they are flushed."""
+    cluster.configure(TurnsOperations=10, TurnsLatency=100)
+    cluster.start_turns()
+    agent = cluster.agent()
+    pages = [cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 2)]
+    ranks = [cluster.rank(page, rate=100_000) for page in pages]
+    wait_for(lambda: all(page.sum("bytes") > 600_000 for page in pages))
+    assert cluster.status()["counts"]["holds"] == 0
+
+    def waits() -> bool:
+        for rank in ranks:
+            rank.slot.syncs += 1
+        return pages[0].is_held
+
+    wait_for(waits)
+
+
+def test_who_writes_alongside_one_call_of_another_job_is_not_taken_to_write_alone(cluster):
+    """A call under way cannot be held. The wide job gets half of the lane alongside it, and
+    would take all: nobody is let in for the other half."""
+    cluster.publish_jobs(
+        *({"job_id": job_id, "nodes": job_id, "profile": UNKNOWN} for job_id in (1, 16))
+    )
+    cluster.start_turns()
+    agent = cluster.agent()
+    narrow, wide = (cluster.page(agent, job_id, nodes=job_id) for job_id in (1, 16))
+    cluster.rank(wide, rate=RATE // 2)
+    cluster.rank(narrow, rate=RATE // 2, obeys=False)
+    wait_for(lambda: narrow.is_held)
+    begin, rates = wide.sum("bytes"), set()
+
+    def has_written() -> bool:
+        rates.add(narrow.words.rate)
+        return wide.sum("bytes") > begin + 4 * RATE
+
+    wait_for(has_written)
+    assert rates == {0}
 
 
 def test_the_job_that_waits_goes_when_the_step_before_it_ends(contended):

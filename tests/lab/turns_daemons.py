@@ -194,9 +194,12 @@ class Rank:
     What the shim would count and obey; the process itself sleeps, and can be killed.
     """
 
-    def __init__(self, page: AgentPage, slot: int = 0, *, rate: int = RATE) -> None:
+    def __init__(
+        self, page: AgentPage, slot: int = 0, *, rate: int = RATE, obeys: bool = True
+    ) -> None:
+        """obeys: False, all that it writes is one call, which no word stops."""
         self.process = subprocess.Popen(["sleep", "1000"])
-        self._page, self.rate = page, rate
+        self._page, self.rate, self._obeys = page, rate, obeys
         self.slot = page.page.slots[slot]
         self.slot.taken = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self.slot.pid = self.process.pid
@@ -211,7 +214,7 @@ class Rank:
         before = now_ns()
         while not self._ends.is_set():
             now = now_ns()
-            self.slot.waiting = self._page.is_held
+            self.slot.waiting = self._obeys and self._page.is_held
             self.slot.writing = not self.slot.waiting
             if self.slot.writing:
                 self.slot.bytes += int(self.rate * (now - before) / 1e9)

@@ -43,6 +43,12 @@ def test_each_way_to_write_is_counted(page: TurnsPage, kinds: Path, tmp_path: Pa
     assert page.sum("uncovered") == 0
 
 
+@pytest.mark.parametrize(("kind", "through"), [("write", 0), ("direct", 1), ("vector", 1)])
+def test_writes_that_no_cache_takes_are_counted(page, kinds, tmp_path, kind, through):
+    page.start(kinds, kind, tmp_path / "file", stdout=subprocess.DEVNULL).wait()
+    assert page.sum("through") == through
+
+
 def test_bytes_that_a_program_puts_into_stdios_buffer_itself_count_when_it_is_full(
     page, kinds, tmp_path
 ):
