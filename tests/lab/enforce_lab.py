@@ -11,6 +11,7 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from storage_targets import StorageTargets
 from target_kinds import LABELS, Limits
 from up_and_down import UpAndDown
 
+from sluice.cli.report import EXIT_CODES
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
@@ -128,6 +130,15 @@ class EnforceLab(UpAndDown):
         low, expected, high = (self._fall(run, shift) for shift in (off, 0.0, -off))
         nodes = sum(job.nodes for job in run.jobs if job.writes)
         return Prediction(low - FIRST_ASKED * nodes, expected, high + PASS * nodes)
+
+    def report(self, since: float) -> dict[str, Any]:
+        """What `sluice report` says of the jobs submitted since (UTC seconds)."""
+        moment = datetime.fromtimestamp(since, UTC).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+        done = self.sluiced.run("report", "--no-levers", "--json", "--since", moment)
+        if done.returncode not in EXIT_CODES.values():
+            raise MeasurementError(done.stderr)
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
 
     def lost_if_fair(self, run: Run) -> float:
         """Node-seconds that sharing would cost by the core if the servers shared fairly

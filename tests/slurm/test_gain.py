@@ -6,8 +6,10 @@
 import shutil
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from enforce_cases import BYSTANDER, EQUAL, WIDE, Case, Prediction, Run
@@ -36,6 +38,8 @@ class Repetitions:
         self.case = case
         self.runs: dict[str, list[Run]] = {mode: [] for mode in MODES}
         self.predictions: list[Prediction] = []
+        self.reports: list[dict[str, Any]] = []
+        """What `sluice report` says of each run in observe, before what comes next."""
 
     def all(self) -> Iterator[Run]:
         for mode in MODES:
@@ -92,7 +96,10 @@ def repetitions(lab: EnforceLab) -> dict[str, Repetitions]:
     for block in range(BLOCKS):
         for case in cases.values():
             for mode in MODES if block % 2 == 0 else MODES[::-1]:
+                began = time.time()
                 case.runs[mode].append(lab.run(case.case, mode))
+                if mode == "observe":
+                    case.reports.append(lab.report(began))
             case.predictions.append(lab.prediction(case.runs["enforce"][-1]))
     return cases
 
@@ -122,6 +129,38 @@ def test_where_a_stream_would_starve_a_wide_job_less_is_lost_as_predicted(wide, 
     assert apart < 0.1 * alongside  # it may start when too little is left to be saved
     predicted = wide.predicted()
     assert predicted.low <= statistics.median(wide.falls()) <= predicted.high
+
+
+def test_what_the_report_says_in_observe_is_what_enforce_then_saves(wide, capsys):
+    """Pooled: medians over the blocks, of a delay's saving less what its wait costs.
+
+    Both the report and the measured fall lie in the interval that the core's model leaves open
+    (EnforceLab.prediction).
+    """
+    nets = []
+    for one in wide.reports:
+        delays = one["effects"]["by_action"]["delay"]
+        assert (one["decisions"]["jobs"], delays["jobs"]) == (3, 1)
+        nets.append(3600 * (delays["saved_node_hours"] - delays["waited_node_hours"]))
+    net, fall, predicted = (
+        statistics.median(nets),
+        statistics.median(wide.falls()),
+        wide.predicted(),
+    )
+    with capsys.disabled():
+        print(
+            f"\n  report in observe: {net:.1f} node-seconds a delay ({min(nets):.1f} to "
+            f"{max(nets):.1f}); then measured {fall:.1f}; interval {predicted.low:.1f} to "
+            f"{predicted.high:.1f}"
+        )
+    assert predicted.low <= net <= predicted.high
+    assert predicted.low <= fall <= predicted.high
+
+
+def test_where_nothing_is_to_be_done_the_report_delays_nobody(equal):
+    for one in equal.reports:
+        assert one["decisions"]["jobs"] == 3
+        assert "delay" not in one["effects"]["by_action"]
 
 
 def test_at_equal_widths_nothing_is_done(equal, lab, capsys):
