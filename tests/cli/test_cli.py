@@ -229,7 +229,7 @@ def test_an_unreadable_configuration_is_named(tmp_path):
     assert result.stderr == f"sluice: {tmp_path}: Is a directory\n"
     result = run("config", "show", "--config", tmp_path / "none.conf")
     assert result.exit_code == 1
-    assert "none.conf: No such file" in result.stderr
+    assert "none.conf: no such file; `sluice init` writes one" in result.stderr
 
 
 # Where the history is

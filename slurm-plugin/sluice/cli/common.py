@@ -158,7 +158,10 @@ def read_config(path: Path | None) -> Config:
 
     if path is None and not DEFAULT_CONFIG.exists():
         return core.default_config()
-    return core.read_config(path or DEFAULT_CONFIG)
+    try:
+        return core.read_config(path or DEFAULT_CONFIG)
+    except FileNotFoundError:
+        raise CommandError(f"{path}: no such file; `sluice init` writes one") from None
 
 
 def history_path(config: Path | None, history: Path | None) -> Path:

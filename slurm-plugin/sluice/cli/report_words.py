@@ -34,6 +34,8 @@ ADVICE = {
     "down": "Go one step down, to {mode}",
     "too_little": "Too little evidence; stay in {mode}",
 }
+UNDECIDED = {"stay": "Stay as it is", "too_little": "Too little evidence; stay as it is"}
+"""Where nothing was decided yet, whatever Mode says."""
 
 
 def sections(facts: Facts, levers: Levers | str | None) -> Iterator[Section]:
