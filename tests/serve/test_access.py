@@ -2,14 +2,21 @@
 
 import json
 import re
+import socket
+import threading
 from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from served_site import ANN, ANNS, BOB, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
+from served_site import ANN, ANNS, BOB, BOBS, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
 
 from sluice.cli.main import main as sluice
+from sluice.history_db.records import StoredReview
+from sluice.history_db.store import Store
+from sluice.policies.review import Review, Selector
 from sluice.serve.access import AccessError, Door
+from sluice.serve.server import bind, serve
+from sluice.serve.site import Site
 from sluice.slurm.records import Controller, UserDefaults
 from sluice.slurm.viewers import Privacy
 
@@ -95,18 +102,78 @@ def test_the_header_is_refused_on_loopback_unless_the_site_trusts_it(served):
     assert "--trust-loopback" in found.output
 
 
-def test_the_audit_is_for_operators_in_every_form(served):
+OPERATORS_ALONE = ("/audit", "/reports", "/reports/1", "/models/2/difference")
+
+
+@pytest.mark.parametrize("page", OPERATORS_ALONE)
+def test_what_tells_of_all_users_is_for_operators_in_every_form(served, page):
     client = served.app().test_client()
 
     def asked(path: str, token: str):
         return client.get(path, headers={"Authorization": f"Bearer {token}"})
 
-    for path in ("/audit", "/audit.json", "/audit.csv", "/audit?format=json"):
+    for path in (page, f"{page}.json", f"{page}.csv", f"{page}?format=json"):
         assert "for operators" in asked(path, OTHER_TOKEN).text
         assert asked(path, OTHER_TOKEN).status_code == 403
-    assert asked("/audit", TOKEN).status_code == 200
-    assert 'href="/audit"' in asked("/now", TOKEN).text
-    assert 'href="/audit"' not in asked("/now", OTHER_TOKEN).text
+    assert asked(page, TOKEN).status_code == 200
+    shown = {
+        name: set(re.findall(r'href="(/[^"]+)"', asked("/now", token).text))
+        for name, token in (("operator", TOKEN), ("viewer", OTHER_TOKEN))
+    }
+    assert shown["operator"] - shown["viewer"] == {"/audit", "/reports"}
+    assert "difference" not in asked("/models/2", OTHER_TOKEN).text
+
+
+def test_a_viewer_changes_nothing_by_any_form_there_is(served):
+    """With a form of their own, too: who may look may not post, wherever that is."""
+    app = served.app()
+    client = app.test_client()
+    word = form_token(client.get("/login").text)
+    client.post("/login", data={"token": OTHER_TOKEN, "form_token": word})
+    rules = [
+        (rule, method)
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods - {"GET", "HEAD", "OPTIONS"}
+        if rule.endpoint not in {"log_in", "logout"}
+    ]
+    assert {str(rule) for rule, _ in rules} >= {"/reviews", "/models/<int:wanted>"}
+    form = {
+        "form_token": form_token(client.get("/now").text),
+        "do": "reject",
+        "job": "701",
+        "program": "2",
+    }
+    for rule, method in rules:
+        path = re.sub(r"<[^>]*>", "2", str(rule))
+        answer = client.open(path, method=method, data=form)
+        assert answer.status_code == 403
+        assert "You may look" in answer.text
+    with Store(served.history, read_only=True) as store:
+        assert (store.reviews(), store.audit(), store.model_in_use()) == ([], [], 1)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        ("X-Remote-User: bin", "X_Remote_User: daemon"),
+        ("X_Remote_User: daemon", "X-Remote-User: bin"),
+        ("X-Remote-User: bin", "X-Remote-User: daemon"),
+        ("X-Remote-User : daemon",),
+        ("X_Remote_User: daemon",),
+    ],
+)
+def test_no_header_that_only_looks_like_the_proxys_counts(served, forged):
+    """What a proxy lets through beside its own: nobody becomes an operator by it."""
+    listener = bind(f"unix:{served.folder}/serve.sock")
+    listener.listen()
+    app = served.app(user_header=HEADER)
+    threading.Thread(target=serve, args=[app, listener], daemon=True).start()
+    lines = ["GET /audit HTTP/1.1", "Host: a", "Connection: close", *forged, "", ""]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"{served.folder}/serve.sock")
+        client.sendall("\r\n".join(lines).encode())
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    assert int(answer.split()[1]) in {302, 400, 401, 403}
 
 
 # PrivateData
@@ -118,11 +185,17 @@ def asker(site):
 
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory):
-    """Ask as a user who sees their own jobs alone."""
+def private_client(tmp_path_factory):
+    """Ask as a user who sees their own jobs alone, although they are an operator of the page."""
     with closing(ServedSite(tmp_path_factory.mktemp("private"), is_private=True)) as site:
         site.make_busy()
-        yield asker(site)
+        client = site.app().test_client()
+        yield lambda path: client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+@pytest.fixture(scope="module")
+def private(private_client):
+    return lambda path: private_client(path).text
 
 
 @pytest.mark.parametrize(
@@ -158,6 +231,71 @@ def test_private_data_hides_the_jobs_of_others_on_every_page(private, path):
     assert "alert" not in page
     unasked = page.replace("/decisions/701", "").replace("no job 701", "")
     assert not re.search(r"(?<![\d.])[57]01(?!\d)", unasked)
+
+
+UNKNOWN = {
+    "/decisions/701": "/decisions/79",
+    "/decisions/701_1": "/decisions/79_1",
+    "/decisions?job=701": "/decisions?job=79",
+    "/predictions/2": "/predictions/79",
+    "/interference/1/2": "/interference/1/79",
+    "/interference/2/2": "/interference/79/79",
+    "/interference/2/1": "/interference/79/1",
+    "/models/1": "/models/79",
+    "/models/2/difference": "/models/79/difference",
+    "/reports/1": "/reports/79",
+    "/decisions?user=bin": "/decisions?user=man",
+    "/predictions?find=script": "/predictions?find=absentword",
+    "/decisions?find=script": "/decisions?find=absentword",
+    "/doubts?find=script": "/doubts?find=absentword",
+    "/now?find=script": "/now?find=absentword",
+}
+"""What is hidden, and the like that does not exist."""
+
+
+@pytest.mark.parametrize("form", ["html", "json", "csv"])
+@pytest.mark.parametrize("hidden", UNKNOWN)
+def test_what_is_hidden_is_answered_as_what_does_not_exist(private_client, hidden, form):
+    def answer(path: str) -> tuple[int, str]:
+        sign = "&" if "?" in path else "?"
+        found = private_client(f"{path}{sign}format={form}")
+        text = re.sub(
+            r"(?<![0-9a-z])(701|79|2|script|absentword|bin|man)(?![0-9a-z])", "…", found.text
+        )
+        return found.status_code, re.sub(r'"(now|age|computed)": [\d.]+|\d+ s\b', "", text)
+
+    assert answer(hidden) == answer(UNKNOWN[hidden])
+
+
+def test_what_could_not_be_computed_names_nobody_to_who_sees_a_part(served, monkeypatch):
+    failed = {"computed": 1, "failed": "KeyError: 'bobs_program'", "pairs": [], "doubts": []}
+    monkeypatch.setattr(Site, "rankings", property(lambda _: failed))
+    for is_private in (False, True):
+        served.tell_privacy(is_private=is_private)
+        for path in ("/doubts", "/interference"):
+            for form in ("", ".json"):
+                assert ("bobs_program" in asker(served)(f"{path}{form}")) is not is_private
+
+
+def test_a_comment_that_may_name_others_is_for_who_sees_all(served):
+    review = Review("ignore", Selector(uid=BOBS), comment="for ann's sake", by=ANN, made_at=1)
+    with Store(served.history) as store:
+        store.add_review(StoredReview(review.name, "command", 1, review.to_json()))
+    client = served.app().test_client()
+
+    def told() -> list[str]:
+        answers = [
+            client.get(f"/reviews{form}", headers={"Authorization": f"Bearer {OTHER_TOKEN}"})
+            for form in ("", ".json", ".csv")
+        ]
+        return [answer.text for answer in answers]
+
+    assert all("for ann" in text for text in told())
+    served.tell_privacy(is_private=True)
+    for text in told():
+        assert review.name in text
+        assert "for ann" not in text
+        assert ANN not in text
 
 
 def test_private_data_shows_users_their_own_jobs(private):

@@ -165,7 +165,19 @@ def test_what_users_cannot_be_told_says_so(sluiced, slurm):
     done = sluice(sluiced, ANN, "why", str(anns), "--replay")
     assert done.returncode == 1
     assert "readable for its owner and the service group alone" in done.stderr
-    commands = [["history"], ["site", "targets"], ["model", "list"], ["history", "top", "writers"]]
+    commands = [
+        ["history"],
+        ["history", "top", "writers"],
+        ["site", "targets"],
+        ["model", "list"],
+        ["model", "diff"],
+        ["model", "publish"],
+        ["audit"],
+        ["review", "list", "--all"],
+        ["review", "show", "1"],
+        ["review", "reject", str(anns)],
+        ["review", "undo", "1"],
+    ]
     if find_spec("darshan"):  # not in the roots of other Slurm versions
         commands.append(["model", "train"])
     for words in commands:

@@ -63,7 +63,7 @@ DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
     envvar="SLUICE_SERVE_OPERATORS",
     show_envvar=True,
     metavar="USER,…",
-    help="Who may change something, and read the audit; all others may look.",
+    help="Who may change something, and read audit and reports; all others may look.",
 )
 @click.option(
     "--prefix",
@@ -95,7 +95,7 @@ def command(
     Doubts        what is worth a look, the costliest first: wrong predictions, changes, delays
     Reviews       what administrators ruled; operators rule where a job, program or pair stands
     Models        what was trained and published, how two differ; operators roll back here
-    Reports       what `sluice report` said the last times
+    Reports       what `sluice report` said the last times; for operators
     Audit         who changed what, when and why; for operators
 
     Each page is there as JSON (now.json) and each table as CSV. It reads the history and what

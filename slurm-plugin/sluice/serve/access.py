@@ -45,6 +45,10 @@ class Who:
     viewer: Viewer
     is_operator: bool
 
+    def told(self, failed: str) -> str:
+        """Return why nothing about all users' jobs was computed, where no name may be in it."""
+        return failed if self.viewer.sees_all or not failed else "see the log of sluice serve"
+
     @property
     def role(self) -> str:
         return "operator" if self.is_operator else "viewer"

@@ -50,7 +50,7 @@ def page(site: Site, store: Store, who: Who) -> Page:
         title="Doubts",
         facts={
             "computed": found["computed"] if found else None,
-            "failed": found["failed"] if found else "",
+            "failed": who.told(found["failed"]) if found else "",
             "doubts": [row | {"user": _user(row)} for row in rows],
         },
         sentences=[ABOUT],
@@ -61,7 +61,7 @@ def page(site: Site, store: Store, who: Who) -> Page:
                 COLUMNS,
                 [_row(row, site, store) for row in rows],
                 empty="Nothing that is known.",
-                note=_note(found),
+                note=_note(found, who),
             )
         ],
     )
@@ -89,11 +89,11 @@ def _is_visible(row: Facts, who: Who) -> bool:
     return all(who.viewer.sees(side["uid"]) for side in sides)
 
 
-def _note(found: Facts | None) -> str:
+def _note(found: Facts | None, who: Who) -> str:
     if found is None:
         return "All but budgets is being computed; come back in a minute."
     if found["failed"]:
-        return f"Nothing but budgets could be computed: {found['failed']}"
+        return f"Nothing but budgets could be computed: {who.told(found['failed'])}"
     return (
         f"Of the week before {time_text(found['computed'])}, budgets of the last 24 hours. "
         "Node-hours are what a program costs and loses, what a delay takes, what a pair loses by "

@@ -78,6 +78,8 @@ class Background:
                 text=True,
             )
         failed = done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+        if failed:
+            print(f"{task.name}: {failed}", file=sys.stderr, flush=True)
         found = TASKS[task.name] if failed else json.loads(done.stdout)
         with self._lock:
             self._found[task] = {"computed": int(time.time()), "failed": failed, **found}

@@ -93,7 +93,9 @@ def card(store: Store, who: Who, wanted: int) -> Page:
         title=f"Model {wanted}",
         facts={"model": one, "in_use": in_use},
         sentences=["It is in use."] if one["in_use"] else [],
-        ways=[("What publishing it now would change", f"/models/{wanted}/difference")],
+        ways=[("What publishing it now would change", f"/models/{wanted}/difference")]
+        if who.is_operator
+        else [],
         model=0 if one["in_use"] else wanted,
         tables=[_comparison(one, in_use), _bundles(one)],
     )

@@ -473,7 +473,7 @@ def _pairs(site: Site, store: Store, who: Who) -> Facts | None:
                     for name in (side, f"{side}_uid", f"{side}_user", f"{side}_program")
                 }
             )
-    return {"computed": found["computed"], "failed": found["failed"], "rows": rows}
+    return {"computed": found["computed"], "failed": who.told(found["failed"]), "rows": rows}
 
 
 SIDES = ("victim", "aggressor")

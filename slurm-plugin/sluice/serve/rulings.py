@@ -58,7 +58,7 @@ COLUMNS = (
 def page(site: Site, store: Store, who: Who) -> Page:
     """List all reviews, the latest first, as far as they are about jobs that the viewer sees."""
     listed = reviews.listed(store, Path(site.config.reviews), site.now)
-    rows = [row for row in listed[::-1] if _is_visible(row, who)]
+    rows = [_told(row, who) for row in listed[::-1] if _is_visible(row, who)]
     return Page(
         name="reviews",
         title="Reviews",
@@ -75,6 +75,12 @@ def page(site: Site, store: Store, who: Who) -> Page:
             )
         ],
     )
+
+
+def _told(row: Facts, who: Who) -> Facts:
+    """Leave out by whom and why, as `sluice why` does, where a comment may tell of others' jobs."""
+    hidden = {"by": "", "comment": "", "undone_by": None}
+    return row if who.viewer.sees_all or who.is_operator else row | hidden
 
 
 def _is_visible(row: Facts, who: Who) -> bool:
