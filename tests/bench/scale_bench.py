@@ -1,6 +1,7 @@
 """What following a long queue costs sluiced, and that a burst of submissions loses nothing.
 
     python tests/bench/scale_bench.py [--long]
+    python tests/bench/scale_bench.py everything
 
 First a real slurmctld with the plugin in advise and a real sluiced: held jobs are submitted by
 libslurm, as fast as slurmctld takes them. Then what no small machine's slurmctld holds: a
@@ -9,6 +10,10 @@ the growth of the history, of simulated hours with a submission a second.
 
 --long submits 50,000 jobs instead of 10,000, simulates 6 hours instead of a half, and lets a
 slurmctld without and one with the plugin take 100,000 submissions that are purged again.
+
+`everything` has all on at once in enforce, as a controller would: sluiced with its metrics and
+gates, its feed, sluice-learn (which finds no accounting here) and sluice-turns without agents.
+10,000 jobs wait on a full machine, every other one with a token.
 """
 
 import contextlib
@@ -30,12 +35,14 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "lab"))
 
 import feed_frames as frames  # noqa: E402  found through the line above
 import followed_queue  # noqa: E402
+import gated  # noqa: E402
 import made_model  # noqa: E402
 import numpy as np  # noqa: E402
+import turns_daemons  # noqa: E402
 from compile_c import compiled, make  # noqa: E402
 from followed_queue import BOOT, Follower, memory_mb  # noqa: E402
 from plugin_harness import PluginFiles, install  # noqa: E402
-from private_slurm import PrivateSlurm  # noqa: E402
+from private_slurm import PrivateSlurm, free_ports  # noqa: E402
 from sluiced import Sluiced  # noqa: E402
 
 from sluice.history_db.store import Store  # noqa: E402
@@ -52,6 +59,8 @@ SETTLE = 60.0  # seconds in which all records of a burst find their jobs
 TICK = os.sysconf("SC_CLK_TCK")
 DAY = 86400
 ROUND, ROUNDS = 10_000, 10
+EVERYTHING = 10_000  # pending jobs
+EVERYTHING_WATCHED = 90.0  # seconds: sluice-learn polls every minute
 PURGES = {"MinJobAge": "2", "MaxJobCount": "200000"}
 
 
@@ -99,12 +108,15 @@ class Watched:
 
 @contextlib.contextmanager
 def cluster(
-    place: Path, settings: Mapping[str, str] | None = None
+    place: Path,
+    settings: Mapping[str, str] | None = None,
+    bundle: bytes | None = None,
+    **configured: str | float,
 ) -> Iterator[tuple[PrivateSlurm, Sluiced]]:
     files = PluginFiles(place / "sluice")
     files.directory.mkdir(exist_ok=True)
-    files.configure(Mode="advise", FollowInterval=1000)
-    install(files.bundle, made_model.bundle(settings="", job_names=("app",)))
+    files.configure(**{"Mode": "advise", "FollowInterval": 1000} | configured)
+    install(files.bundle, bundle or made_model.bundle(settings="", job_names=("app",)))
     with PrivateSlurm(
         place / "slurm",
         settings={"JobSubmitPlugins": "sluice", "MaxJobCount": "200000", **(settings or {})},
@@ -147,6 +159,72 @@ def real(place: Path, bursts: tuple[int, ...]) -> None:
                 f"{unjoined(sluiced.history)} not joined after {left:.0f} s"
             )
             print(watched.line(f"{pending:,} pending"), flush=True)
+
+
+# Everything at once
+
+
+def everything(place: Path) -> None:
+    """Print the processor time of each daemon by poll of sluiced, and its memory."""
+    client = compiled(REPOSITORY / "tests" / "slurm" / "bulk_submit.c", "-lslurm")
+    programs = turns_daemons.build()
+    make("slurm-plugin/feed")
+    kinds = {f"{name}0": gated.KINDS["heavy"] for name in ("writer", "flusher")}
+    content = made_model.bundle_of_names(kinds, "", created=int(time.time()))
+    licenses = {"Licenses": gated.licenses()}
+    with (
+        cluster(
+            place, licenses, content, Mode="enforce", Turns="all", TurnsPort=free_ports(1)[0]
+        ) as (slurm, sluiced),
+        contextlib.ExitStack() as stack,
+    ):
+        pids = {"sluiced": sluiced.process.pid}
+        pids["sluice-feed"] = child_of(pids["sluiced"], "sluice-feed")
+        words = ("--config", sluiced.files.config)
+        munge = ("--munge-socket", slurm.directory / "munge" / "socket")
+        commands = {
+            "sluice-turns": (programs / "sluice-turns", *words, "--address", "127.0.0.1", *munge),
+            "sluice-learn": (Path(sys.executable).with_name("sluice-learn"), *words),
+        }
+        for name, command in commands.items():
+            daemon = turns_daemons.Daemon(place / f"{name}.log", *command).start()
+            stack.callback(daemon.stop)
+            pids[name] = daemon.pid
+        slurm.submit(
+            "--job-name=full", "--exclusive", f"-N{len(slurm.node_names)}", "--wrap=sleep 9999"
+        )
+        slurm.run(client, str(EVERYTHING), ",".join(NAMES), timeout=900)
+        jobs = slurm.run("squeue", "-h", "-t", "PD", "-o", "%A").stdout.split()
+        for first in range(0, len(jobs), ROUND // 10):
+            slurm.run(
+                "scontrol", "release", ",".join(jobs[first : first + ROUND // 10]), timeout=900
+            )
+        deadline = time.monotonic() + SETTLE
+        while time.monotonic() < deadline and unjoined(sluiced.history):
+            time.sleep(1)
+        waiting = slurm.run("squeue", "-h", "-t", "PD", "-o", "%W").stdout.split()
+        tokens = sum("_" in one for one in waiting)
+        print(f"Everything on, enforce, {len(jobs):,} pending, {tokens:,} of them with tokens")
+        print(rows(pids, sluiced))
+
+
+def rows(pids: Mapping[str, int], sluiced: Sluiced) -> str:
+    """Watch for as long as sluice-learn takes to poll again; a row for each daemon."""
+    before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+    begin, first = time.monotonic(), sluiced.sequence()
+    time.sleep(EVERYTHING_WATCHED)
+    seconds, polls = time.monotonic() - begin, max(1, sluiced.sequence() - first)
+    lines = [f"{'':14} {'CPU a poll':>11} {'of a core':>10} {'RSS, MB':>8}"]
+    total = 0.0
+    for name, pid in pids.items():
+        spent = cpu_seconds(pid) - before[name]
+        total += spent
+        lines.append(
+            f"{name:14} {spent / polls:11.3f} {spent / seconds:10.2%} {memory_mb(pid):8.0f}"
+        )
+    lines.append(f"{'all':14} {total / polls:11.3f} {total / seconds:10.2%}")
+    lines.append(f"{polls} polls of sluiced in {seconds:.0f} s; load {os.getloadavg()[0]:.1f}")
+    return "\n".join(lines)
 
 
 # What is left of jobs that are gone
@@ -341,10 +419,13 @@ def size_of(path: Path) -> int:
 
 
 def main() -> None:
-    is_long = sys.argv[1:] == ["--long"]
+    is_long, is_everything = (sys.argv[1:] == [word] for word in ("--long", "everything"))
     place = Path(tempfile.mkdtemp(prefix="sluice-scale-"))
     place.chmod(0o755)
     try:
+        if is_everything:
+            everything(place)
+            return
         real(place, LONG_BURSTS if is_long else BURSTS)
         simulated(place)
         growth(place / "growth", 6 if is_long else 0.75)
