@@ -72,6 +72,7 @@ def test_the_history_gets_every_record_once(slurm: PrivateSlurm, files: PluginFi
         for _ in range(JOBS):
             slurm.submit("--hold", "--wrap=true")
         slurm.restart_controller()
+        files.wait_until_loaded("bundle")  # without one nothing is decided, so there is no record
         slurm.submit("--hold", "--wrap=true")
         sluiced.start()
         wait_for(lambda: len(sluiced.decisions()) >= JOBS + 2)
