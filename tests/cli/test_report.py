@@ -163,6 +163,7 @@ def test_without_logs_nothing_can_be_said(ask, tmp_path):
     said = ask("--json")
     assert (said.code, said.facts["verdict"]["mode"]) == (4, "off")
     assert "no Darshan log" in said.facts["verdict"]["because"][0]
+    assert ask().text.startswith("Verdict\n  Too little evidence; stay as it is, because:\n")
 
 
 def test_how_long_conflicts_lasted_is_laid_alongside_what_was_predicted(ask):

@@ -57,7 +57,9 @@ def sections(facts: Facts, levers: Levers | str | None) -> Iterator[Section]:
 
 
 def advice_text(verdict: Facts) -> str:
-    return ADVICE[verdict["advice"]].format(mode=verdict["mode"])
+    advice, mode = verdict["advice"], verdict["mode"]
+    said = UNDECIDED.get(advice) if mode == "off" else None
+    return said or ADVICE[advice].format(mode=mode)
 
 
 def _verdict(facts: Facts) -> Iterator[str]:
