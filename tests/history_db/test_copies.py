@@ -107,6 +107,15 @@ def test_a_backup_replaces_an_earlier_one_only_when_it_is_whole(sluice, history,
     assert [path.name for path in tmp_path.glob(".*")] == []
 
 
+def test_a_backup_never_takes_the_place_of_the_history_itself(sluice, history, tmp_path):
+    before = history.stat().st_ino
+    link = tmp_path / "link.db"
+    link.symlink_to(history)
+    for file in (history, link):
+        assert "the history itself" in sluice("backup", file, exit_code=1)
+    assert history.stat().st_ino == before
+
+
 def test_a_restored_history_is_the_one_of_the_backup_and_the_one_before_stays(
     sluice, history, tmp_path
 ):

@@ -315,11 +315,11 @@ def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
     from sluice.policies.container import draft_of
     from sluice.slurm.status import note_backup
 
-    with (
-        open_history(config, history, read_only=True) as store,
-        draft_of(file, mode=0o640) as draft,
-    ):
-        store.back_up(draft)
+    with open_history(config, history, read_only=True) as store:
+        if file.exists() and file.samefile(store.path):
+            raise CommandError(f"{file}: this is the history itself; name another file")
+        with draft_of(file, mode=0o640) as draft:
+            store.back_up(draft)
     note_backup(store.path, int(time.time()))
     click.echo(f"{file}: {bytes_text(file.stat().st_size)}")
 
