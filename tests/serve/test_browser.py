@@ -152,6 +152,20 @@ def test_an_administrator_rejects_a_prediction_and_undoes_it(visit, site, addres
     assert "colocate" in decided(803)
 
 
+def test_an_administrator_keeps_two_programs_apart_by_the_keyboard(visit, address):
+    tab = visit("phone")
+    tab.goto(f"{address}/interference/1/2")
+    tab.get_by_role("button", name="Keep apart").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("h1")).to_have_text("Reviews")
+    row = tab.locator("tbody tr").first
+    expect(row).to_contain_text("stands")
+    expect(row).to_contain_text("<script>alert(#)")
+    row.get_by_role("button", name="Undo").focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("tbody tr").first).to_contain_text("undone")
+
+
 @pytest.mark.acceptance
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("path", PAGES)

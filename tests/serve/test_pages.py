@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import os
 import re
+import subprocess
+import time
 
 import pytest
 from served_site import ANN, BOB, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
@@ -85,6 +88,32 @@ def test_no_page_loads_anything_from_elsewhere_or_carries_script_or_style(served
     assert answer.headers["Cache-Control"] == "no-store"
     assert "://" not in answer.text
     assert not re.search(r"<[^>]*\s(on\w+|style)\s*=", answer.text)
+
+
+def test_no_page_and_nothing_behind_one_asks_slurm(served, tmp_path, monkeypatch):
+    """Whichever command of Slurm or feed of sluiced were asked would say so here."""
+    asked = tmp_path / "asked"
+    for name in ("sacct", "sacctmgr", "scontrol", "sdiag", "sinfo", "squeue", "sluice-feed"):
+        trap = tmp_path / name
+        trap.write_text(f"#!/bin/sh\necho {name} >> {asked}\n")
+        trap.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    client = served.app().test_client()
+
+    def get(path: str):
+        return client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    for path in PAGES:
+        assert get(path).status_code == 200
+    for computed in ("/doubts.json", "/models/2/difference.json"):
+        until = time.monotonic() + 1800  # it yields to everybody else
+        while get(computed).json["computed"] is None:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+    assert get("/decisions/99999").status_code == 404
+    assert not asked.exists()
+    subprocess.run(["squeue"], check=True)
+    assert asked.read_text() == "squeue\n"
 
 
 def test_now_says_who_writes_who_waits_and_how_much_longer_at_most(ask):

@@ -43,7 +43,7 @@ class Task:
 
 
 class Background:
-    """The answers so far; whoever asks for a new one waits for none."""
+    """The answers so far; a request never waits for a new one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
