@@ -29,6 +29,7 @@ from sluice.policies.structs import (
     View,
     checked,
     new,
+    text_of,
 )
 
 if TYPE_CHECKING:
@@ -233,7 +234,8 @@ def parse_config(name: str, text: bytes) -> Config:
     struct = ffi.new("struct sluice_config *")
     error = ffi.new("struct sluice_error *")
     checked(lib.sluice_config_parse(os.fsencode(name), text, len(text), struct, error), error)
-    checked(lib.sluice_config_resolve_users(struct, lib.sluice_uid_of, error), error)
+    if lib.sluice_config_resolve_users(struct, lib.sluice_uid_of, error) != 0:
+        raise CoreError(f"{name}: {text_of(error.text)}")
     return Config(struct, crc64(text))
 
 
