@@ -97,7 +97,7 @@ def test_an_error_names_file_line_and_remedy(text: str, line: int, says: str):
 
 def test_an_unknown_user_is_an_error_that_names_key_and_user():
     with pytest.raises(
-        core.CoreError, match="sluice.conf: OnlyUsers: no user nobody-at-all; correct the name"
+        core.CoreError, match=r"sluice\.conf: OnlyUsers: no user nobody-at-all; correct"
     ):
         parse("OnlyUsers=root,nobody-at-all")
 
