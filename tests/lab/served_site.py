@@ -85,6 +85,8 @@ class ServedSite:
         self.tokens.write_text(f"{ANN} {TOKEN}\n{BOB} {OTHER_TOKEN}  # another user\n")
         self.tokens.chmod(0o600)
         self.now = int(time.time())
+        self.policy = LANES
+        """Settings of the bundle."""
         self._numbers = 0
         self._lock = SnapshotLock()
         self._lock.move(folder / "snapshot")
@@ -172,7 +174,7 @@ class ServedSite:
         """Publish a bundle with the reviews that stand, as sluice-learn does."""
         ruled = standing_reviews(store, self.folder / "reviews.toml")
         standing = packed(ruled, self.now, store.runs_of_program)
-        content = core_cases.bundle_bytes(*self._entries, conf=LANES, reviews=standing)
+        content = core_cases.bundle_bytes(*self._entries, conf=self.policy, reviews=standing)
         path = self.folder / "model.bundle"
         path.write_bytes(content)
         path.chmod(0o640)

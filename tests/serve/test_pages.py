@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
 from served_site import ANN, BOB, HOSTILE, OTHER_TOKEN, TOKEN, ServedSite
@@ -274,6 +275,26 @@ def test_a_long_table_comes_in_parts_but_is_downloaded_as_a_whole(ask, monkeypat
     assert numbers(ask("/models?find=in+use")) == ["1"]
     assert len(list(csv.DictReader(io.StringIO(ask("/models.csv"))))) == 2
     assert len(ask("/models.json")["models"]) == 2
+
+
+def test_jobs_that_the_lot_left_alone_are_found(tmp_path):
+    with closing(ServedSite(tmp_path)) as site:
+        site.make_busy()
+        acted_on = site.decide(801, *site.running).grant.outcome
+        site.policy += "Holdout=1\n"
+        with Store(site.history) as store:
+            site.publish(store)
+        site.decide(802, *site.running)
+        client = site.app().test_client()
+
+        def found(query: str) -> list[tuple[int, str]]:
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            rows = client.get(f"/decisions.json?{query}", headers=headers).json["decisions"]
+            return [(row["job_id"], row["grant"]) for row in rows]
+
+        assert found("grant=held_out") == [(802, "held_out")]
+        assert (801, acted_on) in found("")
+        assert 802 not in dict(found(f"grant={acted_on}"))
 
 
 def test_the_matrix_is_that_of_the_bundle(ask):

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluice.history_db.records import Selection
-from sluice.policies.core import ACTIONS, PATTERNS, CoreError, sentence
+from sluice.policies.core import ACTIONS, GRANTS, PATTERNS, CoreError, sentence
 from sluice.policies.record import Record
 from sluice.serve.tables import (
     AGES,
@@ -61,6 +61,7 @@ COLUMNS = (
     Column("pattern", "Pattern"),
     Column("confidence", "Confidence", is_number=True),
     Column("state", "State"),
+    Column("grant", "Grant"),
     Column("waited", "Waited", is_number=True),
     Column("alongside", "Alongside", is_number=True),
     Column("own", "It takes", is_number=True),
@@ -83,6 +84,7 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
             Field("user", "User", query.get("user", "")),
             Field("action", "Action", query.get("action", ""), any_of(ACTIONS)),
             Field("pattern", "Pattern", query.get("pattern", ""), any_of(PATTERNS)),
+            Field("grant", "Grant", query.get("grant", ""), _grants()),
             Field("since", "Of the last", query.get("since", ""), any_of(AGES)),
         ),
         tables=[
@@ -97,6 +99,11 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
         ],
         links=[("earlier ones", {"before": rest})] if rest else [],
     )
+
+
+def _grants() -> dict[str, str]:
+    """Return choices of what became of a decision: `held_out` are those that a lot left alone."""
+    return {"": "any"} | {name: name.replace("_", " ") for name in GRANTS}
 
 
 def _note(rest: str | None) -> str:
@@ -147,6 +154,7 @@ class Told(NamedTuple):
 
     action: str
     pattern: str
+    grant: str
     texts: Sequence[str]
 
 
@@ -159,13 +167,13 @@ def _told(decision: Decision) -> Told | None:
     made, submission = record.decision, record.submission
     pattern = made.prediction.profile.pattern
     texts = (submission.name, user_text(submission.uid), pattern, sentence("reason", made.reason))
-    return Told(made.action, pattern, texts)
+    return Told(made.action, pattern, record.grant.outcome, texts)
 
 
 def _latest(row: Facts) -> Told:
     latest = row["near_start"] or row
     texts = (row["name"], row["user"], row["pattern"], latest["reason_text"])
-    return Told(latest["action"], row["pattern"], texts)
+    return Told(latest["action"], row["pattern"], row["grant"], texts)
 
 
 def _is_wanted(told: Told | None, query: Mapping[str, str]) -> bool:
@@ -175,6 +183,7 @@ def _is_wanted(told: Told | None, query: Mapping[str, str]) -> bool:
     return (
         query.get("action", "") in {"", told.action}
         and query.get("pattern", "") in {"", told.pattern}
+        and query.get("grant", "") in {"", told.grant}
         and all(word in text for word in query.get("find", "").casefold().split())
     )
 
@@ -202,6 +211,7 @@ def _row(row: Facts) -> list[Cell]:
         words(row["pattern"] if is_known else None),
         number(row["confidence"] if is_known else None, share_text),
         words(row["state"]),
+        words(None if row["grant"] == "none" else row["grant"].replace("_", " ")),
         number(row["waited"], duration_text),
         number(worst["job_id"] if worst else None),
         number(worst["own_slowdown"] if worst else None, times_text),

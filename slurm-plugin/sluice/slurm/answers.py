@@ -153,6 +153,7 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
         "action": decided["action"],
         "reason": decided["reason"],
         "reason_text": core.sentence("reason", decided["reason"]),
+        "grant": record["grant"]["outcome"],
         "in_turns": record["grant"]["in_turns"],
         "near_start": None
         if later is None
