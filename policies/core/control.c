@@ -17,6 +17,15 @@ struct ranked {
 /* Representatives of waiting jobs besides two a kind. */
 enum { FILLED = SLUICE_CLASS_COUNT * SLUICE_CONTROL_LIMIT };
 
+/* Jobs with tokens that are alike to the gates: klass, lanes and pressure. How many of
+ * those that wait is told for all (0), and for those that could start now (1). */
+struct kind {
+	uint32_t first;	     /* one of them: index into the jobs */
+	uint32_t running;    /* jobs */
+	uint32_t waiting[2]; /* with all tasks of arrays, as the next */
+	uint32_t need[2];    /* of these, not decided to wait for others */
+};
+
 /* What the gates of a lane were sized for last, and the answer. */
 struct answer {
 	uint64_t question; /* hash; 0: none was asked */
@@ -27,6 +36,15 @@ struct sluice_control {
 	uint32_t capacity;
 	struct sluice_workspace *workspace;
 	struct ranked *ranked;
+	struct ranked *strays;
+	struct ranked *places; /* of jobs in the queue for room */
+	uint32_t order_count;
+	uint32_t *order; /* jobs as they were ranked for room last */
+	uint32_t kind_count;
+	struct kind *kinds;
+	uint32_t slot_count; /* a power of two */
+	uint32_t *slots;     /* hash table of kinds, each plus 1; 0: free */
+	uint32_t load_count;
 	uint32_t running_count;
 	uint32_t *running; /* jobs that run */
 	uint32_t action_count;
@@ -65,13 +83,20 @@ sluice_control_create (uint32_t capacity)
 	c->capacity = capacity;
 	c->workspace = sluice_workspace_create ();
 	c->ranked = calloc ((size_t)capacity + 1, sizeof *c->ranked);
+	c->strays = calloc ((size_t)capacity + 1, sizeof *c->strays);
+	c->places = calloc ((size_t)capacity + 1, sizeof *c->places);
+	c->order = calloc ((size_t)capacity + 1, sizeof *c->order);
+	c->kinds = calloc ((size_t)capacity + 1, sizeof *c->kinds);
+	for (c->slot_count = 2; c->slot_count / 2 < capacity; c->slot_count *= 2)
+		;
+	c->slots = calloc (c->slot_count, sizeof *c->slots);
 	c->running = calloc ((size_t)capacity + 1, sizeof *c->running);
 	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
 	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
 	c->chosen = calloc (2 * (size_t)capacity + FILLED, sizeof *c->chosen);
 	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
-	if (c->workspace && c->ranked && c->running && c->actions && c->members && c->chosen
-	    && c->loads)
+	if (c->workspace && c->ranked && c->strays && c->places && c->order && c->kinds
+	    && c->slots && c->running && c->actions && c->members && c->chosen && c->loads)
 		return c;
 	sluice_control_destroy (c);
 	return NULL;
@@ -87,6 +112,11 @@ sluice_control_destroy (struct sluice_control *c)
 	free (c->members);
 	free (c->actions);
 	free (c->running);
+	free (c->slots);
+	free (c->kinds);
+	free (c->order);
+	free (c->places);
+	free (c->strays);
 	free (c->ranked);
 	sluice_workspace_destroy (c->workspace);
 	free (c);
@@ -130,10 +160,33 @@ rank (struct sluice_control *c, uint32_t *count, double key,
 	c->ranked[(*count)++] = (struct ranked){ key, jobs[i].job_id, i };
 }
 
+/* Sort what is nearly in order, as it mostly is from one poll to the next: those that are
+ * not are taken out, sorted and merged again. */
 static void
 sort (struct sluice_control *c, uint32_t count)
 {
-	qsort (c->ranked, count, sizeof *c->ranked, by_key);
+	uint32_t kept = 0, strays = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct ranked next = c->ranked[i];
+		if (kept > 0 && by_key (&c->ranked[kept - 1], &next) > 0) {
+			if (kept > 1 && by_key (&c->ranked[kept - 2], &next) > 0) {
+				c->strays[strays++] = next;
+				continue;
+			}
+			c->strays[strays++]
+			    = c->ranked[--kept]; /* this one is too far up */
+		}
+		c->ranked[kept++] = next;
+	}
+	qsort (c->strays, strays, sizeof *c->strays, by_key);
+	while (strays > 0) {
+		int is_last = kept == 0
+			      || by_key (&c->ranked[kept - 1], &c->strays[strays - 1]) < 0;
+		c->ranked[kept + strays - 1]
+		    = is_last ? c->strays[strays - 1] : c->ranked[kept - 1];
+		--*(is_last ? &strays : &kept);
+	}
 }
 
 /* The least of a table over the lanes of these tokens. */
@@ -142,8 +195,9 @@ least_of (const uint32_t table[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES],
 	  const struct sluice_tokens *tokens)
 {
 	uint32_t least = UINT32_MAX;
-	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
-		if (tokens->lane_mask >> lane & 1 && table[tokens->klass][lane] < least)
+	for (uint32_t lane = 0, mask = tokens->lane_mask; mask && lane < SLUICE_MAX_LANES;
+	     lane++, mask >>= 1)
+		if (mask & 1 && table[tokens->klass][lane] < least)
 			least = table[tokens->klass][lane];
 	return least;
 }
@@ -273,13 +327,37 @@ place_of (const struct sluice_control_job *job)
 	return (double)job->partition * 4294967296.0 + (double)(UINT32_MAX - job->priority);
 }
 
+enum { NO_PLACE = -1 };
+
+/* Rank the jobs that have a place, beginning with the order of the last poll. */
+static uint32_t
+rank_places (struct sluice_control *c, uint32_t n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t k = 0; k < c->order_count; k++) {
+		if (c->order[k] >= n || c->places[c->order[k]].key == NO_PLACE)
+			continue;
+		c->ranked[count++] = c->places[c->order[k]];
+		c->places[c->order[k]].key = NO_PLACE;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (c->places[i].key != NO_PLACE)
+			c->ranked[count++] = c->places[i];
+	sort (c, count);
+	for (uint32_t k = 0; k < count; k++)
+		c->order[k] = c->ranked[k].index;
+	c->order_count = count;
+	return count;
+}
+
 void
 sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
 		     const struct sluice_control_room *rooms, uint32_t room_count,
 		     const struct sluice_control_facts *facts)
 {
 	static const struct sluice_control_room nobody_knows = { .is_unlimited = 1 };
-	uint32_t count = 0, any = 0;
+	uint32_t count, any = 0;
 
 	c->running_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
@@ -292,15 +370,18 @@ sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, 
 		if (jobs[i].state != SLUICE_CONTROL_WAITS)
 			jobs[i].memory.fits = 0.0;
 	}
-	for (uint32_t i = 0; any && i < n; i++) {
+	if (!any)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		c->places[i] = (struct ranked){ NO_PLACE, jobs[i].job_id, i };
 		if (jobs[i].state != SLUICE_CONTROL_WAITS)
 			continue;
 		if (jobs[i].flags & SLUICE_CONTROL_ANYWHERE)
 			jobs[i].flags |= SLUICE_CONTROL_ROOM;
 		else
-			rank (c, &count, place_of (&jobs[i]), jobs, i);
+			c->places[i].key = place_of (&jobs[i]);
 	}
-	sort (c, count);
+	count = rank_places (c, n);
 	for (uint32_t first = 0, last; first < count; first = last) {
 		uint32_t partition = jobs[c->ranked[first].index].partition;
 		for (last = first + 1; last < count; last++)
@@ -695,6 +776,65 @@ press (const struct sluice_control_job *job, const struct sluice_situation *situ
 	}
 }
 
+/* Whether the gates cannot tell two jobs with tokens apart. */
+static int
+are_alike (const struct sluice_control_job *a, const struct sluice_control_job *b)
+{
+	return memcmp (&a->tokens, &b->tokens, sizeof a->tokens) == 0
+	       && memcmp (&a->pressure, &b->pressure, sizeof a->pressure) == 0;
+}
+
+static struct kind *
+kind_of (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t i)
+{
+	uint64_t hash = sluice_hash_bytes (&jobs[i].pressure, sizeof jobs[i].pressure, 0);
+	hash = sluice_hash_bytes (&jobs[i].tokens, sizeof jobs[i].tokens, hash);
+	uint32_t *slot;
+	for (;; hash++) {
+		slot = &c->slots[hash & (c->slot_count - 1)];
+		if (*slot == 0)
+			break;
+		if (are_alike (&jobs[c->kinds[*slot - 1].first], &jobs[i]))
+			return &c->kinds[*slot - 1];
+	}
+	c->kinds[c->kind_count] = (struct kind){ .first = i };
+	*slot = ++c->kind_count;
+	return &c->kinds[*slot - 1];
+}
+
+static void
+count_waiting (struct kind *kind, const struct sluice_control_job *job)
+{
+	for (int has_room = 0; has_room < 2; has_room++) {
+		if (has_room && !(job->flags & SLUICE_CONTROL_ROOM))
+			break;
+		kind->waiting[has_room] += job->tasks;
+		kind->need[has_room] += job->memory.waits ? 0 : job->tasks;
+	}
+}
+
+/* Go through the queue once: kinds of jobs with tokens that run or wait, and the loads of
+ * running jobs that no token stands for. */
+static void
+survey (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n)
+{
+	memset (c->slots, 0, c->slot_count * sizeof *c->slots);
+	c->kind_count = c->load_count = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sluice_control_job *job = &jobs[i];
+		int runs = job->state == SLUICE_CONTROL_RUNS;
+		if (!runs && job->state != SLUICE_CONTROL_WAITS)
+			continue;
+		if (counts (job) && runs)
+			kind_of (c, jobs, i)->running++;
+		else if (counts (job))
+			count_waiting (kind_of (c, jobs, i), job);
+		else if (runs && job->flags & SLUICE_CONTROL_PREDICTED
+			 && job->tokens.klass != SLUICE_CLASS_NONE)
+			c->loads[c->load_count++] = &job->pressure;
+	}
+}
+
 static int
 by_kind (const void *left, const void *right)
 {
@@ -749,16 +889,10 @@ by_strength (const void *left, const void *right)
 
 /* Running jobs whose load no token stands for: the heaviest, and the rest as one. */
 static uint32_t
-gather_background (struct sluice_control *c, const struct sluice_control_job *jobs,
-		   uint32_t n, double z, struct sluice_pressure *out)
+gather_background (struct sluice_control *c, double z, struct sluice_pressure *out)
 {
-	uint32_t found = 0, kept;
+	uint32_t found = c->load_count, kept;
 
-	for (uint32_t i = 0; i < n; i++)
-		if (jobs[i].state == SLUICE_CONTROL_RUNS
-		    && jobs[i].flags & SLUICE_CONTROL_PREDICTED && !counts (&jobs[i])
-		    && jobs[i].tokens.klass != SLUICE_CLASS_NONE)
-			c->loads[found++] = &jobs[i].pressure;
 	qsort (c->loads, found, sizeof *c->loads, by_strength);
 	kept = found < SLUICE_CONTROL_BACKGROUND ? found : SLUICE_CONTROL_BACKGROUND;
 	for (uint32_t i = 0; i < kept; i++)
@@ -769,53 +903,49 @@ gather_background (struct sluice_control *c, const struct sluice_control_job *jo
 	return kept + 1;
 }
 
+static int
+is_on (const struct sluice_control_job *jobs, const struct kind *kind, uint32_t lane)
+{
+	return jobs[kind->first].tokens.lane_mask >> lane & 1;
+}
+
 /*
  * Jobs that a lane's tokens are let out for: those that could start now, but for their
  * tokens; where there are none, all that are eligible, so that one finds its token when a
  * node becomes free. A job that lacks nodes as well must keep nobody from a token.
  */
-static uint32_t
-flags_to_serve (const struct sluice_control_job *jobs, uint32_t n, uint32_t lane)
+static int
+who_is_served (const struct sluice_control *c, const struct sluice_control_job *jobs,
+	       uint32_t lane)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (jobs[i].state == SLUICE_CONTROL_WAITS && counts (&jobs[i])
-		    && jobs[i].tokens.lane_mask >> lane & 1 && !jobs[i].memory.waits
-		    && jobs[i].flags & SLUICE_CONTROL_ROOM)
-			return SLUICE_CONTROL_ROOM;
+	for (uint32_t k = 0; k < c->kind_count; k++)
+		if (is_on (jobs, &c->kinds[k], lane) && c->kinds[k].need[1] > 0)
+			return 1;
 	return 0;
 }
 
-/* Whether a job holds a token of the lane, or one may be let out for it. */
-static int
-is_served (const struct sluice_control_job *job, uint32_t lane, uint32_t flags)
-{
-	if (!counts (job) || !(job->tokens.lane_mask >> lane & 1))
-		return 0;
-	return job->state == SLUICE_CONTROL_RUNS
-	       || (job->state == SLUICE_CONTROL_WAITS && (job->flags & flags) == flags);
-}
-
-/* Running and waiting jobs with tokens of a lane, behind each other in members. */
+/* Running and waiting jobs with tokens of a lane, behind each other in members; those that
+ * wait once a kind, job_id holding how many they are. */
 static void
-gather_members (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+gather_members (struct sluice_control *c, const struct sluice_control_job *jobs,
 		const struct sluice_situation *situation, uint32_t lane, uint32_t *running,
 		uint32_t *waiting)
 {
-	uint32_t flags = flags_to_serve (jobs, n, lane);
+	int served = who_is_served (c, jobs, lane);
 
 	*running = *waiting = 0;
 	for (int pending = 0; pending < 2; pending++)
-		for (uint32_t i = 0; i < n; i++) {
-			const struct sluice_control_job *job = &jobs[i];
-			uint32_t state
-			    = pending ? SLUICE_CONTROL_WAITS : SLUICE_CONTROL_RUNS;
-			if (job->state != state || !is_served (job, lane, flags))
+		for (uint32_t k = 0; k < c->kind_count; k++) {
+			const struct kind *kind = &c->kinds[k];
+			uint32_t put = pending ? kind->waiting[served] > 0 : kind->running;
+			struct sluice_member member
+			    = { .klass = jobs[kind->first].tokens.klass };
+			if (put == 0 || !is_on (jobs, kind, lane))
 				continue;
-			struct sluice_member *member = &c->members[*running + *waiting];
-			member->klass = job->tokens.klass;
-			member->job_id = pending ? job->tasks : 0;
-			press (job, situation, &member->pressure);
-			++*(pending ? waiting : running);
+			member.job_id = pending ? kind->waiting[served] : 0;
+			press (&jobs[kind->first], situation, &member.pressure);
+			for (; put > 0; put--, ++*(pending ? waiting : running))
+				c->members[*running + *waiting] = member;
 		}
 	qsort (c->members, *running, sizeof *c->members, by_kind);
 	qsort (c->members + *running, *waiting, sizeof *c->members, by_kind);
@@ -829,13 +959,13 @@ hash_more (uint64_t hash, const void *bytes, size_t size)
 
 /* Ask the core about a lane, unless it was asked the same at the last poll. */
 static void
-size_lane (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+size_lane (struct sluice_control *c, const struct sluice_control_job *jobs,
 	   const struct sluice_situation *situation, uint32_t lane,
 	   const struct sluice_pressure *background, uint32_t n_background)
 {
 	struct answer *answer = &c->answers[lane];
 	uint32_t running, waiting;
-	gather_members (c, jobs, n, situation, lane, &running, &waiting);
+	gather_members (c, jobs, situation, lane, &running, &waiting);
 	memcpy (c->chosen, c->members, running * sizeof *c->members);
 	waiting = represent (c->members + running, waiting, c->chosen + running);
 
@@ -854,19 +984,14 @@ size_lane (struct sluice_control *c, const struct sluice_control_job *jobs, uint
 
 /* Tokens that are held, and that jobs may be let in for: no more are let out. */
 static void
-bound_by_need (const struct sluice_control_job *jobs, uint32_t n, uint32_t lane,
-	       uint32_t need[SLUICE_CLASS_COUNT])
+bound_by_need (const struct sluice_control *c, const struct sluice_control_job *jobs,
+	       uint32_t lane, uint32_t need[SLUICE_CLASS_COUNT])
 {
-	uint32_t flags = flags_to_serve (jobs, n, lane);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sluice_control_job *job = &jobs[i];
-		if (!is_served (job, lane, flags))
-			continue;
-		if (job->state == SLUICE_CONTROL_RUNS)
-			need[job->tokens.klass]++;
-		else if (!job->memory.waits)
-			need[job->tokens.klass] += job->tasks;
-	}
+	int served = who_is_served (c, jobs, lane);
+	for (uint32_t k = 0; k < c->kind_count; k++)
+		if (is_on (jobs, &c->kinds[k], lane))
+			need[jobs[c->kinds[k].first].tokens.klass]
+			    += c->kinds[k].running + c->kinds[k].need[served];
 }
 
 static void
@@ -874,12 +999,13 @@ size_gates (struct sluice_control *c, const struct sluice_control_job *jobs, uin
 	    const struct sluice_situation *situation, struct sluice_control_gates *out)
 {
 	struct sluice_pressure background[SLUICE_CONTROL_BACKGROUND + 1];
-	uint32_t n_background = gather_background (c, jobs, n, situation->z, background);
+	survey (c, jobs, n);
+	uint32_t n_background = gather_background (c, situation->z, background);
 
 	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
 		uint32_t need[SLUICE_CLASS_COUNT] = { 0 };
-		size_lane (c, jobs, n, situation, lane, background, n_background);
-		bound_by_need (jobs, n, lane, need);
+		size_lane (c, jobs, situation, lane, background, n_background);
+		bound_by_need (c, jobs, lane, need);
 		for (uint32_t k = 0; k < SLUICE_CLASS_COUNT; k++) {
 			uint32_t most = c->answers[lane].gates.tokens[k];
 			out->tokens[k][lane] = most < need[k] ? most : need[k];
@@ -910,16 +1036,15 @@ give_up_gates (const struct sluice_control_job *jobs, uint32_t n,
 
 /* Tokens that are held, or wanted by those that they are let out for. */
 static void
-count_wanted (const struct sluice_control_job *jobs, uint32_t n,
+count_wanted (const struct sluice_control *c, const struct sluice_control_job *jobs,
 	      uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES])
 {
 	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++) {
-		uint32_t flags = flags_to_serve (jobs, n, lane);
-		for (uint32_t i = 0; i < n; i++)
-			if (is_served (&jobs[i], lane, flags))
-				wanted[jobs[i].tokens.klass][lane]
-				    += jobs[i].state == SLUICE_CONTROL_RUNS ? 1
-									    : jobs[i].tasks;
+		int served = who_is_served (c, jobs, lane);
+		for (uint32_t k = 0; k < c->kind_count; k++)
+			if (is_on (jobs, &c->kinds[k], lane))
+				wanted[jobs[c->kinds[k].first].tokens.klass][lane]
+				    += c->kinds[k].running + c->kinds[k].waiting[served];
 	}
 }
 
@@ -960,14 +1085,14 @@ comes_before (const struct sluice_control_job *a, const struct sluice_control_jo
  * a time, so that the next decision knows of it; no array, whose tasks would all start.
  * One whose release was in vain keeps no other. */
 static struct sluice_control_job *
-next_to_share (struct sluice_control_job *jobs, uint32_t n,
+next_to_share (const struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
 	       const struct sluice_control_facts *facts,
 	       const struct sluice_control_gates *gates)
 {
 	uint32_t wanted[SLUICE_CLASS_COUNT][SLUICE_MAX_LANES] = { 0 };
 	struct sluice_control_job *first = NULL;
 
-	count_wanted (jobs, n, wanted);
+	count_wanted (c, jobs, wanted);
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_control_job *job = &jobs[i];
 		if (!is_near (job) || !is_decided (job, facts) || job->verdict.action
@@ -991,7 +1116,7 @@ release_by_decision (struct sluice_control *c, struct sluice_control_job *jobs, 
 	uint32_t count = 0;
 
 	if (facts->releases > 0 && is_sharing_settled (jobs, n, facts)) {
-		struct sluice_control_job *job = next_to_share (jobs, n, facts, gates);
+		struct sluice_control_job *job = next_to_share (c, jobs, n, facts, gates);
 		if (job) {
 			job->verdict.release = SLUICE_RELEASE_SHARING;
 			facts->sharing = job->job_id;
