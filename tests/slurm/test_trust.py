@@ -61,7 +61,8 @@ def sluiced(slurm: PrivateSlurm, files: PluginFiles) -> Iterator[Sluiced]:
     wait_for(lambda: set(leases(slurm)) == set(TOKENS))
     drain(files.socket)
     yield daemon
-    slurm.run("scancel", "--quiet", "--user=root", check=False)
+    for user in ("root", "nobody"):
+        slurm.run("scancel", "--quiet", f"--user={user}", check=False)
     wait_for(lambda: not slurm.run("squeue", "--noheader").stdout)
     assert daemon.stop() == 0
     assert not leases(slurm)
@@ -90,6 +91,27 @@ def test_jobs_wait_in_the_partition_that_is_enforced_and_nowhere_else(sluiced, s
     assert "Mode was enforce by rule 1 of ModeOf, for its partition" in told
     wait_for(lambda: "Mode was observe: the job was not touched" in
              sluiced.run("why", str(others[0])).stdout)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("Users=nobody", ["--uid=nobody"]),
+        ("Accounts=phys", ["--account=phys"]),
+        ("Qos=bulk", ["--qos=bulk"]),
+        ("Users=nobody Accounts=phys", ["--uid=nobody", "--account=phys"]),
+    ],
+)
+def test_jobs_of_one_rule_wait_and_no_others(sluiced, slurm, rule, words):
+    configure(sluiced, WAITING_IS_FREE, Mode="observe", ModeOf=f"enforce {rule}")
+    sluiced.files.wait_for(lambda seen: seen["furthest_mode"] == "enforce")
+    running(slurm, submit(slurm, "heavy", *words, LONG))
+    other = submit(slurm, "heavy", *words[1:], LONG)
+    waiter = submit(slurm, "heavy", *words, LONG)
+    waits(slurm, waiter)
+    running(slurm, other)
+    told = wait_for(lambda: sluiced.run("why", str(waiter)).stdout)
+    assert "Mode was enforce by rule 1 of ModeOf" in told
 
 
 def test_status_gates_and_doctor_raise_no_alarm_where_some_jobs_are_enforced(sluiced, slurm):
