@@ -9,6 +9,7 @@ from turns_daemons import RATE, AgentPage, Cluster, Rank
 
 from sluice.cli.gates import _turns
 from sluice.policies import core
+from sluice.slurm.metrics import of_turns
 from sluice.slurm.turns import turns_now
 
 Speed = Callable[[int], float]
@@ -53,9 +54,13 @@ def test_holds_stop_where_jobs_do_not_disturb_each_other(contended) -> None:
         cluster.wait_for_status(lambda found: found["counts"]["let_go"])
         text = "writes, because holds do not help"
         cluster.wait_for_status(lambda found: found["named"]["bursts"]["2"]["text"] == text)
-    found = turns_now(core.parse_config("sluice.conf", cluster.config.read_bytes()))
+    config = core.parse_config("sluice.conf", cluster.config.read_bytes())
+    found = turns_now(config)
     assert found
     assert "1 went on because holds were seen not to help" in _turns(found)
+    counted = {name: value for name, _, value in of_turns(config)}
+    assert counted["sluice_turns_let_go_total"] == 1
+    assert counted["sluice_turns_trials_total"] >= 2
     assert not any(page.is_held for page in pages)
 
 

@@ -71,6 +71,8 @@ METRICS = {
     "sluice_turns_holds_total": ("counter", "times that a burst was held"),
     "sluice_turns_held_seconds_total": ("counter", "seconds that bursts were held"),
     "sluice_turns_budgets_total": ("counter", "bursts that used up their budget"),
+    "sluice_turns_trials_total": ("counter", "times that a held burst went, to see if holds help"),
+    "sluice_turns_let_go_total": ("counter", "bursts not held because holds did not help"),
     "sluice_turns_covered_share": ("gauge", "share of written bytes that turns can hold"),
 }
 """All there are; the docs, the dashboard and the alerts name no other."""
@@ -194,7 +196,7 @@ def of_site(config: Config, seen: Situation) -> Iterator[Sample]:
         ):
             if total:
                 yield "sluice_coverage_share", {"of": name}, part / total
-    yield from _of_turns(config)
+    yield from of_turns(config)
 
 
 def _of_plugin(stats: Mapping[str, Any]) -> Iterator[Sample]:
@@ -256,7 +258,8 @@ def _of_services(config: Config, own: Status) -> Iterator[Sample]:
             yield name, {}, float(learner.facts[fact])
 
 
-def _of_turns(config: Config) -> Iterator[Sample]:
+def of_turns(config: Config) -> Iterator[Sample]:
+    """Yield what sluice-turns counts; its totals begin anew with it."""
     if not config.turns_port:
         return
     now = turns_now(config)
@@ -266,6 +269,8 @@ def _of_turns(config: Config) -> Iterator[Sample]:
     yield "sluice_turns_agents", {}, int(now["agents"])
     for state in ("active", "holding"):
         yield "sluice_turns_bursts", {"state": state}, int(now[state])
+    for count in ("trials", "let_go"):
+        yield f"sluice_turns_{count}_total", {}, int(now.get(count, 0))
     if now["covered"] is not None:
         yield "sluice_turns_covered_share", {}, now["covered"]
 
