@@ -188,7 +188,8 @@ def test_the_measured_gain_is_one_that_the_replay_predicts(measured_case, name: 
 
 def test_real_programs_lose_less_with_turns(measured_case) -> None:
     """Of all draws together: a single one may lose. By resampling, chance fails 16 draws
-    once in 10,000 times (six draws of an idle machine) to once in 1,000 (the first four of a busy one)."""
+    once in 10,000 times (six draws of an idle machine) to once in 1,000 (four of a busy
+    one)."""
     measured = measured_case("programs")
     assert pooled(measured.draws, KNOWN) >= measured.case.goal
 
