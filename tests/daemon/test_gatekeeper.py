@@ -202,6 +202,7 @@ def a_step(draw: st.DrawFn) -> dict[str, Any]:
     numbers = st.integers(FIRST, LAST)
     return {
         "jobs": draw(st.dictionaries(numbers, a_job(), max_size=3)),
+        "reasons": draw(st.dictionaries(numbers, st.sampled_from(REASONS), max_size=3)),
         "gone": draw(st.sets(numbers, max_size=2)),
         "priorities": draw(st.dictionaries(numbers, st.integers(0, 3), max_size=2)),
         "records": draw(st.dictionaries(numbers, st.booleans(), max_size=2)),
@@ -240,7 +241,12 @@ def test_a_view_that_follows_changes_equals_one_made_from_scratch(tmp_path, step
     following, anew = Keeper(starts_over=False), Keeper(starts_over=True)
     cluster = Cluster(tmp_path, following, anew)
     known: set[int] = set()
+    told: dict[int, dict[str, Any]] = {}
     for step in steps:
+        for job_id, reason in step["reasons"].items():
+            if job_id in told:  # it waits for something else, and that is all
+                step["jobs"].setdefault(job_id, told[job_id] | {"reason": reason.encode()})
+        told |= step["jobs"]
         if step["max_delay"]:
             cluster.renew_bundle(f"MaxDelay={step['max_delay']}\n")
         for job_id, is_granted in step["records"].items():

@@ -321,7 +321,10 @@ class GateKeeper:
 
     def _follow_changes(self, seen: Seen, learned: Collection[SubmissionKey]) -> None:
         for job in seen.changes.changed:
-            self._meet(job, seen)
+            if job.job_id in seen.changes.for_reason:
+                self._take_reason(job)
+            else:
+                self._meet(job, seen)
         for job in seen.changes.gone:
             self._forget(job.job_id)
         self._loop.reorder(seen.changes.priorities)
@@ -345,6 +348,23 @@ class GateKeeper:
         self._describe(job, seen.priorities.get(job.job_id, 0))
         if is_new and job.submission_id in self._restored:
             self._take_up_wait(job, seen)
+
+    def _take_reason(self, job: QueuedJob) -> None:
+        """Take up why a job waits now; all else is as it was."""
+        if job.job_id not in self._loop:
+            return
+        row = self._loop[job.job_id]
+        row.state = _state(job)
+        row.flags = row.flags & ~FOR_REASON | _flags_of_reason(
+            job, has_tokens=job.job_id in self._holdings
+        )
+        if job.job_id in self._others:
+            self._others[job.job_id] = job
+        if (holding := self._holdings.get(job.job_id)) is not None:
+            now = Holding(job, holding.klass, holding.lane_mask, holding.counts)
+            self._holdings[job.job_id] = now
+            if job.job_id in self._running:
+                self._running[job.job_id] = now
 
     def _is_another(self, job: QueuedJob) -> bool:
         """Whether the number stands for another job, or another attempt, than before."""
@@ -665,12 +685,21 @@ def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
             flags |= control.GRANTED
     if known is not None and known.prediction is not None and known.prediction.evidence != "none":
         flags |= control.PREDICTED
-    if job.reason in NEXT:
-        flags |= control.NEXT
-    if job.reason in QUEUES or (holding is not None and job.reason == "Licenses"):
-        flags |= control.QUEUES
     if "," in job.partition:
         flags |= control.ANYWHERE
+    return flags | _flags_of_reason(job, has_tokens=holding is not None)
+
+
+FOR_REASON = control.NEXT | control.QUEUES
+
+
+def _flags_of_reason(job: QueuedJob, *, has_tokens: bool) -> int:
+    """Return those of FOR_REASON that are set."""
+    flags = 0
+    if job.reason in NEXT:
+        flags |= control.NEXT
+    if job.reason in QUEUES or (has_tokens and job.reason == "Licenses"):
+        flags |= control.QUEUES
     return flags
 
 

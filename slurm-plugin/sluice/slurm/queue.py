@@ -19,6 +19,7 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
@@ -78,6 +79,8 @@ class Changes:
     """As they were when Slurm forgot them."""
     priorities: Mapping[int, int] = field(default_factory=dict)
     """By job id, of the jobs that have another than before."""
+    for_reason: frozenset[int] = frozenset()
+    """Of the changed, those of which Slurm says nothing new but why they wait, by job id."""
 
 
 class Queue:
@@ -147,11 +150,17 @@ class Queue:
     def take(self, answer: Answer) -> Changes:
         """Take up what an answer told of jobs."""
         changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
+        whole = {
+            job.job_id
+            for job in changed
+            if not job.differs_in_reason_alone(self.jobs.get(job.job_id))
+        }
+        for_reason = frozenset(job.job_id for job in changed) - whole
         for job in changed:
             self.put(job)
         gone = [self.forget(job_id) for job_id in answer.gone if job_id in self.jobs]
         self.priorities |= answer.priorities
-        return Changes(changed, gone, answer.priorities)
+        return Changes(changed, gone, answer.priorities, for_reason)
 
     def put(self, job: QueuedJob) -> None:
         """Take up a job as it is now."""
@@ -332,6 +341,7 @@ def number_of(value: int) -> int | None:
     return None if value >= NO_VAL else value
 
 
+@lru_cache(maxsize=1024)  # most are alike
 def exit_code_of(status: int) -> str | None:
     """Write wait(2)'s status as sacct does, `exit:signal`."""
     return None if status >= NO_VAL else f"{status >> 8 & 0xFF}:{status & 0x7F}"

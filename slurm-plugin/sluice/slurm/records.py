@@ -106,6 +106,14 @@ class QueuedJob(NamedTuple):
     marks: tuple[tuple[int, int], ...] = ()
     """Boot and number of decision records, as the notes on the job have them."""
 
+    def differs_in_reason_alone(self, other: QueuedJob | None) -> bool:
+        """Whether all but the reason is as in the other."""
+        return (
+            other is not None
+            and self[:REASON] == other[:REASON]
+            and self[REASON + 1 :] == other[REASON + 1 :]
+        )
+
     @property
     def is_running(self) -> bool:
         return self.state in RUNNING
@@ -122,6 +130,9 @@ class QueuedJob(NamedTuple):
     @property
     def is_pending(self) -> bool:
         return self.state == "PENDING"
+
+
+REASON = QueuedJob._fields.index("reason")
 
 
 @dataclass(frozen=True, slots=True)
