@@ -112,6 +112,9 @@ struct sluice_mode_rule {
 	X (KeepDays, keep_days, 0, 0, 36500,                                               \
 	   "days after which sluice-learn forgets runs, jobs and decisions, but for the "  \
 	   "newest runs of each application; 0: never")                                    \
+	X (ReviewModels, review_models, 0, 0, 1,                                           \
+	   "1: a model that sluice-learn fitted anew is used once somebody publishes it; " \
+	   "0: at once")                                                                   \
 	X (LeaseSeconds, lease_seconds, 120, 5, 3600,                                      \
 	   "seconds for which a gate stays closed without sluiced")                        \
 	X (UserBudget, user_budget, 0, 0, 1000000000,                                      \

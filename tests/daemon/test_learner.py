@@ -186,6 +186,34 @@ def test_a_model_that_somebody_published_is_kept_up_to_date_from_then_on(site, l
     assert site.predicted("third").profile.runs == 1
 
 
+def test_where_a_site_wants_that_a_new_model_waits_until_somebody_publishes_it(site, learner):
+    site.config.write_text(site.config.read_text() + "ReviewModels=1\n")
+    made = list(made_history(300, seed=4))
+    shift = int(time.time()) - DAY - made[-1].log.end
+    runs = [moved(run, shift) for run in made]
+    with Store(site.place / "history.db", create=True) as store:
+        add(store, runs[:100])
+    assert learner.poll()
+    with site.history() as store:
+        assert (store.model_in_use(), store.model_waiting()) == (1, None)
+        add(store, runs[100:])
+    learner.close()
+    again = Learner(site.config)  # its ration of fits is new
+    assert again.poll()
+    with site.history() as store:
+        assert (store.model_in_use(), store.model_waiting()) == (1, 2)
+    environment = {"SLUICE_CONF": str(site.config), "SLUICE_HISTORY": None}
+    told = CliRunner().invoke(main, ["status"], env=environment).stdout
+    assert "model 2 waits until somebody puts it into use: `sluice model diff 2`" in told
+    shown = CliRunner().invoke(main, ["model", "publish", "2"], env=environment)
+    assert shown.exit_code == 0, shown.output
+    assert again.poll()
+    again.close()
+    with site.history() as store:
+        assert (store.model_in_use(), store.model_waiting()) == (2, None)
+    assert "waits until" not in CliRunner().invoke(main, ["status"], env=environment).stdout
+
+
 def published(site: Site) -> list[tuple[int | None, str]]:
     """Who published what else than new runs, by the audit: uid and reason."""
     with site.history() as store:

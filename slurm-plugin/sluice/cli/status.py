@@ -282,6 +282,9 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
     if found["logs_waiting"]:
         yield "", f"{found['logs_waiting']} logs wait for the accounting of their jobs"
     yield "model", _model(found["model"])
+    if waiting := found["model_waiting"]:
+        words = f"`sluice model diff {waiting}`, then `sluice model publish {waiting}`"
+        yield "", f"model {waiting} waits until somebody puts it into use: {words}"
     yield "published", _when(found["published"], now, "") if found["published"] else "nothing yet"
     yield "behind", _behind(found)
     for reason in found["reasons"]:

@@ -71,7 +71,7 @@ def _row(one: Facts) -> list[Cell]:
     later = metrics.get("later_jobs") or {}
     return [
         Cell(str(one["model"]), float(one["model"]), f"/models/{one['model']}"),
-        words("in use", tone="good") if one["in_use"] else words("kept", tone="dim"),
+        _state(one),
         moment(one["trained"]),
         number(metrics.get("jobs")),
         moment(metrics.get("since")),
@@ -81,6 +81,12 @@ def _row(one: Facts) -> list[Cell]:
         number(later.get("brier"), "{:.3f}".format),
         moment(max((bundle["published_at"] for bundle in one["bundles"]), default=None)),
     ]
+
+
+def _state(one: Facts) -> Cell:
+    if one["in_use"]:
+        return words("in use", tone="good")
+    return words("waits", tone="warn") if one["waits"] else words("kept", tone="dim")
 
 
 def card(store: Store, who: Who, wanted: int) -> Page:

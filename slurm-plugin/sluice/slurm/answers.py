@@ -168,11 +168,12 @@ def _summary(decision: Decision, record: Facts, later: Facts | None) -> Facts:
 
 def models(store: Store) -> list[Facts]:
     """Tell of the models that are kept and the bundles with them, the latest last."""
-    bundles, in_use = store.publications(), store.model_in_use()
+    bundles, in_use, waiting = store.publications(), store.model_in_use(), store.model_waiting()
     return [
         {
             "model": model.id,
             "in_use": model.id == in_use,
+            "waits": model.id == waiting,
             "trained": model.created,
             "metrics": model.metrics,
             "bundles": [

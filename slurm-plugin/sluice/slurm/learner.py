@@ -398,6 +398,8 @@ class Learner:
         self._status.ran["model"] = now
         if renewal.is_new:
             log.info("fitted model %d to %d jobs", renewal.model_id, len(past.jobs))
+            if self.config.review_models and store.model_in_use() is not None:
+                return  # the one in use goes on learning
             self._current = CurrentModel(renewal.model_id, renewal.model)
         elif renewal.comparison is not None:
             why = "a new model was worse on the newest runs"

@@ -391,6 +391,7 @@ def learning_state(store: Store, history: Path, now: int) -> dict[str, Any]:
             "jobs": model.metrics.get("jobs"),
             "until": until,
         },
+        "model_waiting": store.model_waiting(),
         "published": store.published_at(),
         "unknown_runs": unknown,
         "behind_seconds": now - first if first is not None else 0,

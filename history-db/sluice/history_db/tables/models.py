@@ -297,6 +297,17 @@ class Bundles(Connection):
         )
         return rows[0][0] if rows else None
 
+    def model_waiting(self) -> int | None:
+        """Return the latest model if it was never published, while an earlier one is in use."""
+        rows = self._rows(
+            """
+            SELECT id FROM (SELECT max(id) AS id FROM models)
+            WHERE id > ? AND id NOT IN (SELECT model FROM bundles WHERE model IS NOT NULL)
+            """,
+            [self.model_in_use()],
+        )
+        return rows[0][0] if rows else None
+
     def model_before(self) -> int | None:
         """Return the model that was published before the one in use."""
         rows = self._rows(
