@@ -1,5 +1,6 @@
 """The page of doubts: what is worth a look, by what it may cost, and who sees it."""
 
+import re
 import time
 from contextlib import closing
 
@@ -15,6 +16,7 @@ from sluice.serve.doubts import computed
 from sluice.serve.site import RANKINGS, Site
 
 NOW = 1_750_000_000
+SENT = ("job", "with", "user", "account", "do")
 BY_ANN = {"uid": ANNS, "program": "ensemble"}
 BY_BOB = {"uid": BOBS, "program": HOSTILE}
 DOUBTS = [
@@ -158,6 +160,26 @@ def test_the_costliest_comes_first_and_leads_to_the_page_with_the_form(served):
     assert "Computed" not in page
 
 
+def forms(page: str) -> list[dict[str, list[str]]]:
+    """What each form in a row of a table sends, and which buttons it has."""
+    return [
+        {name: re.findall(rf'name="{name}" value="([^"]*)"', form) for name in SENT}
+        for form in re.findall(r'<form method="post" action="/reviews">.*?</form>', page, re.DOTALL)
+    ]
+
+
+def test_operators_rule_in_the_row_itself(served):
+    busy = forms(get(served, "/doubts").text)
+    assert [(one["job"], one["with"], one["do"]) for one in busy] == [
+        (["701"], [], ["approve", "reject", "never_delay"]),
+        (["601"], ["701"], ["apart", "together"]),
+        (["601"], [], ["approve", "reject", "never_delay"]),
+        (["701"], [], ["approve", "reject", "never_delay"]),
+    ]
+    assert 'aria-label="Wrong: ensemble"' in get(served, "/doubts").text
+    assert forms(get(served, "/doubts", OTHER_TOKEN).text) == []
+
+
 def test_who_is_near_a_budget_is_named_at_once(served):
     served.conf.write_text(served.conf.read_text() + "UserBudget=10000\nAccountBudget=10000\n")
     hour = served.now // 3600 * 3600
@@ -180,7 +202,11 @@ def test_who_is_near_a_budget_is_named_at_once(served):
         store.add_io_waits([IoWait("lab", hour, ANNS, "", 1000.0)])
     assert near() == [(None, "physics", 9000.0), (ANNS, None, 8000.0)]
     assert "account physics: waited 2 h 30 min" in get(served, "/doubts").text
-    assert 'href="/decisions?since=7+d&amp;user=daemon"' in get(served, "/doubts").text
+    page = get(served, "/doubts").text
+    assert 'href="/decisions?since=7+d&amp;user=daemon"' in page
+    (account, user) = [one for one in forms(page) if one["account"] or one["user"]]
+    assert (account["account"], account["do"]) == (["physics"], ["never_delay"])
+    assert (user["user"], user["do"]) == ([str(ANNS)], ["never_delay"])
     served.tell_privacy(is_private=True)
     assert near() == [(ANNS, None, 8000.0)]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from sluice.serve.predictions import number_of, pair_cell
-from sluice.serve.tables import Cell, Column, Page, Table, number, words
+from sluice.serve.tables import Cell, Column, Page, Subject, Table, number, words
 from sluice.slurm.budgets import near
 from sluice.slurm.texts import amount_text, count_text, duration_text, share_text, time_text
 from sluice.slurm.viewers import user_text
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 ABOUT = (
-    "What may be worth a look, the costliest first. The page of a job says why, and has the form "
-    "with which operators rule on jobs like it."
+    "What may be worth a look, the costliest first. The page of a job says why; operators rule on "
+    "jobs like it there, with a comment and until a day, or here."
 )
 KINDS = {
     "wrong": "predictions went wrong",
@@ -37,6 +37,7 @@ COLUMNS = (
     Column("node_hours", "Node-hours", is_number=True),
     Column("look", "Look at"),
 )
+RULING = Column("ruling", "Rule")
 
 
 def page(site: Site, store: Store, who: Who) -> Page:
@@ -58,8 +59,8 @@ def page(site: Site, store: Store, who: Who) -> Page:
             Table(
                 "doubts",
                 "In doubt, the costliest first",
-                COLUMNS,
-                [_row(row, site, store) for row in rows],
+                (*COLUMNS, RULING) if who.is_operator else COLUMNS,
+                [_row(row, site, store, who) for row in rows],
                 empty="Nothing that is known.",
                 note=_note(found, who),
             )
@@ -105,15 +106,43 @@ def _user(row: Facts) -> str | None:
     return None if row["uid"] is None else user_text(row["uid"])
 
 
-def _row(row: Facts, site: Site, store: Store) -> list[Cell]:
-    return [
+def _row(row: Facts, site: Site, store: Store, who: Who) -> list[Cell]:
+    programs = _programs(row, site, store)
+    cells = [
         words(KINDS[row["kind"]]),
         words(_user(row)),
         words(row["program"]),
         words(_what(row)),
         number(row["node_hours"], amount_text),
-        _look(row, site, store),
+        _look(row, programs),
     ]
+    return [*cells, Cell("", subject=_subject(row, programs))] if who.is_operator else cells
+
+
+def _programs(row: Facts, site: Site, store: Store) -> list[int | None]:
+    """Return the numbers of the programs in doubt, as far as the bundle knows them."""
+    sides = [row, row["alongside"]] if "alongside" in row else [row]
+    return [
+        number_of(site, store, one["uid"], one["program"]) if one["program"] else None
+        for one in sides
+    ]
+
+
+def _subject(row: Facts, programs: list[int | None]) -> Subject | None:
+    """Return what buttons of the row rule on; None: nobody can say which jobs."""
+    sides = [row, row["alongside"]] if "alongside" in row else [row]
+    fields: Facts
+    if row["kind"] == "budget":
+        key = "account" if row["account"] else "user"
+        fields = {key: row["account"] or row["uid"]}
+    elif all(one["job_id"] for one in sides):
+        fields = dict(zip(("job", "with"), (one["job_id"] for one in sides), strict=False))
+    elif all(programs):
+        fields = dict(zip(("program", "with_program"), programs, strict=False))
+    else:
+        return None
+    whose = (one["program"] or _user(one) or row["account"] for one in sides)
+    return Subject(" and ".join(whose), {name: str(value) for name, value in fields.items()})
 
 
 def _what(row: Facts) -> str:
@@ -136,14 +165,10 @@ def _what(row: Facts) -> str:
     return f"{whose}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
 
 
-def _look(row: Facts, site: Site, store: Store) -> Cell:
+def _look(row: Facts, programs: list[int | None]) -> Cell:
     """Return a link to the page with the form, of a pair or a job, or to the list of the jobs."""
-    if "alongside" in row:
-        pair = [
-            number_of(site, store, side["uid"], side["program"]) for side in (row, row["alongside"])
-        ]
-        if all(pair):
-            return pair_cell(*pair)
+    if "alongside" in row and all(programs):
+        return pair_cell(*programs)
     if row["job_id"]:
         return words(f"job {row['job_id']}", href=f"/decisions/{row['job_id']}")
     names = {"user": _user(row), "find": row["program"]}

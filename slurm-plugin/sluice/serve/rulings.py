@@ -134,11 +134,20 @@ def _jobs(
         of, pattern = prediction_of(store, job)
         if not who.viewer.sees(of.uid):
             raise no_decision(job)
+    elif not side and (form.get("user") or form.get("account")):
+        of, pattern = _budgeted(who, form), ""
     else:
         return Selector(), ""
     if not of:
         raise QueryError(NOBODY)
     return of, pattern
+
+
+def _budgeted(who: Who, form: Mapping[str, str]) -> Selector:
+    """Return the jobs of a user or an account, where the viewer may see them."""
+    uid, account = form.get("user", ""), form.get("account", "")
+    of = Selector(uid=int(uid)) if uid.isdecimal() else Selector(account=account)
+    return of if who.viewer.sees(of.uid) else Selector()
 
 
 NOBODY = "no run tells which jobs these are; `sluice review pin` takes users, accounts and names"

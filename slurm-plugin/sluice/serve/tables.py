@@ -39,6 +39,8 @@ class Cell(NamedTuple):
     """Shown as a meter from 0 to 1."""
     undoes: str = ""
     """The review that a button here takes back."""
+    subject: Subject | None = None
+    """On which buttons here rule."""
 
     @property
     def plain(self) -> float | str:
@@ -189,11 +191,17 @@ class Subject:
     text: str
     """Which jobs that are."""
     fields: Mapping[str, str]
-    """What the form says of them: `job`, or `program`, and of a pair `with_program`."""
+    """What the form says of them: `job`, `program`, `user` or `account`; of a pair also `with` or
+    `with_program`."""
 
     @property
     def is_pair(self) -> bool:
-        return "with_program" in self.fields
+        return not self.fields.keys().isdisjoint(("with", "with_program"))
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether a prediction of theirs can be right or wrong."""
+        return not self.fields.keys().isdisjoint(("job", "program"))
 
 
 @dataclass(frozen=True, slots=True)
