@@ -82,7 +82,7 @@ def _site(path: Path | None) -> Site:
 
     try:
         return Site(read_config(path), is_known=True)
-    except (CoreError, OSError) as error:
+    except (CommandError, CoreError, OSError) as error:
         why = error_text(error)
     click.echo(
         f"sluice: {why}; going on with those lines of it that can be read, and defaults", err=True
