@@ -7,7 +7,8 @@ root without /proc and /run, programs that may gain no privileges.
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ CONTAINERS: dict[str, Container] = {
     "few descriptors": lambda _: ["prlimit", "--nofile=64", "--"],
     "little memory": lambda _: ["prlimit", "--as=200000000", "--memlock=0", "--"],
 }
+# As the manual of podman has it; runc, because crun takes no hybrid control groups.
+PODMAN = (
+    *("--runtime", "runc", "--cgroup-manager", "cgroupfs", "run", "--rm", "--network=none"),
+    *("--ulimit=nofile=4000:4000", "--ulimit=nproc=4000:4000"),
+)
 PROGRAM = Program("Python", python(PYTHON_WRITES, "/usr/bin/python3"))
 
 
@@ -62,6 +68,36 @@ def test_a_contained_program_ends_the_same(page, tmp_path, container: str, words
     assert outcome_with(page, command, place, words) == alone
     assert page.sum("bytes") > 0
     assert (page.sum("holds") > 0) == (words == "held")
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """podman takes no more than 50 characters for its own."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+@pytest.mark.parametrize("words", ["held", pytest.param("go", marks=ACCEPTANCE)])
+@pytest.mark.parametrize("passed", [(), ("--env=LD_PRELOAD", "--env=SLUICE_TURNS")])
+def test_a_program_of_podman_goes_unseen_and_ends_the_same(
+    page: TurnsPage, tmp_path: Path, short_path: Path, passed: tuple[str, ...], words: str
+) -> None:
+    """podman hands no descriptors on, so there is neither page nor words in the container."""
+    if not (shutil.which("podman") and shutil.which("runc")):
+        pytest.skip("podman or runc is not installed")
+    place, root = tmp_path / "place", tmp_path / "root"
+    root.mkdir()
+    bound = [(path, "ro") for path in (*SYSTEM, SHIM.parent)] + [(place, "rw")]
+    command = [
+        *("podman", "--root", tmp_path / "store", "--runroot", short_path, *PODMAN),
+        *(f"--volume={path}:{path}:{how}" for path, how in bound if path != "/etc"),
+        *passed,
+        *("--rootfs", root, *PROGRAM.command(place)),
+    ]
+    alone = outcome(command, place)
+    assert alone[:3] == (0, b"done\n", b"")
+    assert outcome_with(page, command, place, words) == alone
+    assert page.sum("bytes") < 100 << 10  # its runtime's own files alone
 
 
 def test_processes_of_one_pid_in_two_containers_have_slots_of_their_own(
