@@ -394,6 +394,23 @@ process_end_at_exec (void)
 }
 
 int
+process_kept (unsigned int first, unsigned int last)
+{
+	int lowest = -1, before = errno;
+
+	if (!LOAD (words) || LOAD (is_restricted))
+		return -1;
+	for (int i = 0; i < 2; i++) {
+		int fd = inherited[i].fd;
+		if ((unsigned int)fd >= first && (unsigned int)fd <= last
+		    && (lowest < 0 || fd < lowest) && inode_of (fd) == inherited[i].inode)
+			lowest = fd;
+	}
+	errno = before;
+	return lowest;
+}
+
+int
 process_is_restricted (void)
 {
 	return LOAD (is_restricted);

@@ -43,6 +43,11 @@ void process_restrict (void);
 void process_end_at_exec (void);
 int process_is_restricted (void);
 
+/* Of the descriptors of page and words, the lowest from `first` to `last`, or -1. Programs
+ * that close all descriptors before an exec do not know of these, so they stay open: what
+ * such a program starts would not be seen. */
+int process_kept (unsigned int first, unsigned int last);
+
 /* Descriptors with locks of this process, which its children start out with. */
 void process_count_lock (int more);
 

@@ -36,8 +36,11 @@ EXPORT int
 close (int fd)
 {
 	struct turn turn;
-	int done, counts = turn_begin_sync (&turn, fd);
+	int done, counts;
 
+	if (fd >= 0 && process_kept ((unsigned int)fd, (unsigned int)fd) == fd)
+		return 0;
+	counts = turn_begin_sync (&turn, fd);
 	files_closed (fd);
 	done = NEXT (close) (fd);
 	if (counts)
@@ -52,6 +55,20 @@ extern void closefrom (int first);
 #define CLOSE_RANGE_CLOEXEC (1 << 2)
 #endif
 
+static int
+close_others (unsigned int first, unsigned int last, int flags)
+{
+	for (int kept; (kept = process_kept (first, last)) >= 0;
+	     first = (unsigned int)kept + 1) {
+		if ((unsigned int)kept > first
+		    && NEXT (close_range) (first, (unsigned int)kept - 1, flags) < 0)
+			return -1;
+		if ((unsigned int)kept == last)
+			return 0;
+	}
+	return NEXT (close_range) (first, last, flags);
+}
+
 EXPORT int
 close_range (unsigned int first, unsigned int last, int flags)
 {
@@ -61,14 +78,18 @@ close_range (unsigned int first, unsigned int last, int flags)
 	}
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		files_closed_range (first, last);
-	return NEXT (close_range) (first, last, flags);
+	return close_others (first, last, flags);
 }
 
 EXPORT void
 closefrom (int first)
 {
-	files_closed_range (first < 0 ? 0 : (unsigned int)first, UINT32_MAX);
-	NEXT (closefrom) (first);
+	unsigned int from = first < 0 ? 0 : (unsigned int)first;
+
+	if (process_kept (from, UINT32_MAX) < 0 || close_range (from, UINT32_MAX, 0) < 0) {
+		files_closed_range (from, UINT32_MAX);
+		NEXT (closefrom) (first);
+	}
 }
 
 /* ---- copied ---- */

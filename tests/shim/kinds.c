@@ -377,6 +377,45 @@ do_closeall (void)
 	closefrom (3);
 }
 
+static void
+close_each (void)
+{
+	for (int fd = 3; fd < 1024; fd++)
+		close (fd);
+}
+
+static void
+close_in_one (void)
+{
+	close_range (3, ~0u, 0);
+}
+
+static void
+close_from (void)
+{
+	closefrom (3);
+}
+
+/* As what starts programs does: all descriptors are closed before. */
+static void
+do_launcher (void)
+{
+	static void (*const ways[]) (void) = { close_each, close_in_one, close_from };
+	char *words[] = { "kinds", "write", (char *)path, NULL };
+
+	for (int i = 0; i < 3; i++) {
+		int status = -1;
+		pid_t child = fork ();
+		if (child == 0) {
+			ways[i]();
+			execv ("/proc/self/exe", words);
+			_exit (5);
+		}
+		waitpid (child, &status, 0);
+		told ("launched", status);
+	}
+}
+
 /* A descriptor that was the file is a pipe, which the C library does not tell anybody. */
 static void
 do_reused (void)
@@ -708,6 +747,7 @@ static const struct {
 	KIND (filter),	    KIND (flock),	 KIND (fcntl),	       KIND (ofd),
 	KIND (lockf),	    KIND (inherited),	 KIND (mapped),	       KIND (aio),
 	KIND (descriptors), KIND (interrupted),	 KIND (shared_stream), KIND (sandbox),
+	KIND (launcher),
 };
 
 int

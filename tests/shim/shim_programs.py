@@ -34,6 +34,12 @@ def work(i):
     return i
 with multiprocessing.Pool(4) as pool: print(pool.map(work, range(8)))
 """
+PYTHON_STARTS = """
+import subprocess, sys
+for i in range(3):
+    script = 'head -c 300000 /dev/zero > $1'
+    subprocess.run(['sh', '-c', script, 'sh', f'{sys.argv[1]}/{i}'], check=True)
+"""
 NUMPY = """
 import numpy, sys
 numpy.arange(100000.0).tofile(sys.argv[1] + '/array')
@@ -124,6 +130,10 @@ def shell(script: str) -> Callable[[Path], list[str | Path]]:
     return lambda place: ["sh", "-c", script, "sh", place]
 
 
+def tcsh(script: str) -> Callable[[Path], list[str | Path]]:
+    return lambda place: ["env", f"place={place}", "tcsh", "-f", "-c", script]
+
+
 def python(script: str, interpreter: str = sys.executable) -> Callable[[Path], list[str | Path]]:
     return lambda place: [interpreter, "-c", script, place]
 
@@ -191,6 +201,10 @@ PROGRAMS = [
     ),
     Program("Python", python(PYTHON_WRITES)),
     Program("Python's processes", python(PYTHON_PROCESSES)),
+    Program("what Python starts", python(PYTHON_STARTS)),
+    Program(
+        "tcsh", tcsh("head -c 300000 /dev/zero > $place/f; cp $place/f $place/g"), needs="tcsh"
+    ),
     Program("numpy", python(NUMPY), is_stdio=True),
     Program("SQLite, rollback journal", sqlite("delete"), needs="sqlite3", locks=True),
     Program("SQLite, write-ahead log", sqlite("wal"), needs="sqlite3", locks=True),

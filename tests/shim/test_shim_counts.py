@@ -33,6 +33,7 @@ KNOWN = {
     "exec": (101 * KIB, 101, 0),
     "daemon": (100 * KIB, 25, 0),
     "closeall": (2 * KIB, 2, 0),
+    "launcher": (300 * KIB, 300, 0),
 }
 
 
