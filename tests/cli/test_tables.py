@@ -6,12 +6,14 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 
 import click
 import pytest
 
 from sluice.cli.common import Layout, aligned, column_key, fitting, show_json, show_table
+from sluice.cli.listing import Since
 
 COLUMNS = ("Job", "Name", "Chunk", "Reason")
 ROWS = [(4711, "a very long name of a job", "4 KiB", "it waits because " + "of others " * 9)]
@@ -118,3 +120,31 @@ def test_a_table_in_a_pipe_is_aligned_plain_text():
 
 def test_a_table_of_no_rows_is_its_heading():
     assert aligned(("A", "B"), []) == ["A  B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("36h", 36 * 3600),
+        ("now", 0),
+        ("now-90", 90),
+        ("now-2hours", 7200),
+        ("now-7days", 7 * 86400),
+        ("now-1week", 7 * 86400),
+    ],
+)
+def test_a_span_of_time_is_written_as_slurms_commands_take_it(text: str, seconds: int) -> None:
+    earliest = int(time.time())
+    found = Since().convert(text, None, None)
+    assert earliest - seconds <= found <= int(time.time()) - seconds
+
+
+def test_today_begins_at_midnight_here() -> None:
+    found = time.localtime(Since().convert("today", None, None))
+    assert (found.tm_hour, found.tm_min, found.tm_sec) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "now-", "now-5parsecs", "now-day", "2026-13-45", ""])
+def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Since().convert(text, None, None)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 UNIT_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+# Of now-COUNTunit, as Slurm's commands have it: at most that word, and seconds without one.
+SLURM_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 7 * 86400}
 WHAT = {
     "user": "Only of these users, by name or uid.",
     "account": "Only of jobs of these accounts.",
@@ -45,13 +47,20 @@ class Age(ParamType[int]):
 
 
 class Since(Age):
-    """A time in UTC seconds: so long ago, or a date of here as Slurm writes it."""
+    """A time in UTC seconds: so long ago, or a date or an offset from now as Slurm has it."""
 
     name = "TIME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
+        if value in {"today", "midnight"}:
+            value = time.strftime("%Y-%m-%d")
+        if match := re.fullmatch(r"now(?:-(\d{1,9})([a-z]*))?", value):
+            count, unit = match.groups("")
+            seconds = [n for word, n in SLURM_SECONDS.items() if word.startswith(unit)]
+            if seconds:
+                return max(0, int(time.time()) - int(count or 0) * seconds[0])
         if re.match(r"\d{4}-", value) is None:
             return max(0, int(time.time()) - super().convert(value, param, ctx))
         try:
@@ -125,7 +134,8 @@ def since_option(default: str | None, text: str) -> Callable[[Function], Functio
         default=default,
         show_default=default is not None,
         metavar="TIME",
-        help=f"{text}: 36h, 90d, 12w or 2y ago, or from a date on, 2026-11-20T08:30.",
+        help=f"{text}: 36h, 90d, 12w or 2y ago, from a date on, 2026-11-20T08:30, or as Slurm's"
+        " commands have it, now-7days or today.",
     )
 
 
