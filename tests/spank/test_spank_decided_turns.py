@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.slurm, pytest.mark.acceptance, needs_root]
 MOUNT = "/dev/shm"  # noqa: S108 - where the daemons of turns_daemons lie
 USER = (f"--uid={OTHER_USER}", "--chdir=/")
 SAYS = "sh -c 'echo $1 ${SLUICE_TURNS-none} ${LD_PRELOAD:+loaded}' sh"
-BODY = f"{SAYS} script; srun {SAYS} step; srun --io-turns {SAYS} asks"
+# A step may have to wait until slurmctld knows that the one before has ended.
+BODY = f"{SAYS} script; srun --quiet {SAYS} step; srun --quiet --io-turns {SAYS} asks"
 
 
 class Decided:
