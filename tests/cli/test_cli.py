@@ -236,13 +236,13 @@ def test_an_unreadable_configuration_is_named(tmp_path):
 
 
 def test_the_history_comes_from_the_option_then_the_configuration(conf, tmp_path, monkeypatch):
-    assert common.history_path(conf, tmp_path / "x.db") == tmp_path / "x.db"
-    assert common.history_path(conf, None) == tmp_path / "history.db"
+    assert common.Files(conf, tmp_path / "x.db").history == tmp_path / "x.db"
+    assert common.Files(conf, None).history == tmp_path / "history.db"
     monkeypatch.setattr(common, "DEFAULT_CONFIG", tmp_path / "none.conf")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
-    assert common.history_path(None, None) == tmp_path / "share" / "sluice" / "history.db"
+    assert common.Files(None, None).history == tmp_path / "share" / "sluice" / "history.db"
     monkeypatch.setattr(common, "DEFAULT_CONFIG", conf)
-    assert common.history_path(None, None) == tmp_path / "history.db"
+    assert common.Files(None, None).history == tmp_path / "history.db"
 
 
 # The configuration

@@ -10,14 +10,12 @@ import click
 
 from sluice.cli.common import (
     CommandError,
+    Files,
     amount_text,
-    config_option,
-    coverage_line,
+    coverage_text,
+    files_options,
     grounds_line,
-    history_option,
     json_option,
-    open_history,
-    read_config,
     share_text,
     show_json,
     show_pairs,
@@ -37,8 +35,6 @@ from sluice.cli.levers import (
 from sluice.cli.listing import progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
     from sluice.sim.replay.levers import Levers
@@ -62,17 +58,10 @@ SHOWN = 10  # applications
     "intervals; 19 make them 90 %. 0: one replay, no interval.",
 )
 @click.option("--no-levers", is_flag=True, help="Leave the replays out.")
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
-    *,
-    bandwidth: str | None,
-    draws: int,
-    no_levers: bool,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
+    *, bandwidth: str | None, draws: int, no_levers: bool, files: Files, as_json: bool
 ) -> None:
     """Say what interference costs this site, from its history.
 
@@ -101,10 +90,10 @@ def command(
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
-    settings = read_config(config)
-    with open_history(config, history, read_only=True) as store:
+    settings = files.settings()
+    with files.open_history(read_only=True) as store:
         grounds = grounds_of(store, settings, storage=storage)
-        covered, line, laws = store.coverage(), coverage_line(store), measured_laws(store)
+        coverage, laws = store.coverage(), measured_laws(store)
     if not grounds.jobs:
         raise CommandError(
             "The history holds no Darshan log, and accounting alone does not tell when jobs write; "
@@ -115,13 +104,13 @@ def command(
     levers = None
     if found.is_anything_at_stake and not no_levers:
         levers = replayed_levers(
-            config, history, settings, bandwidth=grounds.bandwidth, laws=laws, draws=draws
+            files, settings, bandwidth=grounds.bandwidth, laws=laws, draws=draws
         )
     if as_json:
         told = levers_json(levers)
-        show_json({"coverage": asdict(covered)} | grounds.as_json() | found.as_json() | told)
+        show_json({"coverage": asdict(coverage)} | grounds.as_json() | found.as_json() | told)
     else:
-        click.echo(line)
+        click.echo(coverage_text(coverage))
         _print(found, grounds, levers)
         if isinstance(levers, str):
             click.echo(f"\nWhat levers would bring is not known: {levers}")

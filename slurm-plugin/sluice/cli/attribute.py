@@ -15,15 +15,13 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     amount_text,
-    config_option,
-    coverage_alongside,
+    coverage_text,
+    files_options,
     grounds_line,
-    history_option,
     json_option,
     one_line,
-    open_history,
-    read_config,
     share_text,
     show_json,
     show_table,
@@ -109,8 +107,7 @@ class _Control:
     help="Also try N times with the runs shuffled in time, where nothing must be found.",
 )
 @click.option("--dry-run", is_flag=True, help="Keep nothing in the history.")
-@config_option
-@history_option
+@files_options
 @json_option
 @click.pass_context
 def command(
@@ -122,8 +119,7 @@ def command(
     false_rate: float,
     control: int | None,
     dry_run: bool,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Find which applications slow each other in production.
@@ -149,20 +145,20 @@ def command(
     read = _read(paths)
     runs = read.runs()
     others = _other_load(server_load, runs)
-    alongside = [] if others else _jobs_alongside(read, runs, config, history)
+    alongside = [] if others else _jobs_alongside(read, runs, files)
     find = partial(attribute, others=others, alongside=alongside, false_rate=false_rate)
     findings = find(runs)
     shuffles = _control(find, runs, control)
     if not dry_run:
-        _keep(runs, findings, false_rate, config, history)
-    grounds, lost = _node_hours(findings, config, history)
-    line, coverage = coverage_alongside(config, history)
+        _keep(runs, findings, false_rate, files)
+    grounds, lost = _node_hours(findings, files)
+    coverage = files.coverage()
     if as_json:
-        shares = {"coverage": asdict(coverage) if coverage else None}
+        told = {"coverage": asdict(coverage) if coverage else None}
         source = grounds.as_json() if grounds else {"interference_model": None}
-        show_json(shares | source | _as_json(read, findings, shuffles, lost))
+        show_json(told | source | _as_json(read, findings, shuffles, lost))
     else:
-        click.echo(line)
+        click.echo(coverage_text(coverage))
         _print(read, findings, shuffles, false_rate)
         _print_pairs(findings, grounds, lost)
     if read.damaged:
@@ -205,9 +201,7 @@ def _other_load(path: Path | None, timelines: list[Timeline]) -> list[Timeline]:
         raise CommandError(str(error)) from error
 
 
-def _jobs_alongside(
-    read: _Read, runs: list[Timeline], config: Path | None, history: Path | None
-) -> list[Timeline]:
+def _jobs_alongside(read: _Read, runs: list[Timeline], files: Files) -> list[Timeline]:
     """Return the load of jobs without a log, if there is a history that knows any."""
     from sluice.history_db.errors import HistoryError
     from sluice.interference.timeline import load_of_jobs
@@ -217,7 +211,7 @@ def _jobs_alongside(
     start, end = min(one.start for one in runs), max(one.end for one in runs)
     logged = {one.job for one in runs}
     try:
-        with open_history(config, history, read_only=True) as store:
+        with files.open_history(read_only=True) as store:
             known = store.unlogged_jobs_during(start, end)
     except HistoryError:
         return []
@@ -248,18 +242,12 @@ def _control(
     return control
 
 
-def _keep(
-    runs: list[Timeline],
-    findings: Findings,
-    false_rate: float,
-    config: Path | None,
-    history: Path | None,
-) -> None:
+def _keep(runs: list[Timeline], findings: Findings, false_rate: float, files: Files) -> None:
     from sluice.history_db.records import ObservedInterference
 
     now = int(time.time())
     since, until = _time_covered(runs)
-    with open_history(config, history, create=True) as store:
+    with files.open_history(create=True) as store:
         store.put_observed_interference(
             ObservedInterference(
                 victim=one.victim,
@@ -278,16 +266,14 @@ def _keep(
         )
 
 
-def _node_hours(
-    findings: Findings, config: Path | None, history: Path | None
-) -> tuple[Grounds | None, NodeHours]:
+def _node_hours(findings: Findings, files: Files) -> tuple[Grounds | None, NodeHours]:
     """Return what pairs of programs cost each other, as far as there is a history with jobs."""
     from sluice.history_db.errors import HistoryError
     from sluice.interference.cost import grounds_of, programs_of
 
     try:
-        with open_history(config, history, read_only=True) as store:
-            grounds, programs = grounds_of(store, read_config(config)), programs_of(store)
+        with files.open_history(read_only=True) as store:
+            grounds, programs = grounds_of(store, files.settings()), programs_of(store)
     except HistoryError:
         return None, {}
     if not grounds.jobs or not findings.observations:

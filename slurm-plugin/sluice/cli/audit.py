@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sluice.cli.common import (
     NOTHING,
+    Files,
     Layout,
-    config_option,
-    history_option,
+    files_options,
     json_option,
     one_line,
-    open_history,
     show_json,
     show_table,
     time_text,
 )
 from sluice.cli.listing import layout_options, since_option
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
 
@@ -29,17 +25,9 @@ COLUMNS = ("Time", "Who", "What", "Before", "After", "Why")
 @click.command()
 @since_option(None, "Only what was changed in this time")
 @layout_options
-@config_option
-@history_option
+@files_options
 @json_option
-def command(
-    *,
-    since: int | None,
-    layout: Layout,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
-) -> None:
+def command(*, since: int | None, layout: Layout, files: Files, as_json: bool) -> None:
     """List who changed what about Sluice, the latest last.
 
     Each change of a setting, each switch off and on, each review, and each bundle published by a
@@ -57,7 +45,7 @@ def command(
     """
     from sluice.slurm.audit import listed
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         entries = listed(store, since=since or 0)
     if as_json:
         show_json({"entries": entries})

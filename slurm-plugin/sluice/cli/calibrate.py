@@ -18,11 +18,10 @@ from sluice.cli.calibrate_options import (
 from sluice.cli.common import (
     NOTHING,
     CommandError,
-    config_option,
+    Files,
     duration_text,
-    history_option,
+    files_options,
     json_option,
-    open_history,
     share_text,
     show_json,
     show_table,
@@ -42,17 +41,16 @@ if TYPE_CHECKING:
 
 
 @click.command("list")
-@config_option
-@history_option
+@files_options
 @json_option
-def list_command(*, config: Path | None, history: Path | None, as_json: bool) -> None:
+def list_command(*, files: Files, as_json: bool) -> None:
     """List the calibrations in the history.
 
     \b
         sluice site calibrate list
         sluice site calibrate list --json | jq '.calibrations[-1].measured'
     """
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         rows = [(c, store.coruns([c.id])) for c in store.calibrations()]
     if as_json:
         listed = [_calibration_json(c, coruns) for c, coruns in rows]
@@ -81,17 +79,9 @@ def list_command(*, config: Path | None, history: Path | None, as_json: bool) ->
     type=click.Path(file_okay=False, path_type=Path),
     help="Write pictures, one HTML page and JSON into this directory, made if missing.",
 )
-@config_option
-@history_option
+@files_options
 @json_option
-def report_command(
-    *,
-    number: int | None,
-    output: Path | None,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
-) -> None:
+def report_command(*, number: int | None, output: Path | None, files: Files, as_json: bool) -> None:
     """Show what a calibration found, and whether the one before agrees.
 
     Losses in % of the rate alone; the row is who loses, the column alongside whom. What fits into
@@ -109,7 +99,7 @@ def report_command(
     """
     from sluice.interference.calibrate.analysis import make_report, to_json
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         chosen, before = _chosen(store, number)
         report = make_report(
             chosen.site,
@@ -291,12 +281,9 @@ def plan_command(*, as_json: bool, **options: Any) -> None:
 @command.command("run")
 @target_options
 @grid_options
-@config_option
-@history_option
+@files_options
 @json_option
-def run_command(
-    *, config: Path | None, history: Path | None, as_json: bool, **options: Any
-) -> None:
+def run_command(*, files: Files, as_json: bool, **options: Any) -> None:
     """Measure, and keep every result in the history at once.
 
     The first --rounds say what the servers do: what they take, which demand fills them, what
@@ -325,7 +312,7 @@ def run_command(
             f"nothing can be measured within {duration_text(settings.budget)}; "
             "give a longer --budget or a shorter --window"
         )
-    with open_history(config, history, create=True) as store:
+    with files.open_history(create=True) as store:
         session = Session.begin(
             store,
             settings,
@@ -338,17 +325,9 @@ def run_command(
 @command.command("resume")
 @click.argument("number", required=False, type=int)
 @click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH.")
-@config_option
-@history_option
+@files_options
 @json_option
-def resume_command(
-    *,
-    number: int | None,
-    probe: str | None,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
-) -> None:
+def resume_command(*, number: int | None, probe: str | None, files: Files, as_json: bool) -> None:
     """Go on with a calibration that was interrupted: the latest, or that NUMBER.
 
     \b
@@ -359,7 +338,7 @@ def resume_command(
     from sluice.interference.calibrate.protocol import find_probe
     from sluice.interference.calibrate.session import Session
 
-    with open_history(config, history) as store:
+    with files.open_history() as store:
         session = Session.resume(store, _interrupted(store, number), probe=find_probe(probe))
         again = "sluice site calibrate resume" + (f" {number}" if number is not None else "")
         _go_on(session, as_json=as_json, again=again)
@@ -406,15 +385,13 @@ def _interrupted(store: Store, number: int | None) -> Calibration:
     type=Seconds(-MOST_SECONDS),
     help="Seconds by which SECOND starts later; repeatable.  [default: -2 -1 0 1 2]",
 )
-@config_option
-@history_option
+@files_options
 @json_option
 def delta_command(
     *,
     first: str,
     second: str,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     alone: float,
     rounds: int,
     offsets: tuple[float, ...],
@@ -441,7 +418,7 @@ def delta_command(
     for program in programs:
         last_flush(program)  # refuses it where there is none
     plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)
-    with open_history(config, history, create=True) as store:
+    with files.open_history(create=True) as store:
         session = Session.begin(
             store,
             replace(settings, delta=plan),

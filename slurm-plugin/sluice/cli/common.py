@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -130,14 +131,21 @@ def config_option(function: Function) -> Function:
     )(function)
 
 
-def history_option(function: Function) -> Function:
-    return click.option(
+def files_options(function: Function) -> Function:
+    """Add --config and --history, which become one argument, files."""
+
+    @functools.wraps(function)
+    def with_files(*args: Any, config: Path | None, history: Path | None, **named: Any) -> Any:
+        return function(*args, files=Files(config, history), **named)
+
+    history_option = click.option(
         "--history",
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="SLUICE_HISTORY",
         show_envvar=True,
         help="The history to use instead of the one that the configuration names.",
-    )(function)
+    )
+    return config_option(history_option(with_files))  # type: ignore[return-value] # click's own
 
 
 def json_option(function: Function) -> Function:
@@ -164,47 +172,64 @@ def read_config(path: Path | None) -> Config:
         raise CommandError(f"{path}: no such file; `sluice init` writes one") from None
 
 
-def history_path(config: Path | None, history: Path | None) -> Path:
-    """Where the history is: --history, else the readable configuration, else the user's own."""
-    if history is not None:
-        return history
-    if config is not None or os.access(DEFAULT_CONFIG, os.R_OK):
-        return Path(read_config(config).history)
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "sluice" / "history.db"
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What --config and --history name; None: not given."""
 
+    config: Path | None
+    named_history: Path | None
 
-def open_history(
-    config: Path | None, history: Path | None, *, create: bool = False, read_only: bool = False
-) -> Store:
-    """Open the history; with `create` its directory is made too.
+    def settings(self) -> Config:
+        return read_config(self.config)
 
-    One of an older Sluice is brought up to date by a user who may write it, also to read it.
-    """
-    from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
-    from sluice.history_db.store import Store
-    from sluice.slurm.service import may_read
+    @property
+    def history(self) -> Path:
+        """Where it is: --history, else the readable configuration, else the user's own."""
+        if self.named_history is not None:
+            return self.named_history
+        if self.config is not None or os.access(DEFAULT_CONFIG, os.R_OK):
+            return Path(self.settings().history)
+        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        return Path(data) / "sluice" / "history.db"
 
-    path = history_path(config, history)
-    if not may_read(path):
-        raise ReadOnlyHistoryError(
-            f"{path}: readable for its owner and the service group alone; sluiced answers others "
-            "by `sluice why`, `decisions`, `predict` and `gates`"
-        )
-    if create:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return Store(path, create=create, read_only=read_only)
-    except OldHistoryError:
-        if not os.access(path, os.W_OK):
-            raise
-    Store(path).close()
-    return Store(path, read_only=read_only)
+    def open_history(self, *, create: bool = False, read_only: bool = False) -> Store:
+        """Open the history; with `create` its directory is made too.
+
+        One of an older Sluice is brought up to date by a user who may write it, also to read it.
+        """
+        from sluice.history_db.errors import OldHistoryError, ReadOnlyHistoryError
+        from sluice.history_db.store import Store
+        from sluice.slurm.service import may_read
+
+        path = self.history
+        if not may_read(path):
+            raise ReadOnlyHistoryError(
+                f"{path}: readable for its owner and the service group alone; sluiced answers "
+                "others by `sluice why`, `decisions`, `predict` and `gates`"
+            )
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return Store(path, create=create, read_only=read_only)
+        except OldHistoryError:
+            if not os.access(path, os.W_OK):
+                raise
+        Store(path).close()
+        return Store(path, read_only=read_only)
+
+    def coverage(self) -> Coverage | None:
+        """How much of what ran the logs tell of, for a report that can do without a history."""
+        from sluice.history_db.errors import HistoryError
+
+        try:
+            with self.open_history(read_only=True) as store:
+                return store.coverage()
+        except HistoryError:
+            return None
 
 
 def published(
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     bundle: Path | None,
     *,
     version: int | None = None,
@@ -214,8 +239,8 @@ def published(
     """Publish where the configuration says, or into another file."""
     from sluice.slurm.learner import publish_model
 
-    settings = read_config(config)
-    with open_history(config, history) as store:
+    settings = files.settings()
+    with files.open_history() as store:
         return publish_model(
             store,
             bundle or Path(settings.bundle),
@@ -238,11 +263,7 @@ def bundle_line(published: Published) -> str:
 
 
 def answer(
-    config: Path | None,
-    history: Path | None,
-    read: Callable[[Store], Any],
-    command: str | None,
-    **arguments: Any,
+    files: Files, read: Callable[[Store], Any], command: str | None, **arguments: Any
 ) -> Any:
     """Ask the history, or, where this user may not read it, sluiced.
 
@@ -250,21 +271,17 @@ def answer(
     """
     from sluice.slurm.service import may_read
 
-    if command and history is None and not may_read(history_path(config, history)):
+    if command and files.named_history is None and not may_read(files.history):
         from sluice.slurm.viewers import ask
 
-        return ask(read_config(config), command, arguments)
-    with open_history(config, history, read_only=True) as store:
+        return ask(files.settings(), command, arguments)
+    with files.open_history(read_only=True) as store:
         return read(store)
 
 
-def coverage_line(store: Store) -> str:
+def coverage_text(coverage: Coverage | None) -> str:
     """Say how much of what ran the logs tell of: what a report opens with."""
-    return coverage_text(store.coverage())
-
-
-def coverage_text(coverage: Coverage) -> str:
-    if coverage.jobs == 0:
+    if coverage is None or coverage.jobs == 0:
         return NO_COVERAGE
     shares = (
         ("jobs", coverage.logged_jobs, coverage.jobs),
@@ -275,17 +292,6 @@ def coverage_text(coverage: Coverage) -> str:
         f"{share_text(part / whole if whole else None)} of the {of}" for of, part, whole in shares
     )
     return f"coverage: logs of {', '.join(texts)}"
-
-
-def coverage_alongside(config: Path | None, history: Path | None) -> tuple[str, Coverage | None]:
-    """Return the same line, and the shares, for a report that can do without a history."""
-    from sluice.history_db.errors import HistoryError
-
-    try:
-        with open_history(config, history, read_only=True) as store:
-            return coverage_line(store), store.coverage()
-    except HistoryError:
-        return NO_COVERAGE, None
 
 
 # Reading

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sluice.cli.common import (
     NOTHING,
+    Files,
     Layout,
     answer,
     bytes_text,
-    config_option,
-    history_option,
+    files_options,
     json_option,
     show_json,
     show_table,
     times_text,
 )
 from sluice.cli.listing import layout_options, selection_options, since_option
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMNS = (
     "Job",
@@ -51,16 +48,14 @@ SINCE = " The latest 200,000 were searched; --since TIME searches further back."
 @selection_options("user", "account", "cluster", "state")
 @since_option(None, "Only what was decided in this time")
 @layout_options
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
     limit: int,
     *,
     since: int | None,
     layout: Layout,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
     **selection: tuple[str, ...],
 ) -> None:
@@ -89,9 +84,7 @@ def command(
     from sluice.slurm.viewers import OWNER
 
     asked: dict[str, Any] = {"limit": limit, "since": since or 0, **selection}
-    found = answer(
-        config, history, lambda store: decisions(store, OWNER, **asked), "decisions", **asked
-    )
+    found = answer(files, lambda store: decisions(store, OWNER, **asked), "decisions", **asked)
     rows, others = found["decisions"], found["others"]
     if others:
         click.echo(f"sluice: left out {others} decisions of another version of Sluice", err=True)

@@ -11,12 +11,11 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     bounded_lines,
-    config_option,
-    coverage_alongside,
-    history_option,
+    coverage_text,
+    files_options,
     json_option,
-    open_history,
     share_text,
     show_json,
     show_table,
@@ -55,8 +54,7 @@ IMPORTANT = 8  # features shown
     metavar="DIR",
     help="Save the card here: card.json, card.html and pictures.",
 )
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
     *,
@@ -65,8 +63,7 @@ def command(
     as_is: bool,
     uncertain: bool,
     output: Path | None,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Judge the classifier of patterns on what it has not seen.
@@ -88,7 +85,7 @@ def command(
     from sluice.patterns.training import as_is as judged_as_is
 
     try:
-        examples, classifier = _examples(labels, logs, config, history, uncertain=uncertain)
+        examples, classifier = _examples(labels, logs, files, uncertain=uncertain)
     except (DarshanLogError, OSError) as error:
         raise CommandError(str(error)) from error
     if len({example.application for example in examples}) < (1 if as_is else 2):
@@ -105,21 +102,16 @@ def command(
         from sluice.cli.pages import save_card
 
         save_card(card, output)
-    line, coverage = coverage_alongside(config, history)
+    coverage = files.coverage()
     if as_json:
         show_json({"coverage": asdict(coverage) if coverage else None, **card})
     else:
-        click.echo(line)
+        click.echo(coverage_text(coverage))
         _print(card, output)
 
 
 def _examples(
-    labels: Path | None,
-    logs: Path | None,
-    config: Path | None,
-    history: Path | None,
-    *,
-    uncertain: bool,
+    labels: Path | None, logs: Path | None, files: Files, *, uncertain: bool
 ) -> tuple[list[Example], PatternClassifier]:
     """Return labelled logs and the classifier in use."""
     from sluice.history_db.intake import read_labels
@@ -127,7 +119,7 @@ def _examples(
     from sluice.patterns.examples import history_examples, labelled_examples
 
     if labels is None:
-        with open_history(config, history, read_only=True) as store:
+        with files.open_history(read_only=True) as store:
             return history_examples(store, weak_labels=False), site_classifier(store)
     with labels.open(newline="", encoding="utf-8-sig") as file:
         lines = bounded_lines(file, str(labels))

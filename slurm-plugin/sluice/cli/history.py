@@ -13,17 +13,14 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     Layout,
     bytes_text,
-    config_option,
-    coverage_line,
+    coverage_text,
     duration_text,
+    files_options,
     grounds_line,
-    history_option,
-    history_path,
     json_option,
-    open_history,
-    read_config,
     show_facts,
     show_json,
     show_parties,
@@ -55,10 +52,9 @@ HARM = {"harmful": "caused", "harmed": "suffered"}
 
 @click.command("show", short_help="Say what the history holds.")
 @click.option("--quarantined", is_flag=True, help="List the logs in quarantine and why.")
-@config_option
-@history_option
+@files_options
 @json_option
-def show(*, quarantined: bool, config: Path | None, history: Path | None, as_json: bool) -> None:
+def show(*, quarantined: bool, files: Files, as_json: bool) -> None:
     """Say what the history holds.
 
     `sluice history` alone does so too.
@@ -67,7 +63,7 @@ def show(*, quarantined: bool, config: Path | None, history: Path | None, as_jso
         sluice history show
         sluice history show --quarantined
     """
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         if quarantined:
             _show_quarantined(store, as_json=as_json)
         else:
@@ -85,12 +81,11 @@ def _show_quarantined(store: Store, *, as_json: bool) -> None:
 
 
 def _show_counts(store: Store, *, as_json: bool) -> None:
-    counts = store.counts()
+    counts, coverage = store.counts(), store.coverage()
     if as_json:
-        coverage = asdict(store.coverage())
-        show_json({"coverage": coverage, "path": str(store.path), **asdict(counts)})
+        show_json({"coverage": asdict(coverage), "path": str(store.path), **asdict(counts)})
         return
-    click.echo(coverage_line(store))
+    click.echo(coverage_text(coverage))
     click.echo(str(store.path))
     show_facts(
         [
@@ -112,8 +107,7 @@ def _show_counts(store: Store, *, as_json: bool) -> None:
 @selection_options("user")
 @click.option("-n", "most", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @layout_options
-@config_option
-@history_option
+@files_options
 @json_option
 def top(
     order: str,
@@ -122,8 +116,7 @@ def top(
     *,
     users: tuple[str, ...],
     layout: Layout,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Rank applications by what they do to storage and to each other.
@@ -140,19 +133,19 @@ def top(
     first_week = (since or 0) // WEEK
     if order in HARM:
         ranked = {"by": HARM[order], "since": first_week * WEEK, "most": most, "users": users}
-        _show_harm(config, history, layout, ranked, as_json=as_json)
+        _show_harm(files, layout, ranked, as_json=as_json)
         return
-    with _fresh(config, history) as store:
+    with _fresh(files) as store:
         uids = [uid_of(name, store) for name in users]
         totals = store.ranking(ORDERS[order], since_week=first_week, most=most, uids=uids)
         stale = len(store.stale_weeks())
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        coverage = store.coverage()
     if as_json:
         rows = [asdict(total) for total in totals]
-        show_json({"coverage": shares, "applications": rows, "weeks_not_added_up": stale})
+        show_json({"coverage": asdict(coverage), "applications": rows, "weeks_not_added_up": stale})
         return
     if not layout.is_for_programs:
-        click.echo(coverage)
+        click.echo(coverage_text(coverage))
     if not totals and not layout.is_for_programs:
         click.echo("none: no run of that time is known to have done so")
         return
@@ -178,28 +171,21 @@ def top(
         )
 
 
-def _show_harm(
-    config: Path | None,
-    history: Path | None,
-    layout: Layout,
-    ranked: dict[str, Any],
-    *,
-    as_json: bool,
-) -> None:
+def _show_harm(files: Files, layout: Layout, ranked: dict[str, Any], *, as_json: bool) -> None:
     from sluice.interference.cost import grounds_of
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         ranked["uids"] = [uid_of(name, store) for name in ranked.pop("users")]
-        grounds = grounds_of(store, read_config(config))
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        grounds = grounds_of(store, files.settings())
+        coverage = store.coverage()
     with progress("instants", lambda: grounds.instants) as (_, advance):
         parties = grounds.costs(advance).ranked(**ranked)
     if as_json:
         rows = [asdict(one) for one in parties]
-        show_json({"coverage": shares, **grounds.as_json(), "applications": rows})
+        show_json({"coverage": asdict(coverage), **grounds.as_json(), "applications": rows})
         return
     if not layout.is_for_programs:
-        click.echo(coverage)
+        click.echo(coverage_text(coverage))
         click.echo(grounds_line(grounds))
     if parties or layout.is_for_programs:
         show_parties(parties, layout)
@@ -207,19 +193,19 @@ def _show_harm(
         click.echo("none: no run of that time is known to have done so")
 
 
-def _fresh(config: Path | None, history: Path | None) -> Store:
+def _fresh(files: Files) -> Store:
     """Open the history with its totals up to date, where this user may write it."""
     from sluice.history_db.errors import BusyHistoryError, ReadOnlyHistoryError
 
-    store = open_history(config, history, read_only=True)
+    store = files.open_history(read_only=True)
     if not store.stale_weeks() or not os.access(store.path, os.W_OK):
         return store
     store.close()
     try:
-        writable = open_history(config, history)
+        writable = files.open_history()
         add_up(writable)
     except (BusyHistoryError, ReadOnlyHistoryError):
-        return open_history(config, history, read_only=True)
+        return files.open_history(read_only=True)
     return writable
 
 
@@ -227,18 +213,9 @@ def _fresh(config: Path | None, history: Path | None) -> Store:
 @click.option("--older-than", required=True, type=Age(), help="E.g. 90d, 12w or 2y.")
 @click.option("--labelled", is_flag=True, help="Forget labelled logs too; they teach patterns.")
 @click.option("--vacuum", is_flag=True, help="Give the room back to the file system.")
-@config_option
-@history_option
+@files_options
 @json_option
-def prune(
-    *,
-    older_than: int,
-    labelled: bool,
-    vacuum: bool,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
-) -> None:
+def prune(*, older_than: int, labelled: bool, vacuum: bool, files: Files, as_json: bool) -> None:
     """Forget runs, jobs and decisions of long ago.
 
     What models have learned from them stays. Run it every night to keep so many days.
@@ -247,7 +224,7 @@ def prune(
         sluice history prune --older-than 400d
         sluice history prune --older-than 1y --vacuum
     """
-    with open_history(config, history) as store:
+    with files.open_history() as store:
         before = store.path.stat().st_size
         oldest = int(time.time()) - older_than
         with progress("rows", lambda: store.count_prunable(before=oldest)) as (_, advance):
@@ -268,9 +245,8 @@ def prune(
 
 @click.command("export")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@config_option
-@history_option
-def export(file: Path, *, config: Path | None, history: Path | None) -> None:
+@files_options
+def export(file: Path, *, files: Files) -> None:
     """Write all runs into FILE, one row each: .csv or .parquet.
 
     A row has the log, the profile and the job. Names are in it: to share it, export an
@@ -291,7 +267,7 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
             f"{file}: the name must end in .csv or .parquet", param_hint="FILE"
         )
     try:
-        with open_history(config, history, read_only=True) as store, draft_of(file) as draft:
+        with files.open_history(read_only=True) as store, draft_of(file) as draft:
             rows = write(draft, *store.flat_runs())
     except formats.NoParquetError as error:
         raise CommandError(str(error)) from error
@@ -300,9 +276,8 @@ def export(file: Path, *, config: Path | None, history: Path | None) -> None:
 
 @click.command("backup")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@config_option
-@history_option
-def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
+@files_options
+def backup(file: Path, *, files: Files) -> None:
     """Write a copy of the history to FILE, at any moment.
 
     sluiced and sluice-learn go on meanwhile; the copy is of one moment, is checked, and takes the
@@ -315,7 +290,7 @@ def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
     from sluice.policies.container import draft_of
     from sluice.slurm.status import note_backup
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         if file.exists() and file.samefile(store.path):
             raise CommandError(f"{file}: this is the history itself; name another file")
         with draft_of(file, mode=0o640) as draft:
@@ -326,9 +301,8 @@ def backup(file: Path, *, config: Path | None, history: Path | None) -> None:
 
 @click.command("restore")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@config_option
-@history_option
-def restore(file: Path, *, config: Path | None, history: Path | None) -> None:
+@files_options
+def restore(file: Path, *, files: Files) -> None:
     """Put the copy FILE in the history's place.
 
     FILE is checked and brought up to date first. The history of before stays next to it, under the
@@ -343,9 +317,9 @@ def restore(file: Path, *, config: Path | None, history: Path | None) -> None:
     from sluice.slurm.records import AnotherDaemonError
     from sluice.slurm.status import daemons_stopped
 
-    path = history_path(config, history)
+    path = files.history
     try:
-        with daemons_stopped(Path(read_config(config).snapshot), path):
+        with daemons_stopped(Path(files.settings().snapshot), path):
             before = put_in_place(file, path)
     except AnotherDaemonError as error:
         raise CommandError(
@@ -363,9 +337,8 @@ def restore(file: Path, *, config: Path | None, history: Path | None) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The site's key: at least 16 random bytes that nobody else has.",
 )
-@config_option
-@history_option
-def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path | None) -> None:
+@files_options
+def anonymise(file: Path, key_file: Path, *, files: Files) -> None:
     """Write a copy of the history that can be shared into FILE.
 
     Users, accounts, job and program names, paths, clusters and partitions become words that only
@@ -384,7 +357,7 @@ def anonymise(file: Path, key_file: Path, *, config: Path | None, history: Path 
         raise CommandError(f"{file}: is there already; remove it, or name another file")
     try:
         with (
-            open_history(config, history, read_only=True) as store,
+            files.open_history(read_only=True) as store,
             draft_of(file, mode=0o600) as draft,
         ):
             write_anonymised(store, draft, key_file.read_bytes(), core.name_stem)

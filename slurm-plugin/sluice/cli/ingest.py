@@ -16,13 +16,12 @@ import click
 
 from sluice.cli.common import (
     CommandError,
+    Files,
     bounded_lines,
-    config_option,
-    coverage_line,
-    history_option,
+    coverage_text,
+    files_options,
     json_option,
     one_line,
-    open_history,
     show_json,
 )
 from sluice.cli.listing import add_up, progress
@@ -162,8 +161,7 @@ CHANGED = 1  # exit code when something could not be read
     show_default=True,
     help="With --follow: get the accounting from sacct, where it is installed.",
 )
-@config_option
-@history_option
+@files_options
 @json_option
 @click.pass_context
 def command(
@@ -182,8 +180,7 @@ def command(
     every: float,
     once: bool,
     ask_sacct: bool,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Read Darshan logs and accounting into the history.
@@ -211,7 +208,7 @@ def command(
             "Nothing to read: name logs or directories, --sacct, --job-stats or --labels."
         )
     zone = _zone(time_zone)
-    with open_history(config, history, create=True) as store:
+    with files.open_history(create=True) as store:
         jobs = _read_accounting(store, sacct, zone, cluster)
         stats = _read_job_stats(store, job_stats)
         if follow:
@@ -221,12 +218,11 @@ def command(
         marked = _read_labels(store, labels)
         add_up(store)
         offset = None if jobs is None else _clock_offset(store)
-        coverage = coverage_line(store)
-        shares = asdict(store.coverage())
+        coverage = store.coverage()
     if as_json:
-        show_json({"coverage": shares} | _as_json(logs, jobs, stats, marked))
+        show_json({"coverage": asdict(coverage)} | _as_json(logs, jobs, stats, marked))
     else:
-        click.echo(coverage)
+        click.echo(coverage_text(coverage))
         _print(logs, jobs, stats, marked, time_zone, offset)
         if paths:
             click.echo(_last_line(logs))

@@ -9,14 +9,12 @@ import click
 
 from sluice.cli.common import (
     CommandError,
-    config_option,
-    coverage_line,
+    Files,
+    coverage_text,
+    files_options,
     grounds_line,
-    history_option,
     json_option,
     one_line,
-    open_history,
-    read_config,
     share_text,
     show_json,
     show_pairs,
@@ -27,7 +25,6 @@ from sluice.cli.listing import progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from sluice.history_db.store import Store
     from sluice.interference.cost import NamedModel
@@ -51,17 +48,9 @@ LONGEST_NUMBER = 18  # digits that the history takes
 @click.command("interference", short_help="Say who loses how much alongside whom.")
 @click.argument("first", required=False)
 @click.argument("second", required=False)
-@config_option
-@history_option
+@files_options
 @json_option
-def command(
-    first: str | None,
-    second: str | None,
-    config: Path | None,
-    history: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def command(first: str | None, second: str | None, files: Files, *, as_json: bool) -> None:
     """Say who loses how much alongside whom.
 
     FIRST and SECOND are programs as `sluice site calibrate` knows them (owc:1M:4), jobs of the
@@ -88,9 +77,9 @@ def command(
     if first is not None and second is None:
         raise click.UsageError("Name two, or nobody for the whole site.")
     if first is None or second is None:
-        _show_site(config, history, as_json=as_json)
+        _show_site(files, as_json=as_json)
     else:
-        _show_pair(first, second, config, history, as_json=as_json)
+        _show_pair(first, second, files, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +92,28 @@ class _Party:
     program: Program | None = None
 
 
-def _show_pair(
-    first: str, second: str, config: Path | None, history: Path | None, *, as_json: bool
-) -> None:
+def _show_pair(first: str, second: str, files: Files, *, as_json: bool) -> None:
     from sluice.interference.cost import default_model
     from sluice.interference.pairs import site_evidence
     from sluice.prediction.undisturbed import latest_undisturbed
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         named = any(text.startswith(("app:", "job:")) for text in (first, second))
         jobs = latest_undisturbed(store) if named else None
         known = site_evidence(store, jobs=jobs)
-        named_model = default_model(store, read_config(config), evidence=known)
+        named_model = default_model(store, files.settings(), evidence=known)
         rates = known.rates_alone
         parties = [_party(store, text, jobs or [], rates) for text in (first, second)]
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        coverage = store.coverage()
     model = named_model.site
     orders = (parties, parties[::-1])
     rows = [_loss(model, a, b, known.measured, known.pairs) for a, b in orders]
     curve = _curve(model, parties, rates)
     if as_json:
-        evidence = {"coverage": shares, "interference_model": named_model.as_json()}
+        evidence = {"coverage": asdict(coverage), "interference_model": named_model.as_json()}
         show_json(evidence | {"losses": rows, "by_chunk": curve})
     else:
-        click.echo(coverage)
+        click.echo(coverage_text(coverage))
         _print_pair(parties, rows, curve, named_model)
         _print_news(known, named_model)
 
@@ -300,26 +287,26 @@ def _print_news(known: SiteEvidence, model: NamedModel) -> None:
         )
 
 
-def _show_site(config: Path | None, history: Path | None, *, as_json: bool) -> None:
+def _show_site(files: Files, *, as_json: bool) -> None:
     from sluice.interference.cost import grounds_of
     from sluice.interference.pairs import site_evidence
 
-    with open_history(config, history, read_only=True) as store:
-        grounds = grounds_of(store, read_config(config))
+    with files.open_history(read_only=True) as store:
+        grounds = grounds_of(store, files.settings())
         known = site_evidence(store, jobs=grounds.jobs)
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        coverage = store.coverage()
     model, rates = grounds.model.site, known.rates_alone
     matrices = [_matrix(model, 1 << exponent, rates) for exponent in MATRIX_EXPONENTS]
     with progress("instants", lambda: grounds.instants) as (_, advance):
         pairs = grounds.costs(advance).worst_pairs()
     if as_json:
         show_json(
-            {"coverage": shares, "matrices": matrices}
+            {"coverage": asdict(coverage), "matrices": matrices}
             | grounds.as_json()
             | {"worst_pairs": [asdict(one) for one in pairs]}
         )
         return
-    click.echo(coverage)
+    click.echo(coverage_text(coverage))
     for matrix in matrices:
         click.echo(f"{matrix['chunk']} chunks, {matrix['processes']} processes each")
         show_table(

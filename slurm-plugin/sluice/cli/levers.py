@@ -5,33 +5,27 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import amount_text, duration_text, history_path, share_text
+from sluice.cli.common import amount_text, duration_text, share_text
 from sluice.cli.listing import progress
 from sluice.cli.replay_words import cores, with_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from sluice.cli.common import Files
     from sluice.policies.core import Config
     from sluice.sim.replay.levers import Levers
 
 
 def replayed_levers(
-    config: Path | None,
-    history: Path | None,
-    settings: Config,
-    *,
-    bandwidth: float,
-    laws: Sequence[str],
-    draws: int,
+    files: Files, settings: Config, *, bandwidth: float, laws: Sequence[str], draws: int
 ) -> Levers | str:
     """Replay the last jobs of a site under each lever; a text: why they cannot be."""
     from sluice.sim.engine import SimError
     from sluice.sim.replay.levers import experiment_of, levers, replays
 
     try:
-        experiment = experiment_of(history_path(config, history), settings, bandwidth=bandwidth)
+        experiment = experiment_of(files.history, settings, bandwidth=bandwidth)
         with progress("replays", lambda: replays(laws, draws)) as (_, advance):
             return levers(experiment, laws=laws, repeats=draws, workers=cores(), advance=advance)
     except SimError as error:

@@ -13,12 +13,11 @@ import click
 
 from sluice.cli.common import (
     NOTHING,
+    Files,
     bytes_text,
-    config_option,
-    coverage_line,
-    history_option,
+    coverage_text,
+    files_options,
     json_option,
-    open_history,
     rate_text,
     share_text,
     show_json,
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
 
 
 @click.command("models", short_help="List what was trained and published.")
-@config_option
-@history_option
+@files_options
 @json_option
-def list_(*, config: Path | None, history: Path | None, as_json: bool) -> None:
+def list_(*, files: Files, as_json: bool) -> None:
     """List what was trained and published.
 
     Each line is a model, the latest last: the runs it learned from, how well it predicted those
@@ -49,13 +47,13 @@ def list_(*, config: Path | None, history: Path | None, as_json: bool) -> None:
     """
     from sluice.slurm.answers import models
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         rows = models(store)
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        coverage = store.coverage()
     if as_json:
-        show_json({"coverage": shares, "models": rows})
+        show_json({"coverage": asdict(coverage), "models": rows})
         return
-    click.echo(coverage)
+    click.echo(coverage_text(coverage))
     if not rows:
         click.echo("no model yet; see `sluice model train`")
         return

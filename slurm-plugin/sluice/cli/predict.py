@@ -11,22 +11,18 @@ from typing import Any
 import click
 
 from sluice.cli.common import (
-    NO_COVERAGE,
     NOTHING,
     CommandError,
+    Files,
     ParamType,
     bytes_text,
-    config_option,
     coverage_text,
     duration_text,
-    history_option,
-    history_path,
+    files_options,
     intervals,
     json_option,
     one_line,
-    open_history,
     rate_text,
-    read_config,
     share_text,
     show_facts,
     show_json,
@@ -97,8 +93,7 @@ class Minutes(ParamType[int]):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The bundle to ask.  [default: Bundle of the configuration]",
 )
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
     *,
@@ -113,8 +108,7 @@ def command(
     script: Path | None,
     arguments: str,
     bundle: Path | None,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Say what is known of a job before it runs.
@@ -128,7 +122,7 @@ def command(
         sluice predict --script job.sh --arguments "--size 100" --user 1042 --json
     """
     request: dict[str, str | int | None] = {
-        "uid": _uid(user, config, history),
+        "uid": _uid(user, files),
         "name": job_name or (script.name if script else ""),
         "account": account or None,
         "partition": partition or None,
@@ -143,42 +137,36 @@ def command(
     }
     from sluice.history_db.records import Coverage
 
-    facts = _ask(bundle, config, history, request)
+    facts = _ask(bundle, files, request)
     coverage = facts["coverage"]
     if as_json:
         show_json({"coverage": coverage, **_as_json(facts)})
     else:
-        click.echo(coverage_text(Coverage(**coverage)) if coverage else NO_COVERAGE)
+        click.echo(coverage_text(Coverage(**coverage) if coverage else None))
         _print(facts)
 
 
-def _text(script: Path) -> str:
-    return script.read_text(errors="surrogateescape")[:SCRIPT_CHARACTERS]
-
-
-def _ask(
-    bundle: Path | None, config: Path | None, history: Path | None, request: dict[str, Any]
-) -> Facts:
+def _ask(bundle: Path | None, files: Files, request: dict[str, Any]) -> Facts:
     """Predict from the bundle, or, where this user may not read it, let sluiced do so."""
     from sluice.history_db.errors import HistoryError
     from sluice.slurm.answers import predict
     from sluice.slurm.service import may_read
     from sluice.slurm.viewers import OWNER, ask
 
-    path = bundle or Path(read_config(config).bundle)
+    path = bundle or Path(files.settings().bundle)
     if bundle is None and not may_read(path):
-        found: Facts = ask(read_config(config), "predict", {"request": request})
+        found: Facts = ask(files.settings(), "predict", {"request": request})
         return found
     if not path.exists():
         raise CommandError(f"{path}: no bundle yet; write one with `sluice model train --publish`")
     try:
-        with open_history(config, history, read_only=True) as store:
+        with files.open_history(read_only=True) as store:
             return predict(store, OWNER, bundle=path, request=request)
     except HistoryError:
         return predict(None, OWNER, bundle=path, request=request)
 
 
-def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
+def _uid(user: str | None, files: Files) -> int:
     """Return the uid of a user of this machine, or of the cluster the history came from."""
     if user is None:
         return os.getuid()
@@ -188,9 +176,9 @@ def _uid(user: str | None, config: Path | None, history: Path | None) -> int:
 
     with suppress(QueryError):
         return min(uid_of(user, None), NOBODY)
-    path = history_path(config, history)
+    path = files.history
     if may_read(path) and path.exists():
-        with open_history(config, history, read_only=True) as store, suppress(QueryError):
+        with files.open_history(read_only=True) as store, suppress(QueryError):
             return min(uid_of(user, store), NOBODY)
     click.echo(one_line(f"user {user} is not known: taken for somebody new"), err=True)
     return NOBODY

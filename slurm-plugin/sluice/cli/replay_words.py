@@ -11,8 +11,9 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     amount_text,
-    coverage_alongside,
+    coverage_text,
     duration_text,
     show_table,
     times_text,
@@ -249,8 +250,8 @@ def coverage_told(experiment: Experiment) -> tuple[list[str], dict[str, float] |
 
     if experiment.history is None:
         return [], None
-    line, coverage = coverage_alongside(None, Path(experiment.history))
-    return [line], asdict(coverage) if coverage else None
+    coverage = Files(None, Path(experiment.history)).coverage()
+    return [coverage_text(coverage)], asdict(coverage) if coverage else None
 
 
 def write(path: Path, content: bytes) -> None:

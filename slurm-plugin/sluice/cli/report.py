@@ -9,12 +9,10 @@ import click
 
 from sluice.cli import replay_words
 from sluice.cli.common import (
+    Files,
     answer,
-    config_option,
-    history_option,
-    history_path,
+    files_options,
     json_option,
-    read_config,
     show_json,
     show_table,
     usage_errors,
@@ -54,8 +52,7 @@ EXIT_CODES = {"stay": 0, "up": 3, "too_little": 4, "down": 5}
     help="More draws of each replay, for intervals, as in `sluice site assess`.",
 )
 @click.option("--no-levers", is_flag=True, help="Leave the replays of the last jobs out.")
-@config_option
-@history_option
+@files_options
 @json_option
 @click.pass_context
 def command(
@@ -66,8 +63,7 @@ def command(
     bandwidth: str | None,
     draws: int,
     no_levers: bool,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Say what Sluice would have done, and whether to go one step up.
@@ -98,10 +94,9 @@ def command(
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
-    settings = read_config(config)
+    settings = files.settings()
     facts = answer(
-        config,
-        history,
+        files,
         lambda store: _gathered(store, settings, since, storage),
         "report",
         since=since,
@@ -111,13 +106,13 @@ def command(
         if no_levers:
             levers = "--no-levers was given"
         elif facts["stake"] and facts["stake"]["is_anything_at_stake"]:
-            levers = _levers(facts, settings, config, history, draws)
+            levers = _levers(facts, settings, files, draws)
         facts |= levers_json(levers)
         facts["verdict"] = _verdict(facts)
     told = list(sections(facts, levers))
     _show(facts, told, html, as_json=as_json)
     if "verdict" in facts:
-        _keep(config, history, facts, told)
+        _keep(files, facts, told)
     ctx.exit(EXIT_CODES[facts["verdict"]["advice"]] if "verdict" in facts else 0)
 
 
@@ -137,12 +132,9 @@ def _gathered(store: Store, settings: Config, since: int, storage: View | None) 
     return {**facts, "laws": measured_laws(store)}
 
 
-def _levers(
-    facts: Facts, settings: Config, config: Path | None, history: Path | None, draws: int
-) -> Levers | str:
+def _levers(facts: Facts, settings: Config, files: Files, draws: int) -> Levers | str:
     return replayed_levers(
-        config,
-        history,
+        files,
         settings,
         bandwidth=facts["stake"]["bandwidth"],
         laws=facts["laws"],
@@ -174,7 +166,7 @@ def _show(facts: Facts, told: Sequence[Section], html: Path | None, *, as_json: 
         click.echo()
 
 
-def _keep(config: Path | None, history: Path | None, facts: Facts, told: Sequence[Section]) -> None:
+def _keep(files: Files, facts: Facts, told: Sequence[Section]) -> None:
     """Let the pages show what was said; somebody who only reads the history keeps nothing."""
     from sluice.cli.report_words import advice_text
     from sluice.history_db.errors import HistoryError, ReadOnlyHistoryError
@@ -184,7 +176,7 @@ def _keep(config: Path | None, history: Path | None, facts: Facts, told: Sequenc
     plain = [{**one._asdict(), "tables": [table._asdict() for table in one.tables]} for one in told]
     verdict = advice_text(facts["verdict"])
     try:
-        with Store(history_path(config, history)) as store:
+        with Store(files.history) as store:
             store.add_report(
                 StoredReport(facts["until"], facts["since"], verdict, plain, dict(facts))
             )

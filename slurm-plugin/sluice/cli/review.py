@@ -13,13 +13,11 @@ import click
 
 from sluice.cli.common import (
     NOTHING,
+    Files,
     bundle_line,
-    config_option,
-    history_option,
+    files_options,
     json_option,
-    open_history,
     published,
-    read_config,
     show_json,
     show_table,
     time_text,
@@ -61,8 +59,7 @@ def _terms(prefix: str, side: str) -> Callable[[Any], Any]:
 def _made_options(function: Any) -> Any:
     for option in (
         json_option,
-        history_option,
-        config_option,
+        files_options,
         click.option(
             "--publish", "is_published", is_flag=True, help="Write the bundle at once, too."
         ),
@@ -187,12 +184,12 @@ def _rule(
     from sluice.slurm.job_report import prediction_of
     from sluice.slurm.reviews import make, text_of
 
-    config, history = options["config"], options["history"]
+    files: Files = options["files"]
     of, other = (
         selector(**{term: options[f"{side}_{term}"] for term in TERMS}) for side in ("of", "with")
     )
     until = end_of(options["until"])
-    with open_history(config, history) as store:
+    with files.open_history() as store:
         pattern = ""
         if job is not None:
             predicted, pattern = prediction_of(store, job)
@@ -203,19 +200,19 @@ def _rule(
             source="command",
             by=_who(),
             now=int(time.time()),
-            file=Path(read_config(config).reviews),
+            file=Path(files.settings().reviews),
         )
     if options["as_json"]:
         show_json({"review": review.to_json()})
     else:
         end = f", until {day_text(review.until)}" if review.until else ""
         click.echo(f"{review.name}  {text_of(review)}{end}")
-    _publish_or_say(options, quiet=options["as_json"])
+    _publish_or_say(files, is_published=options["is_published"], quiet=options["as_json"])
 
 
-def _publish_or_say(options: dict[str, Any], *, quiet: bool) -> None:
-    if options["is_published"]:
-        made = published(options["config"], options["history"], None)
+def _publish_or_say(files: Files, *, is_published: bool, quiet: bool = False) -> None:
+    if is_published:
+        made = published(files, None)
         if not quiet:
             click.echo(bundle_line(made))
     elif not quiet:
@@ -229,10 +226,9 @@ def _who() -> str:
 
 @command.command("list")
 @click.option("--all", "show_all", is_flag=True, help="Also those that ended or were undone.")
-@config_option
-@history_option
+@files_options
 @json_option
-def list_(*, show_all: bool, config: Path | None, history: Path | None, as_json: bool) -> None:
+def list_(*, show_all: bool, files: Files, as_json: bool) -> None:
     """List the reviews, the latest last.
 
     \b
@@ -242,8 +238,8 @@ def list_(*, show_all: bool, config: Path | None, history: Path | None, as_json:
     """
     from sluice.slurm.reviews import listed
 
-    with open_history(config, history, read_only=True) as store:
-        rows = listed(store, Path(read_config(config).reviews), int(time.time()))
+    with files.open_history(read_only=True) as store:
+        rows = listed(store, Path(files.settings().reviews), int(time.time()))
     shown = [row for row in rows if show_all or row["state"] == "stands"]
     if as_json:
         show_json({"reviews": shown})
@@ -271,10 +267,9 @@ def list_(*, show_all: bool, config: Path | None, history: Path | None, as_json:
 
 @command.command()
 @click.argument("name", metavar="ID")
-@config_option
-@history_option
+@files_options
 @json_option
-def show(name: str, *, config: Path | None, history: Path | None, as_json: bool) -> None:
+def show(name: str, *, files: Files, as_json: bool) -> None:
     """Show one review, with all that became of it.
 
     \b
@@ -283,10 +278,10 @@ def show(name: str, *, config: Path | None, history: Path | None, as_json: bool)
     """
     from sluice.slurm.reviews import line_of, listed
 
-    with open_history(config, history, read_only=True) as store:
+    with files.open_history(read_only=True) as store:
         rows = [
             row
-            for row in listed(store, Path(read_config(config).reviews), int(time.time()))
+            for row in listed(store, Path(files.settings().reviews), int(time.time()))
             if row["id"].startswith(name.lower())
         ]
     if not rows:
@@ -306,9 +301,8 @@ def show(name: str, *, config: Path | None, history: Path | None, as_json: bool)
 @command.command()
 @click.argument("name", metavar="ID")
 @click.option("--publish", "is_published", is_flag=True, help="Write the bundle at once, too.")
-@config_option
-@history_option
-def undo(name: str, *, is_published: bool, config: Path | None, history: Path | None) -> None:
+@files_options
+def undo(name: str, *, is_published: bool, files: Files) -> None:
     """Take a review back; it stays in the list as undone.
 
     \b
@@ -318,9 +312,7 @@ def undo(name: str, *, is_published: bool, config: Path | None, history: Path | 
     from sluice.slurm.reviews import text_of
     from sluice.slurm.reviews import undo as take_back
 
-    with open_history(config, history) as store:
+    with files.open_history() as store:
         review = take_back(store, name, by=_who(), now=int(time.time()))
     click.echo(f"undone: {review.name}  {text_of(review)}")
-    _publish_or_say(
-        {"config": config, "history": history, "is_published": is_published}, quiet=False
-    )
+    _publish_or_say(files, is_published=is_published)

@@ -12,15 +12,13 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     ParamType,
     answer,
-    config_option,
-    coverage_alongside,
     coverage_text,
-    history_option,
+    files_options,
     json_option,
     one_line,
-    open_history,
     share_text,
     show_json,
     show_table,
@@ -30,7 +28,6 @@ from sluice.cli.listing import since_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from sluice.prediction.backtest import PastPrediction, Score
     from sluice.prediction.jobs import FinishedJob
@@ -56,12 +53,9 @@ COLUMNS = ("jobs", "certain of", "came true", "pattern", "written within 2×", "
 @click.command("score", short_help="Lay live predictions alongside what the jobs then did.")
 @since_option("30d", "Of jobs that started in this time")
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} rows of a table.")
-@config_option
-@history_option
+@files_options
 @json_option
-def score(
-    since: int, config: Path | None, history: Path | None, *, show_all: bool, as_json: bool
-) -> None:
+def score(since: int, files: Files, *, show_all: bool, as_json: bool) -> None:
     """Lay live predictions alongside what the jobs then did.
 
     Of each decision whose job has ended: whether the pattern was as predicted, and the volume
@@ -84,8 +78,7 @@ def score(
     from sluice.slurm.viewers import OWNER
 
     found = answer(
-        config,
-        history,
+        files,
         lambda store: model_score(store, OWNER, since=since),
         "model score",
         since=since,
@@ -192,18 +185,10 @@ FORESTS_EVERY = 8  # steps: they take longest, and change least
     type=click.FloatRange(0.05, 0.95),
     help="Share of the runs that are only learned from.",
 )
-@config_option
-@history_option
+@files_options
 @json_option
 def backtest(
-    *,
-    made: int | None,
-    seed: int,
-    every: float,
-    skip: float,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
+    *, made: int | None, seed: int, every: float, skip: float, files: Files, as_json: bool
 ) -> None:
     """Predict the past: how good prediction at submission is.
 
@@ -219,8 +204,8 @@ def backtest(
         sluice model backtest --every 10m     # a history of hours
         sluice model backtest --made 6000
     """
-    past, situation = _made(made, seed) if made else (_kept(config, history), None)
-    line, coverage = ("", None) if made else coverage_alongside(config, history)
+    past, situation = _made(made, seed) if made else (_kept(files), None)
+    coverage = None if made else files.coverage()
     items, earlier = _walk(past, every, skip)
     groups: dict[str, Callable[[PastPrediction], str]] = {"evidence": _evidence}
     if situation is not None:
@@ -237,8 +222,8 @@ def backtest(
             }
         )
         return
-    if line:
-        click.echo(line)
+    if not made:
+        click.echo(coverage_text(coverage))
     overall = scores["all"]["all"]
     click.echo(
         f"{overall.jobs} jobs predicted; always saying {overall.baseline} would be right in "
@@ -249,11 +234,11 @@ def backtest(
         _show(name, rows)
 
 
-def _kept(config: Path | None, history: Path | None) -> Past:
+def _kept(files: Files) -> Past:
     from sluice.prediction.train import EmptyHistoryError, past_of
 
     try:
-        with open_history(config, history, read_only=True) as store:
+        with files.open_history(read_only=True) as store:
             return past_of(store)
     except EmptyHistoryError as error:
         raise CommandError(str(error)) from error

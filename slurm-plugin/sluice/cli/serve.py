@@ -10,16 +10,15 @@ from sluice.cli.common import (
     DEFAULT_CONFIG,
     VERSION,
     CommandError,
-    config_option,
-    history_option,
+    Files,
+    files_options,
 )
 
 DEFAULT_LISTEN = "unix:/run/sluice/serve.sock"
 
 
 @click.command()
-@config_option
-@history_option
+@files_options
 @click.option(
     "--listen",
     default=DEFAULT_LISTEN,
@@ -82,8 +81,7 @@ def command(
     tokens: Path | None,
     operators: str,
     prefix: str,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
 ) -> None:
     """Serve the pages on which a site reads and questions Sluice.
 
@@ -133,9 +131,8 @@ def command(
             f"{listen}: any user of this machine could send {user_header}; listen on a unix "
             "socket, or say --trust-loopback where only administrators have accounts"
         )
-    if config is None and DEFAULT_CONFIG.exists():
-        config = DEFAULT_CONFIG
-    site = Site(config, history)
+    config = files.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+    site = Site(config, files.named_history)
     try:
         door = Door(
             site,

@@ -13,14 +13,13 @@ import click
 from sluice.cli.common import (
     DEFAULT_CONFIG,
     NOTHING,
+    Files,
     amount_text,
     config_option,
     duration_text,
-    history_option,
-    history_path,
+    files_options,
     json_option,
     one_line,
-    open_history,
     share_text,
     show_findings,
     show_json,
@@ -95,17 +94,10 @@ LEVELS = ("FAIL", "WARN")
 )
 @selection_options("user", "account")
 @since_option("1d", "Count what Sluice did in this time")
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
-    *,
-    users: tuple[str, ...],
-    accounts: tuple[str, ...],
-    since: int,
-    config: Path | None,
-    history: Path | None,
-    as_json: bool,
+    *, users: tuple[str, ...], accounts: tuple[str, ...], since: int, files: Files, as_json: bool
 ) -> None:
     """Say whether all is well, who waits, and what Sluice did today.
 
@@ -130,11 +122,11 @@ def command(
     from sluice.slurm.viewers import uid_of
 
     now = int(time.time())
-    with open_history(config, history, read_only=True) as store:
-        learning = learning_state(store, history_path(config, history), now)
+    with files.open_history(read_only=True) as store:
+        learning = learning_state(store, files.history, now)
         uids = tuple(uid_of(name, store) for name in users)
         did = activity(store, Selection(uids=uids, accounts=accounts, since=since))
-    with Site(config or DEFAULT_CONFIG, is_named=config is not None) as site:
+    with Site(files.config or DEFAULT_CONFIG, is_named=files.config is not None) as site:
         wrong = [asdict(one) for one in all_findings(site) if one.level in LEVELS]
         waiting = _waiting(site, now)
     if waiting is not None:

@@ -11,13 +11,11 @@ import click
 from sluice.cli.calibrate_options import counter_option
 from sluice.cli.common import (
     NOTHING,
-    config_option,
-    coverage_line,
-    history_option,
+    Files,
+    coverage_text,
+    files_options,
     json_option,
-    open_history,
     rate_text,
-    read_config,
     share_text,
     show_json,
     show_table,
@@ -26,8 +24,6 @@ from sluice.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sluice.history_db.store import Store
     from sluice.interference.calibrate.target_speeds import TargetSpeed
 
@@ -56,8 +52,7 @@ if TYPE_CHECKING:
     help="How often each target is probed; four are the least that say anything.",
 )
 @click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH.")
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
     *,
@@ -66,8 +61,7 @@ def command(
     program: str,
     rounds: int,
     probe: str | None,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Say which storage targets are slow.
@@ -93,17 +87,17 @@ def command(
     """
     from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 
-    lanes = Lanes.of(read_config(config))
-    with open_history(config, history, create=bool(places), read_only=not places) as store:
+    lanes = Lanes.of(files.settings())
+    with files.open_history(create=bool(places), read_only=not places) as store:
         if places:
             _measure(store, places, counters, program, rounds, probe)
         found = target_speeds(store, lanes, int(time.time()))
-        coverage, shares = coverage_line(store), asdict(store.coverage())
+        coverage = store.coverage()
     if as_json:
         rows = [asdict(one) | {"published": one.published} for one in found]
-        show_json({"coverage": shares, "targets": rows})
+        show_json({"coverage": asdict(coverage), "targets": rows})
         return
-    click.echo(coverage)
+    click.echo(coverage_text(coverage))
     if found:
         show_table(
             ("Target", "Speed", "Interval", "Worth", "Probes", "Runs", "Latest", "Verdict"),

@@ -12,15 +12,13 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Files,
     bundle_line,
     bytes_text,
-    config_option,
-    coverage_line,
-    history_option,
+    coverage_text,
+    files_options,
     json_option,
-    open_history,
     published,
-    read_config,
     share_text,
     show_json,
     show_table,
@@ -59,14 +57,12 @@ def bundle_json(published: Published) -> dict[str, object]:
     help="Where to write it.  [default: Bundle of the configuration]",
 )
 @click.option("--reason", default="", help="Kept in the audit, for those who read it.")
-@config_option
-@history_option
+@files_options
 @json_option
 def publish(
     version: int | None,
     bundle: Path | None,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     *,
     reason: str,
     rollback: bool,
@@ -89,7 +85,7 @@ def publish(
     """
     if rollback and version is not None:
         raise click.UsageError("Name a model or say --rollback, not both.")
-    made = published(config, history, bundle, version=version, rollback=rollback, reason=reason)
+    made = published(files, bundle, version=version, rollback=rollback, reason=reason)
     if as_json:
         show_json(bundle_json(made))
     else:
@@ -99,17 +95,9 @@ def publish(
 @click.command("diff", short_help="Say what publishing another model would change.")
 @click.argument("version", type=click.IntRange(1), required=False, metavar="[MODEL]")
 @since_option("7d", "Of the jobs that were submitted in this time")
-@config_option
-@history_option
+@files_options
 @json_option
-def diff(
-    version: int | None,
-    since: int,
-    config: Path | None,
-    history: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def diff(version: int | None, since: int, files: Files, *, as_json: bool) -> None:
     """Say what publishing another model would change.
 
     The latest jobs are predicted and decided on again, by the bundle in use and by the one that
@@ -128,8 +116,8 @@ def diff(
     """
     from sluice.slurm.model_diff import difference_to
 
-    settings = read_config(config)
-    with open_history(config, history) as store:
+    settings = files.settings()
+    with files.open_history() as store:
         found = difference_to(store, settings, version=version, since=since, now=int(time.time()))
     if as_json:
         show_json(found)
@@ -184,8 +172,7 @@ SHOWN = 30  # entries of the table, unless all are asked for
     "--force", is_flag=True, help="Take the new model even if the newest runs speak against it."
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show more than {SHOWN} applications.")
-@config_option
-@history_option
+@files_options
 @json_option
 def command(
     *,
@@ -195,8 +182,7 @@ def command(
     patterns_file: Path | None,
     force: bool,
     show_all: bool,
-    config: Path | None,
-    history: Path | None,
+    files: Files,
     as_json: bool,
 ) -> None:
     """Learn from the history what jobs will do.
@@ -222,19 +208,19 @@ def command(
     if (patterns_file or weak_labels) and not patterns:
         raise click.UsageError("--patterns-file and --weak-labels need --patterns.")
     try:
-        with open_history(config, history) as store:
+        with files.open_history() as store:
             classifier = (
                 _train_patterns(store, patterns_file, weak_labels=weak_labels) if patterns else None
             )
             outcome = renew(store, now=int(time.time()), force=force)
-            coverage, shares = coverage_line(store), asdict(store.coverage())
+            coverage = store.coverage()
     except (EmptyHistoryError, TooFewLabelsError) as error:
         raise CommandError(str(error)) from error
-    bundle = published(config, history, None, version=outcome.model_id) if publish else None
+    bundle = published(files, None, version=outcome.model_id) if publish else None
     if as_json:
-        show_json({"coverage": shares} | _as_json(outcome, classifier, bundle))
+        show_json({"coverage": asdict(coverage)} | _as_json(outcome, classifier, bundle))
     else:
-        click.echo(coverage)
+        click.echo(coverage_text(coverage))
         if classifier is not None:
             _print_patterns(classifier.metrics)
         _print(outcome, show_all=show_all)

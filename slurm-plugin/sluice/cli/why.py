@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from sluice.cli.common import (
+    Files,
     aligned,
     answer,
-    config_option,
     coverage_text,
-    history_option,
+    files_options,
     json_option,
-    read_config,
     show_json,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()
@@ -29,18 +23,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Decide again from the stored bundle and snapshot and compare every bit.",
 )
-@config_option
-@history_option
+@files_options
 @json_option
-def command(
-    job: str,
-    cluster: str | None,
-    config: Path | None,
-    history: Path | None,
-    *,
-    replay: bool,
-    as_json: bool,
-) -> None:
+def command(job: str, cluster: str | None, files: Files, *, replay: bool, as_json: bool) -> None:
     """Tell the whole story of one job.
 
     Which earlier runs it was judged by, what was predicted and how surely, who was writing at
@@ -69,10 +54,9 @@ def command(
         raise click.BadParameter(
             f"{job} is no job number; write 4711, 4711_3 or 4711+1", param_hint="JOB"
         )
-    replay_with = read_config(config) if replay else None
+    replay_with = files.settings() if replay else None
     facts = answer(
-        config,
-        history,
+        files,
         lambda store: why(store, OWNER, job=job, cluster=cluster, replay_with=replay_with),
         None if replay else "why",  # sluiced decides nothing again for users
         job=job,
