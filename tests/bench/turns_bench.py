@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import core_turns as turns
 from replay_bench import HEAVY, KTH, replayable, seconds_with_io
 
-from sluice.policies import turns
 from sluice.policies._core import ffi, lib
 from sluice.sim.trace.sources import read_trace
 

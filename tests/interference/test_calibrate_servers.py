@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mean_field import MeanField
 
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
@@ -26,7 +27,7 @@ from sluice.interference.calibrate.servers import FAIR, FIRST_COME, UNDECIDED, S
 from sluice.interference.calibrate.session import Settings, rounds_within
 from sluice.interference.programs import Program
 from sluice.sim._engine import ffi
-from sluice.sim.storage.mean_field import LOAD, MeanField, rates_alone
+from sluice.sim.storage.mean_field import LOAD, rates_alone
 
 CAPACITY = 100e6
 DRAWS = 30

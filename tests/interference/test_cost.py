@@ -11,6 +11,7 @@ import planted
 import pytest
 import recorded
 from click.testing import CliRunner
+from core_calls import write_bundle
 
 from sluice.cli.main import main
 from sluice.history_db.records import Log, ObservedInterference, Profile
@@ -29,7 +30,6 @@ from sluice.interference.observations import observations
 from sluice.interference.site_model import Basis, SiteModel, fit
 from sluice.policies import core
 from sluice.policies.bundle import name_of
-from sluice.policies.bundle_writer import write_bundle
 from sluice.policies.structs import View, new
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ let it know or wait more than a site can, up to the bound, which takes waits for
 from dataclasses import replace
 
 import numpy as np
+from mean_field import MeanField
 
 from sluice.policies import core
 from sluice.sim._engine import ffi
@@ -22,7 +23,7 @@ from sluice.sim.policies.policies import (
     with_options,
 )
 from sluice.sim.policies.site_bundle import ENDLESS, TraceHistory, calibrated
-from sluice.sim.storage.mean_field import LOAD, TARGETS_A_SERVER, MeanField, rates_alone
+from sluice.sim.storage.mean_field import LOAD, TARGETS_A_SERVER, rates_alone
 from sluice.sim.trace.profiles import MIB
 
 RANDOM_LANES = 2

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import made_model
+from core_calls import write_bundle
 from enforce_cases import BYSTANDER, COMPUTING, WIDE, Case, Outcome, Prediction, Run
 from measured_programs import STREAM, VICTIM, Lesson, MeasurementError, Program, learn
 from plugin_harness import PluginFiles
@@ -29,7 +30,6 @@ from sluice.cli.report import EXIT_CODES
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
-from sluice.policies.bundle_writer import write_bundle
 from sluice.policies.record import Record, Situation, decide, token_names
 from sluice.policies.snapshot import Snapshot
 from sluice.policies.structs import View

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Protocol
 
-from sluice.policies import turns
+import core_turns as turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.policies import turns
+import core_turns as turns
+
 from sluice.policies._core import ffi as core_ffi
 from sluice.sim._engine import ffi
 

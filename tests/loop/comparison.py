@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import core_calls
 from truth import SLUICE, Alone, Truth, read_truth
 
 from sluice.history_db.store import Store
@@ -165,7 +166,7 @@ def _of_pairs(bundle: Bundle, known: Mapping[str, Learned], truth: Truth) -> Ite
         if pair.slowdown >= LOSES_A_THIRD:
             lost += 1
             z = core.normal_quantile(bundle.policy.quantile)
-            is_abstained = victim.is_vague("rate", core.UNKNOWN_RATE)
+            is_abstained = victim.is_vague("rate", core_calls.UNKNOWN_RATE)
             if not is_abstained and (
                 _slowdown(bundle, victim, other, z) <= bundle.policy.harmless_slowdown
             ):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from core_calls import write_bundle
 from core_cases import (
     FLUSHING,
     MODEL,
@@ -26,7 +27,6 @@ from hypothesis import strategies as st
 from sluice.policies import core
 from sluice.policies._core import ffi, lib
 from sluice.policies.bundle import HEAD_BYTES, Bundle, policy_in
-from sluice.policies.bundle_writer import write_bundle
 from sluice.policies.container import GUARDED, HEADER
 from sluice.policies.snapshot import Snapshot, pack_snapshot, write_snapshot
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import core_calls
 import core_cases as storage_models
 import pytest
 from core_cases import FLUSHING, NOW, STREAMING
@@ -865,7 +866,7 @@ members_of_gates = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(members_of_gates, members_of_gates, st.lists(storage_models.pressures(), max_size=3))
 def test_gates_are_those_of_the_core_for_the_same_members(running_jobs, waiting, background):
-    """What core.gates finds sound (test_core_gates.py), and no more than is needed."""
+    """What core_calls.gates finds sound (test_core_gates.py), and no more than is needed."""
     cluster = Cluster("Tolerance=2", lanes=ONE_LANE)
     kinds = [
         *((klass, pressure, control.RUNS, 1, OURS) for klass, pressure in running_jobs),
@@ -878,7 +879,7 @@ def test_gates_are_those_of_the_core_for_the_same_members(running_jobs, waiting,
         )
         row.pressure = pressure.struct[0]
     cluster.look(rooms=((0, 0),))
-    sound = core.gates(
+    sound = core_calls.gates(
         running_jobs,
         waiting,
         background,

@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 
+import core_calls
 import pytest
 from core_cases import (
     FLUSHING,
@@ -234,8 +235,8 @@ def test_without_a_size_nothing_is_scaled():
 
 
 def test_nodes_stand_for_the_size_where_tasks_are_not_given():
-    assert core.submission_size(submission(nodes=3, tasks=0)) == 3
-    assert core.submission_size(submission(nodes=3, tasks=24)) == 24
+    assert core_calls.submission_size(submission(nodes=3, tasks=0)) == 3
+    assert core_calls.submission_size(submission(nodes=3, tasks=24)) == 24
 
 
 def test_runs_of_this_size_come_before_those_of_all_sizes():

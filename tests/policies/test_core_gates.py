@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import core_calls
 import pytest
 from core_cases import model, policy, pressure, pressures
 from hypothesis import given, settings
@@ -74,7 +75,7 @@ situations = given(
 
 def assert_sound(running, waiting, background, conf, limit):
     rules = policy(conf)
-    gates = core.gates(running, waiting, background, model=MODEL, policy=rules, limit=limit)
+    gates = core_calls.gates(running, waiting, background, model=MODEL, policy=rules, limit=limit)
     held = Counter(klass for klass, _ in running)
     waits = Counter(klass for klass, _ in waiting)
     for klass in core.CLASSES:
@@ -107,7 +108,7 @@ def test_one_more_token_would_be_too_much(kinds, tolerance):
     """With classes of equal jobs the worst case is the real one."""
     rules = policy(f"Tolerance={tolerance}")
     waiting = kinds * 4
-    gates = core.gates([], waiting, [], model=MODEL, policy=rules, limit=4)
+    gates = core_calls.gates([], waiting, [], model=MODEL, policy=rules, limit=4)
     admitted = [p for klass, p in kinds for _ in range(gates.tokens[klass])]
     if len(admitted) >= 5:  # beyond, not only the real set counts
         return
@@ -120,27 +121,27 @@ def test_one_more_token_would_be_too_much(kinds, tolerance):
 @given(st.lists(light_jobs, min_size=2, max_size=8), st.randoms())
 def test_the_gates_depend_on_who_waits_and_not_on_the_order(waiting, random):
     def size(order):
-        return core.gates([], order, [], model=MODEL, policy=policy(), limit=8)
+        return core_calls.gates([], order, [], model=MODEL, policy=policy(), limit=8)
 
     assert size(random.sample(waiting, len(waiting))) == size(waiting)
 
 
 def test_jobs_that_do_not_disturb_each_other_are_all_let_in():
     quiet = ("flush", pressure(demand=0.01, io_share=0.1))
-    gates = core.gates([], [quiet] * 60, [], model=MODEL, policy=policy(), limit=60)
+    gates = core_calls.gates([], [quiet] * 60, [], model=MODEL, policy=policy(), limit=60)
     assert gates.tokens["flush"] == 60
 
 
 def test_writers_that_fill_the_targets_get_one_token():
     heavy = ("stream", pressure(io_share=0.9))
-    gates = core.gates([], [heavy] * 5, [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates([], [heavy] * 5, [], model=MODEL, policy=policy(), limit=5)
     assert gates.tokens == {"none": 0, "stream": 1, "flush": 0, "meta": 0}
 
 
 def test_a_fragile_holder_keeps_the_gates_shut():
     holder = ("flush", pressure(weight=0.01, io_share=0.9))
     heavy = ("stream", pressure(io_share=0.9))
-    gates = core.gates([holder], [heavy], [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates([holder], [heavy], [], model=MODEL, policy=policy(), limit=5)
     assert gates.sound
     assert gates.tokens["stream"] == 0
 
@@ -148,20 +149,20 @@ def test_a_fragile_holder_keeps_the_gates_shut():
 def test_load_without_tokens_counts():
     light_job = ("flush", pressure(io_share=0.3))
     background = [pressure(weight=100.0)]
-    free = core.gates([], [light_job], [], model=MODEL, policy=policy(), limit=5)
-    loaded = core.gates([], [light_job], background, model=MODEL, policy=policy(), limit=5)
+    free = core_calls.gates([], [light_job], [], model=MODEL, policy=policy(), limit=5)
+    loaded = core_calls.gates([], [light_job], background, model=MODEL, policy=policy(), limit=5)
     assert (free.tokens["flush"], loaded.tokens["flush"]) == (1, 0)
 
 
 def test_a_job_that_confinement_alone_slows_too_much_is_not_admitted():
     confined = ("flush", pressure(confined=0.25, io_share=0.9))
-    gates = core.gates([], [confined], [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates([], [confined], [], model=MODEL, policy=policy(), limit=5)
     assert gates.tokens["flush"] == 0
 
 
 def test_more_than_can_be_judged_lets_nobody_in():
     quiet = ("flush", pressure(demand=0.001, io_share=0.1))
-    gates = core.gates(
+    gates = core_calls.gates(
         [quiet] * 40, [quiet], [quiet[1]] * 40, model=MODEL, policy=policy(), limit=5
     )
     assert not gates.sound
@@ -176,7 +177,7 @@ def test_more_than_can_be_judged_lets_nobody_in():
 )
 def test_the_gates_are_sound_alongside_many_holders(running, waiting, tolerance):
     rules = policy(f"Tolerance={tolerance}")
-    gates = core.gates(running, waiting, [], model=MODEL, policy=rules, limit=4)
+    gates = core_calls.gates(running, waiting, [], model=MODEL, policy=rules, limit=4)
     for members in reachable_sets(running, waiting, gates.tokens):
         assert is_tolerable(members, [], rules)
 
@@ -186,17 +187,19 @@ def test_a_heavier_job_does_not_get_the_token_of_a_lighter_one():
     fragile = ("flush", pressure(weight=0.01, io_share=0.9))
     light_holder = ("stream", pressure(weight=0.001, demand=0.001, io_share=0.01))
     heavy = ("stream", pressure(io_share=0.9))
-    gates = core.gates([fragile, light_holder], [heavy], [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates(
+        [fragile, light_holder], [heavy], [], model=MODEL, policy=policy(), limit=5
+    )
     assert gates.tokens["stream"] == 0
 
 
 def test_equal_jobs_follow_each_other():
     heavy = ("stream", pressure(io_share=0.9))
-    gates = core.gates([heavy], [heavy] * 3, [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates([heavy], [heavy] * 3, [], model=MODEL, policy=policy(), limit=5)
     assert gates.tokens["stream"] == 1
 
 
 def test_many_quiet_jobs_are_kept_together():
     quiet = ("flush", pressure(demand=0.01, io_share=0.1))
-    gates = core.gates([quiet] * 20, [quiet] * 5, [], model=MODEL, policy=policy(), limit=5)
+    gates = core_calls.gates([quiet] * 20, [quiet] * 5, [], model=MODEL, policy=policy(), limit=5)
     assert gates.tokens["flush"] == 25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import core_calls
 import pytest
 from core_cases import (
     FLUSHING,
@@ -121,9 +122,9 @@ def test_a_lane_is_never_more_attractive_for_being_slower(profile, one, two):
 
 @given(pressures(), st.floats(0.01, 1.0), st.floats(0.01, 1.0))
 def test_slower_lanes_leave_less_and_are_fuller(pressure, one, two):
-    slow, fast = (core.slowed_down(pressure, speed) for speed in sorted((one, two)))
+    slow, fast = (core_calls.slowed_down(pressure, speed) for speed in sorted((one, two)))
     assert slow.confined <= fast.confined <= pressure.confined
     assert slow.demand >= fast.demand
-    assert core.slowed_down(pressure, 1.0).bytes == pressure.bytes
+    assert core_calls.slowed_down(pressure, 1.0).bytes == pressure.bytes
     for name in ("weight", "streaming", "metadata", "io_share", "burst", "period"):
         assert getattr(slow, name) == getattr(pressure, name)

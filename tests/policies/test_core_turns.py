@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 
+import core_turns as turns
 import pytest
 from fluid import Burst, best_priority, by_core, everybody, lost, optimum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.policies import turns
 from sluice.policies.structs import CoreError
 
 SETTINGS = turns.settings()

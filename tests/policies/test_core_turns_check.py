@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import core_turns as turns
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_core_turns import lanes, queues
 
-from sluice.policies import turns
 from sluice.policies._core import ffi, lib
 
 SETTINGS = turns.settings(guard=0.0)

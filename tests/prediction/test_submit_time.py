@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import core_calls
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -93,7 +94,7 @@ def test_what_the_plugin_saw_counts_more_than_line_and_accounting():
 @given(st.integers(0, 5000), st.integers(0, 5000))
 def test_a_size_is_what_the_core_takes_it_for(nodes, tasks):
     job = a_job(1, nodes=nodes, tasks=tasks)
-    assert job.size == core.submission_size(submission_of(job))
+    assert job.size == core_calls.submission_size(submission_of(job))
 
 
 # Scaling

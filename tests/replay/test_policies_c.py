@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from core_calls import write_bundle
 
 from sluice.policies import core
-from sluice.policies.bundle_writer import BundleApplication, write_bundle
+from sluice.policies.bundle_writer import BundleApplication
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "sim" / "engine"

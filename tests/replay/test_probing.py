@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 from ablations import rates_in_mean_field
+from mean_field import MeanField
 
 from sluice.interference.programs import KIB, MIB, Program
 from sluice.sim.policies import site_bundle
 from sluice.sim.policies.site_bundle import programs_of, storage_of_one_target
 from sluice.sim.storage.discrete_event import STORAGE_FIELDS, simulate
-from sluice.sim.storage.mean_field import NAMES, MeanField, storage_for
+from sluice.sim.storage.mean_field import NAMES, storage_for
 
 STORAGE = storage_for(64)
 

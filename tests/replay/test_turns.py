@@ -7,6 +7,7 @@ from statistics import median
 import numpy as np
 import pytest
 from gains import KTH
+from mean_field import MeanField
 from turns_gains import CELLS, answers, held_of_short_bursts
 from watched_turns import watcher
 
@@ -15,7 +16,7 @@ from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import StorageModelError
 from sluice.sim.policies.policies import POLICIES, Options, Question
 from sluice.sim.replay.io_replay import contention_under, replay_with_io, with_room_for_io
-from sluice.sim.storage.mean_field import MeanField, storage_for
+from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
 from sluice.sim.trace.profiles import drawn_profiles

@@ -5,11 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mean_field import MeanField
 
 from sluice.sim.engine import StorageModelError
 from sluice.sim.papers.shah import program
 from sluice.sim.storage.discrete_event import PLATFORMS, simulate
-from sluice.sim.storage.mean_field import MeanField
 
 MIB = 1048576.0
 TARGETS, SERVERS = 8, 2

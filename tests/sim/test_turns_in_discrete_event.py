@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mean_field import MeanField
 from test_discrete_event import programs, storages, volume
 from watched_turns import watcher
 
 from sluice.sim.engine import StorageModelError
 from sluice.sim.storage.discrete_event import simulate
-from sluice.sim.storage.mean_field import MeanField
 
 MIB = 1048576.0
 TARGETS = 16

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from sluice.policies._core import ffi, lib
-from sluice.policies.bundle import Bundle
-from sluice.policies.container import Section, pack, write_atomically
+from sluice.policies.container import Section, pack
 from sluice.policies.structs import EVIDENCE, FIELD_NAMES, PATTERNS, CoreError, View, new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -169,34 +167,6 @@ class BundleApplication:
     """Share of the runs behind it that bear its pattern out."""
     law: ArgumentLaw | None = None
     """How the profile follows a number among the arguments; None: it does not."""
-
-
-def write_bundle(
-    path: Path,
-    *,
-    policy: View,
-    interference: Mapping[str, float] | View,
-    patterns: ForestArrays | None,
-    numbers: ForestArrays | None,
-    applications: Sequence[BundleApplication],
-    text: str,
-    created: int,
-    reviews: bytes = b"",
-) -> bytes:
-    """Write a bundle that the core accepts, atomically, and return its content."""
-    content = pack_bundle(
-        policy=policy,
-        interference=interference,
-        patterns=patterns,
-        numbers=numbers,
-        applications=applications,
-        text=text,
-        created=created,
-        reviews=reviews,
-    )
-    Bundle.parse(content)  # never publish what the plugin would refuse
-    write_atomically(path, content)
-    return content
 
 
 def pack_bundle(

@@ -369,11 +369,6 @@ def size_key(key: int, size: float) -> int:
     return int(lib.sluice_application_size_key(key, size))
 
 
-def submission_size(submission: View) -> float:
-    """Return the processes as far as the user said: tasks, else nodes, else 0."""
-    return float(lib.sluice_submission_size(submission.struct))
-
-
 def features(submissions: Sequence[View]) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Rows of len(FEATURES) features, one a submission."""
     import numpy as np  # noqa: PLC0415 - only training needs it; the daemon does without
@@ -401,13 +396,6 @@ def pressure_of(
     lib.sluice_pressure_of(
         new("struct sluice_profile", profile), model.struct, policy.struct, lane_mask, out
     )
-    return View(out)
-
-
-def slowed_down(pressure: View, speed: float) -> View:
-    """Return the pressure on lanes of which the slowest gives this share of its peers' rate."""
-    out = ffi.new("struct sluice_pressure *", pressure.struct[0])
-    lib.sluice_pressure_slow_down(out, speed)
     return View(out)
 
 
@@ -490,11 +478,6 @@ def rate_share(victim: View, others: Sequence[View], model: View, z: float = 0.0
     )
 
 
-def overlap(victim: View, other: View, model: View, z: float = 0.0) -> float:
-    """Share of the victim's stretched I/O time in which other is active."""
-    return float(lib.sluice_overlap(victim.struct, other.struct, model.struct, z))
-
-
 def io_factor(victim: View, others: Sequence[View], model: View, z: float = 0.0) -> float:
     """I: how much longer the victim's I/O takes among the others."""
     return float(
@@ -520,54 +503,3 @@ Z90 = normal_quantile(0.95)
 """Standard deviations to either side of an interval that nine in ten values lie in."""
 WIDE = float(lib.sluice_wide_spread)
 """Spread (sd of ln) above which one run in ten is off by a factor of two: as in decide.c."""
-UNKNOWN_RATE = float(lib.sluice_unknown_rate_spread)
-"""Spread of the rate alone beyond which the core calls no job harmless."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """Tokens that a lane lets out, by class."""
-
-    tokens: dict[str, int]
-    sound: bool
-    """False: those who run exceed the tolerance already."""
-
-
-def gates(
-    running: Sequence[tuple[str, View]],
-    waiting: Sequence[tuple[str, View]],
-    background: Sequence[View],
-    *,
-    model: View,
-    policy: View,
-    limit: int,
-) -> Gates:
-    """Size the gates of a lane for jobs given as (class, pressure on the lane).
-
-    They stay sound while running jobs end.
-    """
-    out = ffi.new("struct sluice_gates *")
-    lib.sluice_gates_keep(
-        _members([*running, *waiting]),
-        len(running),
-        len(waiting),
-        _pressures(background),
-        len(background),
-        model.struct,
-        policy.struct,
-        limit,
-        out,
-    )
-    return Gates(dict(zip(CLASSES, out.tokens, strict=True)), bool(out.sound))
-
-
-def _members(jobs: Sequence[tuple[str, View]]) -> Any:
-    array = ffi.new("struct sluice_member[]", len(jobs))
-    for member, (klass, pressure) in zip(array, jobs, strict=True):
-        member.klass = CLASSES.index(klass)
-        member.pressure = pressure.struct[0]
-    return array
-
-
-def _pressures(pressures: Sequence[View]) -> Any:
-    return ffi.new("struct sluice_pressure[]", [item.struct[0] for item in pressures])

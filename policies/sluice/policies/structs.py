@@ -212,6 +212,8 @@ def new(kind: str, members: Mapping[str, Any] | View | None = None) -> Any:
         lib.sluice_policy_init(struct)
     elif kind == "struct sluice_interference":
         lib.sluice_interference_init(struct)
+    elif kind == "struct sluice_turns_settings":
+        lib.sluice_turns_settings_init(struct)
     if isinstance(members, View):
         struct[0] = members.struct[0]
         return struct

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sluice.interference.calibrate.servers import FAIR, FIRST_COME, stations
-from sluice.policies import turns
+from sluice.policies.structs import View, new
 from sluice.sim.policies.policies import POLICIES, Policy, with_options
 from sluice.sim.replay.compare import PLAIN, compare
 from sluice.sim.replay.experiment import Experiment
@@ -31,7 +31,8 @@ LAWS = {"fifo": FIRST_COME, "jobs": FAIR}
 """How servers may divide themselves: Storage.sharing, and what a calibration calls it."""
 COSTS = 0.01
 """Of the mean wait: a rise by less is chance."""
-ACTS_FROM: float = turns.settings().guard * turns.settings().latency
+TURNS = View(new("struct sluice_turns_settings"))
+ACTS_FROM: float = TURNS.guard * TURNS.latency
 """Seconds: turns hold no burst that is shorter."""
 JOBS = 10_000
 """Of a history that are replayed, the last."""

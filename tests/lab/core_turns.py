@@ -23,10 +23,7 @@ FOREVER = float("inf")
 
 def settings(**values: float) -> Any:
     """Make a struct sluice_turns_settings: the defaults but for these."""
-    struct = ffi.new("struct sluice_turns_settings *")
-    lib.sluice_turns_settings_init(struct)
-    for name, value in values.items():
-        setattr(struct, name, value)
+    struct = new("struct sluice_turns_settings", values)
     error = ffi.new("struct sluice_error *")
     checked(lib.sluice_turns_settings_check(struct, error), error)
     return struct
