@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from sluice.serve.predictions import number_of, pair_cell
-from sluice.serve.tables import Cell, Column, Page, Subject, Table, number, words
+from sluice.serve.tables import AMOUNT, Cell, Column, Page, Subject, Table, words
 from sluice.slurm.budgets import near
 from sluice.slurm.texts import amount_text, count_text, duration_text, share_text, time_text
 from sluice.slurm.viewers import user_text
@@ -29,15 +29,6 @@ KINDS = {
     "unmeasured": "pair never measured",
     "budget": "near a budget",
 }
-COLUMNS = (
-    Column("kind", "Doubt"),
-    Column("user", "User"),
-    Column("program", "Program"),
-    Column("what", "What"),
-    Column("node_hours", "Node-hours", is_number=True),
-    Column("look", "Look at"),
-)
-RULING = Column("ruling", "Rule")
 
 
 def page(site: Site, store: Store, who: Who) -> Page:
@@ -56,11 +47,11 @@ def page(site: Site, store: Store, who: Who) -> Page:
         },
         sentences=[ABOUT],
         tables=[
-            Table(
+            Table.of(
                 "doubts",
                 "In doubt, the costliest first",
                 (*COLUMNS, RULING) if who.is_operator else COLUMNS,
-                [_row(row, site, store, who) for row in rows],
+                [row | {"programs": _programs(row, site, store)} for row in rows],
                 empty="Nothing that is known.",
                 note=_note(found, who),
             )
@@ -106,19 +97,6 @@ def _user(row: Facts) -> str | None:
     return None if row["uid"] is None else user_text(row["uid"])
 
 
-def _row(row: Facts, site: Site, store: Store, who: Who) -> list[Cell]:
-    programs = _programs(row, site, store)
-    cells = [
-        words(KINDS[row["kind"]]),
-        words(_user(row)),
-        words(row["program"]),
-        words(_what(row)),
-        number(row["node_hours"], amount_text),
-        _look(row, programs),
-    ]
-    return [*cells, Cell("", subject=_subject(row, programs))] if who.is_operator else cells
-
-
 def _programs(row: Facts, site: Site, store: Store) -> list[int | None]:
     """Return the numbers of the programs in doubt, as far as the bundle knows them."""
     sides = [row, row["alongside"]] if "alongside" in row else [row]
@@ -128,7 +106,7 @@ def _programs(row: Facts, site: Site, store: Store) -> list[int | None]:
     ]
 
 
-def _subject(row: Facts, programs: list[int | None]) -> Subject | None:
+def _subject(row: Facts) -> Subject | None:
     """Return what buttons of the row rule on; None: nobody can say which jobs."""
     sides = [row, row["alongside"]] if "alongside" in row else [row]
     fields: Facts
@@ -137,8 +115,8 @@ def _subject(row: Facts, programs: list[int | None]) -> Subject | None:
         fields = {key: row["account"] or row["uid"]}
     elif all(one["job_id"] for one in sides):
         fields = dict(zip(("job", "with"), (one["job_id"] for one in sides), strict=False))
-    elif all(programs):
-        fields = dict(zip(("program", "with_program"), programs, strict=False))
+    elif all(row["programs"]):
+        fields = dict(zip(("program", "with_program"), row["programs"], strict=False))
     else:
         return None
     whose = (one["program"] or _user(one) or row["account"] for one in sides)
@@ -165,12 +143,23 @@ def _what(row: Facts) -> str:
     return f"{whose}waited {duration_text(row['waited'])} of {duration_text(row['budget'])} a day"
 
 
-def _look(row: Facts, programs: list[int | None]) -> Cell:
+def _look(row: Facts) -> Cell:
     """Return a link to the page with the form, of a pair or a job, or to the list of the jobs."""
-    if "alongside" in row and all(programs):
-        return pair_cell(*programs)
+    if "alongside" in row and all(row["programs"]):
+        return pair_cell(*row["programs"])
     if row["job_id"]:
         return words(f"job {row['job_id']}", href=f"/decisions/{row['job_id']}")
     names = {"user": _user(row), "find": row["program"]}
     query = urlencode({"since": "7 d"} | {key: text for key, text in names.items() if text})
     return words("decisions", href=f"/decisions?{query}")
+
+
+COLUMNS = (
+    Column("kind", "Doubt", of=lambda row: KINDS[row["kind"]]),
+    Column("user", "User", of=_user),
+    Column("program", "Program"),
+    Column("what", "What", of=_what),
+    Column("node_hours", "Node-hours", AMOUNT),
+    Column("look", "Look at", of=_look),
+)
+RULING = Column("ruling", "Rule", of=lambda row: Cell("", subject=_subject(row)))

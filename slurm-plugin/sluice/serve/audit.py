@@ -14,7 +14,6 @@ from sluice.serve.tables import (
     Table,
     any_of,
     moment,
-    words,
 )
 from sluice.slurm.audit import facts_of, user_of
 from sluice.slurm.texts import time_text
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.serve.access import Who
     from sluice.serve.site import Site
-    from sluice.serve.tables import Cell
 
 Facts = dict[str, Any]
 
@@ -40,8 +38,8 @@ ABOUT = (
     "Nothing is ever taken out of this list."
 )
 COLUMNS = (
-    Column("time", "Time", is_number=True),
-    Column("who", "Who"),
+    Column("time", "Time", moment, "at"),
+    Column("who", "Who", of="user"),
     Column("subject", "What"),
     Column("before", "Before"),
     Column("after", "After"),
@@ -65,11 +63,11 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
             Field("since", "Of the last", query.get("since", ""), any_of(AGES)),
         ),
         tables=[
-            Table(
+            Table.of(
                 "audit",
                 "Changes, the latest first",
                 COLUMNS,
-                [_row(one) for one in entries],
+                entries,
                 empty="Nothing of this kind was changed, or sluiced has not run since.",
                 note=f"Searched back to {time_text(rest.at)}." if rest else "These are all.",
             )
@@ -114,11 +112,3 @@ class Rest(NamedTuple):
 def _text(one: AuditEntry) -> str:
     texts = (user_of(one) or "", one.subject, one.before, one.after, one.reason)
     return " ".join(texts).casefold()
-
-
-def _row(one: Facts) -> list[Cell]:
-    return [
-        moment(one["at"]),
-        words(one["user"]),
-        *(words(one[name]) for name in ("subject", "before", "after", "reason")),
-    ]

@@ -10,6 +10,10 @@ from sluice.policies.core import ACTIONS, GRANTS, PATTERNS, CoreError, sentence
 from sluice.policies.record import Record
 from sluice.serve.tables import (
     AGES,
+    BYTES,
+    SECONDS,
+    SHARE,
+    TIMES,
     Cell,
     Column,
     Field,
@@ -17,6 +21,7 @@ from sluice.serve.tables import (
     Subject,
     Table,
     any_of,
+    job_cell,
     moment,
     number,
     words,
@@ -26,17 +31,12 @@ from sluice.slurm.job_report import JobNumber
 from sluice.slurm.records import QueryError
 from sluice.slurm.story import story
 from sluice.slurm.texts import (
-    NOTHING,
-    bytes_text,
-    duration_text,
-    share_text,
     time_text,
-    times_text,
 )
 from sluice.slurm.viewers import user_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
@@ -50,24 +50,47 @@ SHOWN = 50
 SEARCHED = 1000
 """Records that are read for a page whose words no index finds; older ones take another click."""
 BLOCK = 200
+TONES = {"delay": "warn", "disjoint": "warn", "abstain": "dim", "leave": "dim"}
+GRANT_TEXTS = {name: name.replace("_", " ") for name in GRANTS if name != "none"}
+"""What became of a decision: `held_out` are those that a lot left alone."""
+GRANT_CHOICES = {"": "any", "none": "none"} | GRANT_TEXTS
+
+
+def _action(action: str) -> Cell:
+    return words(action, tone=TONES.get(action, ""))
+
+
+def _job(row: Facts) -> Cell:
+    return words("tie") if row["joined_by"] == "tie" else job_cell(row["job_id"])
+
+
+def _known(name: str) -> Callable[[Facts], Any]:
+    """Return what tells a number of the prediction; None where nothing was known of the job."""
+    return lambda row: row[name] if row["evidence"] != "none" else None
+
+
+def _worst(name: str) -> Callable[[Facts], Any]:
+    """Return what tells of the co-runner with the most effect; the core reports it first."""
+    return lambda row: row["latest"]["coruns"][0][name] if row["latest"]["coruns"] else None
+
 
 COLUMNS = (
-    Column("time", "Time", is_number=True),
-    Column("job", "Job", is_number=True),
+    Column("time", "Time", moment),
+    Column("job", "Job", number, _job),
     Column("name", "Name"),
     Column("user", "User"),
-    Column("action", "Action"),
-    Column("reason", "Reason"),
-    Column("pattern", "Pattern"),
-    Column("confidence", "Confidence", is_number=True),
+    Column("action", "Action", of=lambda row: _action(row["latest"]["action"])),
+    Column("reason", "Reason", of=lambda row: row["latest"]["reason_text"]),
+    Column("pattern", "Pattern", of=_known("pattern")),
+    Column("confidence", "Confidence", SHARE, _known("confidence")),
     Column("state", "State"),
-    Column("grant", "Grant"),
-    Column("waited", "Waited", is_number=True),
-    Column("alongside", "Alongside", is_number=True),
-    Column("own", "It takes", is_number=True),
-    Column("other", "Other takes", is_number=True),
-    Column("chunk", "Chunk", is_number=True),
-    Column("nodes", "Nodes", is_number=True),
+    Column("grant", "Grant", of=lambda row: GRANT_TEXTS.get(row["grant"])),
+    Column("waited", "Waited", SECONDS),
+    Column("alongside", "Alongside", number, _worst("job_id")),
+    Column("own", "It takes", TIMES, _worst("own_slowdown")),
+    Column("other", "Other takes", TIMES, _worst("other_slowdown")),
+    Column("chunk", "Chunk", BYTES, _known("chunk_bytes")),
+    Column("nodes", "Nodes", number, lambda row: row["nodes"] or 1),
 )
 
 
@@ -84,26 +107,21 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
             Field("user", "User", query.get("user", "")),
             Field("action", "Action", query.get("action", ""), any_of(ACTIONS)),
             Field("pattern", "Pattern", query.get("pattern", ""), any_of(PATTERNS)),
-            Field("grant", "Grant", query.get("grant", ""), _grants()),
+            Field("grant", "Grant", query.get("grant", ""), GRANT_CHOICES),
             Field("since", "Of the last", query.get("since", ""), any_of(AGES)),
         ),
         tables=[
-            Table(
+            Table.of(
                 "decisions",
                 "Decisions, the latest first",
                 COLUMNS,
-                [_row(row) for row in rows],
+                [row | {"latest": row["near_start"] or row} for row in rows],
                 empty="No decision of this kind among those that were searched.",
                 note=_note(rest),
             )
         ],
         links=[("earlier ones", {"before": rest})] if rest else [],
     )
-
-
-def _grants() -> dict[str, str]:
-    """Return choices of what became of a decision: `held_out` are those that a lot left alone."""
-    return {"": "any"} | {name: name.replace("_", " ") for name in GRANTS}
 
 
 def _note(rest: str | None) -> str:
@@ -195,40 +213,6 @@ def _outcome(store: Store, decision: Decision) -> Facts:
         return {"state": None, "waited": None}
     waited = None if job.start is None else job.start - job.submit
     return {"state": job.state, "waited": waited}
-
-
-def _row(row: Facts) -> list[Cell]:
-    latest = row["near_start"] or row
-    is_known = row["evidence"] != "none"
-    worst = latest["coruns"][0] if latest["coruns"] else None
-    return [
-        moment(row["time"]),
-        _job(row),
-        words(row["name"]),
-        words(row["user"]),
-        words(latest["action"], tone=TONES.get(latest["action"], "")),
-        words(latest["reason_text"]),
-        words(row["pattern"] if is_known else None),
-        number(row["confidence"] if is_known else None, share_text),
-        words(row["state"]),
-        words(None if row["grant"] == "none" else row["grant"].replace("_", " ")),
-        number(row["waited"], duration_text),
-        number(worst["job_id"] if worst else None),
-        number(worst["own_slowdown"] if worst else None, times_text),
-        number(worst["other_slowdown"] if worst else None, times_text),
-        number(row["chunk_bytes"] if is_known else None, bytes_text),
-        number(row["nodes"] or 1),
-    ]
-
-
-TONES = {"delay": "warn", "disjoint": "warn", "abstain": "dim", "leave": "dim"}
-
-
-def _job(row: Facts) -> Cell:
-    number_ = row["job_id"]
-    if number_ is None:
-        return words("tie" if row["joined_by"] == "tie" else NOTHING)
-    return Cell(str(number_), float(number_), f"/decisions/{number_}")
 
 
 def job_page(store: Store, who: Who, job: str) -> Page:

@@ -5,36 +5,59 @@ Operators put another one into use here, by what `sluice model publish` calls.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.store import Store
 from sluice.serve.access import HiddenError
 from sluice.serve.site import BUSY_SECONDS
-from sluice.serve.tables import Cell, Column, Page, Table, moment, number, words
+from sluice.serve.tables import SHARE, Cell, Column, Page, Table, moment, number, words
 from sluice.slurm import answers
 from sluice.slurm.records import UnknownJobError
 from sluice.slurm.texts import bytes_text, count_text, one_line, share_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sluice.serve.access import Who
     from sluice.serve.site import Site
 
 Facts = dict[str, Any]
 
+
+def _later(name: str) -> Callable[[Facts], Any]:
+    """Return what tells a figure of the jobs after those that a model learned from."""
+    return lambda one: (one["metrics"].get("later_jobs") or {}).get(name)
+
+
+def _state(one: Facts) -> Cell:
+    if one["in_use"]:
+        return words("in use", tone="good")
+    return words("waits", tone="warn") if one["waits"] else words("kept", tone="dim")
+
+
 COLUMNS = (
-    Column("model", "Model", is_number=True),
-    Column("state", "State"),
-    Column("trained", "Trained", is_number=True),
-    Column("jobs", "Jobs", is_number=True),
-    Column("since", "From", is_number=True),
-    Column("until", "Until", is_number=True),
-    Column("answered", "Certain of", is_number=True),
-    Column("right", "Of those right", is_number=True),
-    Column("brier", "Squared error", is_number=True),
-    Column("published", "Published", is_number=True),
+    Column(
+        "model",
+        "Model",
+        number,
+        lambda one: Cell(str(one["model"]), float(one["model"]), f"/models/{one['model']}"),
+    ),
+    Column("state", "State", of=_state),
+    Column("trained", "Trained", moment),
+    Column("jobs", "Jobs", number, lambda one: one["metrics"].get("jobs")),
+    Column("since", "From", moment, lambda one: one["metrics"].get("since")),
+    Column("until", "Until", moment, lambda one: one["metrics"].get("until")),
+    Column("answered", "Certain of", SHARE, _later("answered")),
+    Column("right", "Of those right", SHARE, _later("accuracy_answered")),
+    Column("brier", "Squared error", partial(number, text="{:.3f}".format), _later("brier")),
+    Column(
+        "published",
+        "Published",
+        moment,
+        lambda one: max((bundle["published_at"] for bundle in one["bundles"]), default=None),
+    ),
 )
 
 
@@ -46,11 +69,11 @@ def page(store: Store, who: Who) -> Page:
         title="Models",
         facts={"models": models},
         tables=[
-            Table(
+            Table.of(
                 "models",
                 "Models, the latest first",
                 COLUMNS,
-                [_row(one) for one in models],
+                models,
                 empty="No model yet: `sluice model train` makes one.",
                 note="Certain of, right and the error: among those jobs that came after the ones "
                 "it learned from.",
@@ -64,29 +87,6 @@ def _models(store: Store, who: Who) -> list[Facts]:
     if not who.viewer.sees_all:
         raise HiddenError("models are made of all users' jobs, which PrivateData hides from you")
     return answers.models(store)
-
-
-def _row(one: Facts) -> list[Cell]:
-    metrics = one["metrics"]
-    later = metrics.get("later_jobs") or {}
-    return [
-        Cell(str(one["model"]), float(one["model"]), f"/models/{one['model']}"),
-        _state(one),
-        moment(one["trained"]),
-        number(metrics.get("jobs")),
-        moment(metrics.get("since")),
-        moment(metrics.get("until")),
-        number(later.get("answered"), share_text),
-        number(later.get("accuracy_answered"), share_text),
-        number(later.get("brier"), "{:.3f}".format),
-        moment(max((bundle["published_at"] for bundle in one["bundles"]), default=None)),
-    ]
-
-
-def _state(one: Facts) -> Cell:
-    if one["in_use"]:
-        return words("in use", tone="good")
-    return words("waits", tone="warn") if one["waits"] else words("kept", tone="dim")
 
 
 def card(store: Store, who: Who, wanted: int) -> Page:
@@ -125,11 +125,11 @@ def difference_page(site: Site, store: Store, who: Who, wanted: int) -> Page:
         ways=[(f"Model {wanted}", f"/models/{wanted}")],
         model=0 if one["in_use"] else wanted,
         tables=[
-            Table(
+            Table.of(
                 "changes",
                 "Users and names for whose jobs something changes",
                 CHANGES,
-                [_change(row) for row in (found or {"changes": []})["changes"]],
+                (found or {"changes": []})["changes"],
                 empty="Nothing that is known.",
                 note="In use and then: what is predicted of the latest of these jobs, and decided "
                 "on it, by either model with the settings and reviews as they stand.",
@@ -144,11 +144,11 @@ COMPUTING_SECONDS = 5
 CHANGES = (
     Column("user", "User"),
     Column("name", "Name"),
-    Column("jobs", "Jobs", is_number=True),
-    Column("predictions", "Predicted differently", is_number=True),
-    Column("decisions", "Decided differently", is_number=True),
-    Column("before", "In use"),
-    Column("after", "Then"),
+    Column("jobs", "Jobs", number),
+    Column("predictions", "Predicted differently", number),
+    Column("decisions", "Decided differently", number),
+    Column("before", "In use", of=lambda row: _side(row["before"])),
+    Column("after", "Then", of=lambda row: _side(row["after"])),
 )
 
 
@@ -162,15 +162,6 @@ def _told(found: Facts | None) -> str:
         f"{time_text(found['since'])}, {found['predictions']} would be predicted and "
         f"{found['decisions']} decided differently."
     )
-
-
-def _change(row: Facts) -> list[Cell]:
-    return [
-        words(row["user"]),
-        words(row["name"]),
-        *(number(row[name]) for name in ("jobs", "predictions", "decisions")),
-        *(words(_side(row[side])) for side in ("before", "after")),
-    ]
 
 
 def _side(side: Facts) -> str:
@@ -199,24 +190,27 @@ def publish(site: Site, who: Who, wanted: int, reason: str) -> None:
 
 def _comparison(one: Facts, in_use: Facts | None) -> Table:
     own, other = dict(_flat(one["metrics"])), dict(_flat(in_use["metrics"] if in_use else {}))
-    return Table(
+    return Table.of(
         "card",
         "Its card alongside that of the model in use",
         (
-            Column("what", "What"),
-            Column("model", f"Model {one['model']}", is_number=True),
-            Column("in_use", f"Model {in_use['model']}, in use" if in_use else "In use"),
-            Column("differs", "Differs"),
+            Column("what", "What", of=str),
+            Column("model", f"Model {one['model']}", number, lambda name: _value(own.get(name))),
+            Column(
+                "in_use",
+                f"Model {in_use['model']}, in use" if in_use else "In use",
+                of=lambda name: _value(other.get(name)),
+            ),
+            Column(
+                "differs",
+                "Differs",
+                of=lambda name: words(
+                    "differs" if own.get(name) != other.get(name) else None,
+                    tone="warn" if own.get(name) != other.get(name) else "",
+                ),
+            ),
         ),
-        [
-            [
-                words(name),
-                _value(own.get(name)),
-                _value(other.get(name)),
-                words("differs", tone="warn") if own.get(name) != other.get(name) else words(None),
-            ]
-            for name in own | other
-        ],
+        own | other,
         is_headed=True,
     )
 
@@ -237,17 +231,14 @@ def _value(value: object) -> Cell:
 
 
 def _bundles(one: Facts) -> Table:
-    return Table(
+    return Table.of(
         "bundles",
         "Bundles with it, the latest last",
         (
-            Column("published", "Published", is_number=True),
+            Column("published", "Published", moment, "published_at"),
             Column("checksum", "Checksum"),
             Column("path", "File"),
         ),
-        [
-            [moment(bundle["published_at"]), words(bundle["checksum"]), words(bundle["path"])]
-            for bundle in one["bundles"]
-        ],
+        one["bundles"],
         empty="It was never published.",
     )

@@ -7,14 +7,26 @@ not see others' jobs sees their own, and of the lanes how busy they are, not how
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from sluice.interference.calibrate.target_speeds import Lanes, target_speeds
 from sluice.policies.core import CLASSES
 from sluice.policies.record import token_name
-from sluice.serve.tables import Cell, Column, Page, Table, moment, number, words
-from sluice.slurm.texts import NOTHING, duration_text, rate_text, share_text, time_text
+from sluice.serve.tables import (
+    RATE,
+    SECONDS,
+    SHARE,
+    Cell,
+    Column,
+    Page,
+    Table,
+    job_cell,
+    moment,
+    number,
+    words,
+)
+from sluice.slurm.texts import NOTHING, duration_text, share_text, time_text
 from sluice.slurm.turns import turns_now
 from sluice.slurm.viewers import user_text
 
@@ -266,16 +278,30 @@ def _level(share: float | None) -> str:
 
 # How it looks
 
+JOB = (Column("job", "Job", job_cell, "job_id"), Column("name", "Name"), Column("user", "User"))
+LANES = Column("lanes", "Lanes", of=lambda row: ", ".join(row["lanes"]) or "all")
 WRITING = (
-    Column("job", "Job", is_number=True),
-    Column("name", "Name"),
-    Column("user", "User"),
-    Column("nodes", "Nodes", is_number=True),
-    Column("lanes", "Lanes"),
+    *JOB,
+    Column("nodes", "Nodes", number),
+    LANES,
     Column("pattern", "Pattern"),
-    Column("load", "Writes on average", is_number=True),
-    Column("metadata", "Metadata a second", is_number=True),
-    Column("ends", "Expected end", is_number=True),
+    Column("load", "Writes on average", RATE),
+    Column("metadata", "Metadata a second", partial(number, text="{:.3g}".format)),
+    Column("ends", "Expected end", moment, "expected_end"),
+)
+WAITING = (
+    *JOB,
+    Column("class", "Class"),
+    LANES,
+    Column("waited", "Waits for", SECONDS),
+    Column("at_most", "Longer at most", SECONDS),
+)
+TARGETS = (
+    Column("target", "Target"),
+    Column("speed", "Speed", partial(number, text=share_text, tone="warn")),
+    Column("low", "at least", SHARE),
+    Column("high", "at most", SHARE),
+    Column("latest", "Seen last", moment),
 )
 
 
@@ -288,7 +314,7 @@ def page(site: Site, store: Store, who: Who) -> Page:
         facts=facts,
         sentences=list(_sentences(facts, sees_all=who.viewer.sees_all)),
         figures=list(_figures(facts)),
-        tables=[_lane_table(facts), _waiting_table(facts), _writing_table(facts), *_more(facts)],
+        tables=[_lane_table(facts), *_more(facts)],
         refresh=max(REFRESH_SECONDS, round(site.config.follow_ms / 1000)),
     )
 
@@ -330,31 +356,23 @@ def _figures(facts: Facts) -> Iterator[tuple[str, Cell]]:
 
 
 def _lane_table(facts: Facts) -> Table:
-    return Table(
+    return Table.of(
         "lanes",
         "Lanes",
         (
             Column("lane", "Lane"),
-            Column("load", "Expected load", is_number=True),
-            Column("share", "Of its bandwidth", is_number=True),
-            Column("speed", "Speed", is_number=True),
-            Column("jobs", "Jobs", is_number=True),
+            Column("load", "Expected load", RATE),
+            Column("share", "Of its bandwidth", SHARE, _share_cell),
+            Column("speed", "Speed", _speed_cell),
+            Column("jobs", "Jobs", number),
             *(
-                Column(token["class"], f"Tokens {token['class']}")
-                for token in facts["lanes"][0]["tokens"]
+                Column(
+                    token["class"], f"Tokens {token['class']}", of=partial(_token_cell, place=place)
+                )
+                for place, token in enumerate(facts["lanes"][0]["tokens"])
             ),
         ),
-        [
-            [
-                words(lane["lane"]),
-                number(lane["load"], rate_text),
-                _share_cell(lane),
-                number(lane["speed"], share_text, tone="warn" if lane["speed"] < 1 else ""),
-                number(lane["jobs"]),
-                *map(_token_cell, lane["tokens"]),
-            ]
-            for lane in facts["lanes"]
-        ],
+        facts["lanes"],
         note="Tokens are those held, of those that the gate lets out, and how many jobs wait for "
         "one; a gate without a number is open.",
         is_headed=True,
@@ -368,7 +386,12 @@ def _share_cell(lane: Facts) -> Cell:
     return number(share, share_text, share=min(1.0, share), tone="bad" if share > 1 else "")
 
 
-def _token_cell(token: Facts) -> Cell:
+def _speed_cell(speed: float) -> Cell:
+    return number(speed, share_text, tone="warn" if speed < 1 else "")
+
+
+def _token_cell(lane: Facts, place: int) -> Cell:
+    token = lane["tokens"][place]
     if not token["held"] and not token["waiting"] and token["gate"] is None:
         return words(None, tone="dim")
     gate = "" if token["gate"] is None else f" of {token['gate']}"
@@ -376,118 +399,42 @@ def _token_cell(token: Facts) -> Cell:
     return words(f"{token['held']}{gate}{waits}", tone="warn" if token["waiting"] else "")
 
 
-def _waiting_table(facts: Facts) -> Table:
-    return Table(
+def _more(facts: Facts) -> Iterator[Table]:
+    yield Table.of(
         "waiting",
         "Who waits for I/O reasons",
-        (
-            Column("job", "Job", is_number=True),
-            Column("name", "Name"),
-            Column("user", "User"),
-            Column("class", "Class"),
-            Column("lanes", "Lanes"),
-            Column("waited", "Waits for", is_number=True),
-            Column("at_most", "Longer at most", is_number=True),
-        ),
-        [
-            [
-                _job_cell(row["job_id"]),
-                words(row["name"]),
-                words(row["user"]),
-                words(row["class"]),
-                words(", ".join(row["lanes"]) or "all"),
-                number(row["waited"], duration_text),
-                number(row["at_most"], duration_text),
-            ]
-            for row in facts["waiting"]
-        ],
+        WAITING,
+        facts["waiting"],
         empty="Nobody waits for I/O reasons.",
     )
-
-
-def _writing_table(facts: Facts) -> Table:
-    return Table(
+    yield Table.of(
         "writing",
         "Who writes",
         WRITING,
-        [
-            [
-                _job_cell(row["job_id"]),
-                words(row["name"]),
-                words(row["user"]),
-                number(row["nodes"]),
-                words(", ".join(row["lanes"]) or "all"),
-                words(row["pattern"]),
-                number(row["load"], rate_text),
-                number(row["metadata"], "{:.3g}".format),
-                moment(row["expected_end"]),
-            ]
-            for row in facts["writing"]
-        ],
+        facts["writing"],
         empty="No running job's I/O matters.",
         note="As their earlier runs let expect; sort by metadata to see who presses on the "
         "metadata server.",
         sorted_by="-load",
     )
-
-
-def _more(facts: Facts) -> Iterator[Table]:
     if facts["targets"]:
-        yield _target_table(facts)
+        yield Table.of(
+            "targets",
+            "Slow targets",
+            TARGETS,
+            facts["targets"],
+            note="Compared with their peers over the last week, with 95 % confidence.",
+            is_headed=True,
+        )
     if facts["turns"] is not None:
-        yield _burst_table(facts)
-
-
-def _target_table(facts: Facts) -> Table:
-    return Table(
-        "targets",
-        "Slow targets",
-        (
-            Column("target", "Target"),
-            Column("speed", "Speed", is_number=True),
-            Column("low", "at least", is_number=True),
-            Column("high", "at most", is_number=True),
-            Column("latest", "Seen last", is_number=True),
-        ),
-        [
-            [
-                words(one["target"]),
-                number(one["speed"], share_text, tone="warn"),
-                number(one["low"], share_text),
-                number(one["high"], share_text),
-                moment(one["latest"]),
-            ]
-            for one in facts["targets"]
-        ],
-        note="Compared with their peers over the last week, with 95 % confidence.",
-        is_headed=True,
-    )
-
-
-def _burst_table(facts: Facts) -> Table:
-    return Table(
-        "bursts",
-        "Bursts in turns",
-        (
-            Column("job", "Job", is_number=True),
-            Column("name", "Name"),
-            Column("user", "User"),
-            Column("state", "State"),
-            Column("since", "For", is_number=True),
-        ),
-        [
-            [
-                _job_cell(row["job_id"]),
-                words(row["name"]),
-                words(row["user"]),
-                words(row["state"]),
-                number(max(0, facts["now"] - row["since"]), duration_text),
-            ]
-            for row in facts["turns"]["bursts"]
-        ],
-        empty="No burst is under way.",
-    )
-
-
-def _job_cell(job_id: int) -> Cell:
-    return Cell(str(job_id), float(job_id), f"/decisions/{job_id}")
+        yield Table.of(
+            "bursts",
+            "Bursts in turns",
+            (
+                *JOB,
+                Column("state", "State"),
+                Column("since", "For", SECONDS, lambda row: max(0, facts["now"] - row["since"])),
+            ),
+            facts["turns"]["bursts"],
+            empty="No burst is under way.",
+        )

@@ -16,6 +16,9 @@ from sluice.interference.observations import alone_rates, site_coruns
 from sluice.interference.programs import WRITES, Program, size_text
 from sluice.policies.core import PATTERNS, sentence
 from sluice.serve.tables import (
+    AMOUNT,
+    BYTES,
+    SHARE,
     Cell,
     Column,
     Field,
@@ -23,6 +26,7 @@ from sluice.serve.tables import (
     Subject,
     Table,
     any_of,
+    job_cell,
     links_from,
     moment,
     number,
@@ -32,7 +36,6 @@ from sluice.serve.tables import (
 from sluice.slurm.records import UnknownJobError
 from sluice.slurm.reviews import jobs_of_program, selector_text
 from sluice.slurm.texts import (
-    amount_text,
     bytes_text,
     duration_text,
     intervals,
@@ -112,15 +115,19 @@ def _entries(site: Site, store: Store) -> list[Entry]:
 
 
 COLUMNS = (
-    Column("program", "Program"),
+    Column(
+        "program",
+        "Program",
+        of=lambda one: Cell(words(_name(one)).text, None, f"/predictions/{one['application']}"),
+    ),
     Column("user", "User"),
     Column("pattern", "Pattern"),
-    Column("chunk", "Chunk", is_number=True),
-    Column("processes", "Processes", is_number=True),
-    Column("written", "Written a run", is_number=True),
-    Column("io_share", "I/O share", is_number=True),
-    Column("confidence", "Confidence", is_number=True),
-    Column("runs", "Runs", is_number=True),
+    Column("chunk", "Chunk", BYTES, "chunk_bytes"),
+    Column("processes", "Processes", number, "nprocs"),
+    Column("written", "Written a run", BYTES, "write_bytes"),
+    Column("io_share", "I/O share", SHARE),
+    Column("confidence", "Confidence", SHARE, "confidence_cell"),
+    Column("runs", "Runs", number),
 )
 
 
@@ -146,7 +153,7 @@ def page(site: Site, store: Store, who: Who, query: Mapping[str, str]) -> Page:
             Field("evidence", "Known by", query.get("evidence", "user_name"), _evidences()),
         ),
         tables=[
-            Table(
+            Table.of(
                 "programs",
                 f"Programs {start + 1} to {start + len(shown)} of {len(chosen)}",
                 COLUMNS,
@@ -229,36 +236,27 @@ def _facts(one: Entry) -> Facts:
     }
 
 
-def _row(one: Entry, site: Site) -> list[Cell]:
-    is_sure = one.confidence >= site.policy.min_confidence
-    return [
-        Cell(words(_name(one)).text, None, f"/predictions/{one.id}"),
-        words(None if one.uid is None else user_text(one.uid)),
-        words(one.pattern),
-        number(one.chunk_bytes, bytes_text),
-        number(one.nprocs),
-        number(one.write_bytes, bytes_text),
-        number(one.io_share, share_text),
-        number(one.confidence, share_text, tone="" if is_sure else "dim", share=one.confidence),
-        number(one.runs),
-    ]
+def _row(one: Entry, site: Site) -> Facts:
+    """Return the facts, and how sure they are below MinConfidence."""
+    tone = "" if one.confidence >= site.policy.min_confidence else "dim"
+    return _facts(one) | {"confidence_cell": SHARE(one.confidence, tone=tone, share=one.confidence)}
 
 
-def _name(one: Entry) -> str:
+def _name(facts: Facts) -> str:
     """Return the label without the user, who has a column."""
-    return one.label.replace(f" of user {one.uid}", "")
+    return str(facts["label"].replace(f" of user {facts['uid']}", ""))
 
 
 RUNS = (
-    Column("started", "Run", is_number=True),
-    Column("job", "Job", is_number=True),
-    Column("program", "Program"),
-    Column("pattern", "Pattern"),
-    Column("confidence", "Confidence", is_number=True),
-    Column("written", "Written", is_number=True),
-    Column("chunk", "Chunk", is_number=True),
-    Column("processes", "Processes", is_number=True),
-    Column("log", "Darshan log"),
+    Column("started", "Run", moment, lambda run: run.log.start),
+    Column("job", "Job", job_cell, lambda run: run.log.jobid),
+    Column("program", "Program", of=lambda run: program_name(run.log.exe or "")),
+    Column("pattern", "Pattern", of=lambda run: run.profile.pattern),
+    Column("confidence", "Confidence", SHARE, lambda run: run.profile.confidence),
+    Column("written", "Written", BYTES, lambda run: run.profile.numbers.get("write_bytes")),
+    Column("chunk", "Chunk", BYTES, lambda run: run.profile.numbers.get("chunk_bytes")),
+    Column("processes", "Processes", number, lambda run: run.log.nprocs),
+    Column("log", "Darshan log", of=lambda run: Path(run.log.path).name),
 )
 
 
@@ -305,7 +303,7 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
     runs = [run for run in store.runs_behind(application) if who.viewer.sees(run.log.uid)]
     return Page(
         name="predictions",
-        title=_name(one),
+        title=_name(_facts(one)),
         facts={
             "program": _facts(one),
             "profile": profile,
@@ -326,27 +324,7 @@ def program_page(site: Site, store: Store, who: Who, application: int) -> Page:
         subject=_subject(store, one),
         tables=[
             _profile_table(profile),
-            Table(
-                "runs",
-                "The latest runs behind it",
-                RUNS,
-                [
-                    [
-                        moment(run.log.start),
-                        Cell(str(run.log.jobid), run.log.jobid, f"/decisions/{run.log.jobid}")
-                        if run.log.jobid
-                        else words(None),
-                        words(program_name(run.log.exe or "")),
-                        words(run.profile.pattern),
-                        number(run.profile.confidence, share_text),
-                        number(run.profile.numbers.get("write_bytes"), bytes_text),
-                        number(run.profile.numbers.get("chunk_bytes"), bytes_text),
-                        number(run.log.nprocs),
-                        words(Path(run.log.path).name),
-                    ]
-                    for run in runs
-                ],
-            ),
+            Table.of("runs", "The latest runs behind it", RUNS, runs),
         ],
     )
 
@@ -382,9 +360,9 @@ def _profile_table(profile: Facts) -> Table:
         "What its next run will do",
         (
             Column("what", "What"),
-            Column("value", "Expected", is_number=True),
-            Column("low", "nine in ten from", is_number=True),
-            Column("high", "to", is_number=True),
+            Column("value", "Expected", number),
+            Column("low", "nine in ten from", number),
+            Column("high", "to", number),
         ),
         [
             [
@@ -436,7 +414,7 @@ def _matrix_table(titles: Sequence[str], losses: Sequence[Sequence[float]]) -> T
         "Who loses how much alongside whom",
         (
             Column("loses", "Loses"),
-            *(Column(title.replace(" ", "_"), title, is_number=True) for title in titles),
+            *(Column(title.replace(" ", "_"), title, number) for title in titles),
         ),
         [
             [words(title), *(number(loss, share_text, tone=_heat(loss)) for loss in row)]
@@ -479,6 +457,17 @@ def _pairs(site: Site, store: Store, who: Who) -> Facts | None:
 SIDES = ("victim", "aggressor")
 
 
+PAIRS = (
+    Column("victim_user", "User", of=lambda row: _user(row, "victim")),
+    Column("victim", "Application", of=lambda row: row["victim"] or ANOTHER),
+    Column("aggressor_user", "Alongside user", of=lambda row: _user(row, "aggressor")),
+    Column("aggressor", "Application", of=lambda row: row["aggressor"] or ANOTHER),
+    Column("lost", "Lost node-hours", AMOUNT),
+    Column("look", "Look at", of=lambda r: pair_cell(r["victim_program"], r["aggressor_program"])),
+)
+ANOTHER = "another user's"
+
+
 def _pair_tables(pairs: Facts | None) -> list[Table]:
     note = (
         "They are being computed, from the newest 50,000 logs; come back in a minute."
@@ -488,29 +477,11 @@ def _pair_tables(pairs: Facts | None) -> list[Table]:
         else f"Computed {time_text(pairs['computed'])}, from the newest 50,000 logs."
     )
     return [
-        Table(
+        Table.of(
             "pairs",
             "Pairs that cost most",
-            (
-                Column("victim_user", "User"),
-                Column("victim", "Application"),
-                Column("aggressor_user", "Alongside user"),
-                Column("aggressor", "Application"),
-                Column("lost", "Lost node-hours", is_number=True),
-                Column("look", "Look at"),
-            ),
-            [
-                [
-                    *(
-                        words(text or "another user's")
-                        for side in SIDES
-                        for text in (_user(row, side), row[side])
-                    ),
-                    number(row["lost"], amount_text),
-                    pair_cell(row["victim_program"], row["aggressor_program"]),
-                ]
-                for row in (pairs or {"rows": []})["rows"]
-            ],
+            PAIRS,
+            (pairs or {"rows": []})["rows"],
             empty="None that is known.",
             note=note,
         )
@@ -526,7 +497,10 @@ def pair_cell(one: int | None, other: int | None) -> Cell:
 ABOUT_PAIR = (
     "What each of the two loses of its rate while the other writes, on the same targets. By {}."
 )
-SIDE_COLUMNS = (*COLUMNS, Column("loses", "Loses to the other", is_number=True))
+SIDE_COLUMNS = (
+    *COLUMNS,
+    Column("loses", "Loses to the other", lambda loss: number(loss, share_text, tone=_heat(loss))),
+)
 
 
 def pair_page(site: Site, store: Store, who: Who, one: int, other: int) -> Page:
@@ -540,7 +514,7 @@ def pair_page(site: Site, store: Store, who: Who, one: int, other: int) -> Page:
     ]
     return Page(
         name="interference",
-        title=f"{_name(sides[0])} and {_name(sides[1])}",
+        title=" and ".join(_name(_facts(side)) for side in sides),
         facts={
             "programs": [
                 _facts(side) | {"loses": loss} for side, loss in zip(sides, losses, strict=True)
@@ -550,12 +524,12 @@ def pair_page(site: Site, store: Store, who: Who, one: int, other: int) -> Page:
         sentences=[ABOUT_PAIR.format(model)],
         subject=_subject(store, *sides),
         tables=[
-            Table(
+            Table.of(
                 "programs",
                 "The two programs",
                 SIDE_COLUMNS,
                 [
-                    [*_row(side, site), number(loss, share_text, tone=_heat(loss))]
+                    _row(side, site) | {"loses": loss}
                     for side, loss in zip(sides, losses, strict=True)
                 ],
                 is_headed=True,
@@ -566,4 +540,4 @@ def pair_page(site: Site, store: Store, who: Who, one: int, other: int) -> Page:
 
 def _user(row: Facts, side: str) -> str:
     uid = row[f"{side}_uid"]
-    return row[f"{side}_user"] or ("" if uid is None else user_text(uid))
+    return row[f"{side}_user"] or (ANOTHER if uid is None else user_text(uid))

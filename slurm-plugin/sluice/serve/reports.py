@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sluice.serve.access import HiddenError
-from sluice.serve.tables import Cell, Column, Page, Table, moment, words
+from sluice.serve.tables import Cell, Column, Page, Table, moment
 from sluice.slurm.records import UnknownJobError
 from sluice.slurm.story import Heading, Rows
 from sluice.slurm.texts import time_text
@@ -26,9 +26,15 @@ ABOUT = (
     "What `sluice report` said last. To make one takes minutes, so it is made by that command, "
     "once a week for instance, and not here."
 )
+
+
+def _made(made_at: int, report: int) -> Cell:
+    return Cell(time_text(made_at)[:16], made_at, f"/reports/{report}")
+
+
 COLUMNS = (
-    Column("made", "Made", is_number=True),
-    Column("since", "Of jobs from", is_number=True),
+    Column("made", "Made", moment, lambda row: _made(row["made_at"], row["report"])),
+    Column("since", "Of jobs from", moment),
     Column("verdict", "Verdict"),
 )
 
@@ -36,25 +42,18 @@ COLUMNS = (
 def page(store: Store, who: Who) -> Page:
     """List reports, the latest first; raises HiddenError for who may not see all jobs."""
     _check(who)
-    titles = store.report_titles()
+    titles = [{"report": number} | asdict(one) for number, one in store.report_titles().items()]
     return Page(
         name="reports",
         title="Reports",
-        facts={"reports": [{"report": number} | asdict(one) for number, one in titles.items()]},
+        facts={"reports": titles},
         sentences=[ABOUT],
         tables=[
-            Table(
+            Table.of(
                 "reports",
                 "Reports, the latest first",
                 COLUMNS,
-                [
-                    [
-                        Cell(time_text(one.made_at)[:16], one.made_at, f"/reports/{number}"),
-                        moment(one.since),
-                        words(one.verdict),
-                    ]
-                    for number, one in titles.items()
-                ],
+                titles,
                 empty="No report yet: `sluice report` makes one.",
                 is_headed=True,
             )

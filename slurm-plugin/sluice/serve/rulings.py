@@ -45,13 +45,12 @@ ABOUT = (
 COLUMNS = (
     Column("id", "Review"),
     Column("text", "What holds"),
-    Column("until", "Until"),
+    Column("until", "Until", of=lambda row: day_text(row["until"]) if row["until"] else None),
     Column("by", "By"),
-    Column("made", "Made", is_number=True),
+    Column("made", "Made", moment, lambda row: row["made_at"] or None),
     Column("source", "Made in"),
-    Column("state", "State"),
+    Column("state", "State", of=lambda row: words(row["state"], tone=TONES[row["state"]])),
     Column("comment", "Comment"),
-    Column("undo", "Undo"),
 )
 
 
@@ -65,11 +64,11 @@ def page(site: Site, store: Store, who: Who) -> Page:
         facts={"reviews": rows},
         sentences=[ABOUT],
         tables=[
-            Table(
+            Table.of(
                 "reviews",
                 "Reviews, the latest first",
-                COLUMNS,
-                [_row(row, who) for row in rows],
+                (*COLUMNS, Column("undo", "Undo", of=lambda row: _undo(row, who))),
+                rows,
                 empty="No review was made.",
                 is_headed=True,
             )
@@ -88,19 +87,9 @@ def _is_visible(row: Facts, who: Who) -> bool:
     return all(who.viewer.sees(side.get("uid")) for side in sides)
 
 
-def _row(row: Facts, who: Who) -> list[Cell]:
+def _undo(row: Facts, who: Who) -> Cell:
     can_undo = who.is_operator and row["state"] != "undone" and row["source"] != FILE
-    return [
-        words(row["id"]),
-        words(row["text"]),
-        words(day_text(row["until"]) if row["until"] else None),
-        words(row["by"]),
-        moment(row["made_at"] or None),
-        words(row["source"]),
-        words(row["state"], tone=TONES[row["state"]]),
-        words(row["comment"]),
-        Cell("", undoes=row["id"] if can_undo else ""),
-    ]
+    return Cell("", undoes=row["id"] if can_undo else "")
 
 
 def rule(site: Site, who: Who, form: Mapping[str, str]) -> None:

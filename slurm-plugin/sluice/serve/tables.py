@@ -9,9 +9,20 @@ import csv
 import io
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sluice.slurm.texts import NOTHING, one_line, time_text
+from sluice.slurm.texts import (
+    NOTHING,
+    amount_text,
+    bytes_text,
+    duration_text,
+    one_line,
+    rate_text,
+    share_text,
+    time_text,
+    times_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,13 +58,58 @@ class Cell(NamedTuple):
         return self.text if self.value is None else self.value
 
 
+def words(text: str | None, href: str = "", tone: str = "") -> Cell:
+    """Return a cell with a text that may come from a user."""
+    return Cell(one_line(text) if text else NOTHING, None, href, tone)
+
+
+def number(
+    value: float | None, text: Callable[[float], str] = "{:.0f}".format, **more: Any
+) -> Cell:
+    """Return a cell with a number, which programs get as it is."""
+    return Cell(NOTHING, "", **more) if value is None else Cell(text(value), float(value), **more)
+
+
+def moment(seconds: float | None) -> Cell:
+    """Return a cell with a time: that of today without the date, others without the second."""
+    return number(seconds, _moment_text)
+
+
+def _moment_text(seconds: float) -> str:
+    text = time_text(int(seconds))
+    return text[11:] if text[:10] == time_text(int(time.time()))[:10] else text[:16]
+
+
+BYTES = partial(number, text=bytes_text)
+RATE = partial(number, text=rate_text)
+SHARE = partial(number, text=share_text)
+SECONDS = partial(number, text=duration_text)
+TIMES = partial(number, text=times_text)
+AMOUNT = partial(number, text=amount_text)
+
+
+def job_cell(job_id: int | None) -> Cell:
+    """Return a link to the story of a job."""
+    return Cell(str(job_id), float(job_id), f"/decisions/{job_id}") if job_id else words(None)
+
+
 class Column(NamedTuple):
     """A column, by the name that queries and programs use."""
 
     name: str
     title: str
-    is_number: bool = False
-    help: str = ""
+    show: Callable[[Any], Cell] = words
+    """Makes the cell of a value."""
+    of: str | Callable[[Any], Any] = ""
+    """What makes a value, or a cell, of a row, or the row's key; empty: the key is the name."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.show is not words
+
+    def cell(self, row: Any) -> Cell:
+        value = self.of(row) if callable(self.of) else row[self.of or self.name]
+        return value if isinstance(value, Cell) else self.show(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +127,14 @@ class Table:
     """Name of a column, with - before it where the largest comes first."""
     is_headed: bool = False
     """Whether the first cell of a row names it."""
+
+    @classmethod
+    def of(
+        cls, name: str, caption: str, columns: Sequence[Column], rows: Iterable[Any], **more: Any
+    ) -> Table:
+        """Make one of rows as the columns know them."""
+        cells = [[column.cell(row) for column in columns] for row in rows]
+        return cls(name, caption, columns, cells, **more)
 
     def found(self, text: str) -> Table:
         """Return the rows that contain all words of a text."""
@@ -128,28 +192,6 @@ def _csv(cell: Cell) -> str | float:
         return plain
     text = "" if plain == NOTHING else one_line(plain)
     return f"'{text}" if text.startswith(FORMULA) else text
-
-
-def words(text: str | None, href: str = "", tone: str = "") -> Cell:
-    """Return a cell with a text that may come from a user."""
-    return Cell(one_line(text) if text else NOTHING, None, href, tone)
-
-
-def number(
-    value: float | None, text: Callable[[float], str] = "{:.0f}".format, **more: Any
-) -> Cell:
-    """Return a cell with a number, which programs get as it is."""
-    return Cell(NOTHING, "", **more) if value is None else Cell(text(value), float(value), **more)
-
-
-def moment(seconds: float | None) -> Cell:
-    """Return a cell with a time: that of today without the date, others without the second."""
-    return number(seconds, _moment_text)
-
-
-def _moment_text(seconds: float) -> str:
-    text = time_text(int(seconds))
-    return text[11:] if text[:10] == time_text(int(time.time()))[:10] else text[:16]
 
 
 def any_of(names: Iterable[str]) -> dict[str, str]:
