@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import usage_errors
+from sluice.cli.common import options, usage_errors
 
 if TYPE_CHECKING:
     from sluice.interference.calibrate.grid import PlannedCoRun
@@ -67,93 +67,87 @@ counter_option = click.option(
 )
 
 
-def target_options(function: Any) -> Any:
-    for option in (
-        click.option(
-            "--target",
-            "targets",
-            multiple=True,
-            required=True,
-            metavar="NAME=DIR[,DIR]",
-            help="A directory whose files lie on one target; with two, probe and signals see it "
-            "through clients of their own. The first --target is measured, a second one serves "
-            "as a control.",
-        ),
-        counter_option,
-        click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH."),
-        click.option(
-            "--srun",
-            metavar="WORDS",
-            callback=_command,
-            help="Start the programs through this, e.g. 'srun -N 4 --ntasks-per-node 1 -p test'.",
-        ),
-        click.option(
-            "--tasks",
-            default=1,
-            show_default=True,
-            type=click.IntRange(1),
-            help="Tasks that --srun starts; a program's processes are dealt to them. Nothing is "
-            "kept of a run in which it started another number.",
-        ),
-        click.option(
-            "--window",
-            default=1.5,
-            show_default=True,
-            type=Seconds(0.2),
-            help="Seconds that are measured in each run.",
-        ),
-        click.option(
-            "--fill",
-            default=0.4,
-            show_default=True,
-            type=Seconds(0),
-            help="Seconds before, in which caches fill.",
-        ),
-        click.option("--seed", default=1, show_default=True, help="Of the random order of runs."),
-        click.option("--site", help="What is measured, in your words.  [default: the directory]"),
-    ):
-        function = option(function)
-    return function
+target_options = options(
+    click.option(
+        "--target",
+        "targets",
+        multiple=True,
+        required=True,
+        metavar="NAME=DIR[,DIR]",
+        help="A directory whose files lie on one target; with two, probe and signals see it "
+        "through clients of their own. The first --target is measured, a second one serves "
+        "as a control.",
+    ),
+    counter_option,
+    click.option("--probe", metavar="FILE", help="sluice-probe, where it is not in PATH."),
+    click.option(
+        "--srun",
+        metavar="WORDS",
+        callback=_command,
+        help="Start the programs through this, e.g. 'srun -N 4 --ntasks-per-node 1 -p test'.",
+    ),
+    click.option(
+        "--tasks",
+        default=1,
+        show_default=True,
+        type=click.IntRange(1),
+        help="Tasks that --srun starts; a program's processes are dealt to them. Nothing is "
+        "kept of a run in which it started another number.",
+    ),
+    click.option(
+        "--window",
+        default=1.5,
+        show_default=True,
+        type=Seconds(0.2),
+        help="Seconds that are measured in each run.",
+    ),
+    click.option(
+        "--fill",
+        default=0.4,
+        show_default=True,
+        type=Seconds(0),
+        help="Seconds before, in which caches fill.",
+    ),
+    click.option("--seed", default=1, show_default=True, help="Of the random order of runs."),
+    click.option("--site", help="What is measured, in your words.  [default: the directory]"),
+)
 
 
-def grid_options(function: Any) -> Any:
-    """Add what says which co-runs are measured, and within which time."""
-    for option in (
-        click.option(
-            "--budget",
-            default=DEFAULT_BUDGET,
-            show_default=True,
-            callback=_seconds,
-            help="Time that it may take, like 90s, 10m or 1h30m.",
-        ),
-        click.option(
-            "--chunk",
-            "chunks",
-            multiple=True,
-            metavar="BYTES",
-            help="Chunk sizes of the grid.  [default: 64K 256K 1M 4M 16M]",
-        ),
-        click.option(
-            "--processes",
-            type=click.IntRange(1),
-            help="Of each plain program in the grid.  [default: 2 for each task]",
-        ),
-        click.option(
-            "--co-run",
-            "coruns",
-            multiple=True,
-            metavar="'PROBE SIGNAL…'",
-            help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
-        ),
-        click.option(
-            "--rounds",
-            type=click.IntRange(0, MOST_ROUNDS),
-            help="Rounds of what the servers do, for a third of the budget at most.  "
-            f"[default: {DEFAULT_ROUNDS}; 0 with --co-run]",
-        ),
-    ):
-        function = option(function)
-    return function
+grid_options = options(
+    click.option(
+        "--budget",
+        default=DEFAULT_BUDGET,
+        show_default=True,
+        callback=_seconds,
+        help="Time that it may take, like 90s, 10m or 1h30m.",
+    ),
+    click.option(
+        "--chunk",
+        "chunks",
+        multiple=True,
+        metavar="BYTES",
+        help="Chunk sizes of the grid.  [default: 64K 256K 1M 4M 16M]",
+    ),
+    click.option(
+        "--processes",
+        type=click.IntRange(1),
+        help="Of each plain program in the grid.  [default: 2 for each task]",
+    ),
+    click.option(
+        "--co-run",
+        "coruns",
+        multiple=True,
+        metavar="'PROBE SIGNAL…'",
+        help="Measure this instead of the grid, e.g. 'owc:1M:2 aw:16M:4'; three make a triple.",
+    ),
+    click.option(
+        "--rounds",
+        type=click.IntRange(0, MOST_ROUNDS),
+        help="Rounds of what the servers do, for a third of the budget at most.  "
+        f"[default: {DEFAULT_ROUNDS}; 0 with --co-run]",
+    ),
+)
+"""What says which co-runs are measured, and within which time."""
 
 
 def settings_of(

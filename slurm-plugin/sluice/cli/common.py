@@ -154,6 +154,31 @@ def json_option(function: Function) -> Function:
     )
 
 
+def options(*several: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Decorate a command with several options, in their order."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(several):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+class Words(ParamType[tuple[str, ...]]):
+    """Words with commas between them."""
+
+    name = "LIST"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        del param, ctx
+        if isinstance(value, tuple):
+            return value
+        return tuple(word for part in value.split(",") if (word := part.strip()))
+
+
 # Configuration and history
 
 

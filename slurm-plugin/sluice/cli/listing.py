@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import Function, Layout, ParamType
+from sluice.cli.common import Function, Layout, ParamType, Words, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,20 +69,6 @@ class Since(Age):
             self.fail(f"{value!r} is no date; say e.g. 2026-11-20 or 2026-11-20T08:30", param, ctx)
 
 
-class Words(ParamType[tuple[str, ...]]):
-    """Words with commas between them."""
-
-    name = "LIST"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        del param, ctx
-        if isinstance(value, tuple):
-            return value
-        return tuple(word for part in value.split(",") if (word := part.strip()))
-
-
 def layout_options(function: Function) -> Function:
     """Add --format, --noheader and --parsable2, which become one argument, layout."""
 
@@ -92,15 +78,7 @@ def layout_options(function: Function) -> Function:
     ) -> Any:
         return function(*args, layout=Layout(columns, noheader, parsable), **named)
 
-    for option in (
-        click.option(
-            "-P",
-            "--parsable2",
-            "parsable",
-            is_flag=True,
-            help="Rows alone, with | between the columns, as sacct has it.",
-        ),
-        click.option("--noheader", is_flag=True, help="Rows alone, without the heading."),
+    return options(
         click.option(
             "--format",
             "columns",
@@ -109,22 +87,27 @@ def layout_options(function: Function) -> Function:
             metavar="COLUMN[%WIDTH],…",
             help="These columns, by their headings without blanks, in this order.",
         ),
-    ):
-        laid_out = option(laid_out)
-    return laid_out  # type: ignore[return-value] # of the type that click made of it
+        click.option("--noheader", is_flag=True, help="Rows alone, without the heading."),
+        click.option(
+            "-P",
+            "--parsable2",
+            "parsable",
+            is_flag=True,
+            help="Rows alone, with | between the columns, as sacct has it.",
+        ),
+    )(laid_out)  # type: ignore[return-value] # of the type that click made of it
 
 
 def selection_options(*names: str) -> Callable[[Function], Function]:
     """Add those of --user, --account, --cluster and --state that are named."""
-
-    def add(function: Function) -> Function:
-        for name in reversed(names):
-            function = click.option(
+    return options(
+        *(
+            click.option(
                 f"--{name}", f"{name}s", type=Words(), default=(), metavar="NAME,…", help=WHAT[name]
-            )(function)
-        return function
-
-    return add
+            )
+            for name in names
+        )
+    )
 
 
 def since_option(default: str | None, text: str) -> Callable[[Function], Function]:

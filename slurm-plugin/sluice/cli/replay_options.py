@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sluice.cli.common import ParamType
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -26,18 +24,6 @@ def pairs(
         if "=" not in value:
             raise click.BadParameter(f"{value!r} is not KEY=VALUE", param=parameter)
     return dict(value.split("=", 1) for value in values)
-
-
-class Names(ParamType[tuple[str, ...]]):
-    """Names separated by commas."""
-
-    name = "names"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        del param, ctx
-        return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 def written(
@@ -228,17 +214,6 @@ STORAGE = (
         "deviation of its logarithm.",
     ),
 )
-
-
-def options(*groups: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
-    """Decorate a command with groups of options, in their order."""
-
-    def decorate(function: Function) -> Function:
-        for option in reversed([option for group in groups for option in group]):
-            function = option(function)
-        return function
-
-    return decorate
 
 
 def experiment_of(values: Mapping[str, Any]) -> Experiment:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from sluice.cli.common import (
     bundle_line,
     files_options,
     json_option,
+    options,
     published,
     show_json,
     show_table,
@@ -49,32 +49,28 @@ TERMS = {
 
 def _terms(prefix: str, side: str) -> Callable[[Any], Any]:
     """Options that select jobs."""
-    options = [
-        click.option(f"--{prefix}{term}", f"{side}_{term}", default="", help=text)
-        for term, text in TERMS.items()
-    ]
-    return lambda function: reduce(lambda made, option: option(made), options[::-1], function)
+    return options(
+        *(
+            click.option(f"--{prefix}{term}", f"{side}_{term}", default="", help=text)
+            for term, text in TERMS.items()
+        )
+    )
 
 
-def _made_options(function: Any) -> Any:
-    for option in (
-        json_option,
-        files_options,
-        click.option(
-            "--publish", "is_published", is_flag=True, help="Write the bundle at once, too."
-        ),
-        click.option("--comment", default="", help="Why; kept, and shown by `sluice why`."),
-        click.option(
-            "--until",
-            default="",
-            metavar="DAY",
-            help="Until the end of this day (2027-03-01), or this moment.  [default: no end]",
-        ),
-        _terms("with-", "with"),
-        _terms("", "of"),
-    ):
-        function = option(function)
-    return function
+_made_options = options(
+    _terms("", "of"),
+    _terms("with-", "with"),
+    click.option(
+        "--until",
+        default="",
+        metavar="DAY",
+        help="Until the end of this day (2027-03-01), or this moment.  [default: no end]",
+    ),
+    click.option("--comment", default="", help="Why; kept, and shown by `sluice why`."),
+    click.option("--publish", "is_published", is_flag=True, help="Write the bundle at once, too."),
+    files_options,
+    json_option,
+)
 
 
 @click.group()

@@ -11,9 +11,11 @@ import click
 
 from sluice.cli.common import (
     CommandError,
+    Words,
     amount_text,
     duration_text,
     json_option,
+    options,
     show_json,
     show_table,
 )
@@ -21,10 +23,8 @@ from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
     STORAGE,
     TRACE,
-    Names,
     experiment_of,
     known_policies,
-    options,
     pairs,
     repeat,
     written,
@@ -39,11 +39,11 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
 
 
 @click.command("sweep", short_help="Compare policies over a grid of parameters.")
-@options(TRACE)
+@options(*TRACE)
 @click.option(
     "--policy",
     "policies",
-    type=Names(),
+    type=Words(),
     multiple=True,
     metavar="NAME,…",
     help="Policies to set next to Slurm alone; docs/reference/replay.md lists them.",
@@ -57,7 +57,7 @@ SHOWN = ("lost_slot_hours", "share_of_bound", "io_slowdown_p99", "wait_mean_s", 
     "seed, slots; an option of a policy, a setting of the scheduler, a number of the storage. All "
     "combinations are computed.",
 )
-@options(STORAGE)
+@options(*STORAGE)
 @repeat("Ask each case again of N more draws of seeds and storage, for intervals.")
 @click.option(
     "--again",

@@ -11,9 +11,11 @@ import click
 from sluice.cli.common import (
     NOTHING,
     CommandError,
+    Words,
     amount_text,
     duration_text,
     json_option,
+    options,
     share_text,
     show_json,
     show_table,
@@ -22,10 +24,8 @@ from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
     STORAGE,
     TRACE,
-    Names,
     experiment_of,
     known_policies,
-    options,
     repeat,
     written,
 )
@@ -43,7 +43,7 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
 
 
 @click.command("replay", short_help="Say how a trace of jobs would have been scheduled.")
-@options(TRACE)
+@options(*TRACE)
 @click.option(
     "--policy",
     default="none",
@@ -53,12 +53,12 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
 )
 @click.option(
     "--compare",
-    type=Names(),
+    type=Words(),
     multiple=True,
     metavar="NAME,…",
     help="Other policies to replay the same jobs under, and to compare with it.",
 )
-@options(STORAGE)
+@options(*STORAGE)
 @repeat("Ask again of N more draws of seeds and storage, for intervals; 19 make them 90 %.")
 @written(
     "--jobs",
