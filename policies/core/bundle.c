@@ -61,8 +61,9 @@ check_argument (const struct sluice_application *a, struct sluice_error *err)
 	return check_exponents (a->argument_exponent, "argument", err);
 }
 
-int
-sluice_application_check (const struct sluice_application *a, struct sluice_error *err)
+/* 0 if every number is in its range; else -1 and what is not. */
+static int
+check_numbers (const struct sluice_application *a, struct sluice_error *err)
 {
 	if (!is_kept (a->evidence))
 		return sluice_fail (err, "has evidence %u", (unsigned int)a->evidence);
@@ -312,7 +313,7 @@ check_application (const struct sluice_bundle *b, uint32_t i, struct sluice_erro
 	if (a->key == 0 || sluice_bundle_find (b, a->key) != a)
 		return sluice_fail (err, "application %u is not found by its key",
 				    (unsigned int)i);
-	if (sluice_application_check (a, &why) < 0)
+	if (check_numbers (a, &why) < 0)
 		return sluice_fail (err, "application %u: %.200s", (unsigned int)i,
 				    why.text);
 	return 0;

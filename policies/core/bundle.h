@@ -60,11 +60,6 @@ struct sluice_application {
 	struct sluice_profile profile; /* profile.confidence, profile.runs */
 };
 
-/* 0 if every number is in its range; else -1 and what is not. The key is the
- * caller's to check. */
-int sluice_application_check (const struct sluice_application *application,
-			      struct sluice_error *err);
-
 /* The profile expected at the size and the arguments of a submission; what it does not say
  * scales nothing. A power law is believed up to one octave beyond what was seen. */
 void sluice_application_profile (const struct sluice_application *application,

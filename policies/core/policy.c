@@ -62,6 +62,18 @@ sluice_policy_check (const struct sluice_policy *policy, struct sluice_error *er
 	return 0;
 }
 
+uint32_t
+sluice_lane_count (const struct sluice_policy *policy)
+{
+	return policy->lane_count ? policy->lane_count : 1;
+}
+
+const char *
+sluice_lane_name (const struct sluice_policy *policy, uint32_t lane)
+{
+	return policy->lane_count ? policy->lanes[lane].name : "all";
+}
+
 static int
 has_lane (const struct sluice_policy *policy, const char *name)
 {

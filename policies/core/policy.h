@@ -71,4 +71,8 @@ int sluice_policy_check (const struct sluice_policy *policy, struct sluice_error
 void sluice_policy_join_lanes (struct sluice_policy *policy,
 			       const struct sluice_policy *other);
 
+/* The lanes of a policy: an undivided file system is one, called all. */
+uint32_t sluice_lane_count (const struct sluice_policy *policy);
+const char *sluice_lane_name (const struct sluice_policy *policy, uint32_t lane);
+
 #endif

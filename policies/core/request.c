@@ -33,8 +33,10 @@ tasks_of_range (const char *p, const char *end)
 	return last < first || step == 0 ? 0 : (last - first) / step + 1;
 }
 
-uint32_t
-sluice_array_tasks (const char *array)
+/* Of "0-15:4,20%2" 5; 0 for NULL; 1 where the text makes no sense (Slurm will refuse it).
+ */
+static uint32_t
+array_tasks (const char *array)
 {
 	if (!array)
 		return 0;
@@ -94,8 +96,8 @@ is_flag_with_number (const char *word, size_t length, const char *flag)
 	return 1;
 }
 
-int
-sluice_line_has_option (const char *line, const char *option)
+static int
+has_option (const char *line, const char *option)
 {
 	return has_word (line, is_option, option);
 }
@@ -162,8 +164,7 @@ flags_of (const struct sluice_request *request)
 		uint32_t flag;
 	} rules[] = {
 		{ is_immediate (request), SLUICE_SUBMIT_IMMEDIATE },
-		{ sluice_line_has_option (request->submit_line, "--pty"),
-		  SLUICE_SUBMIT_PTY },
+		{ has_option (request->submit_line, "--pty"), SLUICE_SUBMIT_PTY },
 		{ request->cron != 0, SLUICE_SUBMIT_CRON },
 		{ request->reservation && request->reservation[0],
 		  SLUICE_SUBMIT_RESERVATION },
@@ -178,7 +179,7 @@ flags_of (const struct sluice_request *request)
 		{ request->io_dir != 0, SLUICE_SUBMIT_IO_DIR },
 		{ request->io_turns && !is_no (request->io_turns), SLUICE_SUBMIT_IO_TURNS },
 		{ request->io_turns && is_no (request->io_turns), SLUICE_SUBMIT_NO_TURNS },
-		{ sluice_line_has_option (request->submit_line, "--test-only"),
+		{ has_option (request->submit_line, "--test-only"),
 		  SLUICE_SUBMIT_TEST_ONLY },
 	};
 	uint32_t flags = 0;
@@ -226,7 +227,7 @@ sluice_submission_of (const struct sluice_request *request, struct sluice_submis
 	out->tasks = request->tasks;
 	out->cpus_per_task = request->cpus_per_task;
 	out->time_limit = request->time_limit;
-	out->array_tasks = sluice_array_tasks (request->array);
+	out->array_tasks = array_tasks (request->array);
 	out->license_length
 	    = request->licenses ? (uint32_t)bounded_length (request->licenses) : 0;
 	out->memory_mib = memory_of (request);

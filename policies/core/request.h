@@ -49,11 +49,4 @@ struct sluice_request {
 void sluice_submission_of (const struct sluice_request *request,
 			   struct sluice_submission *out);
 
-/* The tasks of an array, of "0-15:4,20%2" 5; 0 for NULL; 1 where the text makes
- * no sense (Slurm will refuse it). */
-uint32_t sluice_array_tasks (const char *array);
-
-/* Whether a word of the line is the option, alone or with `=value`. */
-int sluice_line_has_option (const char *line, const char *option);
-
 #endif

@@ -228,18 +228,16 @@ sluice_mode_of (const struct sluice_config *config, const struct sluice_policy *
 		const struct sluice_submission *submission, uint32_t lane_mask,
 		struct sluice_job_mode *out)
 {
-	uint32_t lane_count = policy->lane_count ? policy->lane_count : 1;
 	int is_first = 1;
 	struct sluice_job_mode one;
 
 	*out = (struct sluice_job_mode){ .mode = config->mode };
 	if (config->mode == SLUICE_MODE_OFF || config->mode_rule_count == 0)
 		return;
-	for (uint32_t lane = 0; lane < lane_count; lane++) {
+	for (uint32_t lane = 0; lane < sluice_lane_count (policy); lane++) {
 		if (lane_mask && !(lane_mask >> lane & 1))
 			continue;
-		mode_on_lane (config, submission,
-			      policy->lane_count ? policy->lanes[lane].name : "all", &one);
+		mode_on_lane (config, submission, sluice_lane_name (policy, lane), &one);
 		if (is_first || (lane_mask ? one.mode < out->mode : one.mode > out->mode))
 			*out = one;
 		is_first = 0;

@@ -272,7 +272,7 @@ sluice_corunner_set_create (const struct sluice_bundle *bundle)
 	const struct sluice_policy *policy = sluice_bundle_policy (bundle);
 	set->bundle = bundle;
 	set->z = sluice_normal_quantile (policy->quantile);
-	set->all = (1u << (policy->lane_count ? policy->lane_count : 1)) - 1;
+	set->all = (1u << sluice_lane_count (policy)) - 1;
 	for (uint32_t l = 0; l < SLUICE_MAX_LANES; l++)
 		set->speeds[l] = 1.0;
 	return set;
@@ -340,7 +340,7 @@ sluice_situation_create (const struct sluice_bundle *bundle,
 	s->policy = sluice_bundle_policy (bundle);
 	s->model = sluice_bundle_interference (bundle);
 	s->z = set->z;
-	s->lane_count = s->policy->lane_count ? s->policy->lane_count : 1;
+	s->lane_count = sluice_lane_count (s->policy);
 	if (snapshot) {
 		for (uint32_t l = 0; l < s->policy->lane_count; l++)
 			set->speeds[l] = sluice_snapshot_lane_speed (

@@ -1,5 +1,6 @@
 #include "snapshot.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -229,36 +230,33 @@ sluice_snapshot_lane_speed (const struct sluice_snapshot *snapshot, const char *
 	return 1.0;
 }
 
-const struct sluice_user *
-sluice_snapshot_user (const struct sluice_snapshot *snapshot, uint32_t uid)
+/* Both users and holders begin with the number that they are sorted by. */
+_Static_assert(offsetof (struct sluice_user, uid) == 0, "users begin with the uid");
+_Static_assert(offsetof (struct sluice_holder, job_id) == 0, "holders with the job id");
+
+static int
+compare_numbers (const void *number, const void *element)
 {
-	uint64_t low = 0, high = snapshot->user_count;
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		if (snapshot->users[middle].uid < uid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < snapshot->user_count && snapshot->users[low].uid == uid)
-		return &snapshot->users[low];
-	return NULL;
+	uint32_t a = *(const uint32_t *)number, b = *(const uint32_t *)element;
+	return (a > b) - (a < b);
+}
+
+static const void *
+find_number (const void *elements, size_t size, uint64_t count, uint32_t number)
+{
+	return count ? bsearch (&number, elements, count, size, compare_numbers) : NULL;
+}
+
+const struct sluice_user *
+sluice_snapshot_user (const struct sluice_snapshot *s, uint32_t uid)
+{
+	return find_number (s->users, sizeof *s->users, s->user_count, uid);
 }
 
 const struct sluice_holder *
-sluice_snapshot_holder (const struct sluice_snapshot *snapshot, uint32_t job_id)
+sluice_snapshot_holder (const struct sluice_snapshot *s, uint32_t job_id)
 {
-	uint64_t low = 0, high = snapshot->holder_count;
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		if (snapshot->holders[middle].job_id < job_id)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < snapshot->holder_count && snapshot->holders[low].job_id == job_id)
-		return &snapshot->holders[low];
-	return NULL;
+	return find_number (s->holders, sizeof *s->holders, s->holder_count, job_id);
 }
 
 uint32_t

@@ -5,18 +5,6 @@
 #include "record.h"
 #include "situation.h"
 
-static uint32_t
-lane_count (const struct sluice_policy *policy)
-{
-	return policy->lane_count ? policy->lane_count : 1;
-}
-
-static const char *
-lane_name (const struct sluice_policy *policy, uint32_t lane)
-{
-	return policy->lane_count ? policy->lanes[lane].name : "all";
-}
-
 void
 sluice_tokens_of (const struct sluice_policy *policy,
 		  const struct sluice_decision *decision, struct sluice_tokens *out)
@@ -30,7 +18,7 @@ sluice_tokens_of (const struct sluice_policy *policy,
 	case SLUICE_ACTION_COLOCATE:
 	case SLUICE_ACTION_TURNS:
 	case SLUICE_ACTION_DELAY:
-		out->lane_mask = (1u << lane_count (policy)) - 1;
+		out->lane_mask = (1u << sluice_lane_count (policy)) - 1;
 		break;
 	case SLUICE_ACTION_DISJOINT:
 		out->lane_mask = decision->alternatives[decision->chosen].lane_mask;
@@ -133,7 +121,7 @@ sluice_tokens_exchange (const struct sluice_policy *policy,
 			const struct sluice_tokens *held,
 			const struct sluice_decision *decision)
 {
-	uint32_t everywhere = (1u << lane_count (policy)) - 1;
+	uint32_t everywhere = (1u << sluice_lane_count (policy)) - 1;
 	struct sluice_tokens wanted;
 
 	sluice_tokens_of (policy, decision, &wanted);
@@ -159,7 +147,7 @@ void
 sluice_token_name (const struct sluice_policy *policy, uint32_t lane, uint32_t klass,
 		   char *out)
 {
-	const char *name = lane_name (policy, lane);
+	const char *name = sluice_lane_name (policy, lane);
 	size_t length = strlen (name);
 	memcpy (out, name, length);
 	out[length] = '_';
@@ -199,7 +187,7 @@ sluice_licenses_append (const struct sluice_policy *policy,
 	size_t before = strlen (text);
 	struct text out = { text, before };
 
-	for (uint32_t lane = 0; lane < lane_count (policy); lane++) {
+	for (uint32_t lane = 0; lane < sluice_lane_count (policy); lane++) {
 		if (!(tokens->lane_mask >> lane & 1))
 			continue;
 		sluice_token_name (policy, lane, tokens->klass, name);
@@ -216,10 +204,10 @@ sluice_tokens_fit (const struct sluice_policy *policy, const struct sluice_token
 		   uint32_t length)
 {
 	size_t needed = length;
-	for (uint32_t lane = 0; lane < lane_count (policy); lane++)
+	for (uint32_t lane = 0; lane < sluice_lane_count (policy); lane++)
 		if (tokens->lane_mask >> lane & 1)
-			needed += (needed > 0) + strlen (lane_name (policy, lane)) + 1
-				  + strlen (sluice_class_name (tokens->klass));
+			needed += (needed > 0) + strlen (sluice_lane_name (policy, lane))
+				  + 1 + strlen (sluice_class_name (tokens->klass));
 	return needed < SLUICE_LICENSES_SIZE;
 }
 
@@ -283,8 +271,8 @@ find_token (const struct sluice_policy *policy, const struct item *item, uint32_
 	size_t length;
 	const char *name = name_of (item, &length);
 
-	for (*lane = 0; *lane < lane_count (policy); ++*lane) {
-		const char *prefix = lane_name (policy, *lane);
+	for (*lane = 0; *lane < sluice_lane_count (policy); ++*lane) {
+		const char *prefix = sluice_lane_name (policy, *lane);
 		size_t n = strlen (prefix);
 		if (length <= n || memcmp (name, prefix, n) != 0)
 			continue;

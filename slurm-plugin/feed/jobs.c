@@ -284,7 +284,8 @@ jobs_write_changes (void)
 	return 0;
 }
 
-int
+/* One job, or all records of an array or heterogeneous job. 0, or -1 with Slurm's errno. */
+static int
 job_load (job_info_msg_t **answer, uint32_t job_id)
 {
 #ifdef LOADS_JOB_OF_STEP

@@ -35,9 +35,6 @@ int jobs_write_changes (void);
  * none when Slurm does not know it. */
 int jobs_write_one (uint32_t job_id);
 
-/* One job, or all records of an array or heterogeneous job. 0, or -1 with Slurm's errno. */
-int job_load (job_info_msg_t **answer, uint32_t job_id);
-
 /* Changes of jobs' licences, each on condition that the job is as sluiced saw it. */
 
 /* Carry out the changes in a request's payload, one after the other, and write a

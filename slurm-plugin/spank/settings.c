@@ -33,7 +33,7 @@ static const struct backend backends[] = {
 	{ "lustre", "/usr/bin/lfs", lustre_words },
 };
 
-const struct backend *
+static const struct backend *
 backend_named (const char *name)
 {
 	for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)

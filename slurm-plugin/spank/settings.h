@@ -72,9 +72,6 @@ struct backend {
 	void (*words) (const struct lane *lane, const char *words[]);
 };
 
-/* NULL: there is none of that name. */
-const struct backend *backend_named (const char *name);
-
 /* Fill words with a NULL-terminated command line that points into settings and
  * lane, or with a NULL alone where the backend needs no command. */
 void backend_command (const struct settings *settings, const struct lane *lane,

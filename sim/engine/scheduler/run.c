@@ -33,8 +33,9 @@ new_run (struct sluice_engine *e)
 	return e->run_count++;
 }
 
-int
-run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign)
+/* Take the run's part from the plan (sign -1) from now on, or give it back (1). */
+static int
+change_plan (struct sluice_engine *e, uint32_t run, int32_t sign)
 {
 	const struct run *r = &e->runs[run];
 	const int32_t *take = e->takes + (size_t)run * e->columns;
@@ -55,7 +56,7 @@ change_free (struct sluice_engine *e, uint32_t run, int32_t sign)
 	const int32_t *take = e->takes + (size_t)run * e->columns;
 	if (availability_change (&e->base, e->now, e->runs[run].expected_end, take, sign))
 		return -1;
-	return e->pass.has_plan ? run_change_plan (e, run, sign) : 0;
+	return e->pass.has_plan ? change_plan (e, run, sign) : 0;
 }
 
 /* Where storage says when jobs end, only a limit is known beforehand. */
@@ -142,8 +143,9 @@ run_end (struct sluice_engine *e, uint32_t run, enum sluice_job_state state)
 	return eligible_ended (e, job);
 }
 
-int
-run_preempt (struct sluice_engine *e, uint32_t run)
+/* Within a pass. */
+static int
+preempt (struct sluice_engine *e, uint32_t run)
 {
 	uint32_t job = e->runs[run].job;
 	struct sluice_job_result *result = &e->results[job];
@@ -330,7 +332,7 @@ change (struct sluice_engine *e, struct availability *a, const struct victim *v,
 	int32_t sign)
 {
 	if (a == &e->plan)
-		return run_change_plan (e, v->run, sign);
+		return change_plan (e, v->run, sign);
 	return availability_change (a, e->now, e->runs[v->run].expected_end,
 				    e->takes + (size_t)v->run * e->columns, sign);
 }
@@ -411,7 +413,7 @@ int
 preempt_chosen (struct sluice_engine *e, const struct victims *victims)
 {
 	for (uint32_t i = 0; i < victims->count; i++)
-		if (victims->list[i].is_needed && run_preempt (e, victims->list[i].run))
+		if (victims->list[i].is_needed && preempt (e, victims->list[i].run))
 			return -1;
 	return join_ends (e);
 }

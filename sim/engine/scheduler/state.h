@@ -303,8 +303,7 @@ int eligible_enqueue (struct sluice_engine *e, uint32_t job);
 /* run.c */
 int run_start (struct sluice_engine *e, uint32_t job, const int32_t *take);
 int run_end (struct sluice_engine *e, uint32_t run, enum sluice_job_state state);
-int run_preempt (struct sluice_engine *e, uint32_t run); /* within a pass */
-int run_settle_victims (struct sluice_engine *e);	 /* after it */
+int run_settle_victims (struct sluice_engine *e); /* after a pass */
 
 /* schedule.c */
 int schedule_pass (struct sluice_engine *e, enum sluice_backfill rule);
@@ -315,9 +314,6 @@ int has_joined_ends (const struct sluice_engine *e, uint32_t rule);
 int join_ends (struct sluice_engine *e);
 void take_first_freed (const struct sluice_engine *e, double start,
 		       const struct demand *demand, int32_t *take);
-
-/* Take the run's part from the plan (sign -1) from now on, or give it back (1). */
-int run_change_plan (struct sluice_engine *e, uint32_t run, int32_t sign);
 
 /* run.c */
 struct victim {

@@ -28,8 +28,9 @@ operations_of (const struct simulation *s, const struct program *program,
 	return (uint32_t)fmax (1.0, floor (program->is->operations * factor + 0.5));
 }
 
-double
-rq_random (const struct simulation *s, const void *bytes, size_t size)
+/* Uniform in [0, 1), the same for the same bytes and seed. */
+static double
+drawn (const struct simulation *s, const void *bytes, size_t size)
 {
 	return (double)(sluice_hash_bytes (bytes, size, s->storage->seed) >> 11) * 0x1p-53;
 }
@@ -135,7 +136,7 @@ connect_flow (struct simulation *s, uint32_t number)
 	double longest = s->storage->stall_seconds;
 	uint64_t which[2] = { s->flows[number].ticket, s->flows[number].target };
 	if (longest > 0.0)
-		rq_schedule (s, s->now + longest * rq_random (s, which, sizeof which),
+		rq_schedule (s, s->now + longest * drawn (s, which, sizeof which),
 			     EVENT_CONNECT, number);
 	else
 		establish (s, number);
@@ -309,7 +310,7 @@ rq_start_program (struct simulation *s, struct program *program, double at)
 		uint64_t number = program->first_process + rank;
 		struct process *process = &s->processes[number];
 		double late
-		    = s->storage->jitter_seconds * rq_random (s, &number, sizeof number);
+		    = s->storage->jitter_seconds * drawn (s, &number, sizeof number);
 		process->bursts_left = (uint32_t)is->bursts;
 		rq_schedule_burst (s, (uint32_t)number,
 				   at + late + (is->overlaps ? 0.0 : is->compute));
@@ -348,8 +349,9 @@ rq_stop_program (struct simulation *s, struct program *program)
 	rq_forget_turn (s, program);
 }
 
-int
-rq_process_stopped (struct simulation *s, uint32_t number)
+/* Whether a process was stopped, and has now ended what it was at. */
+static int
+has_stopped (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	if (!process->is_stopped)
@@ -430,7 +432,7 @@ end_operation (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	struct program *program = program_of (s, number);
-	if (rq_process_stopped (s, number))
+	if (has_stopped (s, number))
 		return;
 	if (process->is_draining) {
 		rq_drained (s, number);
@@ -503,12 +505,12 @@ handle (struct simulation *s, const struct event *event)
 		begin_burst (s, event->index);
 		break;
 	case EVENT_OPERATION:
-		if (!rq_process_stopped (s, event->index))
+		if (!has_stopped (s, event->index))
 			operate (s, event->index);
 		break;
 	case EVENT_OPEN:
 		s->creating--;
-		if (!rq_process_stopped (s, event->index))
+		if (!has_stopped (s, event->index))
 			open_flows (s, event->index);
 		break;
 	case EVENT_CONNECT:

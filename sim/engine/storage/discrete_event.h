@@ -217,10 +217,6 @@ void sluice_discrete_event_destroy (struct sluice_discrete_event *simulation);
 void sluice_discrete_event_watch_turns (struct sluice_discrete_event *simulation,
 					sluice_turns_watch *watch, void *watcher);
 
-/* B/s of a program alone on all targets; 0: it has no bursts. */
-double sluice_discrete_event_alone (const struct sluice_discrete_event *simulation,
-				    uint32_t program);
-
 /* Begin a program now, on the lanes of a bit mask (0: its own targets). One that was
  * stopped may begin anew. */
 void sluice_discrete_event_start (struct sluice_discrete_event *simulation, double now,

@@ -487,13 +487,6 @@ sluice_discrete_event_watch_turns (struct sluice_discrete_event *simulation,
 	simulation->is.control.watcher = watcher;
 }
 
-double
-sluice_discrete_event_alone (const struct sluice_discrete_event *simulation,
-			     uint32_t program)
-{
-	return simulation->is.programs[program].alone;
-}
-
 static void
 confine (struct simulation *s, struct program *program, uint32_t lanes)
 {
@@ -684,8 +677,9 @@ rq_stage (struct simulation *s, uint32_t number)
 	return 1;
 }
 
-void
-rq_drain (struct simulation *s, uint32_t number)
+/* Write on what is staged, if there is anything and it may. */
+static void
+drain (struct simulation *s, uint32_t number)
 {
 	struct process *process = &s->processes[number];
 	const struct program *program = program_of (s, number);
@@ -710,7 +704,7 @@ rq_drained (struct simulation *s, uint32_t number)
 		process->is_burst_due = 0;
 		rq_schedule_burst (s, number, s->now);
 	} else {
-		rq_drain (s, number);
+		drain (s, number);
 	}
 	rq_stop_if_over (s);
 }
@@ -729,7 +723,7 @@ static void
 drain_all (struct simulation *s, const struct program *program)
 {
 	for (uint32_t i = 0; s->staged && i < (uint32_t)program->is->processes; i++)
-		rq_drain (s, program->first_process + i);
+		drain (s, program->first_process + i);
 }
 
 void
@@ -747,7 +741,7 @@ rq_burst_ends (struct simulation *s, uint32_t number)
 			s->processes[i].is_blocked = 0;
 			rq_begin_operation (s, i);
 		} else {
-			rq_drain (s, i);
+			drain (s, i);
 		}
 	}
 }

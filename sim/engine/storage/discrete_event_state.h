@@ -196,8 +196,6 @@ void rq_target_served (struct simulation *s, uint32_t target);
 void rq_queue_commit (struct simulation *s, uint32_t flow);
 
 /* discrete_event.c: the life of an operation. */
-/* Uniform in [0, 1), the same for the same bytes and seed. */
-double rq_random (const struct simulation *s, const void *bytes, size_t size);
 uint32_t rq_flow_count (const struct program *program, double operations);
 uint32_t rq_can_collapse (const struct simulation *s, const struct program *program);
 void rq_unit_acknowledged (struct simulation *s, uint32_t flow, double bytes);
@@ -206,8 +204,6 @@ void rq_begin_operation (struct simulation *s, uint32_t process);
 void rq_resume (struct simulation *s, uint32_t process);
 void rq_start_program (struct simulation *s, struct program *program, double at);
 void rq_stop_program (struct simulation *s, struct program *program);
-/* Whether a process was stopped, and has now ended what it was at. */
-int rq_process_stopped (struct simulation *s, uint32_t process);
 void rq_schedule_burst (struct simulation *s, uint32_t process, double at);
 int rq_step (struct simulation *s, double until); /* one event; 0: none by then */
 void rq_stop_if_over (struct simulation *s);	  /* no program writes, nothing is staged */
@@ -218,8 +214,6 @@ struct span {
 	uint32_t first, count; /* of the targets that a program may use */
 };
 int rq_stage (struct simulation *s, uint32_t process); /* 0: the operation may be written */
-void rq_drain (struct simulation *s,
-	       uint32_t process); /* if there is anything, and it may */
 void rq_drained (struct simulation *s, uint32_t process); /* one operation */
 void rq_burst_begins (struct simulation *s, uint32_t process);
 void rq_burst_ends (struct simulation *s, uint32_t process);
