@@ -12,15 +12,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import hmac
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+import io
+import json
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from sluice.history_db.records import program_name
 from sluice.history_db.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from sluice.history_db.records import Column
 
@@ -31,15 +33,23 @@ class NoParquetError(Exception):
     """The library that writes Parquet is not installed."""
 
 
-def write_csv(path: Path, columns: Sequence[Column], pages: Pages) -> int:
-    """Write a heading and all rows; unknown is empty. Returns the number of rows."""
+def write_csv(where: Path | TextIO, columns: Sequence[Column], pages: Pages) -> int:
+    """Write a heading and all rows to a path or an open text; unknown is empty.
+
+    Returns the number of rows.
+    """
+    if isinstance(where, Path):
+        with where.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+            return _write_rows(csv.writer(file), columns, pages)
+    return _write_rows(csv.writer(where, lineterminator="\n"), columns, pages)
+
+
+def _write_rows(writer: Any, columns: Sequence[Column], pages: Pages) -> int:
+    writer.writerow([column.name for column in columns])
     count = 0
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        writer = csv.writer(file)
-        writer.writerow([column.name for column in columns])
-        for page in pages:
-            writer.writerows(page)
-            count += len(page)
+    for page in pages:
+        writer.writerows(page)
+        count += len(page)
     return count
 
 
@@ -67,6 +77,26 @@ def write_parquet(where: Path | BinaryIO, columns: Sequence[Column], pages: Page
             writer.write_table(pa.table(values, schema=schema))
             count += len(page)
     return count
+
+
+def table_bytes(ending: str, columns: Sequence[Column], pages: Pages) -> bytes:
+    """Return a table as a file has it whose name ends so: .csv, .jsonl or .parquet.
+
+    Raises NoParquetError.
+    """
+    if ending == ".parquet":
+        content = io.BytesIO()
+        write_parquet(content, columns, pages)
+        return content.getvalue()
+    text = io.StringIO()
+    if ending == ".csv":
+        write_csv(text, columns, pages)
+    else:
+        names = [column.name for column in columns]
+        for row in chain.from_iterable(pages):
+            line = json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
+            text.write(f"{line}\n")
+    return text.getvalue().encode()
 
 
 def _utf8(values: Sequence[str | None]) -> list[str | None]:

@@ -31,7 +31,7 @@ from sluice.cli.replay_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from sluice.sim.replay.sweep import Advice, Sweep, Wait
 
@@ -184,37 +184,18 @@ def _kept(output: Path, count: int) -> str:
 
 
 def _write_table(document: Mapping[str, Any], path: Path) -> None:
-    from io import BytesIO
-
     from sluice.cli.replay_words import write
-    from sluice.history_db.export import NoParquetError, write_parquet
+    from sluice.history_db.export import NoParquetError, table_bytes
     from sluice.history_db.records import Column
     from sluice.sim.replay.sweep import flat_rows
 
     rows = list(flat_rows(document))
     texts = {"policy", *document["grid"]}
-    names = list(rows[0])
-    if path.suffix == ".csv":
-        write(path, _csv(names, rows))
-        return
-    content = BytesIO()
-    columns = [Column(name, "TEXT" if name in texts else "REAL") for name in names]
+    columns = [Column(name, "TEXT" if name in texts else "REAL") for name in rows[0]]
     try:
-        write_parquet(content, columns, [[tuple(row.values()) for row in rows]])
+        write(path, table_bytes(path.suffix, columns, [[tuple(row.values()) for row in rows]]))
     except NoParquetError as error:
         raise CommandError(str(error)) from error
-    write(path, content.getvalue())
-
-
-def _csv(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
-    import csv
-    from io import StringIO
-
-    text = StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def _show(document: Mapping[str, Any]) -> None:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.repairs import Replayable
 
-WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"}
+ENDINGS = (".csv", ".jsonl", ".parquet")
+"""Of tables: those that history_db.export.table_bytes knows."""
 
 
 @click.command("replay", short_help="Say how a trace of jobs would have been scheduled.")
@@ -63,7 +64,7 @@ WRITERS = {".csv": "jobs_csv", ".jsonl": "jobs_json", ".parquet": "jobs_parquet"
 @written(
     "--jobs",
     "table",
-    endings=tuple(WRITERS),
+    endings=ENDINGS,
     text="Write a line a job: .csv, .parquet, or .jsonl for JSON Lines.",
 )
 @written(
@@ -180,7 +181,7 @@ def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
     if path is None:
         return
     try:
-        replay_words.write(path, getattr(report, WRITERS[path.suffix])(several))
+        replay_words.write(path, report.jobs_table(several, path.suffix))
     except NoParquetError as error:
         raise CommandError(str(error)) from error
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sluice.history_db.export import write_parquet
+from sluice.history_db.export import table_bytes
 from sluice.history_db.records import Column
 from sluice.sim.replay.io_replay import IoOutcomes
 
@@ -147,31 +144,9 @@ def repairs_of(repairs: Sequence[Repair]) -> list[dict[str, Any]]:
     ]
 
 
-def jobs_csv(several: Sequence[Outcomes]) -> bytes:
-    """Return the table of jobs of replays, one after the other, as CSV with a heading."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(column.name for column in _heading(several))
-    for page in _pages(several):
-        writer.writerows(page)
-    return text.getvalue().encode()
-
-
-def jobs_json(several: Sequence[Outcomes]) -> bytes:
-    """Return the same as JSON Lines."""
-    names = [column.name for column in _heading(several)]
-    return "".join(
-        f"{json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)}\n"
-        for page in _pages(several)
-        for row in page
-    ).encode()
-
-
-def jobs_parquet(several: Sequence[Outcomes]) -> bytes:
-    """Return the same as Parquet. Raises history_db.export.NoParquetError."""
-    content = io.BytesIO()
-    write_parquet(content, _heading(several), _pages(several))
-    return content.getvalue()
+def jobs_table(several: Sequence[Outcomes], ending: str) -> bytes:
+    """Return the jobs of replays, one after the other, as table_bytes does."""
+    return table_bytes(ending, _heading(several), _pages(several))
 
 
 def _heading(several: Sequence[Outcomes]) -> tuple[Column, ...]:
