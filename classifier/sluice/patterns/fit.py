@@ -20,38 +20,35 @@ MAX_LEAVES = 256  # what the bundle's tree can hold
 
 
 def fit_classifier(
-    rows: NDArray[np.float32],
-    labels: NDArray[np.str_],
-    *,
-    weights: NDArray[np.float64],
-    trees: int,
-    leaf_size: int,
-    max_depth: int | None = None,
+    rows: NDArray[np.float32], labels: NDArray[np.str_], **how: Any
 ) -> tuple[Forest, list[str]]:
-    """Fit a forest whose outputs are the shares of the classes, returned in their order."""
-    model = ExtraTreesClassifier(
-        trees,
-        min_samples_leaf=leaf_size,
-        max_leaf_nodes=MAX_LEAVES,
-        max_depth=max_depth,
-        random_state=SEED,
-        n_jobs=1,
-    )
-    model.fit(rows, labels, sample_weight=weights)
+    """Fit a forest whose outputs are the shares of the classes, returned in their order.
+
+    how: as `_fitted` takes it.
+    """
+    model = _fitted(ExtraTreesClassifier, rows, labels, **how)
     return export(model.estimators_), [str(name) for name in model.classes_]
 
 
-def fit_regressor(
+def fit_regressor(rows: NDArray[np.float32], targets: NDArray[np.float64], **how: Any) -> Forest:
+    """Fit a forest of means; targets are (rows, outputs). how: as `_fitted` takes it."""
+    # scikit-learn warns of a single output that is a column
+    targets = targets if targets.shape[1] > 1 else targets[:, 0]
+    return export(_fitted(ExtraTreesRegressor, rows, targets, **how).estimators_)
+
+
+def _fitted(
+    kind: Any,
     rows: NDArray[np.float32],
-    targets: NDArray[np.float64],
+    truth: NDArray[Any],
     *,
     weights: NDArray[np.float64],
     trees: int,
     leaf_size: int,
     max_depth: int | None = None,
-) -> Forest:
-    """Fit a forest of means; targets are (rows, outputs)."""
-    model = ExtraTreesRegressor(
+) -> Any:
+    """Return scikit-learn's forest; leaf_size: rows of a leaf at least, max_depth None: any."""
+    model = kind(
         trees,
         min_samples_leaf=leaf_size,
         max_leaf_nodes=MAX_LEAVES,
@@ -59,9 +56,7 @@ def fit_regressor(
         random_state=SEED,
         n_jobs=1,
     )
-    # scikit-learn warns of a single output that is a column
-    model.fit(rows, targets if targets.shape[1] > 1 else targets[:, 0], sample_weight=weights)
-    return export(model.estimators_)
+    return model.fit(rows, truth, sample_weight=weights)
 
 
 def export(estimators: Sequence[Any]) -> Forest:
