@@ -266,7 +266,7 @@ def test_a_tie_is_told_as_a_tie(site):
     for job_id in (1, 2):
         record = site.decide()
         with Store(site.history) as store:
-            store.mark_tie(record.boot, record.number)
+            store.join_decisions([(record.boot, record.number, None, "tie")])
         site.add_jobs(replace(JOB, job_id=job_id))
     for job_id in ("1", "2"):
         story = site.run("why", job_id)

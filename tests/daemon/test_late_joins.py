@@ -42,7 +42,7 @@ class Site:
         with Store(self.history, create=True) as store:
             store.insert_decisions([decision_of(record)])
             if job_id is None:
-                store.mark_tie(1, self.numbers)
+                store.join_decisions([(1, self.numbers, None, "tie")])
             else:
                 store.join_decision(1, self.numbers, job_id, "mark")
 

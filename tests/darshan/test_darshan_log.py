@@ -24,7 +24,7 @@ from sluice.darshan.log import (
     load_library,
     read_log,
 )
-from sluice.ingest.workers import Failure, read_each, read_one, read_profiles
+from sluice.ingest.workers import Failure, read_each, read_profiles
 from sluice.patterns.profile import read_profile
 
 LOGS = Path(__file__).parents[1] / "data" / "darshan"
@@ -32,6 +32,10 @@ REAL = Path(os.environ.get("SLUICE_SHARED", Path(__file__).parents[3] / "shared"
 REAL_LOGS = sorted((REAL / "data" / "darshan" / "real").glob("*.darshan"))
 INDEX = list(csv.DictReader((LOGS / "index.csv").open()))
 SMALL = LOGS / "001_ior_owc_posix_2K_n1_fpp.darshan"
+
+
+def read_one(path):
+    return next(read_profiles([path]))
 
 
 def a_posix_log(path: Path, **counters: float) -> Path:

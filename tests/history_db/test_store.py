@@ -186,7 +186,7 @@ def test_a_decision_is_kept_once_and_joined_later(store):
     assert store.insert_decisions([a_decision()]) == 0
     assert store.unjoined_decisions()[0] == a_decision()
     store.join_decision(LARGEST, 1, 77, "mark")
-    store.mark_tie(LARGEST, 2)
+    store.join_decisions([(LARGEST, 2, None, "tie")])
     assert store.unjoined_decisions() == []
     assert store.decisions_for_job(77) == [a_decision(job_id=77, joined_by="mark")]
     assert store.decision(LARGEST, 2).joined_by == "tie"

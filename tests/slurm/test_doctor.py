@@ -252,7 +252,9 @@ def test_decisions_without_a_job_are_named_where_they_are_many(small_site):
     assert "30 of 60 decisions of the last hour found no job" in found["decisions"].text
     with Store(path) as store:
         for row in rows:
-            store.mark_tie(row.boot, row.number)  # those are joined as far as they can be
+            store.join_decisions(
+                [(row.boot, row.number, None, "tie")]
+            )  # those are joined as far as they can be
     assert {row.topic for row in checks.history(small_site)} == {"history"}
 
 

@@ -165,10 +165,6 @@ def _answers(
             worker.stop()
 
 
-def read_one(path: Path, classifier: PatternClassifier | None = None) -> Reading | Failure:
-    return next(read_profiles([path], classifier=classifier))
-
-
 def _ready(crew: list[_Worker], seconds: float) -> list[_Worker]:
     """Wait for workers that have an answer, died, or have been at one log for too long."""
     patience = max(0.0, min(worker.since for worker in crew) + seconds - time.monotonic())

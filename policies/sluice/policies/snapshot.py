@@ -89,27 +89,12 @@ def packed(kind: str, item: Item) -> bytes:
     return item if isinstance(item, bytes) else bytes(ffi.buffer(new(kind, item)))
 
 
-def write_snapshot(
-    path: Path,
-    *,
-    state: Mapping[str, Any],
-    corunners: Sequence[Item] = (),
-    partitions: Sequence[Item] = (),
-    users: Sequence[Item] = (),
-    holders: Sequence[Item] = (),
-    preempting_qos: Sequence[str] = (),
-    lane_speeds: Mapping[str, float] = MappingProxyType({}),
-) -> bytes:
-    """Write a snapshot that the core accepts, atomically, and return its content."""
-    content = pack_snapshot(
-        state=state,
-        corunners=corunners,
-        partitions=partitions,
-        users=users,
-        holders=holders,
-        preempting_qos=preempting_qos,
-        lane_speeds=lane_speeds,
-    )
+def write_snapshot(path: Path, **parts: Any) -> bytes:
+    """Write a snapshot that the core accepts, atomically, and return its content.
+
+    parts: as pack_snapshot takes them.
+    """
+    content = pack_snapshot(**parts)
     Snapshot.parse(content)
     write_atomically(path, content)
     return content

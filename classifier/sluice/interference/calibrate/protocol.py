@@ -329,19 +329,10 @@ class Block:
     dropped: str
     """Empty: valid."""
 
-    @property
-    def probe_alone(self) -> float:
-        return (self.alone[0].rates[0] + self.alone[1].rates[0]) / 2
-
-    @property
-    def probe_kept(self) -> float:
-        """Rho of the probe; may be above 1."""
-        return self.together.rates[0] / self.probe_alone
-
 
 def measure_blocks(
     probe: Member,
-    companies: Sequence[Sequence[Member]],
+    corunners: Sequence[Sequence[Member]],
     *,
     launcher: Launcher,
     timing: Timing,
@@ -352,7 +343,7 @@ def measure_blocks(
     Returns a block for each group; the runs alone are the same in all. Raises
     CalibrationError when a probe fails: a full target is no measurement.
     """
-    runs: list[Sequence[Member]] = [(), (), *companies]
+    runs: list[Sequence[Member]] = [(), (), *corunners]
     numbers = list(range(len(runs)))
     order.shuffle(numbers)
     measured = {

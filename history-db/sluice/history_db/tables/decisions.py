@@ -208,10 +208,6 @@ class Decisions(Connection):
         """Say which job a decision was about; joined_by is `mark` or `key`."""
         self.join_decisions([(boot, number, job_id, joined_by)])
 
-    def mark_tie(self, boot: int, number: int) -> None:
-        """Say that several jobs fit a decision equally well."""
-        self.join_decisions([(boot, number, None, "tie")])
-
     def join_decisions(self, verdicts: Iterable[tuple[int, int, int | None, str]]) -> None:
         """Say of many decisions, by boot and number, which job each was about and how one knows."""
         with self._transaction() as db:
