@@ -18,6 +18,7 @@ from sluice.cli.main import DAILY, GROUPS, MOVED
 from sluice.cli.main import main as sluice
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
+from sluice.slurm import texts
 from sluice.slurm.daemon import main as sluiced
 
 BIN = Path(sys.executable).parent
@@ -351,7 +352,7 @@ def test_who_may_not_switch_is_told_who_may(conf):
     ],
 )
 def test_bytes_are_in_binary_units(count, text):
-    assert common.bytes_text(count) == text
+    assert texts.bytes_text(count) == text
 
 
 @pytest.mark.parametrize(
@@ -369,13 +370,13 @@ def test_bytes_are_in_binary_units(count, text):
     ],
 )
 def test_durations_are_in_their_two_largest_units(seconds, text):
-    assert common.duration_text(seconds) == text
+    assert texts.duration_text(seconds) == text
 
 
 def test_times_are_local_and_nothing_is_a_dash():
-    assert common.time_text(None) == "–"
-    assert common.time_text(0) == "–"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", common.time_text(1_800_000_000))
+    assert texts.time_text(None) == "–"
+    assert texts.time_text(0) == "–"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", texts.time_text(1_800_000_000))
 
 
 def test_a_table_in_a_pipe_is_aligned_plain_text():
@@ -394,5 +395,5 @@ def test_a_table_of_no_rows_is_its_heading():
 
 
 def test_what_users_write_stays_on_one_line():
-    shown = common.one_line("a\nb\x1b[31m\udcff")
+    shown = texts.one_line("a\nb\x1b[31m\udcff")
     assert shown == "a?b?[31m?".replace("?", "\N{REPLACEMENT CHARACTER}")

@@ -12,8 +12,9 @@ from enforce_lab import EnforceLab
 from enforce_plot import plot
 from measured_programs import STREAM, VICTIM
 
-from sluice.cli.common import NOTHING, show_table
+from sluice.cli.common import show_table
 from sluice.policies import core
+from sluice.slurm.texts import NOTHING
 
 COLUMNS = ("Job", "Nodes", "Class", "Mode", "Lane", "Decision", "Wait", "Run", "I/O", "Lost")
 WAYS = {"colocate": "share both targets", "disjoint": "keep it to one", "delay": "wait"}

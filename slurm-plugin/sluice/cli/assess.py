@@ -11,17 +11,14 @@ import click
 from sluice.cli.common import (
     CommandError,
     Files,
-    amount_text,
     coverage_text,
     files_options,
     grounds_line,
     json_option,
-    share_text,
     show_json,
     show_pairs,
     show_parties,
     show_table,
-    times_text,
     usage_errors,
 )
 from sluice.cli.levers import (
@@ -33,6 +30,7 @@ from sluice.cli.levers import (
     replayed_levers,
 )
 from sluice.cli.listing import progress
+from sluice.slurm.texts import amount_text, share_text, times_text
 
 if TYPE_CHECKING:
     from sluice.interference.assess import Assessment

@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
-    amount_text,
     coverage_text,
     files_options,
     grounds_line,
     json_option,
-    one_line,
-    share_text,
     show_json,
     show_table,
 )
 from sluice.cli.listing import progress
+from sluice.slurm.texts import NOTHING, amount_text, one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,19 +15,9 @@ from sluice.cli.calibrate_options import (
     settings_of,
     target_options,
 )
-from sluice.cli.common import (
-    NOTHING,
-    CommandError,
-    Files,
-    duration_text,
-    files_options,
-    json_option,
-    share_text,
-    show_json,
-    show_table,
-    time_text,
-)
+from sluice.cli.common import CommandError, Files, files_options, json_option, show_json, show_table
 from sluice.cli.listing import stopped_like_ctrl_c
+from sluice.slurm.texts import NOTHING, duration_text, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the commands share: options, configuration, tables, numbers in words."""
+"""What the commands share: options, configuration, tables."""
 
 from __future__ import annotations
 
@@ -22,16 +22,10 @@ from sluice.slurm.texts import (
     UNPRINTABLE,
     amount_text,
     bytes_text,
-    count_text,
-    duration_text,
-    error_text,
-    intervals,
     one_line,
     rate_text,
     share_text,
     time_text,
-    times_text,
-    with_range,
 )
 
 if TYPE_CHECKING:
@@ -59,22 +53,6 @@ else:
 VERSION = "0.1.0"
 """The distribution's, without the time that asking for it takes; a test compares them."""
 DEFAULT_CONFIG = Path("/etc/slurm/sluice.conf")
-__all__ = [
-    "NOTHING",
-    "amount_text",
-    "bytes_text",
-    "count_text",
-    "duration_text",
-    "error_text",
-    "intervals",
-    "one_line",
-    "rate_text",
-    "share_text",
-    "time_text",
-    "times_text",
-    "with_range",
-]
-"""What commands take from here and is made below them, for `sluice doctor` too."""
 NUMBER = re.compile(r"\d[\d.e+-]*( ?[A-Za-zµ%×][A-Za-z/]*)?")
 SHORTEST = 12
 """Characters to which a text is cut at most, before whole columns are left out."""

@@ -7,18 +7,16 @@ from typing import Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     Files,
     Layout,
     answer,
-    bytes_text,
     files_options,
     json_option,
     show_json,
     show_table,
-    times_text,
 )
 from sluice.cli.listing import layout_options, selection_options, since_option
+from sluice.slurm.texts import NOTHING, bytes_text, times_text
 
 COLUMNS = (
     "Job",

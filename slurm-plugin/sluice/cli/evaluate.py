@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
     bounded_lines,
     coverage_text,
     files_options,
     json_option,
-    share_text,
     show_json,
     show_table,
 )
+from sluice.slurm.texts import NOTHING, share_text
 
 if TYPE_CHECKING:
     from sluice.patterns.classifier import PatternClassifier

@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import (
-    NOTHING,
-    Layout,
-    config_option,
-    duration_text,
-    json_option,
-    read_config,
-    show_json,
-    show_table,
-)
+from sluice.cli.common import Layout, config_option, json_option, read_config, show_json, show_table
 from sluice.cli.listing import layout_options
+from sluice.slurm.texts import NOTHING, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

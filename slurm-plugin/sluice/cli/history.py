@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
     Layout,
-    bytes_text,
     coverage_text,
-    duration_text,
     files_options,
     grounds_line,
     json_option,
@@ -34,6 +31,7 @@ from sluice.cli.listing import (
     selection_options,
     since_option,
 )
+from sluice.slurm.texts import NOTHING, bytes_text, duration_text
 from sluice.slurm.viewers import uid_of, user_text
 
 if TYPE_CHECKING:

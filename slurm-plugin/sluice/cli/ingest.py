@@ -21,10 +21,10 @@ from sluice.cli.common import (
     coverage_text,
     files_options,
     json_option,
-    one_line,
     show_json,
 )
 from sluice.cli.listing import add_up, progress
+from sluice.slurm.texts import one_line
 
 if TYPE_CHECKING:
     from datetime import tzinfo

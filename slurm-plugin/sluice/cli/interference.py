@@ -14,14 +14,13 @@ from sluice.cli.common import (
     files_options,
     grounds_line,
     json_option,
-    one_line,
-    share_text,
     show_json,
     show_pairs,
     show_table,
     usage_errors,
 )
 from sluice.cli.listing import progress
+from sluice.slurm.texts import one_line, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from sluice.cli.common import (
+from sluice.cli.common import config_option, json_option, read_config, show_facts, show_json
+from sluice.slurm.texts import (
     NOTHING,
     bytes_text,
-    config_option,
     duration_text,
-    json_option,
     one_line,
     rate_text,
-    read_config,
     share_text,
-    show_facts,
-    show_json,
     time_text,
 )
 from sluice.slurm.viewers import user_text

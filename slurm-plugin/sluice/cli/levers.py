@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import amount_text, duration_text, share_text
 from sluice.cli.listing import progress
 from sluice.cli.replay_words import cores, with_interval
+from sluice.slurm.texts import amount_text, duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

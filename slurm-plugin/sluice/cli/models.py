@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     Files,
-    bytes_text,
     coverage_text,
     files_options,
     json_option,
-    rate_text,
-    share_text,
     show_json,
     show_table,
-    time_text,
 )
+from sluice.slurm.texts import NOTHING, bytes_text, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.policies.bundle import Bundle

@@ -11,21 +11,23 @@ from typing import Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
     ParamType,
-    bytes_text,
     coverage_text,
-    duration_text,
     files_options,
-    intervals,
     json_option,
+    show_facts,
+    show_json,
+)
+from sluice.slurm.texts import (
+    NOTHING,
+    bytes_text,
+    duration_text,
+    intervals,
     one_line,
     rate_text,
     share_text,
-    show_facts,
-    show_json,
     time_text,
     with_range,
 )

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import (
-    NOTHING,
-    CommandError,
-    Files,
-    amount_text,
-    coverage_text,
-    duration_text,
-    show_table,
-    times_text,
-)
+from sluice.cli.common import CommandError, Files, coverage_text, show_table
 from sluice.cli.listing import progress
+from sluice.slurm.texts import NOTHING, amount_text, duration_text, times_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.cli.common import (
+from sluice.cli.common import coverage_text
+from sluice.cli.levers import LEVERS, lever_rows, levers_sentence
+from sluice.cli.pages import Section, Table
+from sluice.slurm.texts import (
     NOTHING,
     amount_text,
     count_text,
-    coverage_text,
     duration_text,
     one_line,
     rate_text,
@@ -16,8 +18,6 @@ from sluice.cli.common import (
     time_text,
     times_text,
 )
-from sluice.cli.levers import LEVERS, lever_rows, levers_sentence
-from sluice.cli.pages import Section, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

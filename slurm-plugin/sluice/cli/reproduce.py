@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import (
-    NOTHING,
-    json_option,
-    rate_text,
-    share_text,
-    show_json,
-    show_table,
-    usage_errors,
-)
+from sluice.cli.common import json_option, show_json, show_table, usage_errors
+from sluice.slurm.texts import NOTHING, rate_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     Files,
     bundle_line,
     files_options,
@@ -20,7 +19,6 @@ from sluice.cli.common import (
     published,
     show_json,
     show_table,
-    time_text,
 )
 from sluice.policies.core import PATTERNS
 from sluice.policies.review import (
@@ -33,6 +31,7 @@ from sluice.policies.review import (
     end_of,
     selector,
 )
+from sluice.slurm.texts import NOTHING, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

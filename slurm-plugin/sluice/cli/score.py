@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
     ParamType,
@@ -18,13 +17,11 @@ from sluice.cli.common import (
     coverage_text,
     files_options,
     json_option,
-    one_line,
-    share_text,
     show_json,
     show_table,
-    time_text,
 )
 from sluice.cli.listing import since_option
+from sluice.slurm.texts import NOTHING, one_line, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

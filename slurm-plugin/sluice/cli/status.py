@@ -12,21 +12,16 @@ import click
 
 from sluice.cli.common import (
     DEFAULT_CONFIG,
-    NOTHING,
     Files,
-    amount_text,
     config_option,
-    duration_text,
     files_options,
     json_option,
-    one_line,
-    share_text,
     show_findings,
     show_json,
     show_table,
-    time_text,
 )
 from sluice.cli.listing import selection_options, since_option
+from sluice.slurm.texts import NOTHING, amount_text, duration_text, one_line, share_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.common import (
-    CommandError,
-    Words,
-    amount_text,
-    duration_text,
-    json_option,
-    options,
-    show_json,
-    show_table,
-)
+from sluice.cli.common import CommandError, Words, json_option, options, show_json, show_table
 from sluice.cli.listing import progress
 from sluice.cli.replay_options import (
     STORAGE,
@@ -29,6 +20,7 @@ from sluice.cli.replay_options import (
     repeat,
     written,
 )
+from sluice.slurm.texts import amount_text, duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

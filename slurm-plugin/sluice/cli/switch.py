@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.common import (
-    DEFAULT_CONFIG,
-    CommandError,
-    config_option,
-    error_text,
-    one_line,
-    read_config,
-)
+from sluice.cli.common import DEFAULT_CONFIG, CommandError, config_option, read_config
+from sluice.slurm.texts import error_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

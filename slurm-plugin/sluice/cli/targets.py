@@ -10,18 +10,15 @@ import click
 
 from sluice.cli.calibrate_options import counter_option
 from sluice.cli.common import (
-    NOTHING,
     Files,
     coverage_text,
     files_options,
     json_option,
-    rate_text,
-    share_text,
     show_json,
     show_table,
-    time_text,
     usage_errors,
 )
+from sluice.slurm.texts import NOTHING, rate_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store

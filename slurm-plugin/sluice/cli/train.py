@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.cli.common import (
-    NOTHING,
     CommandError,
     Files,
     bundle_line,
-    bytes_text,
     coverage_text,
     files_options,
     json_option,
     published,
-    share_text,
     show_json,
     show_table,
-    time_text,
 )
 from sluice.cli.listing import since_option
+from sluice.slurm.texts import NOTHING, bytes_text, share_text, time_text
 
 if TYPE_CHECKING:
     from sluice.history_db.store import Store
