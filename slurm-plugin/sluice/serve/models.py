@@ -204,9 +204,8 @@ def _comparison(one: Facts, in_use: Facts | None) -> Table:
             Column(
                 "differs",
                 "Differs",
-                of=lambda name: words(
-                    "differs" if own.get(name) != other.get(name) else None,
-                    tone="warn" if own.get(name) != other.get(name) else "",
+                of=lambda name: (
+                    words("differs", tone="warn") if own.get(name) != other.get(name) else None
                 ),
             ),
         ),
