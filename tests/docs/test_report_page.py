@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from click.testing import CliRunner
-from decided_site import HOUR, site
+from decided_site import DAY, HOUR, site
 
 from sluice.cli.main import main
 
@@ -18,7 +18,8 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 def example(folder: Path) -> str:
     """What the command prints, with dates of before in the place of today's."""
     history, conf = folder / "history.db", folder / "sluice.conf"
-    site(history, end=int(time.time()) - 3 * HOUR, days=28)
+    # at one hour whenever this runs: intervals are of days
+    site(history, end=int(time.time()) // DAY * DAY - 3 * HOUR, days=28)
     conf.write_text(f"Mode=observe\nBundle={folder}/none.bundle\n")
     words = ["report", "--bandwidth", "600M", "--no-levers"]
     done = CliRunner().invoke(main, [*words, "--history", str(history), "--config", str(conf)])
