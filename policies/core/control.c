@@ -17,6 +17,18 @@ struct ranked {
 /* Representatives of waiting jobs besides two a kind. */
 enum { FILLED = SLUICE_CLASS_COUNT * SLUICE_CONTROL_LIMIT };
 
+/* A running job, to those that wait in its partition. */
+struct runner {
+	uint32_t partition;
+	uint32_t priority;
+	uint32_t job_id;
+	uint32_t nodes;
+	uint32_t cpus;
+	int64_t eligible;
+	int64_t start;
+	int64_t latest; /* start of those up to this one in its partition */
+};
+
 /* Jobs with tokens that are alike to the gates: klass, lanes and pressure. How many of
  * those that wait is told for all (0), and for those that could start now (1). */
 struct kind {
@@ -44,9 +56,13 @@ struct sluice_control {
 	struct kind *kinds;
 	uint32_t slot_count; /* a power of two */
 	uint32_t *slots;     /* hash table of kinds, each plus 1; 0: free */
+	uint32_t *guesses;   /* the kind of each job, as it was numbered at the last poll */
+	int is_confined;     /* jobs of some kind, so that no gate could let them in */
 	uint32_t load_count;
-	uint32_t running_count;
-	uint32_t *running; /* jobs that run */
+	uint32_t runner_count;
+	struct runner *runners; /* by partition and priority */
+	uint32_t listed_count;
+	uint32_t *listed; /* jobs that one step puts aside for the next */
 	uint32_t action_count;
 	uint32_t *actions;	       /* jobs with an action in their verdict */
 	struct sluice_member *members; /* of a lane: those that run, then those that wait */
@@ -90,13 +106,16 @@ sluice_control_create (uint32_t capacity)
 	for (c->slot_count = 2; c->slot_count / 2 < capacity; c->slot_count *= 2)
 		;
 	c->slots = calloc (c->slot_count, sizeof *c->slots);
-	c->running = calloc ((size_t)capacity + 1, sizeof *c->running);
+	c->guesses = calloc ((size_t)capacity + 1, sizeof *c->guesses);
+	c->runners = calloc ((size_t)capacity + 1, sizeof *c->runners);
+	c->listed = calloc ((size_t)capacity + 1, sizeof *c->listed);
 	c->actions = calloc ((size_t)capacity + 1, sizeof *c->actions);
 	c->members = calloc ((size_t)capacity + 1, sizeof *c->members);
 	c->chosen = calloc (2 * (size_t)capacity + FILLED, sizeof *c->chosen);
 	c->loads = calloc ((size_t)capacity + 1, sizeof *c->loads);
 	if (c->workspace && c->ranked && c->strays && c->places && c->order && c->kinds
-	    && c->slots && c->running && c->actions && c->members && c->chosen && c->loads)
+	    && c->slots && c->guesses && c->runners && c->listed && c->actions && c->members
+	    && c->chosen && c->loads)
 		return c;
 	sluice_control_destroy (c);
 	return NULL;
@@ -111,7 +130,9 @@ sluice_control_destroy (struct sluice_control *c)
 	free (c->chosen);
 	free (c->members);
 	free (c->actions);
-	free (c->running);
+	free (c->listed);
+	free (c->runners);
+	free (c->guesses);
 	free (c->slots);
 	free (c->kinds);
 	free (c->order);
@@ -220,6 +241,12 @@ struct left {
 	double cpus;
 };
 
+static struct left
+left_in (const struct sluice_control_room *room)
+{
+	return (struct left){ room->nodes, room->cpus };
+}
+
 static int
 fits (const struct sluice_control_job *job, struct left left)
 {
@@ -232,8 +259,7 @@ fits (const struct sluice_control_job *job, struct left left)
  * older job ranked behind only if it is below what this one had from the beginning.
  */
 static int
-is_out_of_turn (const struct sluice_control_job *other,
-		const struct sluice_control_job *job)
+is_out_of_turn (const struct runner *other, const struct sluice_control_job *job)
 {
 	int is_younger
 	    = other->eligible > job->eligible
@@ -244,21 +270,67 @@ is_out_of_turn (const struct sluice_control_job *other,
 	       && (is_younger || other->priority < job->memory.priority);
 }
 
-/* What jobs hold that overtook this one since it became eligible. */
-static struct left
-overtaken_by (const struct sluice_control *c, const struct sluice_control_job *jobs,
-	      const struct sluice_control_job *job)
+static int
+by_partition (const void *left, const void *right)
 {
-	struct left held = { 0, 0 };
-	for (uint32_t i = 0; i < c->running_count; i++) {
-		const struct sluice_control_job *other = &jobs[c->running[i]];
-		if (other->partition != job->partition || other->start < job->eligible
-		    || job->eligible <= 0 || !is_out_of_turn (other, job))
-			continue;
-		held.nodes += other->nodes;
-		held.cpus += other->cpus;
+	const struct runner *a = left, *b = right;
+	if (a->partition != b->partition)
+		return a->partition < b->partition ? -1 : 1;
+	return a->priority < b->priority ? -1 : a->priority > b->priority;
+}
+
+static void
+sort_runners (struct sluice_control *c)
+{
+	qsort (c->runners, c->runner_count, sizeof *c->runners, by_partition);
+	for (uint32_t i = 0; i < c->runner_count; i++) {
+		const struct runner *before = &c->runners[i - (i > 0)];
+		struct runner *runner = &c->runners[i];
+		runner->latest = before->partition == runner->partition
+					 && before->latest > runner->start
+				     ? before->latest
+				     : runner->start;
 	}
-	return held;
+}
+
+/* The first running job behind those of a partition with less than a priority. */
+static uint32_t
+runner_from (const struct sluice_control *c, uint32_t partition, uint64_t priority)
+{
+	uint32_t first = 0, last = c->runner_count;
+	while (first < last) {
+		uint32_t middle = first + (last - first) / 2;
+		const struct runner *runner = &c->runners[middle];
+		if (runner->partition < partition
+		    || (runner->partition == partition && runner->priority < priority))
+			first = middle + 1;
+		else
+			last = middle;
+	}
+	return first;
+}
+
+/* Whether the job fits with what jobs hold that overtook it since it became eligible: of
+ * those that rank behind, if any has started since then. */
+static int
+could_have_fit (const struct sluice_control *c, const struct sluice_control_job *job,
+		struct left left)
+{
+	uint32_t last = runner_from (c, job->partition, (uint64_t)job->priority + 1);
+	if (job->eligible <= 0)
+		return 0;
+	for (; last > 0; last--) {
+		const struct runner *other = &c->runners[last - 1];
+		if (other->partition != job->partition || other->latest < job->eligible)
+			break;
+		if (other->start < job->eligible || !is_out_of_turn (other, job))
+			continue;
+		left.nodes += other->nodes;
+		left.cpus += other->cpus;
+		if (fits (job, left))
+			return 1;
+	}
+	return 0;
 }
 
 static int
@@ -281,12 +353,9 @@ starts_soon (struct sluice_control_job *job, const struct sluice_control_facts *
 }
 
 static void
-judge_room (const struct sluice_control *c, const struct sluice_control_job *jobs,
-	    struct sluice_control_job *job, struct left *left,
-	    const struct sluice_control_facts *facts)
+judge_room (const struct sluice_control *c, struct sluice_control_job *job,
+	    struct left *left, const struct sluice_control_facts *facts)
 {
-	struct left reach = *left;
-
 	if (fits (job, *left)) {
 		job->flags |= SLUICE_CONTROL_ROOM;
 		if (starts_soon (job, facts)) {
@@ -296,27 +365,20 @@ judge_room (const struct sluice_control *c, const struct sluice_control_job *job
 		return;
 	}
 	job->memory.fits = 0.0;
-	if (!lacks_tokens (job, facts))
-		return;
-	struct left held = overtaken_by (c, jobs, job);
-	reach.nodes += held.nodes;
-	reach.cpus += held.cpus;
-	if (fits (job, reach))
+	if (lacks_tokens (job, facts) && could_have_fit (c, job, *left))
 		job->flags |= SLUICE_CONTROL_ROOM;
 }
 
+enum { AHEAD = 16 }; /* what is fetched before its turn: it lies anywhere in memory */
+
 static void
 judge_partition (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t first,
-		 uint32_t last, const struct sluice_control_room *room,
-		 const struct sluice_control_facts *facts)
+		 uint32_t last, struct left left, const struct sluice_control_facts *facts)
 {
-	struct left left = { room->nodes, room->cpus };
 	for (uint32_t i = first; i < last; i++) {
-		struct sluice_control_job *job = &jobs[c->ranked[i].index];
-		if (room->is_unlimited)
-			job->flags |= SLUICE_CONTROL_ROOM;
-		else
-			judge_room (c, jobs, job, &left, facts);
+		if (i + AHEAD < last)
+			__builtin_prefetch (&jobs[c->ranked[i + AHEAD].index].nodes, 1);
+		judge_room (c, &jobs[c->ranked[i].index], &left, facts);
 	}
 }
 
@@ -327,21 +389,30 @@ place_of (const struct sluice_control_job *job)
 	return (double)job->partition * 4294967296.0 + (double)(UINT32_MAX - job->priority);
 }
 
+static uint32_t
+partition_at (double place)
+{
+	return (uint32_t)(place / 4294967296.0);
+}
+
 enum { NO_PLACE = -1 };
 
-/* Rank the jobs that have a place, beginning with the order of the last poll. */
+/* Rank the jobs that have a place, `most` of n, beginning with the order of the last poll.
+ */
 static uint32_t
-rank_places (struct sluice_control *c, uint32_t n)
+rank_places (struct sluice_control *c, uint32_t n, uint32_t most)
 {
 	uint32_t count = 0;
 
 	for (uint32_t k = 0; k < c->order_count; k++) {
+		if (k + AHEAD < c->order_count)
+			__builtin_prefetch (&c->places[c->order[k + AHEAD]], 1);
 		if (c->order[k] >= n || c->places[c->order[k]].key == NO_PLACE)
 			continue;
 		c->ranked[count++] = c->places[c->order[k]];
 		c->places[c->order[k]].key = NO_PLACE;
 	}
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n && count < most; i++)
 		if (c->places[i].key != NO_PLACE)
 			c->ranked[count++] = c->places[i];
 	sort (c, count);
@@ -351,45 +422,92 @@ rank_places (struct sluice_control *c, uint32_t n)
 	return count;
 }
 
+/* Take up a waiting job before anybody has started; whether it takes part in the queue for
+ * room. What does not fit now does not fit later in the queue either: it is listed if it
+ * may have been overtaken, and else has no room. */
+static int
+enter (struct sluice_control *c, struct sluice_control_job *job, uint32_t i,
+       const struct sluice_control_room *rooms, uint32_t room_count,
+       const struct sluice_control_facts *facts)
+{
+	if (job->flags & SLUICE_CONTROL_ANYWHERE || job->partition >= room_count
+	    || rooms[job->partition].is_unlimited) {
+		job->flags |= SLUICE_CONTROL_ROOM;
+		return 0;
+	}
+	if (fits (job, left_in (&rooms[job->partition])))
+		return 1;
+	job->memory.fits = 0.0;
+	if (lacks_tokens (job, facts))
+		c->listed[c->listed_count++] = i;
+	return 0;
+}
+
+static int
+is_room_needed (const struct sluice_control_job *jobs, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (wants_tokens (&jobs[i]))
+			return 1;
+	return 0;
+}
+
+static void
+take_runner (struct sluice_control *c, const struct sluice_control_job *job)
+{
+	c->runners[c->runner_count++] = (struct runner){
+		.partition = job->partition,
+		.priority = job->priority,
+		.job_id = job->job_id,
+		.nodes = job->nodes,
+		.cpus = job->cpus,
+		.eligible = job->eligible,
+		.start = job->start,
+	};
+}
+
 void
 sluice_control_room (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
 		     const struct sluice_control_room *rooms, uint32_t room_count,
 		     const struct sluice_control_facts *facts)
 {
-	static const struct sluice_control_room nobody_knows = { .is_unlimited = 1 };
-	uint32_t count, any = 0;
+	int is_needed = is_room_needed (jobs, n);
+	uint32_t count = 0;
 
-	c->running_count = 0;
+	c->runner_count = c->listed_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
-		jobs[i].flags &= ~(uint32_t)SLUICE_CONTROL_ROOM;
-		any |= (uint32_t)wants_tokens (&jobs[i]);
-		if (jobs[i].state == SLUICE_CONTROL_RUNS)
-			c->running[c->running_count++] = i;
-		if (jobs[i].memory.priority == 0)
-			jobs[i].memory.priority = jobs[i].priority;
-		if (jobs[i].state != SLUICE_CONTROL_WAITS)
-			jobs[i].memory.fits = 0.0;
+		struct sluice_control_job *job = &jobs[i];
+		int enters = 0;
+		job->flags &= ~(uint32_t)SLUICE_CONTROL_ROOM;
+		if (job->memory.priority == 0)
+			job->memory.priority = job->priority;
+		if (job->state == SLUICE_CONTROL_RUNS)
+			take_runner (c, job);
+		if (job->state != SLUICE_CONTROL_WAITS)
+			job->memory.fits = 0.0;
+		else if (is_needed)
+			enters = enter (c, job, i, rooms, room_count, facts);
+		c->places[i]
+		    = (struct ranked){ enters ? place_of (job) : NO_PLACE, job->job_id, i };
+		count += (uint32_t)enters;
 	}
-	if (!any)
-		return;
-	for (uint32_t i = 0; i < n; i++) {
-		c->places[i] = (struct ranked){ NO_PLACE, jobs[i].job_id, i };
-		if (jobs[i].state != SLUICE_CONTROL_WAITS)
+	sort_runners (c);
+	for (uint32_t k = 0; k < c->listed_count; k++) {
+		struct sluice_control_job *job = &jobs[c->listed[k]];
+		if (!could_have_fit (c, job, left_in (&rooms[job->partition])))
 			continue;
-		if (jobs[i].flags & SLUICE_CONTROL_ANYWHERE)
-			jobs[i].flags |= SLUICE_CONTROL_ROOM;
-		else
-			c->places[i].key = place_of (&jobs[i]);
+		c->places[c->listed[k]].key = place_of (job);
+		count++;
 	}
-	count = rank_places (c, n);
+	if (count == 0)
+		return;
+	count = rank_places (c, n, count);
 	for (uint32_t first = 0, last; first < count; first = last) {
-		uint32_t partition = jobs[c->ranked[first].index].partition;
+		uint32_t partition = partition_at (c->ranked[first].key);
 		for (last = first + 1; last < count; last++)
-			if (jobs[c->ranked[last].index].partition != partition)
+			if (partition_at (c->ranked[last].key) != partition)
 				break;
-		judge_partition (c, jobs, first, last,
-				 partition < room_count ? &rooms[partition] : &nobody_knows,
-				 facts);
+		judge_partition (c, jobs, first, last, left_in (&rooms[partition]), facts);
 	}
 }
 
@@ -483,12 +601,13 @@ sluice_control_budget_left (const struct sluice_control_job *job,
 			left_of (job->account, facts->account_budget, facts));
 }
 
-static void
+/* Whether it was charged. */
+static int
 charge (struct sluice_control_job *job, struct sluice_control_facts *facts)
 {
 	struct sluice_control_memory *memory = &job->memory;
-	int is_new = memory->since <= 0.0;
-	if (is_charged (job, facts)) {
+	int is_new = memory->since <= 0.0, is_due = is_charged (job, facts);
+	if (is_due) {
 		double seconds = interval_of (job, facts);
 		memory->waited += seconds;
 		facts->charged += seconds;
@@ -498,6 +617,7 @@ charge (struct sluice_control_job *job, struct sluice_control_facts *facts)
 	if (is_new)
 		memory->since = facts->clock;
 	memory->polled = facts->clock;
+	return is_due;
 }
 
 static uint32_t
@@ -597,35 +717,44 @@ release_when_due (struct sluice_control *c, uint32_t *count,
 		rank (c, count, urgency_of (&jobs[i]), jobs, i);
 }
 
+static void
+release_if_due (struct sluice_control *c, uint32_t *count, struct sluice_control_job *jobs,
+		uint32_t i, const struct sluice_control_facts *facts)
+{
+	uint32_t release = release_due (&jobs[i], facts);
+	if (release != SLUICE_RELEASE_NONE)
+		release_when_due (c, count, jobs, i, release, facts);
+}
+
 void
 sluice_control_bound (struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
 		      struct sluice_control_facts *facts)
 {
+	int has_budgets = facts->user_budget > 0.0 || facts->account_budget > 0.0;
 	uint32_t count = 0;
 
 	facts->charged = facts->longest = 0.0;
-	c->action_count = 0;
+	c->action_count = c->listed_count = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct sluice_control_job *job = &jobs[i];
 		memset (&job->verdict, 0, sizeof job->verdict);
-		if (job->state != SLUICE_CONTROL_ABSENT)
-			charge (job, facts);
-	}
-	/* once all have paid: who comes first shall make no difference to a budget */
-	for (uint32_t i = 0; i < n; i++) {
-		struct sluice_control_job *job = &jobs[i];
 		if (job->state == SLUICE_CONTROL_ABSENT)
 			continue;
+		int pays = charge (job, facts);
 		if (!job->tokens.lane_mask) {
 			job->memory.tries = 0;
 			job->memory.retry = 0.0;
 			continue;
 		}
 		facts->longest = larger (facts->longest, job->memory.waited);
-		uint32_t release = release_due (job, facts);
-		if (release != SLUICE_RELEASE_NONE)
-			release_when_due (c, &count, jobs, i, release, facts);
+		if (pays && has_budgets)
+			c->listed[c->listed_count++] = i;
+		else
+			release_if_due (c, &count, jobs, i, facts);
 	}
+	/* once all have paid: who comes first shall make no difference to a budget */
+	for (uint32_t k = 0; k < c->listed_count; k++)
+		release_if_due (c, &count, jobs, c->listed[k], facts);
 	command_ranked (c, jobs, count, facts);
 }
 
@@ -732,21 +861,48 @@ decide (struct sluice_control *c, uint32_t job, const struct sluice_submission *
 	return record;
 }
 
-/* Those first that were decided on longest ago. */
+/* Rank those of the listed jobs whose latest decision does not hold, those first that were
+ * decided on longest ago. */
+static uint32_t
+rank_undecided (struct sluice_control *c, const struct sluice_control_job *jobs,
+		const struct sluice_submission *const *submissions,
+		const struct sluice_control_facts *facts)
+{
+	uint32_t count = 0;
+	for (uint32_t k = 0; k < c->listed_count; k++) {
+		uint32_t i = c->listed[k];
+		if ((!submissions || submissions[i]) && !is_decided (&jobs[i], facts))
+			rank (c, &count, jobs[i].memory.decided, jobs, i);
+	}
+	sort (c, count);
+	return count < SLUICE_CONTROL_DECISIONS ? count : SLUICE_CONTROL_DECISIONS;
+}
+
+uint32_t
+sluice_control_undecided (struct sluice_control *c, const struct sluice_control_job *jobs,
+			  uint32_t n, const struct sluice_control_facts *facts,
+			  uint32_t out[SLUICE_CONTROL_DECISIONS])
+{
+	c->listed_count = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (is_near (&jobs[i]))
+			c->listed[c->listed_count++] = i;
+	uint32_t count = rank_undecided (c, jobs, NULL, facts);
+	for (uint32_t k = 0; k < count; k++)
+		out[k] = c->ranked[k].index;
+	return count;
+}
+
 static void
 decide_again (struct sluice_control *c, struct sluice_control_job *jobs,
 	      const struct sluice_submission *const *submissions, uint32_t n,
 	      const struct sluice_situation *situation, const struct sluice_config *config,
 	      struct sluice_control_facts *facts)
 {
-	uint32_t count = 0;
+	uint32_t count = rank_undecided (c, jobs, submissions, facts);
 
 	c->decision_count = 0;
-	for (uint32_t i = 0; i < n; i++)
-		if (submissions[i] && is_near (&jobs[i]) && !is_decided (&jobs[i], facts))
-			rank (c, &count, jobs[i].memory.decided, jobs, i);
-	sort (c, count);
-	for (uint32_t k = 0; k < count && k < SLUICE_CONTROL_DECISIONS; k++) {
+	for (uint32_t k = 0; k < count; k++) {
 		uint32_t i = c->ranked[k].index;
 		take_up (c, jobs, n, i,
 			 decide (c, i, submissions[i], situation, config, facts),
@@ -776,6 +932,13 @@ press (const struct sluice_control_job *job, const struct sluice_situation *situ
 	}
 }
 
+/* Whether a job with tokens is too slow on its lanes even alone. */
+static int
+is_confined (const struct sluice_control_job *job, const struct sluice_policy *policy)
+{
+	return sluice_job_slowdown (&job->pressure, 1.0) > policy->tolerance;
+}
+
 /* Whether the gates cannot tell two jobs with tokens apart. */
 static int
 are_alike (const struct sluice_control_job *a, const struct sluice_control_job *b)
@@ -784,8 +947,9 @@ are_alike (const struct sluice_control_job *a, const struct sluice_control_job *
 	       && memcmp (&a->pressure, &b->pressure, sizeof a->pressure) == 0;
 }
 
-static struct kind *
-kind_of (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t i)
+static uint32_t
+find_kind (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t i,
+	   const struct sluice_policy *policy)
 {
 	uint64_t hash = sluice_hash_bytes (&jobs[i].pressure, sizeof jobs[i].pressure, 0);
 	hash = sluice_hash_bytes (&jobs[i].tokens, sizeof jobs[i].tokens, hash);
@@ -795,11 +959,23 @@ kind_of (struct sluice_control *c, const struct sluice_control_job *jobs, uint32
 		if (*slot == 0)
 			break;
 		if (are_alike (&jobs[c->kinds[*slot - 1].first], &jobs[i]))
-			return &c->kinds[*slot - 1];
+			return *slot - 1;
 	}
 	c->kinds[c->kind_count] = (struct kind){ .first = i };
+	c->is_confined |= is_confined (&jobs[i], policy);
 	*slot = ++c->kind_count;
-	return &c->kinds[*slot - 1];
+	return *slot - 1;
+}
+
+/* Jobs mostly are of the kind that they were of; to compare is faster than to search. */
+static struct kind *
+kind_of (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t i,
+	 const struct sluice_policy *policy)
+{
+	uint32_t guess = c->guesses[i];
+	if (guess >= c->kind_count || !are_alike (&jobs[c->kinds[guess].first], &jobs[i]))
+		c->guesses[i] = guess = find_kind (c, jobs, i, policy);
+	return &c->kinds[guess];
 }
 
 static void
@@ -813,26 +989,40 @@ count_waiting (struct kind *kind, const struct sluice_control_job *job)
 	}
 }
 
-/* Go through the queue once: kinds of jobs with tokens that run or wait, and the loads of
- * running jobs that no token stands for. */
+/* Take up the kind of a job with tokens, or the load of a running job that no token stands
+ * for. */
 static void
-survey (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n)
+count (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t i,
+       const struct sluice_policy *policy)
+{
+	const struct sluice_control_job *job = &jobs[i];
+	int runs = job->state == SLUICE_CONTROL_RUNS;
+	if (counts (job)) {
+		struct kind *kind = kind_of (c, jobs, i, policy);
+		if (runs)
+			kind->running++;
+		else if (job->state == SLUICE_CONTROL_WAITS)
+			count_waiting (kind, job);
+	} else if (runs && job->flags & SLUICE_CONTROL_PREDICTED
+		   && job->tokens.klass != SLUICE_CLASS_NONE) {
+		c->loads[c->load_count++] = &job->pressure;
+	}
+}
+
+/* Go through the queue once: list the jobs near their start, which may be decided on before
+ * they count, and count all others. */
+static void
+survey (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+	const struct sluice_policy *policy)
 {
 	memset (c->slots, 0, c->slot_count * sizeof *c->slots);
-	c->kind_count = c->load_count = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		const struct sluice_control_job *job = &jobs[i];
-		int runs = job->state == SLUICE_CONTROL_RUNS;
-		if (!runs && job->state != SLUICE_CONTROL_WAITS)
-			continue;
-		if (counts (job) && runs)
-			kind_of (c, jobs, i)->running++;
-		else if (counts (job))
-			count_waiting (kind_of (c, jobs, i), job);
-		else if (runs && job->flags & SLUICE_CONTROL_PREDICTED
-			 && job->tokens.klass != SLUICE_CLASS_NONE)
-			c->loads[c->load_count++] = &job->pressure;
-	}
+	c->kind_count = c->load_count = c->listed_count = 0;
+	c->is_confined = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (is_near (&jobs[i]))
+			c->listed[c->listed_count++] = i;
+		else if (jobs[i].state != SLUICE_CONTROL_ABSENT)
+			count (c, jobs, i, policy);
 }
 
 static int
@@ -995,11 +1185,10 @@ bound_by_need (const struct sluice_control *c, const struct sluice_control_job *
 }
 
 static void
-size_gates (struct sluice_control *c, const struct sluice_control_job *jobs, uint32_t n,
+size_gates (struct sluice_control *c, const struct sluice_control_job *jobs,
 	    const struct sluice_situation *situation, struct sluice_control_gates *out)
 {
 	struct sluice_pressure background[SLUICE_CONTROL_BACKGROUND + 1];
-	survey (c, jobs, n);
 	uint32_t n_background = gather_background (c, situation->z, background);
 
 	for (uint32_t lane = 0; lane < situation->lane_count; lane++) {
@@ -1019,10 +1208,10 @@ static void
 give_up_gates (const struct sluice_control_job *jobs, uint32_t n,
 	       const struct sluice_control_facts *facts, struct sluice_control_gates *out)
 {
-	for (uint32_t i = 0; i < n; i++) {
+	double latest = facts->max_delay + facts->grace;
+	for (uint32_t i = 0; facts->longest >= latest && i < n; i++) {
 		const struct sluice_control_job *job = &jobs[i];
-		if (!wants_tokens (job)
-		    || job->memory.waited < facts->max_delay + facts->grace)
+		if (!wants_tokens (job) || job->memory.waited < latest)
 			continue;
 		for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
 			if (job->tokens.lane_mask >> lane & 1)
@@ -1085,7 +1274,7 @@ comes_before (const struct sluice_control_job *a, const struct sluice_control_jo
  * a time, so that the next decision knows of it; no array, whose tasks would all start.
  * One whose release was in vain keeps no other. */
 static struct sluice_control_job *
-next_to_share (const struct sluice_control *c, struct sluice_control_job *jobs, uint32_t n,
+next_to_share (const struct sluice_control *c, struct sluice_control_job *jobs,
 	       const struct sluice_control_facts *facts,
 	       const struct sluice_control_gates *gates)
 {
@@ -1093,9 +1282,9 @@ next_to_share (const struct sluice_control *c, struct sluice_control_job *jobs, 
 	struct sluice_control_job *first = NULL;
 
 	count_wanted (c, jobs, wanted);
-	for (uint32_t i = 0; i < n; i++) {
-		struct sluice_control_job *job = &jobs[i];
-		if (!is_near (job) || !is_decided (job, facts) || job->verdict.action
+	for (uint32_t k = 0; k < c->listed_count; k++) {
+		struct sluice_control_job *job = &jobs[c->listed[k]];
+		if (!is_decided (job, facts) || job->verdict.action
 		    || job->verdict.release != SLUICE_RELEASE_NONE
 		    || facts->clock < job->memory.retry
 		    || !should_share (job->memory.reason)
@@ -1116,19 +1305,21 @@ release_by_decision (struct sluice_control *c, struct sluice_control_job *jobs, 
 	uint32_t count = 0;
 
 	if (facts->releases > 0 && is_sharing_settled (jobs, n, facts)) {
-		struct sluice_control_job *job = next_to_share (c, jobs, n, facts, gates);
+		struct sluice_control_job *job = next_to_share (c, jobs, facts, gates);
 		if (job) {
 			job->verdict.release = SLUICE_RELEASE_SHARING;
 			facts->sharing = job->job_id;
 			facts->shared = facts->clock;
 		}
 	}
-	for (uint32_t i = 0; i < n; i++) {
+	/* where no kind is confined, it is one of those that were decided on */
+	for (uint32_t k = 0; k < (c->is_confined ? n : c->listed_count); k++) {
+		uint32_t i = c->is_confined ? k : c->listed[k];
 		struct sluice_control_job *job = &jobs[i];
 		if (!job->tokens.lane_mask || !is_pending (job) || job->verdict.action)
 			continue;
 		if (job->verdict.release == SLUICE_RELEASE_NONE && counts (job)
-		    && sluice_job_slowdown (&job->pressure, 1.0) > policy->tolerance)
+		    && is_confined (job, policy))
 			job->verdict.release = SLUICE_RELEASE_CONFINED;
 		if (job->verdict.release >= SLUICE_RELEASE_CONFINED)
 			release_when_due (c, &count, jobs, i, job->verdict.release, facts);
@@ -1144,8 +1335,11 @@ sluice_control_poll (struct sluice_control *c, struct sluice_control_job *jobs,
 		     struct sluice_control_gates *out)
 {
 	memset (out, 0, sizeof *out);
+	survey (c, jobs, n, situation->policy);
 	decide_again (c, jobs, submissions, n, situation, config, facts);
-	size_gates (c, jobs, n, situation, out);
+	for (uint32_t k = 0; k < c->listed_count; k++)
+		count (c, jobs, c->listed[k], situation->policy);
+	size_gates (c, jobs, situation, out);
 	release_by_decision (c, jobs, n, situation->policy, facts, out);
 	give_up_gates (jobs, n, facts, out);
 }

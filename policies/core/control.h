@@ -83,20 +83,20 @@ const char *sluice_release_text (unsigned int release);
 
 /* What the loop remembers of a job; all 0 for a new one. */
 struct sluice_control_memory {
+	double fits;	   /* clock since which there is room for it; 0: there is none */
+	uint32_t priority; /* Slurm's when it was seen first */
+	uint32_t tries;	   /* releases commanded, in vain so far */
 	double since;	   /* clock of the first poll that saw it; 0: none did */
 	double polled;	   /* clock of the last one */
 	double waited;	   /* s that it was charged for: its tokens may have kept it */
 	double paid;	   /* s of these that were seen, and count in the budgets */
-	double fits;	   /* clock since which there is room for it; 0: there is none */
 	double decided;	   /* clock of the latest decision; 0: none since submission */
 	double again;	   /* clock at which the conflict should be over */
 	double retry;	   /* clock before which no release is tried again */
 	uint64_t version;  /* of the co-runners it was decided alongside */
-	uint32_t tries;	   /* releases commanded, in vain so far */
 	uint32_t moves;	   /* exchanges */
 	uint32_t waits;	   /* 1: decided to wait until the conflict is over */
 	uint32_t reason;   /* enum sluice_reason of the latest decision */
-	uint32_t priority; /* Slurm's when it was seen first */
 	uint32_t reserved;
 };
 
@@ -126,10 +126,10 @@ struct sluice_control_job {
 	int64_t submit;	  /* UTC seconds, as the next two */
 	int64_t eligible; /* when only resources kept it waiting; 0: not yet told */
 	int64_t start;	  /* of a running job */
-	struct sluice_pressure
-	    pressure; /* on the lanes of its tokens; without any, on all */
 	struct sluice_control_memory memory;
 	struct sluice_control_verdict verdict;
+	struct sluice_pressure
+	    pressure; /* on the lanes of its tokens; without any, on all */
 };
 
 /* What a partition has room for now. */
@@ -221,6 +221,15 @@ void sluice_control_room (struct sluice_control *control, struct sluice_control_
  */
 void sluice_control_bound (struct sluice_control *control, struct sluice_control_job *jobs,
 			   uint32_t n, struct sluice_control_facts *facts);
+
+/*
+ * Which jobs sluice_control_poll is to decide on, in order: of no others it has to know
+ * what they were submitted with. Returns how many there are.
+ */
+uint32_t sluice_control_undecided (struct sluice_control *control,
+				   const struct sluice_control_job *jobs, uint32_t n,
+				   const struct sluice_control_facts *facts,
+				   uint32_t out[SLUICE_CONTROL_DECISIONS]);
 
 /*
  * After sluice_control_bound: decide again on jobs near their start, exchange or release

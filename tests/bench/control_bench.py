@@ -41,7 +41,7 @@ def pressures(model: View, policy: View) -> list[View]:
     ]
 
 
-def filled(waiting: int, kinds: list[View], submission: View) -> control.Loop[int]:
+def filled(waiting: int, kinds: list[View]) -> control.Loop[int]:
     loop: control.Loop[int] = control.Loop()
     for number in range(waiting + RUNNING):
         row = loop.add(number)
@@ -52,7 +52,6 @@ def filled(waiting: int, kinds: list[View], submission: View) -> control.Loop[in
         row.tokens.klass = CLASSES.index("stream")
         row.tokens.lane_mask = 1 if number < waiting + 3 else 0
         row.pressure = kinds[number % KINDS].struct[0]
-        loop.describe(number, submission if number < waiting else None)
     return loop
 
 
@@ -62,9 +61,8 @@ def poll_seconds(waiting: int, *, idle: int) -> float:
     state = {"sequence": 1, "taken": storage_models.NOW}
     situation = Situation(bundle, Snapshot.parse(pack_snapshot(state=state)))
     config = core.parse_config("sluice.conf", b"Mode=enforce\n")
-    loop = filled(
-        waiting, pressures(bundle.interference, bundle.policy), storage_models.submission()
-    )
+    loop = filled(waiting, pressures(bundle.interference, bundle.policy))
+    submission = storage_models.submission()
     facts, rooms = control.new_facts(), control.new_rooms(1)
     rooms[0].nodes, rooms[0].cpus = idle, 4 * idle
     facts.max_delay, facts.grace = 1800.0, 2.0
@@ -74,7 +72,7 @@ def poll_seconds(waiting: int, *, idle: int) -> float:
         begin = time.process_time()
         loop.find_room(rooms, 1, facts)
         loop.bound(facts)
-        loop.poll(situation, config, facts)
+        loop.poll(situation, config, facts, lambda _number: submission)
         spent = time.process_time() - begin
     return spent
 

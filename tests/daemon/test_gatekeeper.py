@@ -53,6 +53,9 @@ class Untold:
     def known(self, job: QueuedJob) -> Known | None:
         return self._ledger.known(job)
 
+    def submission(self, job: QueuedJob) -> View | None:
+        return self._ledger.submission(job)
+
     def learned(self) -> set[SubmissionKey]:
         return set()
 

@@ -67,10 +67,12 @@ class Polled:
         for place in range(len(self.before) // JOB_SIZE):
             row = core_ffi.addressof(loop.add(place))
             core_ffi.buffer(row)[:] = self.before[place * JOB_SIZE :][:JOB_SIZE]
-        for place, content in enumerate(self.submissions):
-            if content is not None:
-                loop.describe(place, view_of(content))
         return loop
+
+    def submission(self, place: int) -> View | None:
+        """Return what the job at this place was submitted with."""
+        content = self.submissions[place]
+        return None if content is None else view_of(content)
 
     def facts(self) -> Any:
         facts = new_facts()

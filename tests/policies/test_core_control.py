@@ -498,6 +498,7 @@ class Cluster(Queue):
         self.names = token_names(self.bundle.policy)
         self.gates: dict[str, int] = {}
         self.decided: list[int] = []
+        self.submissions: dict[int, View] = {}
 
     def add(self, job_id: int = 1, *, lane_mask: int = BOTH, klass: int = STREAM, **members: Any):
         profile = members.pop("profile", self.profile)
@@ -505,7 +506,7 @@ class Cluster(Queue):
         row.pressure = core.pressure_of(
             profile, self.bundle.interference, self.bundle.policy, lane_mask
         ).struct[0]
-        self.loop.describe(job_id, storage_models.submission())
+        self.submissions[job_id] = storage_models.submission()
         return row
 
     def holder(self, job_id: int = 100, **members: Any) -> None:
@@ -535,7 +536,8 @@ class Cluster(Queue):
         )
         config = core.parse_config("sluice.conf", conf.encode())
         self.facts.version = snapshot.version ^ config.checksum
-        out = self.loop.poll(Situation(self.bundle, snapshot), config, self.facts)
+        situation = Situation(self.bundle, snapshot)
+        out = self.loop.poll(situation, config, self.facts, self.submissions.get)
         self.gates = out.tokens(self.names)
         self.given_up = out.given_up(self.names)
         self.decided = [job_id for job_id, _ in self.loop.decisions()]
@@ -648,7 +650,7 @@ def test_a_job_whose_submission_is_unknown_is_left_alone():
     cluster = Cluster(SHARE)
     cluster.holder()
     cluster.add()
-    cluster.loop.describe(1, None)
+    del cluster.submissions[1]
     assert cluster.look() == {}
     assert cluster.decided == []
 

@@ -76,7 +76,7 @@ def repeated(watched, polled):
         loop.bound(facts)
         return loop, facts, b""
     situation = Situation(watched.bundle, Snapshot.parse(polled.snapshot()))
-    gates = loop.poll(situation, watched.config, facts)
+    gates = loop.poll(situation, watched.config, facts, polled.submission)
     return loop, facts, View(gates.struct).bytes
 
 

@@ -13,7 +13,7 @@ from sluice.policies.record import Record, Tokens
 from sluice.policies.structs import CLASSES, RELEASES, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sluice.policies.core import Config
     from sluice.policies.record import Situation
@@ -117,7 +117,6 @@ class Loop(Generic[K]):
         self._capacity = 0
         self._jobs: Any = ffi.NULL
         self._submissions: Any = ffi.NULL
-        self._kept: dict[int, View] = {}
         self._handle: Any = ffi.NULL
         self._grow(FIRST_CAPACITY)
 
@@ -144,18 +143,7 @@ class Loop(Generic[K]):
             self._keys[index] = key
         return self._jobs[index]
 
-    def describe(self, key: K, submission: View | None) -> None:
-        """Tell what a job was submitted with."""
-        index = self._indices[key]
-        if submission is None:
-            self._kept.pop(index, None)
-            self._submissions[index] = ffi.NULL
-        else:
-            self._kept[index] = submission
-            self._submissions[index] = submission.struct
-
     def remove(self, key: K) -> None:
-        self.describe(key, None)
         index = self._indices.pop(key)
         ffi.memmove(ffi.addressof(self._jobs, index), _NOBODY, _SIZE)
         self._unused.append(index)
@@ -179,8 +167,23 @@ class Loop(Generic[K]):
     def bound(self, facts: Any) -> None:
         lib.sluice_control_bound(self._handle, self._jobs, self._count, facts)
 
-    def poll(self, situation: Situation, config: Config, facts: Any) -> Gates:
+    def poll(
+        self,
+        situation: Situation,
+        config: Config,
+        facts: Any,
+        submission_of: Callable[[K], View | None],
+    ) -> Gates:
+        """Decide again and size the gates.
+
+        submission_of tells what a job was submitted with, None: unknown. It is asked for the few
+        that are to be decided on.
+        """
         out = ffi.new("struct sluice_control_gates *")
+        asked = self._undecided(facts)
+        known = {index: submission_of(self._keys[index]) for index in asked}
+        for index, submission in known.items():
+            self._submissions[index] = submission.struct if submission else ffi.NULL
         lib.sluice_control_poll(
             self._handle,
             self._jobs,
@@ -191,7 +194,15 @@ class Loop(Generic[K]):
             facts,
             out,
         )
+        for index in asked:
+            self._submissions[index] = ffi.NULL
         return Gates(out)
+
+    def _undecided(self, facts: Any) -> list[int]:
+        """Return the indices of the jobs that are to be decided on."""
+        out = ffi.new("uint32_t[]", lib.SLUICE_CONTROL_DECISIONS)
+        count = lib.sluice_control_undecided(self._handle, self._jobs, self._count, facts, out)
+        return list(out[0:count])
 
     def actions(self) -> list[Action[K]]:
         """Return what has been commanded since `bound`, in order."""
@@ -232,8 +243,6 @@ class Loop(Generic[K]):
             raise MemoryError
         if self._count:
             ffi.memmove(jobs, self._jobs, self._count * _SIZE)
-            for index, submission in self._kept.items():
-                submissions[index] = submission.struct
         self._jobs, self._submissions, self._capacity = jobs, submissions, capacity
         self._handle = ffi.gc(handle, lib.sluice_control_destroy)
 

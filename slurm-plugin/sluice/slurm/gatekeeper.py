@@ -260,7 +260,8 @@ class GateKeeper:
         parsed = Snapshot.parse(snapshot.content)
         self._facts.version = parsed.version ^ config.checksum ^ self._bundle.checksum
         commanded = len(self._loop.actions())
-        gates = self._loop.poll(Situation(self._bundle, parsed), config, self._facts)
+        situation = Situation(self._bundle, parsed)
+        gates = self._loop.poll(situation, config, self._facts, self._submission_of)
         actions = self._loop.actions()[commanded:]
         self._keep_decisions(actions, snapshot)
         self._release(actions, seen)
@@ -430,12 +431,14 @@ class GateKeeper:
         row.pressure = NO_PRESSURE
         if prediction is not None and self._bundle is not None and row.tokens.klass:
             row.pressure = self._pressure(self._bundle, prediction, row.tokens.lane_mask)
-        self._loop.describe(job.job_id, known.submission if known and holding else None)
         is_other = job.is_running and holding is None and row.tokens.klass != 0
         if is_other:
             self._others[job.job_id] = job
         else:
             self._others.pop(job.job_id, None)
+
+    def _submission_of(self, job_id: int) -> View | None:
+        return self._ledger.submission(self._holdings[job_id].job) if self._ledger else None
 
     def _pressure(self, bundle: Bundle, prediction: View, lane_mask: int) -> Any:
         found = self._pressures.get((prediction, lane_mask))
