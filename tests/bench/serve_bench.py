@@ -27,7 +27,7 @@ from history_bench import RUNS, SLUICE, add_decisions, fill, publish_model
 from sluice.history_db.records import AuditEntry, IoWait, StoredReport
 from sluice.history_db.store import Store
 from sluice.interference.ranking import refresh
-from sluice.policies.snapshot import write_snapshot
+from sluice.policies.snapshot import pack_snapshot
 from sluice.slurm.status import Status
 
 ROUNDS = 50
@@ -97,9 +97,8 @@ def leave_word(place: Path, *, is_private: bool) -> None:
         for i in range(RUNNING)
     ]
     now = int(time.time())
-    write_snapshot(
-        place / "snapshot", state={"taken": now, "running": RUNNING}, corunners=corunners
-    )
+    content = pack_snapshot(state={"taken": now, "running": RUNNING}, corunners=corunners)
+    (place / "snapshot").write_bytes(content)
     word = "private:0" if is_private else "open:0"
     Status(facts={"privacy": word, "cluster": "made"}).write(place / "snapshot")
     (place / "tokens").touch(0o600)

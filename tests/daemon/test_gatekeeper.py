@@ -85,7 +85,7 @@ class Keeper:
         self.book.now = seen.now
         slurm_commands.control = self.book.control
         mine = replace(seen, reservations=self.book.reservations())
-        self.gates.poll(mine, config, publisher.latest)
+        self.gates.poll(mine, config, publisher)
 
     def view(self) -> dict[str, Any]:
         """Return all that it makes of the queue."""

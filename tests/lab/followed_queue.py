@@ -172,7 +172,7 @@ class Keeper(Follower):
         seen = Seen.of(self.queue, changes, self.book.now)
         self.gatekeeper.bound(seen, self.ledger, self.config, os.geteuid())
         self.keep(changes, seen.now)
-        self.gatekeeper.poll(seen, self.config, self.publisher.latest)
+        self.gatekeeper.poll(seen, self.config, self.publisher)
         self.gatekeeper.unstored.flush(self.store)
         self.publish(self.gatekeeper.holders(), seen.now, self.gatekeeper.lanes())
 

@@ -28,7 +28,7 @@ from sluice.policies import core
 from sluice.policies._core import ffi, lib
 from sluice.policies.bundle import HEAD_BYTES, Bundle, policy_in
 from sluice.policies.container import GUARDED, HEADER
-from sluice.policies.snapshot import Snapshot, pack_snapshot, write_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot
 
 # Tree 0:  node 0 [feature 0 <= 1.5] -> leaf, node 2 [feature 1 <= 0.1] -> leaf, leaf
 # Tree 1:  a leaf
@@ -436,14 +436,15 @@ def test_a_foreign_owner_is_refused_but_for_the_trusted_one(tmp_path):
 
 def test_a_snapshot_is_read_back_as_it_was_written(tmp_path):
     path = tmp_path / "cluster.snapshot"
-    content = write_snapshot(
-        path,
+    content = pack_snapshot(
         state={"sequence": 9, "taken": NOW, "flags": ["off"], "pending": 3},
         corunners=[{"job_id": 5, "klass": "stream", "profile": STREAMING, "lane_mask": 2}],
         partitions=[{"name": "a"}, {"name": "b", "flags": ["default", "preempts"], "qos": "q"}],
         users=[{"uid": 9, "account": "nine"}, {"uid": 4, "account": "four", "qos": "low"}],
         lane_speeds={"sl1": 0.3, "sl0": 1.0},
     )
+    path.write_bytes(content)
+    path.chmod(0o644)
     read = Snapshot.load(path, os.getuid())
     assert read.checksum == Snapshot.parse(content).checksum
     assert read.state.to_dict() == {

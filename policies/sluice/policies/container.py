@@ -39,29 +39,30 @@ class Section:
 
 def pack(kind: int, version: int, sections: Sequence[Section], *, created: int) -> bytes:
     """Lay out the sections behind header and table; created is UTC seconds."""
-    offset = HEADER + SECTION * len(sections)
     table = ffi.new("struct sluice_section[]", len(sections))
-    body = bytearray()
+    file = bytearray(HEADER + SECTION * len(sections))
     for row, section in zip(table, sections, strict=True):
         row.id = section.id
         row.element_size = section.element_size
-        row.offset = offset + len(body)
+        row.offset = len(file)
         row.count = len(section.content) // section.element_size
-        body += section.content
-        body += bytes(-len(body) % 8)
+        file += section.content
+        file += bytes(-len(section.content) % 8)
+    file[HEADER : HEADER + SECTION * len(sections)] = ffi.buffer(table)
 
     header = ffi.new("struct sluice_container_header *")
     header.magic = b"SLUICE\r\n"
     header.kind = kind
     header.version = version
-    header.file_size = offset + len(body)
+    header.file_size = len(file)
     header.feature_hash = lib.sluice_feature_hash()
     header.created = created
     header.section_count = len(sections)
     header.section_table = HEADER
-    content = bytes(ffi.buffer(header)) + bytes(ffi.buffer(table)) + bytes(body)
-    header.checksum = lib.sluice_crc64(content[GUARDED:], len(content) - GUARDED)
-    return bytes(ffi.buffer(header)) + content[HEADER:]
+    file[:HEADER] = ffi.buffer(header)
+    header.checksum = lib.sluice_crc64(ffi.from_buffer(file) + GUARDED, len(file) - GUARDED)
+    file[:HEADER] = ffi.buffer(header)
+    return bytes(file)
 
 
 def read_regular(path: Path, most: int) -> bytes:

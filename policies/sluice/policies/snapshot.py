@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sluice.policies._core import ffi, lib
-from sluice.policies.container import Section, pack, write_atomically
+from sluice.policies.container import Section, pack
 from sluice.policies.structs import View, checked, new
 
 if TYPE_CHECKING:
@@ -87,17 +87,6 @@ Item = Mapping[str, Any] | View | bytes
 def packed(kind: str, item: Item) -> bytes:
     """Return the bytes of a C struct."""
     return item if isinstance(item, bytes) else bytes(ffi.buffer(new(kind, item)))
-
-
-def write_snapshot(path: Path, **parts: Any) -> bytes:
-    """Write a snapshot that the core accepts, atomically, and return its content.
-
-    parts: as pack_snapshot takes them.
-    """
-    content = pack_snapshot(**parts)
-    Snapshot.parse(content)
-    write_atomically(path, content)
-    return content
 
 
 def pack_snapshot(

@@ -220,7 +220,7 @@ class Daemon:
                 self._lane_speeds.refresh(self._store, self.config, now)
         if seen is not None:
             with self._troubles.about("gates"):
-                self._gatekeeper.poll(seen, self.config, self._publisher.latest)
+                self._gatekeeper.poll(seen, self.config, self._publisher)
             with self._troubles.about("snapshot"):
                 self._publish(seen)
                 self._decide_at_starts(seen)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sluice.slurm.ledger import Known, Ledger, SubmissionKey
     from sluice.slurm.queue import Changes, Queue
     from sluice.slurm.records import License, LicenseChange, QueuedJob, Reservation, Room
+    from sluice.slurm.snapshot import Publisher
     from sluice.slurm.status import Status
 
 ROUNDS = 4
@@ -245,19 +246,14 @@ class GateKeeper:
         self._restored = {}
         self._tell(REFUSED, self._refused())
 
-    def poll(
-        self,
-        seen: Seen,
-        config: Config,
-        snapshot: StoredSnapshot | None,
-    ) -> None:
+    def poll(self, seen: Seen, config: Config, publisher: Publisher) -> None:
         """Decide again, exchange tokens, and impose the gates; `bound` has been called."""
         is_enforcing = not self._facts.is_off
-        if self._bundle is None or snapshot is None or not is_enforcing:
+        snapshot, parsed = publisher.latest, publisher.parsed
+        if self._bundle is None or snapshot is None or parsed is None or not is_enforcing:
             self.balance = []
             self.open_all()
             return
-        parsed = Snapshot.parse(snapshot.content)
         self._facts.version = parsed.version ^ config.checksum ^ self._bundle.checksum
         commanded = len(self._loop.actions())
         situation = Situation(self._bundle, parsed)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import Snapshot as StoredSnapshot
 from sluice.interference.calibrate.target_speeds import Lanes, speeds_of_lanes
 from sluice.policies import core
+from sluice.policies.container import write_atomically
 from sluice.policies.core import CoreError
-from sluice.policies.snapshot import Snapshot, pack_snapshot, packed, write_snapshot
+from sluice.policies.snapshot import Snapshot, pack_snapshot, packed
 from sluice.slurm import slurm_commands
 from sluice.slurm.status import log
 
@@ -125,6 +126,8 @@ class Publisher:
         self._parts: dict[str, Any] = {}
         """All else of the latest snapshot."""
         self._kept: OrderedDict[int, StoredSnapshot] = OrderedDict()
+        self.parsed: Snapshot | None = None
+        """The latest one, as the core reads it."""
         self._take_up()
 
     def kept(self, checksum: int) -> StoredSnapshot | None:
@@ -144,7 +147,8 @@ class Publisher:
     def alongside(self, job_ids: Collection[int]) -> StoredSnapshot:
         """Return the latest snapshot as it would be if no others of its co-runners ran."""
         corunners = [content for job_id, content in self._corunners.items() if job_id in job_ids]
-        return _stored(pack_snapshot(corunners=corunners, **self._parts))
+        content = pack_snapshot(corunners=corunners, **self._parts)
+        return _stored(content, Snapshot.parse(content))
 
     def publish(
         self,
@@ -187,7 +191,10 @@ class Publisher:
             "preempting_qos": settings.preempting_qos[:MAX_PARTITIONS],
             "lane_speeds": dict(lane_speeds),
         }
-        self._keep(write_snapshot(self.path, corunners=list(matter.values()), **self._parts))
+        content = pack_snapshot(corunners=list(matter.values()), **self._parts)
+        parsed = Snapshot.parse(content)  # what the core refuses is never written
+        write_atomically(self.path, content)
+        self._keep(content, parsed)
         self.summary = (
             f"{len(running)} jobs run, {len(matter)} of them with I/O that matters, "
             f"{state['unknown']} unknown, {state['pending']} wait"
@@ -257,7 +264,8 @@ class Publisher:
         """Go on where an earlier sluiced stopped: records may refer to its last snapshots."""
         for path in (self._previous, self.path):
             with suppress(OSError, CoreError):
-                self._keep(path.read_bytes())
+                content = path.read_bytes()
+                self._keep(content, Snapshot.parse(content))
         self._sequence = max((kept.sequence for kept in self._kept.values()), default=0)
 
     def _save_previous(self) -> None:
@@ -270,15 +278,15 @@ class Publisher:
         with suppress(OSError):
             self._previous.hardlink_to(self.path)
 
-    def _keep(self, content: bytes) -> None:
-        snapshot = _stored(content)
+    def _keep(self, content: bytes, parsed: Snapshot) -> None:
+        self.parsed = parsed
+        snapshot = _stored(content, parsed)
         self._kept[snapshot.checksum] = snapshot
         while len(self._kept) > KEPT_AT_LEAST and len(self._kept) * len(content) > KEPT_BYTES:
             self._kept.popitem(last=False)
 
 
-def _stored(content: bytes) -> StoredSnapshot:
-    snapshot = Snapshot.parse(content)
+def _stored(content: bytes, snapshot: Snapshot) -> StoredSnapshot:
     state = snapshot.state
     return StoredSnapshot(snapshot.checksum, state.sequence, state.taken, content)
 
