@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
 JobKey = TypeVar("JobKey", bound="Hashable")
 WINDOW = 1  # seconds between a record's time and the job's submit time
@@ -111,7 +111,10 @@ def match(
     record are left out.
     """
     result: Matching[JobKey] = Matching()
-    by_mark = _joins_by_mark(records, jobs)
+    by_mark = join_by_mark(
+        lambda mark: records[mark].uid if mark in records else None,
+        ((job.key, job.traits.uid, job.marks) for job in jobs),
+    )
     result.joins.extend(by_mark)
     joined_records = {join.record for join in by_mark}
     joined_jobs = {join.job for join in by_mark}
@@ -154,22 +157,20 @@ def fits(record: RecordTraits, job: JobTraits) -> bool:
     )
 
 
-def _joins_by_mark(
-    records: dict[RecordKey, RecordTraits], jobs: Iterable[Submitted[JobKey]]
+def join_by_mark(
+    uid_of: Callable[[RecordKey], int | None],
+    jobs: Iterable[tuple[JobKey, int, tuple[RecordKey, ...]]],
 ) -> list[Join[JobKey]]:
-    """Join by the notes; they prove nothing on another user's job, nor when they contradict."""
-    carriers: dict[RecordKey, list[JobKey]] = defaultdict(list)
-    carried: dict[JobKey, list[RecordKey]] = defaultdict(list)
-    for job in jobs:
-        for mark in job.marks:
-            if mark in records and records[mark].uid == job.traits.uid:
-                carriers[mark].append(job.key)
-                carried[job.key].append(mark)
-    return [
-        Join(mark, found[0], "mark")
-        for mark, found in carriers.items()
-        if len(found) == len(carried[found[0]]) == 1
-    ]
+    """Join by the notes; they prove nothing on another user's job, nor when they contradict.
+
+    uid_of tells whose record it is, None: nobody's; a job is its key, its user and its marks.
+    """
+    carriers: dict[RecordKey, JobKey | None] = {}
+    for key, uid, marks in jobs:
+        carried = [mark for mark in marks if uid_of(mark) == uid]
+        for mark in carried:
+            carriers[mark] = key if len(carried) == 1 and mark not in carriers else None
+    return [Join(mark, key, "mark") for mark, key in carriers.items() if key is not None]
 
 
 def _connected(

@@ -7,27 +7,30 @@ rest is in the history, from which a new sluiced fills the ledger again.
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sluice.history_db.records import Job
 from sluice.policies.core import NAME_SIZE, CoreError
-from sluice.policies.record import Record
+from sluice.policies.record import Record, packed_submission, unpacked_submission
 from sluice.prediction.requested import UNSURE
 from sluice.slurm.joiner import (
     WINDOW,
     JobTraits,
+    Join,
     RecordKey,
     RecordTraits,
     Submitted,
     Tie,
     fits,
+    join_by_mark,
     match,
 )
 from sluice.slurm.status import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sluice.history_db.records import Decision
     from sluice.history_db.store import Store
@@ -39,26 +42,64 @@ SETTLED = 3  # seconds after which no member of a tie can still be missing
 HOPE = 600  # seconds after which a record without a job stays one: it was rejected
 LOOKED_UP = 2000  # jobs that the history is asked about at once, after a restart of sluiced
 UNWRITTEN = 200_000  # jobs that are kept for a history that cannot be written
-SHARED = 10_000  # predictions that are kept once for all jobs
+SHARED = 10_000  # predictions, and texts of submissions, that are kept once for all jobs
 
 SubmissionKey = tuple[int, int]
 """Number that sbatch printed, and uid."""
 
 
+KNOWN_HEAD = struct.Struct("=QQq")
+"""Boot and number of a record, and its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the ledger keeps of a record."""
+    """What the ledger keeps of a record: for each job of the queue, so it is packed."""
 
-    key: RecordKey
-    traits: RecordTraits
-    submission: View
+    numbers: bytes
+    """Of KNOWN_HEAD, and of the submission."""
+    texts: bytes
+    """Of the submission: what users and accounts repeat is kept once."""
     prediction: View | None
     """None where Sluice abstained for lack of knowledge: too unsure to judge others by."""
-    script_signature: int
     is_granted: bool
     """The decision gave the job tokens."""
     mode: str
     """How far Sluice goes with the job."""
+
+    @property
+    def key(self) -> RecordKey:
+        boot, number, _ = KNOWN_HEAD.unpack_from(self.numbers)
+        return boot, number
+
+    @property
+    def now(self) -> int:
+        return int(KNOWN_HEAD.unpack_from(self.numbers)[2])
+
+    @property
+    def submission(self) -> View:
+        return unpacked_submission(self.numbers[KNOWN_HEAD.size :], self.texts)
+
+    @property
+    def script_signature(self) -> int:
+        return int(self.submission.script_signature)
+
+    @property
+    def traits(self) -> RecordTraits:
+        submission = self.submission
+        flags = submission.flags
+        return RecordTraits(
+            uid=submission.uid,
+            now=self.now,
+            name=submission.name,
+            is_array="array" in flags,
+            component=(1 if "het_later" in flags else 0) if "het" in flags else None,
+            nodes=submission.nodes,
+            time_limit=submission.time_limit,
+            account=submission.account.lower(),
+            partitions=tuple(filter(None, submission.partition.split(","))),
+            submit_line_hash=submission.submit_line_hash,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +157,7 @@ class Ledger:
         self._unjoined: dict[RecordKey, Known] = {}
         self._is_loaded = False
         self._early: set[RecordKey] = set()
-        """Records that were taken up before the history was read, or from it."""
+        """Records that were taken up before the history was read; then, those from it."""
         self._submissions: dict[SubmissionKey, Submission] = {}
         self._places: dict[int, Place] = {}
         self._unsettled: dict[SubmissionKey, Submission] = {}
@@ -130,16 +171,22 @@ class Ledger:
         self._verdicts: list[Verdict] = []
         """Joins and ties that the history has not heard of."""
         self._predictions: dict[bytes, View] = {}
+        self._texts: dict[bytes, bytes] = {}
         self._learned: set[SubmissionKey] = set()
         """Submissions of which something else is known than at the last `learned`."""
 
     def _load(self, store: Store, now: int) -> None:
         """Take up what an earlier sluiced left without a job."""
-        for decision in store.unjoined_decisions(since=now - HOPE):
-            record = readable(decision)
-            if record and decision.cluster == self.cluster:
-                self.add(record)
+        found = [
+            record
+            for decision in store.unjoined_decisions(since=now - HOPE)
+            if decision.cluster == self.cluster
+            if (record := readable(decision)) and record.key not in self._early
+        ]
         self._is_loaded = True
+        for record in found:
+            self.add(record)
+        self._early = {record.key for record in found}  # they may be about to arrive
 
     def add(self, record: Record) -> None:
         """Take up a record, once: what is stored just now may be found in the history, too."""
@@ -192,7 +239,7 @@ class Ledger:
             place = None
         submission = self._submissions.get(key)
         if submission is None or self._is_another(job, submission):
-            submission = self._begin(job, submission.jobs if submission else 0)
+            submission = self._begin(key, job, submission.jobs if submission else 0)
         elif job.restarts <= submission.candidate.restarts:
             submission.candidate = job
         if place is None:
@@ -200,8 +247,7 @@ class Ledger:
             submission.jobs += 1
         self._note(job, submission)
 
-    def _begin(self, job: QueuedJob, jobs: int = 0) -> Submission:
-        key = key_of(job)
+    def _begin(self, key: SubmissionKey, job: QueuedJob, jobs: int) -> Submission:
         submission = Submission(submit=job.submit, candidate=job, jobs=jobs)
         before = self._submissions.get(key)
         if before is not None and before.known is not None:
@@ -243,14 +289,15 @@ class Ledger:
         if now > self._booted + HOPE:
             return
         others = [
-            submission
-            for submission in self._submissions.values()
+            (key, submission)
+            for key, submission in self._submissions.items()
             if submission.is_settled
             and submission.submit >= self._booted - WINDOW
             and self._is_another(submission.candidate, submission)
         ]
-        for submission in others:
-            self._note(submission.candidate, self._begin(submission.candidate, submission.jobs))
+        for key, before in others:
+            job = before.candidate
+            self._note(job, self._begin(key, job, before.jobs))
 
     # Which record is about them
 
@@ -261,25 +308,26 @@ class Ledger:
             self._match(now, is_drained=is_drained)
             self._is_due = not is_drained
         old = now - HOPE
-        self._unjoined = {k: one for k, one in self._unjoined.items() if one.traits.now >= old}
-        for key in [key for key, one in self._unsettled.items() if one.submit < old]:
-            del self._unsettled[key]
+        # made anew: a dictionary keeps the room of all that it ever had
+        self._unjoined = {k: one for k, one in self._unjoined.items() if one.now >= old}
+        self._unsettled = {k: one for k, one in self._unsettled.items() if one.submit >= old}
 
     def _match(self, now: int, *, is_drained: bool) -> None:
         self._ties_due = math.inf
+        # first by what is at hand: traits of a whole queue take more memory than all else
+        self._take_joins(
+            join_by_mark(
+                self._uid_of, ((key, job.uid, job.marks) for key, job in self._candidates())
+            )
+        )
         matching = match(
             {key: known.traits for key, known in self._unjoined.items()},
             [
                 Submitted(key, job_traits(job), job.marks, job.restarts > 0 or not is_drained)
-                for key, submission in self._unsettled.items()
-                if key not in self._not_looked_up
-                for job in (submission.candidate,)
+                for key, job in self._candidates()
             ],
         )
-        for join in matching.joins:
-            self._learn(join.job, self._unjoined.pop(join.record))
-            self._verdicts.append(Verdict(*join.record, join.job[0], join.by))
-        self.joined += len(matching.joins)
+        self._take_joins(matching.joins)
         settled = [tie for tie in matching.ties if tie.latest <= now - SETTLED]
         for tie in settled:
             self._settle(tie)
@@ -291,6 +339,23 @@ class Ledger:
             )
         open_ties = [tie.latest for tie in matching.ties if tie.latest > now - SETTLED]
         self._ties_due = min(open_ties, default=math.inf) + SETTLED
+
+    def _candidates(self) -> Iterator[tuple[SubmissionKey, QueuedJob]]:
+        """Yield the jobs whose records are sought."""
+        for key, submission in self._unsettled.items():
+            if key not in self._not_looked_up:
+                yield key, submission.candidate
+
+    def _uid_of(self, key: RecordKey) -> int | None:
+        """Return whose a record without a job is."""
+        known = self._unjoined.get(key)
+        return int(known.submission.uid) if known else None
+
+    def _take_joins(self, joins: Iterable[Join[SubmissionKey]]) -> None:
+        for join in joins:
+            self._learn(join.job, self._unjoined.pop(join.record))
+            self._verdicts.append(Verdict(*join.record, join.job[0], join.by))
+            self.joined += 1
 
     def _learn(self, key: SubmissionKey, known: Known | None) -> None:
         submission = self._submissions[key]
@@ -385,14 +450,16 @@ class Ledger:
             del self._unwritten[next(iter(self._unwritten))]
 
     def _known_of(self, record: Record) -> Known:
-        """Describe a record; jobs of an application share one prediction."""
+        """Describe a record; jobs of an application share one prediction, and their texts."""
         known = known_of(record)
-        if known.prediction is None:
-            return known
-        if len(self._predictions) >= SHARED:
-            self._predictions.clear()
-        content = known.prediction.bytes
-        return replace(known, prediction=self._predictions.setdefault(content, known.prediction))
+        for shared in (self._predictions, self._texts):
+            if len(shared) >= SHARED:
+                shared.clear()
+        prediction = known.prediction
+        if prediction is not None:
+            prediction = self._predictions.setdefault(prediction.bytes, prediction)
+        texts = self._texts.setdefault(known.texts, known.texts)
+        return replace(known, prediction=prediction, texts=texts)
 
     def _row(self, job: QueuedJob, known: Known | None) -> Job:
         return Job(
@@ -438,31 +505,13 @@ def readable(decision: Decision) -> Record | None:
 
 
 def known_of(record: Record) -> Known:
+    numbers, texts = packed_submission(record.submission)
     return Known(
-        key=record.key,
-        traits=record_traits(record),
-        submission=record.submission,
+        numbers=KNOWN_HEAD.pack(*record.key, record.now) + numbers,
+        texts=texts,
         prediction=None if record.decision.reason in UNSURE else record.prediction,
-        script_signature=record.submission.script_signature,
         is_granted=record.grant.outcome == "taken",
         mode=record.mode,
-    )
-
-
-def record_traits(record: Record) -> RecordTraits:
-    submission = record.submission
-    flags = submission.flags
-    return RecordTraits(
-        uid=submission.uid,
-        now=record.now,
-        name=submission.name,
-        is_array="array" in flags,
-        component=(1 if "het_later" in flags else 0) if "het" in flags else None,
-        nodes=submission.nodes,
-        time_limit=submission.time_limit,
-        account=submission.account.lower(),
-        partitions=tuple(filter(None, submission.partition.split(","))),
-        submit_line_hash=submission.submit_line_hash,
     )
 
 
@@ -494,14 +543,14 @@ def _is_about(decision: Decision, job: QueuedJob) -> bool:
 
 
 def _digest(job: QueuedJob, known: Known | None) -> int:
-    """Return a hash of what the history keeps of a job."""
+    """Return a hash of what the history keeps of a job, some of it from its record."""
     return hash(
         (
             *(job.submit, job.restarts, job.name, job.uid, job.account, job.partition, job.qos),
             *(job.nodes, job.tasks, job.cpus, job.time_limit, job.state),
             None if job.is_pending else job.start,
             (job.end, job.exit_code) if job.has_ended else None,
-            known.script_signature if known else None,
+            known.numbers if known else None,
         )
     )
 
