@@ -6,6 +6,7 @@ prints the CPU seconds of each poll in enforce and the memory at the end; PLACE 
 the bundle, and COUNT jobs have records. A process of its own, whose memory is nobody else's.
 """
 
+import gc
 import os
 import sys
 import time
@@ -24,6 +25,7 @@ from sluice.policies.core import Config
 from sluice.policies.record import MIN_TOTAL, Record, Situation, decide
 from sluice.policies.snapshot import Snapshot, pack_snapshot, packed
 from sluice.slurm import slurm_commands
+from sluice.slurm.daemon import GARBAGE
 from sluice.slurm.drainer import decision_of
 from sluice.slurm.gatekeeper import GateKeeper, Seen
 from sluice.slurm.leases import Holding, holdings
@@ -193,6 +195,7 @@ def memory_mb(pid: int) -> float:
 
 def main() -> None:
     place, count = Path(sys.argv[1]), int(sys.argv[2])
+    gc.set_threshold(GARBAGE)
     keeper = Keeper(place, count)
     for _ in list(place.glob("[0-9]*")):
         begin = time.process_time()

@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sluice.policies import core
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -203,6 +202,8 @@ traffic may be and still say much about each other."""
 
 def features(programs: Sequence[Program | ProductionProgram]) -> NDArray[np.float64]:
     """Return (programs, features), as the core computes them."""
+    import numpy as np  # noqa: PLC0415 - numpy is large, and sluiced does without
+
     return np.array([core.traffic_features(program.profile()) for program in programs])
 
 

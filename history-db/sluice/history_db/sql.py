@@ -116,13 +116,14 @@ class Base:
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self._at = {content[i : i + BLOCK]: i for i in range(0, len(content) - BLOCK + 1, STEP)}
 
     def delta(self, content: bytes) -> bytes:
+        base = self.content
+        offsets = {base[i : i + BLOCK]: i for i in range(0, len(base) - BLOCK + 1, STEP)}
         pieces: list[bytes] = []
         at = new = shift = 0
         while at < len(content):
-            found = self._find(content, at, at + shift)
+            found = self._find(offsets, content[at : at + BLOCK], at + shift)
             if found is None:
                 at += STEP
                 continue
@@ -133,11 +134,10 @@ class Base:
         pieces += (PIECE.pack(len(content) - new, 0, 0), content[new:])
         return b"".join(pieces)
 
-    def _find(self, content: bytes, at: int, likely: int) -> int | None:
-        block = content[at : at + BLOCK]
+    def _find(self, offsets: Mapping[bytes, int], block: bytes, likely: int) -> int | None:
         if likely >= 0 and self.content[likely : likely + BLOCK] == block and len(block) == BLOCK:
             return likely
-        return self._at.get(block)
+        return offsets.get(block)
 
     def _common(self, content: bytes, at: int, found: int) -> int:
         """Count the bytes that are equal from here on, in steps."""

@@ -17,6 +17,7 @@ them, and a snapshot that cannot be renewed grows stale, upon which the plugin a
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import sys
@@ -403,9 +404,14 @@ class Daemon:
         )
 
 
+GARBAGE = 50_000
+"""Objects after which Python looks for cycles among them: a queue has millions, and no cycle."""
+
+
 def _follow(daemon: Daemon) -> None:
     """Go round after round until SIGTERM or SIGINT."""
     service.leave_at_signals()
+    gc.set_threshold(GARBAGE)
     while True:
         begin = time.monotonic()
         daemon.round()

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 JobKey = TypeVar("JobKey", bound="Hashable")
 WINDOW = 1  # seconds between a record's time and the job's submit time
@@ -99,7 +100,12 @@ class Matching(Generic[JobKey]):
 
 def marks_in(comment: str) -> tuple[RecordKey, ...]:
     """Find the record numbers in what may be an admin comment."""
-    return tuple({(int(boot, 16), int(number)) for boot, number in MARK.findall(comment)})
+    return tuple({(boot_of(boot), int(number)) for boot, number in MARK.findall(comment)})
+
+
+@lru_cache(maxsize=64)  # all jobs of a life of slurmctld share one
+def boot_of(text: str) -> int:
+    return int(text, 16)
 
 
 def match(
@@ -111,9 +117,11 @@ def match(
     record are left out.
     """
     result: Matching[JobKey] = Matching()
-    by_mark = join_by_mark(
-        lambda mark: records[mark].uid if mark in records else None,
-        ((job.key, job.traits.uid, job.marks) for job in jobs),
+    by_mark = list(
+        join_by_mark(
+            lambda mark: records[mark].uid if mark in records else None,
+            ((job.key, job.traits.uid, job.marks) for job in jobs),
+        )
     )
     result.joins.extend(by_mark)
     joined_records = {join.record for join in by_mark}
@@ -160,7 +168,7 @@ def fits(record: RecordTraits, job: JobTraits) -> bool:
 def join_by_mark(
     uid_of: Callable[[RecordKey], int | None],
     jobs: Iterable[tuple[JobKey, int, tuple[RecordKey, ...]]],
-) -> list[Join[JobKey]]:
+) -> Iterator[Join[JobKey]]:
     """Join by the notes; they prove nothing on another user's job, nor when they contradict.
 
     uid_of tells whose record it is, None: nobody's; a job is its key, its user and its marks.
@@ -170,7 +178,7 @@ def join_by_mark(
         carried = [mark for mark in marks if uid_of(mark) == uid]
         for mark in carried:
             carriers[mark] = key if len(carried) == 1 and mark not in carriers else None
-    return [Join(mark, key, "mark") for mark, key in carriers.items() if key is not None]
+    return (Join(mark, key, "mark") for mark, key in carriers.items() if key is not None)
 
 
 def _connected(

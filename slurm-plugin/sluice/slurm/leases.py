@@ -60,8 +60,14 @@ def holding_of(job: QueuedJob, names: Mapping[str, tuple[int, str]]) -> Holding 
         job=job,
         klass=names[min(counts)][1],
         lane_mask=sum(1 << lane for lane in lanes),
-        counts=tuple(sorted(counts.items())),
+        counts=shared(tuple(sorted(counts.items()))),
     )
+
+
+@lru_cache(maxsize=4096)
+def shared(counts: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """Return the same object for all jobs with these tokens."""
+    return counts
 
 
 @lru_cache(maxsize=4096)  # many jobs ask for the same

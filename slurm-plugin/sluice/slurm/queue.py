@@ -227,7 +227,7 @@ class Answer:
         elif kind == GONE:
             self.gone.update(number for (number,) in NUMBER.iter_unpack(payload))
         elif kind == PRIORITIES:
-            self.priorities |= dict(PRIORITY.iter_unpack(payload))
+            self.priorities.update(PRIORITY.iter_unpack(payload))
         elif kind == LICENSE:
             self.licenses.append(parse_license(payload))
         elif kind == RESERVATION:

@@ -102,7 +102,7 @@ class LaneSpeeds:
 
 MAX_CORUNNERS = 256  # policies/core/snapshot.h, as MAX_PARTITIONS, which QoS share
 MAX_PARTITIONS = 1024
-KEPT_BYTES = 16 << 20
+KEPT_BYTES = 4 << 20
 KEPT_AT_LEAST = 2  # the one the plugin has, and the one it is about to load
 
 
