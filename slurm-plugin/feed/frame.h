@@ -27,6 +27,7 @@ enum frame_kind {
 	FRAME_END,
 	FRAME_CHANGE,	  /* job id, outcome, text: why it was not done */
 	FRAME_PRIORITIES, /* job id and priority of those that are new or have another */
+	FRAME_REASON,	  /* text: why they wait; ids of jobs of which that is new */
 };
 
 void frame_begin (enum frame_kind kind);

@@ -117,7 +117,9 @@ enum { FLAGS = SHOW_ALL | SHOW_LOCAL, NOTE_BYTES = 4096 };
 struct entry {
 	uint32_t job_id; /* 0: free */
 	int is_there;
+	int is_told;
 	uint32_t priority;
+	uint32_t reason;
 	uint64_t digest;
 };
 
@@ -175,8 +177,9 @@ notes_of (const slurm_job_info_t *job)
 	return strstr (length > NOTE_BYTES ? text + length - NOTE_BYTES : text, "sluice(");
 }
 
-/* sluice/slurm/queue.py reads the fields in this order. The priority is told apart: that
- * of all jobs changes as they wait. */
+/* sluice/slurm/queue.py reads the fields in this order. Priority and reason are told apart:
+ * those of all jobs change as they wait. When a waiting job may start, Slurm guesses again
+ * and again: nobody is told. */
 static void
 put_job (const slurm_job_info_t *job)
 {
@@ -193,11 +196,12 @@ put_job (const slurm_job_info_t *job)
 		job->time_limit,
 		job->exit_code,
 	};
+	int is_pending = (job->job_state & JOB_STATE_BASE) == JOB_PENDING;
 	const int64_t times[]
-	    = { job->submit_time, job->eligible_time, job->start_time, job->end_time };
+	    = { job->submit_time, job->eligible_time, is_pending ? 0 : job->start_time,
+		is_pending ? 0 : job->end_time };
 	const char *texts[] = {
 		state_word (job->job_state),
-		reason_word (job->state_reason),
 		job->account,
 		job->partition,
 		job->qos,
@@ -227,6 +231,7 @@ write_if_changed (const slurm_job_info_t *job, struct table *now)
 	*entry = (struct entry){
 		.job_id = JOB_ID (job),
 		.priority = job->priority,
+		.reason = job->state_reason,
 		.digest = digest (payload, size),
 	};
 	if (before && before->job_id)
@@ -264,6 +269,40 @@ write_priorities (const struct table *now)
 	frame_end ();
 }
 
+static void
+write_reason (uint32_t reason)
+{
+	frame_begin (FRAME_REASON);
+	frame_text (reason_word (reason));
+}
+
+/* A frame for each reason, of which there are few. */
+static void
+write_reasons (struct table *now)
+{
+	for (size_t i = 0; i < now->slots; i++) {
+		struct entry *entry = &now->entries[i];
+		const struct entry *before = entry_of (&known, entry->job_id);
+		entry->is_told
+		    = !entry->job_id
+		      || (before && before->job_id && before->reason == entry->reason);
+	}
+	for (size_t i = 0; i < now->slots; i++) {
+		uint32_t reason = now->entries[i].reason;
+		if (now->entries[i].is_told)
+			continue;
+		write_reason (reason);
+		for (size_t k = i; k < now->slots; k++) {
+			struct entry *entry = &now->entries[k];
+			if (entry->is_told || entry->reason != reason)
+				continue;
+			frame_u32 (entry->job_id);
+			entry->is_told = 1;
+		}
+		frame_end ();
+	}
+}
+
 int
 jobs_write_changes (void)
 {
@@ -275,6 +314,7 @@ jobs_write_changes (void)
 		write_if_changed (&answer->job_array[i], &now);
 	write_gone ();
 	write_priorities (&now);
+	write_reasons (&now);
 	free (known.entries);
 	known = now;
 	since_told (&since, answer->last_update);
@@ -306,6 +346,9 @@ jobs_write_one (uint32_t job_id)
 	for (uint32_t i = 0; i < answer->record_count; i++) {
 		frame_begin (FRAME_JOB);
 		put_job (&answer->job_array[i]);
+		frame_end ();
+		write_reason (answer->job_array[i].state_reason);
+		frame_u32 (JOB_ID (&answer->job_array[i]));
 		frame_end ();
 	}
 	slurm_free_job_info_msg (answer);

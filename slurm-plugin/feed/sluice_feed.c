@@ -20,7 +20,7 @@
 #include "slurm_api.h"
 
 enum {
-	PROTOCOL = 3,
+	PROTOCOL = 4,
 	LONGEST = 120,	       /* seconds; sluiced has given up long before, or is gone */
 	MAX_CHANGES = 1 << 24, /* bytes */
 };

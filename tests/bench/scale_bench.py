@@ -283,7 +283,6 @@ def pending_job(number: int, **members: Any) -> bytes:
             "start": 0,
             "end": 0,
             "state": b"PENDING",
-            "reason": b"Priority",
             "licenses": b"sl0_stream" if followed_queue.has_tokens(number) else b"",
             "notes": b"sluice(v=1,rec=b0-%d,klass=stream)" % number,
             "uid": 2000 + number % followed_queue.USERS,
@@ -309,7 +308,7 @@ def tokens_and_room(nodes: int) -> bytes:
 FACTOR = 2654435761
 POLLS = (
     *("first", "unchanged", "unchanged, 10 nodes idle", "1 % new"),
-    *("all priorities changed", "all changed"),
+    *("all priorities changed", "all reasons changed", "all jobs changed"),
 )
 """What is printed of each queue."""
 
@@ -323,20 +322,24 @@ def answers_about(count: int) -> list[bytes]:
     def jobs(numbers: range, **members: Any) -> bytes:
         return b"".join(pending_job(number, **members) for number in numbers)
 
+    def reason(numbers: range, why: bytes = b"Priority") -> bytes:
+        return frames.reason(why, *numbers)
+
     return [
-        frames.hello() + full + jobs(everyone) + priorities_of(everyone, FACTOR),
+        frames.hello() + full + jobs(everyone) + priorities_of(everyone, FACTOR) + reason(everyone),
         full,  # knows what records said
         full,
         idle,  # whose jobs wait for tokens alone
         idle,
         full,
-        full + frames.gone(*some) + jobs(new) + priorities_of(new, FACTOR),
+        full + frames.gone(*some) + jobs(new) + priorities_of(new, FACTOR) + reason(new),
         full + priorities_of(everyone, FACTOR + 2),
-        full + jobs(everyone, reason=b"Resources"),
+        full + reason(everyone, b"Resources"),
+        full + jobs(everyone, start=followed_queue.NOW + 3600),
     ]
 
 
-SHOWN = (0, 2, 4, 6, 7, 8)
+SHOWN = (0, 2, 4, 6, 7, 8, 9)
 """The polls of these answers that POLLS names."""
 
 
@@ -399,7 +402,6 @@ def told(number: int, request: dict[str, Any], submit: int, state: str, start: i
         start=start,
         end=start,
         state=state.encode(),
-        reason=b"Priority",
         uid=request["uid"],
         nodes=request["nodes"],
         tasks=request["tasks"],

@@ -144,6 +144,7 @@ class Cluster:
         seen = Seen(
             self.queue.jobs,
             self.queue.priorities,
+            self.queue.reasons,
             changes,
             {token: License(token, TOTAL, 0, TOTAL - free) for token in self.names},
             [],
@@ -192,7 +193,6 @@ def a_job(draw: st.DrawFn) -> dict[str, Any]:
         "submit": NOW + draw(st.integers(0, 1)),
         "restarts": draw(st.integers(0, 1)),
         "state": draw(st.sampled_from(STATES)).encode(),
-        "reason": draw(st.sampled_from(REASONS)).encode(),
         "licenses": draw(st.sampled_from(LICENSES)).encode(),
         "nodes": draw(st.integers(1, 2)),
         "eligible": NOW,
@@ -231,6 +231,8 @@ def frames_of(step: dict[str, Any]) -> list[bytes]:
                 **members,
             )
         )
+    for job_id, why in step["reasons"].items():
+        told.append(frames.reason(why.encode(), job_id))
     priorities = step["priorities"] | dict.fromkeys(step["jobs"].keys() - step["priorities"], 1)
     return [*told, frames.priorities(priorities)]
 
@@ -244,12 +246,7 @@ def test_a_view_that_follows_changes_equals_one_made_from_scratch(tmp_path, step
     following, anew = Keeper(starts_over=False), Keeper(starts_over=True)
     cluster = Cluster(tmp_path, following, anew)
     known: set[int] = set()
-    told: dict[int, dict[str, Any]] = {}
     for step in steps:
-        for job_id, reason in step["reasons"].items():
-            if job_id in told:  # it waits for something else, and that is all
-                step["jobs"].setdefault(job_id, told[job_id] | {"reason": reason.encode()})
-        told |= step["jobs"]
         if step["max_delay"]:
             cluster.renew_bundle(f"MaxDelay={step['max_delay']}\n")
         for job_id, is_granted in step["records"].items():
@@ -265,7 +262,6 @@ WAITING = {
     "submit": NOW,
     "restarts": 0,
     "state": b"PENDING",
-    "reason": b"Licenses",
     "licenses": b"sl0_stream",
     "nodes": 1,
     "eligible": NOW,
@@ -273,7 +269,8 @@ WAITING = {
 
 
 def step_of(**members: Any) -> list[bytes]:
-    return frames_of({"gone": set(), "priorities": {}, "jobs": {1: WAITING | members}})
+    step = {"gone": set(), "priorities": {}, "reasons": {1: "Licenses"}}
+    return frames_of(step | {"jobs": {1: WAITING | members}})
 
 
 @pytest.fixture
@@ -301,7 +298,7 @@ def test_who_gets_a_number_again_has_not_waited(keeper, cluster, other):
 
 
 def test_another_reason_or_priority_leaves_a_job_what_it_has_waited(keeper, cluster):
-    cluster.poll([*step_of(reason=b"Priority"), frames.priorities({1: 9})], idle=2, free=0)
+    cluster.poll([frames.reason(b"Priority", 1), frames.priorities({1: 9})], idle=2, free=0)
     assert keeper.gates.waited(1) == 2 * STEP
 
 

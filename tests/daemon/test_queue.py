@@ -30,7 +30,7 @@ def test_a_frame_is_a_job():
     assert (job.submit, job.start, job.end) == (1795251076, 1795251079, 1795251379)
     assert (job.eligible, job.licenses) == (1795251077, "tool:2,sl0_stream")
     assert (job.account, job.qos, job.time_limit, job.component) == (None, "normal", 5, None)
-    assert (job.reason, job.exit_code, job.marks) == ("None", "0:0", ())
+    assert (job.exit_code, job.marks) == ("0:0", ())
     assert job.is_running
     assert not job.is_array
 
@@ -135,7 +135,7 @@ def answer(*parts: bytes) -> bytes:
 
 def test_jobs_stay_the_same_objects_until_they_change_or_go(feed):
     first = answer(frames.hello(), frames.job(job_id=1), frames.job(job_id=2), frames.gone())
-    second = answer(frames.job(job_id=2, reason=b"Licenses"), frames.job(job_id=3))
+    second = answer(frames.job(job_id=2, nodes=3), frames.job(job_id=3))
     with feed(first, second, answer(frames.gone(1))) as seen:
         assert {job.job_id for job in seen.poll().changed} == {1, 2}
         one = seen.jobs[1]
@@ -146,19 +146,26 @@ def test_jobs_stay_the_same_objects_until_they_change_or_go(feed):
         assert sorted(seen.jobs) == [2, 3]
 
 
-def test_another_priority_leaves_a_job_as_it_is(feed):
+def test_another_priority_or_reason_leaves_a_job_as_it_is(feed):
     first = answer(
-        frames.hello(), frames.job(job_id=1), frames.job(job_id=2), frames.priorities({1: 5, 2: 9})
+        frames.hello(),
+        frames.job(job_id=1),
+        frames.job(job_id=2),
+        frames.priorities({1: 5, 2: 9}),
+        frames.reason(b"Priority", 1, 2),
     )
-    with feed(first, answer(frames.priorities({1: 7})), answer(frames.gone(2))) as seen:
+    second = answer(frames.priorities({1: 7}), frames.reason(b"Resources", 1))
+    with feed(first, second, answer(frames.gone(2))) as seen:
         seen.poll()
         one = seen.jobs[1]
         changes = seen.poll()
         assert (changes.changed, changes.gone, changes.priorities) == ([], [], {1: 7})
         assert seen.jobs[1] is one
+        assert changes.reasons == {1: "Resources"}
         assert seen.priorities == {1: 7, 2: 9}
+        assert seen.reasons == {1: "Resources", 2: "Priority"}
         seen.poll()
-        assert seen.priorities == {1: 7}
+        assert (seen.priorities, seen.reasons) == ({1: 7}, {1: "Resources"})
 
 
 def test_answers_of_many_pieces_follow_each_other(feed):

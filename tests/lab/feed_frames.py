@@ -22,7 +22,6 @@ JOB = {
     "start": 1795251079,
     "end": 1795251379,
     "state": b"RUNNING",
-    "reason": b"None",
     "account": b"",
     "partition": b"main",
     "qos": b"normal",
@@ -72,6 +71,10 @@ def gone(*job_ids: int) -> bytes:
 def priorities(priorities: dict[int, int]) -> bytes:
     pairs = (queue.PRIORITY.pack(*pair) for pair in priorities.items())
     return frame(queue.PRIORITIES, b"".join(pairs))
+
+
+def reason(why: bytes, *job_ids: int) -> bytes:
+    return frame(queue.REASON, text(why) + b"".join(map(queue.NUMBER.pack, job_ids)))
 
 
 def license_of(name: bytes, total: int, used: int = 0, reserved: int = 0) -> bytes:

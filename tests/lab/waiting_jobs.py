@@ -34,7 +34,6 @@ def job(job_id: int = 1, **members: Any) -> QueuedJob:
         "tasks": 1,
         "cpus": 1,
         "time_limit": 60,
-        "reason": "Licenses",
         "licenses": "sl0_stream",
         "exit_code": None,
         "name": "run",

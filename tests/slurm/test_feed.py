@@ -82,7 +82,7 @@ def test_whatever_users_write_stays_in_its_field(slurm, seen):
     seen.poll()
     for job_id, name in jobs.items():
         job = seen.jobs[job_id]
-        assert (job.name, job.licenses, job.reason) == (name, "tool:2", "JobHeldUser")
+        assert (job.name, job.licenses, seen.reasons[job_id]) == (name, "tool:2", "JobHeldUser")
         assert (job.account or "").lower() == name.lower()
         assert (job.state, job.uid, job.partition) == ("PENDING", os.geteuid(), "main")
 
@@ -127,8 +127,8 @@ def test_it_tells_what_squeue_tells(slurm, seen):
         seen.poll()
         return {
             tuple(
-                map(str, (one.job_id, one.state, one.reason, one.nodes, one.tasks, one.uid,
-                          one.partition, one.name))
+                map(str, (one.job_id, one.state, seen.reasons[one.job_id], one.nodes, one.tasks,
+                          one.uid, one.partition, one.name))
             )
             for one in seen.jobs.values()
             if one.name in names
@@ -145,7 +145,8 @@ def test_an_array_is_counted_and_its_tasks_are_found(slurm, seen):
     array = slurm.submit("--array=0-400:2", *HELD)
     seen.poll()
     assert seen.jobs[array].tasks_waiting == 201
-    assert queued_job(str(array)) == queued_job(f"{array}_398") == seen.jobs[array]
+    told = (seen.jobs[array], "JobHeldUser")
+    assert queued_job(str(array)) == queued_job(f"{array}_398") == told
     assert queued_job(f"{array}_399") is None
     assert queued_job("999999") is None
 
@@ -240,7 +241,8 @@ def test_room_is_what_partitions_could_start(slurm, seen):
 def test_an_ordinary_user_sees_what_slurm_shows_him(slurm):
     job = slurm.submit("-J", "somebody else's", *HELD)
     script = (
-        "from sluice.slurm.queue import queued_job; import sys;print(queued_job(sys.argv[1]).name)"
+        "import sys; from sluice.slurm.queue import queued_job;"
+        "job, reason = queued_job(sys.argv[1]); print(job.name)"
     )
     done = subprocess.run(
         ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-c", script, str(job)],

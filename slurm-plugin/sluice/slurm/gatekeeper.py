@@ -91,7 +91,9 @@ class Seen:
     jobs: Mapping[int, QueuedJob]
     """By job id."""
     priorities: Mapping[int, int]
-    """By job id."""
+    """By job id, as the next."""
+    reasons: Mapping[int, str]
+    """Why jobs wait."""
     changes: Changes
     """Since the poll before."""
     licenses: Mapping[str, License]
@@ -109,6 +111,7 @@ class Seen:
         return cls(
             queue.jobs,
             queue.priorities,
+            queue.reasons,
             changes,
             queue.licenses,
             queue.reservations,
@@ -318,13 +321,13 @@ class GateKeeper:
 
     def _follow_changes(self, seen: Seen, learned: Collection[SubmissionKey]) -> None:
         for job in seen.changes.changed:
-            if job.job_id in seen.changes.for_reason:
-                self._take_reason(job)
-            else:
-                self._meet(job, seen)
+            self._meet(job, seen)
         for job in seen.changes.gone:
             self._forget(job.job_id)
         self._loop.reorder(seen.changes.priorities)
+        for job_id, reason in seen.changes.reasons.items():
+            if job_id in self._loop:
+                self._take_reason(job_id, reason)
         for job in _jobs_of(learned, seen):
             self._meet(job, seen)
 
@@ -343,25 +346,18 @@ class GateKeeper:
             self._forget(job.job_id)
         is_new = job.job_id not in self._loop
         self._describe(job, seen.priorities.get(job.job_id, 0))
+        self._take_reason(job.job_id, seen.reasons.get(job.job_id, ""))
         if is_new and job.submission_id in self._restored:
             self._take_up_wait(job, seen)
 
-    def _take_reason(self, job: QueuedJob) -> None:
-        """Take up why a job waits now; all else is as it was."""
-        if job.job_id not in self._loop:
-            return
-        row = self._loop[job.job_id]
-        row.state = _state(job)
+    def _take_reason(self, job_id: int, reason: str) -> None:
+        """Take up why a job waits; all else is as it was."""
+        row = self._loop[job_id]
+        if row.state != control.RUNS:
+            row.state = control.LATER if reason in NOT_YET else control.WAITS
         row.flags = row.flags & ~FOR_REASON | _flags_of_reason(
-            job, has_tokens=job.job_id in self._holdings
+            reason, has_tokens=job_id in self._holdings
         )
-        if job.job_id in self._others:
-            self._others[job.job_id] = job
-        if (holding := self._holdings.get(job.job_id)) is not None:
-            now = Holding(job, holding.klass, holding.lane_mask, holding.counts)
-            self._holdings[job.job_id] = now
-            if job.job_id in self._running:
-                self._running[job.job_id] = now
 
     def _is_another(self, job: QueuedJob) -> bool:
         """Whether the number stands for another job, or another attempt, than before."""
@@ -409,7 +405,7 @@ class GateKeeper:
             self._restarts[job.job_id] = job.restarts
         row.job_id = job.job_id
         row.array_id = job.submission_id if job.is_array else 0
-        row.state = _state(job)
+        row.state = control.WAITS if job.is_pending else control.RUNS
         row.flags = _flags(job, known, holding)
         if known and holding and not self._is_enforced(known, holding):
             row.flags |= control.SPARED
@@ -666,12 +662,6 @@ def _jobs_of(submissions: Iterable[SubmissionKey], seen: Seen) -> Iterator[Queue
         yield from (job for job in seen.jobs.values() if job.submission_id in arrays)
 
 
-def _state(job: QueuedJob) -> int:
-    if not job.is_pending:
-        return control.RUNS
-    return control.LATER if job.reason in NOT_YET else control.WAITS
-
-
 def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
     flags = 0
     if job.is_array:
@@ -686,18 +676,18 @@ def _flags(job: QueuedJob, known: Known | None, holding: Holding | None) -> int:
         flags |= control.PREDICTED
     if "," in job.partition:
         flags |= control.ANYWHERE
-    return flags | _flags_of_reason(job, has_tokens=holding is not None)
+    return flags
 
 
 FOR_REASON = control.NEXT | control.QUEUES
 
 
-def _flags_of_reason(job: QueuedJob, *, has_tokens: bool) -> int:
+def _flags_of_reason(reason: str, *, has_tokens: bool) -> int:
     """Return those of FOR_REASON that are set."""
     flags = 0
-    if job.reason in NEXT:
+    if reason in NEXT:
         flags |= control.NEXT
-    if job.reason in QUEUES or (has_tokens and job.reason == "Licenses"):
+    if reason in QUEUES or (has_tokens and reason == "Licenses"):
         flags |= control.QUEUES
     return flags
 

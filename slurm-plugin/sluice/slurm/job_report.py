@@ -113,7 +113,7 @@ def gather(
 
     With a configuration the decision is also made again. Unless is_live, Slurm is not asked.
     """
-    queued = _ask_slurm(name) if is_live else None
+    queued, reason = _ask_slurm(name) if is_live else (None, "")
     jobs = store.jobs_with_id(
         queued.job_id if name.task is not None and queued else name.number, cluster
     )
@@ -147,7 +147,7 @@ def gather(
         "decided_again": _decided_again(found.decision, store, viewer),
         "releases": _releases(found.decision, store),
         "turns": _turns(job, store, viewer),
-        "slurm": _slurm(job, queued),
+        "slurm": _slurm(job, queued, reason),
         "outcome": _outcome(job, record, store),
     }
     if record and replay_with:
@@ -229,11 +229,12 @@ def _others(jobs: list[Job]) -> list[Job]:
     ]
 
 
-def _ask_slurm(name: JobNumber) -> QueuedJob | None:
+def _ask_slurm(name: JobNumber) -> tuple[QueuedJob | None, str]:
+    """Return the job as Slurm knows it, if it does, and why it waits."""
     try:
-        return queued_job(str(name), timeout=SLURM_TIMEOUT)
+        return queued_job(str(name), timeout=SLURM_TIMEOUT) or (None, "")
     except SlurmError:
-        return None
+        return None, ""
 
 
 def _job(name: JobNumber, job: Job | None, record: Record | None) -> dict[str, Any]:
@@ -251,7 +252,7 @@ def _job(name: JobNumber, job: Job | None, record: Record | None) -> dict[str, A
     }
 
 
-def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
+def _slurm(job: Job | None, queued: QueuedJob | None, reason: str) -> dict[str, Any] | None:
     """Say what Slurm did: as it says now, else as sluiced or accounting saw it last."""
     if job is None:
         return None
@@ -268,7 +269,7 @@ def _slurm(job: Job | None, queued: QueuedJob | None) -> dict[str, Any] | None:
     if queued is not None and queued.submit == job.submit:
         seen |= {
             "state": queued.state,
-            "reason": queued.reason if queued.is_pending else None,
+            "reason": reason if queued.is_pending else None,
             "started": None if queued.is_pending else queued.start,
             "ended": queued.end if queued.has_ended else None,
             "exit_code": queued.exit_code if queued.has_ended else None,

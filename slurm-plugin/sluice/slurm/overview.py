@@ -77,7 +77,8 @@ def who_waits(queue: Queue, config: Config, now: int) -> list[dict[str, Any]]:
     """
     names = token_names(policy_in_use(config))
     found = (one for one in holdings(queue.jobs.values(), names) if one.job.is_pending)
-    return sorted((_waiter(one, now) for one in found), key=lambda row: -(row["waits"] or 0))
+    rows = (_waiter(one, queue.reasons.get(one.job.job_id, ""), now) for one in found)
+    return sorted(rows, key=lambda row: -(row["waits"] or 0))
 
 
 def _waits(holding: Holding, now: int) -> int | None:
@@ -86,7 +87,7 @@ def _waits(holding: Holding, now: int) -> int | None:
     return now - eligible if eligible and eligible <= now else None
 
 
-def _waiter(holding: Holding, now: int) -> dict[str, Any]:
+def _waiter(holding: Holding, reason: str, now: int) -> dict[str, Any]:
     job = holding.job
     return {
         "job_id": job.job_id,
@@ -97,7 +98,7 @@ def _waiter(holding: Holding, now: int) -> dict[str, Any]:
         "partition": job.partition,
         "tokens": [token for token, _ in holding.counts],
         "waits": _waits(holding, now),
-        "reason": job.reason,
+        "reason": reason,
     }
 
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self, cast
 
 from sluice.slurm.joiner import marks_in
@@ -46,8 +47,8 @@ BATCH = 25
 WORDS_KEPT = 10_000
 """Accounts, partitions and the like that are kept once for all jobs."""
 
-PROTOCOL = 3
-HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE, PRIORITIES = range(1, 11)
+PROTOCOL = 4
+HELLO, JOB, GONE, LICENSE, RESERVATION, ROOM, ERROR, END, CHANGE, PRIORITIES, REASON = range(1, 12)
 """Kinds of frames, slurm-plugin/feed/frame.h."""
 ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1, 2, 4, 8, 16, 32
 """Bits of a request, slurm-plugin/feed/sluice_feed.c."""
@@ -55,7 +56,7 @@ ASK_JOBS, ASK_LICENSES, ASK_RESERVATIONS, ASK_ROOM, ASK_ONE_JOB, ASK_CHANGES = 1
 HEAD = struct.Struct("=IB")
 REQUEST = struct.Struct("=II")
 HELLO_HEAD = struct.Struct("=II")
-JOB_HEAD = struct.Struct("=10I4q9I")
+JOB_HEAD = struct.Struct("=10I4q8I")
 """Numbers, times, and lengths of the texts behind them."""
 LICENSE_HEAD = struct.Struct("=3I")
 RESERVATION_HEAD = struct.Struct("=qqQI")
@@ -79,8 +80,8 @@ class Changes:
     """As they were when Slurm forgot them."""
     priorities: Mapping[int, int] = field(default_factory=dict)
     """By job id, of the jobs that have another than before."""
-    for_reason: frozenset[int] = frozenset()
-    """Of the changed, those of which Slurm says nothing new but why they wait, by job id."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """By job id, of those that wait for something else than before."""
 
 
 class Queue:
@@ -96,6 +97,8 @@ class Queue:
         """How many of them wait."""
         self.priorities: dict[int, int] = {}
         """By job id; 0: held. Apart from the jobs, as those of a whole queue change at once."""
+        self.reasons: dict[int, str] = {}
+        """Why jobs wait, by job id; apart from them likewise."""
         self.licenses: dict[str, License] = {}
         self.reservations: list[Reservation] = []
         self.room: dict[str, Room] = {}
@@ -114,7 +117,7 @@ class Queue:
 
     def poll(self, *, with_room: bool = False, timeout: float = TIMEOUT) -> Changes:
         """Ask Slurm what changed. After an error everything is as it was before."""
-        answer = Answer(self._words)
+        answer = Answer(self._words, self.jobs)
         is_first = self._feed.ask(
             ASK_JOBS | ASK_LICENSES | ASK_RESERVATIONS | (ASK_ROOM if with_room else 0),
             answer.take,
@@ -150,17 +153,12 @@ class Queue:
     def take(self, answer: Answer) -> Changes:
         """Take up what an answer told of jobs."""
         changed = [job for job in answer.jobs if self.jobs.get(job.job_id) != job]
-        whole = {
-            job.job_id
-            for job in changed
-            if not job.differs_in_reason_alone(self.jobs.get(job.job_id))
-        }
-        for_reason = frozenset(job.job_id for job in changed) - whole
         for job in changed:
             self.put(job)
         gone = [self.forget(job_id) for job_id in answer.gone if job_id in self.jobs]
         self.priorities |= answer.priorities
-        return Changes(changed, gone, answer.priorities, for_reason)
+        self.reasons |= answer.reasons
+        return Changes(changed, gone, answer.priorities, answer.reasons)
 
     def put(self, job: QueuedJob) -> None:
         """Take up a job as it is now."""
@@ -178,11 +176,14 @@ class Queue:
         self.pending -= job.is_pending
         self.running.pop(job_id, None)
         self.priorities.pop(job_id, None)
+        self.reasons.pop(job_id, None)
         return job
 
 
-def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
-    """Ask for one job, 4711 or 4711_3; None when the controller does not know it (any more).
+def queued_job(name: str, *, timeout: float = TIMEOUT) -> tuple[QueuedJob, str] | None:
+    """Ask for one job, 4711 or 4711_3, and why it waits.
+
+    None when the controller does not know it (any more).
 
     For an array as a whole, any of its tasks.
     """
@@ -194,7 +195,7 @@ def queued_job(name: str, *, timeout: float = TIMEOUT) -> QueuedJob | None:
         feed.close()
     for job, tasks in zip(answer.jobs, answer.tasks, strict=True):
         if has_task(tasks, int(task)) if task else int(number) in {job.job_id, job.submission_id}:
-            return job
+            return job, answer.reasons[job.job_id]
     return None
 
 
@@ -206,6 +207,8 @@ class Answer:
     """What the frames of one answer told."""
 
     words: Words
+    before: Mapping[int, QueuedJob] = field(default_factory=dict)
+    """Jobs as they were, by job id."""
     jobs: list[QueuedJob] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     """Of each of the jobs, as an array."""
@@ -217,17 +220,24 @@ class Answer:
     """By job id, why a change was not made; empty where it was."""
     priorities: dict[int, int] = field(default_factory=dict)
     """By job id."""
+    reasons: dict[int, str] = field(default_factory=dict)
+    """Why jobs wait, by job id."""
 
     def take(self, kind: int, payload: bytes) -> None:
         """Read one frame. Raises struct.error or ValueError where it is none of ours."""
         if kind == JOB:
-            job, tasks = parse_job(payload, self.words)
+            job, tasks = parse_job(payload, self.words, self.before)
             self.jobs.append(job)
             self.tasks.append(tasks)
         elif kind == GONE:
             self.gone.update(number for (number,) in NUMBER.iter_unpack(payload))
         elif kind == PRIORITIES:
             self.priorities.update(PRIORITY.iter_unpack(payload))
+        elif kind == REASON:
+            (length,) = NUMBER.unpack_from(payload)
+            begin = NUMBER.size + length
+            told = (number for (number,) in NUMBER.iter_unpack(payload[begin:]))
+            self.reasons |= dict.fromkeys(told, self.words[payload[NUMBER.size : begin]])
         elif kind == LICENSE:
             self.licenses.append(parse_license(payload))
         elif kind == RESERVATION:
@@ -247,19 +257,34 @@ class Answer:
 class Words(dict[bytes, str]):
     """Decodes texts that many jobs share, each once."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: dict[int, int] = {}
+
     def __missing__(self, text: bytes) -> str:
         if len(self) >= WORDS_KEPT:  # users choose some of them
             self.clear()
         word = self[text] = decoded(text)
         return word
 
+    def number(self, value: int) -> int:
+        """Return a number that many jobs share, such as a uid, as one object."""
+        if len(self.numbers) >= WORDS_KEPT:
+            self.numbers.clear()
+        return self.numbers.setdefault(value, value)
+
 
 def decoded(text: bytes) -> str:
     return text.decode(errors="surrogateescape")
 
 
-def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
-    """Return a job, and the tasks of an array that it stands for."""
+def parse_job(
+    payload: bytes, words: Words, jobs: Mapping[int, QueuedJob] = MappingProxyType({})
+) -> tuple[QueuedJob, str]:
+    """Return a job, and the tasks of an array that it stands for.
+
+    What did not change of jobs is in memory once, also while both are there.
+    """
     head = JOB_HEAD.unpack_from(payload)
     job_id, array, component, restarts, uid, nodes, tasks, cpus, limit, status = head[:10]
     submit, eligible, start, end = head[10:14]
@@ -271,8 +296,13 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         at += length
     if at != len(payload):
         raise ValueError("a job whose texts do not fill their frame")
-    state, reason, account, partition, qos, licenses, listed, notes, name = cut
+    state, account, partition, qos, licenses, listed, notes, name = cut
     task_ids = decoded(listed)
+    marks = marks_in(decoded(notes)) if notes else ()
+    if (before := jobs.get(job_id)) is not None:
+        job_id = before.job_id
+        submit = before.submit if before.submit == submit else submit
+        marks = before.marks if before.marks == marks else marks
     job = QueuedJob(
         job_id=job_id,
         submission_id=array or job_id,
@@ -280,9 +310,9 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         is_array=bool(array),
         tasks_waiting=count_tasks(task_ids) if task_ids else 1,
         restarts=restarts,
-        uid=uid,
+        uid=words.number(uid),
         submit=submit,
-        eligible=eligible if 0 < eligible < NO_VAL else None,
+        eligible=submit if eligible == submit else eligible if 0 < eligible < NO_VAL else None,
         start=start if 0 < start < NO_VAL else None,
         end=end if 0 < end < NO_VAL else None,
         state=words[state],
@@ -293,11 +323,10 @@ def parse_job(payload: bytes, words: Words) -> tuple[QueuedJob, str]:
         tasks=tasks if tasks < NO_VAL else 0,
         cpus=cpus if cpus < NO_VAL else 0,
         time_limit=number_of(limit),
-        reason=words[reason],
         licenses=words[licenses],
         exit_code=exit_code_of(status),
         name=words[name],
-        marks=marks_in(decoded(notes)) if notes else (),
+        marks=marks,
     )
     return job, task_ids
 

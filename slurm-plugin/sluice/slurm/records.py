@@ -97,7 +97,6 @@ class QueuedJob(NamedTuple):
     cpus: int
     time_limit: int | None
     """Minutes; None: unlimited or not set yet."""
-    reason: str
     licenses: str
     """As asked for, `a:2,b`; empty: none."""
     exit_code: str | None
@@ -105,14 +104,6 @@ class QueuedJob(NamedTuple):
     name: str
     marks: tuple[tuple[int, int], ...] = ()
     """Boot and number of decision records, as the notes on the job have them."""
-
-    def differs_in_reason_alone(self, other: QueuedJob | None) -> bool:
-        """Whether all but the reason is as in the other."""
-        return (
-            other is not None
-            and self[:REASON] == other[:REASON]
-            and self[REASON + 1 :] == other[REASON + 1 :]
-        )
 
     @property
     def is_running(self) -> bool:
@@ -130,9 +121,6 @@ class QueuedJob(NamedTuple):
     @property
     def is_pending(self) -> bool:
         return self.state == "PENDING"
-
-
-REASON = QueuedJob._fields.index("reason")
 
 
 @dataclass(frozen=True, slots=True)
