@@ -10,7 +10,10 @@
  *                socket or a lock that anybody holds for long, because Slurm's
  *                own locks are held meanwhile
  *   job_modify   always succeeds: an error would break even `scontrol hold`
- *   fini         may never be called (from 23.11 slurmctld re-executes itself)
+ *   fini         hardly ever called: only where the list of plugins changes (22.05), and
+ *                by a slurmctld that is built to look for leaks
+ *   exit         of the process saves what waits; a reconfiguration from 23.11 on ends
+ *                the old process without it (spool.h)
  *
  * In `observe` a decision record goes into the ring and the job stays as it is, but
  * for tokens that its user wrote (enforce.c); in `advise` the job also gets a note in
@@ -48,6 +51,7 @@ struct job_record;
  * may still use it runs. */
 struct plugin {
 	uint64_t boot;
+	pid_t pid;
 	int stop_fd;
 	struct library library;
 	struct counters counters;
@@ -103,6 +107,7 @@ start (struct plugin *new)
 		if (getrandom (&new->boot, sizeof new->boot, GRND_NONBLOCK) < 0)
 			new->boot = (uint64_t)time (NULL) << 32 | (uint32_t)getpid ();
 	sources.boot = new->boot;
+	new->pid = getpid ();
 	library_identify (&new->library);
 	ring_init (&new->ring);
 	find_config (config);
@@ -132,24 +137,28 @@ init (void)
 	return SLURM_SUCCESS;
 }
 
-static void
-stop (struct plugin *old)
+/* End the threads, the one that saves after the one that takes records out. Returns
+ * whether one still runs, because a file system hangs under it. */
+static int
+halt (const struct plugin *old)
 {
 	uint64_t one = 1;
 	int is_running = 0;
 
 	if (old->stop_fd >= 0 && write (old->stop_fd, &one, sizeof one) < 0)
-		return;
+		return 1;
 	if (old->has_server)
 		is_running |= thread_join (old->server.thread);
 	if (old->has_spool)
 		is_running |= thread_join (old->spool.thread);
 	if (old->has_loader)
 		is_running |= thread_join (old->loader.thread);
-	/* a file system hangs under a thread: the library stays mapped too
-	 * (-z nodelete), so leave the thread what it uses */
-	if (is_running)
-		return;
+	return is_running;
+}
+
+static void
+destroy (struct plugin *old)
+{
 	if (old->has_spool)
 		spool_destroy (&old->spool);
 	if (old->has_loader)
@@ -171,11 +180,22 @@ fini (void)
 {
 	struct plugin *old = plugin;
 	plugin = NULL;
-	if (old)
-		stop (old);
+	/* the library stays mapped too (-z nodelete), so leave a thread what it uses */
+	if (old && !halt (old))
+		destroy (old);
 #if !SLURM_AT_LEAST(25, 11)
 	return SLURM_SUCCESS;
 #endif
+}
+
+/* slurmctld exits without fini, a few milliseconds after SIGTERM. Its other threads may
+ * still be here, so nothing is freed; and a child that could not execute anything may
+ * come here too, with a copy of everything but the threads. */
+__attribute__ ((destructor)) static void
+save_at_exit (void)
+{
+	if (plugin && plugin->pid == getpid ())
+		halt (plugin);
 }
 
 /*

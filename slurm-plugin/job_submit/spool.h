@@ -1,12 +1,13 @@
 /*
  * Hands what the ring holds over to the next slurmctld: a restart ends this one, and
- * from 23.11 `scontrol reconfigure` does too, without a call of fini and while the new
- * one is starting already.
+ * from 23.11 `scontrol reconfigure` does too.
  *
  * A thread copies ring and counters into a file next to the socket,
- * `<Socket>.spool.<boot>`, within SPOOL_MS, and for the last time in fini. So nothing is
- * lost at a restart or reconfiguration, and at kill -9 what was submitted within the last
- * SPOOL_MS. The file grows with what waits and holds a ring at most.
+ * `<Socket>.spool.<boot>`, within SPOOL_MS, and for the last time when slurmctld exits. A
+ * reconfiguration ends the old process without that, but not before the new one is up,
+ * which takes longer than SPOOL_MS. So nothing is lost by either, and at kill -9 what was
+ * submitted within the last SPOOL_MS. The file grows with what waits and holds a ring at
+ * most.
  *
  * The files of slurmctlds that are gone are adopted: their records go into our ring under
  * their own boot and number, by which the history knows what it has already; counters

@@ -22,6 +22,8 @@
  *                                 at most
  *   spin <steps> <count>          the same figures for count loops of so much
  *                                 arithmetic: what the machine itself adds
+ *   fork                          a child that exits at once; answers its exit status
+ *   exit                          end as slurmctld does: exit without fini; no answer
  *
  * The fields are those of SLUICE_TEXTS and SLUICE_NUMBERS below, `io_dir`,
  * `opt_out` and the hints of struct sluice_request, and `time`, the UTC second at which the
@@ -32,13 +34,16 @@
  *   usage: harness PLUGIN.so      with SLUICE_CONF and SLURM_CONF in the environment
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -572,6 +577,19 @@ repeat_chilled (const char *argument)
 	free (ns);
 }
 
+/* As a child of slurmctld that could not execute its program. */
+static void
+fork_and_exit (void)
+{
+	int status;
+	pid_t child = fork ();
+	if (child == 0)
+		exit (0);
+	if (child < 0 || waitpid (child, &status, 0) != child)
+		die ("fork", strerror (errno));
+	printf ("%d\n", status);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -604,6 +622,10 @@ main (int argc, char **argv)
 			measure_stack ();
 		else if (strncmp (line, "spin\t", 5) == 0)
 			spin (line + 5);
+		else if (strcmp (line, "fork") == 0)
+			fork_and_exit ();
+		else if (strcmp (line, "exit") == 0)
+			exit (0);
 		else if (strncmp (line, "modify\t", 7) == 0)
 			read_and_modify (line + 7);
 		else if (strncmp (line, "total\t", 6) == 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import made_model
 import pytest
 from plugin_harness import Harness, PluginFiles, ask, build, drain, install
+from test_sanitizers import fixed_addresses
 
 from sluice.policies.record import Record
 
@@ -102,6 +103,31 @@ def test_a_restart_hands_over_what_waits_and_what_was_counted(
             numbered(old, 1, 2, 3, 4, 5) + numbered(new, 1, 2, 3)
         )
         assert len(spools(files)) == 1
+
+
+@pytest.mark.parametrize("sanitize", ["", "address,undefined", "thread"])
+def test_an_exit_without_fini_hands_over_all(files: PluginFiles, sanitize: str) -> None:
+    """No slurmctld calls fini when it ends, and 26.05 ends 5 ms after SIGTERM."""
+    built = build(sanitize=sanitize)
+    wrapper = fixed_addresses() if sanitize else ()
+    with Harness(built, files.directory, wrapper=wrapper) as harness:
+        files.wait_until_loaded("bundle", "snapshot")
+        for _ in range(9):
+            harness.submit(**made_model.KNOWN_JOB)
+        harness.exit()
+    with started(build(), files):
+        seen = files.wait_for(lambda seen: seen["ring"]["used"] == 9)
+        assert (seen["submissions"], seen["decided"], seen["ring"]["lost"]) == (9, 9, 0)
+
+
+def test_a_child_that_exits_ends_nothing_of_the_controllers(
+    files: PluginFiles, first: Harness
+) -> None:
+    """One that could not execute its program, say: it has a copy of all but the threads."""
+    old = submit(first, 1)
+    assert first.fork() == 0
+    assert submit(first, 1) == old
+    assert drained(files) == numbered(old, 1, 2)
 
 
 def test_a_crash_hands_over_what_was_saved(built: Path, files: PluginFiles) -> None:

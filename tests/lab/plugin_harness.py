@@ -209,6 +209,15 @@ class Harness:
         self._process.kill()
         self._process.communicate()
 
+    def exit(self) -> None:
+        """End it as slurmctld ends at SIGTERM: without fini. Leaving the block waits for it."""
+        assert self._process.stdin
+        self._process.stdin.write("exit\n")
+
+    def fork(self) -> int:
+        """Fork a child that exits at once; returns its status as wait gives it."""
+        return int(self._call("fork"))
+
     def submit(self, **fields: str | int) -> Outcome:
         """Submit one job; the fields are those of struct sluice_request, and time."""
         rc, altered, allocations, licenses, for_each_task, comment = self._call(
