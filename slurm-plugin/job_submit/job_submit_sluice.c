@@ -288,13 +288,13 @@ consider (const struct view *view, job_desc_msg_t *job, uint32_t submit_uid, int
 	ring_expect (&plugin->ring);
 	decide (view, job, submit_uid, &record);
 	enforce_grant (view, job, &record);
+	count_decision (&record); /* before it is saved: the counters are saved with it */
 	ring_push (&plugin->ring, &record);
 	if (note_is_wanted (view, &record)) {
 		note_format (view, &record, note);
 		if (adapter_annotate (job, note) == 0)
 			count (&plugin->counters.notes);
 	}
-	count_decision (&record);
 	if (is_timed)
 		count_time (view, &record.decision.prediction, thread_cpu_ns () - start);
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 void
 ring_init (struct ring *ring)
@@ -9,6 +11,7 @@ ring_init (struct ring *ring)
 	memset (ring, 0, sizeof *ring);
 	pthread_mutex_init (&ring->lock, NULL);
 	pthread_mutex_init (&ring->reader_lock, NULL);
+	ring->pushed_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
 void
@@ -17,6 +20,8 @@ ring_destroy (struct ring *ring)
 	free (ring->slots);
 	pthread_mutex_destroy (&ring->lock);
 	pthread_mutex_destroy (&ring->reader_lock);
+	if (ring->pushed_fd >= 0)
+		close (ring->pushed_fd);
 }
 
 int
@@ -68,6 +73,9 @@ ring_push (struct ring *ring, struct sluice_record *record)
 	if (put_in (ring, record) != 0)
 		ring->dropped++;
 	pthread_mutex_unlock (&ring->lock);
+	/* a call of the kernel: not for each of many records */
+	if (ring->is_awaited && atomic_exchange (&ring->is_awaited, 0))
+		eventfd_write (ring->pushed_fd, 1);
 }
 
 void

@@ -13,6 +13,7 @@
 #define SLUICE_RING_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "record.h"
 
@@ -27,6 +28,10 @@ struct ring {
 	uint64_t last;	  /* number of the latest record, dropped or not */
 	uint64_t dropped; /* here or in an earlier slurmctld: the ring was full */
 	uint64_t lost;	  /* of an earlier slurmctld: could not be handed over */
+
+	/* an eventfd; ring_push makes it readable once each time that it is awaited */
+	int pushed_fd;
+	_Atomic int is_awaited;
 };
 
 struct ring_state {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -472,8 +473,11 @@ run (void *data)
 {
 	struct spool *spool = data;
 	int64_t due = 0;
+	eventfd_t pushed;
 
 	do {
+		eventfd_read (spool->ring->pushed_fd, &pushed);
+		spool->ring->is_awaited = 1;
 		int64_t now = thread_milliseconds ();
 		/* until the configuration is loaded nobody knows where the file belongs */
 		if (now >= due || !spool->path[0]) {
@@ -482,7 +486,7 @@ run (void *data)
 		} else if (spool->file.fd >= 0 && !spool->has_failed) {
 			save (spool);
 		}
-	} while (!thread_sleep (spool->stop_fd, -1, SPOOL_MS));
+	} while (!thread_sleep (spool->stop_fd, spool->ring->pushed_fd, SPOOL_MS));
 	if (spool->path[0])
 		save (spool);
 	spool_file_close (&spool->file);

@@ -3,11 +3,11 @@
  * from 23.11 `scontrol reconfigure` does too.
  *
  * A thread copies ring and counters into a file next to the socket,
- * `<Socket>.spool.<boot>`, within SPOOL_MS, and for the last time when slurmctld exits. A
- * reconfiguration ends the old process without that, but not before the new one is up,
- * which takes longer than SPOOL_MS. So nothing is lost by either, and at kill -9 what was
- * submitted within the last SPOOL_MS. The file grows with what waits and holds a ring at
- * most.
+ * `<Socket>.spool.<boot>`: at once when there is a record, else within SPOOL_MS, and for
+ * the last time when slurmctld exits. A reconfiguration ends the old process without an
+ * exit, but it stops threads and saves Slurm's state first. So nothing is lost by either,
+ * and at kill -9 what was submitted a moment before. The file grows with what waits and
+ * holds a ring at most.
  *
  * The files of slurmctlds that are gone are adopted: their records go into our ring under
  * their own boot and number, by which the history knows what it has already; counters
@@ -89,7 +89,7 @@ int spool_file_get_slot (const struct spool_file *file, uint32_t slot,
 			 struct spool_slot *out);
 
 enum {
-	SPOOL_MS = 20, /* between two polls of the ring */
+	SPOOL_MS = 20, /* between two polls of ring and counters */
 	SPOOL_PATH_SIZE = SLUICE_PATH_SIZE + 32,
 };
 
