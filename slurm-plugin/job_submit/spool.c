@@ -213,12 +213,11 @@ set_since (struct spool *spool, int64_t since)
 
 /* Write the head if it says something new. */
 static int
-put_head (struct spool *spool, const struct ring_state *ring, uint64_t written,
-	  struct sluice_error *err)
+put_head (struct spool *spool, const struct ring_state *ring, struct sluice_error *err)
 {
 	struct spool_head head = spool->head;
 
-	head.written = written;
+	head.written = ring->written;
 	head.removed = ring->removed;
 	head.dropped = ring->dropped;
 	head.lost = ring->lost;
@@ -243,24 +242,23 @@ put_record (struct spool *spool, const struct ring_state *ring, uint64_t place,
 	return spool_file_put_record (&spool->file, slot, place, &record, err);
 }
 
-/* Bring the file up to date. What is acknowledged is said before its slots are written
- * again, and what is there after it is. */
+/* Bring the file up to date: the head says what is acknowledged before the slots of that
+ * are written again, and how many records there should be before they are. */
 static int
 update (struct spool *spool, struct sluice_error *err)
 {
 	struct ring_state ring = ring_state (spool->ring);
-	uint64_t place = spool->head.written;
 
-	if (place < ring.removed)
-		place = ring.removed;
+	if (spool->next < ring.removed)
+		spool->next = ring.removed;
 	if (ring.removed == ring.written)
-		spool->first = place; /* an empty ring starts at the front again */
-	if (put_head (spool, &ring, place, err) < 0)
+		spool->first = spool->next; /* an empty ring starts at the front again */
+	if (put_head (spool, &ring, err) < 0)
 		return -1;
-	for (; place < ring.written; place++)
-		if (put_record (spool, &ring, place, err) < 0)
+	for (; spool->next < ring.written; spool->next++)
+		if (put_record (spool, &ring, spool->next, err) < 0)
 			return -1;
-	return put_head (spool, &ring, ring.written, err);
+	return 0;
 }
 
 static void
@@ -278,7 +276,7 @@ make_file (struct spool *spool, struct sluice_error *err)
 
 	if (spool_file_create (&spool->file, spool->path, err) < 0)
 		return -1;
-	spool->first = spool->head.written = ring.removed;
+	spool->first = spool->next = ring.removed;
 	/* both heads, so that there is room for each later */
 	if (spool_file_put_head (&spool->file, &spool->head, err) == 0
 	    && spool_file_put_head (&spool->file, &spool->head, err) == 0)

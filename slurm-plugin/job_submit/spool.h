@@ -39,7 +39,7 @@
  * while its slurmctld lives, and the lock ends with the process.
  */
 
-/* What is true of the ring when all slots are written. */
+/* The ring when this was written; a record whose slot is not written then is lost. */
 struct spool_head {
 	char magic[8];
 	uint64_t checksum;	 /* CRC-64 of all behind it */
@@ -47,7 +47,7 @@ struct spool_head {
 	uint64_t boot;		 /* whose file this is */
 	uint32_t record_version; /* another one cannot be handed over */
 	uint32_t record_size;
-	uint64_t written; /* places of the ring that are in the file, or were */
+	uint64_t written; /* records put into the ring */
 	uint64_t removed; /* of these, acknowledged */
 	uint64_t dropped; /* as in the ring */
 	uint64_t lost;
@@ -111,6 +111,7 @@ struct spool {
 	char path[SPOOL_PATH_SIZE];
 	struct spool_head head; /* as it was written last */
 	uint64_t first;		/* place of the record in slot 0 */
+	uint64_t next;		/* place of the next record to be written */
 	int has_failed;		/* the last write */
 	int waits;		/* for a slurmctld that still lives */
 

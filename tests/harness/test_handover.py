@@ -333,34 +333,59 @@ def test_the_file_moves_with_the_socket(files: PluginFiles, first: Harness) -> N
     assert len(drained(files)) == 2
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
-def test_a_full_disk_costs_no_job_and_is_told(built: Path, files: PluginFiles) -> None:
+@pytest.fixture
+def disk(files: PluginFiles) -> Iterator[Path]:
+    """A small file system for the socket and what lies next to it."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
     small = files.directory / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", small], check=True)
-    try:
-        files.socket = small / "plugin.sock"
-        files.configure(RingRecords=64, Socket=str(files.socket))
-        with started(built, files) as harness:
-            old = submit(harness, 1)
-            filler = small / "filler"
-            with filler.open("wb", buffering=0) as full, suppress(OSError):
-                while True:
-                    full.write(bytes(4096))
-            refused = {harness.submit(**made_model.KNOWN_JOB).rc for _ in range(40)} - {0}
-            assert not refused
-            seen = files.wait_for(lambda seen: bool(seen["spool"]["error"]))
-            assert "No space left" in seen["spool"]["error"]
-            assert seen["ring"]["used"] == 41
-            filler.unlink()
-            files.wait_for(lambda seen: not seen["spool"]["error"])
-            harness.kill()
-        with started(built, files):
-            boot_of(files, but=old)
-            files.wait_for(lambda seen: seen["ring"]["used"] == 41)
-            assert drained(files) == numbered(old, *range(1, 42))
-    finally:
-        subprocess.run(["umount", "--lazy", small], check=True)
+    files.socket = small / "plugin.sock"
+    files.configure(RingRecords=64, Socket=str(files.socket))
+    yield small
+    subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def submit_onto_a_full_disk(harness: Harness, disk: Path) -> Path:
+    """Fill the disk, submit 40 jobs, and wait until that is told; returns what fills it."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as full, suppress(OSError):
+        while True:
+            full.write(bytes(4096))
+    refused = {harness.submit(**made_model.KNOWN_JOB).rc for _ in range(40)} - {0}
+    assert not refused
+    seen = harness.files.wait_for(lambda seen: bool(seen["spool"]["error"]))
+    assert "No space left" in seen["spool"]["error"]
+    assert seen["ring"]["used"] == 41
+    return filler
+
+
+def test_a_full_disk_costs_no_job_and_is_told(built: Path, files: PluginFiles, disk: Path) -> None:
+    with started(built, files) as harness:
+        old = submit(harness, 1)
+        submit_onto_a_full_disk(harness, disk).unlink()
+        files.wait_for(lambda seen: not seen["spool"]["error"])
+        harness.kill()
+    with started(built, files):
+        boot_of(files, but=old)
+        files.wait_for(lambda seen: seen["ring"]["used"] == 41)
+        assert drained(files) == numbered(old, *range(1, 42))
+
+
+def test_what_a_full_disk_takes_from_the_next_controller_counts_as_lost(
+    built: Path, files: PluginFiles, disk: Path
+) -> None:
+    with started(built, files) as harness:
+        old = submit(harness, 1)
+        filler = submit_onto_a_full_disk(harness, disk)
+        time.sleep(2.5)  # it tries again each second, and nothing tells when
+        harness.kill()
+    filler.unlink()
+    with started(built, files):
+        boot_of(files, but=old)
+        seen = files.wait_for(lambda seen: seen["submissions"] == 41)
+        assert seen["ring"]["lost"] == 41 - seen["ring"]["used"] > 0
 
 
 # Waiting for a record
