@@ -12,7 +12,8 @@
 #include "thread.h"
 
 enum {
-	OFF_FILE_MS = 1000, /* longest time between polls of the off file */
+	OFF_FILE_MS = 1000,   /* longest time between polls of the off file */
+	FIRST_POLL_MS = 1000, /* longest that slurmctld's start waits for the first poll */
 };
 
 static const char *const file_words[] = { "configuration", "model bundle", "snapshot" };
@@ -366,6 +367,7 @@ run (void *data)
 	do {
 		int64_t now = thread_milliseconds ();
 		poll_once (loader, now >= due);
+		loader->has_polled = 1;
 		pause = (int)loader->config.poll_ms;
 		if (now >= due)
 			due = now + pause;
@@ -387,7 +389,11 @@ loader_start (struct loader *loader, const char *config_path, const char *slurm_
 	become_off (loader);
 	set_path (loader, FILE_CONFIG, config_path);
 	slurm_file_init (&loader->slurm_file, slurm_conf_path);
-	return thread_start (&loader->thread, "sluice-loader", run, loader);
+	if (thread_start (&loader->thread, "sluice-loader", run, loader) < 0)
+		return -1;
+	for (int ms = 0; ms < FIRST_POLL_MS && !loader->has_polled; ms++)
+		thread_sleep (stop_fd, -1, 1);
+	return 0;
 }
 
 void

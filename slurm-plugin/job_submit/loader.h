@@ -61,6 +61,7 @@ struct loader {
 	pthread_t thread;
 	int stop_fd; /* readable: the end */
 	struct ring *ring;
+	_Atomic int has_polled;
 
 	pthread_rwlock_t view_lock;
 	struct view *view; /* NULL: nothing loaded yet */
@@ -80,8 +81,9 @@ struct loader {
 	struct file_status status[FILE_COUNT];
 };
 
-/* Start the thread; it ends when stop_fd becomes readable. Nothing is read
- * here: slurmctld's start must not wait for a file system. -1: no thread. */
+/* Start the thread, which reads everything and ends when stop_fd becomes readable. Waits
+ * until it has read once, because users submit as soon as slurmctld is there, but no
+ * longer than a second: a file system may hang. -1: no thread. */
 int loader_start (struct loader *loader, const char *config_path,
 		  const char *slurm_conf_path, struct ring *ring, int stop_fd);
 /* Free everything, after the thread has ended. */

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import made_model
 import pytest
@@ -25,7 +27,7 @@ JOBS = 9
 def slurm(guarded_slurm, files: PluginFiles) -> Iterator[PrivateSlurm]:
     install(files.bundle, made_model.bundle())
     install(files.snapshot, made_model.snapshot())
-    files.configure()
+    files.configure(RingRecords=16384)
     with guarded_slurm("handover", nodes=1) as slurm:
         yield slurm
 
@@ -58,6 +60,42 @@ def test_records_and_counters_go_on_with_the_next_controller(
     assert seen["counting_since"] == loaded["counting_since"]
     records = [Record.parse(content) for content in drain(files.socket)]
     assert len({(record.boot, record.number) for record in records}) == JOBS + 1
+    slurm.run("scancel", "--state=PENDING", "--quiet")
+
+
+@pytest.mark.parametrize("end", [restart, PrivateSlurm.reconfigure])
+def test_a_stream_of_submissions_goes_on_through_controllers(
+    slurm: PrivateSlurm, files: PluginFiles, bulk_submit: Path, end: Callable[[PrivateSlurm], None]
+) -> None:
+    """Each job that Slurm has was seen and decided on, and each decision is handed over."""
+    seen = files.wait_until_loaded("bundle")
+    drain(files.socket)
+    streaming = True
+
+    def stream() -> None:
+        while streaming:
+            slurm.run(bulk_submit, "10", check=False)  # a restart refuses some
+
+    streams = [threading.Thread(target=stream) for _ in range(2)]
+    for thread in streams:
+        thread.start()
+    for _ in range(3):
+        time.sleep(0.5)  # of submissions
+        end(slurm)
+    streaming = False
+    for thread in streams:
+        thread.join()
+    jobs = slurm.run("squeue", "--noheader", "--format=%i").stdout.split()
+    after = files.wait_for(
+        lambda seen: (
+            seen["pid"] == slurm.controller_pid()
+            and [Path(seen["spool"]["path"])] == [*files.directory.glob("plugin.sock.spool.*")]
+        )
+    )
+    submitted = after["submissions"] - seen["submissions"]
+    assert (after["ring"]["lost"], after["ring"]["dropped"]) == (0, 0)
+    assert len(jobs) <= submitted == after["decided"] - seen["decided"]
+    assert submitted == len({content[8:24] for content in drain(files.socket)})
     slurm.run("scancel", "--state=PENDING", "--quiet")
 
 
