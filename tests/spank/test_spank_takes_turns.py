@@ -99,15 +99,18 @@ def taken(lab: Lab, library: Path) -> Iterator[Taken]:
 
 
 @pytest.fixture
-def held(taken: Taken) -> tuple[Taken, Agent, int, int]:
-    """A job of two nodes fills the lane, and one of one node is held."""
+def held(taken: Taken, request: pytest.FixtureRequest) -> tuple[Taken, Agent, int, int]:
+    """A job of two nodes fills the lane, and one of one node is held.
+
+    A parameter says how many MiB that one writes.
+    """
     agent = taken.cluster.agent()
     taken.cluster.publish()
     taken.cluster.start_turns()
     wide = taken.submit("wide", 100_000, "--nodes=2", "--cpus-per-task=1")
     taken.cluster.publish(wide, wide + 1)
     wait_for(lambda: taken.moves("wide"), "for the wide job to write")
-    narrow = taken.submit("narrow", 100, "--nodes=1")
+    narrow = taken.submit("narrow", getattr(request, "param", 100), "--nodes=1")
     assert narrow == wide + 1
     taken.cluster.wait_for_status(lambda found: str(narrow) in found["named"]["held"])
     return taken, agent, wide, narrow
@@ -188,6 +191,8 @@ def test_the_time_limit_ends_a_held_job(held) -> None:
     taken.cluster.wait_for_status(lambda found: found["facts"]["holding"] == 0)
 
 
+# it writes on while a command ends, which takes seconds on a busy machine
+@pytest.mark.parametrize("held", [400], indirect=True)
 def test_switching_sluice_off_lets_a_held_job_go_and_on_holds_it_again(held) -> None:
     taken, _, _, narrow = held
     config = f"--config={taken.cluster.config}"
@@ -199,7 +204,7 @@ def test_switching_sluice_off_lets_a_held_job_go_and_on_holds_it_again(held) -> 
     taken.cluster.configure(Turns="off")
     wait_for(lambda: taken.moves("narrow"), "for it to go on")
     taken.end("narrow")
-    assert taken.said(narrow) == "wrote 100\n"
+    assert taken.said(narrow) == "wrote 400\n"
 
 
 def test_tasks_inherit_page_and_words_out_of_the_way(taken: Taken) -> None:
