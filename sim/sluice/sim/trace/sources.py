@@ -391,18 +391,15 @@ def read_trace(
     a CSV holds what (table.COLUMNS). Of accounting, slot is what is counted, and cluster whose jobs
     (accounting.trace_of_jobs). Of a history, the last `latest` jobs.
     """
-    name, text = str(path), _content(path)
+    name = str(path)
+    if not columns and kind in {None, "history"} and is_history(path):  # may have gigabytes
+        return _read_history(path, slot=slot, cluster=cluster, latest=latest)
+    text = _content(path)
     if not text.strip():
         raise TraceError(f"{name}: no job in it: the file is empty; was it cut off?")
     kind = kind or ("csv" if columns else guess(text))
     if kind == "history":
-        with Store(path, read_only=True) as store:
-            jobs = store.all_jobs(latest=latest)
-        if not jobs:
-            raise TraceError(
-                f"{name}: no job in it; read accounting with `sluice history ingest --sacct`"
-            )
-        return trace_of_jobs(name, jobs, slot=slot, cluster=cluster)
+        return _read_history(path, slot=slot, cluster=cluster, latest=latest)
     if kind == "swf":
         return read_swf(name, text)
     if kind == "csv":
@@ -410,6 +407,18 @@ def read_trace(
     if kind == "sacct-json":
         return read_sacct_json(name, text, slot=slot, cluster=cluster)
     return read_sacct(name, text.decode(errors="replace"), slot=slot, cluster=cluster)
+
+
+def _read_history(
+    path: Path, *, slot: str | None, cluster: str | None, latest: int | None
+) -> Trace:
+    with Store(path, read_only=True) as store:
+        jobs = store.all_jobs(latest=latest)
+    if not jobs:
+        raise TraceError(
+            f"{path}: no job in it; read accounting with `sluice history ingest --sacct`"
+        )
+    return trace_of_jobs(str(path), jobs, slot=slot, cluster=cluster)
 
 
 def is_history(path: Path) -> bool:
