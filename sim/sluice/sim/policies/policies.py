@@ -16,7 +16,7 @@ import numpy as np
 from sluice.sim._engine import ffi, lib
 from sluice.sim.engine import PolicyError, outlive, struct_dtype
 from sluice.sim.policies.site_bundle import TraceHistory, site_bundle
-from sluice.sim.storage.mean_field import fill_profile, limited, station_shares
+from sluice.sim.storage.mean_field import Kinds, limited, station_shares
 from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
@@ -181,12 +181,9 @@ def is_heavy(profiles: Profiles) -> NDArray[np.bool_]:
 
 def streams(profiles: Profiles) -> NDArray[np.bool_]:
     """Whether each job waits for few of its writes."""
-    struct = ffi.new("struct sluice_profile *")
-    answers = []
-    for kind in profiles.kinds:
-        fill_profile(struct, kind)
-        answers.append(lib.sluice_profile_streaming_share(struct) >= STREAMING)
-    return np.array(answers)[profiles.kind]
+    structs = Kinds.of(profiles.kinds).structs
+    shares = [lib.sluice_profile_streaming_share(structs + i) for i in range(len(profiles.kinds))]
+    return (np.array(shares) >= STREAMING)[profiles.kind]
 
 
 def decades(profiles: Profiles) -> NDArray[np.int64]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sluice.sim.engine import StorageModelError, outlive, struct_dtype
 from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -89,6 +90,22 @@ def fill_profile(struct: Any, profile: Mapping[str, Any]) -> None:
     share = profile.get("share") or ({profile["pattern"]: 1.0} if "pattern" in profile else {})
     if share:
         struct.share = [share.get(name, 0.0) for name in PATTERNS]
+
+
+class Kinds(tuple[Mapping[str, Any], ...]):  # noqa: SLOT001 - structs are kept in it
+    """Profiles by the names of policies/core/profile.h, for C filled once: jobs may have many."""
+
+    @classmethod
+    def of(cls, profiles: Sequence[Mapping[str, Any]]) -> Kinds:
+        return profiles if isinstance(profiles, cls) else cls(profiles)
+
+    @cached_property
+    def structs(self) -> Any:
+        """An array of struct sluice_profile."""
+        structs = ffi.new("struct sluice_profile []", len(self))
+        for i, profile in enumerate(self):
+            fill_profile(structs + i, profile)
+        return structs
 
 
 TARGETS_A_SLOT = 0.16
@@ -188,10 +205,9 @@ def loads_of(
     rate and metadata rate of its kind a job has, None: once; config: from
     `mean_field.configuration`.
     """
-    profiles = _profiles(kinds)
     loads = np.zeros(len(kind), LOAD)
     lib.sluice_contended_loads(
-        profiles,
+        Kinds.of(kinds).structs,
         _pointer(kind, np.uint32, "uint32_t *"),
         _pointer(io_share, np.float64, "double *"),
         _pointer(np.zeros(len(kind)) if period is None else period, np.float64, "double *"),
@@ -255,7 +271,7 @@ class Requests:
         error = ffi.new("struct sluice_error *")
         failed = lib.sluice_contended_storage_of(config, self.grain, storage, error)
         failed = failed or lib.sluice_contended_programs(
-            _profiles(self.kinds),
+            Kinds.of(self.kinds).structs,
             _pointer(self.kind, np.uint32, "uint32_t *"),
             _pointer(self.times, np.float64, "double *"),
             ffi.cast("struct sluice_mean_field_load *", loads.ctypes.data),
@@ -326,13 +342,6 @@ class Contention:
         rows = lib.sluice_contended_results(self._contended)
         size = len(self._loads) * CONTENTION.itemsize
         return np.frombuffer(ffi.buffer(rows, size), CONTENTION).copy()
-
-
-def _profiles(kinds: Sequence[Mapping[str, Any]]) -> Any:
-    profiles = ffi.new("struct sluice_profile []", len(kinds))
-    for i, profile in enumerate(kinds):
-        fill_profile(profiles + i, profile)
-    return profiles
 
 
 def _pointer(array: NDArray[Any], dtype: Any, kind: str) -> Any:

@@ -15,10 +15,10 @@ import numpy as np
 from sluice.prediction.jobs import finished_jobs, profile_members
 from sluice.prediction.undisturbed import undisturbed
 from sluice.sim.engine import TraceError
-from sluice.sim.storage.mean_field import loads_of
+from sluice.sim.storage.mean_field import Kinds, loads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -161,7 +161,7 @@ def _choose(uniform: NDArray[np.float64], kinds: tuple[Kind, ...]) -> NDArray[np
 class Profiles:
     """Of all jobs of a workload, in its order."""
 
-    kinds: tuple[Mapping[str, Any], ...]
+    kinds: Sequence[Mapping[str, Any]]
     """Members of struct sluice_profile (policies/core/profile.h), `pattern` by its name."""
     kind: NDArray[np.int64]
     """Index into kinds, one a job."""
@@ -172,6 +172,9 @@ class Profiles:
     these as it has times the nodes. 0, as where it ends: they are the job's at any size."""
     period: NDArray[np.float64] | None = None
     """Seconds from a burst to the next, one a job; 0 and None: as its kind has it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", Kinds.of(self.kinds))
 
     def loads(self, workload: Workload, config: Any) -> NDArray[Any]:
         """Return a contention.LOAD for each job; config: from `mean_field.configuration`."""
