@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sluice.darshan.bursts import QUIET, runs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,12 +75,6 @@ class IoRun:
             return self.rate
         return float(self.bins.max()) / self.bin_seconds
 
-    def may_share(self, other: IoRun) -> bool:
-        """Tell whether both may use the same targets."""
-        if self.targets is None or other.targets is None:
-            return True
-        return not self.targets.isdisjoint(other.targets)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Background:
@@ -116,13 +110,14 @@ class _Activity:
         self.run = run
         self.is_resolved = False
         if run.bins is None or not run.bins.any():
-            self.begin, self.end = np.array([run.start]), np.array([run.start + run.seconds])
-            spent = np.array([min(run.io_seconds, run.seconds)])
-        else:
-            spent = self._bursts(run, run.bins)
+            self.edges = np.array([run.start, run.start + run.seconds])
+            self.begin, self.end = self.edges[:1], self.edges[1:]
+            self.spent = np.array([0.0, min(run.io_seconds, run.seconds)])
+            return
+        spent = self._bursts(run, run.bins)
         self.edges = np.stack([self.begin, self.end], axis=1).ravel()
         self.spent = np.repeat(np.concatenate([[0.0], np.cumsum(spent)]), 2)[1:-1]
-        if self.is_resolved and run.bins is not None:
+        if self.is_resolved:
             self.edges = run.start + run.bin_seconds * np.arange(len(run.bins) + 1)
             moved = np.concatenate([[0.0], np.cumsum(run.bins)])
             self.spent = moved * (run.io_seconds / moved[-1])
@@ -145,6 +140,8 @@ class _Activity:
 
     def written_back(self, most: float) -> _Activity:
         """Return it pressing until storage has taken its bytes: a cache takes them sooner."""
+        if not self.is_resolved and self.run.rate <= most:
+            return self  # its bursts are at least as long as their I/O, so nothing waits
         edges, spent = self.edges, self.spent
         length = np.diff(edges)
         taken = np.diff(spent) * self.run.rate / most  # seconds of the storage
@@ -170,12 +167,13 @@ class _Activity:
             return _pieces_of_bursts(self.run, self.run.bins)
         counts = np.ceil((self.end - self.begin) / max(self.run.bin_seconds, 1e-3))
         most = max(1, min(PIECES, MOST_PIECES // len(counts)))
-        edges = [
-            np.linspace(begin, end, int(min(most, max(1.0, count))) + 1)
-            for begin, end, count in zip(self.begin, self.end, counts, strict=True)
-        ]
-        begin = np.concatenate([one[:-1] for one in edges])
-        end = np.concatenate([one[1:] for one in edges])
+        counts = np.clip(counts, 1, most).astype(np.intp)
+        behind = np.cumsum(counts)
+        number = np.arange(behind[-1]) - np.repeat(behind - counts, counts)
+        begin = np.repeat((self.end - self.begin) / counts, counts) * number
+        begin += np.repeat(self.begin, counts)
+        end = np.append(begin[1:], 0.0)
+        end[behind - 1] = self.end
         return _Pieces(begin, end, self.seconds(begin, end), None)
 
 
@@ -250,16 +248,20 @@ class _Pressing:
 
     def seconds(self, others: NDArray[np.intp], begin: Array, end: Array) -> Array:
         """Return the time in I/O of each of these between each begin and end."""
-        found = np.zeros((len(others), len(begin)))
         is_plain = self.is_plain[others]
         plain = others[is_plain]
         total = np.zeros((len(plain), len(begin)))
         for n in range(PLAIN - 1):
             share = self.share[plain, n, None]
             if share.any():
-                first, stop = self.edges[plain, n, None], self.edges[plain, n + 1, None]
-                passed = np.minimum(end, stop) - np.maximum(begin, first)
-                total += np.maximum(passed, 0.0) * share
+                passed = np.minimum(end, self.edges[plain, n + 1, None])
+                passed -= np.maximum(begin, self.edges[plain, n, None])
+                np.maximum(passed, 0.0, out=passed)
+                passed *= share
+                total += passed
+        if is_plain.all():
+            return total
+        found = np.empty((len(others), len(begin)))
         found[is_plain] = total
         for place in np.flatnonzero(~is_plain).tolist():
             found[place] = self.activities[others[place]].seconds(begin, end)
@@ -276,21 +278,45 @@ def _alongside(
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield each run with those of other jobs that ran meanwhile and may share its targets."""
     order = np.argsort(starts, kind="stable")
-    begins = starts[order]
-    reach = np.maximum.accumulate(ends[order])  # nobody before has ended later
+    behind = np.searchsorted(starts[order], ends)  # place in the order of who begins afterwards
     moves = np.array([run.moved / run.seconds for run in runs])
+    rank = np.empty(len(runs), dtype=np.intp)
+    rank[np.argsort(-moves, kind="stable")] = np.arange(len(runs))
     numbers: dict[Hashable, int] = {}
     job = np.array([numbers.setdefault(run.job, len(numbers)) for run in runs])
-    for i in order.tolist():
-        low = int(np.searchsorted(reach, starts[i], side="right"))
-        high = int(np.searchsorted(begins, ends[i]))
-        near = order[low:high]
-        near = near[(ends[near] > starts[i]) & (job[near] != job[i])]
-        if runs[i].targets is not None:
-            near = np.array([j for j in near if runs[i].may_share(runs[j])], dtype=np.intp)
+    may_share = _sharing(runs)
+    running = order[:0]  # who began before and has not ended
+    for place, i in enumerate(order.tolist()):
+        running = running[ends[running] > starts[i]]
+        near = np.concatenate([running, order[place : behind[i]]])
+        running = np.append(running, i)
+        near = near[(job[near] != job[i]) & may_share(i, near)]
         if len(near) > MOST_OTHERS:
-            near = near[np.lexsort((near, -moves[near]))[:MOST_OTHERS]]
+            near = near[np.argpartition(rank[near], MOST_OTHERS)[:MOST_OTHERS]]
+            near = near[np.argsort(rank[near])]
         yield i, near
+
+
+def _sharing(
+    runs: Sequence[IoRun],
+) -> Callable[[int, NDArray[np.intp]], NDArray[np.bool_] | bool]:
+    """Return what tells with whom of others a run may share a target."""
+    known = sorted({target for run in runs for target in run.targets or ()})
+    if not known:
+        return lambda _i, _others: True
+    bit = {target: 1 << n for n, target in enumerate(known)}
+    size = -(-len(known) // 8)
+    every = (1 << len(known)) - 1
+    masks = np.frombuffer(
+        b"".join(
+            (every if run.targets is None else sum(map(bit.__getitem__, run.targets))).to_bytes(
+                size, "little"
+            )
+            for run in runs
+        ),
+        dtype=np.uint8,
+    ).reshape(len(runs), size)
+    return lambda i, others: (masks[others] & masks[i]).any(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,9 +401,7 @@ class _Built:
         self.share: list[float] = []
         self.first: list[int] = []
         self.fraction: list[float] = []
-        self.others: list[float] = []
         self.unit: list[int] = []
-        self.part: list[NDArray[np.intp]] = []
         self.other: list[NDArray[np.intp]] = []
         self.seconds: list[Array] = []
 
@@ -389,21 +413,23 @@ class _Built:
         load = pressing.seconds(others, pieces.begin, pieces.end)
         load /= pieces.end - pieces.begin
         at_once = load.sum(axis=0)
-        self.exposed[i] = float(np.minimum(1.0, at_once) @ own / own.sum())
+        whole = float(own.sum())
+        self.exposed[i] = float(np.minimum(1.0, at_once) @ own) / whole
         level = np.searchsorted(LOADS_OF_OTHERS, at_once)
-        if moved is None:
+        seconds = np.bincount(level, own)
+        bytes_moved = None if moved is None else np.bincount(level, moved).tolist()
+        if bytes_moved is None:
             self._unit(i, math.log(activity.run.rate), 1.0)
-        for one in np.unique(level).tolist():
-            chosen = level == one
-            seconds = float(own[chosen].sum())
-            if seconds <= 0:
-                continue
-            share = seconds / float(own.sum())
-            if moved is not None:
-                if moved[chosen].sum() <= 0:
+        for one in np.flatnonzero(seconds > 0).tolist():
+            spent = float(seconds[one])
+            if bytes_moved is not None:
+                if bytes_moved[one] <= 0:
                     continue
-                self._unit(i, math.log(float(moved[chosen].sum()) / seconds), share)
-            self._part(1.0 if moved is not None else share, others, load[:, chosen], own[chosen])
+                self._unit(i, math.log(bytes_moved[one] / spent), spent / whole)
+            self.unit.append(len(self.run) - 1)
+            self.fraction.append(1.0 if bytes_moved is not None else spent / whole)
+            self.other.append(others)
+            self.seconds.append(load @ np.where(level == one, own / spent, 0.0))
 
     def _unit(self, run: int, log_rate: float, share: float) -> None:
         self.run.append(run)
@@ -411,18 +437,11 @@ class _Built:
         self.share.append(share)
         self.first.append(len(self.unit))
 
-    def _part(self, fraction: float, others: NDArray[np.intp], load: Array, own: Array) -> None:
-        number = len(self.unit)
-        mean = load @ own / own.sum()
-        self.unit.append(len(self.run) - 1)
-        self.fraction.append(fraction)
-        self.others.append(float(mean.sum()))
-        met = np.flatnonzero(mean > 0)
-        self.part.append(np.full(len(met), number))
-        self.other.append(others[met])
-        self.seconds.append(mean[met])
-
     def background(self, storage: Storage) -> Background:
+        part = np.repeat(np.arange(len(self.unit)), list(map(len, self.other)))
+        seconds = np.concatenate([np.zeros(0), *self.seconds])
+        other = np.concatenate([np.zeros(0, dtype=np.intp), *self.other])
+        met = seconds > 0
         return Background(
             run_of_unit=np.array(self.run, dtype=np.intp),
             log_rate=np.array(self.log_rate),
@@ -430,14 +449,10 @@ class _Built:
             first_part=np.array([*self.first, len(self.unit)], dtype=np.intp),
             unit=np.array(self.unit, dtype=np.intp),
             fraction=np.array(self.fraction),
-            others=np.array(self.others),
-            part=_joined(self.part, np.intp),
-            other=_joined(self.other, np.intp),
-            seconds=_joined(self.seconds, np.float64),
+            others=np.array([one.sum() for one in self.seconds]),
+            part=part[met],
+            other=other[met],
+            seconds=seconds[met],
             exposed=self.exposed,
             storage=storage,
         )
-
-
-def _joined(arrays: Sequence[NDArray[Any]], of: type) -> NDArray[Any]:
-    return np.concatenate([np.zeros(0, dtype=of), *arrays])

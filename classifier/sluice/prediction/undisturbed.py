@@ -188,6 +188,8 @@ class _Rounds:
 
     def _newest(self, units: NDArray[np.intp]) -> NDArray[np.intp]:
         """Leave the units of a program's newest runs: what older ones add is work."""
+        if len(units) <= NEWEST:
+            return units
         run = self.background.run_of_unit[units]
         own = np.unique(run)
         if len(own) <= NEWEST:
@@ -207,16 +209,37 @@ class _Rounds:
 
     def _batch(self, programs: list[tuple[int, NDArray[np.intp]]], moved: Array) -> _Batch:
         background = self.background
-        units = np.concatenate([own for _, own in programs])
+        of_program = np.stack([own for _, own in programs])
+        units = of_program.ravel()
         first, stop = background.first_part[units], background.first_part[units + 1]
         parts = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
-        described = [self._described(own) for _, own in programs]
+        run, seen = background.run_of_unit[of_program], background.log_rate[of_program]
+        is_first = np.diff(run, axis=1, prepend=-1) != 0  # units of one run lie together
+        flushes = (self.flushes[run] & is_first).sum(axis=1) > 0.5 * is_first.sum(axis=1)
+        usual = np.array(
+            [
+                self._usual(own[places], flushes=waits)
+                for own, places, waits in zip(run, is_first, flushes.tolist(), strict=True)
+            ]
+        )
+        mean, sd, share = (usual[:, :, n, None] for n in range(3))
+        grid = np.linspace(
+            np.minimum(np.median(seen, axis=1), mean.min(axis=(1, 2))) - BELOW,
+            np.maximum(seen.max(axis=1), mean.max(axis=(1, 2))) + BEYOND,
+            GRID,
+            axis=1,
+        )
         return _Batch(
             numbers=[n for n, _ in programs],
-            runs=[len(np.unique(background.run_of_unit[own])) for _, own in programs],
-            grid=np.stack([grid for grid, _, _ in described]),
-            prior=np.stack([prior for _, prior, _ in described]),
-            weight=np.stack([weight for _, _, weight in described]),
+            runs=is_first.sum(axis=1).tolist(),
+            grid=grid,
+            prior=(share * np.exp(-0.5 * ((grid[:, None] - mean) / sd) ** 2) / sd).sum(axis=1),
+            weight=_weights(
+                is_first,
+                background.share_of_run[of_program],
+                self.others_of_unit[of_program],
+                most=np.where(self.flushes[run].mean(axis=1) > 0.5, FLUSHING, WITH_CORUNNERS),
+            ),
             seen=background.log_rate[units] - self.log_full,
             share=background.share_of_run[units],
             slower=1.0 + SKEW * np.minimum(1.0, self.others_of_run[background.run_of_unit[units]]),
@@ -228,37 +251,27 @@ class _Rounds:
             full=self.log_full,
         )
 
-    def _described(self, units: NDArray[np.intp]) -> tuple[Array, Array, Array]:
-        """Return the rates that are tried, how far each is believed beforehand, and weights."""
-        background = self.background
-        run, seen = background.run_of_unit[units], background.log_rate[units]
-        usual = self._usual(np.unique(run), self.log_full)
-        centres = [mean for mean, _, _ in usual]
-        grid = np.linspace(
-            min(float(np.median(seen)), *centres) - BELOW,
-            max(float(seen.max()), *centres) + BEYOND,
-            GRID,
-        )
-        prior = np.zeros(GRID)
-        for mean, sd, share in usual:
-            prior += share * np.exp(-0.5 * ((grid - mean) / sd) ** 2) / sd
-        weight = _weights(
-            run,
-            background.share_of_run[units],
-            self.others_of_unit[units],
-            most=FLUSHING if self.flushes[run].mean() > 0.5 else WITH_CORUNNERS,
-        )
-        return grid, prior, weight
-
-    def _usual(self, runs: NDArray[np.intp], full: float) -> list[tuple[float, float, float]]:
-        """Return what is believed of a program beforehand: mean, sd and share of some bells."""
-        if self.flushes[runs].mean() > 0.5:
-            return [(full, 0.3, 0.6), (full, 0.8, 0.4)]
+    def _usual(self, runs: NDArray[np.intp], *, flushes: bool) -> list[tuple[float, float, float]]:
+        """Return what is believed of a program beforehand: mean, sd and share of three bells."""
+        full = self.log_full
+        if flushes:
+            return [(full, 0.3, 0.6), (full, 0.8, 0.4), (full, 1.0, 0.0)]
         fast = float(self.log_fast[runs].max())
         if fast > full:
             by_cache = float(np.quantile(self.log_usual[runs], 0.75))
             return [(by_cache, 0.25, 0.6), (full, 0.3, 0.25), (full, 0.8, 0.15)]
         return [(fast, 0.25, 0.4), (full, 0.4, 0.3), ((fast + full) / 2, 0.6, 0.3)]
+
+
+def _quantiles(passed: Array, grid: Array) -> list[list[float]]:
+    """Return QUANTILES of each row, what lies before each point of its grid being known."""
+    place = np.sum(passed[:, None, :] <= QUANTILES[:, None], axis=2) - 1
+    below = np.clip(place, 0, passed.shape[1] - 2)
+    x, y = (np.take_along_axis(one, below, axis=1) for one in (passed, grid))
+    x1, y1 = (np.take_along_axis(one, below + 1, axis=1) for one in (passed, grid))
+    share = np.clip((QUANTILES - x) / (x1 - x), 0.0, 1.0)
+    quantiles: list[list[float]] = (y + share * (y1 - y)).tolist()
+    return quantiles
 
 
 def _sums(places: NDArray[np.intp], values: Array, count: int) -> Array:
@@ -270,18 +283,19 @@ def _members(program: NDArray[np.intp], count: int) -> list[NDArray[np.intp]]:
     return np.split(order, np.searchsorted(program[order], np.arange(1, count)))
 
 
-def _weights(run: NDArray[np.intp], share: Array, others: Array, *, most: float) -> Array:
-    """Say how much each unit counts.
+def _weights(is_first: NDArray[np.bool_], share: Array, others: Array, *, most: Array) -> Array:
+    """Say how much each unit of some programs counts, (programs, units).
 
     Parts of one run share its luck: together they count little more than one. What was seen in
     co-runners is only as good as the laws, which are wrong in one way for all of them: it counts as
-    WITH_CORUNNERS runs at most.
+    `most` runs at most. is_first: of its run, whose units lie together.
     """
-    _, place, counts = np.unique(run, return_inverse=True, return_counts=True)
-    weights = TEMPER * counts[place] ** -0.5 * np.clip(share / 0.1, 0.1, 1.0)
+    counts = np.diff(np.append(np.flatnonzero(is_first), is_first.size))
+    of_run = np.repeat(counts**-0.5, counts).reshape(is_first.shape)
+    weights = TEMPER * of_run * np.clip(share / 0.1, 0.1, 1.0)
     disturbed = np.minimum(1.0, others / 0.5)
-    with_corunners = float((weights * disturbed).sum())
-    less = min(1.0, most / with_corunners) if with_corunners > 0 else 1.0
+    with_corunners = (weights * disturbed).sum(axis=1)
+    less = np.minimum(1.0, most / np.maximum(with_corunners, 1e-300))[:, None]
     tempered: Array = weights * (1.0 - disturbed + disturbed * less)
     return tempered
 
@@ -350,10 +364,9 @@ class _Batch:
         mean = (posterior * self.grid).sum(axis=1, keepdims=True)
         variance = (posterior * (self.grid - mean) ** 2).sum(axis=1)
         floor = core.Z90 * FLOOR_SD
-        for own, grid, square, runs in zip(
-            passed, self.grid, variance.tolist(), self.runs, strict=True
+        for (low, middle, high), square, runs in zip(
+            _quantiles(passed, self.grid), variance.tolist(), self.runs, strict=True
         ):
-            low, middle, high = np.interp(QUANTILES, own, grid).tolist()
             log_sd = math.hypot(math.sqrt(square), FLOOR_SD)
             yield Alone(middle, log_sd, low - floor, high + floor, runs)
 
