@@ -198,7 +198,7 @@ def learn_applications(
     silent: jobs that left no trace of I/O (jobs.py). asked: leave the entries out that none of
     these jobs would be looked up under.
     """
-    without_trace, groups = groups_of(silent), groups_of(jobs)
+    without_trace, groups = groups_of(silent), groups_of(in_order(jobs))
     if asked is not None:
         groups = {place: groups[place] for place in groups_of(asked) if place in groups}
     expectations = Expectations()
@@ -225,12 +225,12 @@ def entries_under(
 ) -> Iterator[Learned]:
     """Yield the entries of one key, not numbered yet; place is number of the level and key.
 
-    jobs are all that have the key, and silent those of them that left no trace of I/O.
+    jobs are all that have the key, the oldest first, and silent those that left no trace of I/O.
     expectations: of the keys before, while their jobs are there.
     """
     number, key = place
     level = LEVELS[number]
-    known = latest(level, sorted(jobs, key=_age))
+    known = latest(level, jobs)
     # who predicted wrongly lately is not believed, whatever the runs before let expect
     pairs = ((job.predicted, job.profile) for job in known) if level.witness is None else ()
     reliability = reliability_of(pairs)
@@ -247,8 +247,9 @@ def numbered(entries: Iterable[Learned], first_id: int = 1) -> tuple[Learned, ..
     )
 
 
-def _age(job: FinishedJob) -> tuple[int, tuple[int, ...]]:
-    return job.start, job.logs
+def in_order(jobs: Iterable[FinishedJob]) -> list[FinishedJob]:
+    """Return the jobs with the oldest first."""
+    return sorted(jobs, key=lambda job: (job.start, job.logs))
 
 
 def _calibrated(entry: Learned, calibration: Mapping[str, Reliability]) -> Profile:
@@ -330,7 +331,7 @@ def _entries(
         return
     known = expectations.of(jobs)
     entry_of = partial(_entry, level, slopes=known.slopes, law=known.law)
-    everything = sorted([*jobs, *silent], key=_age)[-LATEST_JOBS:]
+    everything = in_order([*jobs, *silent])[-LATEST_JOBS:] if silent else jobs
     general = _borne_out(entry_of(key, jobs, known.usual), everything)
     yield general
     yield from _entries_by_arguments(level, general, jobs, everything)

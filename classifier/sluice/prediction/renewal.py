@@ -32,7 +32,7 @@ from sluice.policies.bundle import Bundle as LoadedBundle
 from sluice.policies.container import write_atomically
 from sluice.policies.review import Review
 from sluice.policies.structs import CoreError
-from sluice.prediction.applications import entries_under
+from sluice.prediction.applications import entries_under, in_order
 from sluice.prediction.backtest import PastPrediction, ended_before, predict_past
 from sluice.prediction.jobs import finished_jobs
 from sluice.prediction.levels import Reliability, groups_of, keys_of
@@ -376,7 +376,7 @@ class CurrentModel:
             place: list(
                 entries_under(
                     place,
-                    self._groups[place],
+                    in_order(self._groups[place]),
                     self._silent.get(place, []),
                     calibration=self._calibration,
                 )
