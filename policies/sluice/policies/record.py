@@ -128,7 +128,9 @@ class Record(View):
                 f"a record of version {struct.version}; this Sluice reads "
                 f"{lib.SLUICE_RECORD_VERSION}"
             )
-        return cls(struct)
+        record = cls.__new__(cls)
+        record.struct = struct  # nobody else has it, so that it need not be copied
+        return record
 
     @property
     def key(self) -> tuple[int, int]:

@@ -328,14 +328,21 @@ class Decisions(Connection):
             values,
         )
         dictionaries = self._dictionaries({row[0] for row in rows if row[0] is not None})
-        for dictionary, *row in rows:
-            values_by_name = dict(zip(DECISION_COLUMNS, row, strict=True))
-            for name in ("boot", "number", "bundle", "snapshot"):
-                values_by_name[name] = unsigned(values_by_name[name])
-            record = unpacked(values_by_name["record"], dictionaries[dictionary])
-            values_by_name["record"] = record
-            values_by_name["is_second"] = bool(values_by_name["is_second"])
-            yield Decision(**values_by_name)
+        for dictionary, boot, number, now, cluster, uid, job, joined_by, record, *rest in rows:
+            bundle, snapshot, is_second = rest
+            yield Decision(  # by their places in DECISION_COLUMNS: there may be a million
+                unsigned(boot),
+                unsigned(number),
+                now,
+                cluster,
+                uid,
+                job,
+                joined_by,
+                unpacked(record, dictionaries[dictionary]),
+                unsigned(bundle),
+                unsigned(snapshot),
+                bool(is_second),
+            )
 
 
 RELEASE_COLUMNS = tuple(field.name for field in fields(Release))
