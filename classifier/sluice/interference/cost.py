@@ -19,6 +19,7 @@ import json
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -440,19 +441,21 @@ def _instants(members: Sequence[Member]) -> list[Instant]:
 
 def _sweep(members: Sequence[Member], advance: Callable[[int], None]) -> Iterator[Instant]:
     """Yield each instant with the other members that ran then."""
-    starts = sorted(range(len(members)), key=lambda i: members[i].job.start)
-    running: dict[int, float] = {}
-    started = 0
+    pressing = [one.pressure.weight * one.pressure.demand for one in members]
+    heaviest = sorted(range(len(members)), key=lambda i: (-pressing[i], i))
+    rank = {member: place for place, member in enumerate(heaviest)}
+    starts = sorted(range(len(members)), key=lambda i: members[i].job.start, reverse=True)
+    running: set[int] = set()  # by their ranks
+    ends: list[tuple[int, int]] = []  # when each of them ends, the first on top
     for done, instant in enumerate(_instants(members), start=1):
-        while started < len(starts) and members[starts[started]].job.start <= instant.time:
-            i = starts[started]
-            running[i] = members[i].pressure.weight * members[i].pressure.demand
-            started += 1
-        for i in [i for i in running if members[i].job.end <= instant.time]:
-            del running[i]
-        others = [i for i in running if i != instant.victim]
-        others.sort(key=lambda i: (-running[i], i))
-        instant.others = others[:OTHERS]
+        while starts and members[starts[-1]].job.start <= instant.time:
+            i = starts.pop()
+            running.add(rank[i])
+            heappush(ends, (members[i].job.end, rank[i]))
+        while ends and ends[0][0] <= instant.time:
+            running.remove(heappop(ends)[1])
+        others = sorted(running - {rank[instant.victim]})[:OTHERS]
+        instant.others = [heaviest[place] for place in others]
         yield instant
         if done % INSTANTS == 0:
             advance(INSTANTS)
@@ -471,8 +474,8 @@ def _causes(members: Sequence[Member], instant: Instant, model: View) -> dict[in
     Where the model sees no loss, by what each presses.
     """
     parts: dict[int, float] = {}
-    for one in instant.others[:CAUSES]:
-        without = [i for i in instant.others if i != one]
+    for place, one in enumerate(instant.others[:CAUSES]):
+        without = [*instant.others[:place], *instant.others[place + 1 :]]
         left = lost_share(members, instant.victim, without, model) if without else 0.0
         parts[one] = max(0.0, instant.share - left)
     if not sum(parts.values()) > 0:
