@@ -281,6 +281,7 @@ def _table(
         name: np.bincount(of_group, values) / counts for name, values in history.numbers().items()
     }
     users = _users_of(of_group, jobs["user"])
+    asked = core.submission({})  # one for all: there may be ten thousand
     table = []
     for i, job in enumerate(first.tolist()):
         profile = dict(profiles.kinds[profiles.kind[job]])
@@ -292,12 +293,11 @@ def _table(
         }
         if "period_seconds" in profile:
             profile["burst_seconds"] = profile["io_share"] * profile["period_seconds"]
-        name = submissions[groups[i] // 64].name
+        asked.struct.name = submissions[groups[i] // 64].struct.name
         known = _shares(profile)
         for user in users[i]:
-            key = core.application_key(
-                core.submission({"name": name, "uid": user + 1}), "user_name"
-            )
+            asked.struct.uid = user + 1
+            key = core.application_key(asked, "user_name")
             key = core.size_key(key, float(2 ** (groups[i] % 64)))
             table.append(BundleApplication(key=key, evidence="user_name", id=i + 1, profile=known))
     return table
