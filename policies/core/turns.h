@@ -220,10 +220,11 @@ void sluice_turns_memory_init (struct sluice_turns_memory *memory); /* nothing i
  *
  * A station at which bursts are slowed that were to go can do no more than they do now.
  * One that slows nobody while others are held for it may do more: it is tried, a little
- * more each time, until it slows one; after that, not for `patience`. A station that was
- * full for less than `rare` of the last week is none that bursts need be held for.
+ * more each time, until it slows one; after that, not for `patience`. One that does more
+ * than it is taken to do can do that. A station that was full for less than `rare` of the
+ * last week is none that bursts need be held for.
  *
- * Stations are judged only where the speed of every job is known, so not while others
+ * A station is judged only while the speed of every job at it is known, so not while others
  * have begun that are not among them. Returns the clock at which to call again if nothing
  * happens before; INFINITY: then there is nothing to learn.
  */

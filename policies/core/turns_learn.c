@@ -8,7 +8,6 @@
 
 static const double slack = 1e-9;    /* of a share: rounding */
 static const double week = 604800.0; /* s */
-static const double settling = 1.0;  /* s at least from a verdict until it is judged */
 static const double nearly = 0.95;   /* of a station: no more is planned to be left idle */
 static const double smallest_scale = 0.2, largest_scale = 5.0;
 
@@ -19,6 +18,7 @@ struct sight {
 	struct turns_shares done;
 	int waits[MOST_STATIONS]; /* whether a burst there is held, or slowed down */
 	int slows[MOST_STATIONS]; /* whether one goes slower than it was to */
+	int hides[MOST_STATIONS]; /* whether the speed of one there is not known */
 	uint32_t count;
 };
 
@@ -58,6 +58,7 @@ see (const struct sluice_turns_storage *storage, const struct sluice_turns_job *
 			out->planned.of[k] += want.of[k] * allowed;
 			out->done.of[k] += want.of[k] * speed;
 			out->waits[k] |= want.of[k] > 0.0 && allowed < 1.0;
+			out->hides[k] |= want.of[k] > 0.0 && !(jobs[i].speed >= 0.0);
 		}
 	}
 }
@@ -84,7 +85,8 @@ find_slowed (const struct sluice_turns_settings *settings,
 	for (uint32_t i = 0; i < n; i++) {
 		turns_want (storage, &jobs[i], &want);
 		double planned = smaller (want.speed, turns_sane (jobs[i].allowed));
-		if (jobs[i].speed < planned * (1.0 - settings->tolerance))
+		if (jobs[i].speed >= 0.0
+		    && jobs[i].speed < planned * (1.0 - settings->tolerance))
 			blame (&want, sight);
 	}
 }
@@ -94,6 +96,13 @@ static double
 judge (const struct sluice_turns_settings *settings, const struct sight *sight, uint32_t k,
        double clock, struct sluice_turns_station *station)
 {
+	if (sight->hides[k])
+		return INFINITY;
+	if (sight->done.of[k] > 1.0 + settings->tolerance) {
+		double scale = station->scale * sight->done.of[k];
+		station->scale = smaller (largest_scale, scale);
+		return INFINITY;
+	}
 	/* Bursts that nobody could hold overfill it: that says nothing of its size. */
 	if (sight->planned.of[k] > 1.0 + slack)
 		return INFINITY;
@@ -109,7 +118,7 @@ judge (const struct sluice_turns_settings *settings, const struct sight *sight, 
 		return station->slowed + settings->patience;
 	double scale = station->scale * (1.0 + settings->probe);
 	station->scale = smaller (largest_scale, scale);
-	return clock + larger (settings->latency, settling);
+	return clock + larger (settings->latency, turns_settling);
 }
 
 /* Let the time pass since the last call. */
@@ -124,13 +133,14 @@ pass_time (struct sluice_turns_memory *memory, double clock)
 	memory->clock = clock;
 }
 
+/* Whether there is a station at which all speeds are known. */
 static int
-is_known (const struct sluice_turns_job *jobs, uint32_t n)
+can_judge (const struct sight *sight)
 {
-	for (uint32_t i = 0; i < n; i++)
-		if (!(jobs[i].speed >= 0.0))
-			return 0;
-	return 1;
+	int can = 0;
+	for (uint32_t k = 0; k < sight->count; k++)
+		can |= sight->wanted.of[k] > 0.0 && !sight->hides[k];
+	return can;
 }
 
 static void
@@ -151,7 +161,7 @@ sluice_turns_learn (const struct sluice_turns_settings *settings,
 		    struct sluice_turns_memory *memory, struct sluice_turns_storage *out)
 {
 	double again = INFINITY,
-	       settled = memory->learned + larger (settings->latency, settling);
+	       settled = memory->learned + larger (settings->latency, turns_settling);
 	struct sight sight;
 
 	pass_time (memory, clock);
@@ -161,7 +171,7 @@ sluice_turns_learn (const struct sluice_turns_settings *settings,
 		memory->stations[k].is_full = sight.wanted.of[k] > 1.0 + slack;
 	if (clock < settled) {
 		again = n ? settled : INFINITY;
-	} else if (is_known (jobs, n)) {
+	} else if (can_judge (&sight)) {
 		find_slowed (settings, out, jobs, n, &sight);
 		for (uint32_t k = 0; k < sight.count; k++)
 			again = smaller (again, judge (settings, &sight, k, clock,

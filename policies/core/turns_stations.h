@@ -11,6 +11,9 @@
 /* The stations of each lane one after the other, then the metadata server. */
 enum { LANE_STATIONS = SLUICE_STATION_METADATA, MOST_STATIONS = SLUICE_TURNS_STATIONS };
 
+/* s at least from a verdict until what it does is judged. */
+static const double turns_settling = 1.0;
+
 struct turns_shares {
 	double of[MOST_STATIONS];
 	double speed; /* of full speed, at which that is taken: less than 1 where a station

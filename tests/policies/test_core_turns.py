@@ -346,6 +346,22 @@ def test_a_burst_that_wants_more_than_a_station_can_do_is_not_slowed_by_others()
     assert learned(10.0, 20.0, 30.0, queue=[going(0.7)], memory=memory)[0] == pytest.approx(0.7)
 
 
+def test_a_station_that_does_more_than_it_is_said_to_can_do_that():
+    """Also where more is planned than it is said to do, because bursts may not be held."""
+    fast = {"demand": {"bytes": 1.5}, "flags": turns.EXEMPT}
+    assert learned(10.0, queue=[going(1.0, **fast)]) == (pytest.approx(1.5), math.inf)
+    both = [going(1.0, key=key, **fast) for key in (1, 2)]
+    assert learned(10.0, queue=both)[0] == pytest.approx(3.0)
+
+
+def test_a_station_is_judged_though_speeds_are_not_known_at_others():
+    memory = turns.Memory()
+    storage = turns.storage([{"bytes": 1.0}, {"bytes": 1.0}])
+    queue = turns.jobs_of([going(0.5, lane_mask=1), going(-1.0, key=2, lane_mask=2)])
+    found, _ = memory.learn(turns.settings(rare=0.0), storage, queue, clock=10.0)
+    assert [lane.bytes for lane in found.lanes[0:2]] == [pytest.approx(0.5), 1.0]
+
+
 def test_a_burst_that_is_slowed_by_less_than_the_tolerance_tells_nothing():
     assert learned(10.0, queue=[going(0.95)])[0] == 1.0
 
