@@ -107,8 +107,7 @@ budget_of (const struct turns *t, const struct sluice_turns_job *job)
 }
 
 /* Seconds done up to which a burst counts as short; 0: it is not. One of which nothing is
- * expected is, until it has shown that it is not; so is one that is a little longer than
- * expected. */
+ * expected is, until it has lasted; so is one that is a little longer than expected. */
 static double
 short_until (const struct turns *t, const struct sluice_turns_job *job)
 {
@@ -119,10 +118,20 @@ short_until (const struct turns *t, const struct sluice_turns_job *job)
 	return expected < guard ? 2.0 * expected : 0.0;
 }
 
+/* Seconds by which a burst shows its length: those done, and where nothing is expected also
+ * those for which it went, which others may have slowed. */
+static double
+shown (const struct turns *t, const struct sluice_turns_job *job)
+{
+	double done = turns_sane (job->done);
+	double went = turns_sane (t->clock - job->began) - turns_sane (job->held);
+	return expected_of (job) > 0.0 ? done : larger (done, went);
+}
+
 static int
 is_short (const struct turns *t, const struct sluice_turns_job *job)
 {
-	return turns_sane (job->done) < short_until (t, job);
+	return shown (t, job) < short_until (t, job);
 }
 
 static int
@@ -289,11 +298,14 @@ go (struct turns *t, uint32_t i, struct turns_shares *want)
 	if (turn->reason != SLUICE_TURN_SHORT || takes_room (t, want))
 		add (t, &t->taken, want);
 	left_of (job, t->settings->quantum, &level);
-	if (turn->reason == SLUICE_TURN_SHORT)
+	double reached = turns_sane (job->done);
+	if (turn->reason == SLUICE_TURN_SHORT) {
 		level = short_until (t, job);
+		reached = shown (t, job);
+	}
 	/* It may be slower than full speed: do not ask in ever shorter steps. That a burst
 	 * is longer than expected, not over, is seen a latency later. */
-	double crossing = larger (level - turns_sane (job->done), 0.02 * level);
+	double crossing = larger (level - reached, 0.02 * level);
 	return smaller (turn->until, t->clock + crossing + t->settings->latency);
 }
 

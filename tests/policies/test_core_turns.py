@@ -297,12 +297,24 @@ def test_bursts_that_control_cannot_act_on_are_not_held():
 
 
 def test_a_burst_of_which_nothing_is_expected_is_not_held_until_it_has_lasted():
-    queue = [one(nodes=100.0), one(key=2, expected=0.0, done=19.0, nodes=0.001)]
-    verdicts = decided(queue, ONE_LANE, clock=1000.0)
+    unknown = one(key=2, expected=0.0, done=19.0, nodes=0.001, began=985.0)
+    verdicts = decided([one(nodes=100.0), unknown], ONE_LANE, clock=1000.0)
     assert verdicts[1].reason == "short"
     assert verdicts.again == pytest.approx(1002.0)
-    queue[1]["done"] = 20.0
-    assert decided(queue, ONE_LANE)[1].reason == "behind"
+    queue = [one(nodes=100.0), {**unknown, "done": 20.0}]
+    assert decided(queue, ONE_LANE, clock=1000.0)[1].reason == "behind"
+
+
+def test_what_others_slow_down_has_lasted_too():
+    """Less what it was held."""
+    slowed = one(key=2, expected=0.0, done=5.0, nodes=0.001, began=981.0)
+    verdicts = decided([one(nodes=100.0), slowed], ONE_LANE, clock=1000.0)
+    assert verdicts[1].reason == "short"
+    assert verdicts.again == pytest.approx(1002.0)
+    queue = [one(nodes=100.0), {**slowed, "began": 980.0}]
+    assert decided(queue, ONE_LANE, clock=1000.0)[1].reason == "behind"
+    queue[1]["held"] = 1.0
+    assert decided(queue, ONE_LANE, clock=1000.0)[1].reason == "short"
 
 
 @pytest.mark.parametrize(("wanted", "reason"), [(0.4, "partly"), (0.6, "in_order")])

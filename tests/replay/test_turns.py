@@ -150,10 +150,12 @@ def test_the_less_is_known_the_less_is_gained():
         "half of the jobs": {"first_burst": 0.0, "covered": 0.5},
         "nobody": {"covered": 0.0},
     }
-    lost = [outcome("turns", **options).lost_slot_seconds.sum() for options in known.values()]
+    lost = [
+        outcome("turns", jobs=600, **options).lost_slot_seconds.sum() for options in known.values()
+    ]
     assert lost[0] < 1.05 * lost[1]
     assert lost[1] < lost[2] < lost[3]
-    assert lost[3] == outcome("none").lost_slot_seconds.sum()
+    assert lost[3] == outcome("none", jobs=600).lost_slot_seconds.sum()
 
 
 @MODELS
