@@ -254,8 +254,9 @@ length_of (const struct sluice_turns_settings *settings)
 static double
 moment_at (const struct bursts *b, uint32_t moment)
 {
-	double settle = b->settings->latency, length = length_of (b->settings);
-	return b->check->trial.began + (moment < 2 ? settle : 2.0 * settle)
+	double length = length_of (b->settings), latency = b->settings->latency;
+	double settled = moment < 2 ? 0.0 : larger (latency, turns_settling);
+	return b->check->trial.began + larger (latency, sluice_turns_drained) + settled
 	       + (moment + 1U) / 2U * length;
 }
 

@@ -19,7 +19,8 @@
  * holds are tried again.
  *
  * A trial lasts from four settled moments: held, about to go, going, about to be
- * held again. It counts only if the same others go all the time.
+ * held again. What the held burst had cached is written before the first. A trial counts
+ * only if the same others go all the time.
  *
  * Holds stop for a pair whose trials show harm, or after many show no help: off is the
  * answer to doubt. A pair without trials of its own follows its lane.
@@ -38,6 +39,10 @@ enum {
 	SLUICE_TURNS_SEEN = 32,	  /* bursts that a trial measures, at most */
 	SLUICE_TURNS_MOMENTS = 4, /* at which a trial measures */
 };
+
+/* s until what a burst has left in the cache of a client is written; all others are slower
+ * until then. */
+static const double sluice_turns_drained = 3.0;
 
 /* What trials have shown. */
 struct sluice_turns_evidence {
