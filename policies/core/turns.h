@@ -70,7 +70,7 @@ enum sluice_station {
 	X (fit_costly, 0.5, 0.001, 1.0, "the same where switching programs costs")         \
 	X (trickle, 0.0, 0.0, 0.5,                                                         \
 	   "share of a station left to all held bursts together; 0 where switching costs") \
-	X (budget, 10.0, 0.0, 1e6,                                                         \
+	X (budget, 5.0, 0.0, 1e6,                                                          \
 	   "a burst may be held for this many times the length that it is taken to have")  \
 	X (quantum, 10.0, 0.001, 1e6,                                                      \
 	   "seconds of the first level of a burst of which nothing is expected")           \

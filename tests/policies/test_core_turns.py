@@ -252,7 +252,7 @@ def test_what_is_left_is_as_the_header_says(values, left, level):
     held = [i for i in range(2) if verdicts[i].action == "hold"]
     assert len(held) == 1
     if held == [0]:
-        assert verdicts[0].until == pytest.approx(1000.0 + 10.0 * level)
+        assert verdicts[0].until == pytest.approx(1000.0 + SETTINGS.budget * level)
 
 
 def test_a_wide_short_burst_goes_before_a_narrow_long_one():

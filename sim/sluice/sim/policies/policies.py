@@ -280,7 +280,7 @@ class Options:
     """Sluice: share of the best order's savings that turns get where all jobs are covered."""
     turn_latency: float = 1.0
     """Turns: seconds from what happens to a burst until a verdict on it is in effect."""
-    turn_budget: float = 10.0
+    turn_budget: float = 5.0
     """Turns: a burst is held for so many times its length at most."""
     trickle: float = 0.0
     """Turns: share of the storage that is left to all held bursts together."""
