@@ -14,14 +14,17 @@ static const double window = 1.0;  /* s over which a rate is measured */
 static const double backlog = 1.0; /* s at a burst's begin that say nothing of its rate */
 /* s without activity that a burst ends with */
 static const double quiet = SLUICE_TURNS_QUIET_NS * 1e-9;
-static const double memory = 60.0; /* s of undisturbed writing that a rate is the mean of */
-static const double negligible = 0.01; /* of the last burst: says nothing of the next */
-static const double nearly_full = 0.9; /* of a station: by what is seen to be served */
-static const double noticeable = 0.1;  /* of a rate: a change worth telling */
+static const double memory = 60.0; /* s of undisturbed writing that a rate is known from */
+static const double enough = 3.0;  /* s of it, from which a rate is known */
+static const double negligible = 0.01;	/* of the last burst: says nothing of the next */
+static const double nearly_full = 0.75; /* of a station: by what is seen to be served */
+static const double noticeable = 0.1;	/* of a rate: a change worth telling */
 /* s by which trials look back: nodes report once a second, and what lies between is
  * interpolated, so that all is measured by one clock. */
 static const double lag = 1.2;
 static const double apart = 0.3; /* s: reports that are kept */
+/* s over which the speed of bursts is measured, at least and at most */
+static const double least_watched = 2.0, most_watched = 3.0;
 
 /* Bytes and operations, or rates of these. */
 struct volume {
@@ -58,6 +61,8 @@ struct job {
 	uint32_t place; /* among those in a burst, from 1; 0: it is in none */
 	/* the burst */
 	double began;
+	double heard;	/* clock of its first report */
+	double settled; /* clock from which what it does says what it can, but for others */
 	struct volume done;
 	double held, charged, share; /* in observe, as it would have been */
 	double waited;		     /* of that, what it was */
@@ -70,8 +75,8 @@ struct job {
 	struct wire_word word;
 	/* the rate it is measured at */
 	double window_began;
-	uint32_t is_window_clean, was_window_clean;
-	struct volume clean; /* while nobody else wrote */
+	uint32_t is_window_clean;
+	struct volume clean; /* rates while nobody else wrote */
 	double clean_seconds;
 	struct volume pace; /* rate by which trials measure it, the same in a burst */
 	struct volume best; /* rates */
@@ -104,6 +109,9 @@ struct jobs {
 	struct sluice_turn turns[JOBS_MAX];
 	uint32_t order[JOBS_MAX];
 	struct sluice_turns_check check;
+	struct sluice_turns_memory memory;
+	struct sluice_turns_storage storage; /* as it was learned to be */
+	double changed[SLUICE_MAX_LANES]; /* clock since which the same jobs write there */
 };
 
 struct jobs *
@@ -114,6 +122,7 @@ jobs_create (jobs_say *say, void *speaker)
 		jobs->say = say;
 		jobs->speaker = speaker;
 		sluice_turns_check_init (&jobs->check, lag);
+		sluice_turns_memory_init (&jobs->memory);
 	}
 	return jobs;
 }
@@ -259,6 +268,35 @@ release (struct jobs *jobs, struct job *job)
 
 /* ---- bursts ---- */
 
+/* Who writes on the lanes of a job has changed, or how fast they may. */
+static void
+note_change (struct jobs *jobs, const struct job *job, double clock)
+{
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (!job->lane_mask || job->lane_mask >> lane & 1u)
+			jobs->changed[lane] = clock;
+}
+
+static double
+last_change (const struct jobs *jobs, const struct job *job)
+{
+	double last = 0.0;
+	for (uint32_t lane = 0; lane < SLUICE_MAX_LANES; lane++)
+		if (!job->lane_mask || job->lane_mask >> lane & 1u)
+			last = larger (last, jobs->changed[lane]);
+	return last;
+}
+
+/* Clock from which a job's rate says what it can do. Its first second may show what caches
+ * take; what others have cached before they were held, or done, is written unseen. */
+static double
+settled_at (const struct jobs *jobs, const struct job *job)
+{
+	double last = last_change (jobs, job);
+	return last > job->heard ? larger (job->settled, last + sluice_turns_drained)
+				 : job->settled;
+}
+
 /* For the time since it was last held, or slowed down. */
 static void
 charge (struct jobs *jobs, struct job *job, double clock)
@@ -290,6 +328,9 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	jobs->active[jobs->active_count++] = job;
 	job->place = jobs->active_count;
 	job->began = began;
+	job->heard = clock;
+	job->settled
+	    = larger (clock + backlog, last_change (jobs, job) + sluice_turns_drained);
 	job->charged = clock;
 	job->share = 1.0;
 	job->held = job->waited = 0.0;
@@ -299,9 +340,9 @@ begin_burst (struct jobs *jobs, struct job *job, double began, double clock)
 	job->burst_holds = job->sake = job->sake_nodes = 0;
 	job->saving = NAN;
 	job->since = began;
-	job->was_window_clean = 0;
 	job->seen = (struct volume){ 0.0, 0.0 };
 	begin_window (job, clock);
+	note_change (jobs, job, clock);
 	jobs->counts.bursts++;
 	jobs->have_changed = 1;
 }
@@ -333,13 +374,12 @@ measure (const struct job *job, struct volume *rate)
 	return 0;
 }
 
-/* The first second may show what caches take, or what others left to be written. Reports
- * lie up to a second before the window, so the one before has to be clean as well. */
+/* Reports lie up to a second before the window. */
 static void
-end_window (struct job *job, double clock)
+end_window (const struct jobs *jobs, struct job *job, double clock)
 {
 	double seconds = clock - job->window_began;
-	int is_settled = job->window_began >= job->began + backlog, is_clean;
+	int is_settled = job->window_began >= job->heard + backlog;
 	struct volume rate;
 	if (measure (job, &rate) < 0)
 		return;
@@ -348,16 +388,16 @@ end_window (struct job *job, double clock)
 		job->best.bytes = larger (job->best.bytes, rate.bytes);
 		job->best.operations = larger (job->best.operations, rate.operations);
 	}
-	is_clean = (int)job->is_window_clean;
-	if (is_settled && is_clean && job->was_window_clean) {
-		double kept = job->clean_seconds > memory ? 0.5 : 1.0;
-		job->clean.bytes = kept * job->clean.bytes + rate.bytes * seconds;
+	/* Unseen, others only ever make it slower: the fastest window counts, for a while.
+	 */
+	if (job->is_window_clean && job->window_began >= settled_at (jobs, job)) {
+		double kept = exp (-seconds / memory);
+		job->clean.bytes = larger (rate.bytes, kept * job->clean.bytes);
 		job->clean.operations
-		    = kept * job->clean.operations + rate.operations * seconds;
-		job->clean_seconds = kept * job->clean_seconds + seconds;
+		    = larger (rate.operations, kept * job->clean.operations);
+		job->clean_seconds += seconds;
 	}
 	begin_window (job, clock);
-	job->was_window_clean = (uint32_t)is_clean;
 }
 
 /* A log line between two checkpoints says nothing of the next one. */
@@ -415,6 +455,7 @@ end_burst (struct jobs *jobs, struct job *job, double clock)
 	job->place = 0;
 	job->share = 1.0;
 	release (jobs, job);
+	note_change (jobs, job, clock);
 	jobs->have_changed = 1;
 }
 
@@ -590,10 +631,8 @@ look_up (struct job *job, const struct jobs_rules *rules)
 static struct volume
 unhindered (const struct job *job)
 {
-	double seconds = job->clean_seconds;
-	if (seconds > 0.0)
-		return (struct volume){ job->clean.bytes / seconds,
-					job->clean.operations / seconds };
+	if (job->clean_seconds >= enough)
+		return job->clean;
 	return job->rate > 0.0 ? (struct volume){ job->rate, job->operations_rate }
 			       : job->best;
 }
@@ -669,6 +708,52 @@ moved (struct job *job, struct volume rate, double clock)
 	return seconds_of (sum, job->pace);
 }
 
+/* Whether reports tell of a time, and of some progress in each part of it: a call that
+ * writes for seconds is not counted before its end. */
+static int
+is_told (const struct jobs_part *part, double from, double to, int progresses)
+{
+	int told = part->kept[0].clock >= to, i = 0;
+	for (; told && i < KEPT - 1 && part->kept[i].clock > from; i++) {
+		const struct heard *after = &part->kept[i], *before = after + 1;
+		told = before->clock > 0.0
+		       && (!progresses || after->volume.bytes > before->volume.bytes
+			   || after->volume.operations > before->volume.operations);
+	}
+	return told && part->kept[i].clock <= from;
+}
+
+/* Share of its full speed at which a job went between two clocks; below 0: not known. What
+ * it got among others says nothing of its full speed. */
+static double
+speed_between (const struct job *job, double from, double to)
+{
+	struct volume sum = { 0.0, 0.0 };
+	int goes = job->share > 0.0;
+	if (to - from < least_watched || !(job->clean_seconds >= enough || job->rate > 0.0))
+		return -1.0;
+	for (const struct jobs_part *part = job->parts; part; part = part->next_of_job) {
+		if (!part->is_active)
+			continue;
+		if (!is_told (part, from, to, goes)
+		    || (!goes && part->flags & WIRE_WRITING))
+			return -1.0;
+		struct volume before = written_at (part, from),
+			      after = written_at (part, to);
+		sum.bytes += after.bytes - before.bytes;
+		sum.operations += after.operations - before.operations;
+	}
+	return seconds_of (sum, unhindered (job)) / (to - from);
+}
+
+/* The same since the same jobs have written on its lanes, as reports tell of that. */
+static double
+speed_of (const struct jobs *jobs, const struct job *job, double clock)
+{
+	double to = clock - lag;
+	return speed_between (job, larger (to - most_watched, settled_at (jobs, job)), to);
+}
+
 /* Jobs without a profile are alike by the size of their writes, by factors of 8. */
 static uint64_t
 program_of (const struct job *job)
@@ -680,7 +765,8 @@ program_of (const struct job *job)
 }
 
 static void
-describe (struct job *job, double clock, struct sluice_turns_job *out)
+describe (const struct jobs *jobs, struct job *job, double clock,
+	  struct sluice_turns_job *out)
 {
 	struct volume rate = unhindered (job);
 	double last = seconds_of (job->last, rate);
@@ -691,12 +777,14 @@ describe (struct job *job, double clock, struct sluice_turns_job *out)
 		.done = seconds_of (job->done, rate),
 		.held = job->held,
 		.began = job->began < clock ? job->began : clock,
+		.allowed = jobs->holds ? job->share : 1.0,
 		.moved = moved (job, rate, clock),
 		.program = program_of (job),
 		.lane_mask = job->lane_mask,
 	};
 	if (is_quiet (job))
 		return;
+	out->speed = speed_of (jobs, job, clock);
 	out->demand[SLUICE_STATION_BYTES] = out->demand[SLUICE_STATION_LINKS] = rate.bytes;
 	out->demand[SLUICE_STATION_OPERATIONS] = rate.operations;
 	out->demand[SLUICE_STATION_METADATA] = job->metadata_rate;
@@ -782,16 +870,22 @@ share_of_lane (struct volume rate, uint32_t lanes, int lane,
 	return larger (bytes, operations);
 }
 
+/* What is served of each lane. While somebody waits for it, it is full: who was held last
+ * may have filled caches that are written now, unseen. */
 static void
 see_lanes (const struct jobs *jobs, const struct jobs_rules *rules,
 	   double seen[SLUICE_MAX_LANES])
 {
 	for (uint32_t i = 0; i < jobs->active_count; i++) {
-		uint32_t lanes = lanes_of (jobs->active[i], rules);
-		for (uint32_t rest = lanes; rest; rest &= rest - 1u)
-			seen[__builtin_ctz (rest)]
-			    += share_of_lane (jobs->active[i]->seen, lanes,
-					      __builtin_ctz (rest), &rules->storage);
+		const struct job *job = jobs->active[i];
+		uint32_t lanes = lanes_of (job, rules);
+		for (uint32_t rest = lanes; rest; rest &= rest - 1u) {
+			int lane = __builtin_ctz (rest);
+			seen[lane]
+			    += share_of_lane (job->seen, lanes, lane, &jobs->storage);
+			if (job->share < 1.0)
+				seen[lane] = larger (seen[lane], nearly_full);
+		}
 	}
 }
 
@@ -799,7 +893,8 @@ see_lanes (const struct jobs *jobs, const struct jobs_rules *rules,
  * Until it has been measured undisturbed it is taken to fill the lane: so it is measured
  * in its first turn. */
 static void
-stretch_best (struct job *job, const struct jobs_rules *rules, const double *seen)
+stretch_best (const struct jobs *jobs, struct job *job, const struct jobs_rules *rules,
+	      const double *seen)
 {
 	double most = 0.0;
 	uint32_t lanes = lanes_of (job, rules);
@@ -807,9 +902,9 @@ stretch_best (struct job *job, const struct jobs_rules *rules, const double *see
 		int lane = __builtin_ctz (rest);
 		if (seen[lane] >= nearly_full)
 			most = larger (
-			    most, share_of_lane (job->best, lanes, lane, &rules->storage));
+			    most, share_of_lane (job->best, lanes, lane, &jobs->storage));
 	}
-	if (job->clean_seconds > 0.0 || !(most > 0.0 && most < 1.0))
+	if (job->clean_seconds >= enough || !(most > 0.0 && most < 1.0))
 		return;
 	job->best.bytes /= most;
 	job->best.operations /= most;
@@ -844,11 +939,11 @@ watch_windows (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 			is_alone &= writing[__builtin_ctz (rest)] <= 1;
 		job->is_window_clean &= (uint32_t)is_alone;
 		if (clock - job->window_began >= window)
-			end_window (job, clock);
+			end_window (jobs, job, clock);
 	}
 	see_lanes (jobs, rules, seen);
 	for (uint32_t i = 0; i < jobs->active_count; i++)
-		stretch_best (jobs->active[i], rules, seen);
+		stretch_best (jobs, jobs->active[i], rules, seen);
 }
 
 static uint64_t
@@ -917,6 +1012,8 @@ note (struct jobs *jobs, struct job *job, const struct sluice_turn *turn, double
 		jobs->counts.let_go += turn->reason == SLUICE_TURN_NO_HELP;
 	}
 	job->reason = turn->reason;
+	if (turn->share < job->share || turn->share > job->share)
+		note_change (jobs, job, clock);
 	if (turn->reason == SLUICE_TURN_BUDGET && !job->is_out_of_budget)
 		jobs->counts.budgets++;
 	job->is_out_of_budget = turn->reason == SLUICE_TURN_BUDGET;
@@ -1005,13 +1102,17 @@ release_all (struct jobs *jobs, double clock)
 double
 jobs_decide (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 {
-	struct sluice_turns_storage storage;
+	struct sluice_turns_storage said;
 	seek_silent (jobs, clock);
 	jobs->have_changed = 0;
 	jobs->holds = rules->holds;
 	if (rules->is_off || rules->storage.lane_count == 0)
 		return release_all (jobs, clock);
-	leave_to_others (jobs, rules, &storage);
+	leave_to_others (jobs, rules, &said);
+	if (jobs->storage.lane_count != said.lane_count) {
+		sluice_turns_memory_init (&jobs->memory);
+		jobs->storage = said;
+	}
 	for (uint32_t i = 0; i < jobs->active_count; i++) {
 		charge (jobs, jobs->active[i], clock);
 		if (jobs->active[i]->rules != rules->number)
@@ -1019,14 +1120,17 @@ jobs_decide (struct jobs *jobs, const struct jobs_rules *rules, double clock)
 	}
 	watch_windows (jobs, rules, clock);
 	for (uint32_t i = 0; i < jobs->active_count; i++)
-		describe (jobs->active[i], clock, &jobs->described[i]);
+		describe (jobs, jobs->active[i], clock, &jobs->described[i]);
 	double again
-	    = sluice_turns_decide (&rules->settings, &storage, jobs->described,
-				   jobs->active_count, clock, jobs->order, jobs->turns);
+	    = sluice_turns_learn (&rules->settings, &said, jobs->described,
+				  jobs->active_count, clock, &jobs->memory, &jobs->storage);
+	again = smaller (again, sluice_turns_decide (&rules->settings, &jobs->storage,
+						     jobs->described, jobs->active_count,
+						     clock, jobs->order, jobs->turns));
 	/* Where nobody is held in truth, trials show nothing. */
 	if (rules->holds)
 		again = smaller (again,
-				 sluice_turns_check (&rules->settings, &storage,
+				 sluice_turns_check (&rules->settings, &jobs->storage,
 						     jobs->described, jobs->active_count,
 						     clock, &jobs->check, jobs->turns));
 	for (uint32_t i = 0; i < jobs->active_count; i++)
@@ -1098,6 +1202,12 @@ jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n)
 		};
 	}
 	return listed;
+}
+
+double
+jobs_lane_scale (const struct jobs *jobs, uint32_t lane)
+{
+	return jobs->memory.stations[lane * SLUICE_STATION_METADATA].scale;
 }
 
 static int

@@ -7,7 +7,8 @@
  *
  * Of volumes it knows what the job's own last burst was, else what its profile predicts; of
  * its demand what it got while nobody else wrote on its lanes, else the profile's rate,
- * else the most that it ever got.
+ * else the most that it ever got. Of lanes it knows what they are said to do, and learns
+ * from the speed of bursts what they do.
  */
 #ifndef SLUICE_JOBS_H
 #define SLUICE_JOBS_H
@@ -127,6 +128,9 @@ struct jobs_burst {
 };
 /* The bursts of now, up to n of them. */
 uint32_t jobs_list_bursts (const struct jobs *jobs, struct jobs_burst *out, uint32_t n);
+
+/* What the targets of a lane were learned to do, over its Bandwidth; 1: as it says. */
+double jobs_lane_scale (const struct jobs *jobs, uint32_t lane);
 
 /* A job with a page of which no write was seen yet. */
 struct jobs_unseen {

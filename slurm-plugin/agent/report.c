@@ -111,6 +111,26 @@ put_lost (struct json *json, const struct report_facts *facts)
 	json_put (json, "}");
 }
 
+/* Of lanes that were learned to do other than their Bandwidth. */
+static void
+put_scales (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
+{
+	const char *comma = "";
+	json_put (json, "\"lanes\":{");
+	for (uint32_t i = 0; facts->policy && i < facts->policy->lane_count; i++) {
+		double percent = 100.0 * jobs_lane_scale (jobs, i);
+		if (percent >= 99.5 && percent < 100.5)
+			continue;
+		json_put (json,
+			  "%s\"%s\":{\"text\":\"does %.0f %% of its Bandwidth\","
+			  "\"since\":%" PRId64 "}",
+			  comma, facts->policy->lanes[i].name, percent,
+			  moment (facts, facts->clock));
+		comma = ",";
+	}
+	json_put (json, "}");
+}
+
 static void
 put_named (struct json *json, const struct jobs *jobs, const struct report_facts *facts)
 {
@@ -122,6 +142,8 @@ put_named (struct json *json, const struct jobs *jobs, const struct report_facts
 	put_unseen (json, jobs, facts);
 	json_put (json, ",");
 	put_lost (json, facts);
+	json_put (json, ",");
+	put_scales (json, jobs, facts);
 	json_put (json, "},");
 }
 

@@ -168,6 +168,9 @@ make_view (struct site *site)
 			    && !site->observes;
 	sluice_turns_settings_init (&view->rules.settings);
 	view->rules.settings.latency = site->config.turns_latency_ms / 1e3;
+	/* A coordinator that forgets at each restart would hold nobody for long after it.
+	 */
+	view->rules.settings.rare = 0.0;
 	describe_storage (site, view->snapshot, &view->rules.storage);
 	sluice_copy_text (view->error, sizeof view->error, site->error);
 	return view;

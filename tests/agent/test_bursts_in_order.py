@@ -224,9 +224,10 @@ def test_volumes_that_nobody_predicted_are_learned(cluster):
     cluster.wait_for_status(lambda found: found["counts"]["bytes"] > 4 * RATE)
     first.finish()
     cluster.wait_for_status(lambda found: found["facts"]["active"] == 0)
-    cluster.rank(pages[0])
+    other = cluster.rank(pages[0])
     cluster.wait_for_status(lambda found: found["counts"]["bytes"] > 8 * RATE)
-    cluster.rank(pages[1])
+    other.rate = RATE // 2
+    cluster.rank(pages[1], rate=RATE // 2)
     wait_for(lambda: pages[0].is_held or pages[1].is_held)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import socket
@@ -115,7 +116,13 @@ class AgentPage(TurnsPage):
 
     @property
     def is_held(self) -> bool:
+        """Or slowed down."""
         return bool(self.words.until > now_ns())
+
+    @property
+    def most(self) -> float:
+        """B/s that each process may write now."""
+        return float(self.words.rate) if self.is_held else math.inf
 
     def leave(self) -> None:
         """The step ends."""
@@ -214,10 +221,11 @@ class Rank:
         before = now_ns()
         while not self._ends.is_set():
             now = now_ns()
-            self.slot.waiting = self._obeys and self._page.is_held
+            rate = min(self.rate, self._page.most) if self._obeys else self.rate
+            self.slot.waiting = self._obeys and self._page.most == 0
             self.slot.writing = not self.slot.waiting
             if self.slot.writing:
-                self.slot.bytes += int(self.rate * (now - before) / 1e9)
+                self.slot.bytes += int(rate * (now - before) / 1e9)
                 self.slot.operations += 1
                 self.slot.last = now
             before = now

@@ -41,7 +41,7 @@ from turns_report import (
 pytestmark = [pytest.mark.slurm, pytest.mark.storage, pytest.mark.acceptance]
 
 SLOWEST = 1.3  # of a job's time without turns, in the median draw
-BUDGET = 10.0  # times the length of its burst for which a job may be held
+BUDGET = 5.0  # times the length of its burst for which a job may be held
 LATE = 2.0  # seconds until a word has lapsed, and a burst has been seen to end
 KNOWN, UNKNOWN, FIRST_COME = "on", "unknown", "first-come"
 MOST_DRAWS = int(os.environ.get("TURNS_DRAWS", "20"))
@@ -64,7 +64,7 @@ CASES = {
         Case("streams", STREAMS, 20, 0.45),
         Case("mixed", MIXED, 20, 0.25),
         Case("first come", STREAMS, 6, 0.45, ("off", KNOWN, FIRST_COME)),
-        Case("moosefs", STREAMS, 6, 0.15, ("off", KNOWN, UNKNOWN), MooseBench),
+        Case("moosefs", STREAMS, 12, 0.15, ("off", KNOWN, UNKNOWN), MooseBench),
         Case("programs", PROGRAMS, 16, 0.1, ("off", KNOWN, UNKNOWN), ProgramBench),
         Case("never full", PACED, 6, 0.0, ("off", KNOWN)),
     )
@@ -137,15 +137,17 @@ def test_jobs_lose_less_with_turns(measured_case, name: str) -> None:
     assert statistics.median(recoveries(measured.draws, KNOWN)) >= measured.case.goal
 
 
-UNKNOWN_ON_MOOSEFS = pytest.param(
-    "moosefs", marks=pytest.mark.xfail(strict=False, reason="first bursts end before it knows them")
-)
-
-
-@pytest.mark.parametrize("name", ["streams", "mixed", UNKNOWN_ON_MOOSEFS])
+@pytest.mark.parametrize("name", ["streams", "mixed"])
 def test_programs_that_nobody_knows_lose_less_by_half_of_that(measured_case, name: str) -> None:
     measured = measured_case(name)
     assert statistics.median(recoveries(measured.draws, UNKNOWN)) >= measured.case.goal / 2
+
+
+def test_on_moosefs_they_lose_less_by_half_of_that_in_all_draws_together(measured_case) -> None:
+    """Draws differ by more than what is asked. By resampling ten, chance fails twelve
+    draws two or three times in 100."""
+    measured = measured_case("moosefs")
+    assert pooled(measured.draws, UNKNOWN) >= measured.case.goal / 2
 
 
 @pytest.mark.parametrize("name", FULL)

@@ -134,6 +134,7 @@ def _turns(found: Facts) -> str:
         f"{found['holds']} {was} held so far, for {held} in all, and {found['budgets']} used up "
         "their budget."
         + (f" {let_go} went on because holds were seen not to help." if let_go else "")
+        + "".join(f" Lane {lane} {text}." for lane, text in found.get("lanes", {}).items())
     )
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from sluice.policies.core import Config
     from sluice.slurm.status import Status
 
-BURSTS, LOST, UNSEEN = "bursts", "lost", "unseen"
-"""Topics of what its status names: jobs in a burst, nodes not heard of, jobs without a write."""
+BURSTS, LANES, LOST, UNSEEN = "bursts", "lanes", "lost", "unseen"
+"""Topics of what its status names: jobs in a burst, lanes that do other than their Bandwidth says,
+nodes not heard of, jobs without a write."""
 
 MOST_BYTES = 1 << 20
 """That are read in one poll."""
@@ -41,6 +42,7 @@ def turns_now(config: Config) -> dict[str, Any] | None:
         **status.facts,
         **status.counts,
         "covered": covered(status),
+        "lanes": {lane: row.text for lane, row in status.named.get(LANES, {}).items()},
         "bursts": [
             {"job_id": int(job), "state": row.text, "since": row.since} for job, row in rows
         ],
