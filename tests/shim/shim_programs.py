@@ -32,7 +32,7 @@ import multiprocessing, os, sys
 def work(i):
     with open(f'{sys.argv[1]}/{i}', 'w') as file: file.write(str(i) * 10000)
     return i
-with multiprocessing.Pool(4) as pool: print(pool.map(work, range(8)))
+with multiprocessing.get_context('fork').Pool(4) as pool: print(pool.map(work, range(8)))
 """
 PYTHON_STARTS = """
 import subprocess, sys

@@ -58,6 +58,7 @@ def test_the_tests_of_real_controllers_pass(version: str) -> None:
     assert_succeeded(root.build(f"{VENV}/.linked", "build"))
     for chosen in (
         ("-m", "not acceptance", "tests/slurm", "tests/spank"),
+        ("-m", "not acceptance", "tests/agent", "tests/shim"),
         ("-m", "slurm", "-k", GATES, "tests/slurm/test_gatekeeping.py"),
     ):
         done = root.run(*PYTEST, "-n2", "--dist=loadfile", *chosen, timeout=PATIENCE)
