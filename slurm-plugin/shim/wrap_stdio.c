@@ -26,6 +26,13 @@ struct stream {
 	struct turn turn;
 };
 
+/* What the buffer of the stream that this thread filled last held then: that was counted.
+ */
+static _Thread_local struct {
+	FILE *file;
+	size_t pending;
+} counted __attribute__ ((tls_model ("initial-exec")));
+
 static int
 descriptor (FILE *file)
 {
@@ -86,6 +93,8 @@ stream_end (struct stream *stream, size_t added)
 		turn_end (&stream->turn, (int64_t)added, writes_done (stream, added));
 	else if (added)
 		turn_count (stream->fd, added, writes_done (stream, added));
+	counted.file = stream->file;
+	counted.pending = __fpending (stream->file);
 }
 
 /* `added` is an expression of `done`. */
@@ -141,18 +150,19 @@ WRAP (int, putw, (int word, FILE *file), (word, file), file, sizeof word,
       done == EOF ? 0 : sizeof word)
 
 /* What putc_unlocked becomes in a program: it fills the buffer by itself, and calls this
- * when it is full. So what is in the buffer was not counted. */
+ * when it is full. So what is in the buffer since the last other call was not counted. */
 EXPORT int
 __overflow (FILE *file, int character)
 {
 	struct stream stream;
+	size_t had = counted.file == file ? counted.pending : 0;
 	int done;
 
 	if (!stream_begin (&stream, file, SIZE_MAX))
 		return NEXT (__overflow) (file, character);
 	done = NEXT (__overflow) (file, character);
-	if (done != EOF && stream.pending > 0)
-		turn_count (stream.fd, stream.pending, 0);
+	if (done != EOF && stream.pending > had)
+		turn_count (stream.fd, stream.pending - had, 0);
 	stream_end (&stream, done == EOF ? 0 : 1);
 	return done;
 }

@@ -205,6 +205,19 @@ do_unlocked (void)
 	told ("fclose", fclose (file));
 }
 
+/* As bash 5.3 does. */
+static void
+do_lines (void)
+{
+	FILE *file = stream ("w");
+	setvbuf (file, NULL, _IOLBF, BUFSIZ);
+	for (int i = 100; i < 200; i++) {
+		fprintf (file, "%d", i);
+		putc_unlocked ('\n', file);
+	}
+	told ("fclose", fclose (file));
+}
+
 static void
 do_unbuffered (void)
 {
@@ -737,17 +750,17 @@ static const struct {
 	const char *name;
 	void (*run) (void);
 } kinds[] = {
-	KIND (write),	    KIND (pwrite),	 KIND (vector),	       KIND (copy),
-	KIND (errors),	    KIND (direct),	 KIND (sync),	       KIND (fwrite),
-	KIND (text),	    KIND (fwrite_large), KIND (unlocked),      KIND (unbuffered),
-	KIND (stdout),	    KIND (seek),	 KIND (threads),       KIND (fork),
-	KIND (forks),	    KIND (vfork),	 KIND (exec),	       KIND (daemon),
-	KIND (closeall),    KIND (reused),	 KIND (alarms),	       KIND (handler),
-	KIND (jump),	    KIND (term),	 KIND (cancel),	       KIND (strict),
-	KIND (filter),	    KIND (flock),	 KIND (fcntl),	       KIND (ofd),
-	KIND (lockf),	    KIND (inherited),	 KIND (mapped),	       KIND (aio),
-	KIND (descriptors), KIND (interrupted),	 KIND (shared_stream), KIND (sandbox),
-	KIND (launcher),
+	KIND (write),	   KIND (pwrite),	KIND (vector),	    KIND (copy),
+	KIND (errors),	   KIND (direct),	KIND (sync),	    KIND (fwrite),
+	KIND (text),	   KIND (fwrite_large), KIND (unlocked),    KIND (lines),
+	KIND (unbuffered), KIND (stdout),	KIND (seek),	    KIND (threads),
+	KIND (fork),	   KIND (forks),	KIND (vfork),	    KIND (exec),
+	KIND (daemon),	   KIND (closeall),	KIND (reused),	    KIND (alarms),
+	KIND (handler),	   KIND (jump),		KIND (term),	    KIND (cancel),
+	KIND (strict),	   KIND (filter),	KIND (flock),	    KIND (fcntl),
+	KIND (ofd),	   KIND (lockf),	KIND (inherited),   KIND (mapped),
+	KIND (aio),	   KIND (descriptors),	KIND (interrupted), KIND (shared_stream),
+	KIND (sandbox),	   KIND (launcher),
 };
 
 int

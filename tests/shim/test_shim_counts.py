@@ -59,6 +59,13 @@ def test_bytes_that_a_program_puts_into_stdios_buffer_itself_count_when_it_is_fu
     assert page.sum("operations") == 3
 
 
+def test_what_a_program_formats_and_then_puts_into_the_buffer_itself_counts_once(
+    page, kinds, tmp_path
+):
+    page.start(kinds, "lines", tmp_path / "file", stdout=subprocess.DEVNULL).wait()
+    assert page.sum("bytes") == (tmp_path / "file").stat().st_size == 100 * len("100\n")
+
+
 def test_every_byte_of_a_stream_that_threads_share_counts(page, kinds, tmp_path):
     page.start(kinds, "shared_stream", tmp_path / "file", stdout=subprocess.DEVNULL).wait()
     assert page.sum("bytes") == (tmp_path / "file").stat().st_size == 400 * (10 + KIB)
