@@ -71,6 +71,8 @@ class Actions:
         return f"release of {len(held)}"
 
     def suspend(self, job: Job) -> str:
+        """Slurm takes its priority away, and a job that it then requeues is held."""
+        job.is_held = True
         self.lab.scontrol("suspend", str(job.job_id))
         return "suspend"
 
