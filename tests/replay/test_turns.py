@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gains import KTH
 from mean_field import MeanField
-from turns_gains import CELLS, answers, held_of_short_bursts
+from turns_gains import CELLS, HALVES, answers, held_of_short_bursts
 from watched_turns import watcher
 
 from sluice.sim import engine
@@ -338,14 +338,14 @@ LEAST = {
     ("256 nodes, first come", "turns, as real"): 0.28,
 }
 """Share of the bound that is recovered, in the median of the draws."""
-NO_DELAYS = "on this mix Sluice delays no job by itself: as much as turns alone"
+NO_DELAYS = "0.43; as real 0.34: Sluice delays no job by itself, as much as turns alone"
 MISSED = {
     ("KTH-SP2, first come", "Sluice, a day, and turns"): NO_DELAYS,
     ("KTH-SP2, first come", "Sluice, a day, and turns, as real"): NO_DELAYS,
-    ("KTH-SP2, fair", "turns"): "0.47: on this mix unfairness was less of the loss",
-    ("KTH-SP2, fair", "turns, as real"): "0.39: likewise",
-    ("256 nodes, first come", "turns"): "0.30: hardly more than two bursts meet at a time",
-    ("256 nodes, first come", "turns, as real"): "0.22: likewise",
+    ("KTH-SP2, fair", "turns"): "0.46, the best order 0.49: unfairness is less of the loss",
+    ("KTH-SP2, fair", "turns, as real"): "0.38: likewise",
+    ("256 nodes, first come", "turns"): "0.29, the best order 0.34: two bursts meet, hardly more",
+    ("256 nodes, first come", "turns, as real"): "0.23: likewise",
 }
 """Bounds of the mix of 0.1.0 that `checkpointing` misses, and by how much (docs/evidence/turns.md).
 
@@ -354,6 +354,15 @@ MOST_WAIT = 0.01
 MOST_TWICE = 0.003
 WORST = -0.03
 """Share of the bound: no draw does worse."""
+ORDERED = ("turns", "turns, as real", *HALVES, "weights", "weights, as real")
+LOSES = {
+    ("64 nodes, first come", HALVES[0]): "-0.18: chance, +0.04 where draws are averaged",
+    ("64 nodes, first come", HALVES[1]): "-0.15, -0.05 averaged: who is not seen takes the room",
+    ("256 nodes, fair", HALVES[1]): "-0.06, -0.03 averaged: likewise",
+    ("256 nodes, first come", "weights"): "-0.06: few bursts meet, and weights slow those that do",
+    ("256 nodes, first come", "weights, as real"): "-0.16, -0.10 averaged: likewise",
+}
+"""Where one does: by how much, and what of it is chance (docs/evidence/turns.md)."""
 
 
 def asked(cell, what):
@@ -391,9 +400,16 @@ def test_turns_lengthen_neither_waits_nor_many_jobs(cell, what):
     assert median(one["twice"] for one in draws) <= MOST_TWICE
 
 
+def worst_of(cell, what):
+    reason = LOSES.get((cell, what))
+    marks = [] if reason is None else [pytest.mark.xfail(strict=True, reason=reason)]
+    return pytest.param(cell, what, marks=marks)
+
+
 @pytest.mark.acceptance
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("what", ["turns", "turns, as real"])
+@pytest.mark.parametrize(
+    ("cell", "what"), [worst_of(cell, what) for cell in CELLS for what in ORDERED]
+)
 def test_no_draw_is_worse_than_plain_slurm(cell, what):
     assert min(one["share"] for one in found(cell, what)) >= WORST
 

@@ -30,7 +30,10 @@ CELLS = {
     "256 nodes, fair": ("generated, 256 nodes, load 0.7", "jobs"),
     "64 nodes, first come": ("generated, 64 nodes, load 0.9", "fifo"),
 }
+BEST = {"turn_latency": 0.0, "turn_trial": 0.0, "turn_learns": 0.0}
+"""Verdicts take effect at once, and stations are as they are."""
 ASKED = {
+    "the best order": ("turns", (), BEST),
     "turns": ("turns", (), {}),
     "turns, as real": ("turns", VARYING, REAL),
     "half of the jobs covered": ("turns", (), {"covered": 0.5}),
@@ -47,6 +50,7 @@ ASKED = {
     ),
 }
 """Policy, numbers of the storage, and options."""
+HALVES = ("half of the jobs covered, as real", "half covered, others not seen")
 UNLEARNED = {"turn_learns": 0.0}
 SETTLED = {
     name: ("turns", VARYING, {**REAL, **options})
@@ -174,10 +178,62 @@ def show(title, found, draws):
             print(row(what, found[what]), flush=True)
 
 
+CHANCE = {
+    "64 nodes, first come": ("turns, as real", *HALVES),
+    "256 nodes, first come": ("weights, as real", *HALVES),
+    "256 nodes, fair": HALVES,
+}
+NUDGES = 8
+NUDGE = 5.0
+"""Seconds by which jobs are submitted later, at most: nobody could tell the difference."""
+
+
+def nudged(draw, number):
+    """Return the draw with other submissions; number 0: as it is."""
+    jobs = draw.replayable.workload.jobs.copy()
+    later = np.random.default_rng(number).uniform(0.0, NUDGE, len(jobs)) if number else 0.0
+    jobs["submit"] = np.maximum.accumulate(jobs["submit"] + later)
+    workload = replace(draw.replayable.workload, jobs=jobs)
+    return replace(draw, replayable=replace(draw.replayable, workload=workload))
+
+
+def chance(cell, asked, draws):
+    """Return what plain Slurm and each policy lose, by draw and by nudge of it."""
+    lost = {what: np.zeros((draws, NUDGES)) for what in ("none", *asked)}
+    trace, sharing = CELLS[cell]
+    for repetition in range(draws):
+        experiment = replace(TRACES[trace], sharing=sharing, storage=VARYING)
+        draw = experiment.draw(repetition)
+        for number in range(NUDGES):
+            moved = nudged(draw, number)
+            for what, found in lost.items():
+                policy, _, options = ASKED.get(what, (what, (), {}))
+                outcomes = _replayed(moved, policy, replace(moved.options, **options))
+                found[repetition, number] = outcomes.lost_slot_seconds.sum()
+    return lost
+
+
+def show_chance(cell, asked, draws):
+    lost = chance(cell, asked, draws)
+    plain = lost.pop("none")
+    apart = np.abs(plain / plain[:, :1] - 1).max(axis=1)
+    for what, found in lost.items():
+        single, mean = 1 - found / plain, 1 - found.mean(axis=1) / plain.mean(axis=1)
+        print(
+            f"| {cell} | {what} | {median(apart):.0%}; {apart.max():.0%} "
+            f"| {median(single[:, 0]):.0%} ({single[:, 0].min():.0%}) "
+            f"| {median(mean):.0%} ({mean.min():.0%}) |",
+            flush=True,
+        )
+
+
 def main():
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else DRAWS
-    for cell in sys.argv[2:] or (*CELLS, "settled"):
-        if cell == "settled":
+    for cell in sys.argv[2:] or (*CELLS, "settled", "chance"):
+        if cell == "chance":
+            for place, asked in CHANCE.items():
+                show_chance(place, asked, draws)
+        elif cell == "settled":
             for place in SETTLED_ON:
                 show(f"{place}, as real but for one thing", settled(place), FEW)
         else:
