@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 import core_turns as turns
 from replay_bench import HEAVY, KTH, replayable, seconds_with_io
