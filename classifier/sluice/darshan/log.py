@@ -164,8 +164,14 @@ def library_paths() -> list[str]:
     Wheels put what they need next to the packages, and packages of Sluice do, too. A site's own
     is found as the dynamic linker finds libraries.
     """
-    found = (sorted(Path(entry).glob("darshan.libs/libdarshan-util*.so*")) for entry in sys.path)
-    return [*map(str, chain.from_iterable(found)), LIBRARY]
+    return [*map(str, chain.from_iterable(map(_libraries_next_to, sys.path))), LIBRARY]
+
+
+def _libraries_next_to(packages: str) -> list[Path]:
+    try:
+        return sorted(Path(packages).glob("darshan.libs/libdarshan-util*.so*"))
+    except PermissionError:  # Python may have places that this user may not enter
+        return []
 
 
 def _text(field: Any) -> str:
