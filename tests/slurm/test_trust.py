@@ -101,8 +101,11 @@ def test_jobs_wait_in_the_partition_that_is_enforced_and_nowhere_else(sluiced, s
     ],
 )
 def test_jobs_of_one_rule_wait_and_no_others(sluiced, slurm, rule, words):
-    configure(sluiced, WAITING_IS_FREE, Mode="observe", ModeOf=f"enforce {rule}")
-    sluiced.files.wait_for(lambda seen: seen["furthest_mode"] == "enforce")
+    # the rule before it enforces, too: only after a moment without any is this one in force
+    for settings, mode in (({}, "observe"), ({"ModeOf": f"enforce {rule}"}, "enforce")):
+        configure(sluiced, WAITING_IS_FREE, Mode="observe", **settings)
+        sluiced.files.wait_for(lambda seen, mode=mode: seen["furthest_mode"] == mode)
+    wait_for(lambda: set(leases(slurm)) == set(TOKENS))
     running(slurm, submit(slurm, "heavy", *words, LONG))
     other = submit(slurm, "heavy", *words[1:], LONG)
     waiter = submit(slurm, "heavy", *words, LONG)
