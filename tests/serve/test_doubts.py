@@ -134,6 +134,15 @@ def test_another_process_computes_them_once(tmp_path):
     assert background.latest(None, history, RANKINGS) is found
 
 
+def test_what_cannot_be_computed_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
+    background = Background()
+    while not (found := background.latest(None, tmp_path / "history.db", RANKINGS)):
+        time.sleep(0.01)
+    assert "No such file or directory" in found["failed"]
+    assert found["doubts"] == []
+
+
 @pytest.fixture
 def served(tmp_path, monkeypatch):
     found = {"computed": NOW, "failed": "", "pairs": [], "doubts": DOUBTS}

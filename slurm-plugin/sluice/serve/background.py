@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
@@ -70,21 +70,26 @@ class Background:
         """Let another process compute: this one has pages to answer."""
         words = [json.dumps(sys.path), str(config or ""), str(history), task.name, *task.words]
         with self._turn:
-            done = subprocess.run(
-                [sys.executable, "-c", PROGRAM, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                text=True,
-            )
-        failed = done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+            printed, failed = _run(words)
         if failed:
             print(f"{task.name}: {failed}", file=sys.stderr, flush=True)
-        found = TASKS[task.name] if failed else json.loads(done.stdout)
+        found = TASKS[task.name] if failed else json.loads(printed)
         with self._lock:
             self._found[task] = {"computed": int(time.time()), "failed": failed, **found}
             for old in list(self._found)[:-MOST]:
                 del self._found[old], self._asked[old]
+
+
+def _run(words: Sequence[str]) -> tuple[str, str]:
+    """Return what the other process printed, and why it failed if it did."""
+    command = [sys.executable, "-c", PROGRAM, *words]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True
+        )
+    except OSError as error:  # without memory or descriptors it does not start
+        return "", str(error)
+    return done.stdout, done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
 
 
 TASKS: Mapping[str, Facts] = {
