@@ -20,6 +20,7 @@ from compile_c import BUILD, ROOT, make
 HEADER = ROOT / "slurm-plugin" / "shim" / "page.h"
 SHIM = BUILD / "lib" / "libsluice_turns.so"
 SLOTS = 64
+FIRST_DESCRIPTOR = 1000
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -80,7 +81,10 @@ class TurnsPage:
 
     @staticmethod
     def _shared(name: str, size: int, seals: int) -> tuple[int, mmap]:
-        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        # as slurmstepd does: tcsh, for one, takes 16 to 19 for itself
+        fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR)
+        os.close(made)
         os.posix_fallocate(fd, 0, size)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
         return fd, mmap(fd, size, MAP_SHARED, PROT_READ | PROT_WRITE)
