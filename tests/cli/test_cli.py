@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from core_cases import bundle_bytes
 
 from sluice.cli import common
-from sluice.cli.main import DAILY, GROUPS, MOVED
+from sluice.cli.main import DAILY, GROUPS
 from sluice.cli.main import main as sluice
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
@@ -98,22 +98,6 @@ def test_help_lists_the_commands_of_every_day_and_then_the_groups_a_line_each():
     assert lines.index("Commands:") < lines.index("Groups, each with its own --help:")
     names = [line.split()[0] for line in lines if re.match(r"  [a-z]+  +[A-Z]", line)]
     assert names == [*(verb.name for verb in DAILY), *GROUPS]
-
-
-@pytest.mark.parametrize("old", MOVED)
-def test_an_old_name_works_and_says_where_it_went(old):
-    new = MOVED[old]
-    done = run(old, "--help")
-    assert done.exit_code == 0
-    assert done.stderr == f"sluice: `{old}` is now `sluice {' '.join(new)}`\n"
-    assert done.stdout == run(*new, "--help").stdout
-    assert old not in sluice.list_commands(click.Context(sluice))
-
-
-def test_an_old_name_leaves_standard_output_to_the_answer(tmp_path):
-    Store(tmp_path / "history.db", create=True).close()
-    done = run("models", "--json", "--history", tmp_path / "history.db")
-    assert json.loads(done.stdout)["models"] == []
 
 
 def test_history_alone_says_what_it_holds(tmp_path):

@@ -1,6 +1,5 @@
 """One trace and one bundle, by the plugin and by the replay: the same decisions, byte for byte."""
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 import made_model
 import pytest
 from plugin_harness import Harness, build, drain, install
+from submission_trace import PLENTY, decision_line, replay_submissions
 from test_plugin import KINDS
 from watched_core import Watched
 
@@ -16,7 +16,6 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record
 from sluice.policies.snapshot import Snapshot
-from sluice.sim.replay.decisions import PLENTY, decision_line, read_trace, replay_trace
 from sluice.sim.storage.mean_field import storage_for
 from sluice.sim.trace.lublin import generate
 from sluice.sim.trace.machine import one_pool
@@ -84,8 +83,8 @@ def test_plugin_and_replay_decide_alike_to_the_last_bit(harness: Harness) -> Non
         harness.submit(**job)
     by_plugin = [Record.parse(content) for content in drain(files.socket)]
     by_replay = list(
-        replay_trace(
-            read_trace("trace", map(json.dumps, jobs)),
+        replay_submissions(
+            jobs,
             bundle=Bundle.load(files.bundle, os.geteuid()),
             snapshot=snapshot,
             config=core.read_config(files.config),

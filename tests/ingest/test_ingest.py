@@ -1,4 +1,4 @@
-"""`sluice history ingest` and `sluice lab profile`: nothing is lost, everything is named."""
+"""`sluice history ingest` and `sluice profile`: nothing is lost, everything is named."""
 
 import csv
 import json
@@ -347,11 +347,11 @@ def test_labels_that_make_no_sense_are_refused(sluice, tmp_path, text, words):
     assert all(word in result.stderr for word in words)
 
 
-# sluice lab profile
+# sluice profile
 
 
 def test_profile_needs_no_history(sluice, history):
-    result = sluice("lab", "profile", "--json", SMALL)
+    result = sluice("profile", "--json", SMALL)
     found = json.loads(result.stdout)
     assert found["pattern"] == "owc"
     assert found["chunk_bytes"] == 2048
@@ -362,7 +362,7 @@ def test_profile_needs_no_history(sluice, history):
 
 
 def test_profile_explains_itself_to_people(sluice):
-    result = sluice("lab", "profile", OTHER)
+    result = sluice("profile", OTHER)
     assert "ws, confidence" in result.stdout
     assert "writes the same bytes of a file 50.0 times, in place" in result.stdout
     assert "64 KiB" in result.stdout
@@ -370,21 +370,21 @@ def test_profile_explains_itself_to_people(sluice):
 
 def test_profile_says_what_its_owner_could_change(sluice):
     log = DATA.parent / "programs/sqlite.darshan"
-    told = sluice("lab", "profile", log).stdout
+    told = sluice("profile", log).stdout
     assert "It flushes to disk after every 5,245 bytes. Flush (fsync, O_SYNC) once" in told
-    found = json.loads(sluice("lab", "profile", "--json", log).stdout)
+    found = json.loads(sluice("profile", "--json", log).stdout)
     assert "flushes" in {remark["kind"] for remark in found["advice"]}
 
 
 def test_profile_of_several_logs_is_a_list(sluice):
-    found = json.loads(sluice("lab", "profile", "--json", SMALL, OTHER).stdout)["profiles"]
+    found = json.loads(sluice("profile", "--json", SMALL, OTHER).stdout)["profiles"]
     assert [item["pattern"] for item in found] == ["owc", "ws"]
 
 
 def test_profile_of_a_damaged_log_fails_and_says_why(sluice, tmp_path):
     path = tmp_path / "cut.darshan"
     path.write_bytes(SMALL.read_bytes()[:900])
-    result = sluice("lab", "profile", path)
+    result = sluice("profile", path)
     assert result.exit_code == 1
     assert str(path) in result.stderr
     assert "damaged" in result.stderr

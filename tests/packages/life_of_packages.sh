@@ -41,7 +41,7 @@ await sh -c 'sluice decisions | grep -q wrap'
 sluice init --check
 
 # Reads Darshan logs, with the libdarshan-util that came along.
-sluice lab profile /srv/*.darshan | grep -q '^pattern *ws'
+sluice profile /srv/*.darshan | grep -q '^pattern *ws'
 cp /srv/*.darshan /var/log/darshan
 sluice history ingest /var/log/darshan
 sluice history show | grep -Eq '^logs read +1$'

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mean_field import MeanField
+from papers.shah import program
 
 from sluice.sim.engine import StorageModelError
-from sluice.sim.papers.shah import program
-from sluice.sim.storage.discrete_event import PLATFORMS, simulate
+from sluice.sim.storage.discrete_event import LUSTRE as PLATFORM
+from sluice.sim.storage.discrete_event import simulate
 
 MIB = 1048576.0
 TARGETS, SERVERS = 8, 2
@@ -298,7 +299,7 @@ def test_an_impossible_storage_model_is_refused_by_name(changed, says):
         MeanField(**changed)
 
 
-LUSTRE = PLATFORMS["lustre"].storage()
+LUSTRE = PLATFORM.storage()
 PATTERNS = ("owc", "ws", "aw")
 MEAN, WORST = 0.03, 0.10
 """Of the share of the rate alone: how far the two storage models may be from each other."""

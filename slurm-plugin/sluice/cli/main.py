@@ -49,6 +49,7 @@ DAILY = (
     Verb("report", "Say what Sluice would have done, and whether to go one step up."),
     Verb("decisions", "List what Sluice decided, the latest last."),
     Verb("predict", "Say what is known of a job before it runs."),
+    Verb("profile", "Say what a Darshan log does to storage."),
     Verb(
         "gates",
         "Show the gates: tokens let out, held and waited for; and the bursts that take turns.",
@@ -104,11 +105,6 @@ SITE = (
     Verb("targets", "Say which storage targets are slow."),
     Verb("replay", "Say how a trace of jobs would have been scheduled.", "trace_replay"),
     Verb("sweep", "Compare policies over a grid of parameters."),
-)
-LAB = (
-    Verb("profile", "Say what a Darshan log does to storage.", "lab", "profile"),
-    Verb("decide", "Replay a trace of submissions through the decision core.", "lab", "decide"),
-    Verb("reproduce", "Print published figures alongside what the model makes of them."),
 )
 
 
@@ -185,54 +181,20 @@ GROUPS = {
             default="show",
         ),
         Verbs("site", help="Measure interference here, and what scheduling would do.", verbs=SITE),
-        Verbs("lab", help="Look into one log, one trace or a published figure.", verbs=LAB),
     )
 }
-MOVED = {
-    "ingest": ("history", "ingest"),
-    "models": ("model", "list"),
-    **{name: ("model", name) for name in ("train", "publish", "bundle", "backtest", "evaluate")},
-    **{verb.name: ("site", verb.name) for verb in SITE},
-    **{verb.name: ("lab", verb.name) for verb in LAB},
-}
-"""The names of before there were groups, and where they went."""
-RENAMED = {"--encounter": "--co-run", "--world": "--storage"}
-"""Options of 0.1.0, and what they are called now."""
-
-
-def _renamed(word: str, *, tell: bool) -> str:
-    """Return a word of the command line with the option's name of today."""
-    option, *value = word.split("=", 1)
-    if option not in RENAMED:
-        return word
-    if tell:
-        click.echo(f"sluice: `{option}` is now `{RENAMED[option]}`", err=True)
-    return "=".join([RENAMED[option], *value])
-
-
 FOR_REPORTS = ("jinja2", "matplotlib")
 """What a site installs only if it wants pages with pictures."""
 
 
 class Sluice(Verbs):
-    """The verbs of every day, the groups of the others, and their names of before."""
+    """The verbs of every day, and the groups of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), *GROUPS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return GROUPS.get(cmd_name) or super().get_command(ctx, cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        args = [_renamed(word, tell=not ctx.resilient_parsing) for word in args]
-        if args[0] in MOVED:
-            words = MOVED[args[0]]
-            if not ctx.resilient_parsing:
-                click.echo(f"sluice: `{args[0]}` is now `sluice {' '.join(words)}`", err=True)
-            args = [*words, *args[1:]]
-        return super().resolve_command(ctx, args)
 
     def refuse(self, ctx: click.Context, word: str) -> None:
         """Name what was meant in whatever group it is."""

@@ -28,7 +28,7 @@ from sluice.interference.site_model import fit
 from sluice.policies import core
 from sluice.policies.bundle_writer import BundleApplication, pack_bundle
 from sluice.sim.storage import discrete_event
-from sluice.sim.storage.discrete_event import PLATFORMS
+from sluice.sim.storage.discrete_event import LUSTRE
 from sluice.sim.storage.mean_field import TARGETS_A_SERVER, configuration, rates_alone
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def storage_of_one_target(numbers: Mapping[str, float]) -> dict[str, float]:
     config = configuration(numbers)
     limits = {field.name: field for field in discrete_event.STORAGE_FIELDS}
     storage = {
-        **PLATFORMS["lustre"].storage(),
+        **LUSTRE.storage(),
         "servers": 1.0,
         "targets": 1.0,
         "target_bandwidth": config.target_bandwidth,

@@ -1,23 +1,11 @@
-"""The discrete-event storage model: bound, its platforms, and scenarios from files.
+"""The discrete-event storage model, bound: storage and programs in, outcomes out.
 
 sim/engine/storage/discrete_event.h says what every number means; the names here are its names.
-
-The storage systems of the source papers, in the numbers of the discrete-event storage model. Every
-number says where it is from. `fitted` names the figure that it was fitted to; a number that was
-fitted to no figure is the platform's own, a default of its software, or an assumption that no
-figure depends on much, and the source says which.
-
-Scenarios of the discrete-event storage model in a file: other storage, other programs. TOML or
-JSON. `platform` names the numbers to start from, `[storage]` changes some, and each `[[program]]`
-is a writer. The outcome is each program alone and all together, or a Δ-graph.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
-import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +15,6 @@ from sluice.sim.storage.turns import take_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +190,7 @@ def _number(what: str, name: str, value: float | str) -> float:
     return int(value) if name in WHOLE else float(value)
 
 
-KIB, MIB = 1024.0, 1048576.0
+MIB = 1048576.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,281 +221,28 @@ class Platform:
         return [(p.name, p.value) for p in self.parameters if p.fitted == figure]
 
 
-_ORANGEFS = (
-    Parameter("servers", 12, "the paper's platform"),
-    Parameter("targets", 12, "one device a server"),
-    Parameter("node_bandwidth", 1.25e9, "10 GbE"),
-    Parameter("server_bandwidth", 1.25e9, "10 GbE"),
-    Parameter("process_bandwidth", 1.55e9, "one process to memory alone: 2 GB in 1.32 s", "Y1"),
-    Parameter("unit_bytes", 256 * KIB, "OrangeFS reference: FlowBufferSizeBytes 262144"),
-    Parameter("flow_window", 8, "OrangeFS reference: FlowBuffersPerFlow 8"),
-    Parameter("rewrite_window", 8, "the same: a server does not tell old blocks from new"),
-    Parameter("cache_bandwidth", 1.96e9, "a server's memory: 4 GB in 2.09 s", "Y1"),
-    Parameter("stall_seconds", 0.04, "Linux: TCP_DELACK_MIN, of each connection"),
-    Parameter("flow_seconds", 170e-6, "where requests of 128 KiB stop interfering", "Y7a"),
-    Parameter("flow_limit", 550, "between 512 and 704 clients", "Y8a"),
-    Parameter("retry_seconds", 0.2, "Linux: TCP_RTO_MIN"),
-    Parameter("slice_bytes", 512 * KIB, "Linux: max_sectors_kb, the largest request to a disk"),
-    Parameter("commit_group", 1, "OrangeFS syncs each request by itself (TroveSyncData)"),
-    Parameter("jitter_seconds", 0.01, "processes of an MPI program leave a barrier within this"),
+LUSTRE = Platform(
+    "lustre",
+    "Lustre of TSUBAME 2.5 (Shah et al. 2019)",
+    (
+        Parameter("servers", 8, "the paper's platform: 8 OSS"),
+        Parameter("targets", 104, "8 × 13 OST"),
+        Parameter("target_bandwidth", 50e9 / 104, "50 GB/s over 104 OST"),
+        Parameter("server_bandwidth", 50e9 / 8, "50 GB/s over 8 OSS"),
+        Parameter("node_bandwidth", 4e9, "4X QDR InfiniBand"),
+        Parameter("call_seconds", 2e-6, "assumed: a write into the page cache"),
+        Parameter("unit_bytes", MIB, "Lustre default: 256 pages an RPC"),
+        Parameter("flow_window", 3, "effective; the default max_rpcs_in_flight is 8", "S1"),
+        Parameter("rewrite_window", 6, "twice that where no block is allocated", "S3a"),
+        Parameter(
+            "setup_seconds", 0.0026, "lock, write and sync round trips of an operation", "S1"
+        ),
+        Parameter("commit_seconds", 0.00093, "an OST's time for a sync", "S1"),
+        Parameter("create_seconds", 24e-6, "what one MDS needs for one create at a time", "S1"),
+        Parameter("create_contention", 0.00067, "two programs create less than twice one's", "S7c"),
+        Parameter(
+            "create_delay", 0.0026, "open and close: as many round trips as a write and sync"
+        ),
+    ),
 )
-
-_CACHED = Parameter("cache_bytes", 1e12, "sync off: the volume fits into the servers' memory")
-
-_HDD = (
-    Parameter("target_bandwidth", 150e6, "2 GB in 13.4 s", "Y1"),
-    Parameter("seek_seconds", 0.00087, "two streams take 33.4 s", "Y1"),
-    Parameter("commit_seconds", 0.0042, "half a turn at 7200/min"),
-)
-_SSD = (
-    Parameter("target_bandwidth", 910e6, "2 GB in 2.27 s", "Y1"),
-    Parameter("commit_seconds", 1e-4, "assumed: a program and erase in flash"),
-)
-_RAM = (Parameter("target_bandwidth", 1.96e9, "memory, as the cache", "Y1"),)
-
-_LUSTRE = (
-    Parameter("servers", 8, "the paper's platform: 8 OSS"),
-    Parameter("targets", 104, "8 × 13 OST"),
-    Parameter("target_bandwidth", 50e9 / 104, "50 GB/s over 104 OST"),
-    Parameter("server_bandwidth", 50e9 / 8, "50 GB/s over 8 OSS"),
-    Parameter("node_bandwidth", 4e9, "4X QDR InfiniBand"),
-    Parameter("call_seconds", 2e-6, "assumed: a write into the page cache"),
-    Parameter("unit_bytes", MIB, "Lustre default: 256 pages an RPC"),
-    Parameter("flow_window", 3, "effective; the default max_rpcs_in_flight is 8", "S1"),
-    Parameter("rewrite_window", 6, "twice that where no block is allocated", "S3a"),
-    Parameter("setup_seconds", 0.0026, "lock, write and sync round trips of an operation", "S1"),
-    Parameter("commit_seconds", 0.00093, "an OST's time for a sync", "S1"),
-    Parameter("create_seconds", 24e-6, "what one MDS needs for one create at a time", "S1"),
-    Parameter("create_contention", 0.00067, "two programs create less than twice one's", "S7c"),
-    Parameter("create_delay", 0.0026, "open and close: as many round trips as a write and sync"),
-)
-
-_GPFS = (
-    Parameter("servers", 4, "the paper's platform"),
-    Parameter("targets", 56, "4 × 14 devices"),
-    Parameter("target_bandwidth", 20e9 / 56, "20 GB/s over 56 devices"),
-    Parameter("server_bandwidth", 20e9 / 4, "20 GB/s over 4 servers"),
-    Parameter("node_bandwidth", 4e9, "4X QDR InfiniBand"),
-    Parameter("call_seconds", 2e-6, "assumed: a write into the page pool"),
-    Parameter("unit_bytes", 4 * MIB, "assumed: the file system's block"),
-    Parameter("flow_window", 1e6, "the process limits"),
-    Parameter("rewrite_window", 1e6, "the process limits"),
-    Parameter("process_window", 18, "GPFS default: prefetchThreads 72 write behind, 4 processes"),
-    Parameter("setup_seconds", 0.001, "assumed: token and round trips"),
-    Parameter("create_seconds", 1 / 20000, "assumed"),
-    Parameter("create_contention", 0.00067, "as on Lustre", "S7c"),
-)
-
-_PVFS_8 = (
-    Parameter("servers", 8, "the paper's platform: 8 PVFS servers"),
-    Parameter("targets", 8, "one device a server"),
-    Parameter("target_bandwidth", 100e6, "assumed; only ratios are compared"),
-    Parameter("node_bandwidth", 1.25e9, "assumed: 10 GbE, more than the devices take"),
-    Parameter("server_bandwidth", 1.25e9, "assumed: 10 GbE, more than the devices take"),
-    Parameter("unit_bytes", 256 * KIB, "OrangeFS reference: FlowBufferSizeBytes 262144"),
-    Parameter("buffer_bytes", 128 * MIB, "the paper's platform: 128 MB a node"),
-    Parameter("buffer_bandwidth", 1e9, "assumed: a process into memory"),
-)
-
-_TARGETS_16 = (
-    Parameter("servers", 16, "the paper's example: 16 targets"),
-    Parameter("targets", 16, "the paper's example"),
-    Parameter("target_bandwidth", 400e6, "assumed; only ratios are compared"),
-)
-
-
-_STAGING_16 = (
-    *_TARGETS_16,
-    Parameter("cache_bytes", 11.5e9, "70 % of what H6's programs write in all", "H6b"),
-)
-
-
-def _orangefs(device: str, parameters: tuple[Parameter, ...]) -> tuple[Platform, Platform]:
-    title = f"OrangeFS 2.8.3, 12 servers with {device} (Yildiz et al. 2016)"
-    name = f"orangefs-{device.lower()}"
-    both = (*_ORANGEFS, *parameters)
-    return (
-        Platform(f"{name}-sync", f"{title}, sync on", both),
-        Platform(name, f"{title}, sync off", (*both, _CACHED)),
-    )
-
-
-PLATFORMS = {
-    platform.name: platform
-    for platform in (
-        *_orangefs("HDD", _HDD),
-        *_orangefs("SSD", _SSD),
-        *_orangefs("RAM", _RAM),
-        Platform("lustre", "Lustre of TSUBAME 2.5 (Shah et al. 2019)", _LUSTRE),
-        Platform("gpfs", "GPFS of TSUBAME 2.5 (Shah et al. 2019)", _GPFS),
-        Platform("pvfs-8", "8 PVFS servers with buffers in the nodes (Kougkas et al.)", _PVFS_8),
-        Platform("targets-16", "16 targets (Huang et al.)", _TARGETS_16),
-        Platform("staging-16", "16 targets behind staging nodes (Huang et al.)", _STAGING_16),
-    )
-}
-
-PATTERNS: dict[str, dict[str, float | str]] = {
-    "owc": {"sync": "flush", "creates": 1},
-    "ws": {"sync": "flush", "rewrites": 1},
-    "aw": {"sync": "behind"},
-}
-"""What the patterns of Shah et al. mean in the numbers of a program."""
-
-MEMBERS = ("platform", "storage", "turns", "program", "stop_share", "offsets", "seed")
-SIZE = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*([KMGT]i?)?B", re.ASCII)
-UNITS = {"": 1.0, **{p: 1e3**i for i, p in enumerate("KMGT", 1)}}
-UNITS |= {f"{p}i": 1024.0**i for i, p in enumerate("KMGT", 1)}
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """Storage, programs, and what to ask of them."""
-
-    storage: Mapping[str, float]
-    names: tuple[str, ...]
-    programs: tuple[Mapping[str, float | str], ...]
-    stop_share: float
-    """Count until the first has written this share; 0: until all have ended."""
-    offsets: tuple[float, ...]
-    """Of a Δ-graph, in seconds; the second program starts so much later than the first."""
-    seed: int
-    turns: Mapping[str, float] | None = None
-    """Bursts take turns, with these settings (engine/storage/bursts.h); None: they do not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """A program alone and with the others."""
-
-    name: str
-    alone_seconds: float
-    alone_rate: float
-    """B/s."""
-    seconds: float
-    """Infinite if another had written its share before."""
-    rate: float
-
-    @property
-    def factor(self) -> float:
-        """I, the interference factor: time together over time alone."""
-        return self.seconds / self.alone_seconds
-
-    @property
-    def lost(self) -> float:
-        """Throughput degradation, 0 to 1."""
-        return 1 - self.rate / self.alone_rate
-
-
-def read_scenario(path: Path) -> Scenario:
-    """Read a scenario; a StorageModelError names the file and what is wrong."""
-    text = path.read_text(encoding="utf-8")
-    try:
-        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        return parse_scenario(content)
-    except (
-        json.JSONDecodeError,
-        tomllib.TOMLDecodeError,
-        StorageModelError,
-        RecursionError,
-    ) as error:
-        raise StorageModelError(f"{path}: {error}") from error
-
-
-def parse_scenario(content: Any) -> Scenario:
-    """Turn the content of a file into a scenario."""
-    if not isinstance(content, dict):
-        raise StorageModelError("no table at the top; give platform, [storage] and [[program]]")
-    for name in content:
-        if name not in MEMBERS:
-            raise StorageModelError(f"there is no {name}; give {', '.join(MEMBERS)}")
-    platform = content.get("platform")
-    if platform is not None and platform not in PLATFORMS:
-        raise StorageModelError(f"there is no platform {platform!r}; give {', '.join(PLATFORMS)}")
-    start = PLATFORMS[platform].storage() if platform else {}
-    writers = content.get("program")
-    if not isinstance(writers, list) or not writers:
-        raise StorageModelError("no program; give at least one [[program]]")
-    offsets = content.get("offsets", [])
-    if not isinstance(offsets, list) or not all(map(_is_number, offsets)):
-        raise StorageModelError("offsets are no list of seconds; give offsets = [-5, 0, 5]")
-    if offsets and len(writers) != 2:
-        raise StorageModelError(f"offsets need two programs, and there are {len(writers)}")
-    return Scenario(
-        storage={**start, **_sized("storage", content.get("storage", {}))},
-        names=tuple(str(_table(i, w).get("name", i + 1)) for i, w in enumerate(writers)),
-        programs=tuple(_program(i, writer) for i, writer in enumerate(writers)),
-        stop_share=_given(content, "stop_share"),
-        offsets=tuple(map(float, offsets)),
-        seed=int(_given(content, "seed")),
-        turns=_sized("turns", content["turns"]) if "turns" in content else None,
-    )
-
-
-def run_together(scenario: Scenario) -> list[Together]:
-    """Simulate each program alone, then all together."""
-    options: dict[str, Any] = {"stop_share": scenario.stop_share, "seed": scenario.seed}
-    alone = [simulate(scenario.storage, [program], **options)[0] for program in scenario.programs]
-    together = simulate(scenario.storage, scenario.programs, turns=scenario.turns, **options)
-    return [
-        Together(name, one.seconds, one.rate, both.seconds, both.rate)
-        for name, one, both in zip(scenario.names, alone, together, strict=True)
-    ]
-
-
-def delta_graph(scenario: Scenario) -> list[tuple[float, float, float]]:
-    """Return (offset in s, I of the first program, I of the second) for each offset."""
-    first, second = scenario.programs
-    alone = [
-        simulate(scenario.storage, [p], seed=scenario.seed)[0].seconds for p in (first, second)
-    ]
-    points = []
-    for offset in scenario.offsets:
-        moved = [{**first, "start": max(0.0, -offset)}, {**second, "start": max(0.0, offset)}]
-        outcomes = simulate(scenario.storage, moved, seed=scenario.seed, turns=scenario.turns)
-        factors = [o.seconds / one for o, one in zip(outcomes, alone, strict=True)]
-        points.append((offset, factors[0], factors[1]))
-    return points
-
-
-def _table(index: int, writer: Any) -> dict[str, Any]:
-    if not isinstance(writer, dict):
-        raise StorageModelError(f"program {index} is no table; write [[program]] above its numbers")
-    return writer
-
-
-def _program(index: int, writer: Any) -> dict[str, float | str]:
-    given = dict(_table(index, writer))
-    given.pop("name", None)
-    pattern = given.pop("pattern", None)
-    if pattern is not None and pattern not in PATTERNS:
-        raise StorageModelError(
-            f"program {index}: pattern is {pattern!r}; give {' or '.join(PATTERNS)}, "
-            "or sync, creates and rewrites"
-        )
-    meaning = PATTERNS[pattern] if pattern is not None else {}
-    return {**meaning, **_sized(f"program {index}", given)}
-
-
-def _sized(what: str, values: Any) -> dict[str, Any]:
-    """Read sizes with a unit, as `1 MiB`, as bytes."""
-    if not isinstance(values, dict):
-        raise StorageModelError(f"{what} is no table; give [{what}] and its numbers")
-    sized = dict(values)
-    for name, value in values.items():
-        match = SIZE.fullmatch(value) if isinstance(value, str) else None
-        if match:
-            sized[name] = float(match[1]) * UNITS[match[2] or ""]
-        elif not isinstance(value, str) and not _is_number(value):
-            raise StorageModelError(f"{what}: {name} is {value!r}; give a number")
-    return sized
-
-
-def _given(content: Mapping[str, Any], name: str) -> float:
-    value = content.get(name, 0)
-    if not _is_number(value):
-        raise StorageModelError(f"{name} is {value!r}; give a number")
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+"""Replays by request start from these numbers; S1, S3a, S7c: figures of tests/papers."""

@@ -1,28 +1,24 @@
-"""The papers' remedies, as what-ifs of the discrete-event storage model."""
+"""The papers' remedies, in the discrete-event storage model."""
 
-import json
 import math
 from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
-
-from sluice.cli.main import main as sluice
-from sluice.sim.engine import StorageModelError
-from sluice.sim.papers.remedies import (
+from papers.platforms import Scenario
+from papers.remedies import (
     REMEDIES,
     NotApplicableError,
     alone_seconds,
     balanced_files,
-    one_writer_a_node,
+    factors,
     order_bursts,
     outcomes,
     part_statically,
-    reroute,
     stage,
-    what_if,
 )
-from sluice.sim.storage.discrete_event import parse_scenario, simulate
+
+from sluice.sim.engine import StorageModelError
+from sluice.sim.storage.discrete_event import simulate
 
 MIB = 1048576.0
 
@@ -39,17 +35,15 @@ def pair(*, buffer=8.0, later=1.0, **changed):
         "interleaved": 1,
         **changed,
     }
-    return parse_scenario(
-        {
-            "storage": {
-                "servers": 4,
-                "targets": 4,
-                "target_bandwidth": 32 * MIB,
-                "unit_bytes": MIB / 4,
-                "buffer_bytes": buffer * MIB,
-            },
-            "program": [program, {**program, "start": later}],
-        }
+    return Scenario(
+        storage={
+            "servers": 4,
+            "targets": 4,
+            "target_bandwidth": 32 * MIB,
+            "unit_bytes": MIB / 4,
+            "buffer_bytes": buffer * MIB,
+        },
+        programs=(program, {**program, "start": later}),
     )
 
 
@@ -118,44 +112,23 @@ def test_the_index_lets_the_newcomer_wait_or_the_writer_yield(later, yields):
 def test_programs_that_divide_have_all_targets_when_alone_and_their_part_when_not():
     """K 3, dynamic: as fast as sharing; static parts cost who is alone half of the targets."""
     scenario = pair(later=5)
-    alone = alone_seconds(scenario)[0]
-    by_name = {one.remedy: one for one in what_if(scenario)}
-    assert by_name["3-dynamic"].factors == pytest.approx((1.0, 1.0), rel=0.01)
-    assert by_name["3-static"].factors == pytest.approx((2.0, 2.0), rel=0.05)
-    assert alone == pytest.approx(1.0, rel=0.05)
+    alone = alone_seconds(scenario)
+    by_name = {remedy.name: factors(scenario, remedy, alone) for remedy in REMEDIES}
+    assert by_name["3-dynamic"] == pytest.approx((1.0, 1.0), rel=0.01)
+    assert by_name["3-static"] == pytest.approx((2.0, 2.0), rel=0.05)
+    assert alone[0] == pytest.approx(1.0, rel=0.05)
     together = outcomes(part_statically(pair(later=0)))
     assert [one.largest_target for one in together] == pytest.approx([64 * MIB] * 2)
 
 
-def test_one_writer_a_node_writes_the_same_bytes():
-    before, after = (outcomes(s) for s in (pair(), one_writer_a_node(pair())))
-    assert [one.bytes for one in after] == pytest.approx([one.bytes for one in before])
-
-
 def test_balanced_files_leave_every_target_with_as_much():
-    scenario = parse_scenario(
-        {
-            "storage": {"targets": 6, "target_bandwidth": 32 * MIB},
-            "program": [{"processes": 16, "operations": 12, "sync": "behind"}],
-        }
+    scenario = Scenario(
+        storage={"targets": 6, "target_bandwidth": 32 * MIB},
+        programs=({"processes": 16, "operations": 12, "sync": "behind"},),
     )
     (before,), (after,) = outcomes(scenario), outcomes(balanced_files(scenario))
     assert before.largest_target > before.smallest_target
     assert after.largest_target == pytest.approx(after.smallest_target)
-
-
-def test_rerouting_gains_over_turns_and_an_inquiry_saves_messages():
-    """H2: the same time with about half of the messages; the throttle of a program counts."""
-    writer = {"processes": 256, "operation_bytes": MIB, "sync": "flush"}
-    noise = {**writer, "processes": 16, "operations": 1e6, "target_count": 1, "noise": 1}
-    storage = {"targets": 8, "servers": 8, "target_bandwidth": 32 * MIB}
-    bound, free = (
-        {one.remedy: one for one in what_if(parse_scenario({"storage": storage, "program": both}))}
-        for both in ([{**writer, "throttle": throttle}, noise] for throttle in (0.01, 1.0))
-    )
-    assert free["reroute"].seconds < bound["reroute"].seconds == bound["turns"].seconds
-    assert free["reroute-asked"].seconds == pytest.approx(free["reroute"].seconds, rel=0.05)
-    assert 0 < free["reroute-asked"].messages < 0.8 * free["reroute"].messages
 
 
 def test_ordered_targets_serve_first_what_began_first():
@@ -167,23 +140,6 @@ def test_ordered_targets_serve_first_what_began_first():
     assert shared[0].end == pytest.approx(2.0, rel=0.1)
     assert ordered[0].end == pytest.approx(1.0, rel=0.15)
     assert ordered[1].end == pytest.approx(shared[1].end)
-
-
-def test_the_work_does_not_change_with_the_order_of_service():
-    scenario = pair(later=0.2)
-    by_name = {one.remedy: one for one in what_if(scenario)}
-    assert by_name["ordered"].seconds == pytest.approx(by_name["sharing"].seconds, rel=0.02)
-
-
-def test_a_remedy_that_lacks_something_says_what():
-    scenario = pair(buffer=0)
-    with pytest.raises(NotApplicableError, match="buffer_bytes"):
-        stage(scenario, is_first=True, yields="block")
-    with pytest.raises(NotApplicableError, match="stripe_targets 1"):
-        reroute(scenario, inquiry=True)
-    by_name = {one.remedy: one for one in what_if(scenario)}
-    assert "buffer_bytes" in by_name["1a"].why_not
-    assert by_name["1a"].factors == ()
 
 
 @pytest.mark.parametrize(
@@ -199,44 +155,6 @@ def test_a_program_that_cannot_yield_is_refused(changed, says):
         simulate({"targets": 2}, [changed, {}])
 
 
-SCENARIO = """
-platform = "pvfs-8"
-[[program]]
-name = "A"
-processes = 64
-nodes = 8
-operations = 8
-stripe_bytes = "64 KiB"
-stripe_targets = 8
-[[program]]
-name = "B"
-start = 0.2
-processes = 64
-nodes = 8
-operations = 8
-stripe_bytes = "64 KiB"
-stripe_targets = 8
-"""
-
-
-def test_the_command_shows_every_remedy_for_a_case_of_ones_own(tmp_path):
-    path = tmp_path / "pair.toml"
-    path.write_text(SCENARIO)
-    table = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path)])
-    shown = CliRunner().invoke(sluice, ["lab", "reproduce", "--what-if", str(path), "--json"])
-    rows = json.loads(shown.stdout)["remedies"]
-    assert table.exit_code == shown.exit_code == 0
-    assert [row["remedy"] for row in rows] == [remedy.name for remedy in REMEDIES]
-    assert "reroute was not tried: it needs files on one target each" in table.stdout
-    for row in rows:
-        assert row["programs"] == ["A", "B"]
-        assert row["remedy"] in table.stdout
-        assert (row["mean_factor"] is None) == bool(row["why_not"])
-
-
-def test_a_what_if_takes_no_figures_alongside_it(tmp_path):
-    path = tmp_path / "pair.toml"
-    path.write_text(SCENARIO)
-    both = CliRunner().invoke(sluice, ["lab", "reproduce", "Y1", "--what-if", str(path)])
-    assert both.exit_code == 2
-    assert "--what-if" in both.stderr
+def test_a_remedy_that_lacks_something_says_what():
+    with pytest.raises(NotApplicableError, match="buffer_bytes"):
+        stage(pair(buffer=0), is_first=True, yields="block")

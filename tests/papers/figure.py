@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.sim.storage.discrete_event import PLATFORMS
+from papers.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,10 @@ from functools import cache
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from sluice.sim.papers.figure import Figure, Row, about, between
-from sluice.sim.storage.discrete_event import KIB, MIB, PLATFORMS, simulate
+from papers.figure import Figure, Row, about, between
+from papers.platforms import KIB, PLATFORMS
+
+from sluice.sim.storage.discrete_event import MIB, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

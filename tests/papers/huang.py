@@ -10,9 +10,11 @@ from functools import cache
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
-from sluice.sim.papers.figure import Figure, Row, about, between
-from sluice.sim.papers.remedies import buffer_in_transit, outcomes
-from sluice.sim.storage.discrete_event import PLATFORMS, ProgramOutcome, Scenario, simulate
+from papers.figure import Figure, Row, about, between
+from papers.platforms import PLATFORMS, Scenario
+from papers.remedies import buffer_in_transit, outcomes
+
+from sluice.sim.storage.discrete_event import ProgramOutcome, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +135,7 @@ def _staged(buffer: float) -> tuple[float, ...]:
     }
     storage = PLATFORMS["targets-16"].storage()
     cases = [(writers, _noise(n, 1)) if n else (writers,) for n in NOISES]
-    scenarios = [Scenario(storage, ("",) * len(c), c, 0.0, (), 0) for c in cases]
+    scenarios = [Scenario(storage, c) for c in cases]
     if buffer:
         scenarios = [buffer_in_transit(scenario, buffer) for scenario in scenarios]
     return tuple(outcomes(scenario)[0].seconds for scenario in scenarios)

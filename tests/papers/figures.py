@@ -1,18 +1,19 @@
-"""All figures that `sluice lab reproduce` knows."""
+"""All published figures that the discrete-event storage model is asked for."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from papers import huang, remedies, shah, yildiz
+from papers.figure import ask
+
 from sluice.sim.engine import StorageModelError
-from sluice.sim.papers import huang, remedies, shah, yildiz
-from sluice.sim.papers.figure import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sluice.sim.papers.figure import Figure, Verdict
+    from papers.figure import Figure, Verdict
 
 FIGURES = (
     *yildiz.FIGURES,

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
+from statistics import mean
 from typing import TYPE_CHECKING
 
+from papers.figure import Figure, Row, between
+from papers.platforms import KIB, PLATFORMS, Scenario
+
 from sluice.sim.engine import StorageModelError
-from sluice.sim.papers.figure import Figure, Row, between
-from sluice.sim.storage.discrete_event import KIB, MIB, PLATFORMS, Scenario, simulate
+from sluice.sim.storage.discrete_event import MIB, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from sluice.sim.storage.discrete_event import ProgramOutcome
 
 
-STRIPES = 4
-"""Larger stripes are so many times as large: 64 to 256 KiB in Y6."""
 STAGING_BANDWIDTH = 1e10
 """B/s into the memory of the staging nodes."""
 
@@ -46,26 +47,6 @@ class Remedy:
     title: str
     change: Callable[[Scenario], Scenario]
     """Raises NotApplicableError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """What a remedy makes of a scenario."""
-
-    remedy: str
-    title: str
-    factors: tuple[float, ...] = ()
-    """Of each program: its I/O time, as it sees it, over that alone without any remedy."""
-    seconds: float = math.nan
-    """Until the storage has the last byte."""
-    messages: float = 0.0
-    """Of the coordinators that re-route."""
-    why_not: str = ""
-    """It was not simulated; why."""
-
-    @property
-    def mean_factor(self) -> float:
-        return sum(self.factors) / len(self.factors) if self.factors else math.nan
 
 
 def writers(scenario: Scenario) -> list[int]:
@@ -151,26 +132,6 @@ def part_dynamically(scenario: Scenario) -> Scenario:
     return _each(scenario, lambda _: {"divides": 1})
 
 
-def take_turns(scenario: Scenario) -> Scenario:
-    """Let each program write one operation at a time on each target (H2)."""
-    if any(float(one.get("stripe_targets", 1)) > 1 for one in scenario.programs):
-        raise NotApplicableError("needs files on one target each (stripe_targets 1)")
-    return _each(scenario, lambda _: {"dispatch": "turns"})
-
-
-def reroute(scenario: Scenario, *, inquiry: bool) -> Scenario:
-    """Let idle targets take writes from busy ones, up to the program's throttle (H2 to H4).
-
-    With an inquiry, from the longest queue first.
-    """
-
-    def rerouted(program: Program) -> Program:
-        throttle = float(program.get("throttle", 0)) or 1.0
-        return {"dispatch": "reroute", "throttle": throttle, "inquiry": float(inquiry)}
-
-    return _each(take_turns(scenario), rerouted)
-
-
 def buffer_in_transit(scenario: Scenario, memory: float = 0.0) -> Scenario:
     """Send everything through the memory of staging nodes in front of all targets (H6).
 
@@ -189,35 +150,6 @@ def buffer_in_transit(scenario: Scenario, memory: float = 0.0) -> Scenario:
         "drain_window": scenario.storage.get("targets", 1.0),
     }
     return replace(scenario, storage={**scenario.storage, **changed})
-
-
-def one_writer_a_node(scenario: Scenario) -> Scenario:
-    """Let one process of a node write for all of them (Y3)."""
-
-    def gathered(program: Program) -> Program:
-        processes, nodes = (float(program.get(name, 1)) for name in ("processes", "nodes"))
-        size = float(program.get("operation_bytes", MIB)) * processes / nodes
-        return {"processes": nodes, "operation_bytes": size}
-
-    if all(one.get("processes", 1) == one.get("nodes", 1) for one in scenario.programs):
-        raise NotApplicableError("would change nothing: one process a node writes already")
-    return _each(scenario, gathered)
-
-
-def larger_stripes(scenario: Scenario) -> Scenario:
-    """Let an operation reach fewer targets (Y6)."""
-
-    def larger(program: Program) -> Program:
-        return {"stripe_bytes": STRIPES * float(program.get("stripe_bytes", 1e15 / STRIPES))}
-
-    if all(float(one.get("stripe_targets", 1)) == 1 for one in scenario.programs):
-        raise NotApplicableError("needs files on several targets (stripe_targets)")
-    return _each(scenario, larger)
-
-
-def ordered_service(scenario: Scenario) -> Scenario:
-    """Let all targets serve operations in the order in which they began (Y6)."""
-    return replace(scenario, storage={**scenario.storage, "ordered": 1.0})
 
 
 def balanced_files(scenario: Scenario) -> Scenario:
@@ -250,25 +182,8 @@ REMEDIES = (
     _staging("1b", "the first stages, and flushes when full (K)", is_first=True, yields="flush"),
     _staging("2a", "the later stages, and blocks when full (K)", is_first=False, yields="block"),
     _staging("2b", "the later stages, and flushes when full (K)", is_first=False, yields="flush"),
-    Remedy("index", "bursts take turns by the deployed rule (K: 1 or 2)", order_bursts),
     Remedy("3-static", "targets of its own for each, for good (K, Y5)", part_statically),
     Remedy("3-dynamic", "targets of its own for each while several write (K)", part_dynamically),
-    Remedy("turns", "one write at a time on each target (H2)", take_turns),
-    Remedy(
-        "reroute",
-        "turns, and idle targets take from busy ones (H2 to H4)",
-        partial(reroute, inquiry=False),
-    ),
-    Remedy(
-        "reroute-asked",
-        "likewise, from the longest queue first (H2)",
-        partial(reroute, inquiry=True),
-    ),
-    Remedy("in-transit", "through the memory of staging nodes (H6)", buffer_in_transit),
-    Remedy("one-writer", "one writer a node (Y3)", one_writer_a_node),
-    Remedy("stripes", f"stripes {STRIPES} times as large (Y6)", larger_stripes),
-    Remedy("ordered", "targets serve in the order of operations (Y6)", ordered_service),
-    Remedy("balanced", "files striped until all targets have as much (S8)", balanced_files),
 )
 
 
@@ -293,26 +208,10 @@ def alone_seconds(scenario: Scenario) -> list[float]:
     ]
 
 
-def worth(scenario: Scenario, remedy: Remedy, alone: Sequence[float]) -> Worth:
-    """Simulate a remedy; alone: `alone_seconds` without it."""
-    try:
-        found = outcomes(remedy.change(scenario))
-    except NotApplicableError as error:
-        return Worth(remedy.name, remedy.title, why_not=str(error))
-    own = writers(scenario)
-    return Worth(
-        remedy.name,
-        remedy.title,
-        tuple(found[i].seconds / alone[i] for i in own),
-        max(found[i].drained for i in own),
-        sum(found[i].messages for i in own),
-    )
-
-
-def what_if(scenario: Scenario) -> list[Worth]:
-    """Try each remedy on a scenario; the first is none."""
-    alone = alone_seconds(scenario)
-    return [worth(scenario, remedy, alone) for remedy in REMEDIES]
+def factors(scenario: Scenario, remedy: Remedy, alone: Sequence[float]) -> tuple[float, ...]:
+    """Return the I/O time of each program over that in `alone`, as the program sees it."""
+    found = outcomes(remedy.change(scenario))
+    return tuple(found[i].seconds / alone[i] for i in writers(scenario))
 
 
 OFFSETS = (0.0, 0.5)
@@ -332,24 +231,20 @@ def _programs(offset: float) -> Scenario:
     }
     return Scenario(
         storage=PLATFORMS["pvfs-8"].storage(),
-        names=("A", "B"),
         programs=(writer, {**writer, "start": offset}),
-        stop_share=0.0,
-        offsets=(),
-        seed=0,
     )
 
 
 @cache
-def _found(offset: float) -> dict[str, Worth]:
+def _found(offset: float) -> dict[str, tuple[float, ...]]:
     alone = alone_seconds(_programs(0.0))
     scenario = _programs(max(offset * alone[0], 0.001))  # who is first is certain
-    return {r.name: worth(scenario, r, alone) for r in REMEDIES if r.name[0] in "s123"}
+    return {remedy.name: factors(scenario, remedy, alone) for remedy in REMEDIES}
 
 
 def _gain(offset: float, name: str) -> float:
     found = _found(offset)
-    return found["sharing"].mean_factor / found[name].mean_factor
+    return mean(found["sharing"]) / mean(found[name])
 
 
 def _worth_of_staging() -> Iterator[Row]:
@@ -363,17 +258,17 @@ def _worth_of_staging() -> Iterator[Row]:
 
 def _never_interrupted() -> Iterator[Row]:
     for offset in OFFSETS:
-        factor = _found(offset)["2a"].factors[0]
+        factor = _found(offset)["2a"][0]
         yield between(
             f"Δ = {offset:g} T, 2a: I of the first", "not interrupted", factor, 0.95, 1.05
         )
-        factor = _found(offset)["1a"].factors[1]
+        factor = _found(offset)["1a"][1]
         yield between(f"Δ = {offset:g} T, 1a: I of the later", "takes over", factor, 0.95, 1.05)
 
 
 def _partition() -> Iterator[Row]:
     for offset in OFFSETS:
-        static, dynamic = (_found(offset)[name].mean_factor for name in ("3-static", "3-dynamic"))
+        static, dynamic = (mean(_found(offset)[name]) for name in ("3-static", "3-dynamic"))
         yield between(f"Δ = {offset:g} T: I/O time of dynamic over static halves",
                       "all when alone", dynamic / static, 0.0, 1.01)  # fmt: skip
 

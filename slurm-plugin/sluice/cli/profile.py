@@ -1,14 +1,14 @@
-"""`sluice lab decide` and `sluice lab profile`."""
+"""`sluice profile`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.common import config_option, json_option, read_config, show_facts, show_json
+from sluice.cli.common import json_option, show_facts, show_json
 from sluice.slurm.texts import (
     NOTHING,
     bytes_text,
@@ -26,60 +26,10 @@ if TYPE_CHECKING:
     from sluice.patterns.profile import Reading
 
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-@click.command()
-@click.argument("trace", type=click.File(encoding="utf-8"))
-@click.option("--bundle", type=FILE, help="The model.  [default: Bundle of the configuration]")
-@click.option("--snapshot", type=FILE, help="Who runs meanwhile; without one nobody knows.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.File("w", encoding="utf-8", lazy=True),
-    default="-",
-    help="Where to write the decisions.  [default: standard output]",
-)
-@config_option
-def decide(
-    trace: TextIO,
-    bundle: Path | None,
-    snapshot: Path | None,
-    output: TextIO,
-    config: Path | None,
-) -> None:
-    """Replay a trace of submissions through the decision core.
-
-    TRACE has one JSON object a line (- for standard input): `time` in UTC seconds and what the
-    user asked Slurm for, by the members of struct sluice_request (policies/core/request.h).
-    Each is decided on at its own time, exactly as slurmctld would have done with these files:
-    the same C code, the same bits. One JSON decision a line is written.
-
-    \b
-    Examples:
-        sluice lab decide trace.jsonl --bundle model.bundle --snapshot cluster.snapshot -o out.jsonl
-        echo '{"time": 1800000000, "uid": 1000, "name": "lammps", "nodes": 4}' |
-            sluice lab decide - --bundle model.bundle | jq .decision.reason
-    """
-    from sluice.policies.bundle import Bundle
-    from sluice.policies.snapshot import Snapshot
-    from sluice.sim.replay.decisions import decision_line, read_trace, replay_trace
-
-    settings = read_config(config)
-    records = replay_trace(
-        read_trace(trace.name, trace),
-        bundle=Bundle.read(bundle or Path(settings.bundle)),
-        snapshot=Snapshot.parse(snapshot.read_bytes()) if snapshot else None,
-        config=settings,
-    )
-    for record in records:
-        click.echo(decision_line(record), file=output)
-
-
 UNREADABLE = 1  # exit code
 
 
-@click.command("profile", short_help="Say what a Darshan log does to storage.")
+@click.command(short_help="Say what a Darshan log does to storage.")
 @click.argument(
     "logs",
     nargs=-1,
@@ -89,7 +39,7 @@ UNREADABLE = 1  # exit code
 )
 @json_option
 @click.pass_context
-def profile(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> None:
+def command(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> None:
     """Say what a Darshan log does to storage.
 
     The pattern, how certain it is and why; the numbers that drive interference. Needs no
@@ -98,8 +48,8 @@ def profile(ctx: click.Context, /, *, logs: tuple[Path, ...], as_json: bool) -> 
     has phases of several; unknown is not certain enough.
 
     \b
-        sluice lab profile run.darshan
-        sluice lab profile --json run.darshan | jq .pattern
+        sluice profile run.darshan
+        sluice profile --json run.darshan | jq .pattern
 
     JSON: one object; of several logs a list `profiles`. Exit code: 0 all were read, 1 one could
     not be.

@@ -12,16 +12,11 @@ from functools import cache, partial
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from sluice.sim.papers.figure import Figure, Row, about, between
-from sluice.sim.papers.remedies import balanced_files, outcomes
-from sluice.sim.storage.discrete_event import (
-    KIB,
-    MIB,
-    PLATFORMS,
-    ProgramOutcome,
-    Scenario,
-    simulate,
-)
+from papers.figure import Figure, Row, about, between
+from papers.platforms import KIB, PLATFORMS, Scenario
+from papers.remedies import balanced_files, outcomes
+
+from sluice.sim.storage.discrete_event import MIB, ProgramOutcome, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +240,7 @@ _WINDOWS = "A writer that waits has one request at a target, one that appends a 
 def _imbalance() -> Iterator[Row]:
     """Files as they come, two or three on a target, and striped until all have as much."""
     writer = program("aw", MIB, volume=64 * MIB)
-    placed = Scenario(PLATFORMS["lustre"].storage(), ("AW",), (writer,), 0.0, (), 0)
+    placed = Scenario(PLATFORMS["lustre"].storage(), (writer,))
     ends, shares = [], []
     for scenario in (placed, balanced_files(placed)):
         ends.append(outcomes(scenario)[0].end)

@@ -1,1 +1,0 @@
-"""Published figures, asked of the discrete-event storage model: `sluice lab reproduce`."""
