@@ -12,7 +12,7 @@ from test_follow import a_log, look
 
 from sluice.cli.main import main
 from sluice.history_db.intake import add_accounting, add_job_stats
-from sluice.history_db.sacct import JobStatsError, parse_job_stats
+from sluice.history_db.job_stats import JobStatsError, parse_job_stats
 from sluice.history_db.store import Store
 from sluice.prediction.jobs import coarse_profile, unlogged_jobs
 from sluice.prediction.requested import Submissions
@@ -80,8 +80,9 @@ def test_accounting_without_steps_says_nothing_of_bytes(store):
 
 
 def test_servers_count_what_each_job_did_to_all_targets():
-    found, others = parse_job_stats(JOB_STATS.splitlines(), name="x")
-    assert others == 1
+    parsed = parse_job_stats(JOB_STATS.splitlines(), name="x")
+    found = {job.job_id: job for job in parsed.jobs}
+    assert (parsed.others, parsed.example) == (1, "cp.1000")
     assert set(found) == {7, 8}
     assert found[7].write_bytes == 2 * 268435456
     assert found[7].read_bytes == 8192
@@ -101,8 +102,8 @@ def test_servers_count_what_each_job_did_to_all_targets():
     ],
 )
 def test_a_job_id_of_lustre_names_a_job_or_none(text, job):
-    found, _ = parse_job_stats(["job_stats:", f"- job_id: {text}"], name="x")
-    assert list(found) == ([] if job is None else [job])
+    found = parse_job_stats(["job_stats:", f"- job_id: {text}"], name="x").jobs
+    assert [one.job_id for one in found] == ([] if job is None else [job])
 
 
 def test_a_text_that_is_no_statistics_says_what_to_print():
@@ -111,10 +112,11 @@ def test_a_text_that_is_no_statistics_says_what_to_print():
 
 
 def test_the_servers_figures_outlast_those_of_sacct(store):
-    account(store, STEPS)
+    steps = STEPS.replace("fs/lustre=4096", "fs/lustre=500000000")
+    account(store, steps)
     summary = stats(store, JOB_STATS)
     assert (summary.jobs, summary.unmatched, summary.others) == (1, 1, 1)
-    account(store, STEPS)
+    account(store, steps)
     job = store.job(7)
     assert job is not None
     assert (job.write_bytes, job.read_bytes) == (536870912, 8192)

@@ -6,8 +6,9 @@ import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.history_db.job_stats import parse_job_stats
 from sluice.history_db.records import Label
-from sluice.history_db.sacct import BrokenLine, parse_job_stats, parse_sacct
+from sluice.history_db.sacct import BrokenLine, parse_sacct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,8 +38,15 @@ class JobStatsSummary:
     """Whose figures the history now has."""
     unmatched: int
     """Jobs that the accounting does not know (yet)."""
+    contradicted: int
+    """Jobs whose accounting names another user or far fewer bytes: anybody can name a job."""
     others: int
     """Entries that are not of a job: of daemons, of logins."""
+    form: str
+    """How a job is named in an entry."""
+    is_guessed: bool
+    other_example: str | None
+    contradicted_example: str | None
 
 
 def add_accounting(
@@ -81,12 +89,31 @@ def add_accounting(
     return summary
 
 
-def add_job_stats(store: Store, lines: Iterable[str], *, name: str) -> JobStatsSummary:
-    """Give jobs the servers' figures. Raises JobStatsError or HistoryError."""
-    stats, others = parse_job_stats(lines, name=name)
-    matched = store.put_job_stats(stats.values())
+def add_job_stats(
+    store: Store,
+    lines: Iterable[str],
+    *,
+    name: str,
+    form: str | None = None,
+    told: str | None = None,
+) -> JobStatsSummary:
+    """Give jobs the servers' figures; form, told: as `parse_job_stats` takes them.
+
+    Raises JobStatsError or HistoryError.
+    """
+    parsed = parse_job_stats(lines, name=name, form=form, told=told)
+    matched, contradicted = store.put_job_stats(parsed.jobs)
     store.update_coverage()
-    return JobStatsSummary(matched, len(stats) - matched, others)
+    return JobStatsSummary(
+        jobs=matched,
+        unmatched=len(parsed.jobs) - matched - len(contradicted),
+        contradicted=len(contradicted),
+        others=parsed.others,
+        form=parsed.form,
+        is_guessed=parsed.is_guessed,
+        other_example=parsed.example,
+        contradicted_example=contradicted[0] if contradicted else None,
+    )
 
 
 PATTERNS = {

@@ -765,6 +765,15 @@ def m030_reports(db: Database) -> None:
     )
 
 
+def m031_who_counted(db: Database) -> None:
+    """Tell apart what Slurm counted of a job and what the servers counted under its name."""
+    for column in ("array_index", "accounted_write_bytes", "accounted_read_bytes", "served_uid"):
+        db.execute(f"ALTER TABLE jobs ADD COLUMN {column} INTEGER")  # NULL: not known
+    db.execute(
+        "CREATE INDEX jobs_of_arrays ON jobs (array_job, array_index) WHERE array_index IS NOT NULL"
+    )
+
+
 MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m001_logs_and_profiles,
     m002_jobs,
@@ -796,4 +805,5 @@ MIGRATIONS: tuple[Callable[[Database], None], ...] = (
     m028_decisions_of_users,
     m029_audit,
     m030_reports,
+    m031_who_counted,
 )

@@ -80,6 +80,15 @@ class Profile:
     """Standard deviation of ln (value of the next run), by number; what is not there is unknown."""
 
 
+COUNT_MARGIN = 1.25  # by which a claim may exceed a count: samples miss the last seconds
+COUNT_SLACK = 1 << 20  # bytes that need no count
+
+
+def is_borne_out(claimed: float, counted: float | None) -> bool:
+    """Whether a system counter bears out that a job moved so many bytes."""
+    return claimed <= COUNT_MARGIN * (counted or 0) + COUNT_SLACK
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job as Slurm accounts for it."""
@@ -115,6 +124,13 @@ class Job:
     metadata_operations: int | None = None
     array_job: int | None = None
     """The number that sbatch printed for the array that it is a task of; None: of none."""
+    array_index: int | None = None
+    """Its number in that array."""
+    accounted_write_bytes: int | None = None
+    """By Slurm's accounting alone, which no user can write."""
+    accounted_read_bytes: int | None = None
+    served_uid: int | None = None
+    """The user that the file system's servers name beside their counts of this job."""
 
     @property
     def submission_id(self) -> int:

@@ -75,7 +75,8 @@ def library_errors() -> tuple[type[Exception], ...]:
     from sluice.darshan.log import DarshanLibraryError
     from sluice.history_db.errors import HistoryError
     from sluice.history_db.intake import LabelsError
-    from sluice.history_db.sacct import JobStatsError, SacctError
+    from sluice.history_db.job_stats import JobStatsError
+    from sluice.history_db.sacct import SacctError
     from sluice.interference.programs import CalibrationError
     from sluice.policies.core import CoreError
     from sluice.sim.engine import SimError

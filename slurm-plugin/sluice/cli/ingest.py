@@ -27,6 +27,7 @@ from sluice.cli.listing import add_up, progress
 from sluice.slurm.texts import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import tzinfo
     from types import FrameType
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from sluice.history_db.store import Store
     from sluice.ingest.ingest import Summary
     from sluice.ingest.workers import Failure
+
+
+LCTL_TIMEOUT = 5.0  # seconds
 
 
 class Stopped(Exception):  # noqa: N818 - no error: somebody wants it to end
@@ -127,6 +131,12 @@ CHANGED = 1  # exit code when something could not be read
     help="What `lctl get_param obdfilter.*.job_stats mdt.*.job_stats` printed; - for stdin.",
 )
 @click.option(
+    "--job-id-form",
+    metavar="FORM",
+    help="How --job-stats names jobs, as `%j.%u.%h`.  "
+    "[default: what `lctl get_param jobid_name` says here, else what most entries fit]",
+)
+@click.option(
     "--labels",
     type=click.File(encoding="utf-8-sig"),
     metavar="FILE",
@@ -173,6 +183,7 @@ def command(
     time_zone: str | None,
     cluster: str,
     job_stats: TextIO | None,
+    job_id_form: str | None,
     labels: TextIO | None,
     retry: bool,
     workers: int,
@@ -210,7 +221,7 @@ def command(
     zone = _zone(time_zone)
     with files.open_history(create=True) as store:
         jobs = _read_accounting(store, sacct, zone, cluster)
-        stats = _read_job_stats(store, job_stats)
+        stats = _read_job_stats(store, job_stats, job_id_form)
         if follow:
             _follow(store, paths, workers=workers, every=every, once=once, ask_sacct=ask_sacct)
             return
@@ -266,12 +277,32 @@ def _read_accounting(
     )
 
 
-def _read_job_stats(store: Store, file: TextIO | None) -> JobStatsSummary | None:
+def _read_job_stats(store: Store, file: TextIO | None, form: str | None) -> JobStatsSummary | None:
     if file is None:
         return None
     from sluice.history_db.intake import add_job_stats
 
-    return add_job_stats(store, bounded_lines(file, _name(file)), name=_name(file))
+    lines, told = bounded_lines(file, _name(file)), None if form else _told_form()
+    return add_job_stats(store, lines, name=_name(file), form=form, told=told)
+
+
+def _told_form() -> str | None:
+    """Ask a Lustre client how it names jobs; None where there is none."""
+    import subprocess
+
+    try:
+        asked = subprocess.run(
+            ["lctl", "get_param", "-n", "jobid_name"],
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=LCTL_TIMEOUT,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return asked.stdout.strip() or None
 
 
 def _follow(store: Store, paths: tuple[Path, ...], **how: Any) -> None:
@@ -351,10 +382,8 @@ def _print(  # noqa: PLR0917 - one of each kind of input
             err=True,
         )
     if stats is not None:
-        click.echo(
-            f"job statistics: {stats.jobs} jobs, {stats.unmatched} that the accounting does not "
-            f"know, {stats.others} entries of no job"
-        )
+        for line in _lines_on_stats(stats):
+            click.echo(one_line(line))
     if labels is not None:
         click.echo(
             f"labels: {labels.labelled} logs labelled, {labels.uncertain} rows not certain, "
@@ -368,6 +397,26 @@ def _print(  # noqa: PLR0917 - one of each kind of input
         click.echo(
             f"{logs.known_quarantined} of the known ones are in quarantine; "
             "`sluice history --quarantined` says why"
+        )
+
+
+def _lines_on_stats(stats: JobStatsSummary) -> Iterator[str]:
+    example = "" if stats.other_example is None else f", as {stats.other_example!r}"
+    yield (
+        f"job statistics: {stats.jobs} jobs, {stats.unmatched} that the accounting does not "
+        f"know, {stats.others} entries of no job{example}"
+    )
+    if stats.is_guessed and stats.others > stats.jobs + stats.unmatched + stats.contradicted:
+        yield (
+            "Most entries name no job: say with --job-id-form how your site names them, "
+            "as `lctl get_param jobid_name` shows on a client."
+        )
+    elif stats.is_guessed and stats.form != "%j":
+        yield f"They are named like {stats.form}, by most entries; --job-id-form says it for sure."
+    if stats.contradicted:
+        yield (
+            f"{stats.contradicted} of them are not counted, the accounting says otherwise: "
+            f"{stats.contradicted_example}"
         )
 
 

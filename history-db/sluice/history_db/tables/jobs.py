@@ -6,13 +6,13 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from sluice.history_db.connection import Connection
-from sluice.history_db.records import Coverage, Job
+from sluice.history_db.records import Coverage, Job, is_borne_out
 from sluice.history_db.sql import Database, columns, marks, signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sluice.history_db.sacct import JobStats
+    from sluice.history_db.job_stats import JobStats
 
 
 JOB_COLUMNS = tuple(field.name for field in fields(Job))
@@ -27,7 +27,10 @@ UNLOGGED = f"""
 """
 
 # sacct and the file system's servers count upwards, the servers what sacct may miss.
-COUNTED = ("write_bytes", "read_bytes", "metadata_operations")
+COUNTED = (
+    *("write_bytes", "read_bytes", "metadata_operations"),
+    *("accounted_write_bytes", "accounted_read_bytes"),
+)
 
 
 # States that a job passes through on its way from one attempt to the next. After a crash
@@ -94,6 +97,29 @@ def job_of(row: Sequence[Any]) -> Job:
     return Job(**values)
 
 
+OF_SERVED = """
+    (:seen IS NULL OR start <= :seen) AND (
+        job_id = :job AND array_task = :task
+        OR :task >= 0 AND array_job = :job AND array_index = :task
+    )
+"""
+
+
+def _contradiction(served: JobStats, job: Job) -> str | None:
+    """Return what the accounting says against the servers' figures of a job, if anything."""
+    if served.uid is not None and served.uid != job.uid is not None:
+        return f"job {served.job_id} of user {served.uid}, which is user {job.uid}'s"
+    if served.uid is not None:
+        return None
+    for count, accounted in (
+        (served.write_bytes, job.accounted_write_bytes),
+        (served.read_bytes, job.accounted_read_bytes),
+    ):
+        if accounted is not None and not is_borne_out(count, accounted):
+            return f"job {served.job_id} with {count} B, of which Slurm counted {accounted} B"
+    return None
+
+
 class Jobs(Connection):
     """Table `jobs`."""
 
@@ -108,6 +134,9 @@ class Jobs(Connection):
         with self._transaction() as db:
             for job in jobs:
                 values = {name: getattr(job, name) for name in others}
+                if job.source == "sacct":
+                    values["accounted_write_bytes"] = job.write_bytes
+                    values["accounted_read_bytes"] = job.read_bytes
                 if job.script_signature is not None:
                     values["script_signature"] = signed(job.script_signature)
                 row = _row_of(db, job, others)
@@ -140,32 +169,48 @@ class Jobs(Connection):
                     changed += 1
         return added, changed
 
-    def put_job_stats(self, stats: Iterable[JobStats]) -> int:
+    def put_job_stats(self, stats: Iterable[JobStats]) -> tuple[int, list[str]]:
         """Give jobs the figures of the file system's servers; return how many were known.
 
-        Servers count up until they forget a job, so the larger figure is the later one.
+        Servers count up until they forget a job, so the larger figure is the later one. A process
+        says itself which job it is of, so what the accounting contradicts is not taken: returned
+        as well, in words.
         """
         matched = 0
+        contradicted = []
         with self._transaction() as db:
-            for job in stats:
-                matched += db.execute(
+            for served in stats:
+                row = db.execute(
+                    f"SELECT id, {', '.join(JOB_COLUMNS)} FROM jobs WHERE {OF_SERVED} "
+                    "ORDER BY start DESC, id LIMIT 1",
+                    {
+                        "job": served.job_id,
+                        "task": served.array_task,
+                        "seen": served.seen or None,
+                    },
+                ).fetchone()
+                if row is None:
+                    continue
+                why = _contradiction(served, job_of(row[1:]))
+                if why:
+                    contradicted.append(why)
+                    continue
+                matched += 1
+                db.execute(
                     """
                     UPDATE jobs SET
                         write_bytes = max(coalesce(write_bytes, 0), ?),
                         read_bytes = max(coalesce(read_bytes, 0), ?),
-                        metadata_operations = max(coalesce(metadata_operations, 0), ?)
-                    WHERE id = (
-                        SELECT id FROM jobs
-                        WHERE job_id = ? AND array_task = -1 AND (? = 0 OR start <= ?)
-                        ORDER BY start DESC, id LIMIT 1
-                    )
+                        metadata_operations = max(coalesce(metadata_operations, 0), ?),
+                        served_uid = coalesce(?, served_uid)
+                    WHERE id = ?
                     """,
                     [
-                        *(job.write_bytes, job.read_bytes, job.metadata_operations),
-                        *(job.job_id, job.seen, job.seen),
+                        *(served.write_bytes, served.read_bytes, served.metadata_operations),
+                        *(served.uid, row[0]),
                     ],
-                ).rowcount
-        return matched
+                )
+        return matched, contradicted
 
     def unlogged_jobs(self, latest: int) -> list[Job]:
         """Return the latest jobs that ran without a log but with figures of their I/O.
