@@ -184,7 +184,7 @@ FAILURES = {
     "sluice doctor": "A check fails.",
     "sluice init": "It failed, or --check found something wrong.",
     "sluice history ingest": "Something could not be read; it is named.",
-    "sluice lab profile": "A log could not be read; it is named.",
+    "sluice profile": "A log could not be read; it is named.",
     "sluice off": "A step failed; the text says which.",
     "sluice site attribute": "A log could not be read; it is named.",
 }

@@ -1,18 +1,15 @@
-"""The model card: figures that are right, groups that are held out, pages that are whole."""
+"""The model card: figures that are right, groups that are held out."""
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pattern_card import as_is, chunk_quality, cross_examined, importance
 from sklearn.metrics import f1_score
 
-from sluice.cli.main import main
-from sluice.cli.pages import save_card
 from sluice.darshan.features import FEATURES
 from sluice.history_db.intake import read_labels
 from sluice.patterns.classifier import (
@@ -24,9 +21,9 @@ from sluice.patterns.classifier import (
     resampled_errors,
     tempered,
 )
-from sluice.patterns.evaluation import Judgements, chunk_quality, importance, macro_f1, quality
+from sluice.patterns.evaluation import Judgements, macro_f1, quality
 from sluice.patterns.examples import Example, labelled_examples, synthesised_examples
-from sluice.patterns.training import as_is, by_application, cross_examined, folds, is_labelled
+from sluice.patterns.training import by_application, folds, is_labelled
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "darshan" / "real"
@@ -158,19 +155,6 @@ def test_a_card_tells_shares_of_labels_baselines_and_both_kinds_of_groups(card):
     )
 
 
-def test_a_saved_card_is_json_a_page_with_its_pictures_and_png_files(card, tmp_path):
-    paths = {path.name: path.read_bytes() for path in save_card(card, tmp_path / "card")}
-    assert json.loads(paths["card.json"]) == json.loads(json.dumps(card))
-    pictures = [name for name in paths if name.endswith(".png")]
-    assert len(pictures) == 5
-    assert all(paths[name].startswith(b"\x89PNG") for name in pictures)
-    page = paths["card.html"].decode()
-    assert page.count("data:image/png;base64") == 5
-    assert "rules alone" in page
-    again = {path.name: path.read_bytes() for path in save_card(card, tmp_path / "again")}
-    assert again == paths
-
-
 def test_what_ships_holds_on_logs_that_were_never_trained_on(synthesised):
     """Labelled by hand with reasons; two of them write through memory, unseen."""
     found = as_is(load(DATA / "holdout.csv"), packaged_classifier(), synthesised)
@@ -257,26 +241,3 @@ def test_what_ships_knows_round_11_by_what_was_learned_from_it(synthesised):
 def test_what_ships_holds_on_public_logs_of_all_formats(synthesised):
     found = as_is(load(DATA / "public.csv", PUBLIC), packaged_classifier(), synthesised)
     assert found["unseen_applications"]["accuracy"] >= 0.9
-
-
-# The commands
-
-
-def test_evaluate_judges_a_finished_classifier_on_labelled_logs(tmp_path, monkeypatch):
-    monkeypatch.setattr("sluice.patterns.training.SYNTHESISED_PER_PATTERN", 3)
-    words = ["--as-is", str(DATA / "holdout.csv"), "--output", str(tmp_path / "c")]
-    arguments = ["model", "evaluate", *words]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("coverage: ")
-    assert "baseline: rules alone" in result.stdout
-    assert (tmp_path / "c" / "card.html").exists()
-
-
-def test_evaluate_names_a_label_without_a_log_and_a_label_without_a_pattern(tmp_path):
-    labels = tmp_path / "labels.csv"
-    for row, words in (("gone.darshan,owc", "gone.darshan"), ("gone.darshan,what", "labels.csv:2")):
-        labels.write_text(f"file,pattern\n{row}\n")
-        result = CliRunner().invoke(main, ["model", "evaluate", str(labels)])
-        assert result.exit_code == 1
-        assert words in result.stderr

@@ -1,4 +1,4 @@
-"""Judges pattern classifiers on groups of logs that they have not seen, and their baselines.
+"""Judges pattern classifiers on groups of logs that they have not seen.
 
 A group is an application or a library; holding out random rows would flatter, since the runs of
 one program resemble each other.
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 SEED = 20261121
 RESAMPLES = 1000
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-WITHIN = 1.0  # octaves: a factor of two
-REPEATS = 5  # shuffles of a feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +64,6 @@ def judge(examples: Sequence[Example], predict: Predict) -> Judgements:
     features = np.array([example.features for example in examples], dtype=np.float32)
     answer, confidence = predict(features)
     return Judgements(np.array([example.pattern for example in examples]), answer, confidence)
-
-
-def judge_rules(examples: Sequence[Example]) -> Judgements:
-    """Let the rules alone say it; they know no doubt."""
-    return Judgements(
-        np.array([example.pattern for example in examples]),
-        np.array([example.by_rules for example in examples]),
-        np.ones(len(examples)),
-    )
 
 
 def macro_f1(truth: Texts, answer: Texts) -> float:
@@ -143,43 +132,6 @@ def quality(outcomes: Judgements) -> dict[str, object]:
             for threshold, said, right in abstentions(outcomes)
         ],
     }
-
-
-def chunk_quality(examples: Sequence[Example]) -> dict[str, object] | None:
-    """Return the errors of the chunk size in octaves; None where no truth is known."""
-    known = [example.chunk_octaves for example in examples if example.chunk_octaves is not None]
-    if not known:
-        return None
-    errors = np.abs(np.array(known))
-    return {
-        "logs": len(errors),
-        "median_octaves": _rounded(np.median(errors)),
-        "percentile_95_octaves": _rounded(np.quantile(errors, 0.95)),
-        "within_factor_two": _rounded((errors <= WITHIN).mean()),
-        "errors": [_rounded(error) for error in known],
-    }
-
-
-def importance(
-    examples: Sequence[Example], predict: Predict, names: Sequence[str]
-) -> dict[str, float]:
-    """Return by how much accuracy falls when a feature's values are shuffled among the logs.
-
-    (Breiman, Random Forests, 2001.)
-    """
-    random = np.random.default_rng(SEED)
-    features = np.array([example.features for example in examples], dtype=np.float32)
-    truth = np.array([example.pattern for example in examples])
-    base = float((predict(features)[0] == truth).mean())
-    losses = {}
-    for column, name in enumerate(names):
-        shuffled = features.copy()
-        scores = []
-        for _ in range(REPEATS):
-            shuffled[:, column] = random.permutation(features[:, column])
-            scores.append(float((predict(shuffled)[0] == truth).mean()))
-        losses[name] = base - float(np.mean(scores))
-    return losses
 
 
 def _rounded(value: float | np.floating) -> float:

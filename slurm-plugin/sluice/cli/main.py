@@ -76,7 +76,6 @@ MODEL = (
         "score",
         "backtest",
     ),
-    Verb("evaluate", "Judge the classifier of patterns on what it has not seen."),
 )
 HISTORY = (
     Verb("show", "Say what the history holds.", "history", "show"),

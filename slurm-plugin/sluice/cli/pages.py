@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sluice.cli.plots import Picture
     from sluice.interference.calibrate.analysis import Report
     from sluice.interference.programs import Program
-    from sluice.patterns.training import Card
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
 
@@ -152,76 +151,6 @@ def report_page(facts: dict[str, Any], sections: Sequence[Section]) -> bytes:
         sections=sections,
         pictures={section.heading: drawn.get(section.heading, []) for section in sections},
     )
-
-
-# The classifier of patterns
-
-
-def save_card(card: Card, folder: Path) -> list[Path]:
-    """Write card.json, card.html and the pictures into a folder; return their paths."""
-    from sluice.cli.plots import card_pictures
-
-    pictures = card_pictures(card)
-    page = _rendered(
-        "card.html",
-        title="Model card: patterns of I/O",
-        how=how_text(card),
-        threshold=card["min_confidence"],
-        tables=[quality_table(card), *_chunk_tables(card)],
-        pictures=pictures,
-    )
-    content = (json.dumps(card, indent=2) + "\n").encode()
-    return _saved(folder, pictures, {"card.json": content, "card.html": page})
-
-
-def how_text(card: Card) -> str:
-    """Say what the classifier learned from, and what it was asked about."""
-    kinds = ", ".join(f"{count} {kind}" for kind, count in card["examples"].items())
-    tested = ", ".join(f"{name} ({count})" for name, count in card["applications"].items())
-    return f"{card['how'].capitalize()}. Learned from {kinds} logs; asked about {tested}."
-
-
-def quality_table(card: Card) -> Table:
-    """Return how good the answers are: those of the classifier first, the baselines last."""
-    titles = {
-        "unseen_applications": "applications not seen",
-        "unseen_libraries": "libraries not seen",
-    }
-    judged = {title: card[name] for name, title in titles.items() if name in card}
-    judged |= {f"baseline: {name}": found for name, found in card["baselines"].items()}
-    return Table(
-        "Answers",
-        ("about", "logs", "accuracy", "macro-F1", "interval", "calibration error", "by chance"),
-        [(title, *_quality_cells(found)) for title, found in judged.items()],
-    )
-
-
-def _quality_cells(found: dict[str, Any]) -> tuple[str, ...]:
-    low, high = found["macro_f1_interval"]
-    return (
-        str(found["logs"]),
-        f"{found['accuracy']:.1%}",
-        f"{found['macro_f1']:.3f}",
-        f"{low:.3f} to {high:.3f}",
-        f"{found['calibration_error']:.3f}",
-        f"{found['calibration_error_by_chance']:.3f}",
-    )
-
-
-def _chunk_tables(card: Card) -> list[Table]:
-    rows = [
-        (
-            title,
-            str(found["logs"]),
-            f"{found['within_factor_two']:.1%}",
-            f"{found['median_octaves']:.2f}",
-            f"{found['percentile_95_octaves']:.2f}",
-        )
-        for title, name in (("labelled", "chunk"), ("synthesised", "chunk_synthesised"))
-        if (found := card.get(name))
-    ]
-    titles = ("of logs", "logs", "within a factor of two", "median octaves", "95 % below")
-    return [Table("Chunk size", titles, rows)] if rows else []
 
 
 # Calibrations

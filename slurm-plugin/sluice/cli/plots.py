@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sluice.interference.calibrate.analysis import BreakEven, DeltaPoint, Matrix, Report
-    from sluice.patterns.training import Card
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.io_replay import IoOutcomes
 
@@ -95,6 +94,16 @@ def report_pictures(facts: dict[str, Any]) -> dict[str, list[Picture]]:
     return found
 
 
+def reliability_plot(axes: Axes, found: dict[str, Any]) -> None:
+    """Paint how often answers of each class of confidence were right; found is `quality`."""
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    for confidence, right, count in found["reliability"]:
+        axes.scatter(confidence, right, s=20 + 200 * count / found["logs"], color=BLUE)
+        axes.annotate(str(count), (confidence, right), textcoords="offset points", xytext=(6, -10))
+    axes.set(xlim=(0, 1.03), ylim=(0, 1.03), xlabel="confidence", ylabel="share that is right")
+    axes.set_title(f"expected calibration error {found['calibration_error']:.3f}", fontsize="small")
+
+
 USERS_SHOWN = 12
 
 
@@ -110,73 +119,6 @@ def _gains(axes: Axes, users: Sequence[dict[str, Any]]) -> None:
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set(xlabel="node-hours")
     axes.legend(fontsize="small")
-
-
-# The classifier of patterns
-
-FEATURES_SHOWN = 15
-
-
-def card_pictures(card: Card) -> list[Picture]:
-    found = card["unseen_applications"]
-    drawn = [
-        ("confusion", "What was said of what", _confusion, found["confusion"]),
-        ("reliability", "Reliability of the confidence", reliability_plot, found),
-        ("abstentions", "Abstentions", _abstentions, found["abstentions"]),
-    ]
-    if card["chunk"]:
-        drawn.append(("chunks", "Errors of the chunk size", _chunks, card["chunk"]["errors"]))
-    if card["importance"]:
-        title = "Importance of the features"
-        drawn.append(("importance", title, _importance, card["importance"]))
-    return [
-        Picture(name, title, f"{title}; card.json has the figures", picture(paint, data))
-        for name, title, paint, data in drawn
-    ]
-
-
-def _confusion(axes: Axes, table: dict[str, dict[str, int]]) -> None:
-    truths, answers = list(table), list(next(iter(table.values())))
-    counts = np.array([[table[truth][answer] for answer in answers] for truth in truths])
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    for row, column in np.argwhere(counts > 0):
-        colour = "white" if shares[row, column] > 0.6 else "black"
-        axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour)
-    axes.set_xticks(range(len(answers)), answers, rotation=45, ha="right")
-    axes.set_yticks(range(len(truths)), truths)
-    axes.set(xlabel="answer", ylabel="truth")
-
-
-def reliability_plot(axes: Axes, found: dict[str, Any]) -> None:
-    """Paint how often answers of each class of confidence were right; found is `quality`."""
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
-    for confidence, right, count in found["reliability"]:
-        axes.scatter(confidence, right, s=20 + 200 * count / found["logs"], color=BLUE)
-        axes.annotate(str(count), (confidence, right), textcoords="offset points", xytext=(6, -10))
-    axes.set(xlim=(0, 1.03), ylim=(0, 1.03), xlabel="confidence", ylabel="share that is right")
-    axes.set_title(f"expected calibration error {found['calibration_error']:.3f}", fontsize="small")
-
-
-def _abstentions(axes: Axes, rows: list[tuple[float, float, float | None]]) -> None:
-    known = [(said, right, threshold) for threshold, said, right in rows if right is not None]
-    axes.plot([said for said, _, _ in known], [right for _, right, _ in known], "o-", color=BLUE)
-    for said, right, threshold in known:
-        axes.annotate(f"≥ {threshold}", (said, right), textcoords="offset points", xytext=(4, 5))
-    axes.set(xlim=(0, 1.05), ylim=(0, 1.05), xlabel="share answered", ylabel="accuracy of those")
-
-
-def _chunks(axes: Axes, errors: list[float]) -> None:
-    axes.hist(np.clip(errors, -4, 4), bins=np.arange(-4.25, 4.5, 0.5).tolist(), color=BLUE)
-    axes.axvspan(-1, 1, color=GREY, alpha=0.2)
-    axes.set(xlabel="octaves: log2 (found / true)", ylabel="logs")
-
-
-def _importance(axes: Axes, losses: dict[str, float]) -> None:
-    names = list(losses)[:FEATURES_SHOWN][::-1]
-    axes.barh(names, [losses[name] for name in names], color=BLUE)
-    axes.set(xlabel="accuracy lost when shuffled")
-    axes.locator_params(axis="x", nbins=4)
 
 
 # Calibrations

@@ -314,7 +314,7 @@ def _print_patterns(metrics: dict[str, Any]) -> None:
         f"patterns learned from {kinds} logs; of the {held_out['logs']} of applications that it "
         f"had not seen it named {share_text(held_out['accuracy'])} rightly, "
         f"macro-F1 {held_out['macro_f1']:.2f} ({low:.2f} to {high:.2f}), "
-        f"calibration error {held_out['calibration_error']:.3f}; more by `sluice model evaluate`"
+        f"calibration error {held_out['calibration_error']:.3f}"
     )
     click.echo()
 
