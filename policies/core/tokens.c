@@ -217,59 +217,42 @@ sluice_tokens_fit (const struct sluice_policy *policy, const struct sluice_token
 
 /* One item of a text, and the character in front of it. */
 struct item {
-	const char *start;
+	char *start;
 	size_t length;
 	char separator;
 };
 
 static int
-next_item (const char **rest, struct item *out)
+next_item (char **rest, const char *separators, struct item *out)
 {
-	const char *p = *rest;
+	char *p = *rest;
 	out->separator = ',';
-	while (*p && strchr (",;|", *p))
+	while (*p && strchr (separators, *p))
 		out->separator = *p++;
 	out->start = p;
-	out->length = strcspn (p, ",;|");
+	out->length = strcspn (p, separators);
 	*rest = p + out->length;
 	return out->length > 0;
 }
 
-/* The licence's name: in `license/a:1` what follows the word, wherever that
- * stands, as Slurm reads it (slurm_get_next_tres in slurm_protocol_defs.c). */
-static const char *
-name_of (const struct item *item, size_t *length)
+/* Of a licence the length of its name: `a:1`, from 23.11 also `a=1`, from 25.05 also
+ * `a(nodes):1`. */
+static size_t
+name_length (const char *name, const char *end)
 {
-	static const char word[] = "license/";
-	const char *end = item->start + item->length;
-	const char *name = item->start;
-
-	for (const char *p = name; (size_t)(end - p) >= sizeof word - 1; p++)
-		if (memcmp (p, word, sizeof word - 1) == 0) {
-			name = p + sizeof word - 1;
-			break;
-		}
-	/* `a:1`, from 25.05 also `a=1` and `a(nodes):1` */
-	*length = 0;
-	while (name + *length < end && !strchr (":=(", name[*length]))
-		++*length;
-	return name;
+	size_t length = 0;
+	while (name + length < end && !strchr (":=(;|", name[length]))
+		length++;
+	return length;
 }
 
+/* Whether a licence is one of our tokens. */
 static int
-is_name (const char *name, size_t length, const char *wanted)
-{
-	return strlen (wanted) == length && memcmp (name, wanted, length) == 0;
-}
-
-/* Whether an item is one of our tokens. */
-static int
-find_token (const struct sluice_policy *policy, const struct item *item, uint32_t *lane,
-	    uint32_t *klass)
+is_token (const struct sluice_policy *policy, const char *name, const char *end,
+	  uint32_t *lane, uint32_t *klass)
 {
 	char token[SLUICE_TOKEN_SIZE];
-	size_t length;
-	const char *name = name_of (item, &length);
+	size_t length = name_length (name, end);
 
 	for (*lane = 0; *lane < sluice_lane_count (policy); ++*lane) {
 		const char *prefix = sluice_lane_name (policy, *lane);
@@ -279,65 +262,113 @@ find_token (const struct sluice_policy *policy, const struct item *item, uint32_
 		for (*klass = SLUICE_CLASS_NONE + 1; *klass < SLUICE_CLASS_COUNT;
 		     ++*klass) {
 			sluice_token_name (policy, *lane, *klass, token);
-			if (is_name (name, length, token))
+			if (strlen (token) == length && memcmp (name, token, length) == 0)
 				return 1;
 		}
 	}
 	return 0;
 }
 
-/* Whether a granted token is named as Sluice would: once, and one of it. */
+/* Whether a licence can start here in what is wanted for each task: behind the word,
+ * wherever that is (`license/a`, up to 23.02 `license:a`, from 23.11 also `licensea`).
+ * slurmctld reads what follows as licences, which may be several (slurm_get_next_tres and
+ * its callers). */
 static int
-is_as_granted (const struct item *item, uint32_t seen, uint32_t lane)
+is_start_for_tasks (const struct item *item, const char *p)
 {
-	size_t length;
-	const char *name = name_of (item, &length);
-	const char *count = name + length;
+	static const char word[] = "license";
+	size_t length = sizeof word - 1;
+
+	if (p > item->start && strchr (";|", p[-1]))
+		return 1;
+	if (p > item->start && strchr ("/:", p[-1]))
+		p--;
+	return (size_t)(p - item->start) >= length
+	       && memcmp (p - length, word, length) == 0;
+}
+
+static int
+find_token (const struct sluice_policy *policy, enum sluice_wish wish,
+	    const struct item *item, uint32_t *lane, uint32_t *klass)
+{
 	const char *end = item->start + item->length;
-	return name == item->start && !(seen >> lane & 1)
-	       && (count == end || (end - count == 2 && memcmp (count, ":1", 2) == 0));
+
+	if (wish == SLUICE_WISH_LICENSES)
+		return is_token (policy, item->start, end, lane, klass);
+	for (const char *p = item->start; p < end; p++)
+		if (is_start_for_tasks (item, p) && is_token (policy, p, end, lane, klass))
+			return 1;
+	return 0;
+}
+
+static const char *
+separators_of (enum sluice_wish wish)
+{
+	return wish == SLUICE_WISH_FOR_TASKS ? "," : ",;|";
 }
 
 int
+sluice_licenses_name_token (const struct sluice_policy *policy, enum sluice_wish wish,
+			    char *text)
+{
+	struct item item;
+	uint32_t lane, klass;
+
+	while (next_item (&text, separators_of (wish), &item))
+		if (find_token (policy, wish, &item, &lane, &klass))
+			return 1;
+	return 0;
+}
+
+/* Of a granted token, as much as Sluice would name: one of it. */
+static size_t
+granted_length (const struct item *item)
+{
+	size_t length = name_length (item->start, item->start + item->length);
+	const char *count = item->start + length;
+	return item->length - length == 2 && memcmp (count, ":1", 2) == 0 ? item->length
+									  : length;
+}
+
+struct sluice_stripped
 sluice_licenses_strip (const struct sluice_policy *policy,
 		       const struct sluice_token_set *reserved,
-		       const struct sluice_tokens *granted, const char *text, char *out,
-		       struct sluice_stripped *stripped)
+		       const struct sluice_tokens *granted, enum sluice_wish wish,
+		       char *text)
 {
-	struct text kept = { out, 0 };
-	struct item item;
+	struct sluice_stripped stripped = { 0 };
 	uint32_t kept_lanes = 0, lane, klass;
-	const char *rest = text;
+	char *rest = text, *end = text;
+	struct item item;
 
-	memset (stripped, 0, sizeof *stripped);
-	if (!memchr (text, '\0', SLUICE_LICENSES_SIZE))
-		return -1;
-	out[0] = '\0';
-	while (next_item (&rest, &item)) {
-		if (find_token (policy, &item, &lane, &klass)
+	while (next_item (&rest, separators_of (wish), &item)) {
+		size_t length = item.length;
+		if (find_token (policy, wish, &item, &lane, &klass)
 		    && (!reserved || reserved->lanes[klass] >> lane & 1)) {
 			int is_granted = granted && granted->klass == klass
 					 && granted->lane_mask >> lane & 1;
 			if (is_granted)
-				stripped->lanes |= 1u << lane;
-			if (!is_granted || !is_as_granted (&item, kept_lanes, lane)) {
-				stripped->items++;
+				stripped.lanes |= 1u << lane;
+			if (!is_granted || kept_lanes >> lane & 1) {
+				stripped.items++;
 				continue;
 			}
 			kept_lanes |= 1u << lane;
+			length = granted_length (&item);
 		}
-		put (&kept, item.separator, item.start, item.length);
+		if (stripped.items == 0) {
+			end = item.start; /* as it is, with its separators */
+		} else {
+			if (end > text)
+				*end++ = item.separator;
+			memmove (end, item.start, length);
+		}
+		end += length;
+		stripped.items += length < item.length;
 	}
-	if (stripped->items == 0)
-		memcpy (out, text, strlen (text) + 1);
-	/* put back what was granted and named, but not so; to alternatives
-	 * nothing can be added */
-	struct sluice_tokens lost = { .lane_mask = stripped->lanes & ~kept_lanes };
-	if (lost.lane_mask && !strchr (out, '|')) {
-		lost.klass = granted->klass;
-		sluice_licenses_append (policy, &lost, out);
-	}
-	return 0;
+	if (stripped.items > 0)
+		*end = '\0';
+	return stripped;
 }
 
 void

@@ -7,8 +7,8 @@
  * sluiced imposes the gate, so a job that only takes tokens never waits.
  *
  * What users wrote is only ever read as far as it has to be: a text in which
- * nothing is ours stays byte for byte, and one that makes no sense is left for
- * Slurm to refuse.
+ * nothing is ours stays byte for byte. What Slurm refuses is left for Slurm to refuse, but
+ * no length and no form keeps a token.
  */
 #ifndef SLUICE_TOKENS_H
 #define SLUICE_TOKENS_H
@@ -91,18 +91,26 @@ struct sluice_stripped {
 	uint32_t lanes; /* whose granted token the text names */
 };
 
+/* The two texts in which a user may ask for licences. */
+enum sluice_wish {
+	SLUICE_WISH_LICENSES,  /* `a:2,b;c@srv:1` */
+	SLUICE_WISH_FOR_TASKS, /* `gres/gpu:1,license/a:1`: --tres-per-task, from 23.02 */
+};
+
 /*
- * Take lane tokens off a user's own text: licences (`a:2,b;c@srv:1`), or what
- * they want for each task (`gres/gpu:1,license/a:1`). Only those in reserved are
- * taken off (NULL: all of the policy's). Those in granted (may be
- * NULL), which Sluice gave the job before, may be named once each, without a
- * count or with `:1`; named otherwise they are put back so.
- * out holds SLUICE_LICENSES_SIZE bytes; it equals the text if nothing is taken
- * off. 0, or -1 when the text is too long to be accepted by Slurm anyway.
+ * Take lane tokens off a user's own text, of any length, in place. A token is what
+ * slurmctld of any version from 22.05 to 26.05 reads as that licence (_build_license_list
+ * in licenses.c, slurm_get_next_tres in slurm_protocol_defs.c). Only those in reserved are
+ * taken off (NULL: all of the policy's). Those in granted (may be NULL), which Sluice gave
+ * the job before, may be named once each, without a count or with `:1`; another count goes.
  */
-int sluice_licenses_strip (const struct sluice_policy *policy,
-			   const struct sluice_token_set *reserved,
-			   const struct sluice_tokens *granted, const char *text, char *out,
-			   struct sluice_stripped *stripped);
+struct sluice_stripped sluice_licenses_strip (const struct sluice_policy *policy,
+					      const struct sluice_token_set *reserved,
+					      const struct sluice_tokens *granted,
+					      enum sluice_wish wish, char *text);
+
+/* Whether there is anything to take off, were all of the policy's tokens reserved. */
+int sluice_licenses_name_token (const struct sluice_policy *policy, enum sluice_wish wish,
+				char *text);
 
 #endif

@@ -116,14 +116,11 @@ adapter_job_id (const job_desc_msg_t *change)
 int
 adapter_set_text (char **place, const char *text)
 {
-	char *copy = NULL;
-	if (text) {
-		size_t size = strlen (text) + 1;
-		copy = slurm_xcalloc (1, size, false, true, __FILE__, __LINE__, __func__);
-		if (!copy)
-			return -1;
-		memcpy (copy, text, size);
-	}
+	size_t size = strlen (text) + 1;
+	char *copy = slurm_xcalloc (1, size, false, true, __FILE__, __LINE__, __func__);
+	if (!copy)
+		return -1;
+	memcpy (copy, text, size);
 	slurm_xfree ((void **)place);
 	*place = copy;
 	return 0;

@@ -22,8 +22,8 @@ int adapter_annotate (job_desc_msg_t *job, const char *note);
  * id that sbatch printed. */
 uint32_t adapter_job_id (const job_desc_msg_t *change);
 
-/* Put a copy of text in the place of a text of the job; NULL: none. 0, or -1
- * where there is no memory: then the old one stays. */
+/* Put a copy of text in the place of a text of the job. 0, or -1 where there is
+ * no memory: then the old one stays. */
 int adapter_set_text (char **place, const char *text);
 
 #endif

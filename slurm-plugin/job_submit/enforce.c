@@ -200,23 +200,19 @@ defined_tokens (const struct sluice_policy *policy, struct sluice_token_set *out
  * becomes NULL: at submission no licences, in a modification no change of them.
  * So nobody's wrong wish for a token costs a running job its other licences. */
 static struct sluice_stripped
-strip (const struct view *view, const struct sluice_tokens *granted, char **text)
+strip (const struct view *view, const struct sluice_tokens *granted, enum sluice_wish wish,
+       char **text)
 {
-	char kept[SLUICE_LICENSES_SIZE];
 	struct sluice_stripped stripped = { 0 };
 	struct sluice_token_set defined;
 
-	if (!*text
-	    || sluice_licenses_strip (&view->reserved, NULL, granted, *text, kept,
-				      &stripped)
-		   != 0
-	    || stripped.items == 0)
+	if (!*text || !sluice_licenses_name_token (&view->reserved, wish, *text))
 		return stripped;
 	/* only now, and so for no job that names none: ask what the controller has */
 	defined_tokens (&view->reserved, &defined);
-	sluice_licenses_strip (&view->reserved, &defined, granted, *text, kept, &stripped);
-	if (stripped.items > 0)
-		adapter_set_text (text, kept[0] ? kept : NULL);
+	stripped = sluice_licenses_strip (&view->reserved, &defined, granted, wish, *text);
+	if (stripped.items > 0 && !**text)
+		slurm_xfree ((void **)text);
 	return stripped;
 }
 
@@ -225,8 +221,9 @@ enforce_strip (const struct view *view, job_desc_msg_t *job, struct counters *co
 {
 	if (!view->reserves_tokens)
 		return;
-	uint32_t items = strip (view, NULL, &job->licenses).items
-			 + strip (view, NULL, &job->tres_per_task).items;
+	uint32_t items
+	    = strip (view, NULL, SLUICE_WISH_LICENSES, &job->licenses).items
+	      + strip (view, NULL, SLUICE_WISH_FOR_TASKS, &job->tres_per_task).items;
 	if (items > 0)
 		count (&counters->stripped);
 }
@@ -299,8 +296,11 @@ enforce_modify (const struct view *view, job_desc_msg_t *change, uint32_t uid,
 	}
 
 	int sets_licenses = change->licenses != NULL;
-	struct sluice_stripped licenses = strip (view, &granted, &change->licenses);
-	if (licenses.items + strip (view, NULL, &change->tres_per_task).items > 0)
+	struct sluice_stripped licenses
+	    = strip (view, &granted, SLUICE_WISH_LICENSES, &change->licenses);
+	struct sluice_stripped for_tasks
+	    = strip (view, NULL, SLUICE_WISH_FOR_TASKS, &change->tres_per_task);
+	if (licenses.items + for_tasks.items > 0)
 		count (&counters->stripped);
 	/* Slurm replaces a job's licences as a whole, so what the user leaves out goes */
 	int is_set = sets_licenses && change->licenses;

@@ -1,7 +1,7 @@
 /*
  * Any bytes as the licences a user wrote. The first byte says what the job was
- * given before: whatever the rest is, it holds no more of our tokens afterwards,
- * and taking them off again changes nothing.
+ * given before, and in which text they stand: whatever the rest is, it holds no more of our
+ * tokens afterwards, and taking them off again changes nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,25 +12,31 @@ static const char conf[] = "Lane=a Targets=1\nLane=ab Targets=1\nLane=b_flush Ta
 
 static void
 check (const struct sluice_policy *policy, const struct sluice_tokens *granted,
-       const char *text)
+       enum sluice_wish wish, char *text)
 {
-	char once[SLUICE_LICENSES_SIZE], twice[SLUICE_LICENSES_SIZE];
-	struct sluice_stripped first, second;
-
-	if (sluice_licenses_strip (policy, NULL, granted, text, once, &first) != 0) {
-		if (strlen (text) < SLUICE_LICENSES_SIZE)
-			abort (); /* refused without need */
+	char own[SLUICE_LICENSES_SIZE];
+	char *before = strdup (text);
+	if (!before)
 		return;
-	}
-	if (first.items == 0 && strcmp (once, text) != 0)
-		abort (); /* altered without need */
-	if (first.lanes & ~granted->lane_mask)
+	struct sluice_stripped first
+	    = sluice_licenses_strip (policy, NULL, granted, wish, text);
+	if (first.items > 0 && !sluice_licenses_name_token (policy, wish, before))
 		abort ();
-	if (sluice_licenses_strip (policy, NULL, granted, once, twice, &second) != 0
-	    || second.items != 0 || strcmp (once, twice) != 0)
+	if (first.items == 0 && strcmp (before, text) != 0)
+		abort (); /* altered without need */
+	if (strlen (text) > strlen (before) || first.lanes & ~granted->lane_mask)
+		abort ();
+	strcpy (before, text);
+	if (sluice_licenses_strip (policy, NULL, granted, wish, text).items != 0
+	    || strcmp (before, text) != 0)
 		abort (); /* something was left */
-	if (sluice_tokens_fit (policy, granted, (uint32_t)strlen (once))
-	    != (sluice_licenses_append (policy, granted, once) == 0))
+	free (before);
+	size_t length = strlen (text);
+	if (length >= sizeof own)
+		return;
+	memcpy (own, text, length + 1);
+	if (sluice_tokens_fit (policy, granted, (uint32_t)length)
+	    != (sluice_licenses_append (policy, granted, own) == 0))
 		abort ();
 }
 
@@ -51,7 +57,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 		return 0;
 	memcpy (text, data + 1, size - 1);
 	text[size - 1] = '\0';
-	check (&config.policy, &granted, text);
+	check (&config.policy, &granted,
+	       data[0] & 0x80 ? SLUICE_WISH_FOR_TASKS : SLUICE_WISH_LICENSES, text);
 	free (text);
 	return 0;
 }

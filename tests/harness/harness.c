@@ -183,7 +183,10 @@ unescape (char *text)
 	char *out = text;
 	for (char *p = text; *p; p++) {
 		if (*p == '\\' && p[1])
-			*out++ = *++p == 'n' ? '\n' : *p == 't' ? '\t' : *p;
+			*out++ = *++p == 'n' ? '\n'
+				 : *p == 't' ? '\t'
+				 : *p == 'r' ? '\r'
+					     : *p;
 		else
 			*out++ = *p;
 	}
@@ -350,13 +353,23 @@ read_job (char *fields, struct job *out)
 	}
 }
 
-/* `=` for the text that was asked for, else what became of it. */
-static const char *
-change_of (const char *before, const char *after)
+/* Of the text that was asked for `=`, else what became of it, escaped, and a tab. */
+static void
+print_change (const char *before, const char *after)
 {
 	if (before && after ? strcmp (before, after) == 0 : before == after)
-		return "=";
-	return after ? after : "";
+		putchar ('=');
+	else
+		for (const char *p = after ? after : ""; *p; p++) {
+			char escape = *p == '\n'   ? 'n'
+				      : *p == '\t' ? 't'
+				      : *p == '\r' ? 'r'
+						   : *p;
+			if (escape != *p || *p == '\\' || *p == '=')
+				putchar ('\\');
+			putchar (escape);
+		}
+	putchar ('\t');
 }
 
 static void
@@ -370,10 +383,10 @@ add_and_submit (char *fields)
 		die ("too many jobs", "see MAX_JOBS");
 	read_job (fields, job);
 	submit_once (job, &outcome);
-	printf ("%d\t%d\t%lu\t%s\t%s\t%s\n", outcome.rc, outcome.is_altered,
-		outcome.allocations, change_of (asked->licenses, outcome.licenses),
-		change_of (asked->tres_per_task, outcome.tres_per_task),
-		outcome.comment ? outcome.comment : "");
+	printf ("%d\t%d\t%lu\t", outcome.rc, outcome.is_altered, outcome.allocations);
+	print_change (asked->licenses, outcome.licenses);
+	print_change (asked->tres_per_task, outcome.tres_per_task);
+	puts (outcome.comment ? outcome.comment : "");
 	outcome_free (&outcome);
 }
 
@@ -387,8 +400,10 @@ read_and_modify (char *fields)
 	change.licenses = copy_of (change.licenses);
 	change.tres_per_task = copy_of (change.tres_per_task);
 	int rc = modify (&change, NULL, change.user_id);
-	printf ("%d\t%s\t%s\n", rc, change_of (job.description.licenses, change.licenses),
-		change_of (job.description.tres_per_task, change.tres_per_task));
+	printf ("%d\t", rc);
+	print_change (job.description.licenses, change.licenses);
+	print_change (job.description.tres_per_task, change.tres_per_task);
+	putchar ('\n');
 	slurm_xfree ((void **)&change.licenses);
 	slurm_xfree ((void **)&change.tres_per_task);
 	slurm_xfree ((void **)&job.description.licenses);

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import made_model
 import pytest
+import slurm_licenses
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plugin_harness import Change, Harness, build, drain, install
 from test_plugin import KINDS
 
@@ -334,6 +337,55 @@ def test_where_the_controller_tells_no_totals_the_tokens_of_named_lanes_count(
 ) -> None:
     become(harness, "observe")
     assert harness.submit(uid=USER, licenses="sl0_stream,all_meta").licenses == "all_meta"
+
+
+# Any text at all
+
+SITES_OWN = ("tool", "b@srv", "sl0", "sl0_streams")
+TOKENS_OF_BOTH = tuple(
+    f"{lane}_{klass}" for lane in ("sl0", "sl1") for klass in ("stream", "flush", "meta")
+)
+ALL = SITES_OWN + TOKENS_OF_BOTH
+ANY_TEXTS = st.tuples(slurm_licenses.wishes(ALL), slurm_licenses.wishes(ALL, word="license"))
+KIND_OF_JOB = st.sampled_from(["sbatch", "array", "leader", "follower", "srun", "salloc"])
+slow_start = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@slow_start
+@given(texts=ANY_TEXTS, kind=KIND_OF_JOB, version=st.sampled_from(slurm_licenses.VERSIONS))
+def test_no_text_brings_a_token_to_a_submission(
+    harness: Harness, texts: tuple[str, str], kind: str, version: str
+) -> None:
+    fields = {**KINDS[kind], "uid": STRANGER, "name": "unheard of"}
+    outcome = harness.submit(**fields, licenses=texts[0], tres_per_task=texts[1])
+    assert outcome.rc == 0
+    kept = [
+        new if new is not None else old
+        for old, new in zip(texts, (outcome.licenses, outcome.tres_per_task), strict=True)
+    ]
+    slurm_licenses.check_stripped(version, texts, (kept[0], kept[1]), ALL, TOKENS_OF_BOTH)
+
+
+@slow_start
+@given(
+    texts=ANY_TEXTS,
+    job=st.sampled_from(["7", "42", "42_3", "43"]),
+    version=st.sampled_from(slurm_licenses.VERSIONS),
+)
+def test_no_text_brings_a_token_to_a_modification(
+    harness: Harness, texts: tuple[str, str], job: str, version: str
+) -> None:
+    change = harness.modify(uid=USER, job_id_str=job, licenses=texts[0], tres_per_task=texts[1])
+    given_before = {"42": ("sl0_stream", "sl1_stream"), "43": ("sl0_flush",)}
+    granted = given_before.get(job.partition("_")[0], ())
+    kept = [
+        new if new is not None else old
+        for old, new in zip(texts, (change.licenses, change.tres_per_task), strict=True)
+    ]
+    others = [token for token in TOKENS_OF_BOTH if token not in granted]
+    left = slurm_licenses.licences(version, kept[0], kept[1], ALL) or {}
+    assert not set(left) & set(others)
+    assert all(left.get(token, 0) <= 1 for token in granted)
 
 
 # Modification

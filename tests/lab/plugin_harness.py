@@ -6,6 +6,7 @@ a clock that the test sets. The plugin's own threads, files and socket are real.
 
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -171,6 +172,7 @@ class Harness:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                errors="surrogateescape",
                 env=os.environ
                 | {
                     "SLUICE_CONF": str(self.files.config),
@@ -250,7 +252,7 @@ class Harness:
 
     def modify(self, **fields: str | int) -> Change:
         """Change a job as uid would; the fields are those that change."""
-        rc, licenses, for_each_task = self._call("modify", *_words(fields)).split("\t")
+        rc, licenses, for_each_task, _ = self._call("modify", *_words(fields)).split("\t")
         return Change(int(rc), _changed(licenses), _changed(for_each_task))
 
     def set_total(self, token: str, total: int) -> None:
@@ -285,12 +287,20 @@ def _words(fields: Mapping[str, str | int]) -> Iterator[str]:
     return (f"{key}={_escape(value)}" for key, value in fields.items())
 
 
+_ESCAPED = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_UNESCAPED = {escape: letter for letter, escape in _ESCAPED.items()}
+
+
 def _changed(answer: str) -> str | None:
-    return None if answer == "=" else answer
+    return None if answer == "=" else re.sub(r"\\.", _unescape, answer)
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return _UNESCAPED.get(found[0], found[0][1])
 
 
 def _escape(value: str | int) -> str:
-    return str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+    return str(value).translate(str.maketrans(_ESCAPED))
 
 
 def quantile(buckets: Sequence[Sequence[int]], q: float) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
+import slurm_licenses
 from core_cases import (
     FLUSHING,
     NOW,
@@ -34,6 +34,9 @@ from sluice.policies.record import (
     replay,
     replay_grant,
 )
+
+if TYPE_CHECKING:
+    from collections import Counter
 
 LANES = "Lane=sl0 Targets=4 Bandwidth=8G\nLane=sl1 Targets=4 Bandwidth=8G\n"
 TWO_LANES = policy(LANES)
@@ -306,16 +309,6 @@ def test_an_old_snapshot_gives_no_token():
 # What users write
 
 
-def licences(text: str) -> Counter[str]:
-    """What Slurm makes of a request, as sums (_build_license_list of 22.05)."""
-    sums: Counter[str] = Counter()
-    for item in re.split("[,;]", text):
-        name, _, number = item.partition(":")
-        if item:
-            sums[name] += int(number or 1)
-    return sums
-
-
 @pytest.mark.parametrize(
     ("written", "kept"),
     [
@@ -328,13 +321,11 @@ def licences(text: str) -> Counter[str]:
         ("sl0_stream;tool", "tool"),
         ("tool,sl1_meta,sl0_flush", "tool"),
         ("a,sl0_stream,,b;", "a,b"),
+        ("a,,b;sl0_stream;c", "a,,b;c"),
         ("sl0_stream,sl0_stream:2,a", "a"),
         ("sl0_stream|a|sl1_stream|b", "a|b"),  # from 25.05
         ("sl0_stream=4,a=2", "a=2"),  # from 25.05
         ("a,sl0_stream(n[1-2]):1", "a"),
-        ("gres/gpu:1,license/sl0_stream:4", "gres/gpu:1"),  # --tres-per-task
-        ("license/sl0_stream=4,license/a=1", "license/a=1"),
-        ("gres/license/sl0_stream=4", ""),  # Slurm reads a licence there, too
     ],
 )
 def test_lane_tokens_are_taken_off_and_nothing_else(written, kept):
@@ -352,10 +343,30 @@ def test_what_only_resembles_a_token_stays(other):
     assert record.strip(TWO_LANES, f"a,{other};b").text == f"a,{other};b"
 
 
-def test_a_text_that_slurm_refuses_is_not_looked_at():
-    assert record.strip(TWO_LANES, "x" * 1023).items == 0
-    with pytest.raises(core.CoreError, match="1024 bytes"):
-        record.strip(TWO_LANES, "sl0_stream," + "x" * 1013)
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("gres/gpu:1,license/sl0_stream:4", "gres/gpu:1"),
+        ("license/sl0_stream=4,license/a=1", "license/a=1"),
+        ("license:sl0_stream:4,gres:gpu:1", "gres:gpu:1"),  # 23.02
+        ("gres/license/sl0_stream=4", ""),  # Slurm reads a licence there, too
+        ("licensesl0_stream,cpu=1", "cpu=1"),
+        ("license/a;sl0_stream=4,cpu=1", "cpu=1"),  # one item for slurmctld
+        ("gres/sl0_stream:2,license/xsl0_stream", "gres/sl0_stream:2,license/xsl0_stream"),
+    ],
+)
+def test_lane_tokens_are_taken_off_what_is_wanted_for_each_task(written, kept):
+    assert record.strip(TWO_LANES, written, for_tasks=True).text == kept
+
+
+@pytest.mark.parametrize("length", [1023, 1024, 1025, 100_000])
+def test_no_length_keeps_a_token(length):
+    own = "x" * (length - len("sl0_stream,"))
+    assert record.strip(TWO_LANES, own).items == 0
+    for written in (f"sl0_stream,{own}", f"{own},sl0_stream"):
+        assert record.strip(TWO_LANES, written).text == own
+    for_tasks = f"license/sl0_stream,{own}"
+    assert record.strip(TWO_LANES, for_tasks, for_tasks=True).text == own
 
 
 OWN_NAMES = tuple(record.token_names(TWO_LANES))
@@ -364,6 +375,17 @@ ITEMS = st.builds(
     st.one_of(st.sampled_from(OWN_NAMES), st.sampled_from(["tool", "b@srv", "sl0", "sl0_x"])),
     st.one_of(st.just(""), st.integers(0, 10_000).map(":{}".format)),
 )
+
+
+OF_THE_SITE = ("tool", "b@srv", "sl0", "sl0_x", "TOOL")
+DEFINED = OWN_NAMES + OF_THE_SITE
+
+
+def licences(text: str) -> Counter[str]:
+    """What Slurm makes of a request in good form."""
+    sums = slurm_licenses.licences("22.05", text, None, DEFINED)
+    assert sums is not None
+    return sums
 
 
 @st.composite
@@ -385,14 +407,28 @@ def test_a_request_keeps_its_own_sums_and_gains_one_token_a_lane(written, klass,
     assert licences(final) == own | added
 
 
-@given(st.text("abl01_:;,|=(@ stream", max_size=200))
-def test_text_without_tokens_stays_byte_for_byte(written):
-    stripped = record.strip(TWO_LANES, written)
+@pytest.mark.parametrize("version", slurm_licenses.VERSIONS)
+@given(
+    text=slurm_licenses.wishes(DEFINED),
+    for_tasks=slurm_licenses.wishes(DEFINED, word="license"),
+)
+def test_no_version_of_slurm_reads_a_token_that_a_user_wrote(version, text, for_tasks):
+    kept = record.strip(TWO_LANES, text).text
+    kept_for_tasks = record.strip(TWO_LANES, for_tasks, for_tasks=True).text
+    slurm_licenses.check_stripped(
+        version, (text, for_tasks), (kept, kept_for_tasks), DEFINED, OWN_NAMES
+    )
+
+
+@given(slurm_licenses.wishes(DEFINED), st.booleans())
+def test_text_without_tokens_stays_byte_for_byte(written, for_tasks):
+    stripped = record.strip(TWO_LANES, written, for_tasks=for_tasks)
     if stripped.items == 0:
         assert stripped.text == written
     else:
         assert any(name in written for name in OWN_NAMES)
-    assert record.strip(TWO_LANES, stripped.text).items == 0
+        assert len(stripped.text) < len(written)
+    assert record.strip(TWO_LANES, stripped.text, for_tasks=for_tasks).items == 0
 
 
 # What a user may keep of what Sluice gave the job
@@ -409,12 +445,12 @@ GIVEN = Tokens("stream", 0b11)
         ("tool:3", "tool:3", 0),
         ("", "", 0),
         ("sl0_stream,tool", "sl0_stream,tool", 0b01),
-        ("sl0_stream:5,sl1_stream", "sl1_stream,sl0_stream", 0b11),
+        ("sl0_stream:5,sl1_stream", "sl0_stream,sl1_stream", 0b11),
         ("sl0_stream:0", "sl0_stream", 0b01),
         ("sl0_stream,sl0_stream", "sl0_stream", 0b01),
         ("sl0_flush", "", 0),
         ("sl0_flush,sl1_stream", "sl1_stream", 0b10),
-        ("a|sl0_stream:2|b", "a|b", 0b01),  # alternatives take no addition
+        ("a|sl0_stream:2|b", "a|sl0_stream|b", 0b01),
     ],
 )
 def test_granted_tokens_may_be_named_once_each(written, kept, lanes):

@@ -305,6 +305,15 @@ def test_tokens_that_users_write_are_taken_off_and_counted(
     assert files.stats()["stripped"] == before + 2
 
 
+def test_no_length_of_a_request_keeps_a_token(slurm: PrivateSlurm) -> None:
+    """Slurm takes 1,024 bytes at submission, and any number in a modification."""
+    separators = ";" * (1024 - len("sl0_stream,tool"))
+    assert held(slurm, f"--licenses=sl0_stream,{separators}tool")["Licenses"].strip(";") == "tool"
+    job = nobodys(slurm, "--hold", "--licenses=tool:2")
+    update(slurm, job, f"licenses=tool:3,{separators * 3}sl0_stream:999999")
+    assert slurm.job(job)["Licenses"] == "tool:3"
+
+
 def test_a_writer_cannot_raise_his_own_share(slurm: PrivateSlurm) -> None:
     assert (
         held(slurm, WRITER, "--licenses=sl0_stream:50,tool")["Licenses"]

@@ -72,15 +72,15 @@ def append(policy: View, tokens: Tokens, text: str) -> str | None:
     return str(ffi.string(out).decode(errors="surrogateescape"))
 
 
-def strip(policy: View, text: str, granted: Tokens | None = None) -> Stripped:
+def strip(
+    policy: View, text: str, granted: Tokens | None = None, *, for_tasks: bool = False
+) -> Stripped:
     """Take lane tokens off a user's own text, except those granted, which may be named."""
-    out = ffi.new("char[]", LICENSES_SIZE)
-    stripped = ffi.new("struct sluice_stripped *")
     raw = ffi.new("char[]", text.encode(errors="surrogateescape"))
     given = _struct(granted) if granted else ffi.NULL
-    if lib.sluice_licenses_strip(policy.struct, ffi.NULL, given, raw, out, stripped) != 0:
-        raise CoreError(f"licences of {len(raw) - 1} bytes; Slurm takes {LICENSES_SIZE}")
-    result = ffi.string(out).decode(errors="surrogateescape")
+    wish = lib.SLUICE_WISH_FOR_TASKS if for_tasks else lib.SLUICE_WISH_LICENSES
+    stripped = lib.sluice_licenses_strip(policy.struct, ffi.NULL, given, wish, raw)
+    result = ffi.string(raw).decode(errors="surrogateescape")
     return Stripped(result, stripped.items, stripped.lanes)
 
 
@@ -96,10 +96,10 @@ def strip_request(
 ) -> dict[str, str | int | None]:
     """Take lane tokens off what a user asked for (struct sluice_request), as the plugin does."""
     result = dict(request)
-    for member in ("licenses", "tres_per_task"):
+    for member, for_tasks in (("licenses", False), ("tres_per_task", True)):
         text = result.get(member)
-        if isinstance(text, str) and len(text.encode(errors="surrogateescape")) < LICENSES_SIZE:
-            result[member] = strip(policy, text).text or None
+        if isinstance(text, str):
+            result[member] = strip(policy, text, for_tasks=for_tasks).text or None
     return result
 
 
