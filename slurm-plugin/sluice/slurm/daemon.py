@@ -206,8 +206,8 @@ class Daemon:
             seen = Seen.of(self._queue, changes, now)
         if seen is not None:
             self._gatekeeper.bound(seen, self._ledger, self.config, self._slurm_uid)
-        with self._troubles.about("settings"):
-            self._settings.refresh()
+            with self._troubles.about("settings"):
+                self._settings.refresh()
         with self._troubles.about("plugin", (SlurmError,)):
             self._take_up(changes, now)
         with self._troubles.about("queries"):

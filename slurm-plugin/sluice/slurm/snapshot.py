@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 INTERVAL = 60.0  # seconds
+CONTROLLER_INTERVAL = 1.0
+"""Of the controller's settings: whose jobs others may see must not lag behind slurm.conf."""
 BY_PARTITION = "preempt/partition_prio"
 BY_QOS = "preempt/qos"
 
@@ -46,18 +48,21 @@ class Settings:
         self.preempting_qos: list[str] = []
         """Names of the QoS whose jobs may preempt those of others."""
         self._due = 0.0
+        self._controller_due = 0.0
 
     def refresh(self) -> Controller:
         """Ask Slurm again when the last answers are old; return the controller's settings."""
-        if self.controller is None or time.monotonic() >= self._due:
-            controller = slurm_commands.controller()
+        now = time.monotonic()
+        if self.controller is None or now >= self._controller_due:
+            self.controller = slurm_commands.controller()
+            self._controller_due = now + CONTROLLER_INTERVAL
+        if now >= self._due:
             self.partitions = slurm_commands.partitions()
-            self.users = slurm_commands.user_defaults(controller.cluster)
+            self.users = slurm_commands.user_defaults(self.controller.cluster)
             self.preempting_qos = (
-                slurm_commands.preempting_qos() if controller.preempt_type == BY_QOS else []
+                slurm_commands.preempting_qos() if self.controller.preempt_type == BY_QOS else []
             )
-            self.controller = controller
-            self._due = time.monotonic() + INTERVAL
+            self._due = now + INTERVAL
         return self.controller
 
 
