@@ -1,9 +1,6 @@
 #include "files.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-
+#include "libc.h"
 #include "process.h"
 
 /* Descriptors above are asked about each time, and their locks last for ever. */
@@ -30,7 +27,7 @@ device_kind (const struct sluice_turns_words *words, int fd)
 {
 	struct stat status;
 
-	if (fstat (fd, &status) < 0)
+	if (SYSTEM_CALL (fstat, fd, &status) < 0)
 		return UNKNOWN; /* it may be opened where we do not see it */
 	if (!S_ISREG (status.st_mode))
 		return OTHER;
@@ -43,15 +40,13 @@ device_kind (const struct sluice_turns_words *words, int fd)
 COLD static uint8_t
 ask_kind (const struct sluice_turns_words *words, int fd)
 {
-	int before = errno;
 	uint8_t kind = process_is_restricted () ? OTHER : device_kind (words, fd);
 
 	if (kind >= DEVICE_0) {
-		int flags = fcntl (fd, F_GETFL);
+		long flags = SYSTEM_CALL (fcntl, fd, F_GETFL);
 		if (flags >= 0 && (flags & (O_DIRECT | O_DSYNC)))
 			kind |= DURABLE;
 	}
-	errno = before;
 	return kind;
 }
 

@@ -7,6 +7,8 @@
  *   files.c              which descriptors count, what they owe, what is locked
  *   turn.c               waits, and counts
  *   next.c               the functions that ours stand in front of
+ *   libc.c               the functions and system calls that it uses
+ *   loaded.c             finds both, by no name that a program could have as well
  *   wrap_write.c         write, writev, sendfile, copy_file_range, dprintf, ...
  *   wrap_stdio.c         fwrite, fprintf, ..., fflush, fclose
  *   wrap_descriptors.c   fsync, close, dup, flock, fcntl
@@ -23,13 +25,11 @@
  * PR_SET_SECCOMP. When it begins, it uses fcntl (F_GET_SEALS), fstat, madvise and geteuid;
  * not where PR_SET_SECCOMP came before its exec.
  */
-#include "next.h"
 #include "process.h"
 
 __attribute__ ((constructor)) static void
 begin (void)
 {
-	next_find_all ();
 	process_attach ();
 }
 

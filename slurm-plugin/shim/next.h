@@ -13,7 +13,9 @@
 	X (fwrite) X (fwrite_unlocked) X (fputs) X (fputs_unlocked) X (puts)          \
 	X (fputc) X (fputc_unlocked) X (putc) X (putc_unlocked) X (_IO_putc)          \
 	X (putchar) X (putchar_unlocked) X (putw) X (__overflow)                      \
-	X (vfprintf) X (__vfprintf_chk) X (fflush) X (fflush_unlocked)                \
+	X (fprintf) X (vfprintf) X (printf) X (vprintf) X (dprintf) X (__dprintf_chk) \
+	X (__fprintf_chk) X (__vfprintf_chk) X (__printf_chk) X (__vprintf_chk)       \
+	X (fflush) X (fflush_unlocked)                                                \
 	X (fclose) X (freopen) X (freopen64) X (pclose)                               \
 	X (fsync) X (fdatasync) X (close) X (close_range) X (closefrom)               \
 	X (dup) X (dup2) X (dup3) X (flock) X (lockf) X (lockf64)                     \
@@ -33,20 +35,34 @@ enum next {
 	NEXT_OF_OTHERS (NEXT_ENUM) NEXT_COUNT
 };
 
-extern void *next_found[NEXT_COUNT];
+extern void *next_found[NEXT_LIBC_COUNT];
 void *next_find (enum next which);
-/* Finds all that the C library has: later calls, in signal handlers too, find them there.
- * Of what is not there, dlsym would compose an error message, for which it allocates. */
-void next_find_all (void);
+/* Of libraries that a program may load and unload at any time. */
+void *next_of_others (enum next which);
+/* The function of the library in which the next `other` is; NULL: it has none. */
+void *next_beside (enum next other, enum next which);
 
 static inline void *
 next_function (enum next which)
 {
-	void *found = __atomic_load_n (&next_found[which], __ATOMIC_RELAXED);
+	void *found;
+
+	if (which >= NEXT_LIBC_COUNT)
+		return next_of_others (which);
+	found = __atomic_load_n (&next_found[which], __ATOMIC_RELAXED);
 	return __builtin_expect (found != 0, 1) ? found : next_find (which);
 }
 
 #define NEXT(name) ((__typeof__ (&name))next_function (NEXT_##name))
+#define NEXT_BESIDE(other, name)                                                           \
+	((__typeof__ (&name))next_beside (NEXT_##other, NEXT_##name))
+
+/* Ends a function of variable arguments, whatever these are, by what the next one returns:
+ * a function of the program's own libraries, of which nothing else is known. */
+#define PASS_ON(name)                                                                      \
+	__builtin_return (__builtin_apply ((void (*) ())next_function (NEXT_##name),       \
+					   __builtin_apply_args (), NEXT_MOST_STACK))
+enum { NEXT_MOST_STACK = 512 }; /* bytes of arguments beyond registers */
 
 #define EXPORT __attribute__ ((visibility ("default")))
 

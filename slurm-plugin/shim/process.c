@@ -1,17 +1,8 @@
 #include "process.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "libc.h"
 
 /* On a page that is zero again in a child that has a copy of this memory, however it was
  * forked; a child of vfork shares it. */
@@ -32,6 +23,7 @@ static struct inherited {
 static int is_restricted;
 static uint32_t locks_held;
 static pthread_key_t thread_key;
+static int has_thread_key;
 
 /* initial-exec: the first use in a thread must not allocate */
 static _Thread_local struct thread this_thread __attribute__ ((tls_model ("initial-exec")));
@@ -59,14 +51,23 @@ parse_descriptor (const char **text, char end)
 	return number;
 }
 
+/* NULL: it cannot be mapped. */
+static void *
+map (size_t length, int protection, int flags, int fd)
+{
+	void *mapped = (void *)SYSTEM_CALL (mmap, NULL, length, protection, flags, fd, 0);
+
+	return system_is_mapped (mapped) ? mapped : NULL;
+}
+
 /* By calls that the loader makes, too: where the descriptors are gone, a filter that this
  * program was started under may kill it for others. */
 static int
 is_open (int fd)
 {
-	void *mapped = mmap (NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+	void *mapped = map (1, PROT_READ, MAP_SHARED, fd);
 
-	return mapped != MAP_FAILED && munmap (mapped, 1) == 0;
+	return mapped && SYSTEM_CALL (munmap, mapped, 1) == 0;
 }
 
 static ino_t
@@ -74,7 +75,7 @@ inode_of (int fd)
 {
 	struct stat status;
 
-	return fstat (fd, &status) == 0 ? status.st_ino : 0;
+	return SYSTEM_CALL (fstat, fd, &status) == 0 ? status.st_ino : 0;
 }
 
 /* Maps all of a sealed memfd; sets its length. */
@@ -83,15 +84,13 @@ map_sealed (int fd, int protection, size_t least, size_t *length)
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW;
 	struct stat status;
-	int seals = fcntl (fd, F_GET_SEALS);
-	void *mapped;
+	long seals = SYSTEM_CALL (fcntl, fd, F_GET_SEALS);
 
-	if (seals < 0 || (seals & needed) != needed || fstat (fd, &status) < 0
+	if (seals < 0 || (seals & needed) != needed || SYSTEM_CALL (fstat, fd, &status) < 0
 	    || (size_t)status.st_size < least)
 		return NULL;
 	*length = (size_t)status.st_size;
-	mapped = mmap (NULL, *length, protection, MAP_SHARED, fd, 0);
-	return mapped == MAP_FAILED ? NULL : mapped;
+	return map (*length, protection, MAP_SHARED, fd);
 }
 
 static const struct sluice_turns_words *
@@ -128,12 +127,12 @@ map_page (int fd)
 static int
 map_identity (void)
 {
-	size_t length = (size_t)sysconf (_SC_PAGESIZE);
-	void *mapped = mmap (NULL, length, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t length = LIBC (getauxval) (AT_PAGESZ);
+	void *mapped
+	    = map (length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 	/* from Linux 4.14; without it, children would be taken for their parents */
-	if (mapped == MAP_FAILED || madvise (mapped, length, MADV_WIPEONFORK) < 0)
+	if (!mapped || SYSTEM_CALL (madvise, mapped, length, MADV_WIPEONFORK) < 0)
 		return -1;
 	identity = mapped;
 	return 0;
@@ -161,11 +160,13 @@ attach (const char *text)
 
 	if (words_fd < 0 || !is_open (words_fd) || !(mapped = map_words (words_fd)))
 		return;
-	if (geteuid () == 0 && !(mapped->flags & SLUICE_TURNS_ROOT_TOO))
+	if (SYSTEM_CALL (geteuid) == 0 && !(mapped->flags & SLUICE_TURNS_ROOT_TOO))
 		return;
-	if (map_page (page_fd) < 0 || map_identity () < 0
-	    || pthread_key_create (&thread_key, withdraw) != 0)
+	if (map_page (page_fd) < 0 || map_identity () < 0)
 		return;
+	/* before glibc 2.34, a program without threads does not have it */
+	if (LIBC (pthread_key_create) && LIBC (pthread_setspecific))
+		has_thread_key = LIBC (pthread_key_create) (&thread_key, withdraw) == 0;
 	inherited[0] = (struct inherited){ page_fd, inode_of (page_fd) };
 	inherited[1] = (struct inherited){ words_fd, inode_of (words_fd) };
 	STORE (words, mapped);
@@ -174,12 +175,11 @@ attach (const char *text)
 void
 process_attach (void)
 {
-	const char *text = getenv (SLUICE_TURNS_ENVIRONMENT);
-	int before = errno;
+	const char *text
+	    = libc_is_complete () ? LIBC (getenv) (SLUICE_TURNS_ENVIRONMENT) : NULL;
 
-	if (text && !getauxval (AT_SECURE))
+	if (text && !LIBC (getauxval) (AT_SECURE))
 		attach (text);
-	errno = before;
 }
 
 /* ---- slots ---- */
@@ -188,7 +188,7 @@ static uint64_t
 boot_time (void)
 {
 	struct timespec now;
-	clock_gettime (CLOCK_BOOTTIME, &now);
+	LIBC (clock_gettime) (CLOCK_BOOTTIME, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -197,10 +197,9 @@ static uint64_t
 pid_namespace (void)
 {
 	struct stat status;
-	int before = errno, found = stat ("/proc/self/ns/pid", &status) == 0;
+	long error = SYSTEM_CALL (newfstatat, AT_FDCWD, "/proc/self/ns/pid", &status, 0);
 
-	errno = before;
-	return found ? (uint64_t)status.st_ino : 0;
+	return error ? 0 : (uint64_t)status.st_ino;
 }
 
 /* That of an earlier program of this process, which called exec. */
@@ -252,7 +251,7 @@ await_slot (void)
 	for (int spins = 1; spins < 1000000 && !slot && !LOAD (identity->is_refused);
 	     spins++) {
 		if (spins % 10000 == 0)
-			sched_yield ();
+			SYSTEM_CALL (sched_yield);
 		slot = LOAD (identity->slot);
 	}
 	return slot;
@@ -267,7 +266,7 @@ take_slot (void)
 
 	if (LOAD (is_restricted) || LOAD (identity->is_refused))
 		return NULL;
-	pid = (uint32_t)getpid ();
+	pid = (uint32_t)SYSTEM_CALL (getpid);
 	if (!__atomic_compare_exchange_n (&identity->pid, &none, pid, 0, __ATOMIC_RELAXED,
 					  __ATOMIC_RELAXED))
 		return await_slot ();
@@ -305,7 +304,7 @@ int
 process_is_own (void)
 {
 	uint32_t pid = LOAD (words) ? LOAD (identity->pid) : 0;
-	return pid == 0 || pid == (uint32_t)getpid ();
+	return pid == 0 || pid == (uint32_t)SYSTEM_CALL (getpid);
 }
 
 int
@@ -381,7 +380,6 @@ process_restrict (void)
 void
 process_end_at_exec (void)
 {
-	int before = errno;
 	static int is_done;
 
 	/* a second time, a filter may be in force */
@@ -389,14 +387,13 @@ process_end_at_exec (void)
 		return;
 	for (int i = 0; i < 2; i++)
 		if (inode_of (inherited[i].fd) == inherited[i].inode)
-			fcntl (inherited[i].fd, F_SETFD, FD_CLOEXEC);
-	errno = before;
+			SYSTEM_CALL (fcntl, inherited[i].fd, F_SETFD, FD_CLOEXEC);
 }
 
 int
 process_kept (unsigned int first, unsigned int last)
 {
-	int lowest = -1, before = errno;
+	int lowest = -1;
 
 	if (!LOAD (words) || LOAD (is_restricted))
 		return -1;
@@ -406,7 +403,6 @@ process_kept (unsigned int first, unsigned int last)
 		    && (lowest < 0 || fd < lowest) && inode_of (fd) == inherited[i].inode)
 			lowest = fd;
 	}
-	errno = before;
 	return lowest;
 }
 
@@ -433,7 +429,8 @@ process_thread (void)
 
 	if (__builtin_expect (!thread->is_known, 0)) {
 		thread->is_known = 1;
-		pthread_setspecific (thread_key, thread);
+		if (has_thread_key)
+			LIBC (pthread_setspecific) (thread_key, thread);
 	}
 	return thread;
 }
@@ -445,7 +442,8 @@ has_left (const struct thread *thread, const void *frame)
 	stack_t stack;
 
 	return (uintptr_t)frame >= (uintptr_t)thread->frame && !LOAD (is_restricted)
-	       && sigaltstack (NULL, &stack) == 0 && !(stack.ss_flags & SS_ONSTACK);
+	       && SYSTEM_CALL (sigaltstack, NULL, &stack) == 0
+	       && !(stack.ss_flags & SS_ONSTACK);
 }
 
 int

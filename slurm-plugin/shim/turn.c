@@ -1,11 +1,6 @@
 #include "turn.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stddef.h>
-#include <time.h>
+#include "libc.h"
 
 /* All that it calls is part of it, but what is COLD: a call costs as much as what it does.
  */
@@ -18,7 +13,7 @@ static uint64_t
 read_clock (clockid_t clock)
 {
 	struct timespec now;
-	clock_gettime (clock, &now);
+	LIBC (clock_gettime) (clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -66,7 +61,7 @@ static int
 sleep_for (uint64_t ns, const sigset_t *blocked)
 {
 	const struct timespec time = { .tv_nsec = (long)ns };
-	return ppoll (NULL, 0, &time, blocked) == 0 ? 0 : errno;
+	return LIBC (ppoll) (NULL, 0, &time, blocked) == 0 ? 0 : ERRNO;
 }
 
 static int
@@ -110,25 +105,45 @@ wait_a_slice (struct turn *turn, uint64_t now, uint64_t when, const sigset_t *bl
 	return error == 0;
 }
 
+/* Those that the kernel knows; but for glibc's own two, as by sigfillset. */
+struct signals {
+	uint64_t bits;
+};
+
+static void
+block_signals (struct signals *before)
+{
+	const struct signals all = { ~((uint64_t)3 << 31) };
+	SYSTEM_CALL (rt_sigprocmask, SIG_BLOCK, &all, before, sizeof all);
+}
+
+static void
+unblock_signals (const struct signals *before)
+{
+	SYSTEM_CALL (rt_sigprocmask, SIG_SETMASK, before, NULL, sizeof *before);
+}
+
 /* Signals come only while it sleeps: none is missed between two slices. */
 static void
 wait_in_slices (struct turn *turn, uint64_t now, uint64_t when)
 {
-	int before = errno;
-	sigset_t all, blocked;
+	int before = ERRNO;
+	union {
+		struct signals kernels;
+		sigset_t libcs;
+	} blocked = { .libcs = { { 0 } } };
 
-	sigfillset (&all);
-	pthread_sigmask (SIG_BLOCK, &all, &blocked);
+	block_signals (&blocked.kernels);
 	count_waiting (turn, 1);
-	while (when > now && wait_a_slice (turn, now, when, &blocked)
+	while (when > now && wait_a_slice (turn, now, when, &blocked.libcs)
 	       && !process_job_has_lock ()) {
 		now = read_clock (CLOCK_MONOTONIC);
 		when = may_write_at (turn, now);
 	}
 	if (process_has (turn->slot))
 		count_waiting (turn, -1u);
-	pthread_sigmask (SIG_SETMASK, &blocked, NULL);
-	errno = before;
+	unblock_signals (&blocked.kernels);
+	ERRNO = before;
 }
 
 COLD static void

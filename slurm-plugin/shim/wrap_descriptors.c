@@ -1,11 +1,9 @@
 /* What makes data durable, closes and copies descriptors, and locks files. */
-#include <errno.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "libc.h"
 #include "next.h"
 #include "turn.h"
 
@@ -54,31 +52,45 @@ extern void closefrom (int first);
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC (1 << 2)
 #endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+typedef int close_all (unsigned int first, unsigned int last, int flags);
 
 static int
-close_others (unsigned int first, unsigned int last, int flags)
+close_others (close_all *next, unsigned int first, unsigned int last, int flags)
 {
 	for (int kept; (kept = process_kept (first, last)) >= 0;
 	     first = (unsigned int)kept + 1) {
 		if ((unsigned int)kept > first
-		    && NEXT (close_range) (first, (unsigned int)kept - 1, flags) < 0)
+		    && next (first, (unsigned int)kept - 1, flags) < 0)
 			return -1;
 		if ((unsigned int)kept == last)
 			return 0;
 	}
-	return NEXT (close_range) (first, last, flags);
+	return next (first, last, flags);
+}
+
+/* What another library has of this name, closefrom does not call. */
+static int
+close_by_kernel (unsigned int first, unsigned int last, int flags)
+{
+	return SYSTEM_CALL (close_range, first, last, flags) < 0 ? -1 : 0;
 }
 
 EXPORT int
 close_range (unsigned int first, unsigned int last, int flags)
 {
-	if (!NEXT (close_range)) {
-		errno = ENOSYS;
+	close_all *next = NEXT (close_range);
+
+	if (!next) {
+		ERRNO = ENOSYS;
 		return -1;
 	}
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		files_closed_range (first, last);
-	return close_others (first, last, flags);
+	return close_others (next, first, last, flags);
 }
 
 EXPORT void
@@ -86,10 +98,10 @@ closefrom (int first)
 {
 	unsigned int from = first < 0 ? 0 : (unsigned int)first;
 
-	if (process_kept (from, UINT32_MAX) < 0 || close_range (from, UINT32_MAX, 0) < 0) {
-		files_closed_range (from, UINT32_MAX);
+	files_closed_range (from, UINT_MAX);
+	if (process_kept (from, UINT_MAX) < 0
+	    || close_others (close_by_kernel, from, UINT_MAX, 0) < 0)
 		NEXT (closefrom) (first);
-	}
 }
 
 /* ---- copied ---- */
@@ -163,14 +175,12 @@ static int64_t
 whence_of (int fd, int whence)
 {
 	struct stat status;
-	int before = errno;
 	int64_t from = 0;
 
 	if (whence == SEEK_CUR)
-		from = lseek (fd, 0, SEEK_CUR);
-	else if (whence == SEEK_END && fstat (fd, &status) == 0)
+		from = SYSTEM_CALL (lseek, fd, 0, SEEK_CUR);
+	else if (whence == SEEK_END && SYSTEM_CALL (fstat, fd, &status) == 0)
 		from = status.st_size;
-	errno = before;
 	return from < 0 ? 0 : from;
 }
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "next.h"
@@ -17,33 +16,18 @@
 
 /* ---- mapped ---- */
 
-/* Allocators map before anything is there, also while dlsym runs. */
 #define WRAP_MMAP(name, offset_type)                                                       \
 	EXPORT void *name (void *address, size_t length, int protection, int flags,        \
 			   int fd, offset_type offset)                                     \
 	{                                                                                  \
-		void *mapped;                                                              \
+		void *mapped                                                               \
+		    = NEXT (name) (address, length, protection, flags, fd, offset);        \
                                                                                            \
-		if (!process_words ())                                                     \
-			return map_early (NEXT_##name, address, length, protection, flags, \
-					  fd, offset);                                     \
-		mapped = NEXT (name) (address, length, protection, flags, fd, offset);     \
 		if (fd >= 0 && (flags & MAP_SHARED) && (protection & PROT_WRITE)           \
 		    && mapped != MAP_FAILED)                                               \
 			turn_uncovered (fd, length);                                       \
 		return mapped;                                                             \
 	}
-
-static void *
-map_early (enum next which, void *address, size_t length, int protection, int flags, int fd,
-	   int64_t offset)
-{
-	__typeof__ (&mmap) found = (__typeof__ (&mmap))LOAD (next_found[which]);
-
-	if (found)
-		return found (address, length, protection, flags, fd, offset);
-	return (void *)syscall (SYS_mmap, address, length, protection, flags, fd, offset);
-}
 
 WRAP_MMAP (mmap, off_t)
 WRAP_MMAP (mmap64, off64_t)
@@ -75,27 +59,29 @@ extern int io_uring_queue_init_params (unsigned entries, struct io_uring *ring,
 EXPORT int
 io_submit (void *context, long count, void **blocks)
 {
+	__typeof__ (&io_submit) next = NEXT (io_submit);
+
 	turn_uncovered (-1, 0);
-	return NEXT (io_submit) ? NEXT (io_submit) (context, count, blocks) : -ENOSYS;
+	return next ? next (context, count, blocks) : -ENOSYS;
 }
 
 EXPORT int
 io_uring_queue_init (unsigned entries, struct io_uring *ring, unsigned flags)
 {
+	__typeof__ (&io_uring_queue_init) next = NEXT (io_uring_queue_init);
+
 	turn_uncovered (-1, 0);
-	return NEXT (io_uring_queue_init)
-		   ? NEXT (io_uring_queue_init) (entries, ring, flags)
-		   : -ENOSYS;
+	return next ? next (entries, ring, flags) : -ENOSYS;
 }
 
 EXPORT int
 io_uring_queue_init_params (unsigned entries, struct io_uring *ring,
 			    struct io_uring_params *parameters)
 {
+	__typeof__ (&io_uring_queue_init_params) next = NEXT (io_uring_queue_init_params);
+
 	turn_uncovered (-1, 0);
-	return NEXT (io_uring_queue_init_params)
-		   ? NEXT (io_uring_queue_init_params) (entries, ring, parameters)
-		   : -ENOSYS;
+	return next ? next (entries, ring, parameters) : -ENOSYS;
 }
 
 /* ---- restricted ---- */
@@ -131,8 +117,10 @@ extern int seccomp_load (void *context);
 EXPORT int
 seccomp_load (void *context)
 {
+	__typeof__ (&seccomp_load) next = NEXT (seccomp_load);
+
 	restricted (1);
-	return NEXT (seccomp_load) ? NEXT (seccomp_load) (context) : -ENOSYS;
+	return next ? next (context) : -ENOSYS;
 }
 
 /* ---- ended without destructors ---- */

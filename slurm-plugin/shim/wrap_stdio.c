@@ -6,12 +6,9 @@
  *
  * Wide characters are not seen.
  */
-#include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdio_ext.h>
-#include <string.h>
 
+#include "libc.h"
 #include "next.h"
 #include "turn.h"
 
@@ -36,8 +33,8 @@ static _Thread_local struct {
 static int
 descriptor (FILE *file)
 {
-	int before = errno, fd = file ? fileno (file) : -1;
-	errno = before;
+	int before = ERRNO, fd = file ? LIBC (fileno) (file) : -1;
+	ERRNO = before;
 	return fd;
 }
 
@@ -45,30 +42,26 @@ descriptor (FILE *file)
 static size_t
 space (FILE *file)
 {
-	size_t size = __fbufsize (file), pending = __fpending (file);
-	return size <= 1 || __flbf (file) || pending > size ? 0 : size - pending;
+	size_t size = LIBC (__fbufsize) (file), pending = LIBC (__fpending) (file);
+	return size <= 1 || LIBC (__flbf) (file) || pending > size ? 0 : size - pending;
 }
 
 /* Whether so much more would have it write. */
 static int
 would_write (FILE *file, size_t size)
 {
-	return size > (__fbufsize (file) ? space (file) : ASSUMED_BUFFER);
+	return size > (LIBC (__fbufsize) (file) ? space (file) : ASSUMED_BUFFER);
 }
 
 /* Whether its file counts. */
 static int
 stream_begin (struct stream *stream, FILE *file, size_t size)
 {
-	const struct sluice_turns_words *words = process_words ();
-
-	if (!words)
-		return 0;
 	stream->fd = descriptor (file);
-	if (!files_find (words, stream->fd).counts)
+	if (!files_find (process_words (), stream->fd).counts)
 		return 0;
 	stream->file = file;
-	stream->pending = __fpending (file);
+	stream->pending = LIBC (__fpending) (file);
 	stream->space = space (file);
 	stream->writes = would_write (file, size) && turn_begin (&stream->turn, stream->fd);
 	return 1;
@@ -79,7 +72,7 @@ stream_begin (struct stream *stream, FILE *file, size_t size)
 static uint64_t
 writes_done (const struct stream *stream, size_t added)
 {
-	size_t pending = __fpending (stream->file), had = stream->pending + added;
+	size_t pending = LIBC (__fpending) (stream->file), had = stream->pending + added;
 
 	if (pending >= had)
 		return 0;
@@ -94,17 +87,18 @@ stream_end (struct stream *stream, size_t added)
 	else if (added)
 		turn_count (stream->fd, added, writes_done (stream, added));
 	counted.file = stream->file;
-	counted.pending = __fpending (stream->file);
+	counted.pending = LIBC (__fpending) (stream->file);
 }
 
-/* `added` is an expression of `done`. */
+/* Whether it counts what programs write; if not, nothing but the next function is called.
+ * `added` is an expression of `done`. */
 #define WRAP(type, name, parameters, arguments, file, size, added)                         \
 	EXPORT type name parameters                                                        \
 	{                                                                                  \
 		struct stream stream;                                                      \
 		type done;                                                                 \
                                                                                            \
-		if (!stream_begin (&stream, file, size))                                   \
+		if (!process_words () || !stream_begin (&stream, file, size))              \
 			return NEXT (name) arguments;                                      \
 		done = NEXT (name) arguments;                                              \
 		stream_end (&stream, added);                                               \
@@ -116,12 +110,13 @@ stream_end (struct stream *stream, size_t added)
 	      (data, size, count, file), file, size *count, done *size)
 #define WRAP_TEXT(name)                                                                    \
 	WRAP (int, name, (const char *text, FILE *file), (text, file), file,               \
-	      strlen (text), done == EOF ? 0 : strlen (text))
+	      LIBC (strlen) (text), done == EOF ? 0 : LIBC (strlen) (text))
 #define WRAP_CHARACTER(name)                                                               \
 	WRAP (int, name, (int character, FILE *file), (character, file), file, 1,          \
 	      done == EOF ? 0 : 1)
 #define WRAP_STDOUT(name)                                                                  \
-	WRAP (int, name, (int character), (character), stdout, 1, done == EOF ? 0 : 1)
+	WRAP (int, name, (int character), (character), libc_stdout (), 1,                  \
+	      done == EOF ? 0 : 1)
 
 #undef putc
 #undef putchar
@@ -137,8 +132,8 @@ WRAP_BLOCK (fwrite)
 WRAP_BLOCK (fwrite_unlocked)
 WRAP_TEXT (fputs)
 WRAP_TEXT (fputs_unlocked)
-WRAP (int, puts, (const char *text), (text), stdout, strlen (text) + 1,
-      done == EOF ? 0 : strlen (text) + 1)
+WRAP (int, puts, (const char *text), (text), libc_stdout (), LIBC (strlen) (text) + 1,
+      done == EOF ? 0 : LIBC (strlen) (text) + 1)
 WRAP_CHARACTER (fputc)
 WRAP_CHARACTER (fputc_unlocked)
 WRAP_CHARACTER (putc)
@@ -158,7 +153,7 @@ __overflow (FILE *file, int character)
 	size_t had = counted.file == file ? counted.pending : 0;
 	int done;
 
-	if (!stream_begin (&stream, file, SIZE_MAX))
+	if (!process_words () || !stream_begin (&stream, file, SIZE_MAX))
 		return NEXT (__overflow) (file, character);
 	done = NEXT (__overflow) (file, character);
 	if (done != EOF && stream.pending > had)
@@ -169,48 +164,52 @@ __overflow (FILE *file, int character)
 
 /* ---- formatted ---- */
 
+#undef vprintf
 extern int __fprintf_chk (FILE *file, int flag, const char *format, ...);
 extern int __vfprintf_chk (FILE *file, int flag, const char *format, va_list values);
 extern int __printf_chk (int flag, const char *format, ...);
 extern int __vprintf_chk (int flag, const char *format, va_list values);
 
-WRAP (int, vfprintf, (FILE * file, const char *format, va_list values),
-      (file, format, values), file, ASSUMED_TEXT, done < 0 ? 0 : (size_t)done)
-WRAP (int, __vfprintf_chk, (FILE * file, int flag, const char *format, va_list values),
-      (file, flag, format, values), file, ASSUMED_TEXT, done < 0 ? 0 : (size_t)done)
+#define WRAP_VALUES(name, parameters, arguments, file)                                     \
+	WRAP (int, name, parameters, arguments, file, ASSUMED_TEXT,                        \
+	      done < 0 ? 0 : (size_t)done)
 
-#define WRAP_FORMAT(name, parameters, call)                                                \
+WRAP_VALUES (vfprintf, (FILE * file, const char *format, va_list values),
+	     (file, format, values), file)
+WRAP_VALUES (vprintf, (const char *format, va_list values), (format, values),
+	     libc_stdout ())
+WRAP_VALUES (__vfprintf_chk, (FILE * file, int flag, const char *format, va_list values),
+	     (file, flag, format, values), file)
+WRAP_VALUES (__vprintf_chk, (int flag, const char *format, va_list values),
+	     (flag, format, values), libc_stdout ())
+
+/* Counted like what takes the values as a list, which has to come from the same library. */
+#define WRAP_FORMAT(name, parameters, of_values, arguments, file)                          \
 	EXPORT int name parameters                                                         \
 	{                                                                                  \
+		__typeof__ (&of_values) next = NEXT_BESIDE (name, of_values);              \
+		struct stream stream;                                                      \
 		va_list values;                                                            \
-		int done;                                                                  \
+		int done, counts;                                                          \
                                                                                            \
+		if (!next)                                                                 \
+			PASS_ON (name);                                                    \
+		counts = process_words () && stream_begin (&stream, file, ASSUMED_TEXT);   \
 		va_start (values, format);                                                 \
-		done = call;                                                               \
+		done = next arguments;                                                     \
 		va_end (values);                                                           \
+		if (counts)                                                                \
+			stream_end (&stream, done < 0 ? 0 : (size_t)done);                 \
 		return done;                                                               \
 	}
 
-WRAP_FORMAT (fprintf, (FILE * file, const char *format, ...),
-	     vfprintf (file, format, values))
+WRAP_FORMAT (fprintf, (FILE * file, const char *format, ...), vfprintf,
+	     (file, format, values), file)
+WRAP_FORMAT (printf, (const char *format, ...), vprintf, (format, values), libc_stdout ())
 WRAP_FORMAT (__fprintf_chk, (FILE * file, int flag, const char *format, ...),
-	     __vfprintf_chk (file, flag, format, values))
-WRAP_FORMAT (printf, (const char *format, ...), vfprintf (stdout, format, values))
-WRAP_FORMAT (__printf_chk, (int flag, const char *format, ...),
-	     __vfprintf_chk (stdout, flag, format, values))
-
-#undef vprintf
-EXPORT int
-vprintf (const char *format, va_list values)
-{
-	return vfprintf (stdout, format, values);
-}
-
-EXPORT int
-__vprintf_chk (int flag, const char *format, va_list values)
-{
-	return __vfprintf_chk (stdout, flag, format, values);
-}
+	     __vfprintf_chk, (file, flag, format, values), file)
+WRAP_FORMAT (__printf_chk, (int flag, const char *format, ...), __vprintf_chk,
+	     (flag, format, values), libc_stdout ())
 
 /* ---- emptied and closed ---- */
 
@@ -220,7 +219,7 @@ __vprintf_chk (int flag, const char *format, va_list values)
 		struct stream stream;                                                      \
 		int done;                                                                  \
                                                                                            \
-		if (!file || __fpending (file) == 0                                        \
+		if (!file || !process_words () || LIBC (__fpending) (file) == 0            \
 		    || !stream_begin (&stream, file, SIZE_MAX))                            \
 			return NEXT (name) (file);                                         \
 		done = NEXT (name) (file);                                                 \
@@ -235,10 +234,14 @@ WRAP_FLUSH (fflush_unlocked)
 EXPORT int
 fclose (FILE *file)
 {
-	int fd = descriptor (file), done;
-	uint64_t writes = __fpending (file) > 0;
+	int fd, done;
+	uint64_t writes;
 	struct turn turn;
 
+	if (!process_words ())
+		return NEXT (fclose) (file);
+	fd = descriptor (file);
+	writes = LIBC (__fpending) (file) > 0;
 	if (!turn_begin_sync (&turn, fd)) {
 		files_closed (fd);
 		return NEXT (fclose) (file);
@@ -252,14 +255,16 @@ fclose (FILE *file)
 EXPORT int
 pclose (FILE *file)
 {
-	files_closed (descriptor (file));
+	if (process_words ())
+		files_closed (descriptor (file));
 	return NEXT (pclose) (file);
 }
 
 #define WRAP_REOPEN(name)                                                                  \
 	EXPORT FILE *name (const char *path, const char *mode, FILE *file)                 \
 	{                                                                                  \
-		files_closed (descriptor (file));                                          \
+		if (process_words ())                                                      \
+			files_closed (descriptor (file));                                  \
 		return NEXT (name) (path, mode, file);                                     \
 	}
 

@@ -73,26 +73,26 @@ extern int __dprintf_chk (int fd, int flag, const char *format, ...);
 WRAP (int, __vdprintf_chk, (int fd, int flag, const char *format, va_list values),
       (fd, flag, format, values), fd)
 
-EXPORT int
-dprintf (int fd, const char *format, ...)
-{
-	va_list values;
-	int done;
+/* Counted like what takes the values as a list, which has to come from the same library. */
+#define WRAP_FORMAT(name, parameters, of_values, arguments)                                \
+	EXPORT int name parameters                                                         \
+	{                                                                                  \
+		__typeof__ (&of_values) next = NEXT_BESIDE (name, of_values);              \
+		struct turn turn;                                                          \
+		va_list values;                                                            \
+		int done, counts;                                                          \
+                                                                                           \
+		if (!next)                                                                 \
+			PASS_ON (name);                                                    \
+		counts = turn_begin (&turn, fd);                                           \
+		va_start (values, format);                                                 \
+		done = next arguments;                                                     \
+		va_end (values);                                                           \
+		if (counts)                                                                \
+			turn_end (&turn, done, 1);                                         \
+		return done;                                                               \
+	}
 
-	va_start (values, format);
-	done = vdprintf (fd, format, values);
-	va_end (values);
-	return done;
-}
-
-EXPORT int
-__dprintf_chk (int fd, int flag, const char *format, ...)
-{
-	va_list values;
-	int done;
-
-	va_start (values, format);
-	done = __vdprintf_chk (fd, flag, format, values);
-	va_end (values);
-	return done;
-}
+WRAP_FORMAT (dprintf, (int fd, const char *format, ...), vdprintf, (fd, format, values))
+WRAP_FORMAT (__dprintf_chk, (int fd, int flag, const char *format, ...), __vdprintf_chk,
+	     (fd, flag, format, values))

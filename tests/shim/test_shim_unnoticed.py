@@ -70,10 +70,11 @@ def outcome(command: list[str | Path], place: Path, **options: Any) -> tuple[obj
 
 
 def outcome_with(
-    page: TurnsPage, command: list[str | Path], place: Path, words: str
+    page: TurnsPage, command: list[str | Path], place: Path, words: str, **options: Any
 ) -> tuple[object, ...]:
     place.mkdir()
-    start = partial(page.start, *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    start = partial(page.start, *command, **pipes, **options)
     if words != "held":
         LAPSING[words](page)
         return ended(start(), place)
