@@ -33,6 +33,7 @@ struct agent {
 
 struct agents {
 	int epoll_fd, listen_fd;
+	int is_deaf; /* out of descriptors: not woken by connections */
 	struct doorman *doorman;
 	struct jobs *jobs;
 	struct agent *all[AGENTS_MAX];
@@ -158,6 +159,15 @@ make_agent (struct agents *agents, int fd, const struct sockaddr *address, sockl
 	return agent;
 }
 
+/* A connection that cannot be accepted stays, and would wake us again at once. */
+static void
+listen_for (struct agents *agents, uint32_t events)
+{
+	struct epoll_event event = { events, { .u64 = (uint64_t)LISTENS } };
+	agents->is_deaf = !events;
+	epoll_ctl (agents->epoll_fd, EPOLL_CTL_MOD, agents->listen_fd, &event);
+}
+
 static void
 accept_one (struct agents *agents)
 {
@@ -166,8 +176,11 @@ accept_one (struct agents *agents)
 	struct agent *agent = NULL;
 	int fd = accept4 (agents->listen_fd, (struct sockaddr *)&address, &size,
 			  SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			listen_for (agents, 0);
 		return;
+	}
 	if (agents->free_count > 0)
 		agent = make_agent (agents, fd, (struct sockaddr *)&address, size);
 	if (!agent) {
@@ -319,6 +332,8 @@ tidy (struct agents *agents)
 	if (now - agents->tidied < 1000)
 		return;
 	agents->tidied = now;
+	if (agents->is_deaf)
+		listen_for (agents, EPOLLIN);
 	for (uint32_t i = 0; i < AGENTS_MAX; i++) {
 		struct agent *agent = agents->all[i];
 		if (agent && agent->state != IS_IN && now - agent->since > AGENTS_HELLO_MS)

@@ -31,7 +31,7 @@
 #include "node.h"
 #include "settings.h"
 
-enum { MAX_STEPS = 4096, BACKLOG = 128, FIXED = 4 };
+enum { MAX_STEPS = 4096, BACKLOG = 128, FIXED = 4, DEAF_MS = 1000 };
 
 /* A connection of slurmstepd. */
 struct step {
@@ -70,6 +70,7 @@ static int link_fd = -1, listen_fd, signal_fd;
 static struct step steps[MAX_STEPS];
 static uint32_t step_count;
 static uint64_t next_scan;
+static uint64_t deaf_until; /* out of descriptors: those that connect wait; 0: they need not */
 
 static uint64_t
 now_ns (void)
@@ -206,8 +207,11 @@ static void
 accept_step (void)
 {
 	int fd = accept4 (listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+			deaf_until = now_ns () + DEAF_MS * 1000000ull;
 		return;
+	}
 	if (is_allowed (fd) && step_count < MAX_STEPS) {
 		steps[step_count++] = (struct step){ .fd = fd };
 		return;
@@ -261,22 +265,28 @@ hear_step (uint32_t i)
 static int
 sleep_ms (uint64_t now)
 {
-	if (node.job_count == 0)
+	uint64_t next = node.job_count ? next_scan : UINT64_MAX;
+	if (deaf_until && deaf_until < next)
+		next = deaf_until;
+	if (next == UINT64_MAX)
 		return -1;
-	return now >= next_scan ? 0 : (int)((next_scan - now) / 1000000 + 1);
+	return now >= next ? 0 : (int)((next - now) / 1000000 + 1);
 }
 
 static uint32_t
 await (struct pollfd *fds)
 {
+	uint64_t now = now_ns ();
+	if (now >= deaf_until)
+		deaf_until = 0;
 	fds[0] = (struct pollfd){ .fd = signal_fd, .events = POLLIN };
-	fds[1] = (struct pollfd){ .fd = listen_fd, .events = POLLIN };
+	fds[1] = (struct pollfd){ .fd = deaf_until ? -1 : listen_fd, .events = POLLIN };
 	fds[2] = (struct pollfd){ .fd = coordinator.ready_fd, .events = POLLIN };
 	fds[3] = (struct pollfd){ .fd = link_fd, .events = POLLIN };
 	for (uint32_t i = 0; i < step_count; i++)
 		fds[FIXED + i] = (struct pollfd){ .fd = steps[i].fd, .events = POLLIN };
 	uint32_t asked = step_count;
-	return poll (fds, FIXED + asked, sleep_ms (now_ns ())) > 0 ? asked : UINT32_MAX;
+	return poll (fds, FIXED + asked, sleep_ms (now)) > 0 ? asked : UINT32_MAX;
 }
 
 static void
@@ -285,11 +295,25 @@ scan_when_due (void)
 	uint64_t now = now_ns ();
 	if (node.job_count == 0 || now < next_scan)
 		return;
-	next_scan = now + NODE_SCAN_MS * 1000000ull;
 	node_scan (&node, now);
 	if (link_fd < 0)
 		link_want (&coordinator);
 	report (now, 0);
+	next_scan = now_ns () + NODE_SCAN_MS * 1000000ull;
+}
+
+static void
+answer (const struct pollfd *fds, uint32_t asked)
+{
+	if (fds[3].revents && fds[3].fd == link_fd)
+		hear_coordinator ();
+	if (fds[2].revents)
+		take_link ();
+	for (uint32_t i = asked; i-- > 0;) /* a dropped one is filled from behind */
+		if (fds[FIXED + i].revents)
+			hear_step (i);
+	if (fds[1].revents)
+		accept_step ();
 }
 
 static void
