@@ -144,16 +144,27 @@ scan (struct node_job *job, uint64_t now)
 		job->is_due = 1;
 }
 
+static void
+check_processes (struct node *node)
+{
+	uint32_t looks = NODE_LOOKS;
+	processes_forget_locks (&node->processes);
+	for (uint32_t i = 0; i < node->job_count; i++) {
+		uint32_t share = looks / (node->job_count - i);
+		looks -= share;
+		looks
+		    += pages_see_processes (&node->jobs[i]->pages, &node->processes, share);
+	}
+}
+
 void
 node_scan (struct node *node, uint64_t now)
 {
-	int is_check = ++node->scans % NODE_REAP_SCANS == 0;
-	int is_thorough = node->scans % (NODE_REAP_SCANS * NODE_THOROUGH) == 0;
-	for (uint32_t i = 0; i < node->job_count; i++) {
-		if (is_check)
-			pages_see_processes (&node->jobs[i]->pages, is_thorough);
+	processes_read_on (&node->processes);
+	if (++node->scans % NODE_CHECK_SCANS == 0)
+		check_processes (node);
+	for (uint32_t i = 0; i < node->job_count; i++)
 		scan (node->jobs[i], now);
-	}
 }
 
 static uint64_t

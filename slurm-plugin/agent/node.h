@@ -2,8 +2,8 @@
  * The jobs of this node: whether they are in a burst, what to report of them, and what the
  * coordinator's verdicts say to them.
  *
- * No I/O but for the pages, no clock: `now` is CLOCK_MONOTONIC in nanoseconds. A job that
- * nobody renews a word for goes.
+ * No I/O but for the pages and /proc, no clock: `now` is CLOCK_MONOTONIC in nanoseconds. A
+ * job that nobody renews a word for goes.
  */
 #ifndef SLUICE_NODE_H
 #define SLUICE_NODE_H
@@ -17,8 +17,9 @@ enum {
 	NODE_REPORT_MS = 1000, /* between reports of a burst, or of a hold */
 	NODE_ANSWER_MS
 	= 250, /* after a report before a verdict that is too old asks for one */
-	NODE_REAP_SCANS = 7, /* between checks for the dead */
-	NODE_THOROUGH = 30,  /* of these checks, one is thorough */
+	NODE_CHECK_SCANS = 7, /* between checks for the dead */
+	/* Processes that a check asks about: shared among the pages, whatever they hold. */
+	NODE_LOOKS = 2 * NODE_MAX_JOBS,
 };
 
 struct node_job {
@@ -46,6 +47,7 @@ struct node {
 	struct node_job *jobs[NODE_MAX_JOBS];
 	uint32_t job_count;
 	uint32_t scans;
+	struct processes processes;
 	uint64_t refused; /* requests */
 };
 

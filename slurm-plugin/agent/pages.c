@@ -1,7 +1,5 @@
 #include "pages.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -202,17 +200,21 @@ pages_add_up (const struct pages *pages, struct pages_sum *sum)
 
 /* ---- the dead ---- */
 
+/* Whether the process of this pid belongs to the job's user; one with more rights seems to
+ * be root's, but for its status. Unknown counts as yes. */
 static int
-read_proc (int pid, const char *file, char *text, size_t size)
+is_of_user (const struct pages *pages, int pid)
 {
-	char path[64];
-	snprintf (path, sizeof path, "/proc/%d/%s", pid, file);
-	int fd = open (path, O_RDONLY | O_CLOEXEC);
-	ssize_t got = fd < 0 ? -1 : read (fd, text, size - 1);
-	if (fd >= 0)
-		close (fd);
-	text[got > 0 ? got : 0] = '\0';
-	return got > 0 ? 0 : -1;
+	char text[1024], path[64];
+	struct stat owner;
+	const char *line;
+	snprintf (path, sizeof path, "/proc/%d", pid);
+	if (stat (path, &owner) != 0 || owner.st_uid == pages->uid)
+		return 1;
+	if (owner.st_uid != 0 || processes_read (pid, "status", text, sizeof text) < 0
+	    || !(line = strstr (text, "\nUid:")))
+		return owner.st_uid == 0;
+	return strtoul (line + 5, NULL, 10) == pages->uid;
 }
 
 /* Whether the process of this pid, which exists, may be the slot's: it belongs to the job's
@@ -220,14 +222,13 @@ read_proc (int pid, const char *file, char *text, size_t size)
 static int
 is_of_slot (const struct pages *pages, const struct sluice_turns_slot *slot, int pid)
 {
-	char text[1024], path[64];
-	struct stat owner;
+	char text[1024];
 	unsigned long long began;
-	snprintf (path, sizeof path, "/proc/%d", pid);
-	if (stat (path, &owner) == 0 && owner.st_uid != pages->uid && owner.st_uid != 0)
+	if (!is_of_user (pages, pid))
 		return 0;
-	const char *rest
-	    = read_proc (pid, "stat", text, sizeof text) == 0 ? strrchr (text, ')') : NULL;
+	const char *rest = processes_read (pid, "stat", text, sizeof text) == 0
+			       ? strrchr (text, ')')
+			       : NULL;
 	if (!rest
 	    || sscanf (rest,
 		       ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
@@ -237,27 +238,6 @@ is_of_slot (const struct pages *pages, const struct sluice_turns_slot *slot, int
 		return 1;
 	return began * (1000000000u / (unsigned long long)sysconf (_SC_CLK_TCK))
 	       <= LOAD (slot->taken);
-}
-
-/* The last number of the line NSpid, if there are several: the pid that a process in a
- * container has for itself. */
-static uint32_t
-inner_pid (int pid)
-{
-	char text[4096];
-	const char *line = read_proc (pid, "status", text, sizeof text) == 0
-			       ? strstr (text, "\nNSpid:")
-			       : NULL;
-	unsigned long found = 0;
-	int numbers = 0;
-	for (line = line ? line + 7 : NULL; line && *line && *line != '\n'; line++)
-		if (isdigit ((unsigned char)*line)) {
-			char *end;
-			found = strtoul (line, &end, 10);
-			numbers++;
-			line = end - 1;
-		}
-	return numbers > 1 ? (uint32_t)found : 0;
 }
 
 /* Whether a process here may be of the slot's container: unknown counts as yes. */
@@ -280,89 +260,96 @@ is_of_another (const struct pages *pages, int pid)
 	return 0;
 }
 
-/* The pid here of a process that is in a container, or 0. */
-static int32_t
-find_in_containers (const struct pages *pages, const struct sluice_turns_slot *slot)
-{
-	DIR *proc = opendir ("/proc");
-	struct dirent *entry;
-	int32_t found = 0;
-	while (proc && !found && (entry = readdir (proc))) {
-		int pid = atoi (entry->d_name);
-		if (pid > 0 && inner_pid (pid) == LOAD (slot->pid)
-		    && is_of_container (slot, pid) && is_of_slot (pages, slot, pid)
-		    && !is_of_another (pages, pid))
-			found = pid;
-	}
-	if (proc)
-		closedir (proc);
-	return found;
-}
-
 static int
 exists (int pid)
 {
 	return pid > 0 && (kill (pid, 0) == 0 || errno != ESRCH);
 }
 
-/* 0: it is in a container, and not found yet. */
-static int
-host_of (const struct pages *pages, uint32_t i)
+/* The pid here of a process that is in a container, or 0. -1: not all could be asked about.
+ */
+static int32_t
+find_in_containers (const struct pages *pages, const struct sluice_turns_slot *slot,
+		    const struct processes *processes, uint32_t *looks)
+{
+	const struct processes_inner *found;
+	uint32_t count = processes_find (processes, pages->uid, LOAD (slot->pid), &found);
+	for (; count > 0 && *looks > 0; count--, found++, --*looks)
+		if (!is_of_another (pages, found->host) && exists (found->host)
+		    && is_of_container (slot, found->host)
+		    && is_of_slot (pages, slot, found->host))
+			return found->host;
+	return count > 0 ? -1 : 0;
+}
+
+/* The slot's host, which is another's if the slot is. */
+static struct pages_host *
+host_of (struct pages *pages, uint32_t i)
 {
 	const struct sluice_turns_slot *slot = &pages->page->slots[i];
-	uint64_t space = LOAD (slot->pid_namespace);
-	if (pages->hosts[i].pid)
-		return pages->hosts[i].pid;
-	return space && pages->pid_namespace && space != pages->pid_namespace
-		   ? 0
-		   : (int)LOAD (slot->pid);
+	struct pages_host *host = &pages->hosts[i];
+	const struct pages_host found = {
+		.slot_pid = LOAD (slot->pid),
+		.space = LOAD (slot->pid_namespace),
+		.taken = LOAD (slot->taken),
+		.checks = host->checks,
+	};
+	if (host->slot_pid != found.slot_pid || host->space != found.space
+	    || host->taken != found.taken)
+		*host = found;
+	return host;
 }
 
 static int
-is_there (const struct pages *pages, uint32_t i, int thorough)
+is_there (const struct pages *pages, uint32_t i, int pid)
 {
-	int pid = host_of (pages, i);
+	int is_thorough = (pages->hosts[i].checks + i) % PAGES_THOROUGH == 0;
 	return exists (pid)
-	       && (!thorough || is_of_slot (pages, &pages->page->slots[i], pid));
+	       && (!is_thorough || is_of_slot (pages, &pages->page->slots[i], pid));
 }
 
-/* A process that ended in good order may have left its slot to another. */
+/* A process that is nowhere here may be in a container: until a census has listed those,
+ * it lives. */
 static int
-lives (struct pages *pages, uint32_t i, int thorough)
+lives_in_container (struct pages *pages, uint32_t i, struct processes *processes,
+		    uint32_t *looks)
 {
-	if (is_there (pages, i, thorough))
+	struct pages_host *host = &pages->hosts[i];
+	if (host->pid && is_there (pages, i, host->pid))
 		return 1;
-	pages->hosts[i].pid = 0;
-	if (is_there (pages, i, thorough))
+	host->pid = 0;
+	if (!host->census)
+		host->census = processes_want (processes);
+	if (host->census > processes->done)
 		return 1;
-	pages->hosts[i].pid = find_in_containers (pages, &pages->page->slots[i]);
-	return pages->hosts[i].pid != 0;
+	int32_t found
+	    = find_in_containers (pages, &pages->page->slots[i], processes, looks);
+	host->census = 0;
+	host->pid = found > 0 ? found : 0;
+	return found != 0;
+}
+
+static int
+lives (struct pages *pages, uint32_t i, struct processes *processes, uint32_t *looks)
+{
+	const struct pages_host *host = host_of (pages, i);
+	int is_here = host->space && host->space == pages->pid_namespace;
+	int may_be_here = is_here || !host->space || !pages->pid_namespace;
+	if (may_be_here && is_there (pages, i, (int)host->slot_pid))
+		return 1;
+	return !is_here && lives_in_container (pages, i, processes, looks);
 }
 
 /* By Slurm's suspend, a debugger, a signal of the user's. */
 static int
-is_stopped (int pid)
+is_stopped (const struct pages_host *host)
 {
 	char text[1024];
-	const char *rest
-	    = read_proc (pid, "stat", text, sizeof text) == 0 ? strrchr (text, ')') : NULL;
+	int pid = host->pid ? host->pid : (int)host->slot_pid;
+	const char *rest = processes_read (pid, "stat", text, sizeof text) == 0
+			       ? strrchr (text, ')')
+			       : NULL;
 	return rest && rest[1] == ' ' && (rest[2] == 'T' || rest[2] == 't');
-}
-
-/* Whether a lock may have outlived its process, by being inherited: those of flock are
- * under the pid of who took them, those of open file descriptions under none. */
-static int
-may_have_left_locks (const struct sluice_turns_slot *slot)
-{
-	FILE *locks = LOAD (slot->locks) ? fopen ("/proc/locks", "re") : NULL;
-	char line[256];
-	int found = 0, pid;
-	while (locks && !found && fgets (line, sizeof line, locks))
-		found = sscanf (line, "%*s %*s %*s %*s %d", &pid) == 1
-			&& (pid == (int)LOAD (slot->pid) || pid <= 0);
-	if (locks)
-		fclose (locks);
-	return found;
 }
 
 static void
@@ -387,35 +374,45 @@ free_slot (struct sluice_turns_page *page, struct sluice_turns_slot *slot)
 }
 
 static void
-bury (struct pages *pages, uint32_t i)
+bury (struct pages *pages, uint32_t i, struct processes *processes)
 {
 	struct sluice_turns_slot *slot = &pages->page->slots[i];
 	STORE (slot->writing, 0);
 	STORE (slot->syncing, 0);
 	STORE (slot->waiting, 0);
-	if (may_have_left_locks (slot))
+	if (LOAD (slot->locks)
+	    && processes_may_have_left_lock (processes, (int32_t)LOAD (slot->pid)))
 		return;
-	pages->hosts[i] = (struct pages_host){ 0, 0 };
+	pages->hosts[i] = (struct pages_host){ .pid = 0 };
 	free_slot (pages->page, slot);
 }
 
-/* One that goes on is enough for the job to be busy, so no others are asked about. */
-void
-pages_see_processes (struct pages *pages, int thorough)
+static int
+is_busy (const struct sluice_turns_slot *slot)
 {
-	int is_busy = 0;
-	for (uint32_t i = 0; i < pages->slot_count; i++) {
+	return writing (slot) || LOAD (slot->waiting);
+}
+
+/* One that goes on is enough for the job to be busy, so no others are asked about. */
+uint32_t
+pages_see_processes (struct pages *pages, struct processes *processes, uint32_t looks)
+{
+	int goes_on = 0;
+	for (uint32_t seen = 0; seen < pages->slot_count && looks > 0; seen++) {
+		uint32_t i = pages->next;
 		struct sluice_turns_slot *slot = &pages->page->slots[i];
+		pages->next = (i + 1) % pages->slot_count;
 		if (!LOAD (slot->pid))
 			continue;
-		if (!lives (pages, i, thorough)) {
-			bury (pages, i);
+		looks--;
+		pages->hosts[i].checks++;
+		if (!lives (pages, i, processes, &looks)) {
+			bury (pages, i, processes);
 			continue;
 		}
-		pages->hosts[i].is_stopped = !is_busy
-					     && (writing (slot) || LOAD (slot->waiting))
-					     && is_stopped (host_of (pages, i));
-		is_busy |= (writing (slot) || LOAD (slot->waiting))
-			   && !pages->hosts[i].is_stopped;
+		pages->hosts[i].is_stopped
+		    = !goes_on && is_busy (slot) && is_stopped (&pages->hosts[i]);
+		goes_on |= is_busy (slot) && !pages->hosts[i].is_stopped;
 	}
+	return looks;
 }

@@ -9,14 +9,24 @@
 #define SLUICE_PAGES_H
 
 #include "base.h"
+#include "processes.h"
 #include "registration.h"
 
-enum { PAGES_SLOTS = 256, PAGES_MAX_SLOTS = 4096 };
+enum {
+	PAGES_SLOTS = 256,
+	PAGES_MAX_SLOTS = 4096,
+	PAGES_THOROUGH = 30, /* of the checks of a slot, one reads /proc */
+};
 
 /* The process of a slot. */
 struct pages_host {
 	int32_t pid;	    /* here, where that is another; 0: that of the slot */
 	int32_t is_stopped; /* what it has under way goes on when it does */
+	/* Of the slot that this was found for. */
+	uint32_t slot_pid;
+	uint64_t space, taken;
+	uint32_t checks;
+	uint64_t census; /* dead unless this one lists it (processes.h); 0: none */
 };
 
 struct pages {
@@ -29,6 +39,7 @@ struct pages {
 	struct sluice_turns_words *words;
 	uint64_t pid_namespace;	  /* our own */
 	struct pages_host *hosts; /* by slot */
+	uint32_t next;		  /* slot to be checked */
 };
 
 /* What the processes of a job on this node do. Counters of those that ended included. */
@@ -48,9 +59,11 @@ int pages_make (struct pages *pages, const struct sluice_agent_request *request,
 void pages_destroy (struct pages *pages);
 
 void pages_add_up (const struct pages *pages, struct pages_sum *sum);
-/* See which processes are stopped, and free the slots of those that are gone. `thorough`:
- * also of those whose pid is another's now, which takes reading /proc. */
-void pages_see_processes (struct pages *pages, int thorough);
+/* See which processes are stopped, and free the slots of those that are gone, or whose pid
+ * is another's now. At most `looks` processes are asked about; the next call goes on.
+ * Returns how many of these looks are left. */
+uint32_t pages_see_processes (struct pages *pages, struct processes *processes,
+			      uint32_t looks);
 
 /* Writes wait, or trickle at `rate` B/s a process, until then; 0: they go. */
 void pages_say (struct pages *pages, uint64_t until, uint64_t rate);

@@ -70,7 +70,8 @@ static int link_fd = -1, listen_fd, signal_fd;
 static struct step steps[MAX_STEPS];
 static uint32_t step_count;
 static uint64_t next_scan;
-static uint64_t deaf_until; /* out of descriptors: those that connect wait; 0: they need not */
+static uint64_t
+    deaf_until; /* out of descriptors: those that connect wait; 0: they need not */
 
 static uint64_t
 now_ns (void)
@@ -322,20 +323,11 @@ run (void)
 	static struct pollfd fds[FIXED + MAX_STEPS];
 	for (;;) {
 		uint32_t asked = await (fds);
-		scan_when_due ();
-		if (asked == UINT32_MAX)
-			continue;
-		if (fds[0].revents)
+		if (asked != UINT32_MAX && fds[0].revents)
 			return;
-		if (fds[3].revents && fds[3].fd == link_fd)
-			hear_coordinator ();
-		if (fds[2].revents)
-			take_link ();
-		for (uint32_t i = asked; i-- > 0;) /* a dropped one is filled from behind */
-			if (fds[FIXED + i].revents)
-				hear_step (i);
-		if (fds[1].revents)
-			accept_step ();
+		if (asked != UINT32_MAX)
+			answer (fds, asked);
+		scan_when_due ();
 	}
 }
 

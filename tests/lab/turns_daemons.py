@@ -170,12 +170,13 @@ class Agent(Daemon):
         most_held: int = NO_LIMIT,
         step_id: int = 0,
         version: int = VERSION,
+        uid: int | None = None,
         patience: float = PATIENCE,
     ) -> AgentPage:
         """As slurmstepd does; raises RefusedError."""
         devices = [place.stat().st_dev for place in places]
         request = REQUEST.pack(
-            *(MAGIC, version, job_id, step_id, os.geteuid(), nodes, slots),
+            *(MAGIC, version, job_id, step_id, os.geteuid() if uid is None else uid, nodes, slots),
             *(turns_page.ROOT_TOO, most_held, len(devices)),
             *(devices + [0] * 32)[:32],
         )
