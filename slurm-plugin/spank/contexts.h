@@ -8,9 +8,17 @@
 #include <slurm/spank.h>
 #include <stdint.h>
 
+/* What sruns in one salloc make the directory's name of (grant.h). */
+#define SEED_VARIABLE "SLUICE_SEED"
+/* The job for which srun could make no directory: to its step's slurmstepd, which is root.
+ */
+#define UNPLACED_VARIABLE "SLUICE_UNPLACED"
+
+void allocator_init_post_opt (void);
 void local_user_init (spank_t spank, int argc, char **argv);
 void remote_init_post_opt (spank_t spank, int argc, char **argv);
 void remote_user_init (spank_t spank, int argc, char **argv);
 void remote_task_init (void);
+void remote_task_post_fork (spank_t spank, int argc, char **argv);
 
 #endif

@@ -1,5 +1,6 @@
 #include "directory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +20,7 @@
 struct outcome {
 	unsigned char stage; /* 0: done; the work's own numbers are below 200 */
 	unsigned char error; /* errno, 0: it says nothing */
+	char found[DIRECTORY_NAME_SIZE];
 };
 
 enum {
@@ -48,7 +50,7 @@ enum { REPORT_FD = 3 };
 static struct outcome
 outcome_of (int stage, int error)
 {
-	return (struct outcome){ (unsigned char)stage, (unsigned char)error };
+	return (struct outcome){ (unsigned char)stage, (unsigned char)error, "" };
 }
 
 /*
@@ -290,6 +292,47 @@ open_directory (int parent, const char *name, struct stat *out)
 	return fd;
 }
 
+/* Others may have put as many names as they like into the parent. */
+enum { MOST_ENTRIES = 100000, MOST_STATED = 64 };
+
+static int
+is_own_directory (int parent, const char *name, uid_t uid)
+{
+	struct stat found;
+	return fstatat (parent, name, &found, AT_SYMLINK_NOFOLLOW) == 0
+	       && S_ISDIR (found.st_mode) && found.st_uid == uid
+	       && (found.st_mode & 0777) == 0700;
+}
+
+/* The first by name: all that search agree. readdir would allocate. */
+static struct outcome
+find_in (int parent, const struct directory_request *request)
+{
+	_Alignas(struct dirent64) char buffer[32768];
+	struct outcome outcome = outcome_of (STAGE_MAKE, ENOENT);
+	size_t length = strlen (request->prefix);
+	int entries = 0, stated = 0;
+	long got;
+
+	while (entries < MOST_ENTRIES && stated < MOST_STATED
+	       && (got = syscall (SYS_getdents64, parent, buffer, sizeof buffer)) > 0)
+		for (char *at = buffer; at < buffer + got; entries++) {
+			const struct dirent64 *entry = (const void *)at;
+			const char *name = entry->d_name;
+			at += entry->d_reclen;
+			if (strncmp (name, request->prefix, length) != 0
+			    || strlen (name) >= sizeof outcome.found
+			    || stated++ >= MOST_STATED
+			    || !is_own_directory (parent, name, request->uid))
+				continue;
+			if (!outcome.found[0] || strcmp (name, outcome.found) < 0)
+				strcpy (outcome.found, name);
+		}
+	if (outcome.found[0])
+		outcome.stage = outcome.error = STAGE_DONE;
+	return outcome;
+}
+
 /* An earlier srun of the same allocation made it, or somebody else did. */
 static struct outcome
 reuse (int parent, const struct directory_request *request)
@@ -342,15 +385,22 @@ work (const void *argument)
 		return outcome_of (STAGE_ELSEWHERE, 0);
 	if (parent.st_mode & S_IWOTH && !(parent.st_mode & S_ISVTX))
 		return outcome_of (STAGE_UNSAFE, 0);
+	if (request->prefix) {
+		struct outcome found = find_in (fd, request);
+		if (found.stage == STAGE_DONE)
+			return found;
+	}
 	return make_in (fd, request);
 }
 
 int
-directory_make (const struct directory_request *request, char *why, size_t size)
+directory_make (const struct directory_request *request, char found[DIRECTORY_NAME_SIZE],
+		char *why, size_t size)
 {
 	struct outcome outcome
 	    = as_user (request->uid, work, request, request->timeout_s + GRACE_S);
 
+	memcpy (found, outcome.found, sizeof outcome.found);
 	if (outcome.stage == STAGE_DONE)
 		return 0;
 	snprintf (why, size, "%s%s%s", stage_text (outcome.stage),

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { DIRECTORY_NAME_SIZE = 80 };
+
 struct directory_request {
 	uid_t uid;	    /* the effective user, see as_user */
 	const char *parent; /* absolute; with the sticky bit if all may write */
@@ -21,13 +23,17 @@ struct directory_request {
 	/* 1: a directory of this name that belongs to the user counts as made
 	 * and placed; it is not touched. */
 	int may_exist;
+	/* One that belongs to the user and whose name begins so counts, too; NULL: none. */
+	const char *prefix;
 	/* Placement command, run in the new directory; words[0] NULL: none. When
 	 * it fails, or is killed after timeout_s, the directory is removed. */
 	const char *const *words;
 	uint32_t timeout_s; /* all together take two seconds more at most */
 };
 
-/* 0, or -1 with a reason that names no path, for a log. */
-int directory_make (const struct directory_request *request, char *why, size_t size);
+/* 0, with its name where another one was found by the prefix, else with an empty text; or
+ * -1 with a reason that names no path, for a log. */
+int directory_make (const struct directory_request *request,
+		    char found[DIRECTORY_NAME_SIZE], char *why, size_t size);
 
 #endif

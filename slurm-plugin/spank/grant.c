@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* Where slurm_load_job wants a step's id instead of a job's (26.05), slurm.h then
  * takes either. */
@@ -14,6 +15,7 @@
 
 #include "directory.h"
 #include "settings.h"
+#include "siphash.h"
 
 void
 report (const char *format, ...)
@@ -33,6 +35,8 @@ report (const char *format, ...)
 /* Weak: a Slurm program that does not have it must still load us. */
 extern __typeof__ (slurm_load_job) slurm_load_job __attribute__ ((weak));
 extern __typeof__ (slurm_free_job_info_msg) slurm_free_job_info_msg __attribute__ ((weak));
+extern __typeof__ (slurm_init_job_desc_msg) slurm_init_job_desc_msg __attribute__ ((weak));
+extern __typeof__ (slurm_update_job) slurm_update_job __attribute__ ((weak));
 
 /* The answer for a leader holds the other components too, and that for the first
  * task of an array its other tasks. */
@@ -78,6 +82,8 @@ holding_ask (uint32_t job_id, struct holding *out)
 		out->nodes = job->num_nodes;
 		out->uid = job->user_id;
 		out->is_heterogeneous = job->het_job_id != 0;
+		out->is_batch = job->batch_flag != 0;
+		out->is_running = (job->job_state & JOB_STATE_BASE) == JOB_RUNNING;
 		out->turns = turns_of (job->admin_comment);
 		strcpy (out->licenses, licenses);
 	}
@@ -98,44 +104,122 @@ complain (const char *argument, const char *why)
 	report ("plugstack.conf: %s: %s", argument, why);
 }
 
-/* The start is part of the name, so that neither a restart nor a job that gets
- * the same id again finds its name taken. */
-static void
-default_directory (const struct lane *lane, const struct holding *holding, char *out)
+void
+holding_give_up (uint32_t job_id, uid_t uid, int argc, char **argv)
 {
-	snprintf (out, IO_DIR_SIZE, "%s/job-%" PRIu32 ".%" PRIu32 "-%" PRId64, lane->path,
-		  holding->job_id, holding->restarts, holding->start);
+	char rest[HOLDING_LICENSES_SIZE];
+	struct holding holding;
+	struct settings settings;
+	job_desc_msg_t change;
+
+	if (!slurm_init_job_desc_msg || !slurm_update_job
+	    || holding_ask (job_id, &holding) < 0 || holding.uid != uid
+	    || !holding.is_running)
+		return;
+	settings_read (argc, argv, &settings, complain);
+	token_remove (holding.licenses, &settings, rest);
+	slurm_init_job_desc_msg (&change);
+	change.job_id = job_id;
+	change.licenses = rest;
+	if (slurm_update_job (&change) == SLURM_SUCCESS)
+		report ("job %" PRIu32 " has no tokens any more: it may write anywhere",
+			job_id);
+	else
+		report ("job %" PRIu32 " keeps its tokens, though it may write anywhere",
+			job_id);
 }
 
-/* Split path at its last slash into parent and name. */
+int
+grant_make_seed (char out[GRANT_SEED_SIZE])
+{
+	uint64_t drawn[2];
+
+	if (getrandom (drawn, sizeof drawn, 0) != sizeof drawn)
+		return -1;
+	snprintf (out, GRANT_SEED_SIZE, "%016" PRIx64 "%016" PRIx64, drawn[0], drawn[1]);
+	return 0;
+}
+
+/* A name that others cannot guess: where all may write, they could make it first. The start
+ * is part of it, so that a restart and a job that gets the same id again have another. */
+static int
+name_directory (const struct grant_request *request, char prefix[DIRECTORY_NAME_SIZE],
+		char name[DIRECTORY_NAME_SIZE])
+{
+	const struct holding *holding = request->holding;
+	char fresh[GRANT_SEED_SIZE];
+	const char *seed = request->seed;
+	uint64_t key[2];
+
+	if (!seed && grant_make_seed (fresh) == 0)
+		seed = fresh;
+	if (!seed || sscanf (seed, "%16" SCNx64 "%16" SCNx64, &key[0], &key[1]) != 2)
+		return -1;
+	snprintf (prefix, DIRECTORY_NAME_SIZE, "job-%" PRIu32 ".%" PRIu32 "-%" PRId64 "-",
+		  holding->job_id, holding->restarts, holding->start);
+	snprintf (name, DIRECTORY_NAME_SIZE, "%s%016" PRIx64, prefix,
+		  siphash (key, (const unsigned char *)prefix, strlen (prefix)));
+	return 0;
+}
+
 static int
 make_directory (const struct grant_request *request, const struct settings *settings,
-		const struct lane *lane, const char *path)
+		const struct lane *lane, struct directory_request *directory,
+		char found[DIRECTORY_NAME_SIZE])
 {
 	const char *words[BACKEND_WORDS];
-	char parent[IO_DIR_SIZE], why[128];
-	const char *slash = strrchr (path, '/');
+	char why[128];
 
-	snprintf (parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path),
-		  path);
 	backend_command (settings, lane, words);
-	const struct directory_request directory = {
-		.uid = request->holding->uid,
-		.parent = parent,
-		.name = slash + 1,
-		.file_system = lane->path,
-		.may_exist = request->may_exist && !request->io_dir,
-		.words = words,
-		.timeout_s = settings->timeout_s,
-	};
-	if (directory_make (&directory, why, sizeof why) == 0)
+	directory->uid = request->holding->uid;
+	directory->file_system = lane->path;
+	directory->words = words;
+	directory->timeout_s = settings->timeout_s;
+	if (directory_make (directory, found, why, sizeof why) == 0)
 		return 0;
 	report ("job %" PRIu32 " has no directory on lane %s: %s", request->holding->job_id,
 		lane->name, why);
 	return -1;
 }
 
-int
+/* On the lane itself, under a name of ours. */
+static int
+make_usual (const struct grant_request *request, const struct settings *settings,
+	    const struct lane *lane, char path[IO_DIR_SIZE])
+{
+	char prefix[DIRECTORY_NAME_SIZE], name[DIRECTORY_NAME_SIZE];
+	char found[DIRECTORY_NAME_SIZE];
+	struct directory_request directory = {
+		.parent = lane->path,
+		.name = name,
+		.may_exist = request->seed != NULL,
+		.prefix = request->may_find ? prefix : NULL,
+	};
+
+	if (name_directory (request, prefix, name) < 0
+	    || make_directory (request, settings, lane, &directory, found) < 0)
+		return -1;
+	snprintf (path, IO_DIR_SIZE, "%s/%s", lane->path, found[0] ? found : name);
+	return 0;
+}
+
+/* Where the user wants it: split at the last slash into parent and name. */
+static int
+make_wanted (const struct grant_request *request, const struct settings *settings,
+	     const struct lane *lane, char path[IO_DIR_SIZE])
+{
+	char parent[IO_DIR_SIZE], found[DIRECTORY_NAME_SIZE];
+
+	if (io_dir_parse (request->io_dir, request->holding->job_id, path) < 0)
+		return -1;
+	const char *slash = strrchr (path, '/');
+	snprintf (parent, sizeof parent, "%.*s", slash == path ? 1 : (int)(slash - path),
+		  path);
+	struct directory_request directory = { .parent = parent, .name = slash + 1 };
+	return make_directory (request, settings, lane, &directory, found);
+}
+
+enum grant_result
 grant_obtain (const struct grant_request *request, struct grant *out)
 {
 	const struct holding *holding = request->holding;
@@ -144,15 +228,16 @@ grant_obtain (const struct grant_request *request, struct grant *out)
 	settings_read (request->argc, request->argv, &settings, complain);
 	const struct lane *lane = token_lane (holding->licenses, &settings);
 	if (!lane)
-		return -1;
+		return GRANT_NONE;
+	if (request->is_too_late)
+		return GRANT_UNPLACED;
 
 	char (*values)[IO_DIR_SIZE] = out->values;
 	snprintf (values[GRANT_LANE], IO_DIR_SIZE, "%s", lane->name);
 	snprintf (values[GRANT_TARGETS], IO_DIR_SIZE, "%" PRIu32, lane->targets);
 	snprintf (values[GRANT_JOB_ID], IO_DIR_SIZE, "%" PRIu32, holding->job_id);
-	if (!request->io_dir)
-		default_directory (lane, holding, values[GRANT_DIR]);
-	else if (io_dir_parse (request->io_dir, holding->job_id, values[GRANT_DIR]) < 0)
-		return -1;
-	return make_directory (request, &settings, lane, values[GRANT_DIR]);
+	int made = request->io_dir
+		       ? make_wanted (request, &settings, lane, values[GRANT_DIR])
+		       : make_usual (request, &settings, lane, values[GRANT_DIR]);
+	return made == 0 ? GRANT_OBTAINED : GRANT_UNPLACED;
 }

@@ -48,12 +48,17 @@ struct holding {
 	uint32_t nodes;
 	uid_t uid;
 	int is_heterogeneous; /* only the leader holds its licences */
+	int is_batch, is_running;
 	enum holding_turns turns;
 	char licenses[HOLDING_LICENSES_SIZE];
 };
 
 /* -1: slurmctld does not answer, or knows no such job. */
 int holding_ask (uint32_t job_id, struct holding *out);
+
+/* Take the tokens off a running job of this user that has no directory on its lane: it may
+ * write anywhere, and so it counts from then on. Only root may. */
+void holding_give_up (uint32_t job_id, uid_t uid, int argc, char **argv);
 
 enum {
 	GRANT_LANE,    /* SLUICE_LANE: the lane's name */
@@ -74,13 +79,27 @@ struct grant_request {
 	int argc;		       /* the plugin's arguments in plugstack.conf */
 	char **argv;
 	const char *io_dir; /* --io-dir as it was given, or NULL */
-	/* 1: an earlier step of the same job may have made the directory */
-	int may_exist;
+	/* What the directory's name is made of, as text of GRANT_SEED_SIZE: who has the
+	 * same seed finds it again. NULL: nobody else has. */
+	const char *seed;
+	/* 1: a step that had another seed may have made the directory */
+	int may_find;
+	/* 1: not all of its processes would learn of a directory, so it gets none */
+	int is_too_late;
 };
 
-/* Make the directory of a job that holds tokens of one lane. 0 with all values,
- * or -1: the job gets nothing, and the log says why unless that is as it should
- * be. */
-int grant_obtain (const struct grant_request *request, struct grant *out);
+enum { GRANT_SEED_SIZE = 33 };
+/* 0: a fresh one, which nobody can guess. */
+int grant_make_seed (char out[GRANT_SEED_SIZE]);
+
+enum grant_result {
+	GRANT_OBTAINED,
+	GRANT_NONE,	/* it holds no token of one lane here */
+	GRANT_UNPLACED, /* it has no directory, and may write anywhere; the log says why */
+};
+
+/* Make the directory of a job that holds tokens of one lane. All values are set where it is
+ * obtained. */
+enum grant_result grant_obtain (const struct grant_request *request, struct grant *out);
 
 #endif

@@ -13,6 +13,7 @@
 #include "contexts.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <slurm/slurm.h>
@@ -25,6 +26,9 @@
 /* Of the batch script's job, from init_post_opt to user_init; job_id 0: nothing is
  * known. A slurmstepd serves one step. */
 static struct holding holding;
+
+/* The job that has no directory, from user_init to task_post_fork; 0: none. */
+static uint32_t unplaced;
 
 static int
 is_batch_step (spank_t spank)
@@ -68,7 +72,7 @@ remote_init_post_opt (spank_t spank, int argc, char **argv)
 		turns_register (spank, argc, argv, is_batch ? &holding : NULL);
 }
 
-static int
+static enum grant_result
 obtain (spank_t spank, int argc, char **argv, struct grant *grant)
 {
 	const struct grant_request request = {
@@ -79,7 +83,7 @@ obtain (spank_t spank, int argc, char **argv, struct grant *grant)
 	};
 
 	if (holding.job_id == 0 || options_no_sluice (spank))
-		return -1;
+		return GRANT_NONE;
 	return grant_obtain (&request, grant);
 }
 
@@ -110,15 +114,41 @@ has_own_variables (spank_t spank)
 	       && strcmp (ours, slurms) == 0;
 }
 
+static void
+take_up_script (spank_t spank, int argc, char **argv)
+{
+	struct grant grant;
+	enum grant_result result = obtain (spank, argc, argv, &grant);
+
+	if (result == GRANT_UNPLACED)
+		unplaced = holding.job_id;
+	if (result == GRANT_OBTAINED)
+		set_variables (spank, &grant);
+	else
+		remove_variables (spank);
+}
+
+/* What srun says may be forged: by the job's own user (holding_give_up). */
+static void
+take_up_step (spank_t spank)
+{
+	char text[16];
+
+	if (spank_getenv (spank, UNPLACED_VARIABLE, text, sizeof text) == ESPANK_SUCCESS)
+		unplaced = (uint32_t)strtoul (text, NULL, 10);
+	if (!has_own_variables (spank))
+		remove_variables (spank);
+}
+
 void
 remote_user_init (spank_t spank, int argc, char **argv)
 {
-	struct grant grant;
-
-	if (is_batch_step (spank) && obtain (spank, argc, argv, &grant) == 0)
-		set_variables (spank, &grant);
-	else if (is_batch_step (spank) || !has_own_variables (spank))
-		remove_variables (spank);
+	if (is_batch_step (spank))
+		take_up_script (spank, argc, argv);
+	else
+		take_up_step (spank);
+	spank_unsetenv (spank, SEED_VARIABLE);
+	spank_unsetenv (spank, UNPLACED_VARIABLE);
 	if (turns_have_page ())
 		preload_turns (spank, argc, argv);
 	else
@@ -130,4 +160,17 @@ void
 remote_task_init (void)
 {
 	turns_hand_over ();
+}
+
+/* As root again, and before a task runs. Once a step. */
+void
+remote_task_post_fork (spank_t spank, int argc, char **argv)
+{
+	uint32_t node;
+	uid_t uid;
+
+	if (unplaced && spank_get_item (spank, S_JOB_NODEID, &node) == ESPANK_SUCCESS
+	    && node == 0 && spank_get_item (spank, S_JOB_UID, &uid) == ESPANK_SUCCESS)
+		holding_give_up (unplaced, uid, argc, argv);
+	unplaced = 0;
 }

@@ -120,6 +120,25 @@ token_lane (const char *licenses, const struct settings *settings)
 	return held;
 }
 
+void
+token_remove (const char *licenses, const struct settings *settings, char *out)
+{
+	char *end = out;
+
+	for (const char *entry = licenses; *entry;) {
+		size_t length = strcspn (entry, ",;");
+		if (length > 0 && !entry_lane (entry, length, settings)) {
+			if (end > out)
+				*end++ = ',';
+			memcpy (end, entry, length);
+			end += length;
+		}
+		entry += length;
+		entry += *entry != '\0';
+	}
+	*end = '\0';
+}
+
 /* Replace %j and %%. The length, or -1: too long, or another letter. */
 static int
 expand (const char *text, uint32_t job_id, char out[IO_DIR_SIZE])

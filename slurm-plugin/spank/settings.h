@@ -95,6 +95,9 @@ void backend_command (const struct settings *settings, const struct lane *lane,
  */
 const struct lane *token_lane (const char *licenses, const struct settings *settings);
 
+/* The licences but for tokens, as they stand; out has room for all of them. */
+void token_remove (const char *licenses, const struct settings *settings, char *out);
+
 /*
  * The value of --io-dir.
  */

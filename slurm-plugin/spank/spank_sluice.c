@@ -4,6 +4,8 @@
  *
  *   context              hook              does
  *   sbatch, salloc       init              registers the options (options.c)
+ *                        init_post_opt     draws what sruns in salloc name the directory
+ *                                          by (local.c)
  *   srun                 init              likewise
  *                        local_user_init   the job's directory and variables (local.c)
  *   slurmstepd           init              registers the options
@@ -16,6 +18,8 @@
  *                                          preloads the library for turns into what has
  *                                          a page (preload.c)
  *                        task_init         lets the task inherit that page
+ *                        task_post_fork    takes the tokens off a job that has no
+ *                                          directory
  *
  * We fail open: whatever is wrong, the job runs as it would without Sluice, with
  * neither directory nor variables, and the reason goes to a log. Every hook
@@ -30,7 +34,8 @@
 EXPORT extern const char plugin_name[], plugin_type[];
 EXPORT extern const unsigned int plugin_version, spank_plugin_version;
 EXPORT extern spank_f slurm_spank_init, slurm_spank_init_post_opt,
-    slurm_spank_local_user_init, slurm_spank_user_init, slurm_spank_task_init;
+    slurm_spank_local_user_init, slurm_spank_user_init, slurm_spank_task_init,
+    slurm_spank_task_post_fork;
 
 SPANK_PLUGIN (sluice, 1)
 
@@ -55,6 +60,9 @@ int
 slurm_spank_init_post_opt (spank_t spank, int argc, char **argv)
 {
 	switch (spank_context ()) {
+	case S_CTX_ALLOCATOR:
+		allocator_init_post_opt ();
+		break;
 	case S_CTX_REMOTE:
 		remote_init_post_opt (spank, argc, argv);
 		break;
@@ -97,5 +105,12 @@ slurm_spank_task_init (spank_t spank, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	remote_task_init ();
+	return ESPANK_SUCCESS;
+}
+
+int
+slurm_spank_task_post_fork (spank_t spank, int argc, char **argv)
+{
+	remote_task_post_fork (spank, argc, argv);
 	return ESPANK_SUCCESS;
 }

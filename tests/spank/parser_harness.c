@@ -48,7 +48,7 @@ show_settings (void)
 static void
 make (char **words)
 {
-	char why[128];
+	char found[DIRECTORY_NAME_SIZE], why[128];
 	const struct directory_request request = {
 		.uid = geteuid (),
 		.parent = words[0],
@@ -58,7 +58,8 @@ make (char **words)
 		.timeout_s = (uint32_t)atoi (words[4]),
 		.words = (const char *const *)words + 5,
 	};
-	printf ("%s\n", directory_make (&request, why, sizeof why) == 0 ? "ok" : why);
+	printf ("%s\n",
+		directory_make (&request, found, why, sizeof why) == 0 ? "ok" : why);
 }
 
 static void

@@ -89,17 +89,20 @@ def test_an_io_dir_that_is_a_link_is_not_followed(lab: Lab, target: str) -> None
     assert not (lab.place / "nowhere").exists()
 
 
-def test_a_name_that_is_taken_when_the_job_starts_is_not_used(lab: Lab) -> None:
-    """The name holds the start time, so all of the next seconds are taken in advance."""
+def test_the_names_of_the_next_seconds_taken_in_advance_stop_nobody(lab: Lab) -> None:
+    """The name ends with what nobody can guess, and what begins like it is another's."""
     trap = lab.place / "trap"
     trap.mkdir()
     job = lab.slurm.submit("--hold", "--wrap=true") + 1
     now = int(lab.slurm.run("date", "+%s").stdout)
     for second in range(now, now + 15):
-        (lab.lanes["sl0"] / f"job-{job}.0-{second}").symlink_to(trap)
+        for end in ("", "-", f"-{0:016x}"):
+            (lab.lanes["sl0"] / f"job-{job}.0-{second}{end}").symlink_to(trap)
     actual, text = lab.script(HOLDING)
     assert actual == job
-    assert variables(text) == {}
+    made = Path(variables(text)["SLUICE_DIR"])
+    assert not made.is_symlink()
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert list(trap.iterdir()) == []
 
 
@@ -136,14 +139,35 @@ def test_an_io_dir_in_a_place_its_user_cannot_write_is_not_made(lab: Lab) -> Non
 
 
 @needs_root
-def test_a_directory_of_somebody_else_is_not_used_in_salloc(lab: Lab) -> None:
+@pytest.mark.parametrize("how", ["inside", "by its id"])
+def test_a_directory_of_somebody_else_is_not_used_in_salloc(lab: Lab, how: str) -> None:
     """An srun in salloc takes what an earlier one made, but only from its own user."""
+    srun = "srun" if how == "inside" else "env -u SLUICE_SEED srun --jobid=$SLURM_JOB_ID"
     body = (
-        'first=$(srun printenv SLUICE_DIR); rm -r "$first"; mkdir "$first";'
-        f' chown {OTHER_USER} "$first"; srun env'
+        f'first=$({srun} printenv SLUICE_DIR); rm -r "$first"; mkdir -m 700 "$first";'
+        f' chown {OTHER_USER} "$first"; echo "$first"; {srun} env'
     )
     done = lab.slurm.run("salloc", "-Q", HOLDING, "sh", "-c", body)
-    assert variables(done.stdout) == {}
+    assert variables(done.stdout).get("SLUICE_DIR") != done.stdout.splitlines()[0]
+
+
+LICENSES = "scontrol show job $SLURM_JOB_ID | grep -o 'Licenses=[^ ]*'"
+
+
+@pytest.mark.parametrize("by", ["sbatch", "srun"])
+def test_a_job_without_its_directory_keeps_no_token(lab: Lab, by: str) -> None:
+    """It may write anywhere, and sluiced takes it so where it holds none. Others stay."""
+    existing = lab.lanes["sl0"] / f"taken-{by}"
+    existing.mkdir()
+    options = ("--licenses=matlab:2,sl0_stream", f"--io-dir={existing}")
+    if by == "sbatch":
+        _, text = lab.script(*options, body=f"env; {LICENSES}")
+    else:
+        text = lab.srun(*options, "sh", "-c", f"env; {LICENSES}").stdout
+    assert variables(text) == {}
+    assert text.splitlines()[-1] == "Licenses=matlab:2"
+    _, text = lab.script("--licenses=matlab:2,sl0_stream", body=LICENSES)
+    assert "sl0_stream" in text
 
 
 @needs_root

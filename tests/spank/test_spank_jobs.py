@@ -55,6 +55,27 @@ def test_every_srun_inside_salloc_gets_the_same_directory(lab: Lab) -> None:
     check_grant(lab, variables(first), "sl0", 4)
 
 
+def test_an_srun_that_joins_by_the_jobs_id_finds_its_directory(lab: Lab) -> None:
+    """Of a batch script, or of an earlier srun, without what these inherited."""
+    output = lab.output()
+    job = lab.slurm.submit(
+        HOLDING, f"--output={output}", "--wrap=printenv SLUICE_DIR; while sleep 0.1; do :; done"
+    )
+    lab.wait_for(lambda: output.read_text() != "")
+    joined = lab.srun(f"--jobid={job}", "--overlap", "printenv", "SLUICE_DIR").stdout
+    lab.slurm.run("scancel", str(job))
+    assert joined == output.read_text().splitlines(keepends=True)[0]
+    name = f"alone-{job}"
+    lab.slurm.run("salloc", "-Q", "--no-shell", f"--job-name={name}", HOLDING)
+    held = lab.slurm.run("squeue", "-h", f"--name={name}", "-o%i").stdout.strip()
+    found = {
+        lab.srun(f"--jobid={held}", "--overlap", "printenv", "SLUICE_DIR").stdout for _ in range(2)
+    }
+    lab.slurm.run("scancel", held)
+    assert len(found) == 1
+    assert Path(found.pop().strip()).is_dir()
+
+
 def test_each_task_of_an_array_has_a_directory_of_its_own(lab: Lab) -> None:
     output = lab.output()
     lab.slurm.run(
