@@ -40,6 +40,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
 
 from sluice.darshan.features import FEATURES
 from sluice.history_db.records import Decision, Job
@@ -48,9 +49,8 @@ from sluice.interference.ranking import refresh
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Situation, decide
-from sluice.prediction.backtest import ended_before, judge, predict_past
 from sluice.prediction.jobs import latest_jobs
-from sluice.prediction.made_history import DAY, RUNS_FOR_AN_APPLICATION, made_history
+from sluice.prediction.score import ended_before, judge, predict_past
 from sluice.prediction.train import (
     bundle_of,
     empty_model,

@@ -21,12 +21,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "lab"))
 
+from made_history import made_history
 from made_logs import MIB, MadeLog, appended
 
 from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.policies.bundle import Bundle
-from sluice.prediction.made_history import made_history
 from sluice.prediction.train import empty_model, fit_quickly, keep, past_of
 from sluice.slurm.learner import Learner, cpu_seconds
 

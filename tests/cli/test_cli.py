@@ -203,7 +203,7 @@ def test_what_is_no_bundle_is_named(tmp_path, kind):
         path.write_text("hello")
     if kind == "giant":
         os.truncate(path, 1 << 40)
-    result = run("model", "bundle", "show", path)
+    result = run("model", "bundle", path)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"sluice: {path}: ")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import core_cases
 import pytest
 from click.testing import CliRunner
+from made_history import made_history
 
 from sluice.cli.main import main as sluice
 from sluice.history_db.store import Store
 from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.record import Record, Situation, decide
-from sluice.prediction.made_history import made_history
 from sluice.slurm.drainer import decision_of
 
 NOW = core_cases.NOW

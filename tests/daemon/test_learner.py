@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from made_history import made_history
 from made_logs import MIB, MadeLog, appended
 
 from sluice.cli.main import main
@@ -25,7 +26,6 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import pack_bundle
 from sluice.prediction.jobs import finished_jobs
-from sluice.prediction.made_history import made_history
 from sluice.prediction.renewal import CurrentModel
 from sluice.prediction.train import Past, TrainedModel, bundle_of, fit_quickly
 from sluice.slurm.audit import tell_learned

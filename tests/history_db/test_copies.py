@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from made_history import made_history
 
 from sluice.cli.main import main
 from sluice.history_db import connection, place
@@ -19,17 +20,18 @@ from sluice.history_db.errors import NetworkedHistoryError
 from sluice.history_db.migrations import MIGRATIONS
 from sluice.history_db.records import Job
 from sluice.history_db.store import Store
-from sluice.prediction.made_history import made_history
 from sluice.slurm.status import SnapshotLock, learner_path
 
+LAB = Path(__file__).parents[1] / "lab"
 OLD = sorted((Path(__file__).parents[1] / "data").rglob("*.db"))
 # Writes pairs of jobs, each pair in a transaction, until it is killed.
 WRITER = """
 import sys
+sys.path.insert(0, sys.argv[2])
 from dataclasses import replace
 from itertools import count
 from sluice.history_db.store import Store
-from sluice.prediction.made_history import made_history
+from made_history import made_history
 [run] = made_history(1, seed=1)
 with Store(sys.argv[1]) as store:
     for i in count(1):
@@ -70,7 +72,7 @@ def jobs_in(path: Path) -> int:
 def written_to(history: Path):
     """While somebody writes as fast as he can."""
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, history], stdout=subprocess.PIPE
+        [sys.executable, "-c", WRITER, history, LAB], stdout=subprocess.PIPE
     ) as writer:
         assert writer.stdout.readline() == b"writing\n"
         try:

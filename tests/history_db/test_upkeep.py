@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from made_history import MadeRun, made_history
 from pyarrow import parquet
 
 from sluice.cli.main import main
@@ -26,7 +27,6 @@ from sluice.history_db.tables import ranking, reports, upkeep
 from sluice.history_db.tables.ranking import SORTED_BY
 from sluice.interference.ranking import application_name, refresh
 from sluice.policies.core import NAME_SIZE, name_stem
-from sluice.prediction.made_history import MadeRun, made_history
 
 DAY = 86400
 KEY = bytes(range(32))

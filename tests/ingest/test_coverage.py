@@ -198,7 +198,7 @@ REPORTS = (
     "site assess",
     "site attribute --dry-run a.darshan",
 )
-"""Those that a history of one run is enough for; so are `train`, `evaluate` and `backtest`."""
+"""Those that a history of one run is enough for; so are `train` and `score --backtest`."""
 
 
 @pytest.mark.parametrize("report", REPORTS)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from sluice.history_db.records import Profile
 from sluice.policies import core
-from sluice.prediction.backtest import judge, predict_past, steps_of
+from sluice.prediction.backtest import steps_of
 from sluice.prediction.jobs import submission_of
+from sluice.prediction.score import judge, predict_past
 from sluice.prediction.train import TrainedModel, bundle_of, empty_model, fit_quickly
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from finished import finished_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_backtest import by_situation
+from made_history import KINDS, made_history
 
 from sluice.cli.main import main
 from sluice.history_db.records import (
@@ -27,13 +29,13 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle, name_of
 from sluice.policies.record import decide
 from sluice.prediction.applications import learn_applications
-from sluice.prediction.backtest import judge, predict_past, steps_of
+from sluice.prediction.backtest import steps_of
 from sluice.prediction.expectation import expected, exponents
 from sluice.prediction.jobs import FinishedJob, finished_jobs, submission_of
 from sluice.prediction.levels import calibrate, corrected, predicted
-from sluice.prediction.made_history import KINDS, made_history
 from sluice.prediction.renewal import compare
 from sluice.prediction.requested import Requested, Submissions, requested_on
+from sluice.prediction.score import judge, predict_past
 from sluice.prediction.train import bundle_of, empty_model, fit_quickly
 
 START = 1_700_000_000
@@ -248,13 +250,8 @@ def test_a_made_history_has_every_kind_and_is_the_same_again():
 
 
 def test_backtest_shows_where_prediction_breaks():
-    result = CliRunner().invoke(
-        main, ["model", "backtest", "--made", "400", "--every", "120", "--json"]
-    )
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert found["all"]["all"]["jobs"] == 280
-    assert sum(row["jobs"] for row in found["situation"].values()) == 280
+    found = by_situation(400, days=120)
+    assert sum(score.jobs for score in found.values()) == 280
 
 
 # A new model against the one in use

@@ -24,8 +24,8 @@ COMMANDS = (
     ("model", "train", "--publish"),
     ("model", "train"),  # once more: now a model is in use
     ("site", "assess"),
-    ("model", "backtest"),
-    ("model", "backtest", "--every", "1"),
+    ("model", "score", "--backtest"),
+    ("model", "score", "--backtest", "--every", "1"),
     ("site", "interference"),
     ("site", "interference", "app:cavity", "app:relax"),
     ("predict", "--job-name", "cavity", "--user", "1000"),
@@ -35,7 +35,6 @@ COMMANDS = (
     ("history",),
     ("history", "top", "harmful"),
     ("history", "top", "harmed"),
-    ("model", "evaluate"),
 )
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from made_history import made_history
 
 from sluice.cli.main import main
 from sluice.history_db.store import Store
 from sluice.prediction.jobs import finished_jobs
-from sluice.prediction.made_history import made_history
 from sluice.prediction.undisturbed import undisturbed
 from sluice.sim.engine import TraceError
 from sluice.sim.storage.mean_field import storage_for

@@ -25,7 +25,6 @@ from sluice.policies import core
 from sluice.policies.bundle import Bundle
 from sluice.policies.bundle_writer import ArgumentLaw, BundleApplication, pack_bundle
 from sluice.prediction.applications import Learned, learn_applications, numbered
-from sluice.prediction.backtest import ended_before, judge, predict_past
 from sluice.prediction.jobs import (
     LATEST_RUNS,
     application_of,
@@ -36,6 +35,7 @@ from sluice.prediction.jobs import (
 )
 from sluice.prediction.levels import calibrate
 from sluice.prediction.requested import Submissions
+from sluice.prediction.score import ended_before, judge, predict_past
 from sluice.prediction.undisturbed import latest_undisturbed
 
 if TYPE_CHECKING:

@@ -68,14 +68,8 @@ MODEL = (
     Verb("publish", "Write the bundle that slurmctld loads.", "train", "publish"),
     Verb("diff", "Say what publishing another model would change.", "train", "diff"),
     Verb("list", "List what was trained and published.", "models", "list_"),
-    Verb("bundle", "Look into a model bundle.", "models", "bundle"),
-    Verb("score", "Lay live predictions alongside what the jobs then did.", "score", "score"),
-    Verb(
-        "backtest",
-        "Predict the past: how good prediction at submission is.",
-        "score",
-        "backtest",
-    ),
+    Verb("bundle", "Look into a model bundle.", "models", "bundle_"),
+    Verb("score", "Compare predictions with what the jobs then did."),
 )
 HISTORY = (
     Verb("show", "Say what the history holds.", "history", "show"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,25 +91,14 @@ def _quality(metrics: dict[str, Any]) -> tuple[str, str, str]:
     return share_text(answered), share_text(right), f"{later['brier']:.3f}"
 
 
-FILE = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-
-
-@click.group()
-def bundle() -> None:
-    """Look into a model bundle.
-
-    The bundle is the one file that `sluice model publish` writes and slurmctld loads: trained
-    trees, what is known of each application, how patterns interfere, and the settings to decide by.
-
-    \b
-    Examples:
-        sluice model bundle check /var/lib/sluice/model.bundle
-        sluice model bundle show /var/lib/sluice/model.bundle
-    """
-
-
-@bundle.command()
-@FILE
+@click.command("bundle", short_help="Look into a model bundle.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--owner",
+    type=int,
+    metavar="UID",
+    help="The user, besides root, whose file slurmctld would load.  [default: the file's]",
+)
 @json_option
 @click.option(
     "--applications",
@@ -120,18 +108,24 @@ def bundle() -> None:
     help="How many applications to list; --json lists all.",
 )
 @click.option("--skip", default=0, type=click.IntRange(0), help="Begin after so many applications.")
-def show(file: Path, applications: int, skip: int, *, as_json: bool) -> None:
-    """Print what is inside a bundle.
+def bundle_(file: Path, owner: int | None, applications: int, skip: int, *, as_json: bool) -> None:
+    """Look into a model bundle.
+
+    The bundle is the one file that `sluice model publish` writes and slurmctld loads: trained
+    trees, what is known of each application, how patterns interfere, and the settings to decide
+    by. A bundle that slurmctld would not load is refused with the reason: the checks are those of
+    the plugin (checksum, bounds of every tree, features, owner and mode).
 
     \b
     Examples:
-        sluice model bundle show model.bundle
-        sluice model bundle show model.bundle --skip 20 --applications 100
-        sluice model bundle show model.bundle --json | jq .policy
+        sluice model bundle /var/lib/sluice/model.bundle
+        sluice model bundle model.bundle --owner $(id -u slurm)
+        sluice model bundle model.bundle --skip 20 --applications 100
+        sluice model bundle model.bundle --json | jq .policy
     """
     from sluice.policies.bundle import Bundle
 
-    bundle = Bundle.read(file)
+    bundle = Bundle.load(file, file.stat().st_uid if owner is None else owner)
     if as_json:
         show_json(
             _summary(bundle)
@@ -148,30 +142,6 @@ def show(file: Path, applications: int, skip: int, *, as_json: bool) -> None:
             ("Known by", "Pattern", "Conf", "Runs", "Class", "Chunk", "Written", "Rate", "I/O"),
             [_application(entry, bundle) for entry in listed],
         )
-
-
-@bundle.command()
-@FILE
-@click.option(
-    "--owner",
-    type=int,
-    metavar="UID",
-    help="Whose file slurmctld would believe besides root's.  [default: this user's]",
-)
-def check(file: Path, owner: int | None) -> None:
-    """Say whether slurmctld would take a bundle, or why not.
-
-    The checks are those of the plugin: checksum, bounds of every tree, features, owner and mode.
-
-    \b
-    Examples:
-        sluice model bundle check model.bundle
-        sluice model bundle check model.bundle --owner $(id -u slurm)
-    """
-    from sluice.policies.bundle import Bundle
-
-    bundle = Bundle.load(file, os.geteuid() if owner is None else owner)
-    click.echo(f"{file}: valid, checksum {bundle.checksum:016x}.")
 
 
 def _summary(bundle: Bundle) -> dict[str, Any]:

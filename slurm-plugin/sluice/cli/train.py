@@ -78,7 +78,7 @@ def publish(
         sluice model publish
         sluice model publish 7
         sluice model publish --rollback
-        sluice model publish --bundle /tmp/try.bundle && sluice model bundle show /tmp/try.bundle
+        sluice model publish --bundle /tmp/try.bundle && sluice model bundle /tmp/try.bundle
     """
     if rollback and version is not None:
         raise click.UsageError("Name a model or say --rollback, not both.")

@@ -20,9 +20,9 @@ from sluice.interference.cost import (
     programs_of,
 )
 from sluice.interference.pairs import pooled
-from sluice.prediction.backtest import live_predictions
-from sluice.prediction.backtest import report as score_of
 from sluice.prediction.expectation import change
+from sluice.prediction.score import live_predictions
+from sluice.prediction.score import report as score_of
 from sluice.slurm.choices import read_choices
 from sluice.slurm.report import went_wrong
 

@@ -192,7 +192,7 @@ def models(store: Store) -> list[Facts]:
 
 def model_score(store: Store, viewer: Viewer, *, since: int, most: int | None = None) -> Facts:
     """Lay live predictions since a time (UTC seconds) alongside what the viewer's jobs then did."""
-    from sluice.prediction.backtest import MOST, live_predictions, report  # noqa: PLC0415 - numpy
+    from sluice.prediction.score import MOST, live_predictions, report  # noqa: PLC0415 - numpy
 
     uid = None if viewer.sees_all else viewer.uid
     jobs = live_predictions(store, since=since, uid=uid, most=most or MOST)

@@ -26,7 +26,6 @@ from sluice.history_db.store import Store
 from sluice.ingest.workers import start_from_a_clean_process
 from sluice.interference.pairs import site_evidence
 from sluice.policies import core
-from sluice.prediction.backtest import live_predictions, score
 from sluice.prediction.renewal import (
     MIN_NEW,
     CurrentModel,
@@ -35,6 +34,7 @@ from sluice.prediction.renewal import (
     renew,
     standing_reviews,
 )
+from sluice.prediction.score import live_predictions, score
 from sluice.prediction.train import EmptyHistoryError, TrainedModel, past_of
 from sluice.slurm import service
 from sluice.slurm.audit import tell_learned, tell_publication, uid_of_caller

@@ -15,9 +15,9 @@ from sluice.interference.cost import Application, grounds_of
 from sluice.interference.holdout import FALSE_ALARMS, Unit, effect
 from sluice.policies import core
 from sluice.policies.bundle import HEAD_BYTES, policy_in
-from sluice.prediction.backtest import MOST, live_predictions
-from sluice.prediction.backtest import report as score_of
 from sluice.prediction.requested import SLACK
+from sluice.prediction.score import MOST, live_predictions
+from sluice.prediction.score import report as score_of
 from sluice.slurm.choices import Choices, read_choices
 from sluice.slurm.turns import turns_since
 from sluice.slurm.viewers import user_text

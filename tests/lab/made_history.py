@@ -1,6 +1,6 @@
 """A made-up history: applications that scale, drift, are renamed, and appear.
 
-For tests, benchmarks and `sluice model backtest --made`, with any number of runs. What each is an
+For tests and benchmarks, with any number of runs. What each is an
 example of is known (`MadeRun.situation`), so that it can be told where prediction breaks.
 Numbers vary from run to run as measured ones do; the same seed gives the same history.
 """
