@@ -406,8 +406,8 @@ def test_an_upgrade_goes_on_from_each_version_in_between(tmp_path, monkeypatch, 
 
 def test_co_runs_outlast_the_upgrade_that_lets_them_be_of_the_capacity(tmp_path, monkeypatch):
     path = tmp_path / "history.db"
-    old = CoRun(7, "delta", ("ws:1M:2", "aw:1M:2"), ("a", "b"), 0.5, (1.0,), (2.0,), 0.1, "no")
-    new = CoRun(8, "capacity", ("aw:1M:2",), ("a",), 0.0, (), (3.0,), 0.0, "")
+    old = CoRun(7, "rates", ("ws:1M:2", "aw:1M:2"), ("a", "b"), (1.0,), (2.0,), 0.1, "no")
+    new = CoRun(8, "capacity", ("aw:1M:2",), ("a",), (), (3.0,), 0.0, "")
     with monkeypatch.context() as older:
         older.setattr(
             connection, "MIGRATIONS", MIGRATIONS[: MIGRATIONS.index(m022_capacity_of_targets)]

@@ -14,7 +14,6 @@ def corun(*members: str, kept: tuple[float, ...]) -> CoRun:
         mode="rates",
         members=members,
         targets=("a",) * len(members),
-        offset=0.0,
         alone=(100e6, 100e6),
         together=tuple(share * 100e6 for share in kept),
         foreign_share=0.0,

@@ -81,7 +81,6 @@ def measured(
                 mode=servers.MODE,
                 members=tuple(map(str, run)),
                 targets=("a",) * len(run),
-                offset=0.0,
                 alone=(),
                 together=tuple(
                     rate * together * math.exp(rng.gauss(0, noise)) for rate in rates(run)

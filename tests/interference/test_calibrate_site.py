@@ -19,7 +19,6 @@ def corun(*members: str, **changes) -> CoRun:
         "mode": "rates",
         "members": members,
         "targets": ("a",) * len(members),
-        "offset": 0.0,
         "alone": (100e6, 100e6),
         "together": (40e6,) * len(members),
         "foreign_share": 0.0,
@@ -29,7 +28,6 @@ def corun(*members: str, **changes) -> CoRun:
 
 
 RATES = corun("owc:1M:2", "aw:1M:2")
-DELTA = corun("owc:1M:2", "aw:1M:2", mode="delta")
 DROPPED = corun("owc:1M:2", "aw:1M:2", dropped="others had 20 % of the traffic")
 READS = corun("read:1M:2", "aw:1M:2")
 
@@ -47,9 +45,7 @@ def calibrate(store: Store, site: str, *coruns: CoRun) -> None:
         store.add_corun(number, one)
 
 
-@pytest.mark.parametrize(
-    "later", [(), (DELTA,), (DROPPED,), (READS,)], ids=["stopped", "delta", "dropped", "reads"]
-)
+@pytest.mark.parametrize("later", [(), (DROPPED,), (READS,)], ids=["stopped", "dropped", "reads"])
 def test_what_tells_nothing_of_another_site_does_not_discard_the_site(store, later):
     calibrate(store, "lustre", RATES)
     calibrate(store, "elsewhere", *later)
@@ -74,11 +70,11 @@ def test_the_site_is_the_one_measured_last_with_all_its_calibrations(store):
     }
 
 
-def test_a_delta_graph_in_between_does_not_keep_two_calibrations_from_being_compared(store):
+def test_a_dropped_run_in_between_does_not_keep_two_calibrations_from_being_compared(store):
     """The report holds rates against the rates before, whatever else was measured there."""
     grid = [corun(f"owc:{64 * n}K:2", "aw:1M:2", together=(n * 5e6, 50e6)) for n in (1, 4, 8, 16)]
     calibrate(store, "lustre", *grid)
-    calibrate(store, "lustre", DELTA)
+    calibrate(store, "lustre", DROPPED)
     calibrate(store, "lustre", *grid)
     done = CliRunner().invoke(main, ["site", "calibrate", "report"])
     assert done.exit_code == 0, done.output

@@ -58,7 +58,6 @@ def corun(probe: str, signal: str, kept: float) -> CoRun:
         mode="rates",
         members=(probe, signal),
         targets=("a", "a"),
-        offset=0.0,
         alone=(100e6, 100e6),
         together=(kept * 100e6, 50e6),
         foreign_share=0.0,

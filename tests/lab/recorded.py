@@ -14,7 +14,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def coruns(calibration: str) -> list[CoRun]:
-    fixed = {"started": 0, "mode": "rates", "offset": 0.0}
+    fixed = {"started": 0, "mode": "rates"}
     return [
         CoRun(**{k: tuple(v) if isinstance(v, list) else v for k, v in (fixed | row).items()})
         for row in rows(calibration)

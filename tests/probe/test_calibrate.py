@@ -19,7 +19,6 @@ from target_kinds import Limits
 
 from sluice.cli.main import main
 from sluice.history_db.errors import HistoryError
-from sluice.history_db.records import CoRun
 from sluice.history_db.store import Store
 from sluice.interference.calibrate import protocol
 from sluice.interference.calibrate.protocol import (
@@ -38,7 +37,6 @@ from sluice.interference.calibrate.protocol import (
     measure,
     measure_blocks,
 )
-from sluice.interference.calibrate.session import DeltaPlan, measure_delta
 from sluice.interference.calibrate.targets import Target, Watch
 from sluice.interference.programs import KIB, MIB, CalibrationError, Program
 
@@ -154,15 +152,6 @@ def test_a_target_that_is_gone_is_named(place):
     place.rmdir()
     with pytest.raises(CalibrationError, match="No such file"):
         target.settle()
-
-
-def test_a_delta_graph_has_a_point_for_each_offset(sluice, place):
-    offsets = ("--offset", "-0.3", "--offset", "0", "--rounds", "1", "--alone", "0.5")
-    words = ("ws:4K:1", "aw:64K:1", "--target", f"a={place}", *QUICK, *offsets)
-    sluice("site", "calibrate", "delta", *words)
-    (graph,) = json.loads(sluice("site", "calibrate", "report", "--json"))["delta"]
-    assert graph["members"] == ["ws:4K:1", "aw:64K:1"]
-    assert [point["offset"] for point in graph["points"]] == [-0.3, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -288,64 +277,6 @@ def test_chunks_that_direct_io_cannot_write_are_planned_without_it(sluice):
     plan = sluice("site", "calibrate", "plan", "--target", "a=.", "--chunk", "1000")
     assert "aw:1000:2:each" in plan
     assert "direct" not in plan
-
-
-def test_a_delta_graph_needs_programs_with_a_volume(sluice, place):
-    words = ("site", "calibrate", "delta", "--target", f"a={place}", "metadata:4K:1", "aw:64K:1")
-    assert "metadata:4K:1: operations on metadata have no volume" in sluice(*words, code=1)
-    words = ("site", "calibrate", "delta", "--target", f"a={place}", "ws:4K:1", "aw:4K:1 ws:4K:1")
-    assert "a delta-graph is of two programs" in sluice(*words, code=1)
-    words = ("site", "calibrate", "delta", "--target", f"a={place}", "aw:4K:1", "ws+aw:4K:2")
-    assert "say when all of it flushes, e.g. ws+aw:4K:2:each" in sluice(*words, code=1)
-    assert "there is no history yet" in sluice("site", "calibrate", "list", code=1)
-
-
-def delta_of(program, target, *texts, prefix=(), plan) -> CoRun:
-    """The only point of a graph."""
-    found = []
-    measure_delta(
-        *(Member(Program.parse(text), target) for text in texts),
-        launcher=Launcher(str(program), prefix),
-        timing=Timing(),
-        plan=plan,
-        seed=1,
-        measured=(),
-        keep=found.append,
-    )
-    (point,) = found
-    return point
-
-
-def test_programs_of_a_delta_graph_work_through_one_client_and_flush_at_the_end_in_each_run(
-    program, tmp_path
-):
-    here, there, log = (tmp_path / name for name in ("here", "there", "log"))
-    here.mkdir()
-    there.mkdir()
-    noting = ("sh", "-c", 'echo "$@" >> "$0"; exec "$@"', str(log))
-    plan = DeltaPlan(alone=0.05, offsets=(0.0,), rounds=1)
-    target = Target("a", (here, there))
-    delta_of(program, target, "ws:4K:1", "aw:4K:1", prefix=noting, plan=plan)
-    runs = log.read_text().splitlines()
-    first = [run for run in runs if "--pattern ws" in run]
-    second = [run for run in runs if "--pattern aw" in run]
-    assert len(first) >= 3 <= len(second)  # to find the volume, alone, together
-    assert all(run.endswith(str(here)) and "--sync" not in run for run in first)
-    assert all(run.endswith(str(there)) and "--sync close" in run for run in second)
-
-
-@pytest.mark.acceptance
-@pytest.mark.storage
-def test_the_time_alone_of_a_delta_graph_is_as_asked_where_a_cache_is_large(program):
-    """A stream fills 192 MiB of it at once, which take three seconds to reach the target."""
-    limits = Limits(bandwidth=60_000_000, operations=0, size=1024 * MIB, dirty=192 * MIB)
-    plan = DeltaPlan(alone=1.0, offsets=(0.0,), rounds=1)
-    with tempfile.TemporaryDirectory(prefix="sluice-storage-") as name:
-        targets = StorageTargets(name, lanes=["a"], limits=limits, kinds=["blkio", "io.max"])
-        with targets:
-            target = Target("a", (targets.path("a"),))
-            point = delta_of(program, target, "ws:1M", "aw:1M", plan=plan)
-    assert max(point.alone) < 2 * plan.alone
 
 
 def run_once(program, place, *texts):

@@ -19,7 +19,6 @@ from sluice.interference.calibrate.protocol import TIE, Timing
 from sluice.interference.calibrate.session import (
     FILE_SYSTEMS,
     MOST_REPEATS,
-    DeltaPlan,
     Session,
     Settings,
     estimate_seconds,
@@ -154,19 +153,6 @@ def test_less_time_is_left_the_more_is_measured_and_never_more_than_the_budget(t
         assert hasty.seconds_left() == 5.0
 
 
-def test_more_offsets_and_longer_runs_take_a_delta_graph_longer(tmp_path, place):
-    plan = DeltaPlan(alone=1.0, offsets=(0.0,), rounds=1)
-    with Store(tmp_path / "history.db", create=True) as store:
-
-        def seconds(delta: DeltaPlan) -> float:
-            settings = replace(settings_for(place), delta=delta)
-            return Session.begin(store, settings, site="here", probe="probe").seconds_left()
-
-        assert seconds(replace(plan, alone=2.0)) > seconds(plan) > 3 * plan.alone
-        assert seconds(replace(plan, offsets=(0.0, 2.0))) > seconds(plan) + 2.0
-        assert seconds(replace(plan, rounds=3)) > 2 * seconds(plan) - 2
-
-
 def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path, place):
     with Store(tmp_path / "history.db", create=True) as store:
         Session.begin(store, settings_for(place), site="here", probe="probe")
@@ -180,27 +166,6 @@ def test_a_target_that_lies_on_another_file_system_is_not_gone_on_with(tmp_path,
         place.rmdir()
         with pytest.raises(CalibrationError, match="No such file or directory; repair that"):
             Session.resume(store, calibration, probe="probe")
-
-
-@pytest.mark.acceptance
-def test_a_delta_graph_goes_on_where_it_was(program, place, tmp_path):
-    plan = DeltaPlan(alone=0.5, offsets=(-0.3, 0.0, 0.3), rounds=2)
-    settings = replace(settings_for(place), delta=plan)
-
-    def stop_at_the_fourth(_: CoRun) -> None:
-        if len(session.measured) == 4:
-            raise KeyboardInterrupt
-
-    with Store(tmp_path / "history.db", create=True) as store:
-        session = Session.begin(store, settings, site="here", probe=str(program))
-        with pytest.raises(KeyboardInterrupt):
-            session.run(stop_at_the_fourth)
-        (calibration,) = store.calibrations()
-        assert not calibration.finished
-        Session.resume(store, calibration, probe=str(program)).run(lambda _: None)
-        measured = store.coruns([calibration.id])
-        assert store.calibrations()[0].finished
-    assert sorted(e.offset for e in measured) == sorted(plan.offsets * plan.rounds)
 
 
 def test_two_do_not_measure_on_one_target_at_once(tmp_path, place):

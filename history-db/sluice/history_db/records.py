@@ -506,17 +506,14 @@ class CoRun:
 
     started: int
     mode: str
-    """`rates`: bytes a second in a common window; `delta`: seconds of fixed volumes, the
-    signal's start `offset` after the probe's; `capacity`: bytes a second of programs that are
+    """`rates`: bytes a second in a common window; `capacity`: bytes a second of programs that are
     all the same to each other."""
     members: tuple[str, ...]
     """As `owc:1M:2`."""
     targets: tuple[str, ...]
     """Of each member."""
-    offset: float
     alone: tuple[float, ...]
-    """Of the probe, each time it ran alone; in mode `delta` one of each member; in mode
-    `capacity` none."""
+    """Of the probe, each time it ran alone; in mode `capacity` none."""
     together: tuple[float, ...]
     """Of each member; more than alone where co-runners helped."""
     foreign_share: float

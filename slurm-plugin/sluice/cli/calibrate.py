@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.calibrate_options import (
-    MOST_SECONDS,
-    Seconds,
     grid_options,
     settings_of,
     target_options,
@@ -163,7 +161,7 @@ def _print_report(report: Report) -> None:
     )
     from sluice.interference.programs import size_text
 
-    if report.losses or not (report.deltas or report.servers):
+    if report.losses or not report.servers:
         click.echo(f"{report.site}: {stability_text(report.stability)}")
     if report.agreement:
         click.echo(agreement_text(report.agreement))
@@ -197,12 +195,6 @@ def _print_report(report: Report) -> None:
     if report.servers:
         click.echo()
         print_servers(report.servers)
-    for members, points in report.deltas.items():
-        click.echo(f"\n{members[0]} and {members[1]}, I/O time over alone")
-        show_table(
-            ("Offset s", members[0], members[1]),
-            [(f"{p.offset:+.1f}", f"{p.first:.2f}×", f"{p.second:.2f}×") for p in points],
-        )
 
 
 @click.group("calibrate", short_help="Measure which programs disturb each other here.")
@@ -350,74 +342,6 @@ def _interrupted(store: Store, number: int | None) -> Calibration:
     return calibration
 
 
-@command.command("delta")
-@target_options
-@click.argument("first")
-@click.argument("second")
-@click.option(
-    "--alone",
-    default=2.0,
-    show_default=True,
-    type=Seconds(0.5),
-    help="Seconds that each program takes alone.",
-)
-@click.option(
-    "--rounds",
-    default=2,
-    show_default=True,
-    type=click.IntRange(1),
-    help="How often each offset is measured.",
-)
-@click.option(
-    "--offset",
-    "offsets",
-    multiple=True,
-    type=Seconds(-MOST_SECONDS),
-    help="Seconds by which SECOND starts later; repeatable.  [default: -2 -1 0 1 2]",
-)
-@files_options
-@json_option
-def delta_command(
-    *,
-    first: str,
-    second: str,
-    files: Files,
-    alone: float,
-    rounds: int,
-    offsets: tuple[float, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Measure a delta-graph: I/O time of two programs over the offset of their starts.
-
-    Each point is an experiment of its own. `sluice site calibrate report` draws them; stopped with
-    Ctrl-C or by a signal, `sluice site calibrate resume` goes on.
-
-    \b
-        sluice site calibrate delta --target a=/scratch/me ws:1M:2 aw:1M:2
-    """
-    from sluice.interference.calibrate.protocol import find_probe
-    from sluice.interference.calibrate.session import DeltaPlan, Session, last_flush
-
-    settings = settings_of(
-        **options, budget=0.0, chunks=(), processes=None, coruns=(f"{first} {second}",)
-    )
-    programs = (settings.plan[0].probe, *settings.plan[0].signals)
-    if len(programs) != 2:
-        raise CommandError(f"{second!r}: a delta-graph is of two programs")
-    for program in programs:
-        last_flush(program)  # refuses it where there is none
-    plan = DeltaPlan(alone, tuple(dict.fromkeys(offsets)) or DeltaPlan().offsets, rounds)
-    with files.open_history(create=True) as store:
-        session = Session.begin(
-            store,
-            replace(settings, delta=plan),
-            site=options["site"] or str(settings.targets[0].directories[0]),
-            probe=find_probe(options["probe"]),
-        )
-        _go_on(session, as_json=as_json)
-
-
 command.add_command(list_command)
 command.add_command(report_command)
 
@@ -428,13 +352,12 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
     from sluice.interference.calibrate.targets import uncounted
     from sluice.interference.programs import CalibrationError, TasksError
 
-    delta = session.settings.delta
     plan = session.settings.plan
-    count = delta.points if delta else len(plan) + runs_of_rounds(session.settings)
+    count = len(plan) + runs_of_rounds(session.settings)
     try:
         with stopped_like_ctrl_c(), progress("coruns", lambda: count) as (say, advance):
             say(f"calibration {session.number}: takes about {_time_text(session)}")
-            if not delta and (names := uncounted(session.settings.targets)):
+            if names := uncounted(session.settings.targets):
                 say(
                     f"nothing counts what reaches {' and '.join(names)}: what write() took is "
                     "measured, and others' traffic is not seen; --counter names what counts"
@@ -443,9 +366,7 @@ def _go_on(session: Session, *, as_json: bool, again: str = "sluice site calibra
 
             def tell(corun: CoRun) -> None:
                 advance(1)
-                if delta:
-                    say(_delta_line(corun))
-                elif corun.dropped:
+                if corun.dropped:
                     say(f"dropped: {' alongside '.join(corun.members)}: {corun.dropped}")
 
             session.run(tell)
@@ -476,8 +397,6 @@ def _show_outcome(session: Session, *, as_json: bool) -> None:
                 "servers": [asdict(station) for station in found],
             }
         )
-    elif session.settings.delta:
-        click.echo(f"calibration {session.number}: see `sluice site calibrate report`")
     else:
         click.echo(f"calibration {session.number}: {stability_text(figures)}")
         if found:
@@ -486,11 +405,4 @@ def _show_outcome(session: Session, *, as_json: bool) -> None:
 
 def _time_text(session: Session) -> str:
     about = duration_text(round(session.seconds_left()))
-    if session.settings.delta:
-        return about
     return f"{about} of its budget of {duration_text(session.settings.budget)}"
-
-
-def _delta_line(corun: CoRun) -> str:
-    ratios = [b / a for a, b in zip(corun.alone, corun.together, strict=True)]
-    return f"offset {corun.offset:+.1f} s: {ratios[0]:.2f}× and {ratios[1]:.2f}×"

@@ -181,7 +181,7 @@ def _calibration_sentences(report: Report) -> Iterator[str]:
         stability_text,
     )
 
-    if report.losses or not (report.deltas or report.servers):
+    if report.losses or not report.servers:
         yield f"{stability_text(report.stability).capitalize()}."
     if report.agreement:
         yield f"{agreement_text(report.agreement).capitalize()}."
@@ -197,19 +197,12 @@ def _calibration_tables(report: Report) -> list[Table]:
         (str(cell.victim), _together(cell.others), f"{100 * loss.loss:.0f} %", str(loss.count))
         for cell, loss in report.losses.items()
     ]
-    deltas = [
-        (*members, f"{p.offset:+.1f} s", f"{p.first:.2f}×", f"{p.second:.2f}×")
-        for members, points in report.deltas.items()
-        for p in points
-    ]
     speeds = [(s.target, str(s.program), f"{s.rate / 1e6:.1f} MB/s") for s in report.speeds]
     controls = [
         (str(c.victim), _together(c.others), f"{100 * c.loss:.0f} %") for c in report.controls
     ]
-    over_alone = ("I/O time of the first over alone", "of the second")
     return [
         Table("Losses", ("Program", "alongside", "loses", "measured"), losses),
-        Table("Offsets", ("First", "Second", "starts later by", *over_alone), deltas),
         Table("Servers", SERVERS, servers_rows(report.servers), is_text=True),
         Table("Speeds", ("Target", "Program", "alone"), speeds),
         Table("Other targets", ("Program", "alongside, on another target", "loses"), controls),

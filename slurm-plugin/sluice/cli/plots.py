@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from sluice.interference.calibrate.analysis import BreakEven, DeltaPoint, Matrix, Report
+    from sluice.interference.calibrate.analysis import BreakEven, Matrix, Report
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.io_replay import IoOutcomes
 
@@ -125,18 +125,7 @@ def _gains(axes: Axes, users: Sequence[dict[str, Any]]) -> None:
 
 
 def calibration_pictures(report: Report) -> list[Picture]:
-    return [
-        *(_of_matrices(report.matrices, report.even) if report.matrices else ()),
-        *(
-            Picture(
-                f"delta-{number}",
-                f"{members[0]} and {members[1]}, by the offset of their starts",
-                f"I/O times of {members[0]} and {members[1]} over those alone; figures below",
-                picture(_offsets, (members, points)),
-            )
-            for number, (members, points) in enumerate(report.deltas.items())
-        ),
-    ]
+    return list(_of_matrices(report.matrices, report.even)) if report.matrices else []
 
 
 def _of_matrices(matrices: Sequence[Matrix], even: Sequence[BreakEven]) -> Iterator[Picture]:
@@ -187,18 +176,6 @@ def _chunk_curves(axes: Axes, data: tuple[Sequence[Matrix], Sequence[BreakEven]]
     axes.set_xscale("log", base=2)
     axes.set(xlabel="chunk, MiB", ylabel="loss, %")
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-
-
-def _offsets(axes: Axes, data: tuple[Sequence[str], Sequence[DeltaPoint]]) -> None:
-    members, points = data
-    offsets = [point.offset for point in points]
-    axes.plot(offsets, [point.first for point in points], marker="o", label=members[0], **_style(1))
-    axes.plot(
-        offsets, [point.second for point in points], marker="s", label=members[1], **_style(2)
-    )
-    axes.axhline(1.0, color=GREY, linewidth=1)
-    axes.set(xlabel="second program starts later by, s", ylabel="I/O time over I/O time alone")
-    axes.legend()
 
 
 # Replays

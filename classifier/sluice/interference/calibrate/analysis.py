@@ -276,34 +276,6 @@ def controls(coruns: Sequence[CoRun]) -> list[Control]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class DeltaPoint:
-    """Two programs of fixed volume, the second started `offset` seconds after the first."""
-
-    offset: float
-    first: float
-    """I/O time alongside the other, over alone."""
-    second: float
-
-
-def delta_graphs(coruns: Sequence[CoRun]) -> dict[tuple[str, ...], list[DeltaPoint]]:
-    """Return the delta-graph of each pair that has one; medians."""
-    found: dict[tuple[str, ...], dict[float, list[tuple[float, float]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
-    for e in coruns:
-        if e.mode == "delta" and not e.dropped:
-            ratio = (e.together[0] / e.alone[0], e.together[1] / e.alone[1])
-            found[e.members][e.offset].append(ratio)
-    return {
-        members: [
-            DeltaPoint(offset, median(r[0] for r in ratios), median(r[1] for r in ratios))
-            for offset, ratios in sorted(points.items())
-        ]
-        for members, points in sorted(found.items())
-    }
-
-
 NOTHING = "–"  # for a number that is not known
 
 
@@ -318,7 +290,6 @@ class Report:
     stability: Stability
     speeds: list[Speed]
     controls: list[Control]
-    deltas: dict[tuple[str, ...], list[DeltaPoint]]
     agreement: Agreement | None
     """With the calibration before, if there is one."""
     servers: list[servers.Station]
@@ -333,7 +304,6 @@ def make_report(site: str, coruns: Sequence[CoRun], before: Sequence[CoRun] = ()
         stability=stability(coruns),
         speeds=speeds(coruns),
         controls=controls(coruns),
-        deltas=delta_graphs(coruns),
         agreement=agreement(before, coruns) if before else None,
         servers=servers.stations(coruns),
     )
@@ -360,10 +330,6 @@ def to_json(report: Report) -> dict[str, Any]:
         "other_target": [
             {"victim": str(c.victim), "others": [str(o) for o in c.others], "loss": c.loss}
             for c in report.controls
-        ],
-        "delta": [
-            {"members": list(members), "points": [asdict(point) for point in points]}
-            for members, points in report.deltas.items()
         ],
         "agreement": asdict(report.agreement) if report.agreement else None,
         "servers": [asdict(station) for station in report.servers],

@@ -110,7 +110,6 @@ def measure_run(
         mode=MODE,
         members=tuple(map(str, programs)),
         targets=(target.name,) * len(programs),
-        offset=0.0,
         alone=(),
         together=run.rates,
         foreign_share=run.foreign,

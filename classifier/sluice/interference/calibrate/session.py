@@ -1,15 +1,11 @@
-"""A calibration: its plan and its measurements, interrupted and resumed at will.
-
-The delta-graph: I/O time of two programs of fixed volume against the offset of their starts. Each
-point is an experiment of its own (Dorier et al.; facts, "Vocabulary").
-"""
+"""A calibration: its plan and its measurements, interrupted and resumed at will."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.history_db.records import CoRun
 from sluice.interference.calibrate import servers
 from sluice.interference.calibrate.grid import PlannedCoRun, blocks
-from sluice.interference.calibrate.protocol import Launcher, Member, Timing, in_time, measure_blocks
+from sluice.interference.calibrate.protocol import Launcher, Member, Timing, measure_blocks
 from sluice.interference.calibrate.targets import Target, claimed
 from sluice.interference.programs import CalibrationError, Program
 
@@ -26,173 +22,6 @@ if TYPE_CHECKING:
 
     from sluice.history_db.records import Calibration
     from sluice.history_db.store import Store
-    from sluice.interference.calibrate.protocol import Running
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaPlan:
-    """Seconds: how long each program takes alone, and the offsets to try."""
-
-    alone: float = 2.0
-    offsets: tuple[float, ...] = (-2.0, -1.0, 0.0, 1.0, 2.0)
-    rounds: int = 2
-
-    @property
-    def points(self) -> int:
-        return self.rounds * len(self.offsets)
-
-    @property
-    def longest(self) -> float:
-        """By when both programs have long ended."""
-        return max(map(abs, self.offsets)) + 10 * self.alone
-
-    def estimate_seconds(self, start_seconds: float) -> float:
-        """Estimate how long it takes where starting a run takes so long.
-
-        Together two programs take the time of both at most, and rarely less than of one.
-        """
-        points = sum(abs(offset) + 1.5 * self.alone + start_seconds for offset in self.offsets)
-        runs_alone = 2 * (self.alone + start_seconds)
-        return runs_alone + self.rounds * (runs_alone + points)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> DeltaPlan:
-        """Read what dataclasses.asdict made, by way of JSON."""
-        return cls(value["alone"], tuple(value["offsets"]), value["rounds"])
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A member's part in every run: its role says through which client it works."""
-
-    member: Member
-    role: int
-    volume: int
-    """Bytes of a process."""
-
-    def start(
-        self, launcher: Launcher, *, start: float, length: Sequence[str], timing: Timing
-    ) -> Running:
-        program = self.member.program
-        return launcher.start(
-            program,
-            self.member.target.directory(self.role),
-            start=start,
-            length=[*length, *last_flush(program)],
-            slice_s=timing.slice,
-        )
-
-
-def last_flush(program: Program) -> list[str]:
-    """Return sluice-probe's options for a flush at the end, where a cache would hide it.
-
-    Raises CalibrationError for a program whose I/O has no such end.
-    """
-    if "metadata" in program.parts:
-        raise CalibrationError(f"{program}: operations on metadata have no volume, so no I/O time")
-    if program.sync or program.waits:
-        return []
-    if "ws" in program.parts:
-        raise CalibrationError(
-            f"{program}: a flush at the end would take the place of those that ws does after "
-            f"each chunk; say when all of it flushes, e.g. {replace(program, sync='each')}"
-        )
-    return ["--sync", "close"]
-
-
-def measure_delta(
-    first: Member,
-    second: Member,
-    *,
-    launcher: Launcher,
-    timing: Timing,
-    plan: DeltaPlan,
-    seed: int,
-    measured: Sequence[CoRun],
-    keep: Callable[[CoRun], None],
-) -> None:
-    """Measure every offset in random order, each round alongside runs alone; keep each result.
-
-    What was `measured` before an interruption is not measured again. The volume of each program
-    takes it about `plan.alone` seconds by itself. All times include a last flush, because a
-    cache would otherwise hide the end. Raises CalibrationError when a probe fails.
-    """
-    members = (first, second)
-    works = [
-        in_time(launcher, partial(_sized, _Work(member, role, 0), timing=timing, plan=plan))
-        for role, member in enumerate(members)
-    ]
-
-    def times(those: Sequence[_Work], starts: Sequence[float]) -> list[float]:
-        return in_time(launcher, partial(_times, those, starts, timing=timing, plan=plan))
-
-    order = random.Random(seed)  # noqa: S311
-    done = Counter(corun.offset for corun in measured)
-    for number in range(plan.rounds):
-        offsets = list(plan.offsets)
-        order.shuffle(offsets)
-        left = [offset for offset in offsets if done[offset] <= number]
-        if not left:
-            continue
-        alone = [times([work], [0.0])[0] for work in works]
-        for offset in left:
-            started = int(time.time())
-            starts = [max(0.0, -offset), max(0.0, offset)]
-            together = times(works, starts)
-            keep(
-                CoRun(
-                    started=started,
-                    mode="delta",
-                    members=tuple(str(member.program) for member in members),
-                    targets=tuple(member.target.name for member in members),
-                    offset=offset,
-                    alone=tuple(alone),
-                    together=tuple(together),
-                    foreign_share=0.0,
-                    dropped="",
-                )
-            )
-
-
-def _sized(work: _Work, launcher: Launcher, *, timing: Timing, plan: DeltaPlan) -> _Work:
-    """Give it a volume that takes about `plan.alone` seconds; a whole number of chunks."""
-    program = work.member.program
-    work.member.target.settle()
-    running = work.start(
-        launcher,
-        start=time.time() + launcher.lead_seconds,
-        length=["--duration", f"{plan.alone:g}"],
-        timing=timing,
-    )
-    trace = running.finish(plan.longest)
-    moved = sum(trace.bytes) * plan.alone / (trace.end - trace.start)
-    chunks = round(moved / program.processes / program.chunk_bytes)
-    return replace(work, volume=max(1, chunks) * program.chunk_bytes)
-
-
-def _times(
-    works: Sequence[_Work],
-    offsets: Sequence[float],
-    launcher: Launcher,
-    *,
-    timing: Timing,
-    plan: DeltaPlan,
-) -> list[float]:
-    """Seconds of I/O of each."""
-    for target in {work.member.target for work in works}:
-        target.settle()
-    start = time.time() + launcher.lead_seconds
-    running = []
-    try:
-        for work, offset in zip(works, offsets, strict=True):
-            length = ["--volume", str(work.volume)]
-            running.append(work.start(launcher, start=start + offset, length=length, timing=timing))
-        traces = [process.finish(plan.longest) for process in running]
-    except BaseException:
-        for process in running:
-            process.kill()
-        raise
-    return [trace.end - trace.start for trace in traces]
 
 
 LEAD_SECONDS = 0.15
@@ -219,8 +48,6 @@ class Settings:
     prefix: tuple[str, ...] = ()
     tasks: int = 1
     lead_seconds: float = LEAD_SECONDS
-    delta: DeltaPlan | None = None
-    """Instead of co-runs: the delta-graph of the only one in the plan."""
     rounds: int = 0
     """Of what the servers do (`servers.py`), before the co-runs."""
 
@@ -242,7 +69,6 @@ class Settings:
             "prefix": list(self.prefix),
             "tasks": self.tasks,
             "lead_seconds": self.lead_seconds,
-            "delta": asdict(self.delta) if self.delta else None,
             "rounds": self.rounds,
         }
 
@@ -267,7 +93,6 @@ class Settings:
             prefix=tuple(value["prefix"]),
             tasks=value["tasks"],
             lead_seconds=value["lead_seconds"],
-            delta=DeltaPlan.from_json(value["delta"]) if value.get("delta") else None,
             rounds=value.get("rounds", 0),
         )
 
@@ -346,37 +171,16 @@ class Session:
         CalibrationError when a program fails, or when somebody else measures there.
         """
         with claimed(self.settings.targets):
-            if self.settings.delta:
-                self._run_delta(self.settings.delta, tell)
-            else:
-                self._run_within_budget(tell)
+            self._run_within_budget(tell)
         self.store.finish_calibration(self.number)
 
     def seconds_left(self) -> float:
         """Estimate how long `run` takes, but for what will yet be dropped and measured again."""
         settings = self.settings
-        if settings.delta:
-            left = 1 - len(self.measured) / settings.delta.points
-            return left * settings.delta.estimate_seconds(settings.lead_seconds + START_SECONDS)
         missing = self._missing(Counter(_key(e) for e in self._coruns if not e.dropped))
         once = estimate_seconds(missing, settings.timing, settings.lead_seconds)
         once += self._estimate * len(list(self._runs_to_do()))
         return min(once, max(0.0, settings.budget - self._runs_before() * self._estimate))
-
-    def _run_delta(self, plan: DeltaPlan, tell: Callable[[CoRun], None]) -> None:
-        settings = self.settings
-        (pair,) = settings.plan
-        first, second = (Member(p, settings.targets[0]) for p in (pair.probe, *pair.signals))
-        measure_delta(
-            first,
-            second,
-            launcher=self._launcher,
-            timing=settings.timing,
-            plan=plan,
-            seed=settings.seed,
-            measured=tuple(self.measured),
-            keep=lambda corun: self._keep(corun, tell),
-        )
 
     def _run_within_budget(self, tell: Callable[[CoRun], None]) -> None:
         """Until the budget is used up; dropped co-runs are measured again at the end."""
@@ -479,7 +283,6 @@ class Session:
                 mode="rates",
                 members=(str(corun.probe), *map(str, corun.signals)),
                 targets=(here.name, *(there.name for _ in corun.signals)),
-                offset=0.0,
                 alone=tuple(run.rates[0] for run in one.alone),
                 together=one.together.rates,
                 foreign_share=max(run.foreign for run in (*one.alone, one.together)),

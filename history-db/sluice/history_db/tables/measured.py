@@ -52,14 +52,13 @@ class Probes(Connection):
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO encounters (calibration, started, mode, members, targets, offset, "
-                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "alone, together, foreign_share, dropped) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
                 [
                     calibration,
                     corun.started,
                     corun.mode,
                     json.dumps(corun.members),
                     json.dumps(corun.targets),
-                    corun.offset,
                     json.dumps(corun.alone),
                     json.dumps(corun.together),
                     corun.foreign_share,
@@ -70,7 +69,7 @@ class Probes(Connection):
     def coruns(self, calibrations: Sequence[int]) -> list[CoRun]:
         """Return what these calibrations measured, dropped or not, in the order of time."""
         rows = self._rows(
-            "SELECT started, mode, members, targets, offset, alone, together, foreign_share, "
+            "SELECT started, mode, members, targets, alone, together, foreign_share, "
             "dropped FROM encounters WHERE calibration IN (SELECT value FROM json_each(?)) "
             "ORDER BY id",
             [json.dumps(list(calibrations))],
@@ -81,11 +80,10 @@ class Probes(Connection):
                 mode=row[1],
                 members=tuple(json.loads(row[2])),
                 targets=tuple(json.loads(row[3])),
-                offset=row[4],
-                alone=tuple(json.loads(row[5])),
-                together=tuple(json.loads(row[6])),
-                foreign_share=row[7],
-                dropped=row[8],
+                alone=tuple(json.loads(row[4])),
+                together=tuple(json.loads(row[5])),
+                foreign_share=row[6],
+                dropped=row[7],
             )
             for row in rows
         ]
