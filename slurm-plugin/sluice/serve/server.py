@@ -6,15 +6,17 @@ import grp
 import ipaddress
 import os
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waitress import create_server
 
 from sluice.serve.access import AccessError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from wsgiref.types import WSGIApplication
 
 THREADS = 4
@@ -91,6 +93,20 @@ def serve(app: WSGIApplication, listener: socket.socket, *, prefix: str = "") ->
     listener.listen(BACKLOG)
     server = create_server(app, sockets=[listener], threads=THREADS, ident=None, url_prefix=prefix)
     try:
+        server.accept = _patient(server.accept)
         server.run()
     finally:
         server.close()
+
+
+def _patient(accept: Callable[[], Any]) -> Callable[[], Any]:
+    """Accept, but out of descriptors rest: waitress would try again at once, for ever."""
+
+    def wait_or_accept() -> Any:
+        try:
+            return accept()
+        except OSError:
+            time.sleep(0.1)
+            return None
+
+    return wait_or_accept
