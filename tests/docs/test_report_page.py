@@ -19,9 +19,9 @@ def example(folder: Path) -> str:
     """What the command prints, with dates of before in the place of today's."""
     history, conf = folder / "history.db", folder / "sluice.conf"
     # at one hour whenever this runs: intervals are of days
-    site(history, end=int(time.time()) // DAY * DAY - 3 * HOUR, days=28)
+    site(history, end=int(time.time()) // DAY * DAY - 3 * HOUR, days=28, turns_gain=0.7)
     conf.write_text(f"Mode=observe\nBundle={folder}/none.bundle\n")
-    words = ["report", "--bandwidth", "600M", "--no-levers"]
+    words = ["report", "--bandwidth", "600M"]
     done = CliRunner().invoke(main, [*words, "--history", str(history), "--config", str(conf)])
     assert done.exit_code == 3, done.output
     since, until = "2026-10-25 08:00:00", "2026-11-24 08:00:00"

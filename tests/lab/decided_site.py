@@ -51,6 +51,8 @@ class DecidedSite:
     """Number of the day from which on `stream` writes a tenth of what was predicted."""
     changed_from: int = 10**9
     """Number of the day from which on `stream` creates files instead of writing."""
+    turns_gain: float = 0.0
+    """TurnsGain; above 0 waits cost as much as losses, so `stream` runs in turns with `wide`."""
     bundle: Bundle = field(init=False)
     _number: int = 0
 
@@ -59,7 +61,9 @@ class DecidedSite:
             core_cases.application(HEAVY, submission(name, uid), number=i)
             for i, (name, uid) in enumerate((("wide", WIDE), ("stream", STREAM)), start=1)
         ]
-        conf = f"Replacement=0\nHoldout={self.holdout}\n"
+        conf = f"Replacement=0\nHoldout={self.holdout}\nTurnsGain={self.turns_gain}\n"
+        if self.turns_gain:
+            conf += "WaitPrice=1\n"
         self.bundle = core_cases.bundle(*known, conf=conf)
         content = core_cases.bundle_bytes(*known, conf=conf)
         self.store.add_bundle(

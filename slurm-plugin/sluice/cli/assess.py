@@ -23,10 +23,10 @@ from sluice.cli.common import (
 )
 from sluice.cli.levers import (
     LEVERS,
+    NOT_ASKED,
     lever_rows,
     levers_json,
     levers_sentence,
-    levers_verdict,
     replayed_levers,
 )
 from sluice.cli.listing import progress
@@ -35,7 +35,7 @@ from sluice.slurm.texts import amount_text, share_text, times_text
 if TYPE_CHECKING:
     from sluice.interference.assess import Assessment
     from sluice.interference.cost import Grounds
-    from sluice.sim.replay.levers import Levers
+    from sluice.slurm.verdict import LeverAdvice
 
 SHOWN = 10  # applications
 
@@ -84,7 +84,8 @@ def command(
     from sluice.interference.assess import assess
     from sluice.interference.cost import grounds_of, one_lane
     from sluice.policies.core import CoreError
-    from sluice.sim.replay.levers import measured_laws
+    from sluice.sim.replay.levers import Levers, measured_laws
+    from sluice.slurm.verdict import lever_advice
 
     with usage_errors(CoreError):
         storage = one_lane(bandwidth) if bandwidth is not None else None
@@ -99,25 +100,26 @@ def command(
         )
     with progress("instants", lambda: grounds.instants) as (_, advance):
         found = assess(grounds.jobs, grounds.costs(advance), grounds.model.struct)
-    levers = None
-    if found.is_anything_at_stake and not no_levers:
+    levers: Levers | str | None = None
+    if no_levers:
+        levers = NOT_ASKED
+    elif found.is_anything_at_stake:
         levers = replayed_levers(
             files, settings, bandwidth=grounds.bandwidth, laws=laws, draws=draws
         )
+    stake, told = found.as_json(), {"coverage": asdict(coverage), **levers_json(levers)}
+    advice = lever_advice({**told, "stake": stake})
     if as_json:
-        told = levers_json(levers)
-        show_json({"coverage": asdict(coverage)} | grounds.as_json() | found.as_json() | told)
-    else:
-        click.echo(coverage_text(coverage))
-        _print(found, grounds, levers)
-        if isinstance(levers, str):
-            click.echo(f"\nWhat levers would bring is not known: {levers}")
-        elif levers is not None:
-            click.echo(f"\n{levers_sentence(levers)}\n")
-            show_table(LEVERS, lever_rows(levers))
+        show_json({**told, **grounds.as_json(), **stake, "advice": advice.as_json()})
+        return
+    click.echo(coverage_text(coverage))
+    _print(found, grounds, advice)
+    if isinstance(levers, Levers):
+        click.echo(f"\n{levers_sentence(levers)}\n")
+        show_table(LEVERS, lever_rows(levers))
 
 
-def _print(found: Assessment, grounds: Grounds, levers: Levers | str | None) -> None:
+def _print(found: Assessment, grounds: Grounds, advice: LeverAdvice) -> None:
     click.echo(
         f"{found.jobs} finished jobs with a known profile, {amount_text(found.node_hours)} "
         f"node-hours; {found.heavy} of them matter to storage, "
@@ -128,9 +130,8 @@ def _print(found: Assessment, grounds: Grounds, levers: Levers | str | None) -> 
         + (f" {found.drawn} of them, drawn, stand for all." if found.drawn < found.heavy else "")
     )
     click.echo(f"{grounds_line(grounds)}\n")
-    click.echo(_verdict(found))
-    if levers is not None and not isinstance(levers, str):
-        click.echo(levers_verdict(levers))
+    click.echo(_at_stake(found))
+    click.echo(f"{advice.text[0].upper()}{advice.text[1:]}.")
     if found.lost_computing > 0:
         click.echo(
             f"Apart from that, {amount_text(found.lost_computing)} node-hours were lost by "
@@ -177,14 +178,10 @@ def _from_which_load(found: Assessment) -> str:
     return f"From where jobs ask for {share_text(found.matters_from)} of what storage has, {worth}."
 
 
-def _verdict(found: Assessment) -> str:
+def _at_stake(found: Assessment) -> str:
     low, high = found.interval
     if not found.is_anything_at_stake:
-        return (
-            f"Nothing is at stake here: at most {amount_text(high)} node-hours were lost to "
-            "interference, and no policy could recover more. There is no reason to switch "
-            "Sluice on."
-        )
+        return f"At most {amount_text(high)} node-hours were lost to interference."
     return (
         f"At stake: {amount_text(found.lost)} node-hours ({amount_text(low)} to "
         f"{amount_text(high)}), {found.lost / found.node_hours:.1%} of all. That is what the runs "

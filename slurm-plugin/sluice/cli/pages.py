@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sluice.interference.programs import Program
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
+    from sluice.sim.replay.levers import SiteStorage
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -77,14 +78,19 @@ def _saved(folder: Path, pictures: Sequence[Picture], others: Mapping[str, bytes
 # Replays
 
 
-def replay_page(experiment: Experiment, comparison: Comparison, covered: Sequence[str]) -> bytes:
+def replay_page(
+    experiment: Experiment,
+    comparison: Comparison,
+    covered: Sequence[str],
+    storage: SiteStorage | None,
+) -> bytes:
     """Return the page of a comparison of policies, which opens with the coverage."""
     from sluice.cli.plots import replay_pictures
 
     return _rendered(
         "replay.html",
         title=f"Replay of {Path(comparison.draw.replayable.trace.name).name}",
-        sentences=(*covered, *verdict(comparison), source_text(experiment, comparison)),
+        sentences=(*covered, *verdict(comparison, storage), source_text(experiment, comparison)),
         totals=Table("Totals by policy", ("", *comparison.policies), figure_rows(comparison)),
         pictures=replay_pictures(comparison),
         fairness=list(_fairness(comparison)),

@@ -10,7 +10,7 @@ import click
 
 from sluice.cli.common import CommandError, Files, coverage_text, show_table
 from sluice.cli.listing import progress
-from sluice.slurm.texts import NOTHING, amount_text, duration_text, times_text
+from sluice.slurm.texts import NOTHING, amount_text, duration_text, rate_text, times_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sluice.sim.replay.compare import Comparison, Interval
     from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.figures import Bound
+    from sluice.sim.replay.levers import SiteStorage
     from sluice.sim.trace.repairs import Replayable
 
 
@@ -64,12 +65,43 @@ def figure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     return rows
 
 
-def verdict(comparison: Comparison) -> list[str]:
-    """Return what there was to gain and what each policy made of it, a sentence each."""
+def storage_text(found: SiteStorage) -> str:
+    """Name the storage of a replay, the same in every output."""
+    from sluice.sim.replay.levers import LAWS
+
+    return (
+        f"the {found.experiment.storage_model} storage model, {rate_text(found.bandwidth)}, "
+        f"servers {LAWS.get(found.law, f'fair by {found.law}')}"
+    )
+
+
+def fit_text(found: SiteStorage) -> str:
+    return (
+        f"On {storage_text(found)}, jobs lose {amount_text(found.replayed)} {found.slot}-hours; "
+        f"by their own I/O times they lost {amount_text(found.measured)}."
+    )
+
+
+def misfit_text(found: SiteStorage) -> str:
+    return (
+        "replays do not lose what these jobs lost: by their own I/O times "
+        f"{amount_text(found.measured)} {found.slot}-hours, and {amount_text(found.replayed)} on "
+        f"{storage_text(found)}, which comes nearest"
+    )
+
+
+def verdict(comparison: Comparison, storage: SiteStorage | None) -> list[str]:
+    """Return what there was to gain and what each policy made of it, a sentence each.
+
+    storage: of the site that the jobs are of (levers.site_storage).
+    """
     from sluice.sim.replay.compare import PLAIN
 
     bound = comparison.bounds[0]
-    said = [_lost_text(bound), _bound_text(bound)]
+    if storage is not None and not storage.fits:
+        return [f"What policies would gain here is not known: {misfit_text(storage)}."]
+    said = [fit_text(storage)] if storage else []
+    said += [_lost_text(bound), _bound_text(bound)]
     said += [_policy_text(comparison, name) for name in comparison.policies if name != PLAIN]
     if comparison.repetitions:
         said.append(interval_text(comparison))
@@ -259,22 +291,23 @@ def write(path: Path, content: bytes) -> None:
         ) from error
 
 
-def show(experiment: Experiment, comparison: Comparison) -> None:
-
-    for sentence in (source_text(experiment, comparison), *verdict(comparison)):
+def show(experiment: Experiment, comparison: Comparison, storage: SiteStorage | None) -> None:
+    for sentence in (source_text(experiment, comparison), *verdict(comparison, storage)):
         click.echo(sentence)
     click.echo()
     show_table(("total", *comparison.policies), figure_rows(comparison))
 
 
-def document(experiment: Experiment, comparison: Comparison) -> dict[str, Any]:
+def document(
+    experiment: Experiment, comparison: Comparison, storage: SiteStorage | None
+) -> dict[str, Any]:
     """Return what `--json` adds where jobs do I/O."""
     from sluice.sim.replay.figures import FIGURES
 
     return {
         "experiment": experiment.plain(),
         "inputs": inputs(experiment),
-        "verdict": verdict(comparison),
+        "verdict": verdict(comparison, storage),
         "bound": _bound(comparison),
         "repetitions": comparison.repetitions,
         "policies": {

@@ -17,7 +17,7 @@ from sluice.cli.common import (
     show_table,
     usage_errors,
 )
-from sluice.cli.levers import levers_json, replayed_levers
+from sluice.cli.levers import NOT_ASKED, levers_json, replayed_levers
 from sluice.cli.listing import progress, since_option
 from sluice.cli.replay_options import written
 
@@ -68,14 +68,14 @@ def command(
 ) -> None:
     """Say what Sluice would have done, and whether to go one step up.
 
-    From the decisions of live jobs: whom Sluice would have delayed, by how much and for whose
-    sake; what that saves whom; who would be worst off; and how often it was right, where that
-    could be checked once jobs had ended. Where nothing was decided yet, replays of the last jobs
-    stand in, as in `sluice site assess`. In enforce with Holdout=, jobs that were acted on are
-    compared with those that a lot left alone.
+    From the decisions of live jobs: which jobs Sluice would have delayed, by how much and for
+    which others; what that saves; which users would be worst off; and how often it was right,
+    where that could be checked once jobs had ended. In enforce with Holdout=, jobs that were
+    acted on are compared with those that a lot left alone.
 
     The verdict is to stay, or to go one step up (observe, advise, enforce) or down, with the
-    reasons. The history keeps what the last reports said, for the pages of `sluice serve`.
+    reasons. It says up only where a lever pays in replays of the last jobs, as in `sluice site
+    assess`. The history keeps what the last reports said, for the pages of `sluice serve`.
     Exit codes: 0 stay, 3 one step up, 4 too little evidence, 5 one step down; 1 and 2 are
     errors, as everywhere.
 
@@ -104,11 +104,11 @@ def command(
     levers: Levers | str | None = None
     if "stake" in facts:
         if no_levers:
-            levers = "--no-levers was given"
+            levers = NOT_ASKED
         elif facts["stake"] and facts["stake"]["is_anything_at_stake"]:
             levers = _levers(facts, settings, files, draws)
         facts |= levers_json(levers)
-        facts["verdict"] = _verdict(facts)
+        facts |= _advised(facts)
     told = list(sections(facts, levers))
     _show(facts, told, html, as_json=as_json)
     if "verdict" in facts:
@@ -142,10 +142,11 @@ def _levers(facts: Facts, settings: Config, files: Files, draws: int) -> Levers 
     )
 
 
-def _verdict(facts: Facts) -> Facts:
-    from sluice.slurm.verdict import verdict
+def _advised(facts: Facts) -> Facts:
+    """Return the advice of `sluice site assess`, and the verdict that follows from it."""
+    from sluice.slurm.verdict import lever_advice, verdict
 
-    return verdict(facts).as_json()
+    return {"advice": lever_advice(facts).as_json(), "verdict": verdict(facts).as_json()}
 
 
 def _show(facts: Facts, told: Sequence[Section], html: Path | None, *, as_json: bool) -> None:

@@ -134,6 +134,11 @@ def _decided(facts: Facts) -> Section:
         sentences.append(_released(facts["released"]))
     if effects["by_user"]:
         sentences.append(_worst_off(effects))
+    if "verdict" in facts and effects["by_action"]:
+        sentences.append(
+            "These savings are what the interference law predicted at submission; what levers "
+            "bring, and the verdict, are of replays."
+        )
     rows = [row for row in effects["by_program"] if row["delayed"]][:SHOWN]
     spared = sorted(effects["by_program"], key=lambda row: -row["spared_node_hours"])[:SHOWN]
     return Section(

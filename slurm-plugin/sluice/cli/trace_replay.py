@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sluice.sim.replay.compare import Comparison
     from sluice.sim.replay.experiment import Experiment
     from sluice.sim.replay.io_replay import Outcomes
+    from sluice.sim.replay.levers import SiteStorage
     from sluice.sim.trace.machine import Site
     from sluice.sim.trace.repairs import Replayable
 
@@ -147,20 +149,25 @@ def _replay_with_io(
     as_json: bool,
 ) -> None:
     from sluice.cli import replay_words
+    from sluice.cli.levers import site_storage
 
+    if (storage := site_storage(experiment)) is not None:
+        like = storage.experiment
+        experiment = replace(experiment, targets=like.targets, storage=like.storage)
     comparison = replay_words.compared(experiment, policies, repeats)
     covered, coverage = replay_words.coverage_told(experiment)
     _write_jobs(list(comparison.outcomes.values()), table)
     if report is not None:
         from sluice.cli.pages import replay_page
 
-        replay_words.write(report, replay_page(experiment, comparison, covered))
+        replay_words.write(report, replay_page(experiment, comparison, covered, storage))
     if as_json:
-        show_json({"coverage": coverage, **_io_document(experiment, comparison, policies[0])})
+        told = {"coverage": coverage, "site_storage": storage.as_json() if storage else None}
+        show_json({**told, **_io_document(experiment, comparison, policies[0], storage)})
         return
     _show_repairs(comparison.draw.replayable)
     _say(covered)
-    replay_words.show(experiment, comparison)
+    replay_words.show(experiment, comparison, storage)
 
 
 def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
@@ -176,12 +183,14 @@ def _write_jobs(several: Sequence[Outcomes], path: Path | None) -> None:
         raise CommandError(str(error)) from error
 
 
-def _io_document(experiment: Experiment, comparison: Comparison, policy: str) -> dict[str, Any]:
+def _io_document(
+    experiment: Experiment, comparison: Comparison, policy: str, storage: SiteStorage | None
+) -> dict[str, Any]:
     from sluice.cli import replay_words
 
     return {
         **_document(comparison.outcomes[policy], comparison.draw.site, policy),
-        **replay_words.document(experiment, comparison),
+        **replay_words.document(experiment, comparison, storage),
     }
 
 

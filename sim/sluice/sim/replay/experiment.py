@@ -157,13 +157,14 @@ class Experiment:
     def draw(self, repetition: int = 0) -> Draw:
         """Return all that a replay needs; other seeds and other storage in each repetition."""
         replayable, site = self.replayable(repetition)
+        profiles = self.profiles_of(replayable, repetition)[0]
         storage = self._storage(site)
         if repetition:
             storage = replace(storage, seed=self.seed + repetition, spread=self.spread)
         return Draw(
-            replayable,
+            replayable if profiles.lost is None else _alone(replayable, profiles.lost),
             site,
-            self.profiles_of(replayable, repetition)[0],
+            profiles,
             storage,
             self.policy_options(repetition),
         )
@@ -262,6 +263,14 @@ def _replayable(experiment: Experiment) -> tuple[Replayable, Site]:
     if experiment.trace is not None and experiment.load is not None:
         trace = at_load(trace, experiment.load, slots=site.machine.slots)
     return make_replayable(trace, site, kills=experiment.kills), site
+
+
+def _alone(replayable: Replayable, lost: NDArray[np.float64]) -> Replayable:
+    """Take what runs lost to others off their run times: the storage model adds its own losses."""
+    jobs = replayable.workload.jobs.copy()
+    shortest = np.minimum(jobs["runtime"], 1.0)
+    jobs["runtime"] = np.maximum(jobs["runtime"] - np.nan_to_num(lost), shortest)
+    return replace(replayable, workload=replace(replayable.workload, jobs=jobs))
 
 
 @lru_cache(maxsize=1)

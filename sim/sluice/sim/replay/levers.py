@@ -1,4 +1,8 @@
-"""What each lever would bring a site, and what it would cost: replays of the site's own jobs.
+"""The storage that a site's jobs are replayed on, and what each lever would bring there.
+
+`assess`, `report` and `site replay` ask about one storage: its bandwidth is such that the jobs lose
+in a replay what their own runs lost by the clock. Where no bandwidth does that, the storage model
+does not describe the site, and what levers would bring is not known.
 
 Turns order the bursts of running jobs; delays and lanes keep jobs apart; a plain cap lets only so
 many I/O-heavy jobs run at a time, and needs no model. Each is replayed on the same jobs, in the
@@ -18,10 +22,14 @@ from sluice.sim.policies.policies import POLICIES, Policy, with_options
 from sluice.sim.replay.compare import PLAIN, compare
 from sluice.sim.replay.experiment import Experiment
 from sluice.sim.replay.figures import fairness
+from sluice.sim.replay.io_replay import replay_with_io
+from sluice.sim.storage.mean_field import configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from sluice.history_db.store import Store
     from sluice.policies.core import Config
@@ -36,6 +44,17 @@ ACTS_FROM: float = TURNS.guard * TURNS.latency
 """Seconds: turns hold no burst that is shorter."""
 JOBS = 10_000
 """Of a history that are replayed, the last."""
+REACH = 6
+"""Doublings or halvings of the storage's speed that are tried."""
+REFINEMENTS = 5
+"""Halvings of the last of these steps: the speed found is known to 2 %."""
+NEAR = 1.05
+"""Times by which losses differ that are taken to be equal: then no other bandwidth is tried."""
+FITS = 1.5
+"""Times by which losses differ at most where a storage model describes a site: replays vary each
+number of the storage by 20 %."""
+NO_LOSS = 0.001
+"""Of the slot-seconds that ran: what NOTHING of `assess` and `figures` is."""
 
 DELAYS = "delays"
 LEVERS: Mapping[str, Policy] = {
@@ -49,6 +68,55 @@ LEVERS: Mapping[str, Policy] = {
     "a cap on I/O-heavy jobs": POLICIES["two-groups"],
 }
 """The ways to make jobs lose less."""
+NEED_SLUICE = frozenset(LEVERS) - {"a cap on I/O-heavy jobs"}
+"""The others need a licence in slurm.conf, and no Sluice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteStorage:
+    """The storage of a replay of a site's jobs, and how well it describes the site. Slot-hours."""
+
+    law: str
+    """A key of LAWS."""
+    experiment: Experiment
+    bandwidth: float
+    """B/s that all targets write together."""
+    slot: str
+    measured: float
+    """Lost by the clock, by the runs that tell."""
+    replayed: float
+    """Lost in the replay, by the same runs."""
+    negligible: float
+    """Losses below it are none."""
+
+    @property
+    def fits(self) -> bool:
+        return self.times_off <= FITS
+
+    @property
+    def times_off(self) -> float:
+        """How many times as large the one loss is as the other; 1: equal, or both negligible."""
+        small, large = sorted((self.measured, self.replayed))
+        return 1.0 if large <= self.negligible else large / max(small, self.negligible)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what names it in each output."""
+        return {
+            "law": self.law,
+            "model": self.experiment.storage_model,
+            "bandwidth": self.bandwidth,
+            "measured_slot_hours": self.measured,
+            "replayed_slot_hours": self.replayed,
+            "fits": self.fits,
+        }
+
+
+class MisfitError(Exception):
+    """Raised where no bandwidth lets the jobs lose what they lost."""
+
+    def __init__(self, storages: Sequence[SiteStorage]) -> None:
+        super().__init__("the storage model does not describe this site")
+        self.storages = tuple(storages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +168,8 @@ class Bursts:
 class Levers:
     """All of them."""
 
+    storages: tuple[SiteStorage, ...]
+    """One a law."""
     worths: tuple[Worth, ...]
     bursts: Bursts
     lost: dict[str, float]
@@ -118,18 +188,90 @@ class Levers:
             if all(worth.pays for worth in self.worths if worth.lever == lever)
         )
 
+    @property
+    def of_sluice_that_pay(self) -> tuple[str, ...]:
+        return tuple(lever for lever in self.that_pay if lever in NEED_SLUICE)
+
 
 def experiment_of(history: Path, settings: Config, *, bandwidth: float) -> Experiment:
     """Return the replay of a site's last jobs, on a storage of so many B/s, with its settings."""
     lanes = max(1, len(settings.policy.lanes))
-    plain = Experiment(trace=str(history), latest=JOBS, lanes=max(2, lanes))
-    targets = plain.draw().storage.targets
     policy = settings.policy
-    return replace(
-        plain,
-        storage=(("target_bandwidth", f"{bandwidth / targets:g}"),),
+    plain = Experiment(
+        trace=str(history),
+        latest=JOBS,
+        lanes=max(2, lanes),
         options=(("max_delay", f"{policy.max_delay:g}"), ("wait_price", f"{policy.wait_price:g}")),
     )
+    return _writing(plain, bandwidth)
+
+
+def _writing(experiment: Experiment, bandwidth: float, speed: float = 1.0) -> Experiment:
+    """Return the experiment on as many usual targets as write so many B/s.
+
+    speed: of the metadata server, over the usual one.
+    """
+    usual = configuration()
+    targets = max(experiment.lanes, round(bandwidth / usual.target_bandwidth))
+    numbers = {
+        "target_bandwidth": f"{bandwidth / targets:g}",
+        "metadata_rate": f"{usual.metadata_rate * speed:g}",
+    }
+    return replace(experiment, targets=targets, storage=tuple(numbers.items()))
+
+
+def fitted(experiment: Experiment, law: str, *, bandwidth: float | None) -> SiteStorage:
+    """Return the storage on which jobs lose what they lost: of so many B/s, else of more or less.
+
+    bandwidth: None: that of the fastest job. Where no storage does it, the one that comes nearest.
+    """
+    experiment = replace(experiment, sharing=law)
+    draw = experiment.draw()
+    slots = draw.replayable.workload.jobs["slots"]
+    lost = np.full(len(slots), np.nan) if draw.profiles.lost is None else draw.profiles.lost
+    is_measured = ~np.isnan(lost)
+    ran = float((draw.replayable.workload.jobs["runtime"] * slots).sum())
+    first = bandwidth or float(np.nanmax([1.0, *draw.profiles.number("rate")]))
+
+    def replayed(doublings: float) -> SiteStorage:
+        speed = 2.0**doublings
+        asked = _writing(experiment, first * speed, speed)
+        return SiteStorage(
+            law,
+            asked,
+            first * speed,
+            slot=draw.replayable.trace.slot,
+            measured=float((lost * slots)[is_measured].sum()) / 3600,
+            replayed=float(_lost_alone(asked.draw())[is_measured].sum()) / 3600,
+            negligible=NO_LOSS * ran / 3600,
+        )
+
+    best = replayed(0.0)
+    at, step = 0.0, 1.0 if best.replayed > best.measured else -1.0
+    is_slow_at_first, is_beyond = step > 0, False
+    for _ in range(REACH + REFINEMENTS if is_measured.any() else 0):
+        if best.times_off <= NEAR or abs(at + step) > REACH:
+            break
+        found = replayed(at + step)
+        if is_slow_at_first == (found.replayed > found.measured):
+            at += step
+        else:
+            is_beyond = True
+        if is_beyond:
+            step /= 2
+        best = min(best, found, key=lambda one: one.times_off)
+    return best
+
+
+def _lost_alone(draw: Draw) -> NDArray[np.float64]:
+    """Return the slot-seconds that each job loses without a lever."""
+    return replay_with_io(
+        draw.replayable,
+        draw.site,
+        profiles=draw.profiles,
+        storage=draw.storage,
+        options=draw.options,
+    ).lost_slot_seconds
 
 
 def measured_laws(store: Store) -> tuple[str, ...]:
@@ -147,18 +289,26 @@ def replays(laws: Sequence[str], repeats: int) -> int:
 def levers(
     experiment: Experiment,
     *,
+    bandwidth: float,
     laws: Sequence[str] = tuple(LAWS),
     repeats: int,
     workers: int = 1,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Levers:
-    """Replay the jobs of an experiment with each lever, under each law (a key of LAWS)."""
+    """Replay the jobs of an experiment with each lever, under each law (a key of LAWS).
+
+    bandwidth: B/s, the first that `fitted` tries. Raises MisfitError.
+    """
+    storages = tuple(fitted(experiment, law, bandwidth=bandwidth) for law in laws)
+    if not all(one.fits for one in storages):
+        raise MisfitError(storages)
     worths: list[Worth] = []
     lost = {}
     users: list[dict[str, Any]] = []
-    for law in laws:
+    for storage in storages:
+        law = storage.law
         found = compare(
-            replace(experiment, sharing=law).draw,
+            storage.experiment.draw,
             tuple(LEVERS),
             repeats=repeats,
             workers=workers,
@@ -168,9 +318,8 @@ def levers(
         lost[law] = found.figures[PLAIN][0]["lost_slot_hours"] or 0.0
         users = users or fairness(found.outcomes[DELAYS], found.outcomes[PLAIN], "user")
         worths += [_worth(found, lever, law) for lever in LEVERS]
-    draw = experiment.draw()
-    slot = draw.replayable.trace.slot
-    return Levers(tuple(worths), _bursts(draw), lost, slot, tuple(users))
+    bursts = _bursts(storages[0].experiment.draw())
+    return Levers(storages, tuple(worths), bursts, lost, storages[0].slot, tuple(users))
 
 
 def _worth(found: Comparison, lever: str, law: str) -> Worth:

@@ -172,6 +172,8 @@ class Profiles:
     these as it has times the nodes. 0, as where it ends: they are the job's at any size."""
     period: NDArray[np.float64] | None = None
     """Seconds from a burst to the next, one a job; 0 and None: as its kind has it."""
+    lost: NDArray[np.float64] | None = None
+    """Seconds that each job's own run lost to others, by its I/O time; NaN: not measured."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", Kinds.of(self.kinds))
@@ -241,13 +243,15 @@ def history_profiles(store: Store, replayable: Replayable) -> tuple[Profiles, ND
     nothing = no_profiles(len(replayable.rows))
     kinds: list[Mapping[str, Any]] = list(nothing.kinds)
     kind, io_share = nothing.kind, nothing.io_share
-    known = np.zeros(len(kind), bool)
+    known, lost = np.zeros(len(kind), bool), np.full(len(kind), np.nan)
     for job in undisturbed(finished_jobs(runs.values())):
         row = rows.of(runs[job.logs[0]])
         if row is not None:
             kind[row], io_share[row], known[row] = len(kinds), _io_share(job), True
             kinds.append(profile_members(job.profile))
-    return Profiles(tuple(kinds), kind, io_share), known
+            if job.disturbance is not None:
+                lost[row] = min(job.disturbance.lost(), job.end - job.start)
+    return Profiles(tuple(kinds), kind, io_share, lost=lost), known
 
 
 def measured_profiles(store: Store, workload: Workload, *, seed: int = 1) -> Profiles:
@@ -286,6 +290,7 @@ def where_known(known: NDArray[np.bool_], told: Profiles, otherwise: Profiles) -
         np.where(known, told.io_share, otherwise.io_share),
         (*otherwise.nodes_of_kinds, *told.nodes_of_kinds),
         None if otherwise.period is None else np.where(known, 0.0, otherwise.period),
+        told.lost,
     )
 
 
